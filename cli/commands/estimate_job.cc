@@ -57,8 +57,8 @@ Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t
     question->ranks_of_host = static_cast<int>(ranks_per_node);
     setting.ranks = static_cast<int>(nodes * ranks_per_node);
   }
-  setting.calls.spans_hosts = question->hosts > 1;
-  setting.calls.on_gpu =
+  setting.ranks_of_host = question->ranks_of_host;
+  setting.on_gpu =
       flags.device == "cuda" || (flags.device == "auto" && ProbeThisHost({}).gpu_count > 0);
   return OkStatus();
 }
@@ -67,6 +67,7 @@ StatusOr<config::DsConfig> ReadConfig(const EstimateJobFlags& flags, const std::
                                       const ShareFolder& share, int ranks) {
   config::JobFacts facts{.world_size = ranks, .steps_come_later = true};
   facts.flags.per_device_train_batch_size = flags.micro_batch;
+  facts.flags.tp = flags.tensor_ranks;
   DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(model, share));
   DS_ASSIGN_OR_RETURN(const config::ConfigText text,
                       config::ReadConfigText(flags.deepspeed_config));
@@ -98,6 +99,9 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("tile_mlp"), flags->mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
       ->type_name("auto|cpu|cuda");
@@ -117,7 +121,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));
-  DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job.model));
+  DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {
     DS_ASSIGN_OR_RETURN(question.room, ParseBytes(flags.memory));
   }

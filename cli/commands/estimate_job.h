@@ -22,6 +22,7 @@ struct EstimateJobFlags {
   std::int64_t seq_len = 256;
   std::string recompute = "none";
   std::int64_t mlp_tiles = 1;
+  std::optional<std::int64_t> tensor_ranks;
   std::string device = "auto";
   std::string memory;  // that a rank may have; "" = not said
 };

@@ -36,7 +36,7 @@ StatusOr<models::DecoderSpec> ReadJobModel(const fs::path& model) {
 }
 
 MemoryPrediction PredictMemory(const config::DsConfig& config, const engine::JobShape& job) {
-  const bool on_gpu = job.setting.calls.on_gpu;
+  const bool on_gpu = job.setting.on_gpu;
   return {.step = engine::PlanJobMemory(config, job),
           .process_bytes = on_gpu ? kCudaProcessBytes : kCpuProcessBytes,
           .on_gpu = on_gpu};
@@ -46,7 +46,8 @@ std::int64_t LargestMicroBatch(config::DsConfig config, const engine::JobShape& 
                                std::int64_t bytes) {
   const auto fits = [&](std::int64_t samples) {
     config.batch.train_micro_batch_size_per_gpu = samples;
-    return PredictMemory(config, job).bytes() <= bytes;
+    return engine::CheckMemoryIsKnown(config, job).ok() &&
+           PredictMemory(config, job).bytes() <= bytes;
   };
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   if (!fits(1)) return 0;
@@ -89,24 +90,26 @@ std::vector<Change> ListChanges(const config::DsConfig& config, const engine::Jo
   return changes;
 }
 
-std::string ListParts(const MemoryPrediction& rank) {
-  const zero::HeldMemory& peak = rank.step.peak;
+std::string ListHostParts(const MemoryPrediction& rank) {
+  const zero::HeldMemory here = rank.on_gpu ? zero::HeldMemory() : rank.step.peak;
   const zero::AwayMemory& away = rank.step.away;
   const std::pair<std::int64_t, const char*> parts[] = {
-      {peak.parameters, "parameters"},           {peak.gradients, "gradients"},
-      {peak.optimizer_state, "optimizer state"}, {peak.master_weights, "master weights"},
-      {peak.comm_buffers, "buffers of ZeRO"},    {peak.activations, "activations"},
+      {here.parameters, "parameters"},           {here.gradients, "gradients"},
+      {here.optimizer_state, "optimizer state"}, {here.master_weights, "master weights"},
+      {here.comm_buffers, "buffers of ZeRO"},    {here.activations, "activations"},
+      {here.other, "buffers of the optimizer"},  {away.host, "offloaded state"},
       {away.file_buffers, "buffers for files"},  {rank.process_bytes, "the program"}};
   std::string text;
   for (const auto& [bytes, what] : parts) {
     if (bytes > 0) text += (text.empty() ? "" : ", ") + Size(bytes) + " of " + what;
   }
-  text += ", in " + rank.step.when;
+  if (!rank.on_gpu) text += ", in " + rank.step.when;
   return away.files > 0 ? text + "; and " + Size(away.files) + " in files" : text;
 }
 
 std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
                            std::int64_t bytes) {
+  if (job.setting.on_gpu) return "use more hosts, or offload to NVMe what goes to the host";
   std::string advice;
   const auto add = [&](const std::string& what) { advice += (advice.empty() ? "" : ", ") + what; };
   if (const std::int64_t samples = LargestMicroBatch(config, job, bytes); samples > 0) {

@@ -43,9 +43,9 @@ MemoryPrediction PredictMemory(const config::DsConfig& config, const engine::Job
 std::int64_t LargestMicroBatch(config::DsConfig config, const engine::JobShape& job,
                                std::int64_t bytes);
 
-// "1.20 GiB of parameters, ..., in the backward pass of block 3": what a rank will hold, for
-// errors.
-std::string ListParts(const MemoryPrediction& rank);
+// "1.20 GiB of parameters, ..., in the backward pass of block 3": what a rank will hold of its
+// host's memory, for errors.
+std::string ListHostParts(const MemoryPrediction& rank);
 
 // A change of the job, and what bytes() would be with it.
 struct Change {
@@ -55,7 +55,7 @@ struct Change {
 // Those that make it less, the best first: higher stages, recomputing, a micro-batch of one.
 std::vector<Change> ListChanges(const config::DsConfig& config, const engine::JobShape& job);
 
-// Says in a sentence what of that fits in so many bytes for each rank: for errors.
+// Says in a sentence what of that fits in so many bytes of the host for each rank: for errors.
 std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
                            std::int64_t bytes);
 

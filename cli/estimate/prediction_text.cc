@@ -70,6 +70,7 @@ std::string ToText(const Prediction& prediction) {
   row("master weights", peak.master_weights);
   row("buffers of ZeRO", peak.comm_buffers);
   row("activations", peak.activations);
+  if (peak.other > 0) row("the optimizer's", peak.other);
   const zero::AwayMemory& away = rank.step.away;
   if (!rank.on_gpu && away.file_buffers > 0) row("buffers for files", away.file_buffers);
   if (!rank.on_gpu) row("the program", rank.process_bytes);

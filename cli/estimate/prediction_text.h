@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/estimate/predict_memory.h"
+#include "runtime/base/saturating.h"
 
 namespace ds::cli {
 
@@ -25,7 +26,7 @@ struct Prediction {
 
   // Counts what the ranks of the host with the most of them will hold there.
   std::int64_t host_bytes() const {
-    return kSharedProgramBytes + ranks_of_host * rank.host_bytes();
+    return kSharedProgramBytes + SaturatingProduct(ranks_of_host, rank.host_bytes());
   }
   bool fits() const { return !room || rank.bytes() <= *room; }
 };

@@ -31,6 +31,12 @@ int ChooseGeneration(const RunDirectory& run_directory) {
   return std::max(run_directory.NextGeneration(), next);
 }
 
+int MostRanksOfAHost(const WorldPlan& world) {
+  int most = 0;
+  for (const JobHost& host : world.hosts) most = std::max(most, host.rank_count());
+  return most;
+}
+
 // None of a model whose family cannot be predicted.
 std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
   // What of a frozen model ranks hold is not known yet.
@@ -42,14 +48,15 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Wo
   const auto model = ReadJobModel(*path);
   const auto recompute = config::ParseRecompute(inputs.job.recompute);
   if (!model.ok() || !recompute.ok()) return std::nullopt;
-  if (!engine::CheckMemoryIsKnown(inputs.config, *model).ok()) return std::nullopt;
-  return PredictedJob{.config = inputs.config,
-                      .shape = {.model = *model,
-                                .seq_len = inputs.job.seq_len,
-                                .recompute = *recompute,
-                                .mlp_tiles = inputs.job.mlp_tiles,
-                                .setting = {.ranks = world.world_size(),
-                                            .calls = {.spans_hosts = world.hosts.size() > 1}}}};
+  PredictedJob job{.config = inputs.config,
+                   .shape = {.model = *model,
+                             .seq_len = inputs.job.seq_len,
+                             .recompute = *recompute,
+                             .mlp_tiles = inputs.job.mlp_tiles,
+                             .setting = {.ranks = world.world_size(),
+                                         .ranks_of_host = MostRanksOfAHost(world)}}};
+  if (!engine::CheckMemoryIsKnown(job.config, job.shape).ok()) return std::nullopt;
+  return job;
 }
 
 // Plans what ranks that compute on CPUs will hold.
@@ -57,7 +64,7 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
   const MemoryPrediction rank = PredictMemory(job.config, job.shape);
   return {.rank_bytes = rank.host_bytes(),
           .shared_bytes = kSharedProgramBytes,
-          .parts = ListParts(rank),
+          .parts = ListHostParts(rank),
           .only_warns = only_warns};
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/gradient_reduction.h"
+#include "runtime/zero/plan/describe_step.h"
 #include "runtime/zero/plan/residency_budgets.h"
 
 namespace ds::engine {
@@ -81,14 +82,10 @@ Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   return OkStatus();
 }
 
-// Whether fewer ranks than all that share the state have secondary shards.
-bool HasSecondaryShards(const config::ZeroConfig& zero, int shards) {
-  return zero.stage == 3 && zero.hpz_partition_size > 1 && zero.hpz_partition_size < shards;
-}
-
 Status CheckSecondaryShards(const topology::Mesh& mesh, const config::ZeroConfig& zero) {
   const int shards = mesh.CountOver(topology::kShardAxes);
-  if (!HasSecondaryShards(zero, shards) || shards % zero.hpz_partition_size == 0) return OkStatus();
+  if (!zero::HasSecondaryShards(zero, shards) || shards % zero.hpz_partition_size == 0)
+    return OkStatus();
   return InvalidArgumentError("zero_optimization.zero_hpz_partition_size " +
                               std::to_string(zero.hpz_partition_size) + " does not divide the " +
                               std::to_string(shards) + " ranks that share the state");
@@ -96,7 +93,7 @@ Status CheckSecondaryShards(const topology::Mesh& mesh, const config::ZeroConfig
 
 zero::SecondaryGroups MakeSecondaryGroups(const config::ZeroConfig& zero,
                                           comm::Communicator& shards) {
-  if (!HasSecondaryShards(zero, shards.size())) return {};
+  if (!zero::HasSecondaryShards(zero, shards.size())) return {};
   const int size = zero.hpz_partition_size;
   std::vector<int> within, across;
   for (int rank = 0; rank < shards.size(); ++rank) {

@@ -8,11 +8,11 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "runtime/config/muon_memory.h"
 #include "runtime/optim/kernels/flat_update.h"
 
 namespace ds::optim {
@@ -92,11 +92,7 @@ std::string_view TagOf(const Part& part) {
 }  // namespace
 
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return shape.size() >= 2 && lower.find("embed") == std::string::npos &&
-         lower.find("lm_head") == std::string::npos;
+  return shape.size() >= 2 && config::IsMuonName(name);
 }
 
 ParameterGrouper WithMuonMatrices(ParameterGrouper inner) {
@@ -114,9 +110,9 @@ at::Tensor FindOrthogonal(const at::Tensor& matrix, config::NewtonSchulz method)
   const at::Tensor wide = tall ? matrix.t() : matrix;
   const at::Tensor length = at::linalg_vector_norm(wide).add_(1e-7);
   const at::ScalarType type = matrix.is_cpu() ? at::kFloat : gram ? at::kHalf : at::kBFloat16;
-  const at::Tensor x = wide.div(length).to(type);
-  const at::Tensor result =
-      gram && wide.size(0) < wide.size(1) ? IterateOnGram(x) : IterateOnMatrix(x);
+  at::Tensor x = wide.div(length).to(type);
+  const at::Tensor result = gram && wide.size(0) < wide.size(1) ? IterateOnGram(std::move(x))
+                                                                : IterateOnMatrix(std::move(x));
   return (tall ? result.t() : result).to(matrix.scalar_type());
 }
 
@@ -199,21 +195,20 @@ at::Tensor Muon::Orthogonalise(const at::Tensor& views, const Part& part) {
   return SumOverRanks(result, part);
 }
 
-// u, the whole of it and a shard if it is sharded, the result as a whole and this rank's shard of
-// it; and for one matrix at a time its iterates and up to five squares of its smaller side.
 device::LedgerEntry Muon::BookBuffers(const Part& part) const {
-  std::int64_t iteration = 0;
+  const bool gram = config_.newton_schulz == config::NewtonSchulz::kGram;
+  config::MuonPart sizes{.views = part.parameter.numel(),
+                         .shard = part.whole_numel / shards_->size(),
+                         .whole = part.whole_numel,
+                         .sharded = part.sharded};
   for (const WholeParameter& parameter : part.whole_parameters) {
     for (const Matrix& matrix : MatricesOf(parameter)) {
-      const std::int64_t side = std::min(matrix.rows, matrix.columns);
-      iteration = std::max(iteration, 2 * matrix.rows * matrix.columns + 5 * side * side);
+      sizes.iteration = std::max(sizes.iteration,
+                                 config::CountIterationElements(matrix.rows, matrix.columns, gram));
     }
   }
-  const std::int64_t views = part.parameter.numel();
-  const std::int64_t shard = part.whole_numel / shards_->size();
-  const std::int64_t flat = part.sharded ? views + 2 * (shard + part.whole_numel) : 2 * views;
   return {ledger_, device::MemoryUse::kOther, device::TierOf(part.parameter.is_cpu()),
-          static_cast<std::int64_t>(sizeof(float)) * (flat + iteration)};
+          static_cast<std::int64_t>(sizeof(float)) * config::CountMuonElements(sizes)};
 }
 
 void Muon::ApplyToMatrices(const PartRates& rates, const Part& part) {

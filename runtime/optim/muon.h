@@ -22,9 +22,7 @@
 
 namespace ds::optim {
 
-// Tells whether Muon updates the parameter: it has at least two dimensions, and its name holds
-// neither "embed" nor "lm_head", in any case. DeepSpeed's rule, which takes GPT-2's wte for a
-// hidden matrix.
+// Tells whether Muon updates the parameter: it has at least two dimensions, and config::IsMuonName.
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape);
 
 // `inner`, with matrices set apart for Muon. The two halves have rates of their own

@@ -16,17 +16,21 @@ void RankMemory::Open(c10::Device device) {
 }
 
 void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& config,
-                      const config::TrainJob& job, const comm::Communicator& world) {
+                      const config::TrainJob& job, const comm::RankIdentity& identity,
+                      c10::Device device) {
   if (job.adapts() || !job.freeze.empty()) return;
   const auto recompute = config::ParseRecompute(job.recompute);
-  if (!engine::CheckMemoryIsKnown(config, model).ok() || !recompute.ok()) return;
-  const zero::CallSetting calls{.spans_hosts = world.spans_hosts(),
-                                .on_gpu = !world.device().is_cpu()};
-  planned_ = engine::PlanJobMemory(config, {.model = model,
-                                            .seq_len = job.seq_len,
-                                            .recompute = *recompute,
-                                            .mlp_tiles = job.mlp_tiles,
-                                            .setting = {.ranks = world.size(), .calls = calls}});
+  if (!recompute.ok()) return;
+  const engine::JobShape shape{.model = model,
+                               .seq_len = job.seq_len,
+                               .recompute = *recompute,
+                               .mlp_tiles = job.mlp_tiles,
+                               .setting = {.ranks = identity.world_size,
+                                           .ranks_of_host = identity.local_world_size,
+                                           .on_gpu = !device.is_cpu()}};
+  if (engine::CheckMemoryIsKnown(config, shape).ok()) {
+    planned_ = engine::PlanJobMemory(config, shape);
+  }
 }
 
 nlohmann::ordered_json RankMemory::Report() const {

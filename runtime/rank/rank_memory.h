@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/rank_identity.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
 #include "runtime/device/activation_meter.h"
@@ -32,7 +32,7 @@ class RankMemory {
   // Predicts by the code that `dsrun estimate` asks. Does nothing where it is not known what such a
   // model keeps, or a part of it is frozen.
   void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
-            const config::TrainJob& job, const comm::Communicator& world);
+            const config::TrainJob& job, const comm::RankIdentity& identity, c10::Device device);
 
   device::MemoryLedger& ledger() { return ledger_; }
   device::ActivationMeter* meter() { return meter_.get(); }

@@ -202,7 +202,7 @@ Status TrainCommand::BuildEngine() {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_.blocks, config_, options));
-  memory_.Plan(model_config_.decoder, config_, job_, *world_);
+  memory_.Plan(model_config_.decoder, config_, job_, identity_, device_.device);
   return OkStatus();
 }
 

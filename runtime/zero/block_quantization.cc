@@ -60,12 +60,6 @@ at::Tensor Unpack(const at::Tensor& packed, QuantizedBits bits) {
 
 }  // namespace
 
-std::int64_t CountQuantizedBytes(std::int64_t count, QuantizedBits bits) {
-  DS_CHECK(count % 8 == 0);
-  return CountBlocks(count) * static_cast<std::int64_t>(sizeof(float)) +
-         count * static_cast<std::int64_t>(bits) / 8;
-}
-
 void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes) {
   const std::int64_t count = values.numel();
   DS_CHECK(bytes.numel() == CountQuantizedBytes(count, bits));

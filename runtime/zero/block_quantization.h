@@ -12,16 +12,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include "runtime/zero/plan/quantized_bytes.h"
 
 namespace ds::zero {
-
-inline constexpr std::int64_t kQuantizationBlock = 2048;
-
-enum class QuantizedBits { k4 = 4, k8 = 8 };
-
-// The bytes that `count` elements take with their scales. Requires a multiple of 8.
-std::int64_t CountQuantizedBytes(std::int64_t count, QuantizedBits bits);
 
 // Writes `values` (flat, of any floating-point dtype) to `bytes` (kByte, as long as
 // CountQuantizedBytes says): the scales of the blocks, then the elements, where there are two in a

@@ -27,6 +27,10 @@ struct Job {
   bool offload = false;  // to files
   double ratio = 1.0;    // offload_optimizer's
   bool updates_in_backward = false;
+  std::string optimizer = "AdamW";
+  int tensor = 1;
+  bool partitions_activations = false;
+  nlohmann::json zero = nlohmann::json::object();  // more of it
 };
 
 std::string NameOf(const Job& job) {
@@ -34,7 +38,10 @@ std::string NameOf(const Job& job) {
          (job.bf16 ? "-bf16-" : "-fp32-") + std::to_string(job.micro_batch) + "x" +
          std::to_string(job.accumulation) + "-" + job.recompute +
          (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "") +
-         (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "");
+         (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") + "-" +
+         job.optimizer + (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
+         (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
+         (job.partitions_activations ? "-parts" : "");
 }
 
 class PlannedMemory : public ::testing::Test {
@@ -69,6 +76,7 @@ class PlannedMemory : public ::testing::Test {
   std::vector<std::string> TrainWords(const Job& job) const {
     const std::string config = NameOf(job) + ".ds.json";
     nlohmann::json zero = {{"stage", job.stage}};
+    zero.update(job.zero);
     if (job.offload) {
       const nlohmann::json files = {{"device", "nvme"}, {"nvme_path", folder_.path().string()}};
       zero["offload_optimizer"] = files;
@@ -82,8 +90,10 @@ class PlannedMemory : public ::testing::Test {
            {"gradient_accumulation_steps", job.accumulation},
            {"gradient_clipping", job.updates_in_backward ? 0.0 : 1.0},
            {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !job.updates_in_backward}}},
-           {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
+           {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
            {"aio", {{"block_size", 65536}}},
+           {"tensor_parallel", {{"autotp_size", job.tensor}}},
+           {"activation_checkpointing", {{"partition_activations", job.partitions_activations}}},
            {"zero_optimization", zero}});
     return {"--num_gpus",
             std::to_string(job.ranks),
@@ -187,6 +197,40 @@ TEST_F(PlannedMemory, IsMeasuredWhereSomeActivationsAreComputedAgain) {
   }
   ExpectPlanned({.stage = 2, .micro_batch = 16, .mlp_tiles = 8});
   ExpectPlanned({.stage = 3, .micro_batch = 16, .mlp_tiles = 4, .model = "llama"});
+}
+
+TEST_F(PlannedMemory, IsMeasuredUnderMuon) {
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const int stage : {0, 1, 3}) {
+      ExpectPlanned({.stage = stage, .model = model, .optimizer = "Muon"});
+    }
+    ExpectPlanned({.stage = 2, .bf16 = true, .model = model, .ranks = 1, .optimizer = "Muon"});
+  }
+}
+
+TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
+  for (const char* model : {"gpt2", "llama"}) {
+    ExpectPlanned({.stage = 0, .micro_batch = 4, .model = model, .tensor = 2});
+    ExpectPlanned(
+        {.stage = 2, .bf16 = true, .micro_batch = 4, .model = model, .ranks = 4, .tensor = 2});
+    for (const bool parts : {false, true}) {
+      ExpectPlanned({.stage = 3,
+                     .micro_batch = 16,
+                     .recompute = "full",
+                     .model = model,
+                     .tensor = 2,
+                     .partitions_activations = parts});
+    }
+  }
+}
+
+TEST_F(PlannedMemory, IsMeasuredWithSecondaryShardsAndRounding) {
+  ExpectPlanned({.stage = 3, .ranks = 4, .zero = {{"zero_hpz_partition_size", 2}}});
+  ExpectPlanned({.stage = 3,
+                 .model = "llama",
+                 .ranks = 4,
+                 .zero = {{"zero_quantized_weights", true}, {"zero_hpz_partition_size", 2}}});
+  ExpectPlanned({.stage = 3, .ranks = 4, .zero = {{"zero_quantized_gradients", true}}});
 }
 
 TEST_F(PlannedMemory, CountsWhatRestsInFilesThereAndItsBuffersHere) {

@@ -25,15 +25,16 @@ struct JobShape {
   zero::StepSetting setting;
 };
 
-// OK where it is known what such a job's ranks hold. The error names what is not.
-Status CheckMemoryIsKnown(const config::DsConfig& config, const models::DecoderSpec& model);
+// OK where it is known what such a job's ranks hold. The error names what is not, or the figure that
+// is too large for a sum of bytes.
+Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
-// Plans a rank, in the tier where it computes. The micro-batch is the config's. Requires
-// CheckMemoryIsKnown.
+// Plans a rank, in the tier where it computes; of tensor ranks the first, whose part is the largest.
+// The micro-batch is the config's. Requires CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
-//  "activations","peak_activations","first_step","between_steps",
+//  "activations","other","peak_activations","first_step","between_steps",
 //  "away":{"host","files","file_buffers"}}, bytes: the uses at the moment of the peak. Without
 //  "away" where nothing is.
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory);

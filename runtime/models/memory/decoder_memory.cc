@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "runtime/config/model_state.h"
+#include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/spec/count_parameters.h"
 
 namespace ds::models {
 namespace {
@@ -13,81 +15,6 @@ constexpr std::int64_t kFloatBytes = 4;
 
 std::int64_t QueryWidth(const DecoderSpec& spec) { return spec.heads * spec.head_width; }
 std::int64_t KeyWidth(const DecoderSpec& spec) { return spec.kv_heads * spec.head_width; }
-
-// Sums up the parameters of a block.
-class ParameterList {
- public:
-  explicit ParameterList(const DecoderSpec& spec) : spec_(spec) {}
-
-  void AddMatrix(std::int64_t rows, std::int64_t columns, bool bias = false) {
-    block_.numels.push_back(rows * columns);
-    block_.matrices += rows * columns;
-    if (bias) block_.numels.push_back(rows);
-  }
-  void AddNorms(int count, std::int64_t width) {
-    const int vectors = spec_.norm == NormKind::kLayer ? 2 : 1;
-    block_.numels.insert(block_.numels.end(), static_cast<std::size_t>(count * vectors), width);
-  }
-  void AddVector(std::int64_t numel) { block_.numels.push_back(numel); }
-  BlockSizes Take() { return std::move(block_); }
-
- private:
-  const DecoderSpec& spec_;
-  BlockSizes block_;
-};
-
-int CountNorms(const DecoderSpec& spec) {
-  if (spec.residual == Residual::kParallelOneNorm) return 1;
-  return spec.norm_place == NormPlace::kAround ? 4 : 2;
-}
-
-BlockSizes ListLayer(const DecoderSpec& spec) {
-  ParameterList list(spec);
-  const std::int64_t query = QueryWidth(spec), key = KeyWidth(spec);
-  list.AddNorms(CountNorms(spec), spec.width);
-  if (spec.qkv == QkvLayout::kApart) {
-    list.AddMatrix(query, spec.width, spec.qkv_bias);
-    for (int i = 0; i < 2; ++i) list.AddMatrix(key, spec.width, spec.qkv_bias);
-  } else {
-    list.AddMatrix(query + 2 * key, spec.width, spec.qkv_bias);
-  }
-  list.AddMatrix(spec.width, query, spec.attention_output_bias);
-  if (spec.query_key_norm != QueryKeyNorm::kNone) {
-    const bool per_head = spec.query_key_norm == QueryKeyNorm::kPerHead;
-    list.AddVector(per_head ? spec.head_width : query);
-    list.AddVector(per_head ? spec.head_width : key);
-  }
-  const bool two = spec.gated_mlp && !spec.fused_gate_up;
-  for (int i = 0; i < (two ? 2 : 1); ++i) {
-    list.AddMatrix(spec.fused_gate_up ? 2 * spec.mlp_width : spec.mlp_width, spec.width,
-                   spec.mlp_bias);
-  }
-  list.AddMatrix(spec.width, spec.mlp_width, spec.mlp_bias);
-  return list.Take();
-}
-
-std::int64_t LearnedPositions(const DecoderSpec& spec) {
-  return spec.positions == Positions::kLearned ? spec.max_positions + spec.first_position : 0;
-}
-
-BlockSizes ListEmbedding(const DecoderSpec& spec) {
-  ParameterList list(spec);
-  list.AddMatrix(spec.vocabulary, spec.width);
-  if (LearnedPositions(spec) > 0) list.AddMatrix(LearnedPositions(spec), spec.width);
-  if (spec.embedding_norm) list.AddNorms(1, spec.width);
-  BlockSizes sizes = list.Take();
-  sizes.backward_reads = spec.embedding_norm;
-  return sizes;
-}
-
-BlockSizes ListHead(const DecoderSpec& spec) {
-  ParameterList list(spec);
-  if (spec.final_norm) list.AddNorms(1, spec.width);
-  if (!spec.tied_head) list.AddMatrix(spec.vocabulary, spec.width);
-  BlockSizes sizes = list.Take();
-  if (spec.tied_head) sizes.also_reads = {0};
-  return sizes;
-}
 
 // Bytes of a micro-batch's activations in blocks of one shape.
 class Activations {
@@ -116,6 +43,8 @@ class Activations {
   std::int64_t KeptByAttention(bool recomputes) const;
   std::int64_t NormOfMlp() const { return 2 * Hidden() + NormNumbers(); }
   std::int64_t Wide() const { return Values((spec_.gated_mlp ? 3 : 2) * spec_.mlp_width); }
+  // A product that has gate and the other side by side is there beside the two.
+  std::int64_t WideProduct() const { return spec_.fused_gate_up ? Values(2 * spec_.mlp_width) : 0; }
   std::int64_t WideGradients() const { return Values((spec_.gated_mlp ? 2 : 1) * spec_.mlp_width); }
   std::int64_t KeptByLayer(bool recomputes_attention) const;
   std::int64_t MlpForwardBeside() const;
@@ -130,6 +59,10 @@ class Activations {
 std::int64_t Activations::KeptByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
   std::int64_t kept = 2 * Hidden() + NormNumbers() + Values(2 * query + 2 * key);
+  // They are turned beside the values, in whose product they are, too.
+  if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary) {
+    kept += Values(query + key);
+  }
   if (spec_.query_key_norm != QueryKeyNorm::kNone) {
     kept += Values(query + key) + Floats(spec_.heads + spec_.kv_heads);
   }
@@ -149,7 +82,8 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
 
 // What the MLP makes, and the sum; of tiles, all results beside one tile, or their copy.
 std::int64_t Activations::MlpForwardBeside() const {
-  return is_tiled() ? Hidden() + std::max(Wide() / tiles(), Hidden()) : 2 * Hidden();
+  if (!is_tiled()) return std::max(2 * Hidden(), WideProduct());
+  return Hidden() + std::max((Wide() + WideProduct()) / tiles(), Hidden());
 }
 
 // What comes from above, and the gradients of what the last product was given. A tile is there
@@ -170,22 +104,25 @@ BlockBytes Activations::OfLayer(bool recomputes_attention) const {
 
 BlockBytes Activations::OfRecomputedLayer() const {
   const BlockBytes again = OfLayer(/*recomputes_attention=*/false);
-  const std::int64_t mlp = 3 * Hidden() + (is_tiled() ? Wide() / tiles() : Wide());
-  return {.kept = Hidden(),
+  const std::int64_t mlp = 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
+  const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
+  const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
+  return {.kept = cuts ? part : Hidden(),
           .forward = std::max(mlp, KeptByAttention(/*recomputes=*/false)) + Hidden(),
-          .backward = again.backward + Hidden()};
+          .backward = again.backward + Hidden() + part};
 }
 
 BlockBytes Activations::OfEmbedding() const {
   const std::int64_t factors = spec_.embedding_dropout > 0.0 ? Hidden() : 0;
-  const std::int64_t sum = LearnedPositions(spec_) > 0 ? Hidden() : 0;
+  const std::int64_t norm = spec_.embedding_norm ? Hidden() + NormNumbers() : 0;
+  const std::int64_t sum = CountPositions(spec_) > 0 ? Hidden() : 0;
   // Elsewhere, and in 16 bits, the rows' gradients are added up in a table of their own.
   const bool in_place = batch_.type == config::DataType::kFp32 && !batch_.on_gpu;
   const std::int64_t table =
-      in_place ? 0 : std::max(spec_.vocabulary, LearnedPositions(spec_)) * spec_.width * width_;
-  return {.kept = factors,
-          .forward = Hidden() + sum + 2 * factors,
-          .backward = factors + Hidden() + table};
+      in_place ? 0 : std::max(spec_.vocabulary, CountPositions(spec_)) * spec_.width * width_;
+  return {.kept = factors + norm,
+          .forward = Hidden() + std::max(sum, norm) + 2 * factors,
+          .backward = factors + norm + Hidden() + table};
 }
 
 BlockBytes Activations::OfHead() const {
@@ -195,12 +132,17 @@ BlockBytes Activations::OfHead() const {
   const std::int64_t matrix = spec_.vocabulary * spec_.width;
   // 16-bit gradients are added up in fp32.
   const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
-  const std::int64_t softmax = batch_.on_gpu ? rows * spec_.vocabulary * kFloatBytes : 0;
+  // Parts of a vocabulary are worked on in fp32.
+  const bool wide = batch_.on_gpu || (batch_.tensor_ranks > 1 && width_ < kFloatBytes);
+  const std::int64_t softmax = wide ? rows * spec_.vocabulary * kFloatBytes : 0;
+  // The matrix's gradient comes with the product of the first rows, behind their softmax.
+  const std::int64_t gradient = matrix * kFloatBytes;
+  const std::int64_t beside =
+      std::max(gradient + copy, softmax + (rows < batch_.tokens() ? gradient : 0));
   const std::int64_t norm = Hidden() + NormNumbers();
   const std::int64_t kept = norm + Hidden() + matrix * width_;
   return {.kept = kept,
-          .forward =
-              norm + 2 * Hidden() + Floats(1) + matrix * kFloatBytes + copy + rows * row + softmax,
+          .forward = norm + 2 * Hidden() + Floats(1) + rows * row + beside,
           .backward = kept + Hidden()};
 }
 
@@ -211,17 +153,14 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
       spec.activation == Activation::kGeluTanh || spec.activation == Activation::kGeluErf;
   const std::pair<bool, const char*> unknown[] = {
       {spec.experts > 0, "experts"},
-      {spec.norm_place != NormPlace::kBefore || !spec.final_norm || spec.embedding_norm,
-       "norms at these places"},
+      {spec.norm_place != NormPlace::kBefore || !spec.final_norm, "norms at these places"},
       {spec.residual != Residual::kInTurn, "attention and MLP side by side"},
-      {spec.qkv != QkvLayout::kApart && spec.positions != Positions::kLearned,
-       "queries, keys and values of one matrix that are turned"},
-      {spec.positions != Positions::kLearned && spec.positions != Positions::kRotary,
-       "attention with distances"},
-      {spec.window > 0, "attention with a window"},
+      {spec.qkv == QkvLayout::kByGroup && spec.heads != spec.kv_heads,
+       "queries of several heads between their keys"},
       {spec.attention_soft_cap != 0.0 || spec.logit_soft_cap != 0.0, "soft caps"},
       {spec.query_key_norm == QueryKeyNorm::kWhole, "norms of whole queries"},
-      {spec.fused_gate_up, "a gate that shares its matrix"},
+      {spec.norm == NormKind::kRmsWide || spec.norm == NormKind::kRmsPlusOne,
+       "norms whose products are in fp32"},
       {spec.scales_embedding, "embeddings that are scaled"},
       {spec.gated_mlp ? spec.activation != Activation::kSilu : !gelu, "an MLP of this kind"},
   };
@@ -233,11 +172,32 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
   return OkStatus();
 }
 
-std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec) {
-  std::vector<BlockSizes> blocks = {ListEmbedding(spec)};
-  blocks.insert(blocks.end(), static_cast<std::size_t>(spec.layers), ListLayer(spec));
-  blocks.push_back(ListHead(spec));
-  return blocks;
+Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch) {
+  DS_RETURN_IF_ERROR(CountParameters(spec).status());
+  // More than any layer makes of a token.
+  constexpr double kMost = static_cast<double>(std::int64_t{1} << 60);
+  const auto samples = static_cast<double>(batch.samples);
+  const auto length = static_cast<double>(batch.seq_len);
+  const auto values = static_cast<double>(spec.width + QueryWidth(spec) + spec.mlp_width);
+  const double of_token = 64.0 * values + 32.0 * length * static_cast<double>(spec.heads);
+  const double bytes = samples * length * of_token * static_cast<double>(spec.layers + 2);
+  if (bytes < kMost) return OkStatus();
+  return InvalidArgumentError("a micro-batch of " + std::to_string(batch.samples) + " x " +
+                              std::to_string(batch.seq_len) +
+                              " tokens makes more bytes of activations than can be counted");
+}
+
+std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
+  const bool distances =
+      spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
+  const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;
+  bool windowed = false, plain = false;
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    (spec.KindOf(layer).windowed && spec.window > 0 ? windowed : plain) = true;
+  }
+  const std::int64_t biases = (windowed && (is_narrow || distances) ? 1 : 0) + (plain && distances);
+  return biases * (distances ? spec.heads : 1) * batch.seq_len * batch.seq_len *
+         config::Width(batch.type);
 }
 
 std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,

@@ -1,9 +1,9 @@
 #pragma once
 
-// This says what a decoder's blocks hold: the sizes of their parameters, and the bytes that a
-// micro-batch makes in each of them. Numbers only, without LibTorch: dsrun predicts with them, and
-// tests hold them to what the blocks really keep (tests/ranks/activation_memory_test.cc). Whoever
-// changes what a layer keeps for its backward pass changes KeptByLayer.
+// This says what bytes a micro-batch makes in each of a decoder's blocks. Numbers only, without
+// LibTorch: dsrun predicts with them, and tests hold them to what the blocks really keep
+// (tests/ranks/activation_memory_test.cc). Whoever changes what a layer keeps for its backward pass
+// changes KeptByLayer.
 
 #include <cstdint>
 #include <vector>
@@ -18,26 +18,25 @@ namespace ds::models {
 // OK where it is known what such a decoder keeps of a micro-batch. The error names what is not.
 Status CheckMemoryIsKnown(const DecoderSpec& spec);
 
-// A block's parameters in the order of the model, and what else it reads.
-struct BlockSizes {
-  std::vector<std::int64_t> numels;
-  std::int64_t matrices = 0;  // elements of those with two dimensions
-  std::vector<int> also_reads = {};
-  bool backward_reads = true;  // parameters
-};
-
-// The embedding, the layers, the head. Requires a decoder without experts.
-std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
-
 struct MicroBatch {
   std::int64_t samples = 1;
   std::int64_t seq_len = 1;
   config::DataType type = config::DataType::kFp32;  // of parameters and activations
   bool on_gpu = false;
   std::int64_t mlp_tiles = 1;  // feed-forward parts run on so many parts of the rows
+  int tensor_ranks = 1;        // have the decoder between them, of which this is one part
+  bool keeps_parts = false;    // each of these, of what recomputed layers were given
 
   std::int64_t tokens() const { return samples * seq_len; }
 };
+
+// Counts what is added to the scores of attention with windows or distances, which all layers
+// share: it is there from the first forward pass on. Requires CheckMemoryIsKnown.
+std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch);
+
+// OK where no sum of a micro-batch's bytes, or of the model's, leaves 64 bits. The error names the
+// figure.
+Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch);
 
 // So much oneDNN takes on its way through a product on the CPU.
 inline constexpr std::int64_t kProductScratch = std::int64_t{512} << 10;

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/zero/plan/flat_layout.h"
+#include "runtime/base/saturating.h"
 
 namespace ds::zero {
 namespace {
@@ -18,7 +18,7 @@ class Measurement {
     for (const UnitShape& unit : input.units) {
       for (const BucketShape& bucket : unit.buckets) {
         if (!bucket.trained) continue;
-        numels.push_back(FlatLayout(bucket.numels, input.shard_ranks).shard_numel());
+        numels.push_back(CountBucketBytes(bucket, input).own_elements);
       }
     }
     keeps_state_ = ListKept(numels, input.tiers.optimizer_share);
@@ -38,7 +38,7 @@ class Measurement {
 
  private:
   BucketSizes MeasureBucket(const BucketShape& shape, Rest parameters);
-  void MeasureState(const BucketShape& shape, const FlatLayout& layout, BucketSizes* bucket);
+  void MeasureState(BucketSizes* bucket);
   Rest ChooseRest(const UnitShape& shape);
   Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
   void CountFileBuffers();
@@ -75,51 +75,36 @@ Rest Measurement::ChooseRest(const UnitShape& shape) {
 }
 
 BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters) {
-  const FlatLayout layout(shape.numels, input_.shard_ranks);
-  const config::StateTypes& types = input_.types;
-  const config::Sharding& sharding = input_.sharding;
-  BucketSizes bucket{.parameter_bytes = layout.padded_numel() * Width(types.parameter),
-                     .travel_bytes = layout.padded_numel() * Width(input_.travel),
-                     .gradient_bytes = layout.padded_numel() * Width(types.gradient),
-                     .own_bytes = layout.shard_numel() * Width(types.gradient),
-                     .trained = shape.trained};
-  for (const std::int64_t numel : shape.numels) {
-    bucket.largest = std::max(bucket.largest, numel * Width(types.parameter));
-  }
-  if (sharding.parameters) {
-    const std::int64_t shard = layout.shard_numel() * Width(types.parameter);
+  BucketSizes bucket{.bytes = CountBucketBytes(shape, input_), .trained = shape.trained};
+  if (input_.sharding.parameters) {
+    const std::int64_t shard = bucket.bytes.own_parameters;
     const Rest rest = Put(parameters, shard, &model_.here.parameters);
     bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
   } else {
-    model_.here.parameters += bucket.parameter_bytes;
+    model_.here.parameters += bucket.bytes.parameters;
   }
-  if (!shape.trained) return bucket;
-  MeasureState(shape, layout, &bucket);
+  if (shape.trained) MeasureState(&bucket);
   return bucket;
 }
 
-void Measurement::MeasureState(const BucketShape& shape, const FlatLayout& layout,
-                               BucketSizes* bucket) {
-  const config::StateTypes& types = input_.types;
+void Measurement::MeasureState(BucketSizes* bucket) {
+  const BucketBytes& bytes = bucket->bytes;
   const bool sharded = input_.sharding.optimizer;
   const bool stays = keeps_state_[trained_++];
   const Rest rest = sharded && !stays ? input_.tiers.optimizer : Rest::kHere;
-  const std::int64_t updated = sharded ? layout.shard_numel() : layout.padded_numel();
-  const std::int64_t muon = sharded ? shape.muon / input_.shard_ranks : shape.muon;
-  const std::int64_t masters = types.has_master_weights() ? updated * Width(types.master) : 0;
-  if (Put(rest, masters, &model_.here.master_weights) == Rest::kHost)
-    bucket->brought_masters = masters;
-  for (int i = 0; i < input_.optimizer_states; ++i) {
-    const std::int64_t state = (updated - (i == 0 ? muon : 0)) * Width(types.state);
-    if (Put(rest, state, &model_.here.optimizer_state) == Rest::kHost)
-      bucket->brought_state += state;
+  if (Put(rest, bytes.masters, &model_.here.master_weights) == Rest::kHost) {
+    bucket->brought_masters = bytes.masters;
+  }
+  for (const std::int64_t state : bytes.states) {
+    const Rest put = Put(rest, state, &model_.here.optimizer_state);
+    if (put == Rest::kHost) bucket->brought_state += state;
   }
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
   const bool is_used_at_once = input_.tiers.updates_in_backward && input_.micro_batches == 1;
   bucket->own_rest = stays || is_used_at_once
                          ? Rest::kHere
-                         : Put(input_.tiers.gradients, bucket->own_bytes, &none);
+                         : Put(input_.tiers.gradients, bytes.own_gradients, &none);
 }
 
 // What comes from files for one turn of the update, or beside a block's backward, and what waits
@@ -132,7 +117,7 @@ void Measurement::CountFileBuffers() {
   std::int64_t largest_own = 0, largest_fetched = 0;
   for (const std::vector<BucketSizes>& unit : model_.units) {
     for (const BucketSizes& bucket : unit) {
-      largest_own = std::max(largest_own, bucket.own_bytes);
+      largest_own = std::max(largest_own, bucket.bytes.own_gradients);
       largest_fetched = std::max(largest_fetched, bucket.fetched_bytes);
     }
   }
@@ -146,7 +131,7 @@ void Measurement::CountFileBuffers() {
   const int turns = tiers.reads_ahead ? (tiers.updates_in_backward ? 3 : 2) : 1;
   const std::int64_t turn = elements * of_element * turns;
   const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
-  const std::int64_t waiting = 2 * tiers.waiting_bytes * (two_kinds ? 2 : 1);
+  const std::int64_t waiting = SaturatingProduct(tiers.waiting_bytes, two_kinds ? 4 : 2);
   const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;
   model_.away.file_buffers = std::min(in_files, used + waiting);
 }

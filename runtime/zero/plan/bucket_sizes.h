@@ -5,16 +5,13 @@
 
 #include <vector>
 
+#include "runtime/zero/plan/bucket_bytes.h"
 #include "runtime/zero/plan/step_memory.h"
 
 namespace ds::zero {
 
 struct BucketSizes {
-  std::int64_t parameter_bytes = 0;  // whole
-  std::int64_t travel_bytes = 0;     // of gradients between ranks
-  std::int64_t gradient_bytes = 0;   // whole, where they are added up
-  std::int64_t own_bytes = 0;        // of this rank's part of those
-  std::int64_t largest = 0;          // of one parameter
+  BucketBytes bytes;
   bool trained = false;
   // The rest tells what is elsewhere while nobody uses it.
   Rest own_rest = Rest::kHere;       // the reduced shard's

@@ -31,9 +31,12 @@ class PoolSizes {
   // In use or idle.
   std::int64_t held_bytes() const { return held_bytes_; }
 
+  friend bool operator==(const PoolSizes&, const PoolSizes&) = default;
+
  private:
   struct Size {
     bool is_shared_by_units() const;
+    friend bool operator==(const Size&, const Size&) = default;
     int users = 0;
     int idle = 0;
   };

@@ -4,19 +4,20 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/zero/plan/bucket_sizes.h"
-#include "runtime/zero/plan/pool_sizes.h"
+#include "runtime/zero/plan/simulated_bucket.h"
 
 namespace ds::zero {
 namespace {
 
-// A bucket, and what of its gradients is there.
-struct SimulatedBucket : BucketSizes {
-  bool has_block = false;    // the pooled buffer of sharded gradients
-  bool has_whole = false;    // that of whole ones
-  bool has_own = false;      // the reduced shard
-  bool is_reducing = false;  // a call is under way
-};
+using config::Width;
+
+std::string NameOf(const char* pass, int block) {
+  return std::string("the ") + pass + " pass of block " + std::to_string(block);
+}
+
+void ForEach(std::vector<SimulatedBucket>& buckets, void (SimulatedBucket::*move)()) {
+  for (SimulatedBucket& bucket : buckets) (bucket.*move)();
+}
 
 // A rank on its way through a step.
 class Simulation {
@@ -24,7 +25,7 @@ class Simulation {
   explicit Simulation(const StepMemoryInput& input) : input_(input) {
     DS_CHECK(input.activations.size() == input.units.size());
     const MeasuredModel model = MeasureBuckets(input);
-    state_ = model.here;
+    books_.held = model.here;
     result_.away = model.away;
     for (std::size_t i = 0; i < input.units.size(); ++i) AddUnit(input.units[i], model.units[i]);
   }
@@ -43,21 +44,40 @@ class Simulation {
   void Forward(std::int64_t micro_batch);
   void Backward(std::int64_t micro_batch, bool is_last);
   void EndStep();
+  void Update();
 
   ResidencyPlan MakePlan(std::vector<Place> places, std::vector<Place> expected,
                          bool is_last) const;
   void Execute(const ResidencyPlan& plan, int place);
   void Execute(const Action& action);
-  void BringParameters(int unit, int sign);
-  void AcquireGradients(int unit);
-  void BeginReduction(SimulatedBucket* bucket);
+  void Gather(int unit);
+  void Reduce(int unit);
+  // Reduces at once, or begins to.
+  void Reduce(SimulatedBucket* bucket, bool awaits);
   void EndReduction(SimulatedBucket* bucket);
-  void Update(SimulatedBucket* bucket);
-  bool CopiesToTravel() const { return input_.travel != input_.types.gradient; }
+  void AcquireGradients(int unit);
+  void UpdateEarly(SimulatedBucket* bucket);
 
   std::vector<SimulatedBucket>& buckets(int unit) {
     return buckets_[static_cast<std::size_t>(unit)];
   }
+  template <typename Visit>
+  void ForEachBucket(Visit visit) {
+    for (std::vector<SimulatedBucket>& unit : buckets_) {
+      for (SimulatedBucket& bucket : unit) visit(bucket);
+    }
+  }
+
+  // All on which it depends what comes next.
+  struct State {
+    RankBooks books;
+    std::vector<int> present = {}, fetched = {};
+    std::vector<SimulatedBucket::Presence> buckets = {};
+
+    friend bool operator==(const State&, const State&) = default;
+  };
+  State Capture();
+
   HeldMemory now(std::int64_t activations = 0, std::int64_t copies = 0) const;
   // The rank holds this beside its flat buffers, for a moment.
   void Note(const std::string& when, std::int64_t activations, std::int64_t copies = 0);
@@ -65,37 +85,27 @@ class Simulation {
   const StepMemoryInput& input_;
   bool updates_ = false;  // in the backward pass that this is in
   std::vector<PlannedUnit> planned_;
+  RankBooks books_;
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
-  HeldMemory state_;  // what is there from the beginning to the end, and gradients
-  PoolSizes pool_;
   std::vector<int> present_, fetched_;
   std::int64_t kept_ = 0;  // activations, of the blocks that the forward pass is through with
   StepMemory result_;
 };
 
-std::string NameOf(const char* pass, int block) {
-  return std::string("the ") + pass + " pass of block " + std::to_string(block);
-}
-
 void Simulation::AddUnit(const UnitShape& shape, const std::vector<BucketSizes>& sizes) {
   PlannedUnit planned{.also_reads = shape.also_reads, .backward_reads = shape.backward_reads};
   std::vector<SimulatedBucket>& unit = buckets_.emplace_back();
   for (const BucketSizes& bucket : sizes) {
-    unit.push_back({bucket});
-    planned.bytes += bucket.parameter_bytes;
+    unit.emplace_back(bucket, input_, &books_);
+    planned.bytes += bucket.bytes.parameters;
     planned.fetched_bytes += bucket.fetched_bytes;
-    planned.largest_bytes = std::max(planned.largest_bytes, bucket.largest);
+    planned.largest_bytes = std::max(planned.largest_bytes, bucket.bytes.largest);
     planned.trained = planned.trained || bucket.trained;
-    if (bucket.trained) planned.reduced_bytes += bucket.travel_bytes;
-    if (input_.sharding.parameters) {
-      pool_.AddUser(bucket.parameter_bytes);
-      pool_.Take(bucket.parameter_bytes);
-    }
-    if (bucket.trained && input_.sharding.gradients) pool_.AddUser(bucket.travel_bytes);
+    planned.reduced_bytes += bucket.bytes.travelling;
   }
   planned_.push_back(std::move(planned));
   if (!input_.sharding.parameters) return;
-  for (const BucketSizes& bucket : sizes) pool_.Return(bucket.parameter_bytes);
+  for (const BucketSizes& bucket : sizes) books_.pool.Return(bucket.bytes.parameters);
 }
 
 ResidencyPlan Simulation::MakePlan(std::vector<Place> places, std::vector<Place> expected,
@@ -117,100 +127,98 @@ void Simulation::Execute(const ResidencyPlan& plan, int place) {
 }
 
 void Simulation::Execute(const Action& action) {
+  std::vector<SimulatedBucket>& unit = buckets(action.unit);
   switch (action.kind) {
     case Action::Kind::kGather:
-      for (const SimulatedBucket& bucket : buckets(action.unit)) pool_.Take(bucket.parameter_bytes);
-      present_.push_back(action.unit);
-      return;
+      return Gather(action.unit);
     case Action::Kind::kRelease:
-      for (const SimulatedBucket& bucket : buckets(action.unit)) {
-        pool_.Return(bucket.parameter_bytes);
-      }
       std::erase(present_, action.unit);
-      return;
+      return ForEach(unit, &SimulatedBucket::Release);
     case Action::Kind::kReduce:
-      for (SimulatedBucket& bucket : buckets(action.unit)) {
-        if (!bucket.trained) continue;
-        if (input_.gradient_ranks == 1 && !input_.sharding.optimizer) {
-          if (updates_) Update(&bucket);
-          continue;
-        }
-        BeginReduction(&bucket);
-        if (!input_.overlap) EndReduction(&bucket);
-      }
-      return;
+      return Reduce(action.unit);
+    case Action::Kind::kAwaitParameters:
+      return ForEach(unit, &SimulatedBucket::EndGather);
     case Action::Kind::kAwaitGradients:
-      for (SimulatedBucket& bucket : buckets(action.unit)) EndReduction(&bucket);
+      for (SimulatedBucket& bucket : unit) EndReduction(&bucket);
       return;
     case Action::Kind::kFetch:
       fetched_.push_back(action.unit);
-      return BringParameters(action.unit, 1);
+      return ForEach(unit, &SimulatedBucket::Fetch);
     case Action::Kind::kStow:
       std::erase(fetched_, action.unit);
-      return BringParameters(action.unit, -1);
+      return ForEach(unit, &SimulatedBucket::Stow);
     case Action::Kind::kKeepWhole:
-    case Action::Kind::kAwaitParameters:
       return;
   }
 }
 
-// From the host to the GPU, or back. What comes from files is counted among their buffers.
-void Simulation::BringParameters(int unit, int sign) {
-  if (input_.tiers.parameters != Rest::kHost) return;
-  for (const SimulatedBucket& bucket : buckets(unit)) {
-    state_.parameters += sign * bucket.fetched_bytes;
+void Simulation::Gather(int unit) {
+  for (SimulatedBucket& bucket : buckets(unit)) {
+    bucket.BeginGather();
+    if (bucket.bytes().gather_buffers > 0) Note("the gather of parameters", kept_);
+    if (!input_.overlap) bucket.EndGather();
   }
+  present_.push_back(unit);
 }
 
-void Simulation::AcquireGradients(int unit) {
+void Simulation::Reduce(int unit) {
+  const bool is_alone = input_.gradient_ranks == 1 && !input_.sharding.optimizer;
   for (SimulatedBucket& bucket : buckets(unit)) {
-    if (!bucket.trained) continue;
-    EndReduction(&bucket);
-    if (input_.sharding.gradients) {
-      if (!std::exchange(bucket.has_block, true)) pool_.Take(bucket.travel_bytes);
-    } else if (!std::exchange(bucket.has_whole, true)) {
-      state_.gradients += bucket.gradient_bytes;
+    if (!bucket.trained()) continue;
+    if (is_alone) {
+      if (updates_) UpdateEarly(&bucket);
+    } else {
+      Reduce(&bucket, !input_.overlap);
     }
   }
 }
 
-void Simulation::BeginReduction(SimulatedBucket* bucket) {
-  bucket->is_reducing = true;
-  const bool into_shard = input_.sharding.optimizer;
-  if (into_shard && !std::exchange(bucket->has_own, true) && bucket->own_rest == Rest::kHere) {
-    state_.gradients += bucket->own_bytes;
-  }
-  const bool copies = !input_.sharding.gradients && CopiesToTravel();
-  Note("the reduction of gradients", kept_, copies ? bucket->travel_bytes : 0);
+void Simulation::Reduce(SimulatedBucket* bucket, bool awaits) {
+  bucket->BeginReduction();
+  Note("the reduction of gradients", kept_, bucket->travelling_copy());
+  if (awaits) EndReduction(bucket);
 }
 
 void Simulation::EndReduction(SimulatedBucket* bucket) {
-  if (!std::exchange(bucket->is_reducing, false)) return;
-  if (std::exchange(bucket->has_block, false)) pool_.Return(bucket->travel_bytes);
-  if (input_.sharding.optimizer && std::exchange(bucket->has_whole, false)) {
-    state_.gradients -= bucket->gradient_bytes;
+  const bool ends = bucket->presence().reducing;
+  bucket->EndReduction();
+  if (ends && updates_) UpdateEarly(bucket);
+}
+
+void Simulation::AcquireGradients(int unit) {
+  for (SimulatedBucket& bucket : buckets(unit)) {
+    EndReduction(&bucket);
+    bucket.AcquireGradients();
   }
-  if (updates_) Update(bucket);
 }
 
 // In the backward pass: its gradient goes.
-void Simulation::Update(SimulatedBucket* bucket) {
-  const HeldMemory before = state_;
-  state_.master_weights += bucket->brought_masters;
-  state_.optimizer_state += bucket->brought_state;
+void Simulation::UpdateEarly(SimulatedBucket* bucket) {
+  bucket->BeginUpdate();
   Note("the update", kept_);
-  state_ = before;
-  if (std::exchange(bucket->has_own, false) && bucket->own_rest == Rest::kHere) {
-    state_.gradients -= bucket->own_bytes;
-  }
-  if (std::exchange(bucket->has_whole, false)) state_.gradients -= bucket->gradient_bytes;
+  bucket->EndUpdate();
+  bucket->DropGradients();
 }
 
+Simulation::State Simulation::Capture() {
+  State state{.books = books_, .present = present_, .fetched = fetched_};
+  ForEachBucket([&](const SimulatedBucket& bucket) { state.buckets.push_back(bucket.presence()); });
+  return state;
+}
+
+// A micro-batch that begins as the one before has begun does what that has done, and so do all that
+// follow, but for the last one.
 void Simulation::RunStep() {
-  for (std::int64_t m = 0; m < input_.micro_batches; ++m) {
+  State before;
+  for (std::int64_t m = 0; m + 1 < input_.micro_batches; ++m) {
+    State begin = Capture();
+    if (m > 0 && begin == before) break;
+    before = std::move(begin);
     Forward(m);
-    Backward(m, m + 1 == input_.micro_batches);
+    Backward(m, /*is_last=*/false);
   }
+  Forward(input_.micro_batches - 1);
+  Backward(input_.micro_batches - 1, /*is_last=*/true);
   EndStep();
 }
 
@@ -258,33 +266,29 @@ void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
 
 void Simulation::EndStep() {
   kept_ = input_.batch_bytes;
-  for (std::vector<SimulatedBucket>& unit : buckets_) {
-    for (SimulatedBucket& bucket : unit) {
-      if (!bucket.has_whole || !input_.sharding.optimizer) continue;
-      BeginReduction(&bucket);
-      EndReduction(&bucket);
-    }
-  }
-  const HeldMemory before = state_;
-  for (const std::vector<SimulatedBucket>& unit : buckets_) {
-    for (const SimulatedBucket& bucket : unit) {
-      if (input_.tiers.updates_in_backward) continue;
-      if (input_.updates_in_turns) state_ = before;
-      state_.master_weights += bucket.brought_masters;
-      state_.optimizer_state += bucket.brought_state;
-      Note("the update", kept_);
-    }
-  }
-  state_ = before;
-  state_.gradients = 0;
-  for (std::vector<SimulatedBucket>& unit : buckets_) {
-    for (SimulatedBucket& bucket : unit) bucket.has_whole = bucket.has_own = false;
-  }
+  ForEachBucket([&](SimulatedBucket& bucket) {
+    if (!bucket.has_whole_gradients() || !input_.sharding.optimizer) return;
+    Reduce(&bucket, /*awaits=*/true);
+  });
+  Update();
+  books_.held.gradients = 0;
+  ForEachBucket([](SimulatedBucket& bucket) { bucket.EndStep(); });
+}
+
+void Simulation::Update() {
+  if (input_.tiers.updates_in_backward) return;
+  ForEachBucket([&](SimulatedBucket& bucket) {
+    bucket.BeginUpdate();
+    Note("the update", kept_);
+    if (input_.updates_in_turns) bucket.EndUpdate();
+  });
+  if (input_.updates_in_turns) return;
+  ForEachBucket([](SimulatedBucket& bucket) { bucket.EndUpdate(); });
 }
 
 HeldMemory Simulation::now(std::int64_t activations, std::int64_t copies) const {
-  HeldMemory held = state_;
-  held.comm_buffers = pool_.held_bytes() + copies;
+  HeldMemory held = books_.held;
+  held.comm_buffers += books_.pool.held_bytes() + copies;
   held.activations = activations;
   return held;
 }

@@ -5,10 +5,10 @@
 // and does with sizes what Residency, BufferPool and FlatGradients do with memory. Pure.
 //
 // The caller gives what blocks keep of a micro-batch (BlockActivations): models know it. Not
-// counted: the buffers of rounded gradients and weights (ZeRO++), what optimizers make on their way
-// (Muon, 1-bit ones), gradients that a user's hooks keep.
+// counted: what 1-bit optimizers make on their way, gradients that a user's hooks keep.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +18,19 @@
 
 namespace ds::zero {
 
+// Parameters of a flat buffer that are trained alike.
+struct RangeShape {
+  int first = 0;  // from this one on
+  bool muon = false;
+  std::int64_t iteration = 0;  // elements (config::CountIterationElements) of Muon's largest matrix
+};
+
 // Parameters of one flat buffer, in order.
 struct BucketShape {
   std::vector<std::int64_t> numels;
   bool trained = true;
-  std::int64_t muon = 0;  // elements of those that Muon updates
+  bool rounded = false;                 // may travel so (ZeRO++)
+  std::vector<RangeShape> ranges = {};  // none: all are trained alike, and not by Muon
 };
 
 // The parameters of a block.
@@ -52,10 +60,16 @@ struct StepMemoryInput {
   int optimizer_states = 2;                           // per element; one less under Muon
   ResidencyBudgets budgets;
   bool overlap = false;
+  std::optional<std::int64_t> publish_elements = {};  // of whole parameters at once; absent: all
   std::int64_t micro_batches = 1;
   Tiers tiers;
   bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
   bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket
+  // ZeRO++.
+  int secondary_ranks = 0;         // that have all secondary shards between them; 0: there are none
+  bool rounds_weights = false;     // what is gathered
+  bool rounds_gradients = false;   // what is reduced
+  bool keeps_lost_values = false;  // LoCo
 };
 
 // In the tier where the rank computes, by what it is for (device::MemoryUse).
@@ -66,10 +80,13 @@ struct HeldMemory {
   std::int64_t master_weights = 0;
   std::int64_t comm_buffers = 0;
   std::int64_t activations = 0;
+  std::int64_t other = 0;  // what an optimizer makes on its way
 
   std::int64_t total() const {
-    return parameters + gradients + optimizer_state + master_weights + comm_buffers + activations;
+    return parameters + gradients + optimizer_state + master_weights + comm_buffers + activations +
+           other;
   }
+  friend bool operator==(const HeldMemory&, const HeldMemory&) = default;
 };
 
 // So much lies elsewhere, at the most.

@@ -52,7 +52,7 @@ TEST_F(PredictMemoryTest, AdviceNamesWhatFitsAndNothingElse) {
 }
 
 TEST_F(PredictMemoryTest, PartsAreThoseThatThereAre) {
-  const std::string parts = ListParts(PredictMemory(config_, job_));
+  const std::string parts = ListHostParts(PredictMemory(config_, job_));
   EXPECT_THAT(parts, HasSubstr(" of parameters, "));
   EXPECT_THAT(parts, HasSubstr(" of the program, in the "));
   EXPECT_THAT(parts, Not(HasSubstr("master weights")));
@@ -63,7 +63,7 @@ TEST_F(PredictMemoryTest, OnAGpuTheProgramIsTheHosts) {
   const MemoryPrediction on_cpu = PredictMemory(config_, job_);
   EXPECT_EQ(on_cpu.device_bytes(), 0);
   EXPECT_EQ(on_cpu.bytes(), on_cpu.step.peak.total() + on_cpu.process_bytes);
-  job_.setting.calls.on_gpu = true;
+  job_.setting.on_gpu = true;
   const MemoryPrediction on_gpu = PredictMemory(config_, job_);
   EXPECT_EQ(on_gpu.bytes(), on_gpu.step.peak.total());
   EXPECT_EQ(on_gpu.host_bytes(), on_gpu.process_bytes);

@@ -55,17 +55,14 @@ TEST(JobMemoryTest, ActivationsGrowWithTheMicroBatch) {
 
 TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
   const auto refusal = [](const config::DsConfig& config) {
-    return std::string(CheckMemoryIsKnown(config, MakeModel()).message());
+    return std::string(CheckMemoryIsKnown(config, MakeJob(2)).message());
   };
   config::DsConfig config = MakeConfig(3);
   EXPECT_EQ(refusal(config), "");
   config.optimizer.algorithm = config::MuonConfig();
-  EXPECT_EQ(refusal(config), "what Muon holds is not known");
+  EXPECT_EQ(refusal(config), "");
   config.optimizer.algorithm = config::ZeroOneAdamConfig();
   EXPECT_EQ(refusal(config), "what 1-bit optimizers hold is not known");
-  config = MakeConfig(3);
-  config.zero_optimization.hpz_partition_size = 2;
-  EXPECT_EQ(refusal(config), "what ZeRO++ holds is not known");
   config = MakeConfig(0);
   config.torch_autocast.enabled = true;
   EXPECT_EQ(refusal(config), "what torch_autocast makes is not known");

@@ -7,8 +7,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/spec/families.h"
 #include "tests/places.h"
 
@@ -28,7 +28,7 @@ const DecoderSpec kLlama{.vocabulary = 1000,
 std::int64_t SumOfSizes(const DecoderSpec& shape) {
   std::int64_t sum = 0;
   for (const BlockSizes& block : ListBlockSizes(shape)) {
-    sum = std::accumulate(block.numels.begin(), block.numels.end(), sum);
+    for (const ParameterSize& parameter : block.parameters) sum += parameter.numel();
   }
   return sum;
 }
@@ -53,7 +53,7 @@ TEST(DecoderMemoryTest, WhatIsNotKnownOfAModelIsNamed) {
   EXPECT_EQ(CheckMemoryIsKnown(spec).message(),
             "what a model of type 'mixtral' keeps of a micro-batch is not known: it has experts");
   spec = kLlama;
-  spec.window = 128;
+  spec.logit_soft_cap = 30.0;
   EXPECT_FALSE(CheckMemoryIsKnown(spec).ok());
 }
 
@@ -108,6 +108,30 @@ TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
   EXPECT_LT(blocks[1].forward, plain[1].forward);
   EXPECT_LT(blocks[1].backward, plain[1].backward);
   EXPECT_EQ(blocks.back().forward, plain.back().forward);
+}
+
+TEST(DecoderMemoryTest, WindowsAndDistancesAddOneBiasForAllLayers) {
+  DecoderSpec spec = kLlama;
+  EXPECT_EQ(CountBiasBytes(spec, kBatch), 0);
+  spec.window = 8;
+  EXPECT_EQ(CountBiasBytes(spec, kBatch), 0) << "all tokens see all that are before them";
+  spec.window = 4;
+  EXPECT_EQ(CountBiasBytes(spec, kBatch), 8 * 8 * 4);
+  spec.layer_kinds = {{.windowed = true}, {.windowed = false}, {.windowed = true}};
+  EXPECT_EQ(CountBiasBytes(spec, kBatch), 8 * 8 * 4);
+  spec.positions = Positions::kAlibi;
+  EXPECT_EQ(CountBiasBytes(spec, kBatch), 2 * 4 * 8 * 8 * 4) << "a slope for each head";
+}
+
+TEST(DecoderMemoryTest, SumsThatLeave64BitsAreRefusedWithTheFigure) {
+  EXPECT_TRUE(CheckCountable(kLlama, kBatch).ok());
+  constexpr std::int64_t kMost = 1 << 24;
+  EXPECT_EQ(CheckCountable(kLlama, {.samples = kMost, .seq_len = kMost}).message(),
+            "a micro-batch of 16777216 x 16777216 tokens makes more bytes of activations than can "
+            "be counted");
+  DecoderSpec spec = kLlama;
+  spec.vocabulary = std::int64_t{1} << 60;
+  EXPECT_FALSE(CheckCountable(spec, kBatch).ok());
 }
 
 TEST(DecoderMemoryTest, DropoutKeepsItsFactors) {

@@ -176,6 +176,26 @@ TEST(StepMemoryTest, UpdatesInTheBackwardPassLeaveOneBlocksGradients) {
       << "the head's gradient of the table waits for the table's own";
 }
 
+TEST(StepMemoryTest, BuffersOfAnySizeAreNoMoreThanWhatComesAndGoes) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  config::DsConfig config;
+  config.zero_optimization.stage = 3;
+  config.zero_optimization.sub_group_size = kHuge;
+  config.zero_optimization.offload_optimizer = {.device = config::OffloadDevice::kNvme};
+  config.zero_optimization.offload_optimizer.buffer_count = kHuge;
+  config.zero_optimization.offload_param.device = config::OffloadDevice::kNvme;
+  config.zero_optimization.offload_param.buffer_count = kHuge;
+  config.zero_optimization.offload_param.buffer_size = kHuge;
+  config.zero_optimization.offload_param.max_in_cpu = kHuge;
+  config.aio.block_size = 1;
+  StepMemoryInput input = DescribeStep(config, {});
+  input.units = MakeUnits();
+  input.activations.resize(input.units.size());
+  const StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.away.file_buffers, memory.away.files);
+  EXPECT_EQ(memory.between_steps.parameters, 4 * kAll) << "they all stay here";
+}
+
 TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
   const StepMemory memory =
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4}));
@@ -184,8 +204,8 @@ TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
 }
 
 TEST(StepMemoryTest, AGpuHasOfTheHostsWhatABlockNeeds) {
-  const StepMemory memory = PlanStepMemory(
-      MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4, .calls = {.on_gpu = true}}));
+  const StepMemory memory =
+      PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4, .on_gpu = true}));
   EXPECT_EQ(memory.away.host, 12 * kAll / 4) << "gradients stay on the GPU";
   EXPECT_EQ(memory.between_steps.optimizer_state, 0);
   EXPECT_LE(memory.peak.optimizer_state, 8 * kTable / 4);
@@ -208,10 +228,105 @@ TEST(StepMemoryTest, AnOptimizerOfRangesHasAWholeOneOfThemFromFiles) {
   EXPECT_LT(cut, whole);
 }
 
-TEST(StepMemoryTest, MuonKeepsOneValueLess) {
+TEST(StepMemoryTest, MuonKeepsOneValueLessAndMakesItsMatricesOrthogonalOnItsWay) {
   StepMemoryInput input = MakeInput(0, 1);
-  input.units[0].buckets[0].muon = kTable;
-  EXPECT_EQ(PlanStepMemory(input).between_steps.optimizer_state, 8 * kAll - 4 * kTable);
+  input.units[0].buckets[0].ranges = {{.first = 0, .muon = true, .iteration = 1000}};
+  const StepMemory alone = PlanStepMemory(input);
+  EXPECT_EQ(alone.between_steps.optimizer_state, 8 * kAll - 4 * kTable);
+  EXPECT_EQ(alone.peak.other, 4 * (2 * kTable + 1000));
+  EXPECT_EQ(alone.between_steps.other, 0);
+  input = MakeInput(1, 4);
+  input.units[0].buckets[0].ranges = {{.first = 0, .muon = true, .iteration = 1000}};
+  EXPECT_EQ(PlanStepMemory(input).peak.other, 4 * (kTable / 4 + 2 * kTable + kTable / 4))
+      << "its part and all of it, the result and its part";
+}
+
+TEST(StepMemoryTest, RangesBeginWhereShardsMay) {
+  StepMemoryInput input = MakeInput(0, 1);
+  input.units = {{.buckets = {{.numels = {10, 10, 10}, .ranges = {{0}, {1}, {2}}}}}};
+  input.activations.resize(1);
+  EXPECT_EQ(PlanStepMemory(input).between_steps.parameters, 4 * 3 * 64);
+}
+
+TEST(StepMemoryTest, ParametersThatArePublishedInPartsHaveABufferForOne) {
+  StepMemoryInput input = MakeInput(2, 4);
+  // So large that the update is the peak.
+  input.units[0].buckets[0].ranges = {{.first = 0, .muon = true, .iteration = 10 * kAll}};
+  const std::int64_t at_once = PlanStepMemory(input).peak.total();
+  input.publish_elements = kTable / 2;
+  EXPECT_EQ(PlanStepMemory(input).peak.total() - at_once, 4 * kTable / 2);
+}
+
+// Settings of ZeRO++ at stage 3 on 4 ranks, of which 2 are neighbours.
+StepMemoryInput MakeRoundedInput() {
+  StepMemoryInput input = MakeInput(3, 4);
+  input.secondary_ranks = 2;
+  for (UnitShape& unit : input.units) unit.buckets[0].rounded = true;
+  return input;
+}
+
+TEST(StepMemoryTest, SecondaryShardsAreKeptFromTheFirstGatherOn) {
+  StepMemoryInput input = MakeRoundedInput();
+  const StepMemory near = PlanStepMemory(input);
+  input.secondary_ranks = 0;
+  const StepMemory plain = PlanStepMemory(input);
+  constexpr std::int64_t kAllRounded = kAll - 1024 + 4 * 2048;  // to a whole block on every rank
+  EXPECT_EQ(near.between_steps.comm_buffers - plain.between_steps.comm_buffers,
+            4 * kAllRounded / 2);
+}
+
+TEST(StepMemoryTest, RoundingHasBuffersBesideWhatTravels) {
+  StepMemoryInput input = MakeRoundedInput();
+  const std::int64_t exact = PlanStepMemory(input).peak.total();
+  input.rounds_weights = true;
+  const std::int64_t weights = PlanStepMemory(input).peak.total();
+  input.rounds_gradients = true;
+  const std::int64_t both = PlanStepMemory(input).peak.total();
+  input.keeps_lost_values = true;
+  const std::int64_t all = PlanStepMemory(input).peak.total();
+  EXPECT_LT(exact, both);
+  EXPECT_LE(exact, weights);
+  EXPECT_LT(weights, both);
+  EXPECT_LT(both + kAll / 2, all)
+      << "a byte for each value on the near way, half as many on the far";
+}
+
+TEST(StepMemoryTest, ManyMicroBatchesHoldWhatAFewDo) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 2, 4}) {
+      for (const bool overlap : {false, true}) {
+        for (const std::int64_t budget : {std::int64_t{0}, 4 * kLayer, 16 * kAll}) {
+          StepMemoryInput input = MakeInput(stage, ranks);
+          input.overlap = overlap;
+          input.budgets.prefetch_bytes = input.budgets.reduce_bytes = budget;
+          input.budgets.reuse_bytes = budget;
+          input.budgets.persistent_parameter_bytes = budget / 2;
+          for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
+          SCOPED_TRACE(stage * 1000 + ranks * 100 + overlap * 10);
+          std::vector<std::int64_t> peaks;
+          for (const std::int64_t count : {1, 2, 3, 4, 1'000'000'000}) {
+            input.micro_batches = count;
+            peaks.push_back(PlanStepMemory(input).peak.total());
+          }
+          EXPECT_LE(peaks[0], peaks[1]);
+          EXPECT_LE(peaks[1], peaks[2]);
+          EXPECT_EQ(peaks[2], peaks[3]);
+          EXPECT_EQ(peaks[3], peaks[4]);
+        }
+      }
+    }
+  }
+}
+
+TEST(DescribeStepTest, CallsOverlapWhereTheRanksThatShareStateAreOnSeveralHosts) {
+  config::DsConfig config;
+  config.zero_optimization.stage = 3;
+  config.zero_optimization.overlap_comm = true;
+  EXPECT_FALSE(DescribeStep(config, {.ranks = 4}).overlap);
+  EXPECT_TRUE(DescribeStep(config, {.ranks = 4, .ranks_of_host = 2}).overlap);
+  config.zero_optimization.mics_shard_size = 2;
+  EXPECT_FALSE(DescribeStep(config, {.ranks = 4, .ranks_of_host = 2}).overlap);
+  EXPECT_TRUE(DescribeStep(config, {.ranks = 6, .ranks_of_host = 3}).overlap);
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+#pragma once
+
+// This says what of a model Muon updates and what memory it takes for that, in numbers, without
+// LibTorch: a plan asks it as well as Muon itself.
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ds::config {
+
+// Tells whether Muon updates a parameter of this name if it is a matrix: it holds neither "embed"
+// nor "lm_head", in any case. DeepSpeed's rule, which takes GPT-2's wte for a hidden matrix.
+inline bool IsMuonName(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower.find("embed") == std::string::npos && lower.find("lm_head") == std::string::npos;
+}
+
+// Counts the elements that making a matrix orthogonal takes at the most: two of its iterates and as
+// many squares of its smaller side, or, on the Gram matrix, one iterate and five.
+inline std::int64_t CountIterationElements(std::int64_t rows, std::int64_t columns, bool gram) {
+  const std::int64_t side = std::min(rows, columns), iterate = rows * columns;
+  const std::int64_t plain = 2 * iterate + 2 * side * side;
+  return gram && rows != columns ? std::max(plain, iterate + 5 * side * side) : plain;
+}
+
+// The part of a buffer that Muon updates at once, in elements.
+struct MuonPart {
+  std::int64_t views = 0;  // of this rank
+  std::int64_t shard = 0;  // the shard in which they lie
+  std::int64_t whole = 0;  // the buffer
+  bool sharded = false;
+  std::int64_t iteration = 0;  // CountIterationElements of the largest matrix
+};
+
+// Counts what the update takes beside that: u, the whole of it if it is sharded, the result, and,
+// in turn, an iteration and this rank's shard of the result.
+inline std::int64_t CountMuonElements(const MuonPart& part) {
+  if (!part.sharded) return 2 * part.views + part.iteration;
+  return part.views + 2 * part.whole + std::max(part.iteration, part.shard);
+}
+
+}  // namespace ds::config

@@ -1,0 +1,34 @@
+#pragma once
+
+// ListBlockSizes: the parameters of a decoder's blocks, in numbers.
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::models {
+
+struct ParameterSize {
+  std::int64_t rows = 0;
+  std::int64_t columns = 1;
+  bool is_matrix = false;
+  const char* module = "";  // its name, of a table or a head
+
+  std::int64_t numel() const { return rows * columns; }
+};
+
+// A block's parameters in the order of the model, and what else it reads.
+struct BlockSizes {
+  std::vector<ParameterSize> parameters;
+  std::vector<int> also_reads = {};
+  bool backward_reads = true;  // parameters
+};
+
+// The embedding, the layers, the head. Requires a decoder without experts.
+std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
+
+// Rows of the table of learned positions; 0: there is none.
+std::int64_t CountPositions(const DecoderSpec& spec);
+
+}  // namespace ds::models

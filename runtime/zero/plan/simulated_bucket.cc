@@ -1,0 +1,101 @@
+#include "runtime/zero/plan/simulated_bucket.h"
+
+#include <utility>
+
+namespace ds::zero {
+
+SimulatedBucket::SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput& input,
+                                 RankBooks* books)
+    : input_(input), books_(*books), sizes_(sizes) {
+  if (input.sharding.parameters) {
+    books_.pool.AddUser(bytes().parameters);
+    books_.pool.Take(bytes().parameters);
+  }
+  if (trained() && input.sharding.gradients) books_.pool.AddUser(bytes().travelling);
+}
+
+// From near ranks they come as they are.
+void SimulatedBucket::BeginGather() {
+  books_.pool.Take(bytes().parameters);
+  has_.arriving = true;
+  if (!has_.near) books_.held.comm_buffers += bytes().gather_buffers;
+}
+
+void SimulatedBucket::EndGather() {
+  if (!std::exchange(has_.arriving, false) || has_.near) return;
+  books_.held.comm_buffers -= bytes().gather_buffers;
+  if (bytes().secondary_shard == 0) return;
+  has_.near = true;
+  if (!std::exchange(has_.secondary, true)) books_.held.comm_buffers += bytes().secondary_shard;
+}
+
+void SimulatedBucket::Release() {
+  EndGather();
+  books_.pool.Return(bytes().parameters);
+}
+
+// From the host to the GPU, or back. What comes from files is counted among their buffers.
+void SimulatedBucket::Fetch() {
+  if (input_.tiers.parameters == Rest::kHost) books_.held.parameters += sizes_.fetched_bytes;
+}
+
+void SimulatedBucket::Stow() {
+  if (input_.tiers.parameters == Rest::kHost) books_.held.parameters -= sizes_.fetched_bytes;
+}
+
+void SimulatedBucket::AcquireGradients() {
+  if (!trained()) return;
+  if (input_.sharding.gradients) {
+    if (!std::exchange(has_.block, true)) books_.pool.Take(bytes().travelling);
+  } else if (!std::exchange(has_.whole, true)) {
+    books_.held.gradients += bytes().gradients;
+  }
+}
+
+void SimulatedBucket::BeginReduction() {
+  has_.reducing = true;
+  const bool into_shard = input_.sharding.optimizer;
+  if (into_shard && !std::exchange(has_.own, true) && sizes_.own_rest == Rest::kHere) {
+    books_.held.gradients += bytes().own_gradients;
+  }
+  if (!std::exchange(has_.lost_values, true)) books_.held.comm_buffers += bytes().lost_values;
+  books_.held.comm_buffers += bytes().reduction_buffers;
+}
+
+void SimulatedBucket::EndReduction() {
+  if (!std::exchange(has_.reducing, false)) return;
+  books_.held.comm_buffers -= bytes().reduction_buffers;
+  if (std::exchange(has_.block, false)) books_.pool.Return(bytes().travelling);
+  if (!input_.sharding.optimizer || !std::exchange(has_.whole, false)) return;
+  books_.held.gradients -= bytes().gradients;
+}
+
+std::int64_t SimulatedBucket::travelling_copy() const {
+  const bool copies = !input_.sharding.gradients && input_.travel != input_.types.gradient;
+  return copies ? bytes().travelling : 0;
+}
+
+void SimulatedBucket::BeginUpdate() {
+  books_.held.master_weights += sizes_.brought_masters;
+  books_.held.optimizer_state += sizes_.brought_state;
+  books_.held.other += bytes().update_buffers;
+  books_.held.comm_buffers += bytes().publish_buffers;
+}
+
+void SimulatedBucket::EndUpdate() {
+  books_.held.master_weights -= sizes_.brought_masters;
+  books_.held.optimizer_state -= sizes_.brought_state;
+  books_.held.other -= bytes().update_buffers;
+  books_.held.comm_buffers -= bytes().publish_buffers;
+}
+
+void SimulatedBucket::DropGradients() {
+  if (std::exchange(has_.own, false) && sizes_.own_rest == Rest::kHere) {
+    books_.held.gradients -= bytes().own_gradients;
+  }
+  if (std::exchange(has_.whole, false)) books_.held.gradients -= bytes().gradients;
+}
+
+void SimulatedBucket::EndStep() { has_.near = has_.whole = has_.own = false; }
+
+}  // namespace ds::zero

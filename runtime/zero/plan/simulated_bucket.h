@@ -1,0 +1,74 @@
+#pragma once
+
+// SimulatedBucket: one flat buffer of a rank on its way through a step, in sizes: it does with the
+// rank's books what FlatParameters, FlatGradients and OptimizerShard do with memory. Pure.
+
+#include <cstdint>
+
+#include "runtime/zero/plan/bucket_sizes.h"
+#include "runtime/zero/plan/pool_sizes.h"
+#include "runtime/zero/plan/step_memory.h"
+
+namespace ds::zero {
+
+// RankBooks have what a rank holds just now.
+struct RankBooks {
+  HeldMemory held;  // but for the pool, activations and what is there for a moment
+  PoolSizes pool;
+
+  friend bool operator==(const RankBooks&, const RankBooks&) = default;
+};
+
+class SimulatedBucket {
+ public:
+  // The buffer of sharded parameters is taken: it goes once they have values. What is there for
+  // good the books have. `input` and `books` outlive this.
+  SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput& input, RankBooks* books);
+
+  const BucketBytes& bytes() const { return sizes_.bytes; }
+  bool trained() const { return sizes_.trained; }
+
+  void BeginGather();
+  void EndGather();
+  void Release();
+  void Fetch();
+  void Stow();
+
+  void AcquireGradients();  // requires that no reduction is under way
+  void BeginReduction();
+  void EndReduction();
+  bool has_whole_gradients() const { return has_.whole; }
+  // Bytes of gradients in the type in which they travel, where they lie in another.
+  std::int64_t travelling_copy() const;
+
+  // Brings what is updated, and takes it away.
+  void BeginUpdate();
+  void EndUpdate();
+  // Its gradients go, before the step ends.
+  void DropGradients();
+  // The gradients go, and what the rank has gathered is old.
+  void EndStep();
+
+  // All on which it depends what comes next, beside the books.
+  struct Presence {
+    bool arriving = false;   // a gather is under way
+    bool secondary = false;  // hpZ's shard is there
+    bool near = false;       // and true
+    bool block = false;      // the pooled buffer of sharded gradients
+    bool whole = false;      // that of whole ones
+    bool own = false;        // the reduced shard
+    bool reducing = false;
+    bool lost_values = false;
+
+    friend bool operator==(const Presence&, const Presence&) = default;
+  };
+  const Presence& presence() const { return has_; }
+
+ private:
+  const StepMemoryInput& input_;
+  RankBooks& books_;
+  const BucketSizes sizes_;
+  Presence has_;
+};
+
+}  // namespace ds::zero
