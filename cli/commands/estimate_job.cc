@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,8 @@
 #include "cli/plan/launch_plan.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
+#include "runtime/base/gpu_signs.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/printable.h"
 #include "runtime/config/file/check_config.h"
@@ -32,6 +35,17 @@ StatusOr<std::int64_t> ParseBytes(const std::string& text) {
                                 ": give bytes, for example 80G, 512M or 85899345920");
   }
   return *count << shift;
+}
+
+// As the ranks beside this program would, in this environment.
+bool RanksHereFindGpus() {
+  const auto program = FindOwnExecutable();
+  if (!program.ok()) return false;
+  const char* const folders = std::getenv("LD_LIBRARY_PATH");
+  const char* const devices = std::getenv("CUDA_VISIBLE_DEVICES");
+  return FindGpus(
+      FindGpuSigns(program->parent_path() / "dsrank", folders == nullptr ? "" : folders,
+                   devices == nullptr ? std::nullopt : std::optional<std::string>(devices)));
 }
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
@@ -58,8 +72,7 @@ Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t
     setting.ranks = static_cast<int>(nodes * ranks_per_node);
   }
   setting.ranks_of_host = question->ranks_of_host;
-  setting.on_gpu =
-      flags.device == "cuda" || (flags.device == "auto" && ProbeThisHost({}).gpu_count > 0);
+  setting.on_gpu = flags.device == "cuda" || (flags.device == "auto" && RanksHereFindGpus());
   return OkStatus();
 }
 

@@ -126,10 +126,13 @@ JobOutcome JobController::TakeAnswer(int node_rank, const StatusOr<v1::PrepareRe
 }
 
 JobOutcome JobController::CheckMemory(const JobHost& host, const v1::PrepareResponse& response) {
-  const std::optional<Verdict> shortage = FindMemoryShortage(job_, *program_, host, response);
+  return Overcommit(FindMemoryShortage({job_, *program_, host, response}));
+}
+
+JobOutcome JobController::Overcommit(const std::optional<Verdict>& shortage) {
   if (!shortage) return JobOutcome();
   if (!job_.purpose.memory.only_warns) return *shortage;
-  observer_->OnNotice(shortage->message);
+  observer_->OnNotice(shortage->message + "; " + shortage->proof);
   return JobOutcome();
 }
 
@@ -137,6 +140,9 @@ JobOutcome JobController::BindToCores() {
   for (std::size_t node_rank = 0; node_rank < prepared_.size(); ++node_rank) {
     const Status bound = BindHost(prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
     if (!bound.ok()) return MakeCoresVerdict(bound);
+    const JobOutcome fits = Overcommit(FindNodeShortage(
+        {job_, *program_, job_.world.hosts[node_rank], prepared_[node_rank].answer}));
+    if (!fits.ok()) return fits;
   }
   return JobOutcome();
 }

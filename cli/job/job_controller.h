@@ -55,6 +55,8 @@ class JobController {
   JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
   JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
   JobOutcome CheckMemory(const JobHost& host, const v1::PrepareResponse& response);
+  // Refuses, or, if the user wants it so, says what is short.
+  JobOutcome Overcommit(const std::optional<Verdict>& shortage);
   JobOutcome BindToCores();
   // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
   // none is.

@@ -19,12 +19,14 @@
 
 namespace ds::cli {
 
-// This says what ranks that compute on CPUs will hold of their host's memory, as far as that is
-// known before they start.
+// This says what ranks will hold of their host's memory, as far as that is known before they start.
 struct MemoryNeed {
-  std::int64_t rank_bytes = 0;    // of each at the most; 0 = not known
+  struct OfRank {
+    std::int64_t bytes = 0;  // of each at the most; 0 = not known
+    std::string parts = {};  // what it will hold of that, and when
+  };
+  OfRank on_cpu, on_gpu;          // as it computes there; a GPU's own memory is not in it
   std::int64_t shared_bytes = 0;  // of all of a host's together
-  std::string parts;              // what each will hold of that, and when
   bool only_warns = false;        // --allow_overcommit
 };
 

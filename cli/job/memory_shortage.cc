@@ -1,30 +1,67 @@
 #include "cli/job/memory_shortage.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/job/verdict/make_verdict.h"
+#include "runtime/base/saturating.h"
 
 namespace ds::cli {
+namespace {
 
-std::optional<Verdict> FindMemoryShortage(const JobPlan& job, const Program& program,
-                                          const JobHost& host, const v1::PrepareResponse& answer) {
-  const MemoryNeed& need = job.purpose.memory;
-  const auto available = static_cast<std::int64_t>(answer.available_memory());
-  const std::int64_t needed = need.shared_bytes + host.rank_count() * need.rank_bytes;
-  const bool on_gpus = job.flags.device == Device::kCuda ||
-                       (job.flags.device == Device::kAuto && answer.gpu_count() > 0);
-  const bool is_known = need.rank_bytes > 0 && available > 0;
-  if (on_gpus || !is_known || needed <= available) return std::nullopt;
-  return MakeMemoryVerdict(
-      host.host,
-      {.ranks = host.rank_count(),
-       .rank_bytes = need.rank_bytes,
-       .needed = needed,
-       .available = available,
-       .parts = need.parts},
-      program.AdviseOnMemory(std::max<std::int64_t>(0, available - need.shared_bytes) /
-                             host.rank_count()));
+bool RunOnGpus(const JobPlan& job, const v1::PrepareResponse& answer) {
+  return job.flags.device == Device::kCuda ||
+         (job.flags.device == Device::kAuto && answer.ranks_on_gpus());
+}
+
+// Fills in what the ranks need.
+std::optional<Verdict> Judge(const MemoryQuestion& question, std::int64_t shared,
+                             MemoryShortage shortage) {
+  const bool on_gpus = RunOnGpus(question.job, question.answer);
+  const MemoryNeed& memory = question.job.purpose.memory;
+  const MemoryNeed::OfRank& need = on_gpus ? memory.on_gpu : memory.on_cpu;
+  shortage.rank_bytes = need.bytes;
+  shortage.needed = shared + SaturatingProduct(shortage.ranks, need.bytes);
+  shortage.parts = need.parts;
+  const bool is_known = need.bytes > 0 && shortage.available > 0;
+  if (!is_known || shortage.needed <= shortage.available) return std::nullopt;
+  const std::int64_t left = std::max<std::int64_t>(0, shortage.available - shared);
+  return MakeMemoryVerdict(question.host.host, shortage,
+                           question.program.AdviseOnMemory(left / shortage.ranks, on_gpus));
+}
+
+}  // namespace
+
+std::optional<Verdict> FindMemoryShortage(const MemoryQuestion& question) {
+  return Judge(question, question.job.purpose.memory.shared_bytes,
+               {.ranks = question.host.rank_count(),
+                .available = static_cast<std::int64_t>(question.answer.available_memory())});
+}
+
+std::optional<Verdict> FindNodeShortage(const MemoryQuestion& question) {
+  const JobHost& host = question.host;
+  std::map<std::vector<int>, int> bound;  // ranks, by the nodes whose memory is theirs
+  for (int i = 0; i < host.rank_count(); ++i) {
+    const MemoryPolicy& policy =
+        question.job.world.ranks[static_cast<std::size_t>(host.first_rank + i)].memory;
+    if (policy.kind == MemoryPolicy::Kind::kBind) ++bound[policy.nodes];
+  }
+  for (const auto& [nodes, ranks] : bound) {
+    MemoryShortage shortage{.ranks = ranks};
+    for (const v1::NumaNode& node : question.answer.numa_nodes()) {
+      const auto id = static_cast<int>(node.id());
+      if (std::find(nodes.begin(), nodes.end(), id) == nodes.end()) continue;
+      shortage.available += static_cast<std::int64_t>(node.memory_bytes());
+      shortage.nodes += (shortage.nodes.empty() ? "" : ",") + std::to_string(id);
+    }
+    // Pages that ranks share are on any node.
+    auto found = Judge(question, /*shared=*/0, std::move(shortage));
+    if (found) return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ds::cli

@@ -14,9 +14,20 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// Judges CPU ranks by JobPurpose::memory and the host's answer. None where they fit, or where one
-// of both is not known. The verdict has the advice of `program`.
-std::optional<Verdict> FindMemoryShortage(const JobPlan& job, const Program& program,
-                                          const JobHost& host, const v1::PrepareResponse& answer);
+// What is asked about one host's ranks; all outlive the question.
+struct MemoryQuestion {
+  const JobPlan& job;
+  const Program& program;  // advises
+  const JobHost& host;
+  const v1::PrepareResponse& answer;
+};
+
+// Judges the host's ranks by JobPurpose::memory and the host's answer, which also says on what they
+// compute. None where they fit, or where one of both is not known.
+std::optional<Verdict> FindMemoryShortage(const MemoryQuestion& question);
+
+// The same for ranks whose memory is bound to nodes of the host (MemoryPolicy), against all that
+// these have. Requires that the ranks have been bound.
+std::optional<Verdict> FindNodeShortage(const MemoryQuestion& question);
 
 }  // namespace ds::cli

@@ -27,9 +27,11 @@ class Program {
   // argv[0] and script are the same for every generation. An error ends the job (kDataLoss,
   // kNotFound: no usable checkpoint).
   virtual StatusOr<RankProgram> ForGeneration(int generation) const = 0;
-  // Says what would fit where each rank has so many bytes, for jobs whose JobPurpose::memory is
-  // known.
-  virtual std::string AdviseOnMemory(std::int64_t /*rank_bytes*/) const { return ""; }
+  // Says what would fit where each rank has so many bytes of its host's memory, for jobs whose
+  // JobPurpose::memory is known.
+  virtual std::string AdviseOnMemory(std::int64_t /*rank_bytes*/, bool /*on_gpus*/) const {
+    return "";
+  }
 };
 
 // Every generation runs the same.

@@ -22,7 +22,7 @@ void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& r
                          (finding.hint().empty() ? "" : "; " + finding.hint()));
   }
   const bool may_be_surprised = plan_.purpose.built_in && plan_.flags.device == Device::kAuto;
-  if (may_be_surprised && response.gpu_count() == 0) {
+  if (may_be_surprised && !response.ranks_on_gpus()) {
     console_->ShowNotice("host " + host + " has no GPU: its ranks run on CPU");
   }
 }

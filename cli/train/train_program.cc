@@ -61,8 +61,11 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
   return NotFoundError("there is no checkpoint to go on from in " + root);
 }
 
-std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes) const {
-  return predicted_ ? cli::AdviseOnMemory(predicted_->config, predicted_->shape, rank_bytes) : "";
+std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const {
+  if (!predicted_) return "";
+  engine::JobShape shape = predicted_->shape;
+  shape.setting.on_gpu = on_gpus;
+  return cli::AdviseOnMemory(predicted_->config, shape, rank_bytes);
 }
 
 StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {

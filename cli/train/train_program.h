@@ -34,7 +34,7 @@ class TrainProgram : public Program {
         predicted_(std::move(predicted)) {}
 
   StatusOr<RankProgram> ForGeneration(int generation) const override;
-  std::string AdviseOnMemory(std::int64_t rank_bytes) const override;
+  std::string AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const override;
 
  private:
   const config::TrainJob job_;

@@ -59,12 +59,16 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Wo
   return job;
 }
 
-// Plans what ranks that compute on CPUs will hold.
-MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
+MemoryNeed::OfRank PlanRank(PredictedJob job, bool on_gpu) {
+  job.shape.setting.on_gpu = on_gpu;
   const MemoryPrediction rank = PredictMemory(job.config, job.shape);
-  return {.rank_bytes = rank.host_bytes(),
+  return {.bytes = rank.host_bytes(), .parts = ListHostParts(rank)};
+}
+
+MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
+  return {.on_cpu = PlanRank(job, /*on_gpu=*/false),
+          .on_gpu = PlanRank(job, /*on_gpu=*/true),
           .shared_bytes = kSharedProgramBytes,
-          .parts = ListHostParts(rank),
           .only_warns = only_warns};
 }
 

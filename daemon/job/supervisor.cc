@@ -133,23 +133,25 @@ Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t gene
   return NotFoundError("generation " + std::to_string(generation) + " is not the current one");
 }
 
-std::string Supervisor::FindEnvironmentValue(std::string_view name) const {
+std::optional<std::string> Supervisor::FindEnvironmentValue(std::string_view name) const {
   for (const std::string& entry : options_.environment) {
     if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
       return entry.substr(name.size() + 1);
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& request) {
   DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
-  const PreflightContext context{ProbeHost(), options_.dsrank, FindEnvironmentValue("PATH"),
-                                 FindEnvironmentValue("LD_LIBRARY_PATH")};
+  const PreflightContext context{ProbeHost(), options_.dsrank,
+                                 FindEnvironmentValue("PATH").value_or(""),
+                                 FindEnvironmentValue("LD_LIBRARY_PATH").value_or(""),
+                                 FindEnvironmentValue("CUDA_VISIBLE_DEVICES")};
   DS_RETURN_IF_ERROR(CheckProtocol(request, context.facts.host_name));
   v1::PrepareResponse response;
   response.set_core_count(context.facts.cores);
-  response.set_gpu_count(context.facts.gpus);
+  response.set_ranks_on_gpus(ComputesOnGpus(request, context));
   response.set_unix_nanos(Clock::System().UnixNanos());
   if (const auto bytes = ReadAvailableMemory()) {
     response.set_available_memory(std::max<std::uint64_t>(1, *bytes));

@@ -75,7 +75,7 @@ class Supervisor {
   v1::Finding LeasePort(std::uint32_t port);
   // kNotFound when it is not the last one that was launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
-  std::string FindEnvironmentValue(std::string_view name) const;
+  std::optional<std::string> FindEnvironmentValue(std::string_view name) const;
   void OnSignal();
   void OnRanksEnded();
   void EndGenerationWhenAlone();

@@ -15,6 +15,7 @@
 #include "daemon/host/needed_libraries.h"
 #include "daemon/ranks/rank_command.h"
 #include "runtime/base/files.h"
+#include "runtime/base/gpu_signs.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/status.h"
 #include "runtime/process/cpu_topology.h"
@@ -140,7 +141,8 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
                        "use fewer slots on this host (slots= in the hostfile, --num_gpus), or "
                        "others with --include");
   }
-  if (request.device() != v1::PrepareRequest::DEVICE_CUDA || facts.gpus > 0) {
+  if (request.device() != v1::PrepareRequest::DEVICE_CUDA || facts.gpus > 0 ||
+      facts.has_gpu_driver) {
     return MakeOk("device", message);
   }
   return MakeFinding(v1::Finding::FAIL, "device", "CUDA was asked for and this host has no GPU",
@@ -155,10 +157,21 @@ HostResources ProbeHost() {
   if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
   facts.cores = static_cast<std::uint32_t>(CountAllowedCpus());
   facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
+  facts.has_gpu_driver = HasNvidiaDriver();
   facts.shared_memory_free = ReadFreeSharedMemory();
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files_limit = limit.rlim_cur;
   return facts;
+}
+
+// The devices of the host's slots, where the job has named some, are what the ranks will see.
+bool ComputesOnGpus(const v1::PrepareRequest& request, const PreflightContext& context) {
+  if (request.device() == v1::PrepareRequest::DEVICE_CPU) return false;
+  std::optional<std::string> visible = context.visible_devices;
+  if (request.devices_size() > 0) visible = request.devices(0);
+  GpuSigns signs = FindGpuSigns(context.dsrank, context.library_path, std::move(visible));
+  signs.driver = context.facts.has_gpu_driver;
+  return FindGpus(signs);
 }
 
 v1::Finding MakeFinding(v1::Finding::Level level, std::string name, std::string message,

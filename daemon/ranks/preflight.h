@@ -22,6 +22,7 @@ struct HostResources {
   std::string host_name;
   std::uint32_t cores = 0;  // this process may use
   std::uint32_t gpus = 0;   // NVIDIA device files
+  bool has_gpu_driver = false;
   std::optional<std::uint64_t>
       shared_memory_free;              // of /dev/shm; none when there is no such folder
   std::uint64_t open_files_limit = 0;  // soft limit of RLIMIT_NOFILE
@@ -31,13 +32,17 @@ HostResources ProbeHost();
 
 struct PreflightContext {
   HostResources facts;
-  std::filesystem::path dsrank;  // empty when this host has none
-  std::string search_path;       // the daemon's own PATH
-  std::string library_path;      // the daemon's own LD_LIBRARY_PATH
+  std::filesystem::path dsrank;                // empty when this host has none
+  std::string search_path;                     // the daemon's own PATH
+  std::string library_path;                    // the daemon's own LD_LIBRARY_PATH
+  std::optional<std::string> visible_devices;  // its own CUDA_VISIBLE_DEVICES
 };
 
 std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
                                       const PreflightContext& context);
+
+// Tells whether our own ranks would compute on GPUs, if the job lets them choose.
+bool ComputesOnGpus(const v1::PrepareRequest& request, const PreflightContext& context);
 
 v1::Finding MakeFinding(v1::Finding::Level level, std::string name, std::string message,
                         std::string hint = "");

@@ -3,24 +3,15 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
-#include <array>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/gpu_signs.h"
 
 namespace ds::device {
 namespace {
-
-constexpr char kPluginFile[] = "libdsrun_cuda.so";
-
-// Loading the CUDA libraries takes a third of a second and hundreds of megabytes, so "auto" first
-// looks for the driver.
-bool HasNvidiaDriver() {
-  std::error_code ignored;
-  return std::filesystem::exists("/dev/nvidiactl", ignored) ||
-         std::filesystem::exists("/dev/dxg", ignored);  // WSL
-}
 
 struct PluginLibrary {
   void* handle = nullptr;
@@ -36,11 +27,11 @@ std::string ExplainOpenFailure(const std::string& file) {
 // The same library every time, once it is loaded.
 StatusOr<PluginLibrary> OpenPluginLibrary() {
   DS_ASSIGN_OR_RETURN(const std::filesystem::path program, FindOwnExecutable());
-  const std::array<std::string, 3> candidates = {program.parent_path() / kPluginFile,
-                                                 program.parent_path() / "../lib" / kPluginFile,
-                                                 kPluginFile};
+  std::vector<std::filesystem::path> candidates = ListCudaPluginPlaces(program);
+  candidates.emplace_back(kCudaPluginFile);
   std::string tried;
-  for (const std::string& file : candidates) {
+  for (const std::filesystem::path& candidate : candidates) {
+    const std::string& file = candidate.native();
     // Never unloaded: LibTorch keeps pointers into it. Its symbols are global because LibTorch's
     // CUDA libraries register themselves with the CPU ones.
     void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);

@@ -103,15 +103,17 @@ Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding) 
 Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortage,
                           const std::string& advice) {
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
-  const std::string ranks = shortage.ranks == 1 ? "its rank will hold " + size(shortage.needed)
-                                                : "its " + std::to_string(shortage.ranks) +
-                                                      " ranks will hold " + size(shortage.needed) +
-                                                      ", " + size(shortage.rank_bytes) + " each";
+  const std::string bound = shortage.nodes.empty() ? "" : " on NUMA node " + shortage.nodes;
+  const std::string ranks = shortage.ranks == 1
+                                ? "its rank" + bound + " will hold " + size(shortage.needed)
+                                : "its " + std::to_string(shortage.ranks) + " ranks" + bound +
+                                      " will hold " + size(shortage.needed) + ", " +
+                                      size(shortage.rank_bytes) + " each";
   return {.cause = Cause::kPreflight,
           .host = host,
           .exit_code = kExitPreflight,
           .message = "host " + host + ": " + ranks + ", and " + size(shortage.available) +
-                     " of memory are available",
+                     (shortage.nodes.empty() ? " of memory are available" : " of memory are there"),
           .proof = "planned for each rank: " + shortage.parts,
           .hint = advice + "; --allow_overcommit starts it all the same"};
 }

@@ -37,6 +37,7 @@ struct MemoryShortage {
   std::int64_t needed = 0;      // of all of them, with what they share
   std::int64_t available = 0;
   std::string parts;  // of what a rank needs
+  std::string nodes;  // of the host, to whose memory these are bound; "": to none
 };
 Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortage,
                           const std::string& advice);

@@ -11,27 +11,31 @@ using ::testing::HasSubstr;
 JobPlan NeedOf(std::int64_t rank_bytes, Device device = Device::kAuto) {
   JobPlan job;
   job.flags.device = device;
-  job.purpose.memory = {.rank_bytes = rank_bytes, .shared_bytes = 1 << 20, .parts = "7 of these"};
+  job.purpose.memory = {.on_cpu = {.bytes = rank_bytes, .parts = "7 of these"},
+                        .on_gpu = {.bytes = rank_bytes / 4, .parts = "offloaded state"},
+                        .shared_bytes = 1 << 20};
   return job;
 }
 
 class AdvisingProgram : public Program {
  public:
   StatusOr<RankProgram> ForGeneration(int /*generation*/) const override { return RankProgram(); }
-  std::string AdviseOnMemory(std::int64_t rank_bytes) const override {
-    return "what fits in " + std::to_string(rank_bytes);
+  std::string AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const override {
+    return "what fits in " + std::to_string(rank_bytes) + (on_gpus ? " on GPUs" : "");
   }
 };
 
-v1::PrepareResponse HostWith(std::uint64_t bytes, std::uint32_t gpus = 0) {
+v1::PrepareResponse HostWith(std::uint64_t bytes, bool on_gpus = false) {
   v1::PrepareResponse answer;
   answer.set_available_memory(bytes);
-  answer.set_gpu_count(gpus);
+  answer.set_ranks_on_gpus(on_gpus);
   return answer;
 }
 
+const JobHost kHost{.host = "b", .slots = {0, 1}};
+
 std::optional<Verdict> FindShortage(const JobPlan& job, const v1::PrepareResponse& answer) {
-  return FindMemoryShortage(job, AdvisingProgram(), {.host = "b", .slots = {0, 1}}, answer);
+  return FindMemoryShortage({job, AdvisingProgram(), kHost, answer});
 }
 
 TEST(MemoryShortageTest, RanksThatDoNotFitAreRefusedWithWhatWould) {
@@ -54,10 +58,56 @@ TEST(MemoryShortageTest, NothingIsJudgedThatIsNotKnown) {
   EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(0)).has_value());
 }
 
-TEST(MemoryShortageTest, RanksOnGpusTakeTheirMemoryThere) {
-  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(1, /*gpus=*/2)).has_value());
-  EXPECT_FALSE(FindShortage(NeedOf(8 << 20, Device::kCuda), HostWith(1)).has_value());
-  EXPECT_TRUE(FindShortage(NeedOf(8 << 20, Device::kCpu), HostWith(1, /*gpus=*/2)).has_value());
+TEST(MemoryShortageTest, RanksOnGpusHaveOfTheirHostWhatIsOffloaded) {
+  constexpr std::uint64_t kRoom = 6 << 20;  // for two of 2 MiB and what they share
+  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(kRoom, true)).has_value());
+  EXPECT_FALSE(FindShortage(NeedOf(8 << 20, Device::kCuda), HostWith(kRoom)).has_value());
+  const auto shortage = FindShortage(NeedOf(8 << 20), HostWith(4 << 20, true));
+  ASSERT_TRUE(shortage.has_value());
+  EXPECT_EQ(shortage->proof, "planned for each rank: offloaded state");
+  EXPECT_THAT(shortage->hint, HasSubstr("on GPUs; --allow_overcommit"));
+  EXPECT_TRUE(FindShortage(NeedOf(8 << 20, Device::kCpu), HostWith(kRoom, true)).has_value());
+}
+
+class NodeShortageTest : public ::testing::Test {
+ protected:
+  // Of two nodes; rank i is bound to the memory of node nodes[i].
+  static JobPlan BoundTo(const std::vector<int>& nodes) {
+    JobPlan job = NeedOf(8 << 20);
+    for (const int node : nodes) {
+      job.world.ranks.push_back({.memory = {.kind = MemoryPolicy::Kind::kBind, .nodes = {node}}});
+    }
+    return job;
+  }
+  static v1::PrepareResponse HostOfNodes(std::uint64_t first, std::uint64_t second) {
+    v1::PrepareResponse answer = HostWith(100 << 20);
+    for (const std::uint64_t bytes : {first, second}) {
+      v1::NumaNode* const node = answer.add_numa_nodes();
+      node->set_id(static_cast<std::uint32_t>(answer.numa_nodes_size() - 1));
+      node->set_memory_bytes(bytes);
+    }
+    return answer;
+  }
+  static std::optional<Verdict> FindOnNodes(const JobPlan& job, const v1::PrepareResponse& answer) {
+    return FindNodeShortage({job, AdvisingProgram(), kHost, answer});
+  }
+};
+
+TEST_F(NodeShortageTest, RanksBoundToANodeHaveNoMoreThanItHas) {
+  const v1::PrepareResponse answer = HostOfNodes(12 << 20, 40 << 20);
+  EXPECT_FALSE(FindOnNodes(BoundTo({0, 1}), answer).has_value());
+  EXPECT_FALSE(FindOnNodes(BoundTo({1, 1}), answer).has_value());
+  const auto shortage = FindOnNodes(BoundTo({0, 0}), answer);
+  ASSERT_TRUE(shortage.has_value());
+  EXPECT_EQ(shortage->message,
+            "host b: its 2 ranks on NUMA node 0 will hold 16.0 MiB, 8.00 MiB each, and 12.0 MiB of "
+            "memory are there");
+}
+
+TEST_F(NodeShortageTest, UnboundRanksHaveAllNodes) {
+  JobPlan job = BoundTo({0, 0});
+  for (PlannedRank& rank : job.world.ranks) rank.memory = {};
+  EXPECT_FALSE(FindOnNodes(job, HostOfNodes(1, 1)).has_value());
 }
 
 }  // namespace

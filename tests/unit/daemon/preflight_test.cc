@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "tests/support/program.h"
 
 namespace ds::daemon {
 namespace {
@@ -112,6 +113,33 @@ TEST_F(PreflightTest, CudaNeedsAGpu) {
   EXPECT_EQ(Level("device"), v1::Finding::FAIL);
   context_.facts.gpus = 1;
   EXPECT_EQ(Level("device"), v1::Finding::OK);
+}
+
+TEST_F(PreflightTest, CudaNeedsNoDeviceFileWhereTheDriverHasNone) {  // WSL
+  request_.set_device(v1::PrepareRequest::DEVICE_CUDA);
+  context_.facts.has_gpu_driver = true;
+  EXPECT_EQ(Level("device"), v1::Finding::OK);
+}
+
+TEST_F(PreflightTest, RanksComputeOnGpusThatTheySeeAndCanUse) {
+  const ds::testing::TemporaryFolder folder;
+  context_.dsrank = folder.path() / "dsrank";
+  context_.facts.gpus = 2;
+  context_.facts.has_gpu_driver = true;
+  EXPECT_FALSE(ComputesOnGpus(request_, context_)) << "this build has no CUDA";
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / "libdsrun_cuda.so", "").ok());
+  EXPECT_TRUE(ComputesOnGpus(request_, context_));
+  context_.visible_devices = "";
+  EXPECT_FALSE(ComputesOnGpus(request_, context_)) << "they are hidden";
+  context_.visible_devices = "-1";
+  EXPECT_FALSE(ComputesOnGpus(request_, context_)) << "they are hidden";
+  request_.add_devices("1");
+  EXPECT_TRUE(ComputesOnGpus(request_, context_)) << "the ranks get a variable of their own";
+  context_.facts.has_gpu_driver = false;
+  EXPECT_FALSE(ComputesOnGpus(request_, context_));
+  context_.facts.has_gpu_driver = true;
+  request_.set_device(v1::PrepareRequest::DEVICE_CPU);
+  EXPECT_FALSE(ComputesOnGpus(request_, context_));
 }
 
 TEST_F(PreflightTest, ADeviceThatIsNotThereIsNamed) {
