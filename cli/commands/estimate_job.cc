@@ -20,6 +20,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
+#include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
 namespace {
@@ -130,6 +131,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   Prediction question;
   DS_ASSIGN_OR_RETURN(question.job.model, ReadJobModel(path));
   question.job.seq_len = flags.seq_len;
+  question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
   question.job.mlp_tiles = flags.mlp_tiles;
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));

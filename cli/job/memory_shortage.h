@@ -14,7 +14,7 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// What is asked about one host's ranks; all outlive the question.
+// Asks about one host's ranks. All outlive the question.
 struct MemoryQuestion {
   const JobPlan& job;
   const Program& program;  // advises

@@ -37,26 +37,18 @@ int MostRanksOfAHost(const WorldPlan& world) {
   return most;
 }
 
-// None of a model whose family cannot be predicted.
+// None of a model whose family cannot be predicted, or of which a part is frozen.
 std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
-  // What of a frozen model ranks hold is not known yet.
-  if (inputs.job.adapts() || !inputs.job.freeze.empty()) return std::nullopt;
   const auto share = ShareFolder::OfThisProgram();
   if (!share.ok()) return std::nullopt;
   const auto path = FindModel(inputs.job.model, *share);
   if (!path.ok()) return std::nullopt;
   const auto model = ReadJobModel(*path);
-  const auto recompute = config::ParseRecompute(inputs.job.recompute);
-  if (!model.ok() || !recompute.ok()) return std::nullopt;
-  PredictedJob job{.config = inputs.config,
-                   .shape = {.model = *model,
-                             .seq_len = inputs.job.seq_len,
-                             .recompute = *recompute,
-                             .mlp_tiles = inputs.job.mlp_tiles,
-                             .setting = {.ranks = world.world_size(),
-                                         .ranks_of_host = MostRanksOfAHost(world)}}};
-  if (!engine::CheckMemoryIsKnown(job.config, job.shape).ok()) return std::nullopt;
-  return job;
+  if (!model.ok()) return std::nullopt;
+  const auto shape = engine::DescribeJob(
+      inputs.job, *model, {.ranks = world.world_size(), .ranks_of_host = MostRanksOfAHost(world)});
+  if (!shape.ok() || !engine::CheckMemoryIsKnown(inputs.config, *shape).ok()) return std::nullopt;
+  return PredictedJob{.config = inputs.config, .shape = *shape};
 }
 
 MemoryNeed::OfRank PlanRank(PredictedJob job, bool on_gpu) {

@@ -18,18 +18,12 @@ void RankMemory::Open(c10::Device device) {
 void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& config,
                       const config::TrainJob& job, const comm::RankIdentity& identity,
                       c10::Device device) {
-  if (job.adapts() || !job.freeze.empty()) return;
-  const auto recompute = config::ParseRecompute(job.recompute);
-  if (!recompute.ok()) return;
-  const engine::JobShape shape{.model = model,
-                               .seq_len = job.seq_len,
-                               .recompute = *recompute,
-                               .mlp_tiles = job.mlp_tiles,
-                               .setting = {.ranks = identity.world_size,
-                                           .ranks_of_host = identity.local_world_size,
-                                           .on_gpu = !device.is_cpu()}};
-  if (engine::CheckMemoryIsKnown(config, shape).ok()) {
-    planned_ = engine::PlanJobMemory(config, shape);
+  const auto shape = engine::DescribeJob(job, model,
+                                         {.ranks = identity.world_size,
+                                          .ranks_of_host = identity.local_world_size,
+                                          .on_gpu = !device.is_cpu()});
+  if (shape.ok() && engine::CheckMemoryIsKnown(config, *shape).ok()) {
+    planned_ = engine::PlanJobMemory(config, *shape);
   }
 }
 

@@ -30,6 +30,7 @@ struct Job {
   std::string optimizer = "AdamW";
   int tensor = 1;
   bool partitions_activations = false;
+  bool documents = false;                          // several in a sample
   nlohmann::json zero = nlohmann::json::object();  // more of it
 };
 
@@ -41,7 +42,7 @@ std::string NameOf(const Job& job) {
          (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") + "-" +
          job.optimizer + (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
          (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
-         (job.partitions_activations ? "-parts" : "");
+         (job.partitions_activations ? "-parts" : "") + (job.documents ? "-documents" : "");
 }
 
 class PlannedMemory : public ::testing::Test {
@@ -72,6 +73,10 @@ class PlannedMemory : public ::testing::Test {
   }
   std::string PathOf(const std::string& name) const { return (folder_.path() / name).string(); }
 
+  std::string ModelOf(const Job& job) const {
+    return PathOf(job.documents ? job.model : job.model + ".json");
+  }
+
   // Writes its config.
   std::vector<std::string> TrainWords(const Job& job) const {
     const std::string config = NameOf(job) + ".ds.json";
@@ -99,9 +104,11 @@ class PlannedMemory : public ::testing::Test {
             std::to_string(job.ranks),
             "train",
             "--model",
-            PathOf(job.model + ".json"),
+            ModelOf(job),
             "--data",
-            DS_SOURCE_DIR "/LICENSE",
+            job.documents ? PathOf("lines.jsonl") : DS_SOURCE_DIR "/LICENSE",
+            "--data_cache",
+            PathOf("cache"),
             "--deepspeed_config",
             PathOf(config),
             "--seq_len",
@@ -120,7 +127,7 @@ class PlannedMemory : public ::testing::Test {
                                         "--device",
                                         "cpu",
                                         "--model",
-                                        PathOf(job.model + ".json"),
+                                        ModelOf(job),
                                         "--deepspeed_config",
                                         PathOf(NameOf(job) + ".ds.json"),
                                         "--num_gpus",
@@ -221,6 +228,25 @@ TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
                      .tensor = 2,
                      .partitions_activations = parts});
     }
+  }
+}
+
+// A model's folder with a tokenizer, and texts of which several go into a sample.
+TEST_F(PlannedMemory, IsMeasuredWithSeveralDocumentsInASample) {
+  std::string lines;
+  for (int i = 0; i < 400; ++i) {
+    lines += R"({"text": ")" + std::string(static_cast<std::size_t>(20 + i % 50), 'x') + "\"}\n";
+  }
+  ASSERT_TRUE(WriteFileAtomically(PathOf("lines.jsonl"), lines).ok());
+  for (const char* model : {"gpt2", "llama"}) {
+    const std::string name = std::string(model) + "-cuts";
+    ASSERT_TRUE(std::filesystem::create_directory(folder_.path() / name));
+    std::filesystem::copy_file(PathOf(model + std::string(".json")), PathOf(name + "/config.json"));
+    std::filesystem::copy_file(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/gpt2.tokenizer.json",
+                               PathOf(name + "/tokenizer.json"));
+    ExpectPlanned({.stage = 2, .micro_batch = 8, .model = name, .documents = true});
+    ExpectPlanned(
+        {.stage = 3, .micro_batch = 8, .recompute = "full", .model = name, .documents = true});
   }
 }
 

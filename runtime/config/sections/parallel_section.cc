@@ -65,10 +65,9 @@ void TensorPartsSuitTheRest(RuleContext& context) {
                                        ": it looks at whole matrices; choose " +
                                        ListOptimizers(&OptimizerType::is_elementwise));
   }
-  for (const Key key :
-       {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
-        keys::kZeroOptimizationZeroQuantizedWeights,
-        keys::kZeroOptimizationZeroQuantizedGradients}) {
+  for (const Key key : {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
+                        keys::kZeroOptimizationZeroQuantizedWeights,
+                        keys::kZeroOptimizationZeroQuantizedGradients}) {
     if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
   }
   for (const auto& [path, entry] : values.entries()) {

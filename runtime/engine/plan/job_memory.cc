@@ -91,6 +91,8 @@ std::string FindUnknown(const config::DsConfig& config) {
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 
+bool IsText(const std::string& path) { return !path.ends_with(".bin"); }
+
 models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape& job) {
   return {.samples = config.batch.train_micro_batch_size_per_gpu,
           .seq_len = job.seq_len,
@@ -98,10 +100,28 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
           .on_gpu = job.setting.on_gpu,
           .mlp_tiles = job.mlp_tiles,
           .tensor_ranks = config.parallel.tensor,
-          .keeps_parts = config.activation_checkpointing.partition_activations};
+          .keeps_parts = config.activation_checkpointing.partition_activations,
+          .documents = job.packs_documents};
 }
 
 }  // namespace
+
+StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
+                               const zero::StepSetting& setting) {
+  if (job.adapts() || !job.freeze.empty()) {
+    return UnimplementedError("what ranks hold of a frozen model is not known yet");
+  }
+  DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
+                      config::ParseRecompute(job.recompute));
+  const bool is_cut =
+      !job.tokenizer.empty() && std::any_of(job.data.begin(), job.data.end(), IsText);
+  return JobShape{.model = std::move(model),
+                  .seq_len = job.seq_len,
+                  .recompute = recompute,
+                  .mlp_tiles = job.mlp_tiles,
+                  .packs_documents = is_cut && job.packing != "none",
+                  .setting = setting};
+}
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   if (config.parallel.pipeline > 1) return UnimplementedError("what stages hold is not known yet");
@@ -135,8 +155,9 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
     input.activations.push_back(
         {.kept = block.kept, .forward = block.forward, .backward = block.backward});
   }
-  constexpr std::int64_t kIdBytes = 2 * sizeof(std::int64_t);  // tokens and labels
-  input.batch_bytes = kIdBytes * batch.tokens() + models::CountBiasBytes(model, batch);
+  const std::int64_t ids = job.packs_documents ? 3 : 2;  // tokens, labels and documents
+  input.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * batch.tokens() +
+                      models::CountBiasBytes(model, batch);
   return zero::PlanStepMemory(input);
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
+#include "runtime/config/train_job.h"
 #include "runtime/models/memory/decoder_memory.h"
 #include "runtime/zero/plan/describe_step.h"
 #include "runtime/zero/plan/step_memory.h"
@@ -22,15 +23,21 @@ struct JobShape {
   std::int64_t seq_len = 1;
   config::RecomputeChoice recompute = {};
   std::int64_t mlp_tiles = 1;
+  bool packs_documents = false;  // several in a sample
   zero::StepSetting setting;
 };
 
-// OK where it is known what such a job's ranks hold. The error names what is not, or the figure that
-// is too large for a sum of bytes.
+// Describes the model's training by these ranks. Refuses what no plan counts: a model of which a
+// part is frozen.
+StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
+                               const zero::StepSetting& setting);
+
+// OK where it is known what such a job's ranks hold. The error names what is not, or the figure
+// that is too large for a sum of bytes.
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
-// Plans a rank, in the tier where it computes; of tensor ranks the first, whose part is the largest.
-// The micro-batch is the config's. Requires CheckMemoryIsKnown.
+// Plans a rank, in the tier where it computes; of tensor ranks the first, whose part is the
+// largest. The micro-batch is the config's. Requires CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",

@@ -195,9 +195,10 @@ std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
   for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
     (spec.KindOf(layer).windowed && spec.window > 0 ? windowed : plain) = true;
   }
-  const std::int64_t biases = (windowed && (is_narrow || distances) ? 1 : 0) + (plain && distances);
-  return biases * (distances ? spec.heads : 1) * batch.seq_len * batch.seq_len *
-         config::Width(batch.type);
+  const bool all = distances || batch.documents;
+  const std::int64_t biases = (windowed && (is_narrow || all) ? 1 : 0) + (plain && all ? 1 : 0);
+  return biases * (batch.documents ? batch.samples : 1) * (distances ? spec.heads : 1) *
+         batch.seq_len * batch.seq_len * config::Width(batch.type);
 }
 
 std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,

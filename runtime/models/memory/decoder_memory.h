@@ -26,12 +26,13 @@ struct MicroBatch {
   std::int64_t mlp_tiles = 1;  // feed-forward parts run on so many parts of the rows
   int tensor_ranks = 1;        // have the decoder between them, of which this is one part
   bool keeps_parts = false;    // each of these, of what recomputed layers were given
+  bool documents = false;      // several in a sample, of which none sees another
 
   std::int64_t tokens() const { return samples * seq_len; }
 };
 
-// Counts what is added to the scores of attention with windows or distances, which all layers
-// share: it is there from the first forward pass on. Requires CheckMemoryIsKnown.
+// Counts what is added to the scores of attention with windows, distances or documents, which all
+// layers share: it is there from the first forward pass on. Requires CheckMemoryIsKnown.
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch);
 
 // OK where no sum of a micro-batch's bytes, or of the model's, leaves 64 bits. The error names the

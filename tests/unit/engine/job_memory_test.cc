@@ -53,6 +53,33 @@ TEST(JobMemoryTest, ActivationsGrowWithTheMicroBatch) {
   EXPECT_LT(PlanJobMemory(MakeConfig(2, 8), job).peak_activations, two.peak_activations);
 }
 
+TEST(JobMemoryTest, DocumentsInASampleArePlanned) {
+  config::TrainJob job{.data = {"tokens.bin", "texts"}, .tokenizer = "model", .seq_len = 64};
+  const auto peak_of = [](const config::TrainJob& job) {
+    const auto shape = DescribeJob(job, MakeModel(), {.ranks = 2});
+    EXPECT_TRUE(shape.ok());
+    return PlanJobMemory(MakeConfig(2, 4), *shape).peak.total();
+  };
+  const std::int64_t packed = peak_of(job);
+  job.packing = "none";
+  constexpr std::int64_t kNumbers = 8 * 4 * 64, kBias = 4 * 4 * 64 * 64;
+  EXPECT_EQ(peak_of(job), packed - kNumbers - kBias);
+  job.packing = "stream";
+  job.data = {"tokens.bin"};
+  EXPECT_EQ(peak_of(job), packed - kNumbers - kBias) << "token files have none";
+  job = {.data = {"texts"}, .seq_len = 64};
+  EXPECT_EQ(peak_of(job), packed - kNumbers - kBias) << "bytes have none";
+}
+
+TEST(JobMemoryTest, AModelOfWhichAPartIsFrozenIsNotPlanned) {
+  for (const config::TrainJob& job :
+       {config::TrainJob{.lora_rank = 4}, config::TrainJob{.lora_adapter = "folder"},
+        config::TrainJob{.freeze = {"*.weight"}}}) {
+    EXPECT_EQ(DescribeJob(job, MakeModel(), {.ranks = 2}).status().message(),
+              "what ranks hold of a frozen model is not known yet");
+  }
+}
+
 TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
   const auto refusal = [](const config::DsConfig& config) {
     return std::string(CheckMemoryIsKnown(config, MakeJob(2)).message());

@@ -110,7 +110,7 @@ TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
   EXPECT_EQ(blocks.back().forward, plain.back().forward);
 }
 
-TEST(DecoderMemoryTest, WindowsAndDistancesAddOneBiasForAllLayers) {
+TEST(DecoderMemoryTest, WindowsDistancesAndDocumentsAddOneBiasForAllLayers) {
   DecoderSpec spec = kLlama;
   EXPECT_EQ(CountBiasBytes(spec, kBatch), 0);
   spec.window = 8;
@@ -121,6 +121,10 @@ TEST(DecoderMemoryTest, WindowsAndDistancesAddOneBiasForAllLayers) {
   EXPECT_EQ(CountBiasBytes(spec, kBatch), 8 * 8 * 4);
   spec.positions = Positions::kAlibi;
   EXPECT_EQ(CountBiasBytes(spec, kBatch), 2 * 4 * 8 * 8 * 4) << "a slope for each head";
+  MicroBatch packed = kBatch;
+  packed.documents = true;
+  EXPECT_EQ(CountBiasBytes(kLlama, packed), 2 * 8 * 8 * 4) << "one for each sample";
+  EXPECT_EQ(CountBiasBytes(spec, packed), 2 * 2 * 4 * 8 * 8 * 4);
 }
 
 TEST(DecoderMemoryTest, SumsThatLeave64BitsAreRefusedWithTheFigure) {
