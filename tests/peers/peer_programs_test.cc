@@ -76,6 +76,28 @@ class PeerProgramsTest : public ::testing::Test {
   std::string python_;  // with the programs that it is about
 };
 
+// What is in force is a ds_config that DeepSpeed's own reader takes, and reads alike.
+TEST_F(PeerProgramsTest, DeepSpeedReadsTheResolvedConfig) {
+  for (const std::string stage : {"0", "2", "3"}) {
+    const fs::path config = folder_.path() / ("ds" + stage + ".json");
+    ASSERT_TRUE(WriteFileAtomically(config.string(), R"({"train_batch_size": 8, "bf16": {"enabled":
+        true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "scheduler": {"type":
+        "WarmupLR", "params": {"warmup_num_steps": 10}}, "zero_optimization": {"stage": )" +
+                                                         stage + "}}")
+                    .ok());
+    const ProgramResult check =
+        RunProgram({DS_BIN_DIR "/dsrun", "check", config.string(), "--json", "--world_size", "1"});
+    ASSERT_EQ(check.status, 0) << check.err;
+    const fs::path resolved = folder_.path() / ("resolved" + stage + ".json");
+    ASSERT_TRUE(WriteFileAtomically(resolved.string(), check.out).ok());
+    const ProgramResult read =
+        RunProgram({python_, DS_SOURCE_DIR "/scripts/goldens/read_resolved_config.py",
+                    resolved.string(), config.string()},
+                   {.time_limit = std::chrono::seconds(900)});
+    EXPECT_EQ(read.status, 0) << read.out << read.err;
+  }
+}
+
 TEST_F(PeerProgramsTest, PyTorchDdp) { ExpectTwoRanksFinish({}, {"torch_ddp.py"}); }
 
 TEST_F(PeerProgramsTest, PyTorchDdpAsAModule) { ExpectTwoRanksFinish({"--module"}, {"torch_ddp"}); }

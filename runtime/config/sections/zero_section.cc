@@ -162,6 +162,10 @@ constexpr Key kBudgets[] = {keys::kZeroOptimizationReduceBucketSize,
                             keys::kZeroOptimizationStage3MaxReuseDistance,
                             keys::kZeroOptimizationAllgatherBucketSize};
 
+// DeepSpeed 0.19.8 refuses whatever names them, their defaults included.
+constexpr Key kMics[] = {keys::kZeroOptimizationMicsShardSize,
+                         keys::kZeroOptimizationMicsHierarchicalParamsGather};
+
 bool IsMeant(const Values& values, Key key) {
   return values.IsGiven(key) || !IsDefault(*FindSetting(key), values.Get(key));
 }
@@ -179,8 +183,10 @@ bool ZeroLeavesOut(const Values& values, Key key) {
   const bool is_loco = key == kLoco[0] || key == kLoco[1];
   const bool is_budget =
       std::find(std::begin(kBudgets), std::end(kBudgets), key) != std::end(kBudgets);
+  const bool is_mics = std::find(std::begin(kMics), std::end(kMics), key) != std::end(kMics);
   return key == keys::kZeroOptimizationGradHooks || (is_loco && !HasLoco(values)) ||
-         (is_budget && !IsMeant(values, key));
+         (is_budget && !IsMeant(values, key)) ||
+         (is_mics && IsDefault(*FindSetting(key), values.Get(key)));
 }
 
 void FillZero(const Values& values, DsConfig* config) {

@@ -77,6 +77,11 @@ TEST(ResolvedConfigTest, LeavesOutWhatMustNotStandThere) {
   const CheckResult hooks = CheckWith(R"("zero_optimization": {"stage": 1, "grad_hooks": false})");
   EXPECT_TRUE(hooks.ok);
   EXPECT_FALSE(hooks.resolved["zero_optimization"].contains("grad_hooks")) << "DeepSpeed fails";
+  const CheckResult mics = CheckWith(R"("zero_optimization": {"stage": 3, "mics_shard_size": -1,
+      "mics_hierarchical_params_gather": false})");
+  for (const std::string key : {"mics_shard_size", "mics_hierarchical_params_gather"}) {
+    EXPECT_FALSE(mics.resolved["zero_optimization"].contains(key)) << "DeepSpeed refuses " << key;
+  }
 }
 
 TEST(ResolvedConfigTest, KeepsNamesWithDots) {
