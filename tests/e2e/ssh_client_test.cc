@@ -109,7 +109,7 @@ TEST_F(SshClientTest, AKilledSshIsAFailureOfItsHost) {
   std::ofstream(hosts().client_home() / "bin" / "ssh")
       << "#!/bin/sh\ncase \"$*\" in *dsrun-facts*) kill -9 $$;; esac\nexec /usr/bin/ssh -F "
       << Ssh("client_config").string() << " \"$@\"\n";
-  ExpectRefused({}, {"  h0    starting dsrund  ssh h0: it ended without a word"});
+  ExpectRefused({}, {"  h0    ssh  ssh h0: it ended without a word"});
   ExpectNothingLeft(0);
 }
 
@@ -118,7 +118,7 @@ TEST_F(SshClientTest, WithoutAnSshThatIsSaid) {
   const std::filesystem::path none = folder() / "none";
   std::filesystem::create_directory(none);
   environment_ = {"PATH=" + none.string()};
-  ExpectRefused({}, {"  h0    starting dsrund  ", "not found", "needs OpenSSH's client"});
+  ExpectRefused({}, {"  h0    ssh  ", "not found", "needs OpenSSH's client"});
 }
 
 // What sites with one-time passwords do: they log in once, by hand.
