@@ -117,7 +117,7 @@ Status MakeDirectories(const fs::path& path, FileSystem& system) {
   const int made = system.MakeDirectory(path);
   // Somebody else may have made it in between.
   if (made == 0 || fs::is_directory(path, ignored)) return OkStatus();
-  return ErrnoError(-made, path.string());
+  return ErrnoError(made == -EEXIST ? ENOTDIR : -made, path.string());  // a file has the name
 }
 
 int CountNumbered(const fs::path& folder, std::string_view prefix) {

@@ -167,7 +167,7 @@ TEST_F(CheckpointDisk, AFailedSaveCanBeRepeated) {
 
 TEST_F(CheckpointDisk, ARootThatCannotBeMadeFailsAll) {
   for (const Status& verdict : Save("/proc/nowhere", 1)) {
-    EXPECT_THAT(verdict.message(), HasSubstr("rank 0: /proc/nowhere"));
+    EXPECT_THAT(verdict.message(), HasSubstr("rank 0: the checkpoint folder /proc/nowhere: "));
   }
 }
 

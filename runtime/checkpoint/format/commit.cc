@@ -172,7 +172,9 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_
                                                const std::optional<Lineage>& lineage,
                                                FileSystem& system) {
   DS_RETURN_IF_ERROR(CheckMaySave(root, lineage));
-  DS_RETURN_IF_ERROR(MakeDirectories(root, system));
+  if (const Status made = MakeDirectories(root, system); !made.ok()) {
+    return made.WithContext("the checkpoint folder " + root.string());
+  }
   DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
   const std::optional<Latest> latest = ReadLatest(root);
   if (!latest) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
