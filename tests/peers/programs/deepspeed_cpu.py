@@ -1,12 +1,13 @@
 """DeepSpeed as its getting-started page writes it, on CPU; nothing in it knows who starts it."""
 
 import argparse
+import gc
 
 import deepspeed
 import torch
 
 
-def main():
+def train():
     parser = argparse.ArgumentParser()
     parser.add_argument("--local_rank", type=int, default=-1)
     parser = deepspeed.add_config_arguments(parser)
@@ -27,6 +28,13 @@ def main():
         losses.append(loss.item())
     assert losses[-1] < losses[0]
     print(f"rank {engine.global_rank} of {engine.world_size} finished, local rank {args.local_rank}", flush=True)
+
+
+def main():
+    train()
+    # The engine holds the process group and is part of a cycle: see torch_ddp.py.
+    gc.collect()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
