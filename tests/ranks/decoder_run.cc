@@ -3,6 +3,8 @@
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/make_mesh.h"
@@ -98,6 +100,19 @@ std::vector<StepResult> TrainDecoder(Engine& engine, const DecoderRun& run, std:
     results.push_back(engine::TrainStep(engine, next).value());
   }
   return results;
+}
+
+void ExpectSameSteps(const std::vector<StepResult>& expected, const std::vector<StepResult>& ours,
+                     const StepTolerance& tolerance) {
+  ASSERT_EQ(ours.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(ours[i].loss, expected[i].loss, tolerance.loss) << i;
+    EXPECT_NEAR(ours[i].grad_norm, expected[i].grad_norm,
+                tolerance.norm * std::max(1.0, expected[i].grad_norm))
+        << i;
+    EXPECT_EQ(ours[i].tokens, expected[i].tokens);
+    EXPECT_EQ(ours[i].samples, expected[i].samples);
+  }
 }
 
 engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks) {

@@ -19,6 +19,16 @@
 
 namespace ds::tests {
 
+inline constexpr char kDroppingDecoder[] =
+    R"({"model_type":"gpt2","vocab_size":47,"n_positions":16,"n_embd":24,"n_layer":2,"n_head":4,
+        "embd_pdrop":0.1,"resid_pdrop":0.1,"attn_pdrop":0.1})";
+// Fewer heads of the keys than of the queries.
+inline constexpr char kLlamaDecoder[] =
+    R"({"model_type":"llama","vocab_size":48,"hidden_size":24,"intermediate_size":42,
+        "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+        "max_position_embeddings":16})";
+inline constexpr std::int64_t kTrainedSteps = 3;  // of comparisons
+
 struct DecoderRun {
   std::string model;             // a config.json's text
   int tensor = 1, sequence = 1;  // the other ranks have samples of their own
@@ -47,6 +57,14 @@ struct DecoderOutcome {
 
 // All of it on a new world of so many ranks.
 DecoderOutcome RunDecoder(const DecoderRun& run, int ranks, std::int64_t steps);
+
+struct StepTolerance {
+  double loss = 1e-5, norm = 1e-5;  // the norm's is relative where it is above 1
+};
+
+// Expects the same losses and norms, of as many tokens and samples.
+void ExpectSameSteps(const std::vector<StepResult>& expected, const std::vector<StepResult>& ours,
+                     const StepTolerance& tolerance = {});
 
 // Evaluates an untrained one on the samples of the first step.
 engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks);
