@@ -6,17 +6,14 @@
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
 
 #include "runtime/models/adapter_folder.h"
+#include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -81,35 +78,31 @@ TEST(Lora, MergedWeightsHaveTheProductOfTheAdapter) {
 
 class AdapterFolderTest : public ::testing::Test {
  protected:
-  AdapterFolderTest() {
-    std::string name = (fs::temp_directory_path() / "dsrun-adapter.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~AdapterFolderTest() override { fs::remove_all(folder_); }
   static std::shared_ptr<BlockList> Adapted(std::int64_t rank) {
     auto model = LoadGoldenModel("llama");
     LoraSpec spec{.rank = rank, .targets = {"v_proj"}};
     EXPECT_TRUE(AddLora(*model, &spec).ok());
     return model;
   }
-  fs::path folder_;
+  const ds::testing::TemporaryFolder folder_;
 };
 
 TEST_F(AdapterFolderTest, ReadsBackWhatItWrote) {
   const LoraSpec spec{.rank = 2, .alpha = 5.0, .rank_stabilised = true, .targets = {"v_proj"}};
   const auto model = Adapted(2);
-  auto writer = AdapterWriter::Create(folder_, *model, MakeAdapterConfig(spec, "base", false));
+  auto writer =
+      AdapterWriter::Create(folder_.path(), *model, MakeAdapterConfig(spec, "base", false));
   std::map<std::string, at::Tensor> values;
   for (const std::string& name : Trained(*model)) {
     values[name] = name.ends_with("A.weight") ? at::randn({2, 32}) : at::randn({16, 2});
     ASSERT_TRUE((*writer)->Write(name, values[name]).ok()) << name;
   }
   ASSERT_TRUE((*writer)->Finish().ok());
-  const LoraSpec read = ReadLoraSpec(folder_).value();
+  const LoraSpec read = ReadLoraSpec(folder_.path()).value();
   EXPECT_EQ(read.rank, 2);
   EXPECT_EQ(read.scale(), spec.scale());
   EXPECT_THAT(read.targets, ElementsAre("v_proj"));
-  const auto reader = AdapterReader::Open(folder_).value();
+  const auto reader = AdapterReader::Open(folder_.path()).value();
   EXPECT_TRUE(reader->Check(*model).ok());
   for (const auto& [name, value] : values) {
     at::Tensor got = at::randn({value.numel()});

@@ -4,12 +4,12 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 
 #include "runtime/base/files.h"
 #include "runtime/models/build_model.h"
+#include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {
@@ -20,12 +20,6 @@ using ::testing::HasSubstr;
 
 class WeightsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dsrun-weights.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // Writes the golden model's weights into folder_.
   void Save(const BlockList& model, std::uint64_t shard_bytes = ModelWriter::kShardBytes) const {
     auto writer = ModelWriter::Create(folder_, config_, model, shard_bytes).value();
@@ -56,7 +50,8 @@ class WeightsTest : public ::testing::Test {
     return WeightReader::Open(folder_).value()->Check(model).status().message();
   }
 
-  fs::path folder_;
+  const ds::testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   ModelConfig config_ = ReadModelConfig((GoldenFolder() / "llama").string()).value();
 };
 
