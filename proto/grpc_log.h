@@ -1,9 +1,9 @@
 #pragma once
 
-// Where gRPC's own log goes, which is standard error unless somebody asks for it.
+// SendGrpcLogTo takes gRPC's own log from standard error, where it would go.
 //
-// What gRPC says of broken connections, refused handshakes and threads that it does not get comes
-// back as the status of a call, too, and is told to the user in our own words.
+// gRPC tells of broken connections, refused handshakes and threads that it does not get in the
+// status of a call, too, and the user reads that in our own words.
 
 #include <grpc/support/log.h>
 

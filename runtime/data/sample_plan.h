@@ -2,7 +2,7 @@
 
 // SamplePlan: the tokens of the row that make each sample. Pure.
 //
-// As a stream, samples are cut where they are full, so that one may begin and end inside of a
+// Samples of a stream are cut where they are full, so that one may begin and end inside of a
 // document. Otherwise no document is cut that fits into a sample: as many as fit lie one behind the
 // other in their order, or one has a sample to itself, and what remains is padding. A document that
 // is longer than a sample is cut into pieces of the sample's length.
