@@ -55,6 +55,19 @@ class TrainTest : public ::testing::Test {
     return Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "loss");
   }
 
+  // Four ranks, in two pairs that `flag` makes, train two steps, and one rank goes on from there.
+  void ExpectPairsTrainWhatOneRankTrains(const std::string& flag) const {
+    ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
+    const auto cut = RunProgram(
+        DsrunCommand(RunDir("cut"), Train(4, 2, {flag, "2", "--steps", "2", "--save_every", "2"})));
+    ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+    const auto resumed =
+        RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
+                    "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
+    ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+    EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  }
+
   TemporaryFolder folder_;
 };
 
@@ -112,15 +125,7 @@ TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
 }
 
 TEST_F(TrainTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
-  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
-  const auto cut = RunProgram(
-      DsrunCommand(RunDir("cut"), Train(4, 2, {"--tp", "2", "--steps", "2", "--save_every", "2"})));
-  ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
-  const auto resumed =
-      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
-                  "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
-  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
-  EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  ExpectPairsTrainWhatOneRankTrains("--tp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--tp", "5"})));
   EXPECT_EQ(too_many.status, 2);
   EXPECT_THAT(too_many.err, HasSubstr("cannot cut the model into 5 parts: it has 4 heads of the "
@@ -128,15 +133,7 @@ TEST_F(TrainTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
 }
 
 TEST_F(TrainTest, SequenceRanksTrainWhatOneRankTrainsAndItGoesOn) {
-  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
-  const auto cut = RunProgram(
-      DsrunCommand(RunDir("cut"), Train(4, 2, {"--sp", "2", "--steps", "2", "--save_every", "2"})));
-  ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
-  const auto resumed =
-      RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
-                  "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
-  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
-  EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  ExpectPairsTrainWhatOneRankTrains("--sp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--sp", "5"})));
   EXPECT_EQ(too_many.status, 2);
   EXPECT_THAT(too_many.err, HasSubstr("5 sequence ranks cannot share 4 heads of the queries"));
