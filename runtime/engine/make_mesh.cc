@@ -54,13 +54,12 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 
 models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world) {
   models::ModelRanks ranks;
-  const auto over = [&](topology::Axis axis) -> comm::Communicator& {
-    return comm::GroupOver({axis}, "model", mesh, world);
-  };
-  if (mesh.degrees().tensor > 1)
-    ranks.tensor = tensor_parallel::Group(over(topology::Axis::kTensor));
+  if (auto* const tensor = FindTensorCommunicator(mesh, world); tensor != nullptr) {
+    ranks.tensor = tensor_parallel::Group(*tensor);
+  }
   if (mesh.degrees().sequence > 1) {
-    ranks.sequence = sequence_parallel::Group(over(topology::Axis::kSequence));
+    ranks.sequence = sequence_parallel::Group(
+        comm::GroupOver({topology::Axis::kSequence}, "model", mesh, world));
   }
   return ranks;
 }
