@@ -195,6 +195,8 @@ Status CheckRanges(const TrainJob& job) {
 
 }  // namespace
 
+bool IsTokenFile(const std::filesystem::path& path) { return path.extension() == ".bin"; }
+
 std::string ToJson(const TrainJob& job) {
   nlohmann::ordered_json object;
   ForEachField([&](const char* name, auto field) { object[name] = job.*field; });

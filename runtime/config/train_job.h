@@ -7,6 +7,7 @@
 // environment, never from here, so all ranks of a job read the same file.
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,9 @@ struct TrainJob {
 
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
 };
+
+// Tells a file of tokens from one of text, by its name.
+bool IsTokenFile(const std::filesystem::path& path);
 
 // Indented JSON, every field present. Bytes that are not UTF-8, which JSON cannot hold, become
 // U+FFFD.

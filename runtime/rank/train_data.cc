@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsTokenFile(const fs::path& path) { return path.extension() == ".bin"; }
-
 StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
                                       const std::vector<fs::path>& files, RankReporter* reporter) {
   data::TokenRequest request{.tokenizer = job.tokenizer,
@@ -40,7 +38,7 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
                                             RankReporter* reporter) {
   DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job.token_dtype));
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, data::ListDataFiles(paths));
-  const auto tokens = std::count_if(files.begin(), files.end(), IsTokenFile);
+  const auto tokens = std::count_if(files.begin(), files.end(), config::IsTokenFile);
   if (job.tokenizer.empty() || tokens > 0) {  // a mixture of both is refused there
     return data::TokenSource::Open(paths, width);
   }
@@ -79,7 +77,8 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
     return data::Loader::Create(std::move(source), options);
   }
   options.takes_held_out = true;
-  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
+  // What was passed over of these has been told.
+  DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, /*tells=*/false, reporter));
   return data::Loader::Create(std::move(sources), options);
 }
 

@@ -91,8 +91,6 @@ std::string FindUnknown(const config::DsConfig& config) {
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 
-bool IsText(const std::string& path) { return !path.ends_with(".bin"); }
-
 models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape& job) {
   return {.samples = config.batch.train_micro_batch_size_per_gpu,
           .seq_len = job.seq_len,
@@ -114,7 +112,7 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
   const bool is_cut =
-      !job.tokenizer.empty() && std::any_of(job.data.begin(), job.data.end(), IsText);
+      !job.tokenizer.empty() && !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile);
   return JobShape{.model = std::move(model),
                   .seq_len = job.seq_len,
                   .recompute = recompute,
