@@ -177,7 +177,8 @@ void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
     if (notice && !waits_for.empty()) notice(waits_for);
     // When dsrund has ended, its guardian gets a while before it is spoken of, and another before
     // it is killed: nobody may be there to do it.
-    if (Lives(daemon_)) {
+    // Which of them that is, the notice has decided: dsrund may end while it is given.
+    if (!guardian_named_) {
       AwaitEnd(std::array{guardian_.get(), daemon_.get()}, kForEver);
     } else if (!AwaitEnd(std::array{guardian_.get()}, kGuardianPatience)) {
       ::kill(guardian_pid_, SIGKILL);
