@@ -125,7 +125,7 @@ TEST_F(PeerProgramsTest, PyTorchsOwnTests) {
 }
 
 TEST_F(PeerProgramsTest, AcceleratesOwnTests) {
-  RunOnTwoRanks({"--module"}, {"accelerate.test_utils.scripts.test_script"});
+  RunOnTwoRanks({}, {"accelerate_own_tests.py", "accelerate.test_utils.scripts.test_script"});
   for (const std::string rank : {"0", "1"}) {
     EXPECT_THAT(OutputOf(rank), HasSubstr("Num processes: 2\nProcess index: " + rank));
     EXPECT_THAT(OutputOf(rank), HasSubstr("FP16 training check."));
@@ -134,12 +134,12 @@ TEST_F(PeerProgramsTest, AcceleratesOwnTests) {
 }
 
 TEST_F(PeerProgramsTest, AcceleratesOwnTestsOfAccumulation) {
-  RunOnTwoRanks({"--module"}, {"accelerate.test_utils.scripts.test_sync"});
+  RunOnTwoRanks({}, {"accelerate_own_tests.py", "accelerate.test_utils.scripts.test_sync"});
   EXPECT_THAT(OutputOf("0"), HasSubstr("**Test Distributed `no_sync` context manager**"));
 }
 
 TEST_F(PeerProgramsTest, AcceleratesOwnTestsOfCollectives) {
-  RunOnTwoRanks({"--module"}, {"accelerate.test_utils.scripts.test_ops"});
+  RunOnTwoRanks({}, {"accelerate_own_tests.py", "accelerate.test_utils.scripts.test_ops"});
   for (const std::string rank : {"0", "1"}) {
     for (const std::string what :
          {"gather_object", "gather non-contiguous", "broadcast", "pad_across_processes",
