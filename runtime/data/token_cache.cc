@@ -12,7 +12,6 @@
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/data/token_writer.h"
 #include "runtime/tokenizer/corpus/document_encoder.h"
 #include "runtime/tokenizer/corpus/documents.h"
 
@@ -95,6 +94,104 @@ StatusOr<UniqueFd> Lock(const fs::path& path) {
     if (errno != EINTR) return ErrnoError(errno, ShortenPath(path));
   }
   return lock;
+}
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+void AppendLittleEndian(std::uint64_t number, std::int64_t bytes, std::string* out) {
+  for (std::int64_t i = 0; i < bytes; ++i, number >>= 8) *out += static_cast<char>(number & 0xFF);
+}
+
+// TokenWriter: writes the files of a token cache, document by document.
+class TokenWriter {
+ public:
+  // Takes the folder of `cached`, which is there, and its id_bytes.
+  static StatusOr<TokenWriter> Create(const CachedTokens& cached);
+
+  // Requires ids that fit into id_bytes.
+  Status Append(const tokenizer::EncodedDocument& document);
+  // Writes out what is left, makes it durable, and fills in the counts.
+  Status Finish(CachedTokens* cached);
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    UniqueFd fd;
+    std::string buffer;
+  };
+
+  explicit TokenWriter(std::int64_t id_bytes) : id_bytes_(id_bytes) {}
+  static StatusOr<File> Open(const std::filesystem::path& path);
+  static Status Flush(File* file, std::size_t keep);
+  Status WriteLearnt(const tokenizer::EncodedDocument& document);
+
+  std::int64_t id_bytes_;
+  File ids_, documents_, learnt_;
+  bool all_learnt_ = true;  // then learnt_ has no bytes yet
+  std::int64_t tokens_ = 0, count_ = 0;
+};
+
+StatusOr<TokenWriter::File> TokenWriter::Open(const std::filesystem::path& path) {
+  File file{.path = path,
+            .fd = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644))};
+  if (!file.fd.valid()) return ErrnoError(errno, ShortenPath(path));
+  return file;
+}
+
+StatusOr<TokenWriter> TokenWriter::Create(const CachedTokens& cached) {
+  TokenWriter writer(cached.id_bytes);
+  DS_ASSIGN_OR_RETURN(writer.ids_, Open(cached.ids_file()));
+  DS_ASSIGN_OR_RETURN(writer.documents_, Open(cached.documents_file()));
+  DS_ASSIGN_OR_RETURN(writer.learnt_, Open(cached.learnt_file()));
+  return writer;
+}
+
+// Writes the buffer when it holds more than `keep` bytes.
+Status TokenWriter::Flush(File* file, std::size_t keep) {
+  if (file->buffer.size() <= keep) return OkStatus();
+  DS_RETURN_IF_ERROR(WriteAll(file->fd.get(), file->buffer, ShortenPath(file->path)));
+  file->buffer.clear();
+  return OkStatus();
+}
+
+Status TokenWriter::WriteLearnt(const tokenizer::EncodedDocument& document) {
+  const bool all =
+      std::find(document.learnt.begin(), document.learnt.end(), false) == document.learnt.end();
+  if (all && all_learnt_) return OkStatus();
+  // With the first token that is not learnt all that came before get their byte.
+  for (std::int64_t written = 0; all_learnt_ && written < tokens_;) {
+    const std::int64_t size = std::min<std::int64_t>(tokens_ - written, kBufferBytes);
+    learnt_.buffer.assign(static_cast<std::size_t>(size), '\1');
+    DS_RETURN_IF_ERROR(Flush(&learnt_, 0));
+    written += size;
+  }
+  all_learnt_ = false;
+  for (std::size_t i = 0; i < document.ids.size(); ++i) {
+    learnt_.buffer += document.learnt.empty() || document.learnt[i] ? '\1' : '\0';
+  }
+  return Flush(&learnt_, kBufferBytes);
+}
+
+Status TokenWriter::Append(const tokenizer::EncodedDocument& document) {
+  if (document.ids.empty()) return OkStatus();
+  DS_RETURN_IF_ERROR(WriteLearnt(document));
+  for (const std::uint32_t id : document.ids) AppendLittleEndian(id, id_bytes_, &ids_.buffer);
+  tokens_ += static_cast<std::int64_t>(document.ids.size());
+  ++count_;
+  AppendLittleEndian(static_cast<std::uint64_t>(tokens_), 8, &documents_.buffer);
+  DS_RETURN_IF_ERROR(Flush(&ids_, kBufferBytes));
+  return Flush(&documents_, kBufferBytes);
+}
+
+Status TokenWriter::Finish(CachedTokens* cached) {
+  for (File* file : {&ids_, &documents_, &learnt_}) {
+    DS_RETURN_IF_ERROR(Flush(file, 0));
+    if (::fsync(file->fd.get()) != 0) return ErrnoError(errno, ShortenPath(file->path));
+  }
+  cached->tokens = tokens_;
+  cached->documents = count_;
+  cached->all_learnt = all_learnt_;
+  return OkStatus();
 }
 
 // Encodes what a batch holds and writes it.

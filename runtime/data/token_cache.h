@@ -37,10 +37,10 @@ struct CachedTokens {
   bool was_there = false;     // nothing had to be cut
 
   std::filesystem::path ids_file() const { return folder / "tokens.bin"; }
-  std::filesystem::path documents_file() const {
-    return folder / "documents.bin";
-  }                                                                            // DocumentIndex
-  std::filesystem::path learnt_file() const { return folder / "learnt.bin"; }  // a byte a token
+  // DocumentIndex reads it.
+  std::filesystem::path documents_file() const { return folder / "documents.bin"; }
+  // It has a byte for each token.
+  std::filesystem::path learnt_file() const { return folder / "learnt.bin"; }
 };
 
 // Finds where the caches of this user are: $XDG_CACHE_HOME/dsrun, else ~/.cache/dsrun. Fails when
