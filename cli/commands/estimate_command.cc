@@ -75,7 +75,7 @@ std::vector<config::ModelStateBytes> CountRankBytes(const MemoryQuestion& questi
   for (int stage = 0; stage <= 3; ++stage) {
     stages.push_back(
         config::CountModelStateBytes({.trainable = question.params,
-                                      .world_size = ranks,
+                                      .shard_ranks = ranks,
                                       .sharding = config::ShardingOfStage(stage, ranks),
                                       .types = config::ChooseStateTypes(config)}));
   }

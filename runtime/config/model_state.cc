@@ -7,24 +7,25 @@
 namespace ds::config {
 namespace {
 
-std::int64_t Share(std::int64_t bytes, bool sharded, std::int64_t world_size) {
-  return sharded ? (bytes + world_size - 1) / world_size : bytes;
+std::int64_t Share(std::int64_t bytes, bool sharded, std::int64_t shard_ranks) {
+  return sharded ? (bytes + shard_ranks - 1) / shard_ranks : bytes;
 }
 
 }  // namespace
 
 std::int64_t Width(DataType type) { return type == DataType::kFp32 ? 4 : 2; }
 
-Sharding ShardingOfStage(int stage, std::int64_t world_size) {
+Sharding ShardingOfStage(int stage, std::int64_t shard_ranks) {
   DS_CHECK(stage >= 0 && stage <= 3);
-  if (world_size == 1) return {};
+  if (shard_ranks == 1) return {};
   return {.optimizer = stage >= 1, .gradients = stage >= 2, .parameters = stage >= 3};
 }
 
-Sharding ShardingOf(const ZeroConfig& zero, std::int64_t world_size) {
+Sharding ShardingOf(const ZeroConfig& zero, std::int64_t shard_ranks) {
   const bool offloads = zero.offload_optimizer.device != OffloadDevice::kNone ||
                         zero.offload_param.device != OffloadDevice::kNone;
-  return ShardingOfStage(zero.stage, offloads ? std::max<std::int64_t>(2, world_size) : world_size);
+  return ShardingOfStage(zero.stage,
+                         offloads ? std::max<std::int64_t>(2, shard_ranks) : shard_ranks);
 }
 
 StateTypes ChooseStateTypes(const DsConfig& config) {
@@ -44,13 +45,13 @@ ModelStateBytes CountModelStateBytes(const ModelStateInputs& in) {
   const std::int64_t master =
       in.types.has_master_weights() ? Width(in.types.master) * in.trainable : 0;
   return {
-      .parameters = Share(Width(in.types.parameter) * all, in.sharding.parameters, in.world_size),
+      .parameters = Share(Width(in.types.parameter) * all, in.sharding.parameters, in.shard_ranks),
       .gradients =
-          Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.world_size),
+          Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.shard_ranks),
       .optimizer_state =
           Share((in.optimizer_states * in.trainable - in.muon) * Width(in.types.state),
-                in.sharding.optimizer, in.world_size),
-      .master_weights = Share(master, in.sharding.optimizer, in.world_size)};
+                in.sharding.optimizer, in.shard_ranks),
+      .master_weights = Share(master, in.sharding.optimizer, in.shard_ranks)};
 }
 
 }  // namespace ds::config

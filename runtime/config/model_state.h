@@ -20,14 +20,15 @@ struct Sharding {
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
-// Stage 0 shards nothing, 1 the optimizer, 2 the gradients too, 3 the parameters too. In a world of
-// one rank every shard is the whole, so nothing is sharded. Requires 0 <= stage <= 3.
+// Stage 0 shards nothing, 1 the optimizer, 2 the gradients too, 3 the parameters too. `shard_ranks`
+// have the shards between them; a single one's shard is the whole, so nothing is sharded. Requires
+// 0 <= stage <= 3.
 //
 // The runtime asks Sharding, not the stage's number, but where DeepSpeed has a rule by the
 // configured stage: the dynamic loss scale, torch_autocast's reduction and no_sync.
-Sharding ShardingOfStage(int stage, std::int64_t world_size);
+Sharding ShardingOfStage(int stage, std::int64_t shard_ranks);
 // The same, but that what is offloaded comes and goes as shards do, those of a single rank, too.
-Sharding ShardingOf(const ZeroConfig& zero, std::int64_t world_size);
+Sharding ShardingOf(const ZeroConfig& zero, std::int64_t shard_ranks);
 
 // Bytes of a value.
 std::int64_t Width(DataType type);
@@ -49,9 +50,9 @@ StateTypes ChooseStateTypes(const DsConfig& config);
 struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;
-  int optimizer_states = 2;  // CountOptimizerStates
-  std::int64_t muon = 0;     // of the trainable ones: matrices under Muon, with one value less
-  std::int64_t world_size = 1;
+  int optimizer_states = 2;      // CountOptimizerStates
+  std::int64_t muon = 0;         // of the trainable ones: matrices under Muon, with one value less
+  std::int64_t shard_ranks = 1;  // that have the shards between them
   Sharding sharding;
   StateTypes types;
 };
@@ -70,7 +71,7 @@ struct ModelStateBytes {
 
 // With P parameters of width b: b P of parameters, the gradient type's width x P of gradients, the
 // state type's x P per optimizer state, the masters' x P of master weights where they are not the
-// parameters; each divided by the world size where it is sharded. Adam in bf16 unsharded is the
+// parameters; each divided by shard_ranks where it is sharded. Adam in bf16 unsharded is the
 // familiar 16 P, with masters and state in bf16 8 P. The padding of the flat buffers is left
 // out: at most 32 elements a parameter and 64 a rank and unit.
 ModelStateBytes CountModelStateBytes(const ModelStateInputs& inputs);

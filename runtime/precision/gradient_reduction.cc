@@ -2,8 +2,8 @@
 
 namespace ds::precision {
 
-GradientReduction MakeGradientReduction(const config::DsConfig& config, int world_size) {
-  const auto ranks = static_cast<double>(world_size);
+GradientReduction MakeGradientReduction(const config::DsConfig& config, int gradient_ranks) {
+  const auto ranks = static_cast<double>(gradient_ranks);
   const double divisor = config.gradient_predivide_factor;
   if (config.gradient_allreduce_op == config::GradientReduceOp::kSum) return {.average = false};
   if (config.prescale_gradients) return {.average = false, .before = 1 / ranks};

@@ -16,6 +16,7 @@ struct GradientReduction {
   double after = 1.0;   // and after it
 };
 
-GradientReduction MakeGradientReduction(const config::DsConfig& config, int world_size);
+// For gradients that so many ranks add up.
+GradientReduction MakeGradientReduction(const config::DsConfig& config, int gradient_ranks);
 
 }  // namespace ds::precision

@@ -48,7 +48,7 @@ config::ModelStateBytes Expected(const TinyRun& run, int world_size) {
   return config::CountModelStateBytes({.trainable = trainable,
                                        .frozen = frozen,
                                        .muon = muon ? matrices : 0,
-                                       .world_size = world_size,
+                                       .shard_ranks = world_size,
                                        .sharding = config::ShardingOfStage(run.stage, world_size),
                                        .types = config::ChooseStateTypes(TinyConfig(run))});
 }

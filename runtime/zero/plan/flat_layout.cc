@@ -13,9 +13,9 @@ std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
+FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int shard_ranks,
                        const std::vector<int>& starts, std::int64_t multiple) {
-  DS_CHECK(world_size >= 1);
+  DS_CHECK(shard_ranks >= 1);
   const std::int64_t alignment = std::max(kAlignment, multiple);
   const std::int64_t shard_multiple = std::max(kShardMultiple, multiple);
   std::int64_t end = 0;
@@ -29,8 +29,8 @@ FlatLayout::FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
     parameters_.push_back({end, numel});
     end += numel;
   }
-  padded_numel_ = RoundUp(end, shard_multiple * world_size);
-  shard_numel_ = padded_numel_ / world_size;
+  padded_numel_ = RoundUp(end, shard_multiple * shard_ranks);
+  shard_numel_ = padded_numel_ / shard_ranks;
   advance_to(padded_numel_);
 }
 

@@ -6,9 +6,9 @@
 // Invariants:
 //   1. Parameters lie in the given order, each at a multiple of kAlignment elements, those that
 //      begin a range of their own at one of kShardMultiple.
-//   2. padded_numel() == shard_numel() * world_size, and shards are multiples of kShardMultiple, so
-//      that vectorised loops over a shard have no remainder and compute the same bits as over the
-//      whole.
+//   2. padded_numel() == shard_numel() * shard_ranks, and shards are multiples of kShardMultiple,
+//      so that vectorised loops over a shard have no remainder and compute the same bits as over
+//      the whole.
 //   3. Shard r is [r * shard_numel(), (r + 1) * shard_numel()).
 
 #include <cstdint>
@@ -39,10 +39,10 @@ class FlatLayout {
   static constexpr std::int64_t kAlignment = 32;
   static constexpr std::int64_t kShardMultiple = 64;
 
-  // `numels`: elements of each parameter. `starts`: parameters that begin a range, ascending.
-  // Parameters and shards begin at multiples of `multiple`, too, a power of two. Requires
-  // world_size >= 1.
-  FlatLayout(const std::vector<std::int64_t>& numels, int world_size,
+  // `numels`: elements of each parameter. `shard_ranks`: how many have the shards between them, at
+  // least 1. `starts`: parameters that begin a range, ascending. Parameters and shards begin at
+  // multiples of `multiple`, too, a power of two.
+  FlatLayout(const std::vector<std::int64_t>& numels, int shard_ranks,
              const std::vector<int>& starts = {}, std::int64_t multiple = 1);
 
   int size() const { return static_cast<int>(parameters_.size()); }

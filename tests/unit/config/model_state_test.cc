@@ -17,7 +17,7 @@ TEST(ZeroStage, OneRankShardsNothing) { EXPECT_EQ(ShardingOfStage(3, 1), (Shardi
 
 ModelStateInputs Inputs(int stage, StateTypes types) {
   return {.trainable = 1'000'000,
-          .world_size = 4,
+          .shard_ranks = 4,
           .sharding = ShardingOfStage(stage, 4),
           .types = types};
 }
