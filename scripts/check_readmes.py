@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holds the folder READMEs to the code: each source folder has one of at most 60 lines, and every
-file or folder that a README names in backticks or links to exists.
+"""Holds the folder READMEs to the code: each source folder has one of at most 60 lines, every file or
+folder that a README names in backticks or links to exists, and what it says that the folder may
+include is what the table of check_layers.py says.
 
 Exit 0 when all is well, 1 with one line per problem.
 """
@@ -9,6 +10,7 @@ import pathlib
 import re
 import sys
 
+from check_layers import ROOF, RUNTIME, TOP
 from tracked import ROOT, tracked
 
 MAX_LINES = 60
@@ -42,13 +44,40 @@ def exists(name, readme):
     return any((ROOT / base / (name + ending)).exists() for base in bases for ending in ("", ".h"))
 
 
+def told_includes(text):
+    """The first sentence of what a README says that its folder may include; "" when it says nothing."""
+    found = re.search(r"^(?:## )?May include:?\s+(.*?)(?:[.;](?=\s)|\Z)", text, re.MULTILINE | re.DOTALL)
+    return found.group(1) if found else ""
+
+
+def row_problem(readme, text):
+    """How what the README of a folder of the layer table says differs from its row, or None. A folder
+    that may include everything below it does not list it."""
+    top, told = readme.parts[0], told_includes(text)
+    if readme.parts == (top, "README.md") and top in TOP:
+        row = {entry.rstrip("/") for entry in TOP[top]} - {top}
+        told = set(re.findall(r"`([\w/]+)`", told))
+    elif len(readme.parts) == 3 and top == "runtime" and readme.parts[1] in set(RUNTIME) - set(ROOF):
+        row = RUNTIME[readme.parts[1]]
+        told = set(re.findall(r"\w+", told)) & set(RUNTIME) - {"base", "config"}
+        if told_includes(text).startswith("Everything below"):
+            return None
+    else:
+        return None
+    if told == row:
+        return None
+    return f"{readme}: may include {', '.join(sorted(told)) or 'nothing'}; its row allows {', '.join(sorted(row)) or 'nothing'}"
+
+
 def main():
     problems = []
     for folder in sorted(folders_that_need_one()):
         if not (ROOT / folder / "README.md").exists():
             problems.append(f"{folder}: has no README.md")
     for readme in map(pathlib.PurePosixPath, tracked("*README.md")):
-        lines = (ROOT / readme).read_text(encoding="utf-8").splitlines()
+        text = (ROOT / readme).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        problems += filter(None, [row_problem(readme, text)])
         if readme.parent != pathlib.PurePosixPath(".") and len(lines) > MAX_LINES:
             problems.append(f"{readme}: {len(lines)} lines, at most {MAX_LINES}")
         for number, line in enumerate(lines, 1):
