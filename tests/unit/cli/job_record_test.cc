@@ -1,0 +1,196 @@
+#include "cli/session/job_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/base/exit_codes.h"
+#include "tests/support/program.h"
+#include "tests/unit/cli/events.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::Output;
+using testing::Step;
+
+void AddFinding(v1::Finding::Level level, const std::string& message, const std::string& hint,
+                v1::PrepareResponse* response) {
+  v1::Finding* finding = response->add_findings();
+  finding->set_level(level);
+  finding->set_message(message);
+  finding->set_hint(hint);
+}
+
+class JobRecordTest : public ::testing::Test {
+ protected:
+  struct Shown {
+    std::string out, err;
+  };
+
+  void SetUp() override {
+    auto created = RunDirectory::Create(path());
+    ASSERT_TRUE(created.ok()) << created.status().message();
+    run_directory_ = *std::move(created);
+  }
+
+  // What the user sees of a record that `use` is made of.
+  Shown Record(const std::function<void(JobRecord&)>& use) {
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    {
+      BacklogWriter writer;
+      Console console({}, &writer);
+      JobRecord record(&plan_, run_directory_.get(), &console);
+      use(record);
+    }
+    Shown shown;
+    shown.out = ::testing::internal::GetCapturedStdout();
+    shown.err = ::testing::internal::GetCapturedStderr();
+    return shown;
+  }
+
+  // The same for a job that ends so; its exit status goes to status_.
+  Shown Conclude(const JobOutcome& outcome) {
+    return Record([&](JobRecord& record) { status_ = record.Conclude(outcome); });
+  }
+
+  fs::path path() const { return folder_.path() / "job"; }
+  bool HasFile(const std::string& name) const { return fs::exists(path() / name); }
+  std::string Content(const std::string& name) const {
+    const auto text = ReadFile(path() / name);
+    return text.ok() ? *text : text.status().message();
+  }
+
+  const std::string host_ = "h1";
+  const Verdict failure_{
+      .rank = 2, .host = "h1", .exit_code = 3, .message = "rank 2 ended with status 3", .pid = 77};
+  ds::testing::TemporaryFolder folder_;
+  JobPlan plan_;
+  std::unique_ptr<RunDirectory> run_directory_;
+  int status_ = -1;
+};
+
+TEST_F(JobRecordTest, ShowsWhatThePlanHasToSay) {
+  plan_.notices = {"the hostfile names h1 twice", "no GPU is visible"};
+  EXPECT_EQ(Record([](JobRecord& record) { record.ShowNotices(); }).err,
+            "dsrun: the hostfile names h1 twice\ndsrun: no GPU is visible\n");
+}
+
+TEST_F(JobRecordTest, SaysThatSparesWaitInVainWithoutRestarts) {
+  plan_.spares.push_back({.host = "s1"});
+  const auto show = [](JobRecord& record) { record.ShowNotices(); };
+  EXPECT_THAT(Record(show).err, HasSubstr("--max_restarts is not given"));
+  plan_.flags.max_restarts = 1;
+  EXPECT_THAT(Record(show).err, IsEmpty());
+}
+
+TEST_F(JobRecordTest, ShowsWarningsOfAHostAndNothingElseOfItsFindings) {
+  v1::PrepareResponse response;
+  AddFinding(v1::Finding::OK, "dsrank is there", "", &response);
+  AddFinding(v1::Finding::WARN, "/dev/shm is small", "mount more", &response);
+  AddFinding(v1::Finding::WARN, "few descriptors", "", &response);
+  EXPECT_EQ(Record([&](JobRecord& record) { record.OnPrepared(host_, response); }).err,
+            "dsrun: host h1: /dev/shm is small; mount more\ndsrun: host h1: few descriptors\n");
+}
+
+TEST_F(JobRecordTest, SaysWhereRanksThatMayChooseFindNoGpu) {
+  v1::PrepareResponse response;
+  const auto prepared = [&](JobRecord& record) { record.OnPrepared(host_, response); };
+  EXPECT_THAT(Record(prepared).err, IsEmpty()) << "a user's program chooses for itself";
+  plan_.purpose.built_in = true;
+  EXPECT_EQ(Record(prepared).err, "dsrun: host h1 has no GPU: its ranks run on CPU\n");
+  plan_.flags.device = Device::kCpu;
+  EXPECT_THAT(Record(prepared).err, IsEmpty()) << "the user has asked for it";
+  plan_.flags.device = Device::kAuto;
+  response.set_ranks_on_gpus(true);
+  EXPECT_THAT(Record(prepared).err, IsEmpty());
+}
+
+TEST_F(JobRecordTest, KeepsOutputAndShowsIt) {
+  const Shown shown = Record([&](JobRecord& record) {
+    EXPECT_TRUE(record.OnEvent({host_, 0, Output(1, "hello\n")}).ok());
+    record.OnQuiet();
+  });
+  EXPECT_EQ(shown.out, "1@h1: hello\n");
+  EXPECT_EQ(Content("logs/0/rank-00001.out"), "hello\n");
+}
+
+TEST_F(JobRecordTest, WhatCannotBeKeptIsAnErrorAndIsNotShown) {
+  ASSERT_TRUE(WriteFileAtomically(path() / "logs", "a file in the logs' place").ok());
+  const Shown shown = Record([&](JobRecord& record) {
+    EXPECT_FALSE(record.OnEvent({host_, 0, Output(1, "hello\n")}).ok());
+    record.OnQuiet();
+  });
+  EXPECT_THAT(shown.out, IsEmpty());
+}
+
+TEST_F(JobRecordTest, AGoodTrainingEndsWithWhatItHasLeft) {
+  plan_.purpose = {.built_in = true, .trains = true, .closing_lines = {"next: dsrun resume"}};
+  const Shown shown = Record([&](JobRecord& record) {
+    EXPECT_TRUE(record.OnEvent({host_, 0, Step(1, 4.5, R"({"step":1})")}).ok());
+    EXPECT_TRUE(record.OnEvent({host_, 0, Step(9, 2.25, R"({"step":9})")}).ok());
+    status_ = record.Conclude(JobOutcome());
+  });
+  EXPECT_EQ(status_, kExitOk);
+  const std::string where = ShortenPath(path());
+  EXPECT_THAT(shown.out, HasSubstr("done; the run directory is " + where + "\n"));
+  EXPECT_THAT(shown.out, HasSubstr("  metrics      " + where + "/metrics.jsonl\n"));
+  EXPECT_THAT(shown.out, HasSubstr("  config       " + where + "/config.resolved.json\n"));
+  EXPECT_THAT(shown.out, HasSubstr("  logs         " + where + "/logs\n"));
+  EXPECT_THAT(shown.out, HasSubstr("  checkpoints  " + where + "/checkpoints\n"));
+  EXPECT_THAT(shown.out, HasSubstr("loss 4.5000 at step 1, 2.2500 at step 9\n"));
+  EXPECT_TRUE(shown.out.ends_with("next: dsrun resume\n")) << shown.out;
+  EXPECT_FALSE(HasFile("verdict.json"));
+}
+
+TEST_F(JobRecordTest, AProgramThatEndsWellHasTheLastWord) {
+  const Shown shown = Conclude(JobOutcome());
+  EXPECT_EQ(status_, kExitOk);
+  EXPECT_THAT(shown.out + shown.err, IsEmpty());
+  EXPECT_FALSE(HasFile("verdict.json"));
+}
+
+TEST_F(JobRecordTest, AFailureIsKeptAndShown) {
+  const Shown shown = Conclude(failure_);
+  EXPECT_EQ(status_, 3);
+  EXPECT_THAT(shown.err,
+              AllOf(HasSubstr("the job failed: rank 2 ended with status 3\n"),
+                    HasSubstr("files      " + ShortenPath(path())), HasSubstr("status     3\n")));
+  EXPECT_THAT(shown.out, Not(HasSubstr("done")));
+  const auto verdict = nlohmann::json::parse(Content("verdict.json"));
+  EXPECT_EQ(verdict.at("rank"), 2);
+  EXPECT_EQ(verdict.at("exit_code"), 3);
+}
+
+TEST_F(JobRecordTest, DistinctStatusesAreKeptShownAndReturnedAlike) {
+  plan_.flags.exit_codes = ExitCodes::kDistinct;
+  Verdict verdict = failure_;
+  verdict.cause = Cause::kHostLost;
+  verdict.exit_code = kExitHostLost;
+  const Shown shown = Conclude(verdict);
+  EXPECT_EQ(status_, kDistinctBase + kExitHostLost);
+  EXPECT_THAT(shown.err, HasSubstr("status     244\n"));
+  EXPECT_EQ(nlohmann::json::parse(Content("verdict.json")).at("exit_code"), 244);
+}
+
+TEST_F(JobRecordTest, AVerdictThatCannotBeWrittenIsShownAllTheSame) {
+  ASSERT_TRUE(fs::create_directories(path() / "verdict.json" / "taken"));
+  const Shown shown = Conclude(failure_);
+  EXPECT_EQ(status_, 3);
+  EXPECT_THAT(shown.err, AllOf(HasSubstr("dsrun: verdict.json is not written: "),
+                               HasSubstr("the job failed: rank 2 ended with status 3\n")));
+}
+
+}  // namespace
+}  // namespace ds::cli
