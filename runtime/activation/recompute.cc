@@ -60,7 +60,7 @@ class GeneratorState {
   at::Tensor cpu_, other_;
 };
 
-// What autocast makes of this thread's operations on the device now.
+// Returns the type in which autocast runs this thread's operations on the device now.
 std::optional<at::ScalarType> ReadAutocast(c10::Device device) {
   if (!at::autocast::is_autocast_enabled(device.type())) return std::nullopt;
   return at::autocast::get_autocast_dtype(device.type());

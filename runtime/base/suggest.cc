@@ -39,7 +39,7 @@ std::vector<std::string_view> PartsOf(std::string_view name) {
   return parts;
 }
 
-// How many parts `word` leaves out of `candidate`; nothing when it has one of its own.
+// Counts the parts that `word` leaves out of `candidate`; nothing when it has one of its own.
 std::optional<int> PartsLeftOut(std::string_view word, std::string_view candidate) {
   const std::vector<std::string_view> named = PartsOf(word), all = PartsOf(candidate);
   const bool known = std::all_of(named.begin(), named.end(), [&](std::string_view part) {

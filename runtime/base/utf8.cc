@@ -5,8 +5,9 @@
 namespace ds {
 namespace {
 
-// What the first byte of a character says: how many bytes follow, and between what bounds the first
-// of them lies (the other ones are 80 to BF). Bounds that nothing fits make it no first byte.
+// Lead is what the first byte of a character says: how many bytes follow, and between what bounds
+// the first of them lies (the other ones are 80 to BF). Bounds that nothing fits make it no first
+// byte.
 struct Lead {
   std::size_t following;
   std::uint8_t least, most;

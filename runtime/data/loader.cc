@@ -23,7 +23,7 @@ bool IsNewer(const std::string& key) {
   return key == kEndsKey || key == kMiddlesKey || key == kPackingKey || key == kWeightsKey;
 }
 
-// What such a checkpoint would say.
+// Returns what such a checkpoint would say.
 nlohmann::json OlderValue(const std::string& key, const nlohmann::json& own) {
   if (key == kPackingKey) return NamePacking(Packing::kStream);
   return key == kWeightsKey ? nlohmann::json::array() : own;
@@ -41,7 +41,7 @@ std::vector<double> ChooseWeights(const std::vector<SampleSet>& sets,
   return sizes;
 }
 
-// Of several sources a checksum of theirs.
+// Several sources have a checksum of theirs.
 std::uint32_t Combine(const std::vector<SampleSet>& sets, std::uint32_t Fingerprints::*print) {
   if (sets.size() == 1) return sets[0].fingerprints().*print;
   std::uint32_t crc = 0;

@@ -25,7 +25,7 @@ constexpr int kFormat = 1;
 constexpr std::uint64_t kMostManifestBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
 
-// What decides the content of a cache.
+// Describes what decides the content of a cache.
 StatusOr<Json> Describe(const TokenRequest& request) {
   Json files = Json::array(), tokenizer = Json::array();
   for (const std::string& file : request.files) {

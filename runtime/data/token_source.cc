@@ -205,8 +205,8 @@ Status TokenSource::Read(std::int64_t first, std::span<std::int64_t> out) const 
   return OkStatus();
 }
 
-// Where the blocks begin that stand for the file between its ends: in a small file next to one
-// another.
+// Lists where the blocks begin that stand for the file between its ends: in a small file next to
+// one another.
 std::vector<std::int64_t> TokenSource::ListMiddleBlocks(const File& file) const {
   const std::int64_t middle = file.count - 2 * kEndTokens;
   if (middle <= 0) return {};

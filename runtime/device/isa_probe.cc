@@ -31,7 +31,8 @@ bool AdvertisesAmx() {
   return (edx >> 22 & 1u) != 0 && (edx >> 24 & 1u) != 0;
 }
 
-// What oneDNN's bf16 kernels consist of. As bytes, because the assembler may be older than AMX.
+// Runs what oneDNN's bf16 kernels consist of. It is written in bytes, because the assembler may be
+// older than AMX.
 void ExecuteTileInstructions() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA

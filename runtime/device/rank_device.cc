@@ -18,7 +18,7 @@ struct PluginLibrary {
   std::string file;
 };
 
-// Why dlopen has just failed on `file`; its own words mostly begin with the file.
+// Says why dlopen has just failed on `file`; its own words mostly begin with the file.
 std::string ExplainOpenFailure(const std::string& file) {
   const std::string reason = dlerror();
   return reason.starts_with(file) ? reason : file + ": " + reason;

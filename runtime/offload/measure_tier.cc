@@ -8,7 +8,7 @@
 namespace ds::offload {
 namespace {
 
-// What one transfer moves: a sub-group of the optimizer.
+// One transfer moves as much: a sub-group of the optimizer.
 constexpr std::int64_t kTransferBytes = std::int64_t{16} << 20;
 
 // Goes through the extent, two transfers under way; returns bytes per second.

@@ -83,7 +83,7 @@ std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
   return matrices;
 }
 
-// Of the collectives that are about a part.
+// Names the collectives that are about a part.
 std::string_view TagOf(const Part& part) {
   if (part.whole_parameters.empty()) return {};
   return part.whole_parameters.front().name;

@@ -114,7 +114,7 @@ void TakeSmaller(std::optional<std::uint64_t> value, std::optional<std::uint64_t
   if (value) *smallest = std::min(*value, smallest->value_or(*value));
 }
 
-// What is left of a limit.
+// Counts what is left of a limit.
 std::uint64_t LeftOf(std::uint64_t limit, std::optional<std::uint64_t> used,
                      std::uint64_t of_files) {
   const std::uint64_t taken = used.value_or(0) - std::min(used.value_or(0), of_files);
@@ -127,7 +127,7 @@ std::uint64_t ReadFilePages(const fs::path& stat, const std::string& prefix) {
          ReadValue(stat, prefix + "active_file").value_or(0);
 }
 
-// What a version calls the files of a group.
+// MemoryFiles is what a version calls the files of a group.
 struct MemoryFiles {
   const char* limit;
   const char* used;         // with the groups below it

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view kOutOfMemory = "out of memory";
 
-// What LibTorch's allocator for CPUs says, in an error that no type tells from others; else "".
+// Finds what LibTorch's allocator for CPUs says, in an error that no type tells from others; else
+// "".
 std::string FindRefusedAllocation(const std::string& message) {
   const std::size_t start = message.find("DefaultCPUAllocator: can't allocate memory");
   return start == std::string::npos ? "" : message.substr(start);

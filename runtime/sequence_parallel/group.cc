@@ -52,7 +52,7 @@ class ExchangeFunction : public torch::autograd::Function<ExchangeFunction> {
   }
 };
 
-// How many heads each rank has, times `by`.
+// Counts the heads that each rank has, times `by`.
 Counts Scaled(const std::vector<HeadRange>& shares, std::int64_t by) {
   Counts counts;
   for (const HeadRange& share : shares) counts.push_back(share.count * by);

@@ -13,7 +13,7 @@ char32_t LastCharacter(std::string_view text) {
   return FirstUtf8Character(text.substr(at)).code_point;
 }
 
-// Where the white space that ends at `end` begins; not before `least`.
+// Finds where the white space that ends at `end` begins; not before `least`.
 std::uint32_t SkipBlanksBack(std::string_view text, std::uint32_t least, std::uint32_t end) {
   while (end > least) {
     std::uint32_t at = end - 1;
@@ -24,7 +24,7 @@ std::uint32_t SkipBlanksBack(std::string_view text, std::uint32_t least, std::ui
   return end;
 }
 
-// Where the white space that begins at `at` ends.
+// Finds where the white space that begins at `at` ends.
 std::uint32_t SkipBlanks(std::string_view text, std::uint32_t at) {
   while (at < text.size()) {
     const Utf8Character next = FirstUtf8Character(text.substr(at));

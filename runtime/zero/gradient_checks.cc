@@ -17,8 +17,9 @@ namespace {
 
 constexpr double kNowhere = std::numeric_limits<double>::infinity();
 
-// Where a gradient is not finite. Its ordinal counts the trainable parameters in model order.
-// Doubles travel by GatherNumbers; compared field by field, the first in time is the smallest.
+// NonFiniteValue says where a gradient is not finite. Its ordinal counts the trainable parameters
+// in model order. Doubles travel by GatherNumbers; compared field by field, the first in time is
+// the smallest.
 struct NonFiniteValue {
   double micro_step = kNowhere;
   double rank = 0.0;

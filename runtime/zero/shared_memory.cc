@@ -38,8 +38,8 @@ std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units)
   return ranges;
 }
 
-// Whether two whose ranges meet, `a` beginning first, have an element in common. Columns of one
-// matrix lie between one another and have none.
+// Tells whether two whose ranges meet, `a` beginning first, have an element in common. Columns of
+// one matrix lie between one another and have none.
 bool ShareElements(const ParameterBytes& a, const ParameterBytes& b) {
   const at::Tensor& first = a.parameter->tensor;
   const at::Tensor& second = b.parameter->tensor;

@@ -9,7 +9,7 @@
 
 namespace ds::zero {
 
-// What the observer, a plain function, finds through the thread.
+// Watch is what the observer, a plain function, finds through the thread.
 struct UndeclaredReads::Watch : c10::DebugInfoBase {
   static constexpr auto kKind = c10::DebugInfoKind::PRODUCER_INFO;
 

@@ -83,7 +83,7 @@ Status Recover(const fs::path& root, std::int64_t living, const FolderLock& lock
   return OkStatus();
 }
 
-// Where each file must reach, by the manifest.
+// Finds how far each file must reach, by the manifest.
 std::map<std::string, std::uint64_t> NeededSizes(const Manifest& manifest) {
   std::map<std::string, std::uint64_t> needed;
   for (const StoredTensor& tensor : manifest.tensors) {

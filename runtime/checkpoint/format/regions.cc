@@ -64,7 +64,8 @@ std::int64_t Product(std::span<const std::int64_t> shape) {
   return product;
 }
 
-// Where row `row` of the box (its rows being `row_dimensions` dimensions deep) starts globally.
+// Finds where row `row` of the box (its rows being `row_dimensions` dimensions deep) starts
+// globally.
 std::int64_t GlobalStartOfRow(std::span<const std::int64_t> tensor_shape, const Box& box,
                               std::size_t row_dimensions, std::int64_t row) {
   std::int64_t start = 0;
@@ -82,7 +83,7 @@ std::int64_t GlobalStartOfRow(std::span<const std::int64_t> tensor_shape, const 
   return start;
 }
 
-// Of every row of the dimensions before that along which the boxes lie a stretch of each box.
+// Every row of the dimensions before that along which the boxes lie has a stretch of each box.
 std::vector<Stretch> FindStretchesOfBoxes(std::span<const std::int64_t> tensor_shape,
                                           const Region& region) {
   const std::size_t along = FindAlong(region.boxes);

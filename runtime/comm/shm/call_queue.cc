@@ -9,8 +9,8 @@
 namespace ds::comm {
 namespace {
 
-// What the call returns; an exception, which would end the process on the queue's thread, as an
-// error.
+// Returns what the call does. An exception would end the process on the queue's thread: it is an
+// error here.
 Status CallSafely(const CallQueue::Call& call, CpuGroup& group) {
   try {
     return call(group);

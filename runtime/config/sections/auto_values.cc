@@ -31,7 +31,7 @@ constexpr Key kReduceBucket = keys::kZeroOptimizationReduceBucketSize;
 constexpr Key kPrefetchBucket = keys::kZeroOptimizationStage3PrefetchBucketSize;
 constexpr Key kPersistence = keys::kZeroOptimizationStage3ParamPersistenceThreshold;
 
-// What a flag says about a key.
+// FlagValue is what a flag says about a key.
 struct FlagValue {
   Key key;
   std::string flag;

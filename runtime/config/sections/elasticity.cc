@@ -40,7 +40,8 @@ std::int64_t RanksPerUnit(const ElasticityConfig& config) {
   return by_node ? config.num_gpus_per_node / config.model_parallel_size : 1;
 }
 
-// What the search for candidates sees: in version 0.2 everything divided by the size of a node.
+// Search is what the search for candidates sees: in version 0.2 everything is divided by the size
+// of a node.
 struct Search {
   const Counts& micro_batches;
   std::int64_t max_batch;

@@ -128,7 +128,7 @@ bool BatchIsLeftToElasticity(RuleContext& context) {
   return left;
 }
 
-// What the training of this build adds to what the section itself demands.
+// Checks what the training of this build demands beside the section itself.
 bool IsTrainable(const ElasticityConfig& config, RuleContext& context) {
   const std::int64_t together = ReadParallel(context.values).ranks_of_a_sample();
   if (config.model_parallel_size == together) return true;

@@ -98,7 +98,7 @@ void NesterovNeedsMomentum(RuleContext& context) {
                        values.PositionOf(keys::kOptimizerParamsNesterov));
 }
 
-// What the mup package calls set_base_shapes.
+// The mup package learns base shapes by set_base_shapes; a job here learns them by its config.
 void MuOptimizersNeedBaseShapes(RuleContext& context) {
   constexpr Key kBaseShapes = keys::kOptimizerParamsBaseShapes;
   if (!OptimizerTakes(context.values, kBaseShapes)) return;

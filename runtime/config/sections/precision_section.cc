@@ -67,7 +67,7 @@ void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
                        values.PositionOf(keys::kDataTypesGradAccumDtype));
 }
 
-// As in DeepSpeed: another key has decided it.
+// Another key has decided it, as in DeepSpeed.
 void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kDataTypesParamDtype;
@@ -140,7 +140,7 @@ void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
                        values.PositionOf(keys::kManagedGradientAccumulation));
 }
 
-// As in DeepSpeed.
+// DeepSpeed has the same rule.
 void SumOverRanksIsNotForStage3(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kGradientAllreduceOp) != "sum" ||

@@ -46,7 +46,7 @@ bool Takes(const ScheduleType& type, std::string_view key) {
                      [&](const ScheduleParam& param) { return param.key == key; });
 }
 
-// Whether the user gives a parameter of a schedule with something to say, by "auto", too.
+// Tells whether the user gives a parameter of a schedule with something to say, by "auto", too.
 bool SaysSomething(const std::string& key, const Values::Entry& entry) {
   return keys::kSchedulerParams.Has(key) && (entry.given || entry.travels) && !entry.broken &&
          entry.setting->state != SettingState::kRefused &&  // which says enough
@@ -68,8 +68,8 @@ void FillIn(RuleContext& context, const ScheduleType& type, const ScheduleParam&
   }
 }
 
-// Whether `predicate` holds for the parameter's number, or one of its numbers, if it has not been
-// refused.
+// Tells whether `predicate` holds for the parameter's number, or one of its numbers, if it has not
+// been refused.
 template <typename Predicate>
 bool Is(const Values& values, Key key, Predicate predicate) {
   Json value = values.Get(key);
@@ -121,8 +121,8 @@ void ScheduleIsDescribedByNumbers(RuleContext& context) {
                        values.PositionOf(kType));
 }
 
-// As the constructor of the schedule: what it does not know is refused, what it needs and lacks is
-// asked for, the rest gets its default.
+// Does as the constructor of the schedule: what it does not know is refused, what it needs and
+// lacks is asked for, the rest gets its default.
 void ScheduleTakesItsParams(RuleContext& context) {
   const ScheduleType* type = TypeOf(context.values);
   if (type == nullptr) return;
@@ -212,7 +212,7 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
                          values.PositionOf(kType));
 }
 
-// Whether the schedule brings a rate that replaces that of every parameter group.
+// Tells whether the schedule brings a rate that replaces that of every parameter group.
 bool BringsItsOwnRate(const Values& values) {
   const Json type = values.Get(kType);
   if (type == "WarmupLR") return !values.Get(keys::kSchedulerParamsWarmupMaxLr).is_null();
@@ -283,7 +283,7 @@ void OneCycleReplacesTheBetas(RuleContext& context) {
   values.Derive(keys::kOptimizerParamsBetas, betas, "derived from scheduler.type OneCycle");
 }
 
-// How many numbers the lists among the parameters have; 0 without lists.
+// Counts the numbers of the lists among the parameters; 0 without lists.
 std::size_t GroupsOfLists(const Values& values) {
   const std::vector<Key> keys = ListsOf(values);
   return keys.empty() ? 0 : values.Get(keys[0]).size();

@@ -67,7 +67,7 @@ Status TakeLine(std::string_view line, BaseShapes* shapes, std::vector<Dimension
   return rest.empty() ? OkStatus() : ParseList(rest, *latest);
 }
 
-// How much dimension `i` has grown; nothing where it does not grow.
+// Tells how much dimension `i` has grown; nothing where it does not grow.
 std::optional<double> Growth(const std::vector<Dimension>& base,
                              const std::vector<std::int64_t>& shape, std::size_t i) {
   if (!base[i]) return std::nullopt;

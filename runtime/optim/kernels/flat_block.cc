@@ -145,7 +145,7 @@ void UpdateAllNarrow(const FlatOp& op, const FlatViews& views) {
   });
 }
 
-// Where one thread keeps what it widens.
+// One thread keeps here what it widens.
 struct Rooms {
   using Room = std::array<float, kBlock>;
   Room parameter, gradient, scaled_gradient, state[2];

@@ -7,7 +7,7 @@
 namespace ds::optim {
 namespace {
 
-// What is compressed with one scale: values of some parameters, as views.
+// Gathered is what is compressed with one scale: values of some parameters, as views.
 struct Gathered {
   ParameterGroup group;
   std::vector<at::Tensor> parameters;

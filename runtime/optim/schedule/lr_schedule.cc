@@ -22,7 +22,7 @@ ScheduledValues ValuesOf(const config::LrRangeTest& s, double /*base_lr*/, std::
   return {.lr = s.min_lr * (1 + s.step_rate * (s.staircase ? std::floor(intervals) : intervals))};
 }
 
-// How far up the ramps update index `advances` is, from 0 to 1.
+// Tells how far up the ramps update index `advances` is, from 0 to 1.
 double CycleHeight(const config::OneCycle& s, std::int64_t advances) {
   const std::int64_t total = s.first_step_size + s.second_step_size;
   const double ratio = AsDouble(s.first_step_size) / AsDouble(total);

@@ -12,7 +12,7 @@ Status AtLine(const Status& status, int line) {
   return status.WithContext("line " + std::to_string(line));
 }
 
-// What a loop's body knows as `loop`.
+// Makes what a loop's body knows as `loop`.
 ValueDict LoopOf(const ValueList& elements, std::size_t index, std::int64_t depth) {
   const auto size = static_cast<std::int64_t>(elements.size());
   const auto at = static_cast<std::int64_t>(index);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t kShortWord = 40;               // symbols
 
-// Whether U+2581 stands behind another character somewhere in the token.
+// Tells whether U+2581 stands behind another character somewhere in the token.
 bool HasInnerBlank(std::string_view token) {
   for (std::size_t at = token.find(kBlank, 1); at != std::string_view::npos;
        at = token.find(kBlank, at + 1)) {
@@ -117,7 +117,7 @@ Status Bpe::Tokenize(std::string_view word, WordCache* cache, std::vector<Token>
   return OkStatus();
 }
 
-// Where the part that begins here ends: at the next blank behind something else.
+// Finds where the part that begins here ends: at the next blank behind something else.
 std::size_t Bpe::EndOfPart(std::string_view word, std::size_t begin) const {
   std::size_t at = begin;
   while (word.substr(at).starts_with(kBlank)) at += kBlank.size();

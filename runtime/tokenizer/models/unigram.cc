@@ -9,7 +9,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// How much worse than the worst token an unknown character is.
+// An unknown character is so much worse than the worst token.
 constexpr double kUnknownPenalty = 10;
 
 ByteTrie TrieOf(const Vocabulary& vocabulary, const std::vector<bool>& hidden) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr char32_t kLetterOfBlank = 0x120;  // GPT-2's letter of a blank
 
-// How many blanks a token begins and ends with.
+// A token begins and ends with so many blanks.
 struct Blanks {
   std::uint32_t leading = 0, trailing = 0;
 };

@@ -17,7 +17,8 @@ std::string ErrorText(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// What one search works on. The stack is only made when the small one of the compiled code is full.
+// Search is what one search works on. The stack is only made when the small one of the compiled
+// code is full.
 struct Search {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = nullptr;

@@ -54,7 +54,8 @@ std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
   return states;
 }
 
-// Of the rank that has the most: where ranges keep unlike much, the first or the last one.
+// Lists those of the rank that has the most: where ranges keep unlike much, the first or the last
+// one.
 std::vector<std::int64_t> ListMostStates(const std::vector<PlacedRange>& ranges,
                                          const FlatLayout& layout, const StepMemoryInput& input) {
   const auto sum = [](const std::vector<std::int64_t>& states) {
@@ -82,7 +83,7 @@ std::int64_t CountUpdateBuffers(const std::vector<PlacedRange>& ranges, const Fl
   return most;
 }
 
-// As FlatParameters::BringInParts has them.
+// FlatParameters::BringInParts has these.
 std::int64_t CountPublishBuffers(const FlatLayout& layout, const StepMemoryInput& input) {
   const bool publishes = input.sharding.optimizer && !input.sharding.parameters;
   const std::int64_t elements = input.publish_elements.value_or(layout.padded_numel());

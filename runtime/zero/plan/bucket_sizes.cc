@@ -60,7 +60,7 @@ Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
   return rest;
 }
 
-// As ShardedModel does: the first units stay here, as many as may.
+// The first units stay here, as many as may, as in ShardedModel.
 Rest Measurement::ChooseRest(const UnitShape& shape) {
   const Tiers& tiers = input_.tiers;
   if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;

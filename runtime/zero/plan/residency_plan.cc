@@ -29,7 +29,7 @@ class Hasher {
   std::uint64_t hash_ = 0;
 };
 
-// What is left of the changes on the way from one place to another.
+// Adds up what is left of the changes on the way from one place to another.
 std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& changes, int from,
                               int to) {
   if (to == from + 1) return changes.at(static_cast<std::size_t>(to));

@@ -19,7 +19,7 @@ constexpr std::int64_t kPageElements = 2048;
 // no memory has.
 constexpr std::int64_t kMostBufferElements = kElementsAtOnce * 16;
 
-// Of numbers that are not negative; the largest number where the product is larger.
+// Multiplies numbers that are not negative; the largest number stands for a larger product.
 std::int64_t Product(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   return b != 0 && a > kMost / b ? kMost : a * b;
