@@ -3,7 +3,7 @@
 
 "// What is shown." and "// Of the other host's." have to be decoded; "// The lines that are shown." does not. The
 first word of every block of comment lines in a header is looked at, of comments behind a member, and of those above
-what stands in the first column of a .cc of the two programs. A clause that a main sentence follows ("// Where there is
+what stands in the first column of a source. A clause that a main sentence follows ("// Where there is
 no GPU, ranks run on the CPU.") is a sentence.
 
     scripts/check_comments.py          checks the tree; exit status 1 when a comment does not hold
@@ -68,8 +68,8 @@ def is_fragment(block, in_source=False):
 
 def main():
     found = 0
-    for path in (*tracked("*.h"), *tracked("cli/*.cc", "daemon/*.cc")):
-        in_source = path.endswith(".cc")
+    for path in (*tracked("*.h"), *tracked("cli/*.cc", "daemon/*.cc", "runtime/*.cc", "runtime/*.cu")):
+        in_source = path.endswith((".cc", ".cu"))
         text = (ROOT / path).read_text(encoding="utf-8")
         for number, block in blocks(text, only_first_column=in_source):
             if is_fragment(block, in_source):

@@ -61,7 +61,7 @@ Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
   return block.forward(std::move(bundle));
 }
 
-// Of an operator that finds no bytes LibTorch says no more than that.
+// LibTorch says of an operator that finds no bytes no more than that.
 Bundle RunBlockWatched(EngineParts& parts, int index, Bundle bundle) {
   if (!parts.sharded->context().sharding.parameters) {
     return RunBlock(parts, index, std::move(bundle));
@@ -107,9 +107,9 @@ std::int64_t CountRandomPlaces(const EngineParts& parts, std::int64_t samples) {
   return std::max(samples, parts.config.batch.train_micro_batch_size_per_gpu);
 }
 
-// Where the next micro-batch of so many samples stands: by its place in the step, whatever ranks
-// and micro-batches it is cut into. No two micro-batches of a step share a place as long as those
-// of one turn are equal on all ranks, or none is larger than configured.
+// Finds where the next micro-batch of so many samples stands: by its place in the step, whatever
+// ranks and micro-batches it is cut into. No two micro-batches of a step share a place as long as
+// those of one turn are equal on all ranks, or none is larger than configured.
 RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   const topology::Member reader =
       parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
@@ -177,7 +177,7 @@ void PutActivations(const NamedTensors& tensors, Bundle* bundle) {
   }
 }
 
-// Where there is nothing to return a status in.
+// Serves where there is nothing to return a status in.
 void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
 }  // namespace

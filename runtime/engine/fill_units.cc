@@ -16,8 +16,8 @@ bool HasValues(const at::Tensor& parameter) {
   return parameter.numel() == 0 || parameter.storage().nbytes() > 0;
 }
 
-// Whether all of the unit's parameters have values, as the user's own modules' have and ours have
-// not.
+// Tells whether all of the unit's parameters have values, as the user's own modules' have and ours
+// have not.
 StatusOr<bool> HaveValues(const std::string& unit, const std::vector<at::Tensor>& parameters) {
   std::size_t count = 0;
   for (const at::Tensor& parameter : parameters) count += HasValues(parameter) ? 1 : 0;

@@ -85,7 +85,7 @@ Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64
   return OkStatus();
 }
 
-// Which gradient and whose loss is not finite. Collective.
+// Says which gradient and whose loss is not finite. Collective.
 std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& totals) {
   const auto gradient = zero::FindNonFiniteGradient(sharded);
   std::string text = gradient ? "the gradient of " + *gradient + " is not finite"

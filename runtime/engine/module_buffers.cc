@@ -8,7 +8,7 @@
 namespace ds::engine {
 namespace {
 
-// Whether neither collectives nor checkpoints have the dtype: complex numbers, 8-bit floats.
+// Tells whether neither collectives nor checkpoints have the dtype: complex numbers, 8-bit floats.
 bool GoesAsBytes(const at::Tensor& tensor) {
   return checkpoint::DtypeName(tensor.scalar_type()).empty();
 }

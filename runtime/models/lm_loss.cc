@@ -44,7 +44,8 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
   });
 }
 
-// What rows of one part's columns come to. Its methods overwrite `wide`, which is fp32.
+// RowsOfPart is what rows of one part's columns come to. Its methods overwrite `wide`, which is
+// fp32.
 class RowsOfPart {
  public:
   RowsOfPart(at::Tensor wide, const RowLabels& labels, std::int64_t first_column)

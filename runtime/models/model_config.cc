@@ -10,7 +10,7 @@ namespace ds::models {
 namespace fs = std::filesystem;
 namespace {
 
-// Where presets may lie: installed beside the program, or the source folder of this build.
+// Presets may lie here: installed beside the program, or the source folder of this build.
 std::vector<fs::path> PresetFolders() {
   std::vector<fs::path> folders;
   if (const StatusOr<fs::path> program = FindOwnExecutable(); program.ok()) {

@@ -83,7 +83,7 @@ double TimeOf(const TaskTimes& times, Task::Kind kind) {
   DS_CHECK(false);
 }
 
-// What the task gives to the next virtual stage of its direction.
+// Finds what the task gives to the next virtual stage of its direction.
 std::optional<Input> StepSimulator::FindOutput(int virtual_stage, const Task& task) const {
   if (task.kind == Task::Kind::kWeightGradient) return std::nullopt;
   const bool is_gradient = task.kind != Task::Kind::kForward;

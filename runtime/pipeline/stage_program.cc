@@ -13,7 +13,7 @@ namespace {
 
 using Step = Instruction::Kind;
 
-// What a task passes on to the next virtual stage of its direction.
+// Message is what a task passes on to the next virtual stage of its direction.
 struct Message {
   Task task;  // that makes it
   ChunkPlace from, to;
@@ -87,7 +87,7 @@ void AppendReceives(const Schedule& schedule, int stage, const Task& task, Chann
   }
 }
 
-// How many of a chunk's gradients are still to come.
+// OpenGradients counts those of a chunk that are still to come.
 class OpenGradients {
  public:
   explicit OpenGradients(const PipelineShape& shape)

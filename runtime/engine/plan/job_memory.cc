@@ -33,7 +33,8 @@ std::vector<std::vector<ParameterSize>> SortBy(const std::vector<ParameterSize>&
   return lists;
 }
 
-// What of a model travels rounded, and what Muon updates, as zero::BucketParameters sorts it.
+// UnitList sorts, as zero::BucketParameters does, what of a model travels rounded and what Muon
+// updates.
 class UnitList {
  public:
   UnitList(const config::DsConfig& config, const zero::StepMemoryInput& step)
@@ -79,7 +80,7 @@ class UnitList {
   bool rounds_;
 };
 
-// What an optimizer or a way of reducing makes that no plan knows.
+// Finds what an optimizer or a way of reducing makes that no plan knows.
 std::string FindUnknown(const config::DsConfig& config) {
   const config::OptimizerAlgorithm& algorithm = config.optimizer.algorithm;
   if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||

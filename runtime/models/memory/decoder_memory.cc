@@ -80,7 +80,7 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   return KeptByAttention(recomputes_attention) + NormOfMlp() + (is_tiled() ? 0 : Wide()) + factors;
 }
 
-// What the MLP makes, and the sum; of tiles, all results beside one tile, or their copy.
+// Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy.
 std::int64_t Activations::MlpForwardBeside() const {
   if (!is_tiled()) return std::max(2 * Hidden(), WideProduct());
   return Hidden() + std::max((Wide() + WideProduct()) / tiles(), Hidden());
