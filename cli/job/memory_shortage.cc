@@ -18,7 +18,7 @@ bool RunOnGpus(const JobPlan& job, const v1::PrepareResponse& answer) {
 }
 
 // Fills in what the ranks need.
-std::optional<Verdict> Judge(const MemoryQuestion& question, std::int64_t shared,
+std::optional<Verdict> Judge(const ShortageQuestion& question, std::int64_t shared,
                              MemoryShortage shortage) {
   const bool on_gpus = RunOnGpus(question.job, question.answer);
   const MemoryNeed& memory = question.job.purpose.memory;
@@ -35,13 +35,13 @@ std::optional<Verdict> Judge(const MemoryQuestion& question, std::int64_t shared
 
 }  // namespace
 
-std::optional<Verdict> FindMemoryShortage(const MemoryQuestion& question) {
+std::optional<Verdict> FindMemoryShortage(const ShortageQuestion& question) {
   return Judge(question, question.job.purpose.memory.shared_bytes,
                {.ranks = question.host.rank_count(),
                 .available = static_cast<std::int64_t>(question.answer.available_memory())});
 }
 
-std::optional<Verdict> FindNodeShortage(const MemoryQuestion& question) {
+std::optional<Verdict> FindNodeShortage(const ShortageQuestion& question) {
   const JobHost& host = question.host;
   std::map<std::vector<int>, int> bound;  // ranks, by the nodes whose memory is theirs
   for (int i = 0; i < host.rank_count(); ++i) {

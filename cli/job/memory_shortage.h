@@ -15,7 +15,7 @@ namespace ds::cli {
 namespace v1 = ::dsrun::v1;
 
 // Asks about one host's ranks. All outlive the question.
-struct MemoryQuestion {
+struct ShortageQuestion {
   const JobPlan& job;
   const Program& program;  // advises
   const JobHost& host;
@@ -24,10 +24,10 @@ struct MemoryQuestion {
 
 // Judges the host's ranks by JobPurpose::memory and the host's answer, which also says on what they
 // compute. None where they fit, or where one of both is not known.
-std::optional<Verdict> FindMemoryShortage(const MemoryQuestion& question);
+std::optional<Verdict> FindMemoryShortage(const ShortageQuestion& question);
 
 // The same for ranks whose memory is bound to nodes of the host (MemoryPolicy), against all that
 // these have. Requires that the ranks have been bound.
-std::optional<Verdict> FindNodeShortage(const MemoryQuestion& question);
+std::optional<Verdict> FindNodeShortage(const ShortageQuestion& question);
 
 }  // namespace ds::cli

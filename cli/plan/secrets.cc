@@ -218,13 +218,13 @@ enum class Alphabet { kAlphanumeric, kUpper, kHex, kUrl, kAny };
 
 // A token that tells by its shape whose it is, as the rules of secret scanners (gitleaks,
 // trufflehog) know it: a prefix of the service's own and enough characters of its alphabet.
-struct Shape {
+struct TokenShape {
   std::string_view prefix;
   Alphabet alphabet;
   std::size_t least;  // characters behind the prefix
 };
 
-constexpr Shape kShapes[] = {
+constexpr TokenShape kShapes[] = {
     {"hf_", Alphabet::kAlphanumeric, 16},       // Hugging Face
     {"api_org_", Alphabet::kAlphanumeric, 16},  // ... of an organization
     {"sk-", Alphabet::kUrl, 16},                // OpenAI, Anthropic and who copies them
@@ -276,7 +276,7 @@ bool IsOf(Alphabet alphabet, char c) {
 }
 
 // Counts the characters at the start of `text` that are a token of this shape; 0 when it is none.
-std::size_t TokenLength(std::string_view text, const Shape& shape) {
+std::size_t TokenLength(std::string_view text, const TokenShape& shape) {
   if (!text.starts_with(shape.prefix)) return 0;
   const std::string_view behind = text.substr(shape.prefix.size());
   const auto end = std::find_if_not(behind.begin(), behind.end(),
@@ -286,13 +286,13 @@ std::size_t TokenLength(std::string_view text, const Shape& shape) {
 }
 
 // The token at the start of a text; none: the length is 0.
-struct Token {
+struct AccessToken {
   std::string_view prefix;
   std::size_t length = 0;
 };
 
-Token FindToken(std::string_view text) {
-  for (const Shape& shape : kShapes) {
+AccessToken FindAccessToken(std::string_view text) {
+  for (const TokenShape& shape : kShapes) {
     if (const std::size_t length = TokenLength(text, shape); length > 0) {
       return {shape.prefix, length};
     }
@@ -306,7 +306,7 @@ std::string RedactTokens(std::string_view text) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
     const bool starts = at == 0 || !IsOf(Alphabet::kAlphanumeric, text[at - 1]);
-    const Token token = starts ? FindToken(text.substr(at)) : Token();
+    const AccessToken token = starts ? FindAccessToken(text.substr(at)) : AccessToken();
     if (token.length > 0) {
       shown.append(token.prefix).append(kRedacted);
       at += token.length;

@@ -122,7 +122,7 @@ Verdict FailureJudge::ConvictAbsent() const {
   const int absent = static_cast<int>(error.absent(0));
   const auto place_of = [&](int rank) {
     const auto found = processes_.find(rank);
-    return found == processes_.end() ? RankProcess() : found->second;
+    return found == processes_.end() ? StartedRank() : found->second;
   };
   Verdict verdict = MakeAbsenceVerdict({.rank = absent,
                                         .host = place_of(absent).host,

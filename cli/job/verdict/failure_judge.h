@@ -53,7 +53,7 @@ class FailureJudge {
     v1::RankExited exit;
   };
 
-  struct RankProcess {
+  struct StartedRank {
     std::string host;
     int pid = 0;
   };
@@ -84,7 +84,7 @@ class FailureJudge {
   const int generation_;
   std::map<int, std::int64_t> last_step_;  // by rank
   std::map<int, v1::RankError> errors_;    // by rank: the first that it reported
-  std::map<int, RankProcess> processes_;   // by rank
+  std::map<int, StartedRank> processes_;   // by rank
   std::optional<Testimony> testimony_;     // the first of a rank that missed living ones
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
