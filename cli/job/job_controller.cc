@@ -126,13 +126,12 @@ JobOutcome JobController::TakeAnswer(int node_rank, const StatusOr<v1::PrepareRe
 }
 
 JobOutcome JobController::CheckMemory(const JobHost& host, const v1::PrepareResponse& response) {
-  return Overcommit(FindMemoryShortage({job_, *program_, host, response}));
+  return Overcommit(CheckHostMemory({job_, *program_, host, response}));
 }
 
-JobOutcome JobController::Overcommit(const std::optional<Verdict>& shortage) {
-  if (!shortage) return JobOutcome();
-  if (!job_.purpose.memory.only_warns) return *shortage;
-  observer_->OnNotice(shortage->message + "; " + shortage->proof);
+JobOutcome JobController::Overcommit(const JobOutcome& fits) {
+  if (fits.ok() || !job_.purpose.memory.only_warns) return fits;
+  observer_->OnNotice(fits.failure().message + "; " + fits.failure().proof);
   return JobOutcome();
 }
 
@@ -140,7 +139,7 @@ JobOutcome JobController::BindToCores() {
   for (std::size_t node_rank = 0; node_rank < prepared_.size(); ++node_rank) {
     const Status bound = BindHost(prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
     if (!bound.ok()) return MakeCoresVerdict(bound);
-    const JobOutcome fits = Overcommit(FindNodeShortage(
+    const JobOutcome fits = Overcommit(CheckNodeMemory(
         {job_, *program_, job_.world.hosts[node_rank], prepared_[node_rank].answer}));
     if (!fits.ok()) return fits;
   }

@@ -56,7 +56,7 @@ class JobController {
   JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
   JobOutcome CheckMemory(const JobHost& host, const v1::PrepareResponse& response);
   // Refuses, or, if the user wants it so, says what is short.
-  JobOutcome Overcommit(const std::optional<Verdict>& shortage);
+  JobOutcome Overcommit(const JobOutcome& fits);
   JobOutcome BindToCores();
   // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
   // none is.

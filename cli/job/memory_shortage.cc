@@ -18,8 +18,7 @@ bool RunOnGpus(const JobPlan& job, const v1::PrepareResponse& answer) {
 }
 
 // Fills in what the ranks need.
-std::optional<Verdict> Judge(const ShortageQuestion& question, std::int64_t shared,
-                             MemoryShortage shortage) {
+JobOutcome Judge(const ShortageQuestion& question, std::int64_t shared, MemoryShortage shortage) {
   const bool on_gpus = RunOnGpus(question.job, question.answer);
   const MemoryNeed& memory = question.job.purpose.memory;
   const MemoryNeed::OfRank& need = on_gpus ? memory.on_gpu : memory.on_cpu;
@@ -27,7 +26,7 @@ std::optional<Verdict> Judge(const ShortageQuestion& question, std::int64_t shar
   shortage.needed = shared + SaturatingProduct(shortage.ranks, need.bytes);
   shortage.parts = need.parts;
   const bool is_known = need.bytes > 0 && shortage.available > 0;
-  if (!is_known || shortage.needed <= shortage.available) return std::nullopt;
+  if (!is_known || shortage.needed <= shortage.available) return JobOutcome();
   const std::int64_t left = std::max<std::int64_t>(0, shortage.available - shared);
   return MakeMemoryVerdict(question.host.host, shortage,
                            question.program.AdviseOnMemory(left / shortage.ranks, on_gpus));
@@ -35,13 +34,13 @@ std::optional<Verdict> Judge(const ShortageQuestion& question, std::int64_t shar
 
 }  // namespace
 
-std::optional<Verdict> FindMemoryShortage(const ShortageQuestion& question) {
+JobOutcome CheckHostMemory(const ShortageQuestion& question) {
   return Judge(question, question.job.purpose.memory.shared_bytes,
                {.ranks = question.host.rank_count(),
                 .available = static_cast<std::int64_t>(question.answer.available_memory())});
 }
 
-std::optional<Verdict> FindNodeShortage(const ShortageQuestion& question) {
+JobOutcome CheckNodeMemory(const ShortageQuestion& question) {
   const JobHost& host = question.host;
   std::map<std::vector<int>, int> bound;  // ranks, by the nodes whose memory is theirs
   for (int i = 0; i < host.rank_count(); ++i) {
@@ -58,10 +57,10 @@ std::optional<Verdict> FindNodeShortage(const ShortageQuestion& question) {
       shortage.nodes += (shortage.nodes.empty() ? "" : ",") + std::to_string(id);
     }
     // Pages that ranks share are on any node.
-    auto found = Judge(question, /*shared=*/0, std::move(shortage));
-    if (found) return found;
+    JobOutcome fits = Judge(question, /*shared=*/0, std::move(shortage));
+    if (!fits.ok()) return fits;
   }
-  return std::nullopt;
+  return JobOutcome();
 }
 
 }  // namespace ds::cli

@@ -1,9 +1,7 @@
 #pragma once
 
-// FindMemoryShortage: whether the ranks of a host will hold more memory than it has, before any of
-// them starts. Pure.
-
-#include <optional>
+// CheckHostMemory and CheckNodeMemory look for a shortage before any rank starts: the ranks of a
+// host would hold more memory than it has. Pure.
 
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
@@ -23,11 +21,11 @@ struct ShortageQuestion {
 };
 
 // Judges the host's ranks by JobPurpose::memory and the host's answer, which also says on what they
-// compute. None where they fit, or where one of both is not known.
-std::optional<Verdict> FindMemoryShortage(const ShortageQuestion& question);
+// compute. Good where they fit, or where one of both is not known.
+JobOutcome CheckHostMemory(const ShortageQuestion& question);
 
 // The same for ranks whose memory is bound to nodes of the host (MemoryPolicy), against all that
 // these have. Requires that the ranks have been bound.
-std::optional<Verdict> FindNodeShortage(const ShortageQuestion& question);
+JobOutcome CheckNodeMemory(const ShortageQuestion& question);
 
 }  // namespace ds::cli

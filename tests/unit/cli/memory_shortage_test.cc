@@ -34,39 +34,39 @@ v1::PrepareResponse HostWith(std::uint64_t bytes, bool on_gpus = false) {
 
 const JobHost kHost{.host = "b", .slots = {0, 1}};
 
-std::optional<Verdict> FindShortage(const JobPlan& job, const v1::PrepareResponse& answer) {
-  return FindMemoryShortage({job, AdvisingProgram(), kHost, answer});
+JobOutcome CheckNeed(const JobPlan& job, const v1::PrepareResponse& answer) {
+  return CheckHostMemory({job, AdvisingProgram(), kHost, answer});
 }
 
 TEST(MemoryShortageTest, RanksThatDoNotFitAreRefusedWithWhatWould) {
-  const auto shortage = FindShortage(NeedOf(8 << 20), HostWith(12 << 20));
-  ASSERT_TRUE(shortage.has_value());
-  EXPECT_EQ(shortage->exit_code, 3);
-  EXPECT_EQ(shortage->message,
+  const JobOutcome fits = CheckNeed(NeedOf(8 << 20), HostWith(12 << 20));
+  ASSERT_FALSE(fits.ok());
+  EXPECT_EQ(fits.failure().exit_code, 3);
+  EXPECT_EQ(fits.failure().message,
             "host b: its 2 ranks will hold 17.0 MiB, 8.00 MiB each, and 12.0 MiB of memory are "
             "available");
-  EXPECT_EQ(shortage->proof, "planned for each rank: 7 of these");
-  EXPECT_THAT(shortage->hint, HasSubstr("what fits in 5767168; --allow_overcommit"));
+  EXPECT_EQ(fits.failure().proof, "planned for each rank: 7 of these");
+  EXPECT_THAT(fits.failure().hint, HasSubstr("what fits in 5767168; --allow_overcommit"));
 }
 
 TEST(MemoryShortageTest, RanksThatFitAreNot) {
-  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(17 << 20)).has_value());
+  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(17 << 20)).ok());
 }
 
 TEST(MemoryShortageTest, NothingIsJudgedThatIsNotKnown) {
-  EXPECT_FALSE(FindShortage(NeedOf(0), HostWith(1)).has_value());
-  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(0)).has_value());
+  EXPECT_TRUE(CheckNeed(NeedOf(0), HostWith(1)).ok());
+  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(0)).ok());
 }
 
 TEST(MemoryShortageTest, RanksOnGpusHaveOfTheirHostWhatIsOffloaded) {
   constexpr std::uint64_t kRoom = 6 << 20;  // for two of 2 MiB and what they share
-  EXPECT_FALSE(FindShortage(NeedOf(8 << 20), HostWith(kRoom, true)).has_value());
-  EXPECT_FALSE(FindShortage(NeedOf(8 << 20, Device::kCuda), HostWith(kRoom)).has_value());
-  const auto shortage = FindShortage(NeedOf(8 << 20), HostWith(4 << 20, true));
-  ASSERT_TRUE(shortage.has_value());
-  EXPECT_EQ(shortage->proof, "planned for each rank: offloaded state");
-  EXPECT_THAT(shortage->hint, HasSubstr("on GPUs; --allow_overcommit"));
-  EXPECT_TRUE(FindShortage(NeedOf(8 << 20, Device::kCpu), HostWith(kRoom, true)).has_value());
+  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(kRoom, true)).ok());
+  EXPECT_TRUE(CheckNeed(NeedOf(8 << 20, Device::kCuda), HostWith(kRoom)).ok());
+  const JobOutcome fits = CheckNeed(NeedOf(8 << 20), HostWith(4 << 20, true));
+  ASSERT_FALSE(fits.ok());
+  EXPECT_EQ(fits.failure().proof, "planned for each rank: offloaded state");
+  EXPECT_THAT(fits.failure().hint, HasSubstr("on GPUs; --allow_overcommit"));
+  EXPECT_FALSE(CheckNeed(NeedOf(8 << 20, Device::kCpu), HostWith(kRoom, true)).ok());
 }
 
 class NodeShortageTest : public ::testing::Test {
@@ -88,18 +88,18 @@ class NodeShortageTest : public ::testing::Test {
     }
     return answer;
   }
-  static std::optional<Verdict> FindOnNodes(const JobPlan& job, const v1::PrepareResponse& answer) {
-    return FindNodeShortage({job, AdvisingProgram(), kHost, answer});
+  static JobOutcome CheckNodes(const JobPlan& job, const v1::PrepareResponse& answer) {
+    return CheckNodeMemory({job, AdvisingProgram(), kHost, answer});
   }
 };
 
 TEST_F(NodeShortageTest, RanksBoundToANodeHaveNoMoreThanItHas) {
   const v1::PrepareResponse answer = HostOfNodes(12 << 20, 40 << 20);
-  EXPECT_FALSE(FindOnNodes(BoundTo({0, 1}), answer).has_value());
-  EXPECT_FALSE(FindOnNodes(BoundTo({1, 1}), answer).has_value());
-  const auto shortage = FindOnNodes(BoundTo({0, 0}), answer);
-  ASSERT_TRUE(shortage.has_value());
-  EXPECT_EQ(shortage->message,
+  EXPECT_TRUE(CheckNodes(BoundTo({0, 1}), answer).ok());
+  EXPECT_TRUE(CheckNodes(BoundTo({1, 1}), answer).ok());
+  const JobOutcome fits = CheckNodes(BoundTo({0, 0}), answer);
+  ASSERT_FALSE(fits.ok());
+  EXPECT_EQ(fits.failure().message,
             "host b: its 2 ranks on NUMA node 0 will hold 16.0 MiB, 8.00 MiB each, and 12.0 MiB of "
             "memory are there");
 }
@@ -107,7 +107,7 @@ TEST_F(NodeShortageTest, RanksBoundToANodeHaveNoMoreThanItHas) {
 TEST_F(NodeShortageTest, UnboundRanksHaveAllNodes) {
   JobPlan job = BoundTo({0, 0});
   for (PlannedRank& rank : job.world.ranks) rank.memory = {};
-  EXPECT_FALSE(FindOnNodes(job, HostOfNodes(1, 1)).has_value());
+  EXPECT_TRUE(CheckNodes(job, HostOfNodes(1, 1)).ok());
 }
 
 }  // namespace
