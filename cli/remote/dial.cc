@@ -205,7 +205,7 @@ std::string LocalAddressTowards(const std::string& address) {
   return AsText(local);
 }
 
-std::string PeerAddress(int socket) {
+std::string ReadPeerAddress(int socket) {
   sockaddr_storage peer{};
   socklen_t size = sizeof(peer);
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "";

@@ -28,6 +28,6 @@ HostResult<UniqueFd> Dial(const HostPort& target, Interrupter::Deadline deadline
 std::string LocalAddressTowards(const std::string& address);
 
 // The far end of a connected socket, as a number; "" when it has none.
-std::string PeerAddress(int socket);
+std::string ReadPeerAddress(int socket);
 
 }  // namespace ds::cli

@@ -53,7 +53,7 @@ const std::string* FindToken(char token, const HostKeyNames& names, const std::s
       *storage = "%";
       return storage;
     case 'd':
-      *storage = HomeDirectory();
+      *storage = FindHomeDirectory();
       return storage;
     case 'p':
       *storage = std::to_string(names.port);
@@ -92,7 +92,7 @@ HostResult<std::string> ExpandFile(const std::string& keyword, const std::string
     if (text == nullptr) return Unsupported(keyword, std::string("%") + token);
     path += *text;
   }
-  if (path.starts_with("~/")) return HomeDirectory() + path.substr(1);
+  if (path.starts_with("~/")) return FindHomeDirectory() + path.substr(1);
   if (path.starts_with('~')) return Unsupported(keyword, "other users' homes (" + path + ")");
   if (path.starts_with('/')) return path;
   return Unsupported(keyword, "names that depend on where it is started (" + path + ")");

@@ -174,7 +174,7 @@ HostResult<bool> IsKnown(const SshSession& session, const std::vector<std::strin
       case SSH_KNOWN_HOSTS_OTHER:
         return Changed(session, file);
       case SSH_KNOWN_HOSTS_ERROR:
-        return session.Broken(FailureKind::kHostKey, "looking at its host key");
+        return session.DescribeBreak(FailureKind::kHostKey, "looking at its host key");
       case SSH_KNOWN_HOSTS_NOT_FOUND:
       case SSH_KNOWN_HOSTS_UNKNOWN:
         break;
@@ -259,7 +259,7 @@ HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteT
 HostResult<std::string> HostKeys::Accept(const SshSession& session) {
   char* entry = nullptr;
   if (::ssh_session_export_known_hosts_entry(session.handle(), &entry) != SSH_OK) {
-    return session.Broken(FailureKind::kHostKey, "keeping its host key");
+    return session.DescribeBreak(FailureKind::kHostKey, "keeping its host key");
   }
   const std::string line(entry);
   ::ssh_string_free_char(entry);

@@ -166,7 +166,7 @@ SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon)
 HostResult<std::unique_ptr<RemoteTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
                                                           const HostPort& daemon) {
   if (OpenChannel(*session, daemon) == nullptr) {
-    HostFailure failure = session->Broken(FailureKind::kPort, kConnecting);
+    HostFailure failure = session->DescribeBreak(FailureKind::kPort, kConnecting);
     failure.hint =
         "dsrund's port cannot be dialled from here, so its sshd must forward to it: is it "
         "AllowTcpForwarding no there?";
@@ -268,7 +268,7 @@ HostResult<CommandResult> LibsshConnection::Run(const RemoteCommand& command) {
   const Channel channel(::ssh_channel_new(session_->handle()));
   if (channel == nullptr || ::ssh_channel_open_session(channel.get()) != SSH_OK ||
       ::ssh_channel_request_exec(channel.get(), command.line.c_str()) != SSH_OK) {
-    return session_->Broken(FailureKind::kStart, kRunningCommand);
+    return session_->DescribeBreak(FailureKind::kStart, kRunningCommand);
   }
   return Talk(channel.get(), command);
 }
@@ -306,20 +306,20 @@ HostResult<CommandResult> LibsshConnection::Talk(ssh_channel channel,
                                                  const RemoteCommand& command) {
   CommandResult result;
   if (!Send(channel, command.input, &result)) {
-    return session_->Broken(FailureKind::kStart, kRunningCommand);
+    return session_->DescribeBreak(FailureKind::kStart, kRunningCommand);
   }
   ::ssh_channel_send_eof(channel);
   while (::ssh_channel_is_eof(channel) == 0) {
     if (!ReadSome(channel, false, kSliceMillis, &result.out) ||
         !ReadSome(channel, true, 0, &result.err)) {
-      return session_->Broken(FailureKind::kStart, kRunningCommand);
+      return session_->DescribeBreak(FailureKind::kStart, kRunningCommand);
     }
     if (command.one_line_is_enough && result.out.find('\n') != std::string::npos) {
       result.status = 0;
       return result;
     }
     if (::ssh_is_connected(session_->handle()) == 0) {
-      return session_->Broken(FailureKind::kStart, kRunningCommand);
+      return session_->DescribeBreak(FailureKind::kStart, kRunningCommand);
     }
   }
   ReadSome(channel, false, 0, &result.out);

@@ -57,7 +57,7 @@ StatusOr<std::unique_ptr<ProxyCommand>> ProxyCommand::Start(const std::string& c
   return proxy;
 }
 
-std::string ProxyCommand::LastWords() {
+std::string ProxyCommand::ReadLastWords() {
   std::string text(std::size_t{64} << 10, '\0');  // as much as a pipe holds
   const ssize_t got = ::read(words_.get(), text.data(), text.size());
   text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);

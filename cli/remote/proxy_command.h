@@ -44,7 +44,7 @@ class ProxyCommand {
   UniqueFd TakeSocket() { return std::move(socket_); }
 
   // The last line it has written to its standard error; "" for none. Once.
-  std::string LastWords();
+  std::string ReadLastWords();
 
  private:
   ProxyCommand(UniqueFd socket, UniqueFd words)

@@ -80,8 +80,8 @@ HostResult<Attempt> TryFolder(RemoteShell* shell, const DaemonBinary& binary,
                                                 std::to_string((binary.bytes.size() >> 10) + 1)},
                                   .input = binary.bytes});
   if (!result.ok()) return result.failure();
-  if (result->status == 0) return Attempt{.folder = LastLine(result->out)};
-  const std::string words = LastLine(result->err);
+  if (result->status == 0) return Attempt{.folder = TakeLastLine(result->out)};
+  const std::string words = TakeLastLine(result->err);
   return Attempt{.reason = words.empty() ? "the folder cannot be made" : words};
 }
 
@@ -165,13 +165,14 @@ HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& pl
   const HostResult<CommandResult> result = shell->Run(script);
   if (!result.ok()) return result.failure();
   if (result->out.starts_with(kUnfit)) {
-    return HostFailure{.kind = FailureKind::kPlacing,
-                       .message = path + ": " + LastLine(result->out).substr(sizeof(kUnfit) - 1),
-                       .hint = "somebody or something changes files there"};
+    return HostFailure{
+        .kind = FailureKind::kPlacing,
+        .message = path + ": " + TakeLastLine(result->out).substr(sizeof(kUnfit) - 1),
+        .hint = "somebody or something changes files there"};
   }
   if (result->out.empty()) {
     return StartFailure(path + " ended with status " + std::to_string(result->status) + ": " +
-                        LastLine(result->err));
+                        TakeLastLine(result->err));
   }
   HostResult<StartedDaemon> started = ParseListenResponse(result->out);
   if (started.ok()) {

@@ -14,17 +14,17 @@
 namespace ds::cli {
 
 // `text` as one word of a POSIX shell.
-std::string ShellQuote(std::string_view text);
+std::string QuoteForShell(std::string_view text);
 
 // The command line for a login shell that makes it execute /bin/sh with `script`, inside `wrapper`.
 // In the script $1 is the connection as the host's sshd sees it, "CLIENT PORT SERVER PORT", and
 // `arguments` follow from $2 on. For the sake of csh the script has no '!', and its line ends
 // become blanks: write the semicolons.
-std::string ScriptCommand(const std::vector<std::string>& wrapper, const std::string& script,
-                          const std::vector<std::string>& arguments);
+std::string MakeScriptCommand(const std::vector<std::string>& wrapper, const std::string& script,
+                              const std::vector<std::string>& arguments);
 
 // The last line of what a script printed; empty where it printed nothing.
-std::string LastLine(std::string text);
+std::string TakeLastLine(std::string text);
 
 class RemoteShell {
  public:

@@ -19,12 +19,12 @@ std::string ValueOf(const HostEntry& entry, const char* key) {
 }
 
 std::string WithHome(const std::string& path) {
-  return path.starts_with("~/") ? HomeDirectory() + path.substr(1) : path;
+  return path.starts_with("~/") ? FindHomeDirectory() + path.substr(1) : path;
 }
 
 }  // namespace
 
-std::string HomeDirectory() {
+std::string FindHomeDirectory() {
   const char* home = std::getenv("HOME");
   if (home != nullptr && *home == '/') return home;
   std::array<char, 16384> buffer{};

@@ -31,6 +31,6 @@ struct RemoteTarget {
 StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port);
 
 // The user's home as SSH's files are looked for: $HOME, else what the user database says.
-std::string HomeDirectory();
+std::string FindHomeDirectory();
 
 }  // namespace ds::cli

@@ -256,7 +256,8 @@ HostOutcome SshClient::StartMaster(const Limits& limits) {
     return HostFailure{
         .kind = FailureKind::kStart,
         .message = "the login shell ran no command and said: '" +
-                   Printable(LastLine(master.out().empty() ? master.err() : master.out())) + "'",
+                   Printable(TakeLastLine(master.out().empty() ? master.err() : master.out())) +
+                   "'",
         .hint = "may this user work there? user= in the hostfile names another"};
   }
   if (end != SshProcess::End::kEnough) return Explain(master, end, "logging in");

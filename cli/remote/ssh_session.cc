@@ -105,7 +105,7 @@ SshSession::~SshSession() {
 
 std::string SshSession::GetOption(ssh_options_e option) const { return OptionOf(session_, option); }
 
-HostFailure SshSession::Broken(FailureKind kind, const std::string& doing) const {
+HostFailure SshSession::DescribeBreak(FailureKind kind, const std::string& doing) const {
   if (interrupter_ != nullptr && interrupter_->interrupted()) {
     return {.kind = FailureKind::kInterrupted, .message = "interrupted"};
   }
@@ -150,14 +150,14 @@ HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const Host
     good = SetText(session_, SSH_OPTIONS_HOST, host_keys_.alias) &&
            SetNumber(session_, SSH_OPTIONS_PORT, kSshPort);
   }
-  return good ? HostOutcome() : BadOptions();
+  return good ? HostOutcome() : DescribeBadOptions();
 }
 
 HostResult<UniqueFd> SshSession::OpenSocket(const RemoteTarget& target, const Way& way,
                                             Interrupter::Deadline deadline) {
   if (way.proxy.empty()) {
     HostResult<UniqueFd> socket = Dial(way.endpoint, deadline, interrupter_);
-    if (socket.ok()) peer_address_ = PeerAddress(socket->get());
+    if (socket.ok()) peer_address_ = ReadPeerAddress(socket->get());
     return socket;
   }
   const std::string user = GetOption(SSH_OPTIONS_USER);
@@ -179,14 +179,14 @@ HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
   return proxy_->TakeSocket();
 }
 
-HostFailure SshSession::BadOptions() const {
+HostFailure SshSession::DescribeBadOptions() const {
   return {.kind = FailureKind::kStart,
           .message = std::string("SSH options: ") + ::ssh_get_error(session_),
           .hint = "look at ~/.ssh/config and at the host's line in the hostfile"};
 }
 
 HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
-  const std::string folder = HomeDirectory() + "/.ssh";
+  const std::string folder = FindHomeDirectory() + "/.ssh";
   const SshConfig::File files[] = {{folder + "/config", folder}, {kSystemConfig, kSystemFolder}};
   const StatusOr<SshConfig> config = SshConfig::Read(files, target.host);
   if (!config.ok()) {
@@ -200,7 +200,7 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
     key_words_ = ReadKeyWords(*config, folder, target.host, session_);
     return HostOutcome();
   }
-  return BadOptions();
+  return DescribeBadOptions();
 }
 
 HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
@@ -213,7 +213,7 @@ HostResult<SshSession::Way> SshSession::Configure(const RemoteTarget& target) {
   // Never "no", whatever the configuration says, and nothing of libssh's on the user's terminal.
   good = good && SetNumber(session_, SSH_OPTIONS_STRICTHOSTKEYCHECK, 1) &&
          SetNumber(session_, SSH_OPTIONS_LOG_VERBOSITY, SSH_LOG_NONE);
-  if (!good) return BadOptions();
+  if (!good) return DescribeBadOptions();
   unsigned port = 0;
   ::ssh_options_get_port(session_, &port);
   return Way{
@@ -233,13 +233,13 @@ HostOutcome SshSession::Handshake(Interrupter::Deadline deadline) {
     if (result == SSH_AGAIN) result = ::ssh_connect(session_);
   }
   if (result == SSH_OK) return HostOutcome();
-  HostFailure failure = Broken(FailureKind::kHandshake, "agreeing on keys");
+  HostFailure failure = DescribeBreak(FailureKind::kHandshake, "agreeing on keys");
   if (failure.kind != FailureKind::kHandshake) return failure;
   failure.hint =
       "is it an SSH server? one with too many connections hangs up as well (MaxStartups)";
   failure.transient = true;
   if (proxy_ != nullptr) {
-    const std::string words = proxy_->LastWords();
+    const std::string words = proxy_->ReadLastWords();
     if (!words.empty()) failure.message += "; the proxy command said: " + words;
     failure.hint =
         "look at ProxyCommand or ProxyJump in ~/.ssh/config; it must work without a "
@@ -276,8 +276,8 @@ HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
     result = ::ssh_userauth_publickey_auto(session_, nullptr, kNoPassphrase);
   }
   if (result == SSH_AUTH_SUCCESS) return HostOutcome();
-  if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return Refused(target);
-  HostFailure failure = Broken(FailureKind::kAuthentication, "logging in");
+  if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return DescribeRefusal(target);
+  HostFailure failure = DescribeBreak(FailureKind::kAuthentication, "logging in");
   if (failure.kind == FailureKind::kAuthentication) {
     failure.hint = "too many keys in the agent? name the right one behind identity=";
     failure.transient = true;
@@ -285,7 +285,7 @@ HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
   return failure;
 }
 
-HostFailure SshSession::Refused(const RemoteTarget& target) const {
+HostFailure SshSession::DescribeRefusal(const RemoteTarget& target) const {
   const std::string user = GetOption(SSH_OPTIONS_USER);
   const char* agent = std::getenv("SSH_AUTH_SOCK");
   const bool has_agent = agent != nullptr && *agent != '\0';

@@ -50,7 +50,7 @@ class SshSession {
   // The host's address when it was dialled directly; "" through a proxy command.
   const std::string& peer_address() const { return peer_address_; }
   // libssh's last words; or that the time is over, or that the user gave up, when that is why.
-  HostFailure Broken(FailureKind kind, const std::string& doing) const;
+  HostFailure DescribeBreak(FailureKind kind, const std::string& doing) const;
 
  private:
   struct Way {
@@ -60,14 +60,14 @@ class SshSession {
   HostResult<Way> Configure(const RemoteTarget& target);
   HostOutcome ReadConfiguration(const RemoteTarget& target);
   std::string GetOption(ssh_options_e option) const;
-  HostFailure BadOptions() const;
+  HostFailure DescribeBadOptions() const;
   HostResult<UniqueFd> OpenSocket(const RemoteTarget& target, const Way& way,
                                   Interrupter::Deadline deadline);
   HostResult<UniqueFd> StartProxy(const std::string& command);
   HostOutcome ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint);
   HostOutcome Handshake(Interrupter::Deadline deadline);
   std::optional<int> TryIdentity(const std::string& path);
-  HostFailure Refused(const RemoteTarget& target) const;
+  HostFailure DescribeRefusal(const RemoteTarget& target) const;
 
   Interrupter* interrupter_;  // null once it is kept open
   ssh_session session_;

@@ -71,7 +71,7 @@ TEST(RemoteShellTest, WordsSurviveEveryLoginShellUnchanged) {
   const std::string script = "printf '%s|' \"$1\" \"$2\" \"$3\";\nprintf done";
   for (const char* shell : {"sh", "bash"}) {
     const auto result = ds::testing::RunProgram(
-        {shell, "-c", ScriptCommand({"env", "WRAPPED=a b"}, script, {nasty, ""})},
+        {shell, "-c", MakeScriptCommand({"env", "WRAPPED=a b"}, script, {nasty, ""})},
         {.environment = {"SSH_CONNECTION=1.2.3.4 5 6.7.8.9 22"}});
     EXPECT_EQ(result.out, "1.2.3.4 5 6.7.8.9 22|" + nasty + "||done") << result.err;
   }
