@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "runtime/device/rank_device.h"
-#include "runtime/precision/autocast.h"
+#include "runtime/precision/autocast_scope.h"
 
 namespace ds::activation {
 namespace {

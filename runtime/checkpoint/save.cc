@@ -12,7 +12,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/shard_file_writer.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
 #include "runtime/comm/agreement.h"

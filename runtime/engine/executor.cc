@@ -15,7 +15,7 @@
 #include "runtime/engine/finish_step.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/recompute_block.h"
-#include "runtime/precision/autocast.h"
+#include "runtime/precision/autocast_scope.h"
 #include "runtime/zero/undeclared_reads.h"
 
 namespace ds::engine {

@@ -16,7 +16,8 @@ struct DtypePolicy {
   c10::ScalarType reduction = c10::kFloat;  // in which gradients travel between ranks
   c10::ScalarType master = c10::kFloat;     // of the weights that the optimizer updates
   c10::ScalarType state = c10::kFloat;      // of what the optimizer keeps beside them
-  // The dtype of matrix products in the forward pass, where it is not the operands' (autocast.h).
+  // The dtype of matrix products in the forward pass, where it is not the operands'
+  // (AutocastScope).
   std::optional<c10::ScalarType> autocast = {};
 
   // An optimizer that does not update the parameters themselves keeps weights of its own.

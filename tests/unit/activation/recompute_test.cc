@@ -18,7 +18,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "runtime/device/counting_allocator.h"
-#include "runtime/precision/autocast.h"
+#include "runtime/precision/autocast_scope.h"
 
 namespace ds::activation {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/shard_file_writer.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"

@@ -11,7 +11,7 @@
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
-#include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/shard_file_writer.h"
 #include "runtime/checkpoint/format/verify.h"
 
 namespace ds::checkpoint {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/shard_file_writer.h"
 #include "runtime/checkpoint/format/verify.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

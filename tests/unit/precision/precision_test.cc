@@ -7,7 +7,7 @@
 
 #include "runtime/device/counting_allocator.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/precision/autocast.h"
+#include "runtime/precision/autocast_scope.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/precision/finite_check.h"
 #include "runtime/precision/gradient_reduction.h"

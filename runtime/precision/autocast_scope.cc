@@ -1,4 +1,4 @@
-#include "runtime/precision/autocast.h"
+#include "runtime/precision/autocast_scope.h"
 
 #include <ATen/autocast_mode.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// One rank's data file: raw little-endian elements, nothing else, each shard at a multiple of
-// kShardAlignment.
+// ShardFileWriter writes one rank's data file: raw little-endian elements, nothing else, each shard
+// at a multiple of kShardAlignment.
 //
 // Threads: one writer per file, used by one thread.
 

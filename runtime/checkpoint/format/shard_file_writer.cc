@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/shard_file.h"
+#include "runtime/checkpoint/format/shard_file_writer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-// torch_autocast: while a scope lives, LibTorch runs matrix products, convolutions and attention of
-// this thread in a lower precision, and what needs fp32 in fp32. Weights are cast anew each time
-// they are used; autograd casts their gradients back.
+// AutocastScope is torch_autocast: while one lives, LibTorch runs matrix products, convolutions and
+// attention of this thread in a lower precision, and what needs fp32 in fp32. Weights are cast anew
+// each time they are used; autograd casts their gradients back.
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
