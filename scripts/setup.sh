@@ -83,8 +83,11 @@ configure() {
   mv "$build_dir.configure.log" "$build_dir/configure.log"
 }
 
+# Every run of ninja begins with a look for new sources; these lines of it are no steps that build something.
+looks='Re-checking globbed directories|Re-running CMake'
+
 # Reads ninja's output and shows how far it is: on a terminal one line that is rewritten every second,
-# elsewhere a line every half a minute.
+# elsewhere a line every half a minute. Says nothing where there is nothing to build.
 show_progress() {
   local line counts='' every=30 shown=$SECONDS started=$SECONDS now status
   [ -t 2 ] && every=1
@@ -92,7 +95,10 @@ show_progress() {
     status=0
     IFS= read -r -t 1 line || status=$?
     if [ "$status" -eq 0 ]; then
-      case $line in '['*/*']'*) counts=${line%%]*} && counts=${counts#[} ;; esac
+      if [[ $line == '['*/*']'* && ! $line =~ $looks ]]; then
+        [ -n "$counts" ] || say "building $build_dir (the first time takes some minutes)"
+        counts=${line%%]*} && counts=${counts#[}
+      fi
     elif [ "$status" -le 128 ]; then
       break  # the end; above 128 it is the second that has passed
     fi
@@ -103,22 +109,20 @@ show_progress() {
       $(((now - started) / 60)) $(((now - started) % 60)))
     if [ -t 2 ]; then printf '\r\033[K%s' "$line" >&2; else printf '%s\n' "$line" >&2; fi
   done
-  [ -t 2 ] && printf '\r\033[K' >&2
-  return 0
+  if [ -n "$counts" ] && [ -t 2 ]; then printf '\r\033[K' >&2; fi
 }
 
 # Builds the ninja targets named; without names everything.
 build() {
   local log=$build_dir/build.log started=$SECONDS
-  # ninja -n costs a fraction of a second; say something only when there is work.
-  ninja -C "$build_dir" -n "$@" | grep -q 'no work to do' && return
-  say "building $build_dir (the first time takes some minutes)"
   NINJA_STATUS='[%f/%t] ' ninja -C "$build_dir" "$@" 2>&1 | tee "$log" | show_progress || {
     # What failed and why; other files may have been finished in between.
     { sed -n '/^FAILED: /,$p' "$log" | grep -v '^\[' || tail -n 20 "$log"; } | head -n 100 >&2 || true
     fail "the build failed; all of its output is in $log"
   }
-  say "built in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"
+  if awk -v looks="$looks" '/^\[/ && $0 !~ looks { built = 1 } END { exit !built }' "$log"; then
+    say "built in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"
+  fi
 }
 
 targets=()

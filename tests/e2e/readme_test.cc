@@ -164,5 +164,16 @@ TEST(ReadmeTest, EveryCommandRuns) {
   for (const Printed* printed : unused) ADD_FAILURE() << "no command has " << printed->words;
 }
 
+// scripts/run.sh calls it every time.
+TEST(SetupTest, SaysNothingWhereAllIsBuilt) {
+  const std::vector<std::string> setup{DS_SOURCE_DIR "/scripts/setup.sh", "--programs"};
+  const ProgramOptions options{.environment = {"PIP_NO_INDEX=1", "BUILD_DIR=" DS_BUILD_DIR}};
+  const auto first = RunProgram(setup, options);  // builds what somebody has just edited
+  ASSERT_EQ(first.status, 0) << first.err;
+  const auto again = RunProgram(setup, options);
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.out + again.err, IsEmpty());
+}
+
 }  // namespace
 }  // namespace ds::testing
