@@ -34,9 +34,8 @@ struct Bundle {
   Batch batch;
   at::Tensor hidden;  // [B, S, H], set by every block but the last
   at::Tensor loss;    // scalar fp32, a mean; set by the last block when there are labels
-  // The number of labels that mean is over, set with it: loss times count is a sum, and a step's
-  // loss is its sums over its counts, whatever shapes its micro-batches have. Absent: a step's loss
-  // is the mean of the losses.
+  // The number of labels that mean is over, set with it: a step's loss is its sums (loss times
+  // count) over its counts, whatever shapes its micro-batches have. Absent: the mean of the losses.
   std::optional<double> loss_count;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
   // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block
@@ -46,6 +45,7 @@ struct Bundle {
   RandomPlace random;  // of these samples, among all draws; the engine sets it before every block
   std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
   RowTiles mlp_tiles;                                               // of feed-forward parts
+  class KeyValueCache* cache = nullptr;  // of tokens before these (key_value_cache.h); null: none
 
   // A tensor of the batch; undefined where there is none of the name.
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }

@@ -1,6 +1,7 @@
 #include "runtime/models/decoder_attention.h"
 
 #include "runtime/models/attention.h"
+#include "runtime/models/key_value_cache.h"
 
 namespace ds::models {
 
@@ -27,6 +28,7 @@ DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSlice&
       heads_(slice.spec().heads),
       kv_heads_(slice.spec().kv_heads),
       head_width_(slice.spec().head_width),
+      layer_(index),
       scale_(AttentionScale(slice.spec(), index)),
       soft_cap_(slice.spec().attention_soft_cap),
       attention_dropout_(slice.spec().attention_dropout),
@@ -119,13 +121,27 @@ std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
   return {query, ChooseHead(key), ChooseHead(value)};
 }
 
-at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  const auto [query, key, value] = Project(x);
-  at::Tensor q = query.transpose(1, 2), k = key.transpose(1, 2);
+std::array<at::Tensor, 3> DecoderAttention::Place(const std::array<at::Tensor, 3>& projected,
+                                                  const Bundle& bundle) const {
+  at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
+  const at::Tensor v = projected[2].transpose(1, 2);
   if (angles_) {
     q = angles_->Turn(q, bundle.batch);
     k = angles_->Turn(k, bundle.batch);
   }
+  if (bundle.cache == nullptr) return {q, k, v};
+  TORCH_CHECK(sequence_.size() == 1, "a cache is of whole samples, not of sequence ranks");
+  const auto [keys, values] = bundle.cache->Keep(layer_, k, v);
+  return {q, keys, values};
+}
+
+at::Tensor DecoderAttention::FindBias(const Bundle& bundle, const at::Tensor& q) const {
+  return bundle.cache == nullptr ? bias_->Find(windowed_, bundle.batch, q)
+                                 : bias_->FindCached(windowed_, *bundle.cache, q);
+}
+
+at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
+  auto [q, k, v] = Place(Project(x), bundle);
   // What follows is of all tokens and, among sequence ranks, of this one's share of the heads.
   const auto all_tokens = [this](const at::Tensor& of_heads,
                                  const std::vector<sequence_parallel::HeadRange>& shares) {
@@ -133,7 +149,7 @@ at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, 
   };
   q = all_tokens(q, shares_.queries);
   k = all_tokens(k, shares_.keys);
-  const at::Tensor v = all_tokens(value.transpose(1, 2), shares_.keys);
+  v = all_tokens(v, shares_.keys);
   RandomPlace own_heads = bundle.random;
   own_heads.first_head += first_head_;
   own_heads.first_position = 0;
@@ -142,7 +158,7 @@ at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, 
                                .site = DropoutSite::kAttention};
   const at::Tensor mixed = CausalAttention(q, k, v,
                                            {.scale = scale_,
-                                            .bias = bias_->Find(windowed_, bundle.batch, q),
+                                            .bias = FindBias(bundle, q),
                                             .soft_cap = soft_cap_,
                                             .recompute = bundle.recompute_attention,
                                             .dropout = of_weights});

@@ -34,7 +34,8 @@ class DecoderAttention {
   DecoderAttention(torch::nn::Module& layer, const DecoderSlice& slice, std::int64_t index,
                    const SharedTables& tables, const at::TensorOptions& options);
 
-  // x [B, S, width] -> [B, S, width]; drops where `trains`.
+  // x [B, S, width] -> [B, S, width]; drops where `trains`. With the bundle's cache, x is of the
+  // tokens of its pass, and they see the ones before.
   at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
 
  private:
@@ -46,6 +47,11 @@ class DecoderAttention {
   std::array<at::Tensor, 3> Project(const at::Tensor& x) const;
   std::array<at::Tensor, 3> ProjectApart(const at::Tensor& x) const;
   std::array<at::Tensor, 3> SplitFused(const at::Tensor& fused) const;
+  // Turns queries and keys by their positions; [B, heads, S, head width] of all three, and of keys
+  // and values those that the cache has with them.
+  std::array<at::Tensor, 3> Place(const std::array<at::Tensor, 3>& projected,
+                                  const Bundle& bundle) const;
+  at::Tensor FindBias(const Bundle& bundle, const at::Tensor& q) const;
   // Returns of keys or values what this rank uses, where it has all heads.
   at::Tensor ChooseHead(const at::Tensor& heads) const;
 
@@ -57,6 +63,7 @@ class DecoderAttention {
   QkvLayout layout_;
   QueryKeyNorm query_key_norm_;
   std::int64_t heads_, kv_heads_, head_width_;
+  std::int64_t layer_;
   double scale_, soft_cap_, attention_dropout_, residual_dropout_;
   bool windowed_;
   std::shared_ptr<RotaryAngles> angles_;

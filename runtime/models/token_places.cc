@@ -42,6 +42,13 @@ at::Tensor FindSeen(std::int64_t window, const at::Tensor& documents, const at::
   return seen;
 }
 
+// The bias in the dtype of the queries `q`, where what is not seen counts for nothing.
+at::Tensor Finish(const at::Tensor& bias, const at::Tensor& unseen, const at::Tensor& q) {
+  return bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
+      .to(q.scalar_type())
+      .contiguous();
+}
+
 }  // namespace
 
 at::Tensor FindPositions(const Batch& batch) {
@@ -76,30 +83,47 @@ at::Tensor AttentionBias::Find(bool windowed, const Batch& batch, const at::Tens
   const std::int64_t window = windowed && window_ < q.size(2) ? window_ : 0;
   if (!documents.defined() && slopes_.empty() && window == 0) return {};
   Made& made = made_[windowed ? 1 : 0];
-  const bool fits = made.bias.defined() && made.documents.is_same(documents) &&
-                    made.tokens == q.size(2) && made.bias.device() == q.device() &&
-                    made.bias.scalar_type() == q.scalar_type();
-  if (!fits) made = {documents, q.size(2), Make(window, documents, q)};
+  if (!made.Fits(documents, q.size(2), q)) {
+    made = {documents, q.size(2), Make(window, documents, q)};
+  }
   return made.bias;
+}
+
+at::Tensor AttentionBias::FindCached(bool windowed, const KeyValueCache& cache,
+                                     const at::Tensor& q) {
+  if (cache.begins()) return Find(windowed, {}, q);
+  const at::Tensor& positions = cache.positions();
+  Made& made = made_[windowed ? 1 : 0];
+  if (made.Fits(positions, cache.tokens(), q)) return made.bias;
+  const at::Tensor queries = positions.unsqueeze(1).unsqueeze(3);  // [B, 1, S, 1]
+  const at::Tensor keys = at::arange(cache.tokens(), positions.options());
+  at::Tensor unseen = keys.gt(queries);
+  if (windowed && window_ > 0) unseen = unseen.logical_or(keys.le(queries - window_));
+  made = {positions, cache.tokens(),
+          Finish(MakeSlopes(queries.to(at::kFloat), keys.to(at::kFloat)), unseen, q)};
+  return made.bias;
+}
+
+bool AttentionBias::Made::Fits(const at::Tensor& made_of, std::int64_t keys,
+                               const at::Tensor& q) const {
+  return bias.defined() && of.is_same(made_of) && tokens == keys && bias.device() == q.device() &&
+         bias.scalar_type() == q.scalar_type();
+}
+
+at::Tensor AttentionBias::MakeSlopes(const at::Tensor& queries, const at::Tensor& keys) const {
+  if (slopes_.empty()) return at::zeros({1, 1, 1, 1}, keys.options());
+  const at::Tensor slopes = at::tensor(slopes_, keys.options()).view({1, -1, 1, 1});
+  // The softmax does not see what is the same for all keys, so absolute places and distances are
+  // the same; those that are rounded are not.
+  if (positions_ == Positions::kAlibi) return slopes * (keys - queries);
+  return (slopes.to(at::kBFloat16) * keys.to(at::kBFloat16)).to(at::kFloat) * scale_;
 }
 
 at::Tensor AttentionBias::Make(std::int64_t window, const at::Tensor& documents,
                                const at::Tensor& q) const {
   const at::Tensor unseen = FindSeen(window, documents, q).logical_not_();
-  const auto numbers = q.options().dtype(at::kFloat);
-  at::Tensor bias = at::zeros({1, 1, 1, 1}, numbers);
-  if (!slopes_.empty()) {
-    const at::Tensor places = at::arange(q.size(2), numbers);
-    const at::Tensor slopes = at::tensor(slopes_, numbers).view({1, -1, 1, 1});
-    // The softmax does not see what is the same for all keys, so absolute places and distances are
-    // the same; those that are rounded are not.
-    bias = positions_ == Positions::kAlibi
-               ? slopes * (places - places.unsqueeze(1))
-               : (slopes.to(at::kBFloat16) * places.to(at::kBFloat16)).to(at::kFloat) * scale_;
-  }
-  return bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
-      .to(q.scalar_type())
-      .contiguous();
+  const at::Tensor places = at::arange(q.size(2), q.options().dtype(at::kFloat));
+  return Finish(MakeSlopes(places.unsqueeze(1), places), unseen, q);
 }
 
 }  // namespace ds::models

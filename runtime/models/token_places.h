@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/models/batch.h"
+#include "runtime/models/key_value_cache.h"
 #include "runtime/models/spec/tensor_plan.h"
 #include "runtime/sequence_parallel/heads/head_shares.h"
 
@@ -34,13 +35,23 @@ class AttentionBias {
   // that no token's past exceeds.
   at::Tensor Find(bool windowed, const Batch& batch, const at::Tensor& q);
 
+  // For queries of a pass over what `cache` has: [B or 1, heads or 1, S, tokens()], undefined in a
+  // first pass that needs none.
+  at::Tensor FindCached(bool windowed, const KeyValueCache& cache, const at::Tensor& q);
+
  private:
   struct Made {
-    at::Tensor documents;  // of which it was made; held, so that no other has its address
-    std::int64_t tokens = 0;
+    // The documents or the positions of which it was made; held, so that no other has its address.
+    at::Tensor of;
+    std::int64_t tokens = 0;  // of the keys
     at::Tensor bias;
+
+    bool Fits(const at::Tensor& made_of, std::int64_t keys, const at::Tensor& q) const;
   };
   at::Tensor Make(std::int64_t window, const at::Tensor& documents, const at::Tensor& q) const;
+  // The share of ALiBi, fp32 [B or 1, heads or 1, S or 1, keys], where queries stand at places
+  // [B or 1, 1, S, 1] or [S, 1], and keys at [keys]; zero without.
+  at::Tensor MakeSlopes(const at::Tensor& queries, const at::Tensor& keys) const;
 
   Positions positions_;
   std::int64_t window_;

@@ -90,4 +90,12 @@ std::vector<float> RopeFrequencies(const RopeSpec& rope, std::int64_t head_width
   return frequencies;
 }
 
+bool HaveSameFrequencies(const RopeSpec& rope, std::int64_t a, std::int64_t b) {
+  if (!DependsOnLength(rope) || a == b) return true;
+  const double shorter = static_cast<double>(std::min(a, b)),
+               longer = static_cast<double>(std::max(a, b));
+  if (rope.scaling == Scaling::kDynamic) return longer <= rope.original_positions;
+  return (shorter > rope.original_positions) == (longer > rope.original_positions);
+}
+
 }  // namespace ds::models

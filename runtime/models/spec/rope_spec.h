@@ -39,6 +39,9 @@ inline bool DependsOnLength(const RopeSpec& rope) {
          rope.scaling == RopeSpec::Scaling::kLongRope;
 }
 
+// Tells whether they are the same for sequences of `a` and of `b` tokens.
+bool HaveSameFrequencies(const RopeSpec& rope, std::int64_t a, std::int64_t b);
+
 // A family calls the keys so that stand outside of the object with the scaling.
 struct RopeKeys {
   const char* theta = "rope_theta";
