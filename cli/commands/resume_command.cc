@@ -124,16 +124,18 @@ StatusOr<StoredRun> ReadRun(const std::string& name) {
   return run;
 }
 
-// Sets where `inputs` go on from. The error says why there is nothing to go on with.
-Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
+// Sets where `inputs` go on from. The error says why there is nothing to go on with: where all
+// steps are done, the model can be had all the same (`flags` ask for --save_hf).
+Status ChooseResumePoint(const ResumeFlags& flags, const fs::path& checkpoints,
                          TrainInputs* inputs) {
   const StatusOr<ResumePoint> point =
-      FindResumePoint(checkpoints.string(), named, &inputs->notices);
+      FindResumePoint(checkpoints.string(), flags.checkpoint, &inputs->notices);
   if (!point.ok()) return point.status().WithContext("cannot resume");
-  if (inputs->job.steps > 0 && point->step >= inputs->job.steps) {
+  const bool exports = !flags.train.save_hf.empty() && point->step == inputs->job.steps;
+  if (inputs->job.steps > 0 && point->step >= inputs->job.steps && !exports) {
     return FailedPreconditionError("nothing to resume: " + point->directory + " has all " +
                                    std::to_string(inputs->job.steps) +
-                                   " steps; give a larger total with --steps");
+                                   " steps; give more --steps, or --save_hf DIR");
   }
   inputs->notices.push_back("going on from " + point->directory);
   inputs->job.resume_from = point->directory;
@@ -170,8 +172,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
         "an older dsrun wrote this job.json, which does not say whether -x gave one of them a "
         "value of its own; if so, give -x NAME=VALUE again");
   }
-  if (const Status chosen =
-          ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
+  if (const Status chosen = ChooseResumePoint(flags, run.directory->checkpoints(), &inputs);
       !chosen.ok()) {
     return ReportError(chosen, FinalStatus(kExitCheckpoint, flags.launch.exit_codes));
   }

@@ -398,7 +398,7 @@ class ResumeRefusalTest : public MissingProgramTest {
 
 TEST_F(ResumeRefusalTest, ARunThatIsFinished) {
   ExpectRefused6({"resume", "./run"}, "nothing to resume: " + (root_ / "step-4").string() +
-                                          " has all 4 steps; give a larger total with --steps");
+                                          " has all 4 steps; give more --steps, or --save_hf DIR");
 }
 
 TEST_F(ResumeRefusalTest, ARunWithoutACheckpoint) {
