@@ -36,6 +36,7 @@ RUNTIME = {
     "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel", "sequence_parallel"},
     "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "precision",
                "pipeline", "optim", "zero", "models"},
+    "inference": {"tokenizer", "models"},
 }
 # Above all others: they may include whatever they like of them.
 ROOF = ("rank", "examples")

@@ -1,0 +1,64 @@
+#include "runtime/inference/load_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/program.h"
+#include "tests/unit/models/golden_folder.h"
+
+namespace ds::inference {
+namespace {
+
+namespace fs = std::filesystem;
+using ::ds::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+
+models::ModelConfig GoldenConfig() {
+  return models::ReadModelConfig((models::GoldenFolder() / "llama").string()).value();
+}
+
+TEST(LoadModelTest, TheDtypeIsTheUsersOrTheFoldersOrFp32) {
+  models::ModelConfig config = GoldenConfig();
+  config.json.erase("dtype");
+  EXPECT_EQ(FindDtype("auto", config).value(), c10::kFloat);
+  config.json["torch_dtype"] = "float16";
+  EXPECT_EQ(FindDtype("auto", config).value(), c10::kHalf);
+  config.json["dtype"] = "bfloat16";
+  EXPECT_EQ(FindDtype("auto", config).value(), c10::kBFloat16);
+  EXPECT_EQ(FindDtype("float32", config).value(), c10::kFloat);
+  config.json["dtype"] = "float8_e4m3fn";
+  EXPECT_THAT(FindDtype("auto", config).status().message(),
+              HasSubstr("dtype = \"float8_e4m3fn\" is not built; --dtype float32"));
+}
+
+TEST(LoadModelTest, WeightsAreReadInAnyDtypeOrDrawn) {
+  const models::ModelConfig config = GoldenConfig();
+  const LoadedModel read = LoadModel(config, c10::kBFloat16, 1).value();
+  EXPECT_TRUE(read.has_weights);
+  EXPECT_FALSE(read.blocks->block(0).is_training());
+  const auto expected = models::LoadGoldenModel("llama");
+  const at::Tensor table = read.blocks->block(0).parameters().front();
+  EXPECT_TRUE(table.equal(expected->block(0).parameters().front().to(at::kBFloat16)));
+
+  TemporaryFolder folder;
+  fs::copy_file(config.folder / "config.json", folder.path() / "config.json");
+  const auto bare = models::ReadModelConfig(folder.path().string()).value();
+  const LoadedModel drawn = LoadModel(bare, c10::kFloat, 1).value();
+  EXPECT_FALSE(drawn.has_weights);
+  const LoadedModel again = LoadModel(bare, c10::kFloat, 1).value();
+  EXPECT_TRUE(drawn.blocks->block(1).parameters().front().equal(
+      again.blocks->block(1).parameters().front()));
+}
+
+TEST(LoadModelTest, AFolderOfAnotherModelIsRefused) {
+  models::ModelConfig config = GoldenConfig();
+  config.decoder.vocabulary += 1;
+  const auto loaded = LoadModel(config, c10::kFloat, 1);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.status().message(), HasSubstr("embed_tokens"));
+}
+
+}  // namespace
+}  // namespace ds::inference
