@@ -23,6 +23,8 @@ constexpr Command kCommands[] = {
      EstimateCommand},
     {"tokenize", "FILES --tokenizer DIR --out FILE", "Write texts as a file of token ids",
      TokenizeCommand},
+    {"generate", "--model DIR [flags] PROMPT", "Show the text that a model goes on with",
+     GenerateCommand},
     {"completion", "bash|zsh|fish", "Make a shell complete what you type", CompletionCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},

@@ -2,6 +2,7 @@
 //
 //   dsrank train JOB.json     JOB.json is a TrainJob (runtime/config/train_job.h)
 //   dsrank bench JOB.json     a CommBenchJob (runtime/config/comm_bench_job.h)
+//   dsrank generate JOB.json  a GenerateJob (runtime/config/generate_job.h); texts to stdout
 //   dsrank facts              what this build and this machine can do, as JSON
 //   dsrank --version
 
@@ -28,6 +29,7 @@
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/rank/comm_bench_command.h"
+#include "runtime/rank/generate_command.h"
 #include "runtime/rank/rank_reporter.h"
 #include "runtime/rank/train_command.h"
 
@@ -92,7 +94,8 @@ nlohmann::ordered_json CollectFacts(const device::IsaReport& isa) {
 }
 
 int PrintUsage() {
-  std::fprintf(stderr, "usage: dsrank train|bench JOB.json | dsrank facts | dsrank --version\n");
+  std::fprintf(stderr,
+               "usage: dsrank train|bench|generate JOB.json | dsrank facts | dsrank --version\n");
   return kExitUsage;
 }
 
@@ -119,6 +122,7 @@ int RunCommand(std::span<char*> arguments) {
   if (command == "bench" && arguments.size() == 3) {
     return RunJob<config::CommBenchJob>(arguments[2], {config::CommBenchJobFromJson, RunCommBench});
   }
+  if (command == "generate" && arguments.size() == 3) return RunGenerate(arguments[2]);
   return PrintUsage();
 }
 

@@ -38,6 +38,7 @@ constexpr Printed kPrinted[] = {
     {"tokenize README.md --tokenizer my_model", "tokens.bin: "},
     {"--packing whole --eval_split 0.2", " at step 5\neval loss "},
     {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},
+    {"generate --model trained", R"("prompt":"Hello","text":")"},
     {"plan --json", R"({"world_size":2,"hosts":[{"host":"localhost","slots":[0,1]}])"},
     {"plan --mesh pipeline=4", "\nschedule zb-h1: 4 stages, 6 micro-batches; "},
     {"run -- /bin/true", ""},

@@ -1,0 +1,42 @@
+#pragma once
+
+// GenerateJob: everything dsrank needs for `dsrun generate`, as dsrun hands it over.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace ds::config {
+
+struct GenerateJob {
+  std::string model;      // a folder, a config.json or a preset
+  std::string tokenizer;  // its folder; "" = a token is a byte
+  // A text, or a list of messages for the chat template, each.
+  std::vector<nlohmann::ordered_json> prompts;
+  // These take the place of what the folder's generation_config.json says.
+  std::optional<std::int64_t> max_new_tokens;
+  std::optional<bool> draws;
+  std::optional<double> temperature;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> repetition_penalty;
+  bool ignore_generation_config = false;  // but for the ends of a text
+  std::uint64_t seed = 1234;              // of draws, and of weights without a file
+  std::string dtype = "auto";             // or float32, bfloat16, float16
+  std::int64_t batch_size = 8;            // prompts that run together
+  bool json = false;                      // a line of JSON for each prompt
+  int status_offset = 0;                  // added to statuses of exit_codes.h (kDistinctBase)
+
+  friend bool operator==(const GenerateJob&, const GenerateJob&) = default;
+};
+
+std::string ToJson(const GenerateJob& job);
+// The inverse; every field is needed, of the right type and in range.
+StatusOr<GenerateJob> GenerateJobFromJson(std::string_view json);
+
+}  // namespace ds::config
