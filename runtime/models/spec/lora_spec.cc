@@ -17,16 +17,15 @@ constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
 constexpr std::int64_t kMostRank = std::int64_t{1} << 20;
 
 // Keys that say nothing about the function that is computed, or how it starts.
-constexpr std::string_view kIgnored[] = {"auto_mapping",      "base_model_name_or_path",
-                                         "corda_config",      "ensure_weight_tying",
-                                         "eva_config",        "fan_in_fan_out",
-                                         "inference_mode",    "init_lora_weights",
-                                         "layers_pattern",    "loftq_config",
-                                         "lora_ga_config",    "megatron_config",
-                                         "megatron_core",     "peft_version",
-                                         "qalora_group_size", "revision",
-                                         "runtime_config",    "task_type",
-                                         "tp_layer"};
+constexpr std::string_view kIgnored[] = {"auto_mapping",    "base_model_name_or_path",
+                                         "corda_config",    "ensure_weight_tying",
+                                         "eva_config",      "fan_in_fan_out",
+                                         "inference_mode",  "layers_pattern",
+                                         "loftq_config",    "lora_ga_config",
+                                         "megatron_config", "megatron_core",
+                                         "peft_version",    "qalora_group_size",
+                                         "revision",        "runtime_config",
+                                         "task_type",       "tp_layer"};
 
 // Keys that have to be absent, null, false, 0, empty or "none".
 constexpr std::string_view kRefused[] = {"alora_invocation_tokens",
@@ -49,8 +48,12 @@ constexpr std::string_view kRefused[] = {"alora_invocation_tokens",
                                          "use_qalora",
                                          "velora_config"};
 
-constexpr std::string_view kRead[] = {"lora_alpha", "peft_type", "r", "target_modules",
-                                      "use_rslora"};
+constexpr std::string_view kRead[] = {"init_lora_weights", "lora_alpha", "peft_type", "r",
+                                      "target_modules",    "use_rslora"};
+
+// Ways to draw an adapter's first values that leave the layer beside it as it is, and what is
+// trained of it.
+constexpr std::string_view kDrawsAdapterOnly[] = {"gaussian", "eva", "orthogonal"};
 
 bool SaysNothing(const Json& value) {
   return value.is_null() || value == Json(false) || (value.is_number() && value == Json(0)) ||
@@ -75,6 +78,18 @@ Status CheckKeys(const Json& config) {
   return OkStatus();
 }
 
+// Others (pissa, olora, corda, loftq) take from the layer what the adapter begins with, each time
+// PEFT loads the folder: its tensors belong to weights that are not the base model's.
+Status CheckFirstValues(const Json& config) {
+  const Json init = config.value("init_lora_weights", Json(true));
+  if (init.is_null() || init.is_boolean()) return OkStatus();
+  if (init.is_string() && Contains(kDrawsAdapterOnly, init.get<std::string>())) return OkStatus();
+  return UnimplementedError(
+      "'init_lora_weights' is " + init.dump() +
+      ": such adapters change the base model's weights, too, which is not built; have PEFT convert "
+      "them (save_pretrained with path_initial_model_for_weight_conversion)");
+}
+
 Status ReadTargets(const Json& config, LoraSpec* spec) {
   const auto found = config.find("target_modules");
   if (found == config.end() || found->is_null() || *found == Json("all-linear")) return OkStatus();
@@ -95,6 +110,7 @@ StatusOr<LoraSpec> ParseSpec(const Json& config) {
     return UnimplementedError("its 'peft_type' is not LORA");
   }
   DS_RETURN_IF_ERROR(CheckKeys(config));
+  DS_RETURN_IF_ERROR(CheckFirstValues(config));
   LoraSpec spec;
   const Json rank = config.value("r", Json(spec.rank));
   if (!rank.is_number_integer() || rank < Json(1) || rank > Json(kMostRank)) {

@@ -53,6 +53,19 @@ TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {
   EXPECT_EQ(ErrorWith({{"lora_gamma", nullptr}}), "accepted");
 }
 
+// PEFT makes W - scale * B A of the layer's W, with the first A and B, whenever it loads these.
+TEST(LoraSpecTest, RefusesAdaptersOfOtherWeightsThanTheBaseModels) {
+  for (const char* init :
+       {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga", "mica"}) {
+    EXPECT_THAT(ErrorWith({{"init_lora_weights", init}}),
+                HasSubstr("'init_lora_weights' is \"" + std::string(init) + "\""));
+  }
+  for (const nlohmann::json& init : {nlohmann::json(false), nlohmann::json(nullptr),
+                                     nlohmann::json("gaussian"), nlohmann::json("eva")}) {
+    EXPECT_EQ(ErrorWith({{"init_lora_weights", init}}), "accepted") << init;
+  }
+}
+
 TEST(LoraSpecTest, RefusesNumbersThatMakeNoSense) {
   EXPECT_THAT(ErrorWith({{"r", 0}}), HasSubstr("'r' must be a whole number of 1 or more"));
   EXPECT_THAT(ErrorWith({{"r", 2.5}}), HasSubstr("'r'"));
