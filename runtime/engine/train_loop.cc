@@ -1,6 +1,7 @@
 #include "runtime/engine/train_loop.h"
 
 #include <chrono>
+#include <optional>
 
 #include "runtime/base/split_mix.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -18,9 +19,9 @@ void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
   SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
 }
 
-bool IsSaveDue(const TrainLoopOptions& options, std::int64_t step) {
-  if (options.save_every == 0) return false;
-  return step % options.save_every == 0 || step == options.total_steps;
+bool IsSaveDue(const TrainLoopOptions& options, const StepResult& result) {
+  if (options.save_every == 0 || result.rewind) return false;
+  return result.step % options.save_every == 0 || result.step == options.total_steps;
 }
 
 bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) {
@@ -28,6 +29,38 @@ bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) 
   if (result.step == options.total_steps) return true;
   return options.evaluate_every > 0 && result.step % options.evaluate_every == 0;
 }
+
+// The checkpoint that is due behind a step, once.
+class StepCheckpoint {
+ public:
+  StepCheckpoint(Engine& engine, std::span<checkpoint::Stateful* const> parts,
+                 const TrainLoopOptions& options, const StepResult& result)
+      : engine_(engine),
+        parts_(parts),
+        options_(options),
+        step_(result.step),
+        is_due_(IsSaveDue(options, result)) {}
+
+  // Saves it, unless that is done or none is due. Collective.
+  Status Save() {
+    if (!is_due_ || path_) return OkStatus();
+    DS_ASSIGN_OR_RETURN(path_, checkpoint::SaveCheckpoint({.root = options_.checkpoint_root,
+                                                           .step = step_,
+                                                           .written_by = options_.written_by,
+                                                           .lineage = options_.lineage},
+                                                          parts_, engine_.world()));
+    return OkStatus();
+  }
+  const std::optional<std::filesystem::path>& path() const { return path_; }
+
+ private:
+  Engine& engine_;
+  std::span<checkpoint::Stateful* const> parts_;
+  const TrainLoopOptions& options_;
+  std::int64_t step_;
+  bool is_due_;
+  std::optional<std::filesystem::path> path_;
+};
 
 // Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
 StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
@@ -64,7 +97,10 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
     auto result = TrainStep(engine, next_batch);
     if (!result.ok()) return {.status = result.status()};
     const std::chrono::duration<double> seconds = options.clock->Now() - begin;
+    StepCheckpoint saved(engine, parts, options, *result);
     if (IsEvaluationDue(options, *result)) {
+      // One that fails, or that somebody ends, takes with it no step that is to be kept.
+      if (Status status = saved.Save(); !status.ok()) return {.status = status, .saving = true};
       auto evaluation = options.evaluate();
       if (!evaluation.ok()) return {.status = evaluation.status().WithContext("evaluation")};
       result->evaluation = *evaluation;
@@ -77,16 +113,8 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
       last_rewind = engine.finished_steps();
       continue;
     }
-
-    if (IsSaveDue(options, result->step)) {
-      auto path = checkpoint::SaveCheckpoint({.root = options.checkpoint_root,
-                                              .step = result->step,
-                                              .written_by = options.written_by,
-                                              .lineage = options.lineage},
-                                             parts, engine.world());
-      if (!path.ok()) return {.status = path.status(), .saving = true};
-      observer.OnCheckpoint(result->step, *path);
-    }
+    if (Status status = saved.Save(); !status.ok()) return {.status = status, .saving = true};
+    if (saved.path()) observer.OnCheckpoint(result->step, *saved.path());
   }
   return {};
 }

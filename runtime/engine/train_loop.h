@@ -35,7 +35,7 @@ struct TrainLoopOptions {
   checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage
   std::uint64_t seed = 1234;
   // Gives the loss over data that is not learnt; empty: nobody asks. Collective. It is asked behind
-  // every so many steps, and behind the last.
+  // every so many steps, and behind the last, when the checkpoint that is due there is saved.
   std::function<StatusOr<Evaluation>()> evaluate;
   std::int64_t evaluate_every = 0;  // 0: behind the last only
   const Clock* clock = &Clock::System();

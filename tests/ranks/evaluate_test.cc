@@ -4,12 +4,15 @@
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
+#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/evaluate.h"
+#include "runtime/engine/train_loop.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/model_config.h"
 #include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -88,6 +91,38 @@ std::vector<double> Train(int stage, bool evaluates) {
 
 TEST(Evaluate, ChangesNothingOfTheTraining) {
   for (const int stage : {0, 2, 3}) EXPECT_EQ(Train(stage, true), Train(stage, false)) << stage;
+}
+
+class SilentObserver : public engine::TrainLoopObserver {
+ public:
+  void OnStep(const StepResult&, double) override {}
+  void OnCheckpoint(std::int64_t, const std::filesystem::path&) override {}
+  void OnRewind(const StepResult&, const std::filesystem::path&) override {}
+};
+
+TEST(Evaluate, ThatFailsTakesNoStepWithItThatIsDueToBeSaved) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto engine =
+        Engine::create(MakeDroppingGpt2(), TinyConfig({.stage = 2}), {.world = &world}).value();
+    const auto next = [&]() -> StatusOr<Bundle> { return FourSamples(world.rank(), 1); };
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    checkpoint::Lineage lineage;
+    SilentObserver observer;
+    const engine::TrainLoopEnd end = engine::RunTrainLoop(
+        *engine, next, parts,
+        {.total_steps = 3,
+         .save_every = 2,
+         .checkpoint_root = folder.path(),
+         .lineage = &lineage,
+         .evaluate = [&]() -> StatusOr<engine::Evaluation> { return DataLossError("a bad id"); }},
+        observer);
+    EXPECT_EQ(end.status.message(), "evaluation: a bad id");
+    EXPECT_FALSE(end.saving);
+  });
+  const auto newest = checkpoint::FindNewestGood(folder.path());
+  ASSERT_TRUE(newest.ok() && newest->found) << newest.status().message();
+  EXPECT_EQ(newest->found->step, 3);
 }
 
 }  // namespace
