@@ -1,5 +1,6 @@
 #include "runtime/data/loader.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/empty.h>
 
@@ -121,6 +122,17 @@ StatusOr<Batch> Loader::Next() {
   if (!is_packed) result.documents = at::Tensor();
   consumed_ += batch * options_.reader.count;
   return result;
+}
+
+StatusOr<std::int64_t> Loader::CountLabels() {
+  Restart();
+  std::int64_t labels = 0;
+  for (std::int64_t i = 0; i < batches_per_epoch(); ++i) {
+    DS_ASSIGN_OR_RETURN(const Batch batch, Next());
+    labels += batch.labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
+  }
+  Restart();
+  return labels;
 }
 
 nlohmann::json Loader::State() const {

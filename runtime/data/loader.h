@@ -47,6 +47,9 @@ class Loader : public BatchStream {
   std::int64_t batches_per_epoch() const;
   // Goes back to the first place.
   void Restart() { consumed_ = 0; }
+  // Reads this rank's batches of a pass and counts their labels; stands at the first place then.
+  // Fails as Next does.
+  StatusOr<std::int64_t> CountLabels();
 
   // checkpoint::Stateful. State is the position and what it is a position in; it is free of the
   // number of ranks and the micro-batch. LoadState refuses a position in other data (by the number

@@ -102,6 +102,13 @@ void AppendLittleEndian(std::uint64_t number, std::int64_t bytes, std::string* o
   for (std::int64_t i = 0; i < bytes; ++i, number >>= 8) *out += static_cast<char>(number & 0xFF);
 }
 
+// The first token of a document follows nothing.
+bool HasLabels(const tokenizer::EncodedDocument& document) {
+  if (document.ids.size() < 2) return false;
+  const auto& learnt = document.learnt;
+  return learnt.empty() || std::find(learnt.begin() + 1, learnt.end(), true) != learnt.end();
+}
+
 // TokenWriter: writes the files of a token cache, document by document.
 class TokenWriter {
  public:
@@ -110,6 +117,8 @@ class TokenWriter {
 
   // Requires ids that fit into id_bytes.
   Status Append(const tokenizer::EncodedDocument& document);
+  // Tells whether a document has a token that is learnt and follows another.
+  bool has_labels() const { return has_labels_; }
   // Writes out what is left, makes it durable, and fills in the counts.
   Status Finish(CachedTokens* cached);
 
@@ -128,6 +137,7 @@ class TokenWriter {
   std::int64_t id_bytes_;
   File ids_, documents_, learnt_;
   bool all_learnt_ = true;  // then learnt_ has no bytes yet
+  bool has_labels_ = false;
   std::int64_t tokens_ = 0, count_ = 0;
 };
 
@@ -174,6 +184,7 @@ Status TokenWriter::WriteLearnt(const tokenizer::EncodedDocument& document) {
 
 Status TokenWriter::Append(const tokenizer::EncodedDocument& document) {
   if (document.ids.empty()) return OkStatus();
+  has_labels_ |= HasLabels(document);
   DS_RETURN_IF_ERROR(WriteLearnt(document));
   for (const std::uint32_t id : document.ids) AppendLittleEndian(id, id_bytes_, &ids_.buffer);
   tokens_ += static_cast<std::int64_t>(document.ids.size());
@@ -227,10 +238,14 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
     done += batch->bytes.size();
   }
   DS_RETURN_IF_ERROR(writer.Finish(&cached));
-  if (cached.tokens > 0) return cached;
+  if (writer.has_labels()) return cached;
+  const std::string skipped =
+      cached.skipped == 0 ? "" : "; what was passed over first: " + cached.first_skipped;
+  if (cached.tokens == 0) return InvalidArgumentError("the data holds no text" + skipped);
   return InvalidArgumentError(
-      "the data holds no text" +
-      (cached.skipped == 0 ? "" : "; what was passed over first: " + cached.first_skipped));
+      "nothing of the data would be learnt: of chats that is what messages of the role "
+      "\"assistant\" say, of prompts their completions, of other texts all but the first token" +
+      skipped);
 }
 
 Status WriteManifest(const CachedTokens& cached, const Json& description) {

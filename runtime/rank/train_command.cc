@@ -61,6 +61,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   Status Connect();
   Status BuildEngine();
   Status OpenData();
+  Status TryEvaluation();
   Status TryExport();
   Status Resume();
   Status Train();
@@ -122,15 +123,17 @@ void TrainCommand::EndWithFailure(const Failure& failure) {
 }
 
 void TrainCommand::Run() {
-  const Phase phases[] = {{"check the job", kExitUsage, &TrainCommand::CheckJob, ""},
-                          {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
-                          {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
-                          {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
-                          {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
-                          {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
-                           "`dsrun checkpoint verify DIR` names what is damaged"},
-                          {"train", kExitFailure, &TrainCommand::Train, ""},
-                          {"write the model", kExitFailure, &TrainCommand::ExportModel, ""}};
+  const Phase phases[] = {
+      {"check the job", kExitUsage, &TrainCommand::CheckJob, ""},
+      {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
+      {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
+      {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
+      {"try the data to evaluate on", kExitUsage, &TrainCommand::TryEvaluation, ""},
+      {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
+      {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
+       "`dsrun checkpoint verify DIR` names what is damaged"},
+      {"train", kExitFailure, &TrainCommand::Train, ""},
+      {"write the model", kExitFailure, &TrainCommand::ExportModel, ""}};
   for (const Phase& phase : phases) {
     reporter_.ReportPhase(phase.name, total_steps_);
     const Status status = AtTorchBoundary([&] { return (this->*phase.run)(); });
@@ -229,6 +232,16 @@ Status TrainCommand::OpenData() {
                                 ": change scheduler.params or --steps");
   }
   return OkStatus();
+}
+
+// Data that cannot be evaluated on is better known before the training than behind it. Collective.
+Status TrainCommand::TryEvaluation() {
+  if (!data_.evaluation) return OkStatus();
+  const StatusOr<std::int64_t> labels = data_.evaluation->CountLabels();
+  DS_RETURN_IF_ERROR(
+      comm::AgreeOnStatus(labels.status(), *world_).WithContext("the data to evaluate on"));
+  if (comm::SumOverRanks(*labels, *world_) > 0) return OkStatus();
+  return InvalidArgumentError("the data to evaluate on has nothing whose loss could be told");
 }
 
 Status TrainCommand::Resume() {

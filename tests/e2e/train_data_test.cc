@@ -128,6 +128,27 @@ TEST_F(TrainDataTest, LossAndPerplexityOfOtherDataAreReported) {
   EXPECT_EQ(Column(Steps("split"), "loss"), Column(Steps("looked"), "loss"));
 }
 
+TEST_F(TrainDataTest, WhatCannotBeEvaluatedOnIsNamedBeforeTheTraining) {
+  const std::string data = Write("chat.jsonl", Chats(40));
+  const auto outside =
+      Train("outside", data, {"--eval_data", Write("a.bin", std::string(130, '~'))});
+  EXPECT_EQ(outside.status, 2);
+  EXPECT_THAT(outside.err, HasSubstr("the data to evaluate on: "));
+  EXPECT_THAT(outside.err, HasSubstr("token id 32382 is outside the model's vocabulary"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "outside" / "metrics.jsonl"));
+  const std::string unlearnt = R"({"messages": [{"role": "model", "content": "x"}]})";
+  const auto silent = Train("silent", data, {"--eval_data", Write("b.jsonl", unlearnt)});
+  EXPECT_EQ(silent.status, 2);
+  EXPECT_THAT(silent.err,
+              HasSubstr("the data to evaluate on: nothing of the data would be learnt"));
+  // The last sample of --data, which is held out, has a prompt alone.
+  const std::string asked = R"({"messages": [{"role": "user", "content": "x"}]})";
+  const auto none = Train("none", Write("c.jsonl", Chats(8) + asked),
+                          {"--eval_split", "0.01", "--packing", "none"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("the data to evaluate on has nothing whose loss could be told"));
+}
+
 // A blend names what it takes of every path, and a run that was resumed takes what an uninterrupted
 // one does.
 TEST_F(TrainDataTest, ABlendGoesOnWhereItWasCut) {

@@ -89,6 +89,20 @@ TEST_F(TokenCacheTest, PromptsAreNotLearnt) {
                                               0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
 }
 
+TEST_F(TokenCacheTest, DataOfWhichNothingIsLearntIsRefused) {
+  // Another name for the assistant, a prompt alone, and a document of one token.
+  for (const char* line :
+       {R"({"messages": [{"role": "user", "content": "a"}, )"
+        R"({"role": "model", "content": "b c"}]})",
+        R"({"messages": [{"role": "user", "content": "a"}]})", R"({"text": "</s>"})"}) {
+    const auto cached = Find(Request({folder_.Write("1.jsonl", line)}));
+    ASSERT_FALSE(cached.ok()) << line;
+    EXPECT_THAT(cached.status().message(), HasSubstr("nothing of the data would be learnt"));
+  }
+  const std::string one = R"({"messages": [{"role": "assistant", "content": "b"}]})";
+  EXPECT_TRUE(Find(Request({folder_.Write("1.jsonl", one)})).ok());
+}
+
 TEST_F(TokenCacheTest, AnyFieldMayBeTheText) {
   TokenRequest request = Request({folder_.Write("1.jsonl", "{\"body\": \"a\", \"text\": \"b\"}")});
   request.text_field = "body";
