@@ -186,6 +186,18 @@ Status RunDirectory::WriteResolvedConfig(const Json& config) {
   return WriteFileAtomically(path_ / "config.resolved.json", Dump(config, kIndent));
 }
 
+StatusOr<RunDirectory::Settings> RunDirectory::ReadSettings() const {
+  Settings settings;
+  DS_ASSIGN_OR_RETURN(settings.job, ReadFile(path_ / "job.json"));
+  DS_ASSIGN_OR_RETURN(settings.resolved_config, ReadFile(path_ / "config.resolved.json"));
+  return settings;
+}
+
+Status RunDirectory::PutBack(const Settings& settings) {
+  DS_RETURN_IF_ERROR(WriteFileAtomically(path_ / "config.resolved.json", settings.resolved_config));
+  return WriteFileAtomically(path_ / "job.json", settings.job, kPrivateFileMode);
+}
+
 Status RunDirectory::WriteVerdict(const Verdict& verdict) {
   // Not durable: when the machine goes down the verdict is another one, and the user waits for
   // this.

@@ -53,6 +53,14 @@ class RunDirectory {
   Status WriteJob(const nlohmann::ordered_json& job, Durability durability);
   StatusOr<nlohmann::ordered_json> ReadJob() const;
   Status WriteResolvedConfig(const nlohmann::ordered_json& config);
+  // job.json and config.resolved.json as they lie there, to be put back.
+  struct Settings {
+    std::string job, resolved_config;
+  };
+  StatusOr<Settings> ReadSettings() const;
+  Status PutBack(const Settings& settings);
+  // Tells whether a step has been reported since the directory was opened.
+  bool has_new_steps() const { return metrics_.has_value(); }
   Status WriteVerdict(const Verdict& verdict);
   // A verdict of an earlier try says nothing about the next.
   Status RemoveVerdict();

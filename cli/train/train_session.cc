@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "cli/estimate/predict_memory.h"
+#include "cli/flags/report_error.h"
 #include "cli/job/job_plan.h"
 #include "cli/session/job_session.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_program.h"
+#include "runtime/base/exit_codes.h"
 #include "runtime/checkpoint/format/latest.h"
 
 namespace ds::cli {
@@ -64,6 +66,16 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
           .only_warns = only_warns};
 }
 
+// Settings with which the job has come to no step are not those to go on with: the next resume
+// would fail by them, and some cannot be taken back by a flag.
+Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_directory) {
+  if (run_directory->has_new_steps()) return OkStatus();
+  DS_RETURN_IF_ERROR(run_directory->PutBack(before));
+  ReportError(
+      FailedPreconditionError("no step was finished: the run keeps the settings that it had"), 0);
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
@@ -85,12 +97,17 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
 
   nlohmann::ordered_json job = DescribeJob("train", plan, command_line);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
+  const auto before = run_directory->ReadSettings();  // of a run that is resumed
   DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
   DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
   DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-  return RunJob(plan, TrainProgram(inputs.job, plan.purpose.first_generation, std::move(predicted)),
-                run_directory.get());
+  const StatusOr<int> status =
+      RunJob(plan, TrainProgram(inputs.job, plan.purpose.first_generation, std::move(predicted)),
+             run_directory.get());
+  const bool has_failed = !status.ok() || *status != kExitOk;
+  if (has_failed && before.ok()) DS_RETURN_IF_ERROR(KeepSettings(*before, run_directory.get()));
+  return status;
 }
 
 }  // namespace ds::cli

@@ -51,6 +51,26 @@ TEST_F(RunDirectoryTest, KeepsEveryByteOfEveryRank) {
   EXPECT_EQ((*run)->NextGeneration(), 2);
 }
 
+TEST_F(RunDirectoryTest, SettingsArePutBackAsTheyLay) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  EXPECT_FALSE((*run)->ReadSettings().ok()) << "there are none yet";
+  ASSERT_TRUE((*run)->WriteJob({{"train", 1}}, Durability::kDurable).ok());
+  ASSERT_TRUE((*run)->WriteResolvedConfig({{"bf16", true}}).ok());
+  const std::string job = Content("job.json"), config = Content("config.resolved.json");
+  const auto before = (*run)->ReadSettings();
+  ASSERT_TRUE(before.ok()) << before.status().message();
+  ASSERT_TRUE((*run)->WriteJob({{"train", 2}}, Durability::kDurable).ok());
+  ASSERT_TRUE((*run)->WriteResolvedConfig({{"bf16", false}}).ok());
+  ASSERT_TRUE((*run)->PutBack(*before).ok());
+  EXPECT_EQ(Content("job.json"), job);
+  EXPECT_EQ(Content("config.resolved.json"), config);
+  EXPECT_EQ(fs::status(path() / "job.json").permissions(), fs::perms(0600)) << "its owner's alone";
+  EXPECT_FALSE((*run)->has_new_steps());
+  ASSERT_TRUE(Append(**run, Step(1, 0.1, "{}")).ok());
+  EXPECT_TRUE((*run)->has_new_steps());
+}
+
 TEST_F(RunDirectoryTest, StepsGoToMetricsAndTheRestToEvents) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
