@@ -10,6 +10,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "runtime/config/recompute_choice.h"
+#include "runtime/models/spec/lora_spec.h"
 
 namespace ds::cli {
 namespace {
@@ -156,11 +157,11 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("PATTERN");
   app.add_option(FlagNames("lora_rank"), flags->lora_rank,
                  "train LoRA adapters of this rank and freeze the model (default: 0, none)")
-      ->check(WholeNumber(0))
+      ->check(WholeNumber(0, models::kMostLoraRank))
       ->type_name("N");
   app.add_option(FlagNames("lora_alpha"), flags->lora_alpha,
                  "adapters are scaled by this over the rank (default: twice the rank)")
-      ->check(FiniteNumber())
+      ->check(PositiveNumber())
       ->type_name("X");
   app.add_option(FlagNames("lora_targets"), flags->lora_targets,
                  "the linear layers that get adapters, by their last names (default: all)")

@@ -175,21 +175,20 @@ Status CheckEvaluation(const TrainFlags& flags, config::TrainJob* job) {
   return OkStatus();
 }
 
-// Fills in the adapter's folder; says which flags of LoRA do not go together.
+// Fills in the adapter's folder; says which flags of LoRA do not go together. Those of a resumed
+// run are in its job.
 Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.lora_adapter.empty()) {
     const auto spec = models::ReadLoraSpec(flags.lora_adapter);
     if (!spec.ok()) return spec.status().WithContext("--lora_adapter");
     job->lora_adapter = Absolute(flags.lora_adapter);
-    if (flags.lora_rank || flags.lora_alpha || !flags.lora_targets.empty() || flags.lora_rslora) {
-      return InvalidArgumentError(
-          "--lora_adapter: the folder says rank, alpha and targets; leave out the other flags");
-    }
   }
-  if (job->lora_alpha < 0.0) return InvalidArgumentError("--lora_alpha must be above 0");
-  const bool describes =
-      job->lora_alpha > 0.0 || !job->lora_targets.empty() || job->lora_rslora || job->lora_merge;
-  if (describes && !job->adapts()) {
+  const bool describes = job->lora_alpha > 0.0 || !job->lora_targets.empty() || job->lora_rslora;
+  if (!job->lora_adapter.empty() && (job->lora_rank > 0 || describes)) {
+    return InvalidArgumentError("--lora_adapter: the folder " + ShortenPath(job->lora_adapter) +
+                                " says rank, alpha and targets; leave out the other flags");
+  }
+  if ((describes || job->lora_merge) && !job->adapts()) {
     return InvalidArgumentError("flags of LoRA need --lora_rank or --lora_adapter");
   }
   return OkStatus();

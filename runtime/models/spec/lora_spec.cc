@@ -14,7 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
-constexpr std::int64_t kMostRank = std::int64_t{1} << 20;
 
 // Keys that say nothing about the function that is computed, or how it starts.
 constexpr std::string_view kIgnored[] = {"auto_mapping",    "base_model_name_or_path",
@@ -113,8 +112,9 @@ StatusOr<LoraSpec> ParseSpec(const Json& config) {
   DS_RETURN_IF_ERROR(CheckFirstValues(config));
   LoraSpec spec;
   const Json rank = config.value("r", Json(spec.rank));
-  if (!rank.is_number_integer() || rank < Json(1) || rank > Json(kMostRank)) {
-    return InvalidArgumentError("'r' must be a whole number of 1 or more");
+  if (!rank.is_number_integer() || rank < Json(1) || rank > Json(kMostLoraRank)) {
+    return InvalidArgumentError("'r' must be a whole number from 1 to " +
+                                std::to_string(kMostLoraRank));
   }
   spec.rank = rank.get<std::int64_t>();
   const Json alpha = config.value("lora_alpha", Json(8));

@@ -18,6 +18,8 @@ namespace ds::models {
 inline constexpr char kAdapterConfigFile[] = "adapter_config.json";
 inline constexpr char kAdapterWeightsFile[] = "adapter_model.safetensors";
 
+inline constexpr std::int64_t kMostLoraRank = std::int64_t{1} << 20;
+
 struct LoraSpec {
   std::int64_t rank = 8;
   double alpha = 16.0;

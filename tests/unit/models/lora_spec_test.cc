@@ -67,7 +67,7 @@ TEST(LoraSpecTest, RefusesAdaptersOfOtherWeightsThanTheBaseModels) {
 }
 
 TEST(LoraSpecTest, RefusesNumbersThatMakeNoSense) {
-  EXPECT_THAT(ErrorWith({{"r", 0}}), HasSubstr("'r' must be a whole number of 1 or more"));
+  EXPECT_THAT(ErrorWith({{"r", 0}}), HasSubstr("'r' must be a whole number from 1 to 1048576"));
   EXPECT_THAT(ErrorWith({{"r", 2.5}}), HasSubstr("'r'"));
   EXPECT_THAT(ErrorWith({{"lora_alpha", 0}}), HasSubstr("'lora_alpha' must be a number above 0"));
 }
