@@ -22,10 +22,12 @@ std::int64_t CountShare(std::uint64_t share, std::int64_t places) {
 
 Blend::Blend(std::span<const double> weights) {
   DS_CHECK(!weights.empty());
+  // As parts of the largest: sums of what is near the largest double are infinite.
+  const double largest = *std::max_element(weights.begin(), weights.end());
   std::vector<Weighed> sources;
   for (const double weight : weights) {
     DS_CHECK(std::isfinite(weight) && weight > 0.0);
-    sources.push_back({.weight = weight, .source = sources.size()});
+    sources.push_back({.weight = weight / largest, .source = sources.size()});
   }
   std::stable_sort(sources.begin(), sources.end(),
                    [](const Weighed& a, const Weighed& b) { return a.weight > b.weight; });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,12 +106,20 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
 
 StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
                                   std::int64_t batch) {
-  if (job.steps > 0) return job.steps;
   std::int64_t samples = 0;
-  if (__builtin_mul_overflow(samples_per_epoch, job.epochs, &samples)) {
-    return InvalidArgumentError("--epochs " + std::to_string(job.epochs) + " of " +
-                                std::to_string(samples_per_epoch) +
+  const auto refuse = [](const std::string& flag, std::int64_t count, std::int64_t each) {
+    return InvalidArgumentError(flag + " " + std::to_string(count) + " of " + std::to_string(each) +
                                 " samples are more than can be counted");
+  };
+  if (job.steps > 0) {
+    if (__builtin_mul_overflow(job.steps, batch, &samples)) {
+      return refuse("--steps", job.steps, batch);
+    }
+    return job.steps;
+  }
+  if (__builtin_mul_overflow(samples_per_epoch, job.epochs, &samples) ||
+      samples > std::numeric_limits<std::int64_t>::max() - batch) {
+    return refuse("--epochs", job.epochs, samples_per_epoch);
   }
   // The last step of an epoch takes what it lacks from the start of the data.
   return samples / batch + (samples % batch == 0 ? 0 : 1);

@@ -20,6 +20,15 @@ TEST(BlendTest, TwoSourcesTakeTurnsByTheirWeights) {
   EXPECT_THAT(sources, ElementsAre(0, 0, 1, 0, 0, 0, 1, 0));
 }
 
+TEST(BlendTest, WeightsMayBeAsLargeAndAsSmallAsNumbersAre) {
+  for (const double size : {1e308, 4e-324}) {
+    const double weights[] = {size, size, size, size};
+    EXPECT_THAT(Blend(weights).Count(1000), ElementsAre(250, 250, 250, 250)) << size;
+  }
+  const double unlike[] = {1e308, 1e-300};
+  EXPECT_THAT(Blend(unlike).Count(1000), ElementsAre(1000, 0));
+}
+
 TEST(BlendTest, OneSourceHasEveryPlace) {
   const double weights[] = {0.2};
   EXPECT_EQ(Blend(weights).At(41).source, 0u);
