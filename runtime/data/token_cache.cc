@@ -86,14 +86,30 @@ std::optional<CachedTokens> ReadManifest(const fs::path& folder, const Json& des
   return whole ? std::optional(std::move(cached)) : std::nullopt;
 }
 
-// Waits until nobody else holds the lock, which goes with the process that has it.
-StatusOr<UniqueFd> Lock(const fs::path& path) {
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.valid()) return ErrnoError(errno, ShortenPath(path));
-  while (::flock(lock.get(), LOCK_EX) != 0) {
-    if (errno != EINTR) return ErrnoError(errno, ShortenPath(path));
-  }
-  return lock;
+// The lock of a cache's name.
+struct CacheLock {
+  UniqueFd file;         // the lock goes with the process that has it open
+  bool is_held = false;  // false: the file system has no locks (Lustre's default, some NFS)
+};
+
+bool LacksLocks(int error) {
+  return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
+}
+
+// Waits until nobody else holds the lock.
+StatusOr<CacheLock> Lock(const fs::path& path, FileSystem& system) {
+  CacheLock lock{UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644))};
+  if (!lock.file.valid()) return ErrnoError(errno, ShortenPath(path));
+  const int locked = system.Lock(lock.file.get(), LOCK_EX);
+  lock.is_held = locked == 0;
+  if (lock.is_held || LacksLocks(-locked)) return lock;
+  return ErrnoError(-locked, ShortenPath(path));
+}
+
+Status AdviseOnPlace(const Status& status) {
+  if (status.ok()) return status;
+  return Status(status.code(),
+                status.message() + "; --data_cache names another place for the tokens of the data");
 }
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
@@ -260,6 +276,14 @@ Status WriteManifest(const CachedTokens& cached, const Json& description) {
                              manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+// What has the name already is a cache that somebody else has finished, or a damaged one.
+Status PutInPlace(const fs::path& unfinished, const fs::path& folder, const Json& description) {
+  const Status placed = RenameDurably(unfinished, folder);
+  if (placed.ok() || ReadManifest(folder, description)) return placed;
+  DS_RETURN_IF_ERROR(RemoveTree(folder));
+  return RenameDurably(unfinished, folder);
+}
+
 }  // namespace
 
 StatusOr<fs::path> DefaultCacheRoot() {
@@ -273,28 +297,32 @@ StatusOr<fs::path> DefaultCacheRoot() {
 }
 
 StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request, const fs::path& root,
-                                       const std::function<void(double)>& progress) {
+                                       const std::function<void(double)>& progress,
+                                       FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const Json description, Describe(request));
   const fs::path folder = root / NameOf(description);
   if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
-  DS_RETURN_IF_ERROR(MakeDirectories(root));
-  DS_ASSIGN_OR_RETURN(const UniqueFd lock, Lock(folder.string() + ".lock"));
+  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(root)));
+  const StatusOr<CacheLock> lock = Lock(folder.string() + ".lock", system);
+  DS_RETURN_IF_ERROR(AdviseOnPlace(lock.status()));
   if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
-  // Nobody else is here: what lies about is damaged, or was left by one who has died.
-  const fs::path unfinished = folder.string() + ".tmp";
+  // Behind a lock nobody else is here: what lies about was left by one who has died.
+  const fs::path unfinished =
+      lock->is_held ? fs::path(folder.string() + ".tmp") : NameTemporary(folder);
   DS_RETURN_IF_ERROR(RemoveTree(unfinished));
-  DS_RETURN_IF_ERROR(RemoveTree(folder));
-  DS_RETURN_IF_ERROR(MakeDirectories(unfinished));
+  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(unfinished)));
   StatusOr<CachedTokens> cut = CutTokens(request, unfinished, progress);
   Status kept = cut.status();
   if (kept.ok()) kept = WriteManifest(*cut, description);
-  if (kept.ok()) kept = RenameDurably(unfinished, folder);
-  if (!kept.ok()) {
-    (void)RemoveTree(unfinished);
-    return kept;
+  if (kept.ok()) kept = PutInPlace(unfinished, folder, description);
+  if (kept.ok()) {
+    cut->folder = folder;
+    return cut;
   }
-  cut->folder = folder;
-  return cut;
+  (void)RemoveTree(unfinished);
+  // Without a lock somebody else may have been faster.
+  if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
+  return kept;
 }
 
 }  // namespace ds::data

@@ -5,7 +5,8 @@
 //
 // The folder's name is made of what decides its content: the data files (path, size, time of
 // change), the tokenizer's files (their bytes) and the choices of TokenRequest. It appears when it
-// is whole. Of several processes that want the same one cuts and the others wait for it.
+// is whole. Of several processes that want the same one cuts and the others wait for it; where the
+// file system has no locks, each cuts, and all take what is there first.
 //
 // Data and ids are streamed: memory is that of a batch of lines, or of the largest text file.
 
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 
 namespace ds::data {
@@ -51,6 +53,7 @@ StatusOr<std::filesystem::path> DefaultCacheRoot();
 // and 1. Errors name file and line of a text that cannot be used.
 StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request,
                                        const std::filesystem::path& root,
-                                       const std::function<void(double share)>& progress);
+                                       const std::function<void(double share)>& progress,
+                                       FileSystem& system = FileSystem::System());
 
 }  // namespace ds::data

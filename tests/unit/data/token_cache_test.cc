@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/data/loader.h"
+#include "tests/support/scripted_file_system.h"
 #include "tests/unit/data/scratch_folder.h"
 
 namespace ds::data {
@@ -151,6 +152,47 @@ TEST_F(TokenCacheTest, OfManyWhoWantThemOneCutsThem) {
     }
   }
   EXPECT_EQ(cut, 1);
+}
+
+TEST_F(TokenCacheTest, WithoutLocksAllTakeWhatIsThereFirst) {
+  const TokenRequest request = Request({folder_.Write("1.txt", "a b c d")});
+  ds::testing::ScriptedFileSystem system([](const ds::testing::FileCall& call) {
+    return call.kind == ds::testing::FileCall::Kind::kLock ? ENOSYS : ds::testing::kAskTheSystem;
+  });
+  const auto find = [&] {
+    return FindOrCutTokens(
+        request, root(), [](double) {}, system);
+  };
+  {
+    std::vector<std::jthread> ranks;
+    for (int i = 0; i < 4; ++i) {
+      ranks.emplace_back([&] {
+        const auto cached = find();
+        ASSERT_TRUE(cached.ok()) << cached.status().message();
+      });
+    }
+  }
+  EXPECT_GE(system.calls(), 1);
+  const CachedTokens cached = *find();
+  EXPECT_THAT(AllIds(cached), ElementsAre(1, 2, 3, 4, 27));
+  fs::resize_file(cached.ids_file(), 2);  // damaged
+  EXPECT_THAT(AllIds(*find()), ElementsAre(1, 2, 3, 4, 27));
+  for (const auto& entry : fs::directory_iterator(root())) {
+    EXPECT_THAT(entry.path().string(),
+                ::testing::AnyOf(cached.folder.string(), cached.folder.string() + ".lock"));
+  }
+}
+
+TEST_F(TokenCacheTest, APlaceThatCannotBeUsedIsNamedWithTheFlagForAnother) {
+  const TokenRequest request = Request({folder_.Write("1.txt", "a b")});
+  const auto in_file = FindOrCutTokens(request, folder_.Write("file", "") + "/x", [](double) {});
+  ASSERT_FALSE(in_file.ok());
+  EXPECT_THAT(in_file.status().message(), HasSubstr("--data_cache names another place"));
+  ds::testing::ScriptedFileSystem system([](const ds::testing::FileCall&) { return EIO; });
+  const auto failing = FindOrCutTokens(
+      request, root(), [](double) {}, system);
+  ASSERT_FALSE(failing.ok());
+  EXPECT_THAT(failing.status().message(), HasSubstr(".lock: "));
 }
 
 // 5000 documents are more than a block of the index holds.
