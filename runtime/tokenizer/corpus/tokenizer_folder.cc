@@ -31,6 +31,27 @@ std::optional<std::string> ContentOf(const OrderedJson& config, const char* name
   return content.is_string() ? std::optional(content.get<std::string>()) : std::nullopt;
 }
 
+// What names special tokens: tokenizer_config.json, and for what that leaves open the file beside
+// it in which older folders have them.
+StatusOr<OrderedJson> ReadNamedTokens(const fs::path& folder, const OrderedJson& config) {
+  DS_ASSIGN_OR_RETURN(OrderedJson named, ReadConfig(folder / "special_tokens_map.json"));
+  for (const char* name : kNamedTokens) {
+    const auto found = config.find(name);
+    if (found != config.end() && !found->is_null()) named[name] = *found;
+  }
+  return named;
+}
+
+// By its name, or, where no file of the tokenizer has one, as in GPT-2's folder, by the model's id.
+std::optional<std::uint32_t> FindEndOfText(const Tokenizer& tokenizer, const OrderedJson& named,
+                                           const OrderedJson& model) {
+  if (const auto end = ContentOf(named, "eos_token")) return tokenizer.IdOf(*end);
+  OrderedJson id = model.value("eos_token_id", OrderedJson());
+  if (id.is_array() && !id.empty()) id = OrderedJson(id.front());
+  const bool is_id = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.id_limit();
+  return is_id ? std::optional(id.get<std::uint32_t>()) : std::nullopt;
+}
+
 // The folder's template: a file of its own, else the config's, of several the default one.
 StatusOr<std::optional<std::string>> FindChatTemplate(const fs::path& folder,
                                                       const OrderedJson& config) {
@@ -54,8 +75,9 @@ StatusOr<std::optional<std::string>> FindChatTemplate(const fs::path& folder,
 
 std::vector<fs::path> TokenizerFilesIn(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model",
-                           "tokenizer_config.json", "chat_template.jinja"}) {
+  for (const char* name :
+       {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer.model", "tokenizer_config.json",
+        "special_tokens_map.json", "config.json", "chat_template.jinja"}) {
     std::error_code error;
     if (fs::exists(folder / name, error)) files.push_back(folder / name);
   }
@@ -73,10 +95,12 @@ StatusOr<TokenizerFolder> ReadTokenizerFolder(const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(folder));
   TokenizerFolder read{std::move(tokenizer), {}, {}, OrderedJson::object()};
   DS_ASSIGN_OR_RETURN(const OrderedJson config, ReadConfig(folder / "tokenizer_config.json"));
+  DS_ASSIGN_OR_RETURN(const OrderedJson named, ReadNamedTokens(folder, config));
   for (const char* name : kNamedTokens) {
-    if (const auto content = ContentOf(config, name)) read.chat_variables[name] = *content;
+    if (const auto content = ContentOf(named, name)) read.chat_variables[name] = *content;
   }
-  if (const auto end = ContentOf(config, "eos_token")) read.end_of_text = read.tokenizer.IdOf(*end);
+  DS_ASSIGN_OR_RETURN(const OrderedJson model, ReadConfig(folder / "config.json"));
+  read.end_of_text = FindEndOfText(read.tokenizer, named, model);
   DS_ASSIGN_OR_RETURN(const auto source, FindChatTemplate(folder, config));
   if (!source) return read;
   auto parsed = ChatTemplate::Parse(*source);

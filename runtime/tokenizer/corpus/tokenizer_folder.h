@@ -13,7 +13,7 @@ namespace ds::tokenizer {
 
 struct TokenizerFolder {
   Tokenizer tokenizer;
-  std::optional<std::uint32_t> end_of_text;  // eos_token of tokenizer_config.json
+  std::optional<std::uint32_t> end_of_text;  // eos_token, or the model's eos_token_id
   std::optional<ChatTemplate> chat_template;
   nlohmann::ordered_json chat_variables;  // bos_token, eos_token ... by name
 };
@@ -24,7 +24,8 @@ std::vector<std::filesystem::path> TokenizerFilesIn(const std::filesystem::path&
 // True when the folder has a tokenizer that ReadTokenizer finds.
 bool HasTokenizer(const std::filesystem::path& folder);
 
-// Reads the tokenizer, tokenizer_config.json and chat_template.jinja. Errors name the file.
+// Reads the tokenizer, tokenizer_config.json with special_tokens_map.json, chat_template.jinja, and
+// of the model's config.json what ends a text. Errors name the file.
 StatusOr<TokenizerFolder> ReadTokenizerFolder(const std::filesystem::path& folder);
 
 }  // namespace ds::tokenizer

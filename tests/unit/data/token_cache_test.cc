@@ -90,6 +90,20 @@ TEST_F(TokenCacheTest, PromptsAreNotLearnt) {
                                               0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
 }
 
+TEST_F(TokenCacheTest, WhatEndsATextIsInOneOfSeveralFiles) {
+  const TokenRequest request = Request({folder_.Write("1.jsonl", R"({"text": "a b"})")});
+  folder_.Write("tokenizer_config.json", R"({"eos_token": null})");
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2)) << "nothing says it";
+  folder_.Write("config.json", R"({"eos_token_id": [26, 27]})");  // as of GPT-2, in one more form
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2, 26));
+  folder_.Write("config.json", R"({"eos_token_id": 4000000000})");
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2)) << "no id of the tokenizer";
+  folder_.Write("special_tokens_map.json", R"({"eos_token": {"content": "</s>"}})");
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2, 27));
+  folder_.Write("tokenizer_config.json", R"({"eos_token": "<a>"})");
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2, 29));
+}
+
 TEST_F(TokenCacheTest, DataOfWhichNothingIsLearntIsRefused) {
   // Another name for the assistant, a prompt alone, and a document of one token.
   for (const char* line :
