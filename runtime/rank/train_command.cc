@@ -217,6 +217,7 @@ Status TrainCommand::OpenData() {
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed},
                                     .pinned = !device_.device.is_cpu()};
   DS_ASSIGN_OR_RETURN(data_, OpenTrainData(job_, options, identity_.rank == 0, &reporter_));
+  DS_RETURN_IF_ERROR(CheckSameData(data_.training->State(), *world_));
   DS_ASSIGN_OR_RETURN(total_steps_,
                       CountSteps(job_, data_.samples_per_epoch, config_.batch.train_batch_size));
   if (data_.blend && identity_.rank == 0) {
@@ -237,6 +238,7 @@ Status TrainCommand::OpenData() {
 // Data that cannot be evaluated on is better known before the training than behind it. Collective.
 Status TrainCommand::TryEvaluation() {
   if (!data_.evaluation) return OkStatus();
+  DS_RETURN_IF_ERROR(CheckSameData(data_.evaluation->State(), *world_));
   const StatusOr<std::int64_t> labels = data_.evaluation->CountLabels();
   DS_RETURN_IF_ERROR(
       comm::AgreeOnStatus(labels.status(), *world_).WithContext("the data to evaluate on"));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/data/prefetching_loader.h"
 #include "runtime/data/token_source.h"
 
@@ -102,6 +103,19 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
   if (!evaluation.ok()) return evaluation.status().WithContext("the data to evaluate on");
   data.evaluation = *std::move(evaluation);
   return data;
+}
+
+Status CheckSameData(const nlohmann::json& state, comm::Communicator& world) {
+  const auto first = nlohmann::json::parse(comm::BroadcastText(state.dump(), /*root=*/0, world));
+  Status status;
+  for (const auto& [key, value] : state.items()) {
+    const nlohmann::json expected = first.value(key, nlohmann::json());
+    if (!status.ok() || expected == value) continue;
+    status = FailedPreconditionError("its data is not that of rank 0: " + key + " is " +
+                                     value.dump() + " here and " + expected.dump() +
+                                     " there; all hosts need the same files");
+  }
+  return comm::AgreeOnStatus(status, world);
 }
 
 StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,

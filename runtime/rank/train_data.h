@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/comm/communicator.h"
 #include "runtime/config/train_job.h"
 #include "runtime/data/loader.h"
 #include "runtime/models/block.h"
@@ -28,6 +30,10 @@ struct TrainData {
 // as a phase; what was passed over is a notice of the rank that tells.
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
                                   bool tells, RankReporter* reporter);
+
+// OK where the state of a loader that has just been made is the same on all ranks; else an error
+// that names a rank and in what its data is not rank 0's, the same on all ranks. Collective.
+Status CheckSameData(const nlohmann::json& state, comm::Communicator& world);
 
 // The steps of the job, of so many samples each: those that it names, or as many as its epochs
 // need.

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "tests/support/rank_harness.h"
+
 namespace ds::rank {
 namespace {
 
@@ -30,6 +32,21 @@ TEST(CountSteps, RefusesMoreSamplesThanANumberHas) {
   EXPECT_THAT(ErrorOf({.epochs = kMost}, 8),
               HasSubstr("--epochs 9223372036854775807 of 8 samples"));
   EXPECT_THAT(ErrorOf({.epochs = kMost}, 1), HasSubstr("more than can be counted"));
+}
+
+// Of two hosts with copies of their own one may have another version.
+TEST(CheckSameData, NamesTheRankThatHasOtherDataOnAllRanks) {
+  const nlohmann::json state = {{"samples_per_epoch", 9}, {"tokens_crc32c", 5}};
+  testing::RunRanks(3, [&](comm::Communicator& world) {
+    EXPECT_TRUE(CheckSameData(state, world).ok());
+    nlohmann::json own = state;
+    if (world.rank() == 2) own["tokens_crc32c"] = 6;
+    EXPECT_EQ(CheckSameData(own, world).message(),
+              "rank 2: its data is not that of rank 0: tokens_crc32c is 6 here and 5 there; all "
+              "hosts need the same files");
+  });
+  testing::RunRanks(
+      1, [&](comm::Communicator& world) { EXPECT_TRUE(CheckSameData(state, world).ok()); });
 }
 
 }  // namespace
