@@ -35,6 +35,7 @@
 #include "runtime/process/malloc_arena.h"
 #include "runtime/process/owned_cgroup.h"
 #include "runtime/process/private_folder.h"
+#include "runtime/process/thread_room.h"
 
 namespace ds::daemon {
 namespace {
@@ -91,16 +92,28 @@ UniqueFd TakeInherited(int fd) {
   return UniqueFd(fd);
 }
 
-Status SayReady(int fd) {
-  const UniqueFd pipe(fd);
+// To whoever waits for this daemon, once.
+Status Say(const v1::ListenResponse& answer, UniqueFd* pipe) {
+  const Status said = WriteAll(pipe->get(), v1::EncodeLine(answer), "readiness pipe");
+  pipe->Reset();
+  return said;
+}
+
+Status SayReady(UniqueFd* pipe) {
   v1::ListenResponse ready;
   ready.set_pid(static_cast<std::uint32_t>(::getpid()));
   ready.set_daemon_version(DS_VERSION);
-  return WriteAll(pipe.get(), v1::EncodeLine(ready), "readiness pipe");
+  return Say(ready, pipe);
+}
+
+void SayWhyNot(const Status& status, UniqueFd* pipe) {
+  v1::ListenResponse answer;
+  answer.set_error(status.message());
+  if (!pipe->valid() || !Say(answer, pipe).ok()) LogError(status.message());
 }
 
 // Returns only when it could not start; otherwise the process ends with the loop.
-Status Serve(const Flags& flags) {
+Status Serve(const Flags& flags, UniqueFd* ready) {
   // dsrun made it and may be killed; as long as this process lives it is not a folder left behind.
   DS_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Join(flags.folder));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
@@ -113,7 +126,7 @@ Status Serve(const Flags& flags) {
   DaemonService service(loop.get(), supervisor.get());
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, RpcServer::Start(&service));
   server->Serve(std::move(connection));
-  if (flags.ready_fd >= 0) DS_RETURN_IF_ERROR(SayReady(flags.ready_fd));
+  if (ready->valid()) DS_RETURN_IF_ERROR(SayReady(ready));
   const Status status = loop->Run();
   server->Drain();
   std::error_code ignored;
@@ -247,7 +260,9 @@ Status ContinueUnderGuardian() {
   DS_RETURN_IF_ERROR(AdoptOrphans());
   const pid_t guardian = ::getpid();
   const pid_t daemon = ::fork();
-  if (daemon < 0) return ErrnoError(errno, "fork");
+  if (daemon < 0)
+    return errno == EAGAIN ? NoRoomError("no process may be started below it")
+                           : ErrnoError(errno, "fork");
   if (daemon > 0) Guard(daemon);
   if (::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) != 0) return ErrnoError(errno, "death signal");
   // Killed before that, it would end without a sign.
@@ -280,8 +295,9 @@ int Main(int argc, char** argv) {
     starter = std::move(descriptor).value();
   }
   LeaveTerminal();
+  UniqueFd ready(flags.ready_fd);
   if (const Status status = ContinueUnderGuardian(); !status.ok()) {
-    LogError(status.message());
+    SayWhyNot(status, &ready);
     return kExitFailure;
   }
   ReserveDescriptors(kDescriptors);
@@ -289,7 +305,7 @@ int Main(int argc, char** argv) {
   if (!flags.listen.empty()) {
     return ServeNetwork(flags.listen, MakeOptions(flags), std::move(starter));
   }
-  LogError(Serve(flags).message());
+  SayWhyNot(Serve(flags, &ready), &ready);
   return kExitFailure;
 }
 

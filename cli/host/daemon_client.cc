@@ -40,6 +40,14 @@ Status FromGrpc(const grpc::Status& status) {
   return Status(static_cast<StatusCode>(status.error_code()), status.error_message());
 }
 
+// A daemon has so many threads for calls and no more. That all are at work is the one thing which
+// makes it refuse a small call like that, and the call may come again.
+template <typename Response>
+StatusOr<Response> OrUnanswered(StatusOr<Response> answer) {
+  if (answer.status().code() != StatusCode::kResourceExhausted) return answer;
+  return UnavailableError("the daemon has no thread for another call");
+}
+
 void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout) {
   context->set_deadline(std::chrono::system_clock::now() + timeout);
 }
@@ -214,7 +222,7 @@ std::future<StatusOr<v1::LaunchResponse>> DaemonClient::BeginLaunch(
 }
 
 StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request) {
-  return Answer(&v1::Daemon::Stub::Stop, request, kRepeatedCallTimeout);
+  return OrUnanswered(Answer(&v1::Daemon::Stub::Stop, request, kRepeatedCallTimeout));
 }
 
 void DaemonClient::Renew(const RenewCall& call, RenewCallback done) {
@@ -251,7 +259,7 @@ StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& reque
 }
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
-  return Answer(&v1::Daemon::Stub::Input, request, kRepeatedCallTimeout);
+  return OrUnanswered(Answer(&v1::Daemon::Stub::Input, request, kRepeatedCallTimeout));
 }
 
 Status DaemonClient::Watch(int generation, const EventCallback& on_event) {

@@ -86,6 +86,10 @@ StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(LocalDaemonOptions opt
   connection.theirs.Reset();
   const Status status = daemon->AwaitReady(ready);
   if (status.ok()) return daemon;
+  // Who says why it does not start ends by itself, and its guardian behind it.
+  if (daemon->refused_ && AwaitEnd(std::array{daemon->guardian_.get()}, kKillPatience)) {
+    return status;
+  }
   // The guardian leads its group, in which dsrund is: of a guardian's end alone dsrund would hear
   // by SIGTERM, which ends none that has been stopped or hangs.
   ::kill(-daemon->guardian_pid_, SIGKILL);
@@ -136,7 +140,12 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   }
   const std::string_view text(line.data(), static_cast<std::size_t>(size));
   v1::ListenResponse response;
-  if (!v1::DecodeLine(text.substr(0, text.find('\n')), &response) || response.pid() == 0) {
+  const bool understood = v1::DecodeLine(text.substr(0, text.find('\n')), &response);
+  if (understood && !response.error().empty()) {
+    refused_ = true;
+    return UnavailableError("dsrund: " + response.error());
+  }
+  if (!understood || response.pid() == 0) {
     return InternalError("dsrund did not say its pid when it was ready; is it of this version?");
   }
   daemon_pid_ = static_cast<int>(response.pid());

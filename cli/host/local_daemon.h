@@ -84,6 +84,7 @@ class LocalDaemon final : public DaemonClient {
   PrivateFolder folder_;
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
   bool closed_ = false;
+  bool refused_ = false;   // dsrund has said why it does not start
   int guardian_pid_ = -1;  // our child
   int daemon_pid_ = -1;
   UniqueFd guardian_;  // their pidfds

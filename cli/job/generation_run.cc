@@ -9,6 +9,7 @@
 
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
+#include "runtime/process/thread_room.h"
 
 namespace ds::cli {
 namespace {
@@ -32,7 +33,7 @@ std::string DescribeUnconfirmed(const std::string& host, const std::string& job_
 }
 
 Status NoThread(const std::string& to_do_what, const std::system_error& error) {
-  return ResourceExhaustedError("no thread to " + to_do_what + ": " + error.code().message());
+  return NoRoomError("no thread to " + to_do_what + ": " + error.code().message());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cli/session/job_session.h"
 
+#include <grpc/grpc.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -23,14 +24,19 @@
 #include "cli/session/host_starter.h"
 #include "cli/session/job_record.h"
 #include "cli/session/user_signals.h"
+#include "proto/grpc_threads.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/status.h"
+#include "runtime/process/thread_room.h"
 
 namespace ds::cli {
 namespace {
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
 constexpr std::chrono::seconds kPatience{1};
+// It hears the user, writes to the console, watches a host and forwards standard input. On more
+// hosts it has more, and says what it does not get.
+constexpr int kOwnThreads = 4;
 // A console that takes nothing for so long is blocked.
 constexpr std::chrono::seconds kConsolePatience{5};
 
@@ -168,6 +174,15 @@ void AwaitConsole(UserSignals* signals, const UserStop& stop, BacklogWriter* wri
   writer->Flush();
 }
 
+// Those that a job does not go on without. gRPC's are never ended.
+Status StartThreads(UserSignals* signals) try {
+  DS_RETURN_IF_ERROR(signals->Listen());
+  ::grpc_init();
+  return OkStatus();
+} catch (const std::system_error& error) {
+  return NoRoomError(std::string("no thread to hear signals or to write: ") + error.what());
+}
+
 StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
   ConsoleOptions options = DetectConsole();
   options.quiet = plan.flags.quiet;
@@ -185,13 +200,19 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
 
 StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* run_directory) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  UserSignals signals;         // before any other thread, which must not take the user's signals
   DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, MakeConsoleOptions(plan));
   BacklogWriter writer;
   Console console(console_options, &writer);
   JobRecord record(&plan, run_directory, &console);
+  // Until there is one that hears them, the user's signals end this process like any other.
+  if (const Status room = CheckThreadRoom(v1::CountGrpcThreads() + kOwnThreads); !room.ok()) {
+    return record.Conclude(MakeStartVerdict(room));
+  }
+  UserSignals signals;  // before any other thread, which must not take the user's signals
+  if (const Status begun = StartThreads(&signals); !begun.ok()) {
+    return record.Conclude(MakeStartVerdict(begun));
+  }
   record.ShowNotices();
-  DS_RETURN_IF_ERROR(signals.Listen());
 
   UserStop stop;
   int status = kExitOk;

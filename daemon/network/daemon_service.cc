@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "proto/grpc_log.h"
+#include "proto/grpc_threads.h"
 #include "runtime/base/log.h"
+#include "runtime/process/thread_room.h"
 
 namespace ds::daemon {
 namespace {
@@ -48,6 +50,10 @@ auto RunOnLoop(EventLoop* loop, Work work) -> decltype(work()) {
   return answer.get();
 }
 
+// One for Watch, one for Input, which waits for its rank, and some for the other calls, which wait
+// for the loop at most. Nobody gets more, and all are there from the beginning: a stop must not
+// need a thread on a host whose ranks have used up all processes.
+constexpr int kCallThreads = 8;
 constexpr int kMaxRequestBytes = 64 * 1024 * 1024;  // a launch with every rank's environment
 constexpr int kMaxCallsPerConnection = 32;
 constexpr std::chrono::milliseconds kLongestHandshake{10'000};
@@ -58,11 +64,17 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   v1::SendGrpcLogTo<LogDebug>();
   builder->RegisterService(service);
   builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
-  // One controller calls: a completion queue and pollers per core would only cost memory.
+  // One controller calls: a completion queue per core would only cost memory.
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, kCallThreads);
+  builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kCallThreads);
+  grpc::ResourceQuota quota("calls");
+  quota.SetMaxThreads(kCallThreads);
+  builder->SetResourceQuota(quota);
 }
+
+// Before gRPC is used, which would wait for its threads for ever, or abort.
+Status CheckThreads() { return CheckThreadRoom(v1::CountGrpcThreads() + kCallThreads); }
 
 std::shared_ptr<grpc::ServerCredentials> MakeMutualTls(const v1::Credentials& credentials) {
   grpc::SslServerCredentialsOptions options(
@@ -216,6 +228,7 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRe
 }
 
 StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(DaemonService* service) {
+  DS_RETURN_IF_ERROR(CheckThreads());
   std::unique_ptr<RpcServer> server(new RpcServer(service));
   grpc::ServerBuilder builder;
   SetUp(&builder, service);
@@ -234,6 +247,7 @@ void RpcServer::Serve(UniqueFd connection) {
 StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
                                                                const NetworkOptions& options,
                                                                DaemonService* service) {
+  DS_RETURN_IF_ERROR(CheckThreads());
   std::unique_ptr<RpcServer> server(new RpcServer(service));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<NetworkListener> listener,
                       NetworkListener::Bind(options.address));

@@ -96,10 +96,12 @@ struct NetworkOptions {
 // have a deadline, connections a bound (network_listener.h), requests a size, and each end notices
 // within the lease when the other is gone.
 //
-// Threads: one gRPC poller, plus one thread per Watch; the owner's thread otherwise.
+// Threads: eight of gRPC's for calls, from the beginning to the end: none is needed later, when the
+// ranks may have used up what the host gives, and a call that finds all at work is refused with
+// RESOURCE_EXHAUSTED. The owner's thread otherwise.
 class RpcServer {
  public:
-  // Takes calls on the connections it is given.
+  // Takes calls on the connections it is given. kResourceExhausted: gRPC's threads have no room.
   static StatusOr<std::unique_ptr<RpcServer>> Start(DaemonService* service);
   // `connection` is one end of a socket pair (runtime/process/unix_socket.h) whose other end the
   // controller has.

@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstdint>
 
+#include "runtime/process/thread_room.h"
+
 #if defined(__SANITIZE_THREAD__)
 // ThreadSanitizer's own clone() takes the child for a fork. As it shares our memory, that would
 // stop the sanitizer from seeing what the starting thread does from then on.
@@ -238,6 +240,7 @@ Status ClonedChild::Clone(RankChild* rank, int cgroup) {
   }
   if (pid_ < 0) {
     shares_memory_ = 0;
+    if (errno == EAGAIN) return NoRoomError("no process may be started");
     return ErrnoError(errno, "cannot start a process");
   }
   pidfd_.Reset(pidfd);

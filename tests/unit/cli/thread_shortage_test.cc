@@ -3,19 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "cli/console/backlog_writer.h"
@@ -24,36 +21,18 @@
 #include "cli/remote/interrupter.h"
 #include "cli/session/user_signals.h"
 #include "runtime/process/pipe.h"
+#include "tests/support/no_more_threads.h"
 #include "tests/unit/cli/events.h"
 #include "tests/unit/cli/fake_daemon.h"
 
 namespace ds::cli {
 namespace {
 
+using ds::testing::NoMoreThreads;
 using ::testing::ElementsAre;
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
 using testing::Output;
-
-// While it lives this process gets no more threads: there is no room for a stack of such a size.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    ::pthread_getattr_default_np(&before_);
-    pthread_attr_t huge;
-    ::pthread_attr_init(&huge);
-    ::pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
-    EXPECT_EQ(::pthread_setattr_default_np(&huge), 0);
-    ::pthread_attr_destroy(&huge);
-    EXPECT_THROW(std::thread([] {}), std::system_error);
-  }
-  ~NoMoreThreads() { ::pthread_setattr_default_np(&before_); }
-  NoMoreThreads(const NoMoreThreads&) = delete;
-  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
-
- private:
-  pthread_attr_t before_{};
-};
 
 class SameProgram : public Program {
  public:

@@ -11,6 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <future>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -140,6 +143,26 @@ TEST_F(SupervisorTest, ACallWithoutADeadlineIsRefused) {
   EXPECT_EQ(stub->Stop(&stop, {}, &stopped).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   grpc::ClientContext watch;
   EXPECT_EQ(stub->Watch(&watch)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// So many at once that its threads are all at work: the others may come again.
+TEST_F(SupervisorTest, AStopThatFindsEveryThreadAtWorkIsUnanswered) {
+  constexpr int kCalls = 24;
+  std::promise<void> hung;
+  ASSERT_TRUE(loop_->Post([done = hung.get_future().share()] { done.wait(); }));
+  std::promise<Status> first;
+  std::once_flag once;
+  std::vector<std::jthread> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    calls.emplace_back([&] {
+      const Status status = client_->Stop({}).status();
+      std::call_once(once, [&] { first.set_value(status); });
+    });
+  }
+  const Status status = first.get_future().get();
+  hung.set_value();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "the daemon has no thread for another call");
 }
 
 TEST_F(SupervisorTest, AnotherProtocolIsNamed) {

@@ -1,0 +1,123 @@
+// dsrun where a user may have so many processes and threads and no more.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/files.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+#include "tests/support/requirement.h"
+
+namespace ds::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A user who has no processes but the test's.
+constexpr int kUser = 64321;
+
+// More than a job of two ranks needs: gRPC's threads grow with the processors.
+const int kPlenty = 60 + 2 * static_cast<int>(std::min(32U, std::thread::hardware_concurrency()));
+
+// A shell that cannot fork says so and ends; the one that does is a child of the rank.
+const std::string kFill = "(while :; do sleep 600 & done) 2>/dev/null; ";
+
+class FewProcessesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) {
+      return SkipWithout("root", "only root can become a user who has no other processes");
+    }
+    for (const char* name : {"dsrun", "dsrund"}) {  // where every user may read them
+      fs::copy_file(fs::path(DS_BIN_DIR) / name, folder_.path() / name);
+    }
+    fs::permissions(folder_.path(), fs::perms::owner_all | fs::perms::others_exec |
+                                        fs::perms::others_read | fs::perms::others_write);
+  }
+  fs::path RunDir(int processes) const {
+    return folder_.path() / ("run-" + std::to_string(processes));
+  }
+  nlohmann::json Verdict(int processes) const {
+    const StatusOr<std::string> text = ReadFile(RunDir(processes) / "verdict.json");
+    EXPECT_TRUE(text.ok()) << text.status().message();
+    return text.ok() ? nlohmann::json::parse(*text) : nlohmann::json::object();
+  }
+  // The words that run dsrun with a shell script in each rank, as that user.
+  std::vector<std::string> Command(int processes, int ranks, const std::string& script) const {
+    const std::string user = std::to_string(kUser);
+    return {"/usr/bin/setpriv",
+            "--reuid=" + user,
+            "--regid=" + user,
+            "--clear-groups",
+            "/usr/bin/prlimit",
+            "--nproc=" + std::to_string(processes),
+            (folder_.path() / "dsrun").string(),
+            "--device",
+            "cpu",
+            "--num_gpus",
+            std::to_string(ranks),
+            "--grace_seconds",
+            "1",
+            "--run_dir",
+            RunDir(processes).string(),
+            "--",
+            "/bin/sh",
+            "-c",
+            script};
+  }
+  ProgramOptions Options() const {
+    return {.environment = {"HOME=" + folder_.path().string(), "XDG_RUNTIME_DIR="},
+            .working_directory = folder_.path(),
+            .time_limit = std::chrono::seconds(120)};
+  }
+
+  TemporaryFolder folder_;
+};
+
+// However few there are, a job begins and ends well, or does not begin; dsrun waits for nothing.
+TEST_F(FewProcessesTest, AJobIsRefusedWhereTheyDoNotSuffice) {
+  int refused = 0;
+  for (const int processes : {1, 2, 3, 4, 6, 8, 10, 13, 16, 19, 22, 25, 28, 31, kPlenty}) {
+    const ProgramResult result = RunProgram(Command(processes, 2, "exit 0"), Options());
+    if (result.status == 0) continue;
+    ++refused;
+    ASSERT_EQ(result.status, 3) << processes << ": " << result.err;
+    ASSERT_LT(processes, kPlenty) << result.err;
+    const nlohmann::json verdict = Verdict(processes);
+    EXPECT_THAT(verdict.value("cause", ""), AnyOf("preflight", "launch")) << processes;
+    EXPECT_THAT(verdict.value("message", ""),
+                AllOf(AnyOf(HasSubstr("threads are needed and "),
+                            HasSubstr("no process may be started"), HasSubstr("no thread ")),
+                      HasSubstr("ulimit -u")))
+        << processes;
+  }
+  EXPECT_GT(refused, 5);
+}
+
+// The rank has used up what there was when the stop comes.
+TEST_F(FewProcessesTest, AStopReachesRanksThatHaveUsedThemUp) {
+  Program dsrun(Command(kPlenty, 1, kFill + "echo full; exec sleep 600"), Options());
+  ASSERT_TRUE(dsrun.WaitForOutput("full")) << dsrun.err();
+  dsrun.Signal(SIGTERM);
+  const ProgramResult result = dsrun.Wait();
+  EXPECT_EQ(result.status, 128 + SIGTERM) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("waiting for dsrund"))) << "one stop is enough";
+  EXPECT_EQ(Verdict(kPlenty).value("cause", ""), "user_stop");
+}
+
+}  // namespace
+}  // namespace ds::testing
