@@ -144,6 +144,15 @@ BacklogWriter::~BacklogWriter() {
   }
 }
 
+void BacklogWriter::Start() {
+  const std::lock_guard lock(backlog_->mutex);
+  StartThread();
+}
+
+void BacklogWriter::StartThread() {
+  if (!thread_.joinable()) thread_ = std::thread([backlog = backlog_] { backlog->Loop(); });
+}
+
 void BacklogWriter::WriteLines(int fd, std::string text) {
   const std::lock_guard lock(backlog_->mutex);
   if (backlog_->IsFull(fd, text)) return backlog_->Drop(text);
@@ -198,9 +207,9 @@ void BacklogWriter::Queue(int fd, std::string text) {
   if (text.empty() || backlog_->given_up) return;
   if (IsRegularFile(fd)) return WriteInPlace(fd, text);
   backlog_->Add(fd, std::move(text));
-  if (thread_.joinable()) return backlog_->work.notify_one();
   try {
-    thread_ = std::thread([backlog = backlog_] { backlog->Loop(); });
+    StartThread();
+    backlog_->work.notify_one();
   } catch (const std::system_error&) {
     for (const Backlog::Output& output : std::exchange(backlog_->outputs, {})) {
       WriteInPlace(output.fd, output.text);

@@ -3,9 +3,10 @@
 // BacklogWriter: writes to the terminal without ever making the writer wait for it.
 //
 // Text is queued and written by a thread of its own, in order, over both streams; there is none
-// until there is text. While a blocked console (Ctrl-S, a slow pipe) has more than the limit
-// queued, further text that may be dropped is dropped and counted, and a line says how much once
-// there is room again: before the next text, or when all that was queued has been written.
+// before Start, or before there is text. While a blocked console (Ctrl-S, a slow pipe) has more
+// than the limit queued, further text that may be dropped is dropped and counted, and a line says
+// how much once there is room again: before the next text, or when all that was queued has been
+// written.
 //
 // A regular file is slow and never blocked: who shows something writes it at once and loses
 // nothing, as with the logs. So does he on a machine that has no more threads, whatever the stream
@@ -32,6 +33,10 @@ class BacklogWriter {
   BacklogWriter(const BacklogWriter&) = delete;
   BacklogWriter& operator=(const BacklogWriter&) = delete;
 
+  // Has the thread now, while the machine has one to give: throws std::system_error where it has
+  // none.
+  void Start();
+
   // Whole lines; dropped when the backlog is full.
   void WriteLines(int fd, std::string text);
   // For what is drawn anew later: dropped without being counted when the backlog is full; false
@@ -53,7 +58,9 @@ class BacklogWriter {
  private:
   struct Backlog;  // shared with the thread, which GiveUp leaves behind in its write
 
-  void Queue(int fd, std::string text);  // requires the backlog's mutex, as the next
+  // These require the backlog's mutex.
+  void StartThread();  // throws std::system_error
+  void Queue(int fd, std::string text);
   void WriteInPlace(int fd, const std::string& text);
 
   const std::shared_ptr<Backlog> backlog_;

@@ -175,8 +175,9 @@ void AwaitConsole(UserSignals* signals, const UserStop& stop, BacklogWriter* wri
 }
 
 // Those that a job does not go on without. gRPC's are never ended.
-Status StartThreads(UserSignals* signals) try {
+Status StartThreads(UserSignals* signals, BacklogWriter* writer) try {
   DS_RETURN_IF_ERROR(signals->Listen());
+  writer->Start();
   ::grpc_init();
   return OkStatus();
 } catch (const std::system_error& error) {
@@ -209,7 +210,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
     return record.Conclude(MakeStartVerdict(room));
   }
   UserSignals signals;  // before any other thread, which must not take the user's signals
-  if (const Status begun = StartThreads(&signals); !begun.ok()) {
+  if (const Status begun = StartThreads(&signals, &writer); !begun.ok()) {
     return record.Conclude(MakeStartVerdict(begun));
   }
   record.ShowNotices();

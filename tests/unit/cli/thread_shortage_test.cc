@@ -8,9 +8,11 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -103,6 +105,25 @@ TEST(BacklogWriterTest, ShowsTextWithoutAThread) {
   const ssize_t size = ::read(console->read.get(), shown.data(), shown.size());
   ASSERT_GT(size, 0);
   EXPECT_EQ(std::string_view(shown.data(), static_cast<std::size_t>(size)), "why\nlines\n");
+}
+
+// As a job has it before its ranks may leave no room for one.
+TEST(BacklogWriterTest, WhatWasStartedInTimeKeepsABlockedConsoleFromHoldingAnybodyUp) {
+  StatusOr<Pipe> console = MakePipe();
+  ASSERT_TRUE(console.ok());
+  BacklogWriter writer;
+  writer.Start();
+  const NoMoreThreads none;
+  // More than a pipe takes, from this thread, which is the one that reads.
+  const std::string lines(std::size_t{1} << 20, '\n');
+  writer.WriteLines(console->write.get(), lines);
+  std::string shown(lines.size(), ' ');
+  for (std::size_t read = 0; read < shown.size();) {
+    const ssize_t size = ::read(console->read.get(), shown.data() + read, shown.size() - read);
+    ASSERT_GT(size, 0);
+    read += static_cast<std::size_t>(size);
+  }
+  EXPECT_TRUE(shown == lines);
 }
 
 // The start of a daemon of this machine watches it.
