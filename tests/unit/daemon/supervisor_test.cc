@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <future>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "daemon/network/daemon_service.h"
 #include "runtime/process/unix_socket.h"
 #include "tests/support/program.h"
+#include "tests/support/wall_clock.h"
 
 namespace ds::daemon {
 namespace {
@@ -163,6 +165,66 @@ TEST_F(SupervisorTest, AStopThatFindsEveryThreadAtWorkIsUnanswered) {
   hung.set_value();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "the daemon has no thread for another call");
+}
+
+// The machine's wall clock is set back while the daemon serves calls that it bounds.
+class WallClockTest : public SupervisorTest {
+ protected:
+  // Far more than a bound, far less than the clock is set back by.
+  static constexpr std::chrono::seconds kPatience{60};
+
+  void TearDown() override {
+    ds::testing::SetWallClockBackAtEachLook(std::chrono::seconds(0));
+    ds::testing::SetWallClockAhead(std::chrono::seconds(0));
+    SupervisorTest::TearDown();
+  }
+};
+
+TEST_F(WallClockTest, AWatchEndsInItsTime) {
+  ASSERT_TRUE(client_->Launch(Request({"/bin/sleep", "600"})).ok());
+  ds::testing::SetWallClockAhead(std::chrono::hours(1));
+  const auto stub = Stub();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  const auto stream = stub->Watch(&context);
+  v1::WatchRequest request;
+  request.set_job_id(kJob);
+  request.set_generation(1);
+  ASSERT_TRUE(stream->Write(request));
+  v1::EventBatch batch;
+  ASSERT_TRUE(stream->Read(&batch)) << "the daemon has begun to wait";
+  ds::testing::SetWallClockAhead(std::chrono::seconds(0));
+  while (stream->Read(&batch)) {
+  }
+  const auto longest = std::chrono::steady_clock::now() + kPatience;
+  service_->AwaitWatchers(longest);
+  EXPECT_LT(std::chrono::steady_clock::now(), longest) << "it goes on without its watcher";
+}
+
+TEST_F(WallClockTest, InputThatNobodyReadsIsHeldForItsTime) {
+  v1::LaunchRequest launch = Request({"/bin/sleep", "600"});
+  launch.set_forward_input(true);
+  ASSERT_TRUE(client_->Launch(launch).ok());
+  v1::InputRequest input;
+  input.set_job_id(kJob);
+  input.set_generation(1);
+  input.set_data(std::string(1 << 20, 'x'));
+  const auto stub = Stub();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::hours(1000));
+  ds::testing::SetWallClockBackAtEachLook(std::chrono::hours(1));
+  auto answer = std::async(std::launch::async, [&] {
+    v1::InputResponse response;
+    const grpc::Status status = stub->Input(&context, input, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.accepted();
+  });
+  EXPECT_EQ(answer.wait_for(kPatience), std::future_status::ready) << "a rank that does not read";
+  ds::testing::SetWallClockBackAtEachLook(std::chrono::seconds(0));
+  controller_.Reset();  // its ranks end: nothing holds the input any more
+  const std::uint64_t accepted = answer.get();
+  EXPECT_GT(accepted, 0U);
+  EXPECT_LT(accepted, input.data().size());
 }
 
 TEST_F(SupervisorTest, AnotherProtocolIsNamed) {
