@@ -4,6 +4,7 @@
 // machine that "auto" is resolved from.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,12 +36,20 @@ struct ModelFacts {
   std::optional<std::int64_t> experts;
 };
 
+// A config that holds where the job's own file and flags say nothing (file/base_config.h): a
+// recipe's.
+struct BaseConfig {
+  std::string name;  // for messages and origins: "recipe lora"
+  nlohmann::ordered_json keys = nlohmann::ordered_json::object();
+};
+
 struct JobFacts {
   int world_size = 1;  // all ranks of the job
   TrainingFlags flags;
   std::optional<ModelFacts> model;          // absent: not known here
   std::optional<std::int64_t> total_steps;  // optimizer steps in all; absent: not known here
   bool steps_come_later = false;  // the run will know total_steps: no error where they are absent
+  std::optional<BaseConfig> base;
   bool ignore_unknown_keys = false;  // of the config: one warning in place of an error for each
 };
 

@@ -7,6 +7,7 @@
 #include "runtime/config/check/issue_log.h"
 #include "runtime/config/check/read_values.h"
 #include "runtime/config/check/values.h"
+#include "runtime/config/file/base_config.h"
 #include "runtime/config/file/resolved_config.h"
 #include "runtime/config/file/section_order.h"
 
@@ -40,6 +41,7 @@ Json KeysAndMessages(const std::vector<Issue>& issues) {
 CheckResult CheckConfig(std::string_view text, std::string_view file_name, const JobFacts& facts) {
   DS_CHECK(facts.world_size >= 1);
   IssueLog issues(Printable(file_name));
+  IssueLog base_issues(facts.base ? facts.base->name : "");
   CheckResult result;
   const JsonReading reading = ReadPositionedJson(text);
   for (const JsonProblem& problem : reading.problems) {
@@ -52,16 +54,19 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, const
     result.given =
         ReadValues(reading.root, &values, &issues,
                    facts.ignore_unknown_keys ? UnknownKeys::kIgnored : UnknownKeys::kRefused);
+    if (facts.base) AddBaseConfig(*facts.base, facts.flags, &values, &base_issues, &result.given);
     RuleContext context{values, issues, facts};
     ApplyRules(context);
     result.resolved = MakeResolvedConfig(values, result.given);
     result.origins = ListOrigins(values);
     AddWhatTravels(values, &result.given);
     for (const auto& [key, position] : values.autos()) result.autos.push_back(key);
-    if (issues.errors().empty()) result.config = FillConfig(values);
+    if (issues.errors().empty() && base_issues.errors().empty()) result.config = FillConfig(values);
   }
   result.errors = issues.errors();
   result.warnings = issues.warnings();
+  for (Issue& issue : base_issues.errors()) result.errors.push_back(std::move(issue));
+  for (Issue& issue : base_issues.warnings()) result.warnings.push_back(std::move(issue));
   result.ok = result.errors.empty();
   return result;
 }

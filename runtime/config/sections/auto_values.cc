@@ -48,8 +48,7 @@ std::optional<std::int64_t> WarmupSteps(double given, std::optional<std::int64_t
       1, static_cast<std::int64_t>(std::ceil(given * static_cast<double>(*total))));
 }
 
-std::vector<FlagValue> GivenFlags(const JobFacts& facts) {
-  const TrainingFlags& flags = facts.flags;
+std::vector<FlagValue> GivenFlags(const TrainingFlags& flags) {
   std::vector<FlagValue> given;
   const auto add = [&](Key key, const char* flag, const auto& value) {
     if (value) given.push_back({key, flag, *value});
@@ -190,7 +189,7 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
 // A flag fills its key where the file leaves it open (absent or "auto"), and contradicting the file
 // is an error.
 void FlagsFillOrAgree(RuleContext& context) {
-  for (FlagValue& flag : GivenFlags(context.facts)) FillOrAgree(context, std::move(flag));
+  for (FlagValue& flag : GivenFlags(context.facts.flags)) FillOrAgree(context, std::move(flag));
   const auto warmup = context.facts.flags.warmup_steps;
   if (!warmup) return;
   constexpr double kMostSteps = 1e15;
@@ -223,5 +222,12 @@ constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FlagsFillOrAgree},
 }  // namespace
 
 std::span<const Rule> AutoValueRules() { return kRules; }
+
+std::vector<Key> KeysOfFlags(const TrainingFlags& flags) {
+  std::vector<Key> keys;
+  for (const FlagValue& flag : GivenFlags(flags)) keys.push_back(flag.key);
+  if (flags.warmup_steps) keys.push_back(kWarmupSteps);
+  return keys;
+}
 
 }  // namespace ds::config

@@ -8,11 +8,16 @@
 // with the file's own keys, so that they need none of it again.
 
 #include <span>
+#include <vector>
 
 #include "runtime/config/check/rule.h"
+#include "runtime/config/keys/key.h"
 
 namespace ds::config {
 
 std::span<const Rule> AutoValueRules();
+
+// The keys that the given flags fill, or have to agree with.
+std::vector<Key> KeysOfFlags(const TrainingFlags& flags);
 
 }  // namespace ds::config

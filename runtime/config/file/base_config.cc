@@ -1,0 +1,90 @@
+#include "runtime/config/file/base_config.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "runtime/config/check/read_values.h"
+#include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/auto_values.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kBatch[] = {keys::kTrainBatchSize, keys::kTrainMicroBatchSizePerGpu,
+                                       keys::kGradientAccumulationSteps, "elasticity"};
+constexpr std::string_view kPrecision[] = {"fp16", "bf16", "torch_autocast"};
+
+std::string TopOf(std::string_view key) { return std::string(key.substr(0, key.find('.'))); }
+
+bool Holds(std::span<const std::string_view> set, std::string_view key) {
+  return std::find(set.begin(), set.end(), key) != set.end();
+}
+
+void EraseAll(std::span<const std::string_view> set, Json* config) {
+  for (const std::string_view key : set) config->erase(std::string(key));
+}
+
+// Takes a key away, and the sections that are empty without it.
+void EraseKey(std::string_view key, Json* config) {
+  const std::string name = TopOf(key);
+  const auto found = config->find(name);
+  if (found == config->end()) return;
+  if (name.size() < key.size()) {
+    if (!found->is_object()) return;
+    EraseKey(key.substr(name.size() + 1), &*found);
+    if (!found->empty()) return;
+  }
+  config->erase(name);
+}
+
+// A size of the batch follows from the two others, so that a flag leaves one of the base's at most.
+void EraseForFlag(Key key, Json* config) {
+  EraseKey(key, config);
+  if (Holds(kBatch, key)) EraseKey(keys::kTrainBatchSize, config);
+  if (Holds(kPrecision, TopOf(key))) EraseAll(kPrecision, config);
+}
+
+Json WhatIsOpen(const BaseConfig& base, const TrainingFlags& flags,
+                const std::set<std::string>& given) {
+  Json open = base.keys;
+  for (const std::string& name : given) {
+    open.erase(name);
+    if (Holds(kBatch, name)) EraseAll(kBatch, &open);
+    if (Holds(kPrecision, name)) EraseAll(kPrecision, &open);
+  }
+  for (const Key key : KeysOfFlags(flags)) EraseForFlag(key, &open);
+  return open;
+}
+
+// The tree of a value that stands in no file.
+JsonNode NodeOf(const Json& value) {
+  JsonNode node;
+  node.scalar = value;
+  if (value.is_object()) {
+    node.scalar = Json::object();
+    for (const auto& [name, member] : value.items()) {
+      node.members.push_back({.name = name, .position = {}, .node = NodeOf(member)});
+    }
+  } else if (value.is_array()) {
+    node.scalar = Json::array();
+    for (const Json& element : value) node.elements.push_back(NodeOf(element));
+  }
+  return node;
+}
+
+}  // namespace
+
+void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* values,
+                   IssueLog* issues, Json* given) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : given->items()) names.insert(name);
+  for (const auto& [key, position] : values->autos()) names.insert(TopOf(key));
+  const Json added = ReadValues(NodeOf(WhatIsOpen(base, flags, names)), values, issues);
+  for (const auto& [name, value] : added.items()) (*given)[name] = value;
+}
+
+}  // namespace ds::config

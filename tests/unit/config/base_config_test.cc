@@ -1,0 +1,98 @@
+#include "runtime/config/file/base_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/config/file/check_config.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+constexpr char kBase[] = R"({
+  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+  "bf16": {"enabled": true},
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "weight_decay": 0.25}},
+  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 8}},
+  "tensor_parallel": {"autotp_size": 2},
+  "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})";
+
+CheckResult Check(const std::string& text, const TrainingFlags& flags = {},
+                  const std::string& base = kBase) {
+  return CheckConfig(text, "ds.json",
+                     {.world_size = 4,
+                      .flags = flags,
+                      .base = BaseConfig{.name = "recipe big", .keys = Json::parse(base)}});
+}
+
+TEST(BaseConfigTest, HoldsWhereTheFileSaysNothing) {
+  const CheckResult result = Check("{}");
+  ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+  EXPECT_EQ(result.given, Json::parse(kBase));
+  EXPECT_EQ(result.config.batch.train_batch_size, 16) << "2 groups of tensor ranks";
+  EXPECT_EQ(result.origins["zero_optimization.stage"], "recipe big");
+}
+
+TEST(BaseConfigTest, ASectionOfTheFileHoldsAsAWhole) {
+  const CheckResult result = Check(R"({"zero_optimization": {"stage": 2}})");
+  ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+  EXPECT_EQ(result.given["zero_optimization"].dump(), R"({"stage":2})");
+  EXPECT_EQ(result.given["optimizer"]["params"]["lr"], 0.5);
+  EXPECT_EQ(result.origins["zero_optimization.stage"], "ds.json:1:33");
+}
+
+TEST(BaseConfigTest, ASectionOfAutosIsTheFilesToo) {
+  const CheckResult result = Check(R"({"bf16": {"enabled": "auto"}})");
+  ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+  EXPECT_FALSE(result.config.bf16.enabled);
+  EXPECT_TRUE(Check(R"({"bf16": {"enabled": null}})").config.bf16.enabled);
+}
+
+TEST(BaseConfigTest, SizesOfTheBatchAreTakenTogether) {
+  const CheckResult result = Check(R"({"train_batch_size": 6})");
+  ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+  EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 3);
+  const CheckResult flag = Check("{}", {.per_device_train_batch_size = 1});
+  ASSERT_TRUE(flag.ok) << flag.errors.at(0).message;
+  EXPECT_EQ(flag.config.batch.train_batch_size, 4) << "1 x 2 accumulated x 2";
+  const CheckResult whole = Check("{}", {.gradient_accumulation_steps = 1},
+                                  R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1})");
+  ASSERT_TRUE(whole.ok) << whole.errors.at(0).message;
+  EXPECT_EQ(whole.config.batch.train_batch_size, 4);
+}
+
+TEST(BaseConfigTest, PrecisionsAreTakenTogether) {
+  const CheckResult file = Check(R"({"fp16": {"enabled": true}})");
+  ASSERT_TRUE(file.ok) << file.errors.at(0).message;
+  EXPECT_FALSE(file.config.bf16.enabled);
+  const CheckResult flag = Check("{}", {.fp16 = true});
+  ASSERT_TRUE(flag.ok) << flag.errors.at(0).message;
+  EXPECT_FALSE(flag.config.bf16.enabled);
+}
+
+TEST(BaseConfigTest, AFlagTakesTheKeyThatItFillsAndNoOther) {
+  const CheckResult result =
+      Check("{}", {.learning_rate = 0.125, .warmup_steps = 2, .tp = std::int64_t{1}});
+  ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+  EXPECT_EQ(result.given["optimizer"]["params"].dump(), R"({"lr":0.125,"weight_decay":0.25})");
+  EXPECT_EQ(result.given["scheduler"]["params"]["warmup_num_steps"], 2);
+  EXPECT_EQ(result.config.parallel.tensor, 1);
+}
+
+TEST(BaseConfigTest, AFlagStillContradictsTheFile) {
+  const CheckResult result = Check(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}})",
+                                   {.learning_rate = 0.125});
+  EXPECT_THAT(result.errors.at(0).message, HasSubstr("--learning_rate says 0.125"));
+}
+
+TEST(BaseConfigTest, ErrorsOfTheBaseNameIt) {
+  const CheckResult result = Check("{}", {}, R"({"zero_optimisation": {"stage": 3}})");
+  ASSERT_FALSE(result.ok);
+  EXPECT_THAT(result.errors.at(0).message,
+              HasSubstr("recipe big: unknown key zero_optimisation; did you mean"));
+}
+
+}  // namespace
+}  // namespace ds::config
