@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cli/commands/command_flags.h"
+#include "cli/train/share_folder.h"
 
 namespace ds::cli {
 namespace {
@@ -32,6 +33,15 @@ const Positionals& PositionalsOf(std::string_view command) {
       std::find_if(std::begin(kKnown), std::end(kKnown),
                    [&](const Positionals& known) { return known.command == command; });
   return found == std::end(kKnown) ? kNone : *found;
+}
+
+// "list|lora|packing", as a flag of a few values says them.
+std::string RecipeValues() {
+  std::string values = "list";
+  const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
+  if (!share.ok()) return values;
+  for (const std::string& name : share->Recipes()) values += "|" + name;
+  return values;
 }
 
 // Reads a command line up to the word that is being typed.
@@ -92,17 +102,18 @@ class WordReader {
     if (candidate.starts_with(begun)) completion->words.emplace_back(candidate, meaning);
   }
 
-  // "auto|cpu|cuda" names its values, FILE and DIR say of what kind they are.
+  // "auto|cpu|cuda" names its values, FILE, DIR and RECIPE say of what kind they are.
   static Completion Values(const FlagDescription& flag, const std::string& begun,
                            const std::string& before) {
     Completion completion;
     if (flag.value == "FILE") completion.more = More::kFiles;
     if (flag.value == "DIR") completion.more = More::kFolders;
     if (flag.value == "PATH") completion.more = More::kProgram;
-    if (flag.value.find('|') == std::string::npos) return completion;
-    for (std::size_t start = 0; start <= flag.value.size();) {
-      const std::size_t end = std::min(flag.value.find('|', start), flag.value.size());
-      const std::string value = flag.value.substr(start, end - start);
+    const std::string values = flag.value == "RECIPE" ? RecipeValues() : flag.value;
+    if (values.find('|') == std::string::npos) return completion;
+    for (std::size_t start = 0; start <= values.size();) {
+      const std::size_t end = std::min(values.find('|', start), values.size());
+      const std::string value = values.substr(start, end - start);
       if (value.starts_with(begun)) completion.words.emplace_back(before + value, flag.help);
       start = end + 1;
     }

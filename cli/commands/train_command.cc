@@ -1,39 +1,98 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <iostream>
+#include <optional>
 #include <utility>
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
+#include "cli/train/recipe.h"
+#include "cli/train/recipe_features.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
+namespace {
 
-StatusOr<int> TrainCommand(const Invocation& invocation) {
-  LaunchFlags launch = invocation.launch;
-  TrainFlags flags;
+struct Flags {
+  std::string recipe;  // "" = none
+  TrainFlags train;
+  LaunchFlags launch;
+  std::vector<std::string> given;  // names of what the words give
+  bool help_shown = false;
+};
+
+StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFlags& launch) {
+  Flags flags{.launch = launch};
   FlagParser parser("[launch flags] train [flags]",
                     "Train a model on every rank. Without flags: a small built-in demo.");
-  AddTrainFlags(parser.app(), &flags);
-  AddLaunchFlags(&parser, &launch);
+  parser.app()
+      .add_option(FlagNames("recipe"), flags.recipe,
+                  "flags and a ds_config that go well together, before which go those given here; "
+                  "'list' shows all, NAME.json is one of yours (configs/recipes/README.md)")
+      ->type_name("RECIPE");
+  AddTrainFlags(parser.app(), &flags.train);
+  AddLaunchFlags(&parser, &flags.launch);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
-  if (parsed.help_shown) return kExitOk;
-  DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
+                      parser.Parse(words, FlagParser::Rest::kRefused));
+  flags.help_shown = parsed.help_shown;
+  flags.given = parser.Given();
+  return flags;
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+// Reads the words again with what the recipe says in front of them. The notice tells the user.
+StatusOr<Flags> LayOver(const Recipe& recipe, const Invocation& invocation,
+                        const std::vector<std::string>& given, std::string* notice) {
+  std::vector<std::string> words = WordsBelow(recipe, given);
+  *notice = "recipe " + recipe.name + ":" + Joined(words);
+  words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
+  StatusOr<Flags> flags = ParseFlags(words, invocation.launch);
+  if (!flags.ok()) return flags.status().WithContext("recipe " + recipe.name);
+  flags->train.base = config::BaseConfig{.name = "recipe " + recipe.name, .keys = recipe.ds_config};
+  return flags;
+}
+
+}  // namespace
+
+StatusOr<int> TrainCommand(const Invocation& invocation) {
+  DS_ASSIGN_OR_RETURN(Flags flags, ParseFlags(invocation.arguments, invocation.launch));
+  if (flags.help_shown) return kExitOk;
+  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+  if (flags.recipe == "list") {
+    DS_ASSIGN_OR_RETURN(const std::string list, ListRecipes(share));
+    std::cout << list << std::flush;
+    return kExitOk;
+  }
+  std::optional<Recipe> recipe;
+  std::string notice;
+  if (!flags.recipe.empty()) {
+    DS_ASSIGN_OR_RETURN(recipe, FindRecipe(flags.recipe, share));
+    DS_ASSIGN_OR_RETURN(flags, LayOver(*recipe, invocation, flags.given, &notice));
+  }
+  DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId("train", Clock::System().UnixNanos()), launch,
-                                       invocation.command_line));
-  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+                      GatherJobRequest(MakeJobId("train", Clock::System().UnixNanos()),
+                                       flags.launch, invocation.command_line));
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
-                      GatherTrainInputs(flags, share, request.launch.world.world_size()));
+                      GatherTrainInputs(flags.train, share, request.launch.world.world_size()));
+  if (recipe) {
+    DS_RETURN_IF_ERROR(CheckStandsFor(*recipe, inputs));
+    inputs.notices.insert(inputs.notices.begin(), notice);
+  }
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(ChooseRunDirectory(launch, request.job_id)));
+                      RunDirectory::Create(ChooseRunDirectory(flags.launch, request.job_id)));
   return RunTraining(std::move(request), std::move(inputs), invocation.command_line,
                      std::move(run_directory));
 }

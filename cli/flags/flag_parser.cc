@@ -149,6 +149,16 @@ FlagDescriptions FlagParser::Describe() const {
   return described;
 }
 
+std::vector<std::string> FlagParser::Given() const {
+  std::vector<std::string> given;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->count() > 0 && !option->get_lnames().empty()) {
+      given.push_back(option->get_lnames().front());
+    }
+  }
+  return given;
+}
+
 std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Rest rest) const {
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (!IsFlag(words[i])) {

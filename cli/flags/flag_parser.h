@@ -72,6 +72,9 @@ class FlagParser {
   };
   StatusOr<Result> Parse(const std::vector<std::string>& words, Rest rest);
 
+  // The flags that the words of Parse gave, by their first long names, without dashes.
+  std::vector<std::string> Given() const;
+
   // For what a flag calls as soon as Parse has read its value: how many words stand behind the one
   // with the value, whatever stands in front of it ("-qxVALUE").
   std::size_t WordsBehind() const { return unread_.size(); }

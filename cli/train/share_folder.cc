@@ -13,14 +13,22 @@ StatusOr<ShareFolder> ShareFolder::OfThisProgram() {
   return ShareFolder(program.parent_path().parent_path() / "share" / "dsrun");
 }
 
-std::vector<std::string> ShareFolder::Presets() const {
+namespace {
+
+std::vector<std::string> NamesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root_ / "configs/models", error)) {
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
+
+}  // namespace
+
+std::vector<std::string> ShareFolder::Presets() const { return NamesIn(root_ / "configs/models"); }
+
+std::vector<std::string> ShareFolder::Recipes() const { return NamesIn(root_ / "configs/recipes"); }
 
 }  // namespace ds::cli

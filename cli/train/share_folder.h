@@ -1,7 +1,8 @@
 #pragma once
 
 // ShareFolder: the files shipped beside the programs, <bin>/../share/dsrun with the default config,
-// the model presets and the demo corpus. The same layout when built and when installed.
+// the model presets, the recipes and the demo corpus. The same layout when built and when
+// installed.
 
 #include <filesystem>
 #include <string>
@@ -23,8 +24,13 @@ class ShareFolder {
   std::filesystem::path preset(const std::string& name) const {
     return root_ / "configs/models" / (name + ".json");
   }
-  // Names of the model presets, sorted.
+  // The file of a recipe; it need not exist.
+  std::filesystem::path recipe(const std::string& name) const {
+    return root_ / "configs/recipes" / (name + ".json");
+  }
+  // Names of the model presets and of the recipes, sorted.
   std::vector<std::string> Presets() const;
+  std::vector<std::string> Recipes() const;
 
  private:
   std::filesystem::path root_;

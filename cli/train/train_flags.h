@@ -22,7 +22,8 @@ struct TrainFlags {
   std::vector<std::string> data;
   std::vector<double> data_weights;
   std::string deepspeed_config;
-  bool ignore_unknown_keys = false;  // of the ds_config
+  std::optional<config::BaseConfig> base;  // what the ds_config is laid over; of a recipe, no flag
+  bool ignore_unknown_keys = false;        // of the ds_config
   std::optional<std::string> token_dtype;
   std::string tokenizer;
   std::optional<std::string> text_field;

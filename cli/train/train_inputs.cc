@@ -136,9 +136,10 @@ StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
 
 // Fills in the config of `inputs`, or says all that is wrong with it.
 Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
-                     const config::JobFacts& facts, const ShareFolder& share, TrainInputs* inputs) {
+                     config::JobFacts facts, const ShareFolder& share, TrainInputs* inputs) {
   if (schedule.any()) {
     DS_ASSIGN_OR_RETURN(config, WithSchedule(config, schedule, facts, &inputs->notices));
+    facts.base.reset();  // it is in there
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
@@ -200,7 +201,10 @@ Status CheckPolicy(const config::TrainJob& job) {
       "--on_non_finite rewind needs --save_every: there would be no checkpoint to go back to");
 }
 
-StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument) {
+// Without one of the user's own, the base holds alone.
+StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument,
+                                          const std::optional<config::BaseConfig>& base) {
+  if (argument.empty() && base) return config::ConfigText{.text = "{}", .name = base->name};
   StatusOr<config::ConfigText> config = config::ReadConfigText(argument);
   if (!config.ok()) return config.status().WithContext("--deepspeed_config");
   return config;
@@ -211,6 +215,7 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
                                    const ShareFolder& share, int world_size) {
   config::JobFacts facts{.world_size = world_size,
                          .flags = flags.training,
+                         .base = flags.base,
                          .ignore_unknown_keys = flags.ignore_unknown_keys};
   DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(job.model, share));
   if (job.steps > 0) facts.total_steps = job.steps;
@@ -237,7 +242,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data));
   std::string config_argument = flags.deepspeed_config;
-  if (config_argument.empty()) {
+  if (config_argument.empty() && !flags.base) {
     config_argument = share.default_config().string();
     use("config " + ShortenPath(config_argument));
   }
@@ -254,7 +259,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
-  DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument));
+  DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument, flags.base));
   DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, share, &inputs));
   return inputs;
 }
@@ -277,7 +282,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   config::ConfigText config{job.ds_config, "the run's config"};
   if (!flags.deepspeed_config.empty()) {
-    DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config));
+    DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config, std::nullopt));
   }
   DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, share, &inputs));
   return inputs;

@@ -35,6 +35,8 @@ constexpr Printed kPrinted[] = {
     {"train --steps 20", "\nstep 20/20  loss "},
     {"train --model gpt2-demo --data README.md", "\nstep 5/5  loss "},
     {"train --steps 5 --no_decay_on_norms_and_biases", "\nstep 5/5  loss "},
+    {"train --recipe gpt2-from-scratch", "\nstep 5/5  loss "},
+    {"train --recipe list", "\nlora  "},
     {"tokenize README.md --tokenizer my_model", "tokens.bin: "},
     {"--packing whole --eval_split 0.2", " at step 5\neval loss "},
     {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},

@@ -3,12 +3,12 @@
 // AddBaseConfig lays a job's own config over a base config, as a user lays a ds_config over a
 // recipe.
 //
-// A key at the top level holds as a whole: where the job's config gives it, the base's is gone, with
-// all that is in its section. Two sets of keys are one in this: the sizes of the batch
-// (train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, elasticity) and the
-// precisions (fp16, bf16, torch_autocast), since one of the job's and another of the base's would
-// contradict each other. A flag takes away the one key that it fills and those of its set. What is
-// null in the job's config is absent there, as everywhere.
+// A key at the top level holds as a whole: where the job's config gives it, the base's is gone,
+// with all that is in its section. Two sets of keys are one in this: the sizes of the batch
+// (train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, elasticity) and
+// the precisions (fp16, bf16, torch_autocast), since one of the job's and another of the base's
+// would contradict each other. A flag takes away the one key that it fills and those of its set.
+// What is null in the job's config is absent there, as everywhere.
 
 #include <nlohmann/json.hpp>
 

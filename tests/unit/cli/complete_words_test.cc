@@ -51,6 +51,7 @@ TEST(CompleteWordsTest, ValuesOfFlags) {
   EXPECT_EQ(MoreOf({"--num_gpus", ""}), More::kNothing);
   EXPECT_THAT(Words({"--num_gpus", "tr"}), IsEmpty());
   EXPECT_THAT(Words({"--quiet", "tr"}), ElementsAre("train"));
+  EXPECT_THAT(Words({"train", "--recipe", "l"}), ElementsAre("list", "llama-sft-zero2", "lora"));
 }
 
 TEST(CompleteWordsTest, ArgumentsOfCommands) {

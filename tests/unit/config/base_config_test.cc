@@ -57,8 +57,9 @@ TEST(BaseConfigTest, SizesOfTheBatchAreTakenTogether) {
   const CheckResult flag = Check("{}", {.per_device_train_batch_size = 1});
   ASSERT_TRUE(flag.ok) << flag.errors.at(0).message;
   EXPECT_EQ(flag.config.batch.train_batch_size, 4) << "1 x 2 accumulated x 2";
-  const CheckResult whole = Check("{}", {.gradient_accumulation_steps = 1},
-                                  R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1})");
+  const CheckResult whole =
+      Check("{}", {.gradient_accumulation_steps = 1},
+            R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1})");
   ASSERT_TRUE(whole.ok) << whole.errors.at(0).message;
   EXPECT_EQ(whole.config.batch.train_batch_size, 4);
 }

@@ -1,0 +1,148 @@
+#include "cli/train/recipe.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "cli/train/recipe_features.h"
+#include "runtime/base/files.h"
+#include "runtime/base/positioned_json.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxRecipeBytes = std::size_t{1} << 20;
+
+// Two ways to say the same, of which only one can hold.
+struct Replacement {
+  std::string_view given, replaced;
+};
+constexpr Replacement kReplacements[] = {
+    {"steps", "epochs"},
+    {"epochs", "steps"},
+    {"eval_data", "eval_split"},
+    {"eval_split", "eval_data"},
+    {"lora_adapter", "lora_rank"},
+    {"lora_adapter", "lora_alpha"},
+    {"lora_adapter", "lora_targets"},
+    {"lora_adapter", "lora_rslora"},
+};
+
+bool Holds(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool IsReplaced(const std::string& flag, const std::vector<std::string>& given) {
+  return Holds(given, flag) ||
+         std::any_of(std::begin(kReplacements), std::end(kReplacements), [&](const auto& row) {
+           return row.replaced == flag && Holds(given, row.given);
+         });
+}
+
+std::string WordOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void AddWords(const std::string& flag, const Json& value, std::vector<std::string>* words) {
+  words->push_back("--" + flag);
+  if (value == true) return;
+  if (!value.is_array()) return words->push_back(WordOf(value));
+  for (const Json& element : value) words->push_back(WordOf(element));
+}
+
+Status NoSuchRecipe(const std::string& name, const ShareFolder& share) {
+  const std::vector<std::string> known = share.Recipes();
+  std::string list;
+  for (const std::string& recipe : known) list += (list.empty() ? "" : ", ") + recipe;
+  return NotFoundError("--recipe " + name + ": no such recipe (" + list + ")" +
+                       DidYouMean(name, known));
+}
+
+bool IsFlagValue(const Json& value) {
+  return value.is_string() || value.is_number() || value == true ||
+         (value.is_array() && !value.empty() &&
+          std::all_of(value.begin(), value.end(), [](const Json& element) {
+            return element.is_string() || element.is_number();
+          }));
+}
+
+// Says what is wrong with the parts of a file.
+Status CheckParts(const Json& file) {
+  static const std::vector<std::string> kParts = {"about", "stands_for", "train", "ds_config"};
+  for (const auto& [name, value] : file.items()) {
+    if (!Holds(kParts, name)) {
+      return InvalidArgumentError("unknown key " + name + DidYouMean(name, kParts));
+    }
+  }
+  for (const char* name : {"train", "ds_config"}) {
+    if (!file.contains(name) || !file[name].is_object()) {
+      return InvalidArgumentError(std::string(name) + " must be there, as an object");
+    }
+  }
+  for (const auto& [flag, value] : file["train"].items()) {
+    if (!IsFlagValue(value)) {
+      return InvalidArgumentError("train." + flag +
+                                  " must be a text, a number, true or a list of them");
+    }
+  }
+  if (file.contains("about") && !file["about"].is_string()) {
+    return InvalidArgumentError("about must be a text");
+  }
+  return CheckFeatureNames(file.value("stands_for", Json::array()));
+}
+
+StatusOr<Recipe> ReadRecipe(const std::string& name, const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxRecipeBytes));
+  const JsonReading reading = ReadPositionedJson(text);
+  if (!reading.problems.empty()) {
+    const JsonProblem& problem = reading.problems.front();
+    return InvalidArgumentError(std::to_string(problem.position.line) + ":" +
+                                std::to_string(problem.position.column) + ": " + problem.message);
+  }
+  const Json file = WholeValue(reading.root);
+  if (!file.is_object()) return InvalidArgumentError("a recipe is an object: { ... }");
+  DS_RETURN_IF_ERROR(CheckParts(file));
+  return Recipe{.name = name,
+                .about = file.value("about", ""),
+                .stands_for = file.value("stands_for", std::vector<std::string>()),
+                .flags = file["train"],
+                .ds_config = file["ds_config"]};
+}
+
+}  // namespace
+
+StatusOr<Recipe> FindRecipe(const std::string& name, const ShareFolder& share) {
+  std::error_code error;
+  const bool is_file = name.ends_with(".json");
+  const fs::path path = is_file ? fs::path(name) : share.recipe(name);
+  const bool leads_away = !is_file && name.find('/') != std::string::npos;
+  if (leads_away || !fs::exists(path, error)) return NoSuchRecipe(name, share);
+  StatusOr<Recipe> recipe = ReadRecipe(is_file ? path.stem().string() : name, path);
+  if (!recipe.ok()) return recipe.status().WithContext("--recipe " + name);
+  return recipe;
+}
+
+StatusOr<std::string> ListRecipes(const ShareFolder& share) {
+  constexpr std::size_t kNameColumns = 24;
+  std::string list;
+  for (const std::string& name : share.Recipes()) {
+    DS_ASSIGN_OR_RETURN(const Recipe recipe, FindRecipe(name, share));
+    list += name + std::string(kNameColumns - std::min(kNameColumns - 1, name.size()), ' ') +
+            recipe.about + "\n";
+  }
+  return list;
+}
+
+std::vector<std::string> WordsBelow(const Recipe& recipe, const std::vector<std::string>& given) {
+  std::vector<std::string> words;
+  for (const auto& [flag, value] : recipe.flags.items()) {
+    if (!IsReplaced(flag, given)) AddWords(flag, value, &words);
+  }
+  return words;
+}
+
+}  // namespace ds::cli
