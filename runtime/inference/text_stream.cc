@@ -29,7 +29,7 @@ std::string TextOfBytes(const std::vector<std::uint32_t>& ids) {
   return text;
 }
 
-// Where the replacements at the end of a text begin: of a character that may go on.
+// Finds where the replacements at the end of a text begin: they may be of a character that goes on.
 std::size_t CertainEnd(std::string_view text) {
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text.size();

@@ -31,8 +31,8 @@ std::optional<std::string> ContentOf(const OrderedJson& config, const char* name
   return content.is_string() ? std::optional(content.get<std::string>()) : std::nullopt;
 }
 
-// What names special tokens: tokenizer_config.json, and for what that leaves open the file beside
-// it in which older folders have them.
+// Special tokens are named by tokenizer_config.json, and where that leaves one open by the file
+// beside it in which older folders have them.
 StatusOr<OrderedJson> ReadNamedTokens(const fs::path& folder, const OrderedJson& config) {
   DS_ASSIGN_OR_RETURN(OrderedJson named, ReadConfig(folder / "special_tokens_map.json"));
   for (const char* name : kNamedTokens) {
