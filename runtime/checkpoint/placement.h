@@ -6,6 +6,8 @@
 // A tensor that lies as a whole on its ranks is not cut by this; ZeRO cuts it again, flattened,
 // among the ranks of its shard group: along kShardAxes for a dense parameter.
 
+#include <vector>
+
 #include "runtime/checkpoint/format/regions.h"
 #include "runtime/topology/degrees.h"
 
@@ -20,6 +22,9 @@ struct Placement {
   topology::AxisSet gradient_axes = topology::kGradientAxes;
   // An expert's: it is cut among the ranks that hold the same experts.
   bool expert = false;
+  // Stages of a pipeline that hold it, in ascending order, this rank's among them, where there are
+  // several, as of a table that is read by the first block and the last. Their gradients add up.
+  std::vector<int> stages = {};
 };
 
 }  // namespace ds::checkpoint

@@ -14,6 +14,9 @@ struct RankGroups {
   // then divide work by it: the norm, Muon's matrices.
   Communicator* shards = nullptr;
   Communicator* replicas = nullptr;  // ranks that hold the same shards; null: no two do
+  Communicator* stage = nullptr;     // ranks that have the same blocks; null: all have
+
+  Communicator& of_stage() const { return stage != nullptr ? *stage : *all; }
 };
 
 }  // namespace ds::comm

@@ -9,7 +9,8 @@ namespace {
 using Members = std::vector<NamedParameter>;
 
 bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
-  return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows && a.rounded == b.rounded;
+  return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows && a.rounded == b.rounded &&
+         a.placement.stages == b.placement.stages;
 }
 
 bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {

@@ -1,7 +1,8 @@
 #pragma once
 
 // Bucket: parameters of one unit in one flat buffer, which one collective gathers and one reduces:
-// those of one dtype, cut among the same ranks, whose gradients travel alike. Parameters that are
+// those of one dtype, cut among the same ranks, whose gradients travel alike, between the same
+// stages if there are several. Parameters that are
 // trained alike are a range of it (TrainingRange).
 
 #include <memory>

@@ -4,6 +4,8 @@
 
 #include <c10/core/Device.h>
 
+#include <algorithm>
+
 #include "runtime/checkpoint/tensor_shard.h"
 #include "runtime/comm/rank_groups.h"
 #include "runtime/config/model_state.h"
@@ -56,6 +58,28 @@ struct Context {
   checkpoint::Replica ReplicaAlong(topology::AxisSet axes) const {
     const topology::Member member = mesh.MemberOf(groups.all->rank(), axes);
     return {.index = member.index, .count = member.count};
+  }
+  // The same among ranks of all stages that hold the tensor.
+  checkpoint::Replica ReplicaOf(const checkpoint::Placement& placement,
+                                topology::AxisSet axes) const {
+    const checkpoint::Replica own = ReplicaAlong(axes);
+    if (placement.stages.empty()) return own;
+    const auto& stages = placement.stages;
+    const auto place = std::find(stages.begin(), stages.end(), stage()) - stages.begin();
+    return {.index = static_cast<int>(place) * own.count + own.index,
+            .count = static_cast<int>(stages.size()) * own.count};
+  }
+  // Counts the ranks that hold the same flat shard.
+  int CountShardCopies(const checkpoint::Placement& placement) const {
+    return ReplicaOf(placement, ShardCopyAxes(placement)).count;
+  }
+  // Tells whether this rank's stage is the first, or the only one, that holds the tensor.
+  bool IsOfThisStage(const checkpoint::Placement& placement) const {
+    return placement.stages.empty() || placement.stages.front() == stage();
+  }
+  int stage() const {
+    return mesh.CoordinatesOf(
+        groups.all->rank())[static_cast<std::size_t>(topology::Axis::kPipeline)];
   }
   device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };

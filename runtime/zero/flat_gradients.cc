@@ -296,11 +296,11 @@ Lease FlatGradients::shard() {
   return whole_.Acquire(layout_.shard(context_.groups.shards->rank()));
 }
 
-Lease FlatGradients::for_optimizer(const FlatRange& range) {
+Lease FlatGradients::for_optimizer(const FlatRange& range, Access access) {
   Await();
-  if (!context_.sharding.optimizer) return whole_.Acquire(range, Access::kRead);
+  if (!context_.sharding.optimizer) return whole_.Acquire(range, access);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
-  return own_.Acquire(range, Access::kRead);
+  return own_.Acquire(range, access);
 }
 
 std::shared_ptr<checkpoint::TensorSource> FlatGradients::SourceOf(const FlatRange& range) {

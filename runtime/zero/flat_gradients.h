@@ -84,7 +84,7 @@ class FlatGradients {
   // This rank's shard of the mean, to read. Requires Reduce.
   Lease shard();
   // A range for the optimizer to read: of the shard when its state is sharded, else of everything.
-  Lease for_optimizer(const FlatRange& range);
+  Lease for_optimizer(const FlatRange& range, Access access = Access::kRead);
   FlatRange optimizer_range() const {
     return {0, context_.sharding.optimizer ? layout_.shard_numel() : layout_.padded_numel()};
   }

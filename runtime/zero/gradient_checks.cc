@@ -88,7 +88,7 @@ NonFiniteValue FindFirstInShard(const ShardedModel& model) {
 
 std::optional<NonFiniteValue> FindFirstOfAllRanks(const Context& context,
                                                   const NonFiniteValue& mine) {
-  const auto values = comm::GatherNumbers(mine.numbers(), *context.groups.all);
+  const auto values = comm::GatherNumbers(mine.numbers(), context.groups.of_stage());
   const std::vector<double>& first = *std::min_element(values.begin(), values.end());
   if (!std::isfinite(first[0])) return std::nullopt;
   return NonFiniteValue{first[0], first[1], first[2], first[3], first[4]};
@@ -117,7 +117,7 @@ Trained FindUnused(const ShardedModel& model) {
       received.push_back(of_group[i] ? 1.0 : 0.0);
     }
   });
-  const auto ranks = comm::GatherNumbers(received, *model.context().groups.all);
+  const auto ranks = comm::GatherNumbers(received, model.context().groups.of_stage());
   Trained trained{.count = names.size()};
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool used = std::any_of(ranks.begin(), ranks.end(),

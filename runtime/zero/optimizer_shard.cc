@@ -30,9 +30,9 @@ void AddShardsOf(const Context& context, const FlatParameters& parameters,
          .flat_start = piece.parameter_start,
          .source = SourceOf(
              held.store, {held.range.start - held.stored.start + piece.range_start, piece.count}),
-         .replica =
-             context.ReplicaAlong(held.is_shard ? context.ShardCopyAxes(parameter.placement)
-                                                : context.WholeCopyAxes(parameter.placement))});
+         .replica = context.ReplicaOf(parameter.placement,
+                                      held.is_shard ? context.ShardCopyAxes(parameter.placement)
+                                                    : context.WholeCopyAxes(parameter.placement))});
   }
 }
 

@@ -113,8 +113,9 @@ std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {
 StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
     const Context& context, const std::vector<ParameterUnit>& units, const FillUnit& fill) {
   std::unique_ptr<ShardedModel> model(new ShardedModel(context));
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(CheckParameters(context, units), *context.groups.all));
-  DS_RETURN_IF_ERROR(CheckSameModel(units, *context.groups.all));
+  DS_RETURN_IF_ERROR(
+      comm::AgreeOnStatus(CheckParameters(context, units), context.groups.of_stage()));
+  DS_RETURN_IF_ERROR(CheckSameModel(units, context.groups.of_stage()));
   for (const ParameterUnit& unit : units) {
     const Status added = model->AddUnit(unit, fill);
     if (!added.ok()) return added.WithContext("building " + unit.name);
@@ -143,12 +144,14 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
     std::int64_t& numel = bucket->trainable() ? trainable_numel_ : frozen_numel_;
     const FlatParameters& parameters = bucket->parameters();
     for (int i = 0; i < parameters.layout().size(); ++i) {
-      numel += checkpoint::ElementCount(parameters.parameter(i).placement.global_shape).value();
+      const checkpoint::Placement& placement = parameters.parameter(i).placement;
+      if (!context_.IsOfThisStage(placement)) continue;
+      numel += checkpoint::ElementCount(placement.global_shape).value();
     }
   }
   const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), *context_.groups.all));
-  DS_RETURN_IF_ERROR(CheckSameOrigin(*values, *context_.groups.all));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), context_.groups.of_stage()));
+  DS_RETURN_IF_ERROR(CheckSameOrigin(*values, context_.groups.of_stage()));
   if (*values == FirstValues::kRankZeros && context_.mesh.degrees().tensor > 1) {
     return UnimplementedError(
         "modules that bring values of their own are not built on tensor ranks");

@@ -36,8 +36,8 @@ double SumOfSquares(const Context& context, const Bucket& bucket, const at::Tens
   for (const TrainingRange& range : bucket.ranges()) {
     const FlatRange own = layout.shard_of(range.range, member);
     const at::Tensor values = shard.narrow(0, own.start - layout.shard(member).start, own.count);
-    sum += optim::SumOfSquares(values) /
-           context.mesh.CountOver(context.ShardCopyAxes(bucket.member_of(range).placement));
+    sum +=
+        optim::SumOfSquares(values) / context.CountShardCopies(bucket.member_of(range).placement);
   }
   return sum;
 }
@@ -106,6 +106,29 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
+// Of what several stages hold each has the gradients of its own blocks.
+void ShardedOptimizer::AddUpOverStages() {
+  const Context& context = model_.context();
+  const int rank = context.groups.all->rank();
+  ForEachTrainableBucket(model_, [&](Bucket& bucket, std::int64_t) {
+    const NamedParameter& first = bucket.parameters().parameter(0);
+    const std::vector<int>& stages = first.placement.stages;
+    if (stages.empty()) return;
+    std::string name = "stages";
+    std::vector<int> ranks;
+    topology::Coordinates place = context.mesh.CoordinatesOf(rank);
+    for (const int stage : stages) {
+      name += " " + std::to_string(stage);
+      place[static_cast<std::size_t>(topology::Axis::kPipeline)] = stage;
+      ranks.push_back(context.mesh.RankAt(place));
+    }
+    FlatGradients& gradients = bucket.gradients();
+    const Lease mean = gradients.for_optimizer(gradients.optimizer_range(), Access::kUpdate);
+    context.groups.all->Group(name, ranks)
+        .AllReduce(mean.tensor(), comm::ReduceOp::kSum, first.name);
+  });
+}
+
 void ShardedOptimizer::ReduceGradients(std::int64_t step) {
   own_gradients_ = optimizer_->WantsOwnGradients(step);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -117,6 +140,7 @@ void ShardedOptimizer::ReduceGradients(std::int64_t step) {
       gradients.Reduce();
     }
   }
+  AddUpOverStages();
 }
 
 double ShardedOptimizer::SumOfOwnSquares() const {

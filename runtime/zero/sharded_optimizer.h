@@ -39,7 +39,8 @@ class ShardedOptimizer {
   // Tells whether that update takes the mean over ranks (ReduceGradients).
   bool TakesMeans(std::int64_t step) const { return !optimizer_->WantsOwnGradients(step); }
   // Reduces for update number `step`: the mean over ranks is there after this, or, for an update
-  // that takes them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients.
+  // that takes them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients. Of what
+  // several stages hold (Placement::stages) their gradients are added up.
   void ReduceGradients(std::int64_t step);
   // Sums the squares of this rank's gradient; of own gradients such that the sum over ranks is the
   // mean of the ranks' squares.
@@ -74,6 +75,7 @@ class ShardedOptimizer {
   void MoveBack();
 
  private:
+  void AddUpOverStages();
   double SumOfOwnSquares() const;
   // Step for an optimizer that must have all parts at once.
   void StepAtOnce(const optim::Update& update);

@@ -64,8 +64,11 @@ at::Tensor LocalOf(const Global& global, const topology::Member& member, const a
   return whole.chunk(member.count, global.cut)[static_cast<std::size_t>(member.index)].contiguous();
 }
 
-checkpoint::Placement PlacementOf(const Global& global, const topology::Member& member) {
+// All stages of a pipeline hold all of it.
+checkpoint::Placement PlacementOf(const Global& global, const topology::Member& member,
+                                  int stages) {
   checkpoint::Placement placement{.global_shape = global.shape};
+  for (int stage = 0; stages > 1 && stage < stages; ++stage) placement.stages.push_back(stage);
   if (global.cut < 0) {
     placement.copy_axes = placement.copy_axes.With(Axis::kTensor);
     return placement;
@@ -100,6 +103,9 @@ const CutWorld kCutWorlds[] = {
     {{.replicate = 2, .shard = 2, .tensor = 2}, 3},
     {{.shard = 2, .sequence = 2, .tensor = 2}, 2},
     {{.replicate = 3, .shard = 2}, 1},
+    {{.pipeline = 2}, 0},
+    {{.pipeline = 2, .shard = 2}, 1},
+    {{.pipeline = 2, .replicate = 2, .shard = 2, .tensor = 2}, 3},
     {{.replicate = 2,
       .shard = 2,
       .tensor = 2,
@@ -111,7 +117,8 @@ const CutWorld kCutWorlds[] = {
 class PlacedModel : public checkpoint::Stateful {
  public:
   PlacedModel(const CutWorld& cut_world, const comm::RankGroups& groups)
-      : member_(cut_world.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})) {
+      : member_(cut_world.mesh().MemberOf(groups.all->rank(), {Axis::kTensor})),
+        stages_(cut_world.degrees.pipeline) {
     const Context context{
         .groups = groups,
         .mesh = cut_world.mesh(),
@@ -123,7 +130,7 @@ class PlacedModel : public checkpoint::Stateful {
       const at::Tensor local = LocalOf(global, member_, WholeOf(global, /*salt=*/0));
       unit.parameters.push_back({.name = global.name,
                                  .tensor = local.requires_grad_(),
-                                 .placement = PlacementOf(global, member_)});
+                                 .placement = PlacementOf(global, member_, stages_)});
     }
     const auto fill = [](int, const auto&) {
       return StatusOr<FirstValues>(FirstValues::kSameEverywhere);
@@ -132,14 +139,15 @@ class PlacedModel : public checkpoint::Stateful {
     optimizer_ = std::make_unique<ShardedOptimizer>(*model_, config::OptimizerConfig{});
   }
 
-  // Gives every rank the whole gradient's part, so that the mean over ranks is that.
+  // Gives every rank the whole gradient's part, so that the mean over ranks is that, and the sum
+  // over stages.
   double SumOfSquares(int salt) {
     for (const auto& bucket : model_->units()[0]->buckets()) {
       for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
         const std::string& name = bucket->parameters().parameter(i).name;
         const auto global = std::find_if(kModel.begin(), kModel.end(),
                                          [&](const Global& each) { return each.name == name; });
-        bucket->gradients().Add(i, LocalOf(*global, member_, WholeOf(*global, salt)));
+        bucket->gradients().Add(i, LocalOf(*global, member_, WholeOf(*global, salt)) / stages_);
       }
     }
     model_->units()[0]->EndMicroBatch(zero::MicroBatchEnd::kReduce);
@@ -157,6 +165,7 @@ class PlacedModel : public checkpoint::Stateful {
  private:
   device::MemoryLedger ledger_;
   const topology::Member member_;  // along the tensor axis
+  const int stages_;
   std::unique_ptr<ShardedModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
 };

@@ -35,13 +35,16 @@ TEST(Bucket, TakesWhatIsTrainedInAnyWayTogether) {
 
 TEST(Bucket, TakesOnlyWhatTravelsInOneWay) {
   NamedParameter narrow = Make("narrow", 8, 0), rows = Make("rows", 8, 1);
+  NamedParameter table = Make("table", 8, 1);
+  table.placement.stages = {0, 2};
   narrow.reduction = at::kBFloat16;
   rows.sparse_rows = true;
-  const auto buckets = BucketParameters({Make("w", 8, 1), narrow, rows, Make("b", 8, 0)});
-  ASSERT_EQ(buckets.size(), 3U);
+  const auto buckets = BucketParameters({Make("w", 8, 1), narrow, table, rows, Make("b", 8, 0)});
+  ASSERT_EQ(buckets.size(), 4U);
   EXPECT_THAT(NamesOf(buckets[0]), ElementsAre("w", "b"));
   EXPECT_THAT(NamesOf(buckets[1]), ElementsAre("narrow"));
-  EXPECT_THAT(NamesOf(buckets[2]), ElementsAre("rows"));
+  EXPECT_THAT(NamesOf(buckets[2]), ElementsAre("table"));
+  EXPECT_THAT(NamesOf(buckets[3]), ElementsAre("rows"));
 }
 
 TEST(Bucket, HasARangeForEachGroupAndEachKindOfPlacement) {
