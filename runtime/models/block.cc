@@ -86,7 +86,7 @@ void AllocateParameters(Block& block) {
 
 Bundle RunBlocks(const BlockList& model, Bundle bundle) {
   for (int i = 0; i < model.size(); ++i) {
-    bundle.random.block = i;
+    bundle.random.block = model.index_in_model(i);
     bundle = model.block(i).forward(std::move(bundle));
   }
   return bundle;

@@ -14,42 +14,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "runtime/activation/recompute.h"
 #include "runtime/checkpoint/placement.h"
-#include "runtime/models/batch.h"
-#include "runtime/models/dropout.h"
-#include "runtime/models/tiled_rows.h"
+#include "runtime/models/bundle.h"
 
 namespace ds::models {
-
-// The tensors that flow from block to block. B samples of S tokens, H the model's width.
-struct Bundle {
-  Batch batch;
-  at::Tensor hidden;  // [B, S, H], set by every block but the last
-  at::Tensor loss;    // scalar fp32, a mean; set by the last block when there are labels
-  // The number of labels that mean is over, set with it: a step's loss is its sums (loss times
-  // count) over its counts, whatever shapes its micro-batches have. Absent: the mean of the losses.
-  std::optional<double> loss_count;
-  std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
-  // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block
-  // that computes gradients in its forward pass, which in fp16 would vanish without it.
-  double loss_scale = 1.0;
-  double loss_unit = 1.0;
-  RandomPlace random;  // of these samples, among all draws; the engine sets it before every block
-  std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
-  RowTiles mlp_tiles;                                               // of feed-forward parts
-  class KeyValueCache* cache = nullptr;  // of tokens before these (key_value_cache.h); null: none
-
-  // A tensor of the batch; undefined where there is none of the name.
-  const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }
-};
 
 // Describes a parameter before training: normal(mean, std), each drawn for itself, zeros in a part.
 struct FirstValue {
@@ -99,7 +72,15 @@ class Block : public torch::nn::Module {
 
 using BlockFactory = std::function<std::shared_ptr<Block>()>;  // makes a new one each time
 
-// The model: blocks in the order they run.
+// StagePart says what a stage of a pipeline has of a model: blocks [first, end) of `all`.
+struct StagePart {
+  int stage = 0, stages = 1;
+  int first = 0, end = 0, all = 0;
+
+  friend bool operator==(const StagePart&, const StagePart&) = default;
+};
+
+// The model, or a stage's part of it: blocks in the order they run.
 class BlockList {
  public:
   virtual ~BlockList() = default;
@@ -112,6 +93,13 @@ class BlockList {
   // rank's memory: they are dropped at once, and the engine calls `make` again when it wants them,
   // so that one block is there whole, beside the buffer that it goes into.
   void Add(BlockFactory make, std::vector<int> also_reads = {});
+
+  // Makes this list a stage's part, whose block 0 is block `part.first` of the model.
+  void SetPart(const StagePart& part) { part_ = part; }
+  const std::optional<StagePart>& part() const { return part_; }
+  // The place of block i in the whole model, and how many blocks that has.
+  int index_in_model(int i) const { return part_ ? part_->first + i : i; }
+  int model_size() const { return part_ ? part_->all : size(); }
 
   int size() const { return static_cast<int>(blocks_.size()); }
   Block& block(int i) const { return *blocks_.at(static_cast<std::size_t>(i)); }
@@ -128,6 +116,7 @@ class BlockList {
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<BlockFactory> factories_;
   std::vector<std::vector<int>> also_reads_;
+  std::optional<StagePart> part_;  // none: the whole model
 };
 
 // A parameter with shape, dtype, device and requires_grad, and a storage of 0 bytes.

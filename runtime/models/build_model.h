@@ -3,6 +3,7 @@
 // Builds the list of blocks that a description stands for: embedding, layers, head.
 
 #include <memory>
+#include <optional>
 
 #include "runtime/models/block.h"
 #include "runtime/models/model_config.h"
@@ -20,7 +21,11 @@ struct ModelRanks {
 // The model, its parameters unmaterialised under Hugging Face's names; `options` gives their dtype
 // (fp32, bf16 or fp16) and device. Its blocks call the other ranks in their passes. Requires a
 // decoder without experts that CheckModelRanks takes.
+//
+// With `part`: only the blocks that a stage of a pipeline has, of layers + 2. The first stage has
+// the first block and the last one the last, which are two. A tied table is on both of them.
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
-                                      const ModelRanks& ranks = {});
+                                      const ModelRanks& ranks = {},
+                                      const std::optional<StagePart>& part = {});
 
 }  // namespace ds::models

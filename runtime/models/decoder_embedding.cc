@@ -10,23 +10,34 @@
 
 namespace ds::models {
 
+std::shared_ptr<Embedding> MakeTokenTable(const DecoderSlice& slice,
+                                          const at::TensorOptions& options) {
+  const DecoderSpec& spec = slice.spec();
+  const Embedding::Shape shape{.rows = spec.vocabulary,
+                               .width = spec.width,
+                               .padding = spec.padding_token,
+                               .group = slice.group,
+                               .first_row = slice.plan->vocabulary().first,
+                               .all_rows = slice.plan->whole_vocabulary()};
+  return std::make_shared<Embedding>(shape, options);
+}
+
+FirstValue::Zeros FindPaddingZeros(const DecoderSpec& spec) {
+  if (!spec.padding_token) return {};
+  return {.first = *spec.padding_token * spec.width, .count = spec.width};
+}
+
 DecoderEmbedding::DecoderEmbedding(const DecoderSlice& slice, const at::TensorOptions& options)
     : FamilyBlock(slice.spec().names.base, DescribeInit(slice.spec()), slice),
       sequence_(slice.sequence),
       tokens_name_(slice.spec().names.tokens),
-      padding_(slice.spec().padding_token),
+      padding_(FindPaddingZeros(slice.spec())),
       scale_(slice.spec().scales_embedding ? std::sqrt(static_cast<double>(slice.spec().width))
                                            : 1.0),
       first_position_(slice.spec().first_position),
       dropout_(slice.spec().embedding_dropout) {
   const DecoderSpec& spec = slice.spec();
-  const Embedding::Shape tokens{.rows = spec.vocabulary,
-                                .width = spec.width,
-                                .padding = spec.padding_token,
-                                .group = slice.group,
-                                .first_row = slice.plan->vocabulary().first,
-                                .all_rows = slice.plan->whole_vocabulary()};
-  tokens_ = RegisterAt(*this, {spec.names.tokens}, std::make_shared<Embedding>(tokens, options));
+  tokens_ = RegisterAt(*this, {spec.names.tokens}, MakeTokenTable(slice, options));
   if (spec.positions == Positions::kLearned) {
     const Embedding::Shape positions{.rows = spec.max_positions + spec.first_position,
                                      .width = spec.width};
@@ -73,10 +84,7 @@ Bundle DecoderEmbedding::forward(Bundle bundle) {
 FirstValue DecoderEmbedding::DescribeFirstValue(const std::string& name,
                                                 std::int64_t dimensions) const {
   FirstValue value = FamilyBlock::DescribeFirstValue(name, dimensions);
-  if (padding_ && name == tokens_name_ + ".weight") {
-    const std::int64_t width = tokens_->weight().size(1);
-    value.zeros = {.first = *padding_ * width, .count = width};
-  }
+  if (name == tokens_name_ + ".weight") value.zeros = padding_;
   return value;
 }
 

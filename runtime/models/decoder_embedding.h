@@ -12,6 +12,12 @@
 
 namespace ds::models {
 
+// The table of tokens of a decoder, unmaterialised and of no block yet.
+std::shared_ptr<Embedding> MakeTokenTable(const DecoderSlice& slice,
+                                          const at::TensorOptions& options);
+// The elements of it that start at 0: the row of the padding.
+FirstValue::Zeros FindPaddingZeros(const DecoderSpec& spec);
+
 // Tables of tokens and, where they are learnt, positions.
 class DecoderEmbedding : public FamilyBlock {
  public:
@@ -32,7 +38,7 @@ class DecoderEmbedding : public FamilyBlock {
 
   sequence_parallel::Group sequence_;
   std::string tokens_name_;
-  std::optional<std::int64_t> padding_;
+  FirstValue::Zeros padding_;
   double scale_;
   std::int64_t first_position_;
   double dropout_;

@@ -4,9 +4,15 @@
 
 namespace ds::models {
 
+std::string DecoderSlice::NameTokenTable() const {
+  const std::string base = spec().names.base;
+  return (base.empty() ? base : base + ".") + spec().names.tokens + ".weight";
+}
+
 checkpoint::Placement DecoderSlice::PlacementOf(const std::string& name,
                                                 checkpoint::Shape shape) const {
   checkpoint::Placement placement{.global_shape = std::move(shape)};
+  if (!table_stages.empty() && name == NameTokenTable()) placement.stages = table_stages;
   if (plan->parts() == 1) return placement;
   const auto slice = plan->SliceOf(name);
   if (!slice) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/placement.h"
@@ -19,12 +20,15 @@ struct DecoderSlice {
   tensor_parallel::Group group;         // of as many ranks as the plan has parts
   sequence_parallel::Group sequence;    // whose ranks have the same slice and other tokens
   sequence_parallel::HeadShares heads;  // of the slice, by rank of that group
+  // Stages that hold the table of tokens, where its first block and its last are on several.
+  std::vector<int> table_stages = {};
 
   const DecoderSpec& spec() const { return plan->slice(); }
   // The heads of the slice for which this rank computes attention.
   const sequence_parallel::HeadRange& own_heads() const {
     return heads.queries[static_cast<std::size_t>(sequence.rank())];
   }
+  std::string NameTokenTable() const;  // in full
   // Tells what a parameter with this full name, whose local tensor has this shape, is of the
   // decoder's.
   checkpoint::Placement PlacementOf(const std::string& name, checkpoint::Shape shape) const;

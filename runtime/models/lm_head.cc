@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/models/decoder_embedding.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/matmul.h"
@@ -24,22 +25,34 @@ at::Tensor FindLabels(const Bundle& bundle) {
 
 class LmHead : public FamilyBlock {
  public:
-  LmHead(const DecoderSlice& slice, std::shared_ptr<Embedding> embedding)
+  LmHead(const DecoderSlice& slice, std::shared_ptr<Embedding> embedding,
+         const at::TensorOptions& options)
       : FamilyBlock("", DescribeInit(slice.spec()), slice),
         embedding_(std::move(embedding)),
         vocabulary_{.group = slice.group,
                     .first = slice.plan->vocabulary().first,
                     .all = slice.plan->whole_vocabulary()},
-        soft_cap_(slice.spec().logit_soft_cap) {
+        soft_cap_(slice.spec().logit_soft_cap),
+        table_name_(slice.NameTokenTable()),
+        padding_(FindPaddingZeros(slice.spec())) {
     const DecoderSpec& spec = slice.spec();
-    const at::Tensor& table = embedding_->weight();
     if (spec.final_norm) {
       norm_ = RegisterAt(*this, {spec.names.base, spec.names.final_norm},
-                         MakeNorm(spec, spec.width, table.options()));
+                         MakeNorm(spec, spec.width, options));
     }
-    if (spec.tied_head) return;
-    const Product::Shape shape{.in = spec.width, .out = spec.vocabulary};
-    projection_ = RegisterAt(*this, {spec.names.head}, MakeProduct(shape, table.options()));
+    if (!spec.tied_head) {
+      const Product::Shape shape{.in = spec.width, .out = spec.vocabulary};
+      projection_ = RegisterAt(*this, {spec.names.head}, MakeProduct(shape, options));
+    } else if (embedding_ == nullptr) {
+      embedding_ =
+          RegisterAt(*this, {spec.names.base, spec.names.tokens}, MakeTokenTable(slice, options));
+    }
+  }
+
+  FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override {
+    FirstValue value = FamilyBlock::DescribeFirstValue(name, dimensions);
+    if (name == table_name_) value.zeros = padding_;
+    return value;
   }
 
   Bundle forward(Bundle bundle) override {
@@ -65,19 +78,21 @@ class LmHead : public FamilyBlock {
 
  private:
   std::shared_ptr<Norm> norm_;            // null without
-  std::shared_ptr<Embedding> embedding_;  // not registered: its parameters are block 0's
+  std::shared_ptr<Embedding> embedding_;  // registered only where block 0 is elsewhere
   std::shared_ptr<Product> projection_;   // null when tied
   VocabularyPart vocabulary_;
   double soft_cap_;
+  std::string table_name_;
+  FirstValue::Zeros padding_;
 };
 
 }  // namespace
 
 void AddLmHead(BlockList& model, const DecoderSlice& slice,
-               const std::shared_ptr<Embedding>& embedding) {
-  const std::vector<int> also_reads =
-      slice.spec().tied_head ? std::vector<int>{0} : std::vector<int>{};
-  model.Add(std::make_shared<LmHead>(slice, embedding), also_reads);
+               const std::shared_ptr<Embedding>& embedding, const at::TensorOptions& options) {
+  const bool reads = slice.spec().tied_head && embedding != nullptr;
+  const std::vector<int> also_reads = reads ? std::vector<int>{0} : std::vector<int>{};
+  model.Add(std::make_shared<LmHead>(slice, embedding, options), also_reads);
 }
 
 }  // namespace ds::models

@@ -17,12 +17,13 @@ namespace ds::models {
 inline constexpr std::array<std::string_view, 5> kLanguageModelBatch{"tokens", "labels", "mask",
                                                                      "positions", "documents"};
 
-// Appends the head of `slice` to `model`, whose block 0 holds `embedding`. An untied head registers
-// a matrix of its own; a tied one has none and reads block 0.
+// Appends the head of `slice` to `model`, whose block 0 holds `embedding`, if it is not null. An
+// untied head registers a matrix of its own; a tied one has none and reads block 0, or, where that
+// is on another stage, holds the same table under the same name.
 //
 // Its forward sets bundle.loss when there are labels, else extras["logits"] [B, S, vocabulary], of
 // the rank's part of the vocabulary.
 void AddLmHead(BlockList& model, const DecoderSlice& slice,
-               const std::shared_ptr<Embedding>& embedding);
+               const std::shared_ptr<Embedding>& embedding, const at::TensorOptions& options);
 
 }  // namespace ds::models

@@ -54,6 +54,26 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
   EXPECT_FALSE(at::equal(layer_a.at(name), Initialised(a->block(3), 2).at(name)));
 }
 
+// Its head holds the table of tokens that block 0 holds elsewhere, with the same first values.
+TEST(Initialize, AStageHasItsBlocksAndTheTableThatItReads) {
+  const StagePart part{.stage = 1, .stages = 2, .first = 3, .end = 6, .all = 6};
+  const auto config = ReadModelConfig("gpt2-demo").value();
+  const auto model = BuildModel(config, at::kFloat, {}, part), whole = Build("gpt2-demo");
+  ASSERT_EQ(model->size(), 3);
+  EXPECT_EQ(model->model_size(), 6);
+  EXPECT_EQ(model->index_in_model(0), 3);
+  EXPECT_EQ(model->block(0).prefix(), "transformer.h.2");
+  Block& head = model->block(2);
+  EXPECT_TRUE(model->also_reads(2).empty());
+  const std::string table = "transformer.wte.weight";
+  EXPECT_TRUE(at::equal(Initialised(head, 1).at(table), Initialised(whole->block(0), 1).at(table)));
+  for (const auto& item : head.named_parameters()) {
+    const bool is_table = head.FullName(item.key()) == table;
+    EXPECT_EQ(head.DescribePlacement(item.key(), item.value()).stages,
+              is_table ? (std::vector{0, 1}) : std::vector<int>());
+  }
+}
+
 TEST(Initialize, TakesAll64BitsOfTheSeed) {
   const auto block = Build("gpt2-demo");
   const std::string name = "transformer.h.0.mlp.c_fc.weight";
