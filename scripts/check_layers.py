@@ -90,7 +90,7 @@ INNER = {
     "runtime/models/spec/": ("runtime/base/", "runtime/sequence_parallel/heads/", "runtime/models/spec/"),
     "runtime/zero/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/"),
     "runtime/models/memory/": ("runtime/base/", "runtime/config/", "runtime/models/spec/", "runtime/models/memory/"),
-    "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/", "runtime/models/spec/",
+    "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/pipeline/", "runtime/zero/plan/", "runtime/models/spec/",
                              "runtime/models/memory/", "runtime/engine/plan/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/config/keys/",),

@@ -2,10 +2,9 @@
 
 // DsConfig: the ds_config of one job after checking, as the training runtime reads it.
 //
-// A plain value: one small struct per feature, filled by CheckConfig (check_config.h) and read
-// everywhere else. Every field is named after its key; settings.json holds each key's meaning, its
-// cost and the default that the initializers below repeat (a test keeps the two equal). Only keys
-// that the runtime honours are here; keys without effect end in CheckConfig.
+// A plain value: a small struct per feature, filled by CheckConfig (check_config.h). Every field is
+// named after its key; settings.json holds each key's meaning, its cost and the default that the
+// initializers below repeat (a test keeps the two equal). Keys without effect end in CheckConfig.
 //
 // Units: bucket sizes and thresholds are elements, not bytes. Threads: a value.
 
@@ -77,6 +76,12 @@ struct ParallelConfig {
   std::int64_t ranks_of_a_sample() const { return std::int64_t{pipeline} * sequence * tensor; }
 };
 
+// PipelineConfig says how stages are made, where there are several.
+struct PipelineConfig {
+  std::string partition = "best";          // as pipeline::CutBlocks reads it
+  int activation_checkpoint_interval = 0;  // 1: layers are computed again in the backward pass
+};
+
 // LoCo: what 4 bits take from a gradient comes with the next one.
 struct LocoConfig {
   double err_beta = 0.8;            // of the error before
@@ -119,6 +124,7 @@ struct DsConfig {
   TorchAutocastConfig torch_autocast;
   ZeroConfig zero_optimization;
   ParallelConfig parallel;
+  PipelineConfig pipeline;
   AioConfig aio;
   ActivationCheckpointingConfig activation_checkpointing;
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off

@@ -110,10 +110,12 @@ comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
   const auto over = [&](topology::AxisSet axes) {
     return &comm::GroupOver(axes, "model state", mesh, world);
   };
+  const topology::AxisSet stage = topology::kGradientAxes.With(topology::Axis::kTensor);
   return {.all = &world,
           .gradients = over(topology::kGradientAxes),
           .shards = over(cut),
-          .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr};
+          .replicas = mesh.CountOver(copies) > 1 ? over(copies) : nullptr,
+          .stage = mesh.degrees().pipeline > 1 ? over(stage) : nullptr};
 }
 
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
@@ -188,12 +190,35 @@ struct ModelDescription {
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, EngineParts* parts,
                      ModelDescription* described) {
+  DS_RETURN_IF_ERROR(CheckSuitsStages(parts->mesh, config, model, options.world->rank()));
   DS_ASSIGN_OR_RETURN(described->units,
                       DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
   DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
   DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(model, config, options.device));
   DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(model, described->units, options));
   return OkStatus();
+}
+
+// Ranks of a stage have built alike, but not those of all.
+StatusOr<std::unique_ptr<zero::ShardedModel>> ShardModel(const ModelDescription& described,
+                                                         const zero::Context& context) {
+  auto sharded = zero::ShardedModel::Create(context, described.units, described.fill);
+  if (context.groups.stage == nullptr) return sharded;
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(sharded.status(), *context.groups.all));
+  return sharded;
+}
+
+// Of all stages; what several of them hold counts once.
+std::int64_t CountParameters(const zero::ShardedModel& sharded, const topology::Mesh& mesh) {
+  const std::int64_t own = sharded.trainable_numel() + sharded.frozen_numel();
+  if (mesh.degrees().pipeline == 1) return own;
+  comm::Communicator& world = *sharded.context().groups.all;
+  const auto ranks = comm::GatherNumber(own, world);
+  std::int64_t all = 0;
+  for (const int rank : mesh.GroupOf(world.rank(), {topology::Axis::kPipeline})) {
+    all += ranks[static_cast<std::size_t>(rank)];
+  }
+  return all;
 }
 
 Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
@@ -206,8 +231,13 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
                                          *options.world));
   DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
   const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
-  DS_ASSIGN_OR_RETURN(parts->sharded,
-                      zero::ShardedModel::Create(context, described.units, described.fill));
+  DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
+  parts->parameter_count = CountParameters(*parts->sharded, parts->mesh);
+  parts->schedule = options.schedule;
+  if (context.groups.stage != nullptr) {
+    parts->channels.emplace(
+        comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world));
+  }
   parts->buffers.MakeAlike(*context.groups.gradients);
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
   parts->rates = Rates(config, std::move(described.group_rates));

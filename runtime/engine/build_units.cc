@@ -51,16 +51,20 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
   std::vector<zero::ParameterUnit> units;
   for (int i = 0; i < model.size(); ++i) {
     const Block& block = model.block(i);
-    zero::ParameterUnit unit{.name = "block " + std::to_string(i),
-                             .also_reads = model.also_reads(i),
-                             .backward_reads = block.backward_reads_parameters() ||
-                                               config::IsRecomputed(recompute, i, model.size())};
+    const int index = model.index_in_model(i);
+    zero::ParameterUnit unit{
+        .name = "block " + std::to_string(index),
+        .also_reads = model.also_reads(i),
+        .backward_reads = block.backward_reads_parameters() ||
+                          config::IsRecomputed(recompute, index, model.model_size())};
     if (!block.prefix().empty()) unit.name += " (" + block.prefix() + ")";
     for (const auto& item : block.named_parameters()) {
       const std::string name = block.FullName(item.key());
       // Ahead of the braces: they may throw, and GCC 12 destroys what is complete in there twice.
-      const optim::ParameterGroup group = group_of(i, name, item.value());
       const checkpoint::Placement placement = block.DescribePlacement(item.key(), item.value());
+      // What several stages hold is the first block's where there is one stage.
+      const int owner = placement.stages.empty() ? index : 0;
+      const optim::ParameterGroup group = group_of(owner, name, item.value());
       unit.parameters.push_back(
           {.name = name, .tensor = item.value(), .placement = placement, .group = group});
     }

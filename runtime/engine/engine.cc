@@ -51,37 +51,85 @@ Engine::Engine(std::unique_ptr<EngineParts> parts)
     : parts_(std::move(parts)), state_(std::make_unique<EngineState>(*parts_)) {}
 Engine::~Engine() = default;
 
-at::Tensor Engine::forward(Bundle batch) { return Executor(*parts_).Forward(std::move(batch)); }
+void EngineParts::CheckIsWhole(const char* what) const {
+  TORCH_CHECK(!channels, what, " of one of ", mesh.degrees().pipeline,
+              " stages: TrainStep runs a whole step of them");
+}
+
+at::Tensor Engine::forward(Bundle batch) {
+  parts_->CheckIsWhole("forward");
+  return Executor(*parts_).Forward(std::move(batch));
+}
 
 void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
+  parts_->CheckIsWhole("backward");
   Executor(*parts_).Backward(loss, scale_wrt_gas);
 }
 
 StatusOr<StepResult> Engine::step() {
+  parts_->CheckIsWhole("step");
   Executor executor(*parts_);
   DS_RETURN_IF_ERROR(executor.Reduce());
   return executor.Step();
 }
 
-Status Engine::ExportParameters(const ParameterSink& sink) {
-  DS_RETURN_IF_ERROR(parts_->ReloadStates());
-  zero::ShardedModel& sharded = *parts_->sharded;
-  Status status;
+namespace {
+
+// Calls take(name, tensor) for all of this stage that no stage before has, whole where this rank
+// is its stage's first. Collective of the stage.
+template <typename Take>
+void ForEachWhole(EngineParts& parts, const Take& take) {
+  zero::ShardedModel& sharded = *parts.sharded;
   sharded.BeginReading();
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
     sharded.Enter(i);
     for (const auto& bucket : sharded.units()[static_cast<std::size_t>(i)]->buckets()) {
       for (int p = 0; p < bucket->parameters().layout().size(); ++p) {
         const zero::NamedParameter& parameter = bucket->parameters().parameter(p);
-        const at::Tensor whole = PutTogether(parameter, parts_->mesh, world());
-        if (world().rank() != 0 || !status.ok()) continue;
-        status = sink(parameter.name, whole.cpu());
+        if (!sharded.context().IsOfThisStage(parameter.placement)) continue;
+        take(parameter.name, PutTogether(parameter, parts.mesh, parts.world()));
       }
     }
   }
   sharded.EndReading();
-  for (const auto& [name, tensor] : parts_->buffers.all()) {
-    if (world().rank() == 0 && status.ok()) status = sink(name, tensor.detach().cpu());
+  for (const auto& [name, tensor] : parts.buffers.all()) take(name, tensor.detach());
+}
+
+// What the first ranks of later stages hand on to rank 0: messages of one tensor each, of none at
+// the end.
+template <typename Take>
+void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
+  for (int stage = 1; stage < parts.mesh.degrees().pipeline; ++stage) {
+    for (NamedTensors one; !(one = parts.channels->ReceiveActivations(stage)).empty();) {
+      take(one.begin()->first, one.begin()->second);
+    }
+  }
+}
+
+}  // namespace
+
+Status Engine::ExportParameters(const ParameterSink& sink) {
+  DS_RETURN_IF_ERROR(parts_->ReloadStates());
+  Status status;
+  const auto give_to_sink = [&](const std::string& name, const at::Tensor& whole) {
+    if (status.ok()) status = sink(name, whole.cpu());
+  };
+  const auto hand_on = [&](const std::string& name, const at::Tensor& whole) {
+    parts_->channels->SendActivations(0, {{name, whole}});
+    parts_->channels->AwaitSends();
+  };
+  const bool is_first_of_stage =
+      parts_->mesh.MemberOf(world().rank(), topology::kGradientAxes.With(topology::Axis::kTensor))
+          .index == 0;
+  ForEachWhole(*parts_, [&](const std::string& name, const at::Tensor& whole) {
+    if (world().rank() == 0) return give_to_sink(name, whole);
+    if (is_first_of_stage && parts_->channels) hand_on(name, whole);
+  });
+  if (world().rank() == 0) {
+    ForEachOfLaterStages(*parts_, give_to_sink);
+  } else if (is_first_of_stage && parts_->channels) {
+    parts_->channels->SendActivations(0, {});
+    parts_->channels->AwaitSends();
   }
   return comm::AgreeOnStatus(status, world());
 }
@@ -94,9 +142,7 @@ std::int64_t Engine::gradient_accumulation_steps() const {
   return parts_->config.batch.gradient_accumulation_steps;
 }
 
-std::int64_t Engine::parameter_count() const {
-  return parts_->sharded->trainable_numel() + parts_->sharded->frozen_numel();
-}
+std::int64_t Engine::parameter_count() const { return parts_->parameter_count; }
 
 comm::Communicator& Engine::world() const { return parts_->world(); }
 

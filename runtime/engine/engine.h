@@ -6,6 +6,7 @@
 //   auto engine = ds::Engine::create(model, config, {.world = &world}).value();
 //   for (...) { auto loss = engine->forward(batch); engine->backward(loss); engine->step(); }
 //
+// A stage of a pipeline has whole steps only (train_step.h): there the three throw.
 // Every method but the plain getters is collective: all ranks call it in the same order. The engine
 // owns the parameters' memory: outside forward and backward a parameter of the model may have no
 // bytes (ZeRO-3), so read weights through ExportParameters only.
@@ -32,6 +33,7 @@
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
+#include "runtime/pipeline/schedule.h"
 #include "runtime/topology/degrees.h"
 
 namespace ds::comm {
@@ -73,7 +75,8 @@ struct EngineOptions {
   std::uint64_t seed = 1234;  // of first values and of what blocks draw
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
   config::RecomputeChoice recompute;  // activations that are not kept
-  std::int64_t mlp_tiles = 1;         // of the known families' feed-forward parts: RowTiles::count
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;  // of stages
+  std::int64_t mlp_tiles = 1;  // of the known families' feed-forward parts: RowTiles::count
   // Takes sentences that the user should read once, on each rank.
   std::function<void(const std::string&)> notify;
   const Clock* clock = &Clock::System();  // measures how long they take
@@ -100,8 +103,7 @@ class Engine {
   at::Tensor forward(Bundle batch);
 
   // Accumulates the gradients of loss / gradient_accumulation_steps, or, without scale_wrt_gas, of
-  // the loss as it is, which the caller has divided by what belongs to the whole step (its tokens,
-  // say). `loss` is forward's latest, or computed from it.
+  // the loss as it is, which its caller has divided. It is forward's latest, or computed from it.
   void backward(const at::Tensor& loss, bool scale_wrt_gas = true);
 
   // After the last micro-batch of a step (or, with managed_gradient_accumulation false, always):
@@ -110,9 +112,8 @@ class Engine {
   // an error naming step, parameter, rank and micro-step.
   StatusOr<StepResult> step();
 
-  // Gathers block by block and hands every parameter, in the training dtype and under its full
-  // name, to `sink` on rank 0, and then rank 0's buffers. A tied parameter comes once. All ranks
-  // return the same status.
+  // Gathers block by block and hands each parameter once, in the training dtype and under its full
+  // name, to `sink` on rank 0, and then a stage's buffers. All ranks return the same status.
   Status ExportParameters(const ParameterSink& sink);
 
   // The engine's part of checkpoints: fp32 weights, the modules' buffers (rank 0's, which all ranks

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/activation/recompute.h"
@@ -14,6 +15,7 @@
 #include "runtime/engine/memory_marks.h"
 #include "runtime/engine/module_buffers.h"
 #include "runtime/engine/rates.h"
+#include "runtime/engine/stage_channels.h"
 #include "runtime/engine/step_state.h"
 #include "runtime/offload/file_tier.h"
 #include "runtime/precision/loss_scaler.h"
@@ -52,6 +54,9 @@ struct EngineParts {
   config::DsConfig config;
 
   topology::Mesh mesh;
+  std::optional<StageChannels> channels;  // to the other stages; none: there is one stage
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
+  std::int64_t parameter_count = 0;  // of all stages
   ModuleBuffers buffers;
   std::unique_ptr<zero::ShardedModel> sharded;
   std::unique_ptr<zero::ShardedOptimizer> optimizer;
@@ -72,10 +77,17 @@ struct EngineParts {
     return {.micro_batches = config.batch.gradient_accumulation_steps,
             .managed = config.managed_gradient_accumulation};
   }
-  // This rank's group over these axes.
-  std::vector<int> RanksOver(topology::AxisSet axes) const {
-    return mesh.GroupOf(world().rank(), axes);
+  int stage() const { return sharded->context().stage(); }
+  bool is_last_stage() const { return stage() + 1 == mesh.degrees().pipeline; }
+  // Lists the ranks that know the losses, the last stage's, over these axes from where this rank
+  // stands along the others.
+  std::vector<int> LossRanksOver(topology::AxisSet axes) const {
+    topology::Coordinates place = mesh.CoordinatesOf(world().rank());
+    place[static_cast<std::size_t>(topology::Axis::kPipeline)] = mesh.degrees().pipeline - 1;
+    return mesh.GroupOf(mesh.RankAt(place), axes);
   }
+  // Throws where a stage cannot do by itself what `what` is.
+  void CheckIsWhole(const char* what) const;
   // Brings back what offload_states has taken away; before whatever needs the model's state.
   // Refused where that would take away what WithGatheredParameters' body sees. Not collective.
   Status ReloadStates() {

@@ -48,15 +48,17 @@ StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
   double sum = 0.0, count = 0.0;
   for (std::int64_t i = 0; i < micro_batches; ++i) {
     DS_ASSIGN_OR_RETURN(Bundle batch, next_batch());
-    const Bundle end = executor.RunModel(std::move(batch));
-    const double weight = end.loss_count.value_or(1.0);
-    sum += end.loss.item<double>() * weight;
+    const auto end = executor.RunThroughStages(std::move(batch));
+    if (!end) continue;
+    const double weight = end->loss_count.value_or(1.0);
+    sum += end->loss.item<double>() * weight;
     count += weight;
   }
+  if (parts.channels) parts.channels->AwaitSends();
   const auto ranks = comm::GatherNumbers({sum, count}, parts.world());
   double sums = 0.0, counts = 0.0;
   // Ranks that have parts of the same samples have losses of their own, of their labels.
-  for (const int rank : parts.RanksOver(topology::kGradientAxes)) {
+  for (const int rank : parts.LossRanksOver(topology::kGradientAxes)) {
     sums += ranks[static_cast<std::size_t>(rank)][0];
     counts += ranks[static_cast<std::size_t>(rank)][1];
   }

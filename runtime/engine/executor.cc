@@ -52,7 +52,9 @@ Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
                         .recompute = MakeRecomputeOptions(parts, index)};
     bundle.mlp_tiles.recompute.trains = TrainsParameters(block);
   }
-  if (config::IsRecomputed(parts.blocks.recompute, index, parts.model->size())) {
+  const BlockList& model = *parts.model;
+  if (config::IsRecomputed(parts.blocks.recompute, model.index_in_model(index),
+                           model.model_size())) {
     return RecomputeBlock(block, std::move(bundle), MakeBlockOptions(parts, index));
   }
   if (parts.blocks.recompute.kind == config::RecomputeChoice::Kind::kAttention) {
@@ -137,8 +139,7 @@ bool Has(pipeline::Instruction::Kind kind, const pipeline::StageProgram& program
 }
 
 // Refuses what a program may ask for and the executor does not do.
-Status CheckIsBuilt(const pipeline::StageProgram& program, const config::DsConfig& config,
-                    bool has_channels) {
+Status CheckIsBuilt(const pipeline::StageProgram& program, bool has_channels) {
   using Kind = pipeline::Instruction::Kind;
   using TaskKind = pipeline::Task::Kind;
   for (const auto& [kind, task, peer] : program) {
@@ -148,7 +149,6 @@ Status CheckIsBuilt(const pipeline::StageProgram& program, const config::DsConfi
       return UnimplementedError("a backward pass in two parts (zb-h1, zb-v) is not built");
     }
     if (computes || kind == Kind::kReduce || kind == Kind::kStep) continue;
-    if (config.fp16.enabled) return UnimplementedError("fp16 between stages is not built");
     if (!has_channels) {
       return InvalidArgumentError("the step has messages for or from stage " +
                                   std::to_string(peer) + ", and no channels for them");
@@ -203,7 +203,7 @@ Bundle Executor::RunBlocks(Bundle bundle) {
   sharded.BeginForward();
   for (int i = 0; i < parts_.model->size(); ++i) {
     sharded.Enter(i);
-    bundle.random.block = i;
+    bundle.random.block = parts_.model->index_in_model(i);
     bundle = parts_.blocks.reads_are_declared ? RunBlock(parts_, i, std::move(bundle))
                                               : RunBlockWatched(parts_, i, std::move(bundle));
     bundle = LeaveBlock(sharded, i, std::move(bundle));
@@ -295,6 +295,10 @@ void Executor::RunForward(Bundle batch, bool is_last_stage, MicroBatch* micro_ba
 // What has been kept for it goes with it.
 void Executor::RunBackward(MicroBatch* micro_batch) {
   if (const at::Tensor loss = std::exchange(micro_batch->loss, {}); loss.defined()) {
+    // Its gradients would arrive divided, and those that go on to the stage before stay so.
+    TORCH_CHECK(micro_batch->received.empty() || loss.scalar_type() != at::kHalf,
+                "the last stage's loss is in fp16, which ends before loss scales do: have its last "
+                "block return it in fp32");
     return Backward(loss, /*scale_wrt_gas=*/true);
   }
   ThrowIfError(parts_.ReloadStates());
@@ -304,14 +308,38 @@ void Executor::RunBackward(MicroBatch* micro_batch) {
     gradients.push_back(gradient);
   }
   micro_batch->sent.clear();
-  TakeGradients(/*arrival_factor=*/1.0, [&] { torch::autograd::backward(roots, gradients); });
+  TakeGradients(/*arrival_factor=*/1.0, [&] {
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);  // else all is frozen
+  });
+}
+
+std::optional<Bundle> Executor::RunThroughStages(Bundle bundle) {
+  if (!parts_.channels) return RunModel(std::move(bundle));
+  StageChannels& channels = *parts_.channels;
+  const int stage = parts_.stage();
+  if (stage > 0) PutActivations(channels.ReceiveActivations(stage - 1), &bundle);
+  if (parts_.is_last_stage()) return RunModel(std::move(bundle));
+  bundle = RunBlocks(std::move(bundle));
+  channels.AwaitSends();  // no stage runs ahead by more than one micro-batch
+  channels.SendActivations(stage + 1, TakeActivations(std::move(bundle)));
+  return std::nullopt;
+}
+
+StatusOr<StepResult> Executor::RunStep(const BatchSource& next_batch) {
+  const auto micro_batches = static_cast<int>(parts_.config.batch.gradient_accumulation_steps);
+  if (!parts_.channels) return Run(pipeline::PlanStep(micro_batches), next_batch);
+  const pipeline::PipelineShape shape{.stages = parts_.mesh.degrees().pipeline,
+                                      .micro_batches = micro_batches};
+  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::Schedule::Create(parts_.schedule, shape));
+  const auto programs = PlanStagePrograms(schedule);
+  return Run(programs[static_cast<std::size_t>(parts_.stage())], next_batch, &*parts_.channels);
 }
 
 StatusOr<StepResult> Executor::Run(const pipeline::StageProgram& program,
                                    const BatchSource& next_batch, StageChannels* channels) {
   using Kind = pipeline::Instruction::Kind;
   DS_RETURN_IF_ERROR(CheckStageProgram(program));
-  DS_RETURN_IF_ERROR(CheckIsBuilt(program, parts_.config, channels != nullptr));
+  DS_RETURN_IF_ERROR(CheckIsBuilt(program, channels != nullptr));
   const bool is_last_stage = !Has(Kind::kSendActivation, program);
   std::map<int, MicroBatch> micro_batches;
   StepResult result;

@@ -2,19 +2,18 @@
 
 // Executor: runs the instructions of a step on one rank's engine. Engine's forward, backward and
 // step are its instructions one by one, in the order that the user calls them; TrainStep has it run
-// a whole program, that of the only stage. It holds nothing but a reference to the engine, which
-// outlives it.
+// a whole program: that of this rank's stage, of which most jobs have one. It holds nothing but a
+// reference to the engine, which outlives it.
 //
-// Each of several stages has an engine of its own blocks, whose world is the stage's ranks. Ranks
-// of different stages cannot settle norm, verdicts and the loss between them yet, so no config asks
-// for several stages.
-//
-// Collective: all ranks of a stage run the same instructions in the same order. Threads and errors:
+// Collective: all ranks of a stage run the same instructions in the same order, those of all stages
+// the programs of one schedule. Stages add up the gradients of what several hold, settle norm and
+// verdicts, and tell each other the losses of the last one at Reduce and Step. Threads and errors:
 // as Engine.
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
@@ -33,15 +32,21 @@ class Executor {
   explicit Executor(Engine& engine) : parts_(*engine.parts_) {}
   explicit Executor(EngineParts& parts) : parts_(parts) {}
 
+  // Runs gradient_accumulation_steps micro-batches and the update they belong to, in the order of
+  // the engine's schedule.
+  StatusOr<StepResult> RunStep(const BatchSource& next_batch);
+
   // Runs a whole step of a stage; its forwards take their batches in the list's order, and of what
   // is in them what the stage before has sent takes the place. Refused before anything happens are
   // a list that is not a step (CheckStageProgram), what is not built (chunks, a backward in two
-  // parts, fp16 between stages) and messages without channels.
+  // parts) and messages without channels.
   StatusOr<StepResult> Run(const pipeline::StageProgram& program, const BatchSource& next_batch,
                            StageChannels* channels = nullptr);
 
   // Runs the blocks from the first to the last, which has to set a loss; returns what that leaves.
   Bundle RunModel(Bundle bundle);
+  // The same on all stages, without gradients: nothing but where the last blocks are.
+  std::optional<Bundle> RunThroughStages(Bundle bundle);
 
   // The instructions. Of Backward, what is sharded is reduced as soon as a unit's gradients are
   // there; Reduce does the rest, once, and only where the step is due: before that it does nothing,

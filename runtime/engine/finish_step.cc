@@ -49,12 +49,12 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
     totals.plan_hashes.push_back(std::bit_cast<std::uint64_t>(rank[6]));
   }
   // Ranks that have parts of the same samples have losses of their own, of their labels.
-  const std::vector<int> gradient_ranks = parts.RanksOver(topology::kGradientAxes);
+  const std::vector<int> gradient_ranks = parts.LossRanksOver(topology::kGradientAxes);
   for (const int gradient_rank : gradient_ranks) {
     totals.loss += ranks[static_cast<std::size_t>(gradient_rank)][0];
     all_weights += ranks[static_cast<std::size_t>(gradient_rank)][4];
   }
-  for (const int data_rank : parts.RanksOver(topology::kDataAxes)) {
+  for (const int data_rank : parts.LossRanksOver(topology::kDataAxes)) {
     const std::vector<double>& rank = ranks[static_cast<std::size_t>(data_rank)];
     totals.tokens += static_cast<std::int64_t>(rank[2]);
     totals.samples += static_cast<std::int64_t>(rank[3]);
@@ -85,11 +85,23 @@ Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64
   return OkStatus();
 }
 
+// Names the first that is not finite: of what stages have found the last one's, whose backward
+// comes first. Collective.
+std::string AgreeOnNonFiniteGradient(const zero::ShardedModel& sharded) {
+  const std::string own = zero::FindNonFiniteGradient(sharded).value_or("");
+  comm::Communicator& all = *sharded.context().groups.all;
+  const auto found = comm::GatherNumber(own.empty() ? 0 : 1, all);
+  for (int rank = all.size() - 1; rank >= 0; --rank) {
+    if (found[static_cast<std::size_t>(rank)] != 0) return comm::BroadcastText(own, rank, all);
+  }
+  return "";
+}
+
 // Says which gradient and whose loss is not finite. Collective.
 std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& totals) {
-  const auto gradient = zero::FindNonFiniteGradient(sharded);
-  std::string text = gradient ? "the gradient of " + *gradient + " is not finite"
-                              : "the gradient norm is not finite";
+  const std::string gradient = AgreeOnNonFiniteGradient(sharded);
+  std::string text = gradient.empty() ? "the gradient norm is not finite"
+                                      : "the gradient of " + gradient + " is not finite";
   for (std::size_t rank = 0; rank < totals.rank_losses.size(); ++rank) {
     if (std::isfinite(totals.rank_losses[rank])) continue;
     text += "; the loss of rank " + std::to_string(rank) + " is " +
@@ -113,7 +125,7 @@ void EngineParts::AgreeOnWeight() {
   if (step.current.mean_weight) return;
   const auto ranks =
       comm::GatherNumbers({step.current.AddUpWeights()}, *sharded->context().groups.all);
-  const std::vector<int> gradient_ranks = RanksOver(topology::kGradientAxes);
+  const std::vector<int> gradient_ranks = LossRanksOver(topology::kGradientAxes);
   double sum = 0.0;
   for (const int rank : gradient_ranks) sum += ranks[static_cast<std::size_t>(rank)][0];
   step.current.mean_weight = MeanWeight(sum, gradient_ranks.size());
@@ -180,8 +192,9 @@ Status EngineParts::BeginUpdate() {
 
 Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
   if (!config.zero_optimization.ignore_unused_parameters) {
-    DS_RETURN_IF_ERROR(zero::CheckNoneIsUnused(*sharded).WithContext(
-        "step " + std::to_string(step.counts.finished + 1)));
+    Status used = zero::CheckNoneIsUnused(*sharded);
+    if (channels) used = comm::AgreeOnStatus(used, world());  // a stage knows of its own
+    DS_RETURN_IF_ERROR(used.WithContext("step " + std::to_string(step.counts.finished + 1)));
   }
   const double unit = gradient_unit();
   const double clip =

@@ -38,6 +38,9 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
                                 " " + std::to_string(got));
   };
   const config::ParallelConfig& parallel = config.parallel;
+  if (degrees.pipeline != parallel.pipeline) {
+    return disagree("pipeline.stages", parallel.pipeline, "pipeline", degrees.pipeline);
+  }
   if (degrees.tensor != parallel.tensor) {
     return disagree("tensor_parallel.autotp_size", parallel.tensor, "tensor", degrees.tensor);
   }
@@ -93,7 +96,36 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
   return OkStatus();
 }
 
+Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
+                        const BlockList& model, int rank) {
+  const int stages = mesh.degrees().pipeline;
+  const models::StagePart part = model.part().value_or(models::StagePart());
+  const int stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index;
+  if (part.stages != stages || part.stage != stage) {
+    return InvalidArgumentError(
+        "the model is stage " + std::to_string(part.stage) + " of " + std::to_string(part.stages) +
+        ", and rank " + std::to_string(rank) + " is of stage " + std::to_string(stage) + " of " +
+        std::to_string(stages) + ": build each stage's blocks alone (BlockList::SetPart)");
+  }
+  if (stages == 1) return OkStatus();
+  std::string what;
+  if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
+    what = "an optimizer that knows more than a stage has";
+  } else if (!config.optimizer.base_shapes.empty()) {
+    what = "optimizer.params.base_shapes";
+  } else if (!config.group_schedules.empty()) {
+    what = "lists in scheduler.params, which number the groups of the whole model,";
+  } else if (config.sparse_gradients) {
+    what = "sparse_gradients";
+  }
+  return what.empty() ? OkStatus() : CheckModelIsNotCut(mesh, what);
+}
+
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {
+  if (const int stages = mesh.degrees().pipeline; stages > 1) {
+    return UnimplementedError(what + " is not built with a pipeline, which has " +
+                              std::to_string(stages) + " stages here");
+  }
   if (mesh.degrees().tensor == 1) return OkStatus();
   return UnimplementedError(what + " is not built with tensor parallelism, which is " +
                             std::to_string(mesh.degrees().tensor) + " here");

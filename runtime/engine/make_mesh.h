@@ -36,7 +36,12 @@ comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Com
 Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
                              comm::Communicator& world);
 
-// Refuses `what`, which knows whole parameters only, where ranks have parts of them.
+// Refuses a model that is not the part of this rank's stage, and, of several stages, what looks at
+// all parameters of a model. Not collective.
+Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
+                        const BlockList& model, int rank);
+
+// Refuses `what`, which knows whole models only, where ranks have parts of them.
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);
 
 }  // namespace ds::engine

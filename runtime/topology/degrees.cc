@@ -14,15 +14,14 @@ struct AxisRow {
   Axis axis;
   std::string_view name;
   int Degrees::*degree;
-  std::string_view what;  // is not built, above 1; "" when it is
 };
 
 constexpr std::array<AxisRow, kAxisCount> kAxes{{
-    {Axis::kPipeline, "pipeline", &Degrees::pipeline, "pipeline parallelism"},
-    {Axis::kReplicate, "replicate", &Degrees::replicate, ""},
-    {Axis::kShard, "shard", &Degrees::shard, ""},
-    {Axis::kSequence, "sequence", &Degrees::sequence, ""},
-    {Axis::kTensor, "tensor", &Degrees::tensor, ""},
+    {Axis::kPipeline, "pipeline", &Degrees::pipeline},
+    {Axis::kReplicate, "replicate", &Degrees::replicate},
+    {Axis::kShard, "shard", &Degrees::shard},
+    {Axis::kSequence, "sequence", &Degrees::sequence},
+    {Axis::kTensor, "tensor", &Degrees::tensor},
 }};
 
 const AxisRow& RowOf(Axis axis) { return kAxes.at(static_cast<std::size_t>(axis)); }
@@ -127,9 +126,10 @@ Status CheckBuilt(const Degrees& degrees) {
     missing +=
         (missing.empty() ? "" : "; ") + std::string(what) + " is not built: " + std::string(must);
   };
-  for (const AxisRow& row : kAxes) {
-    if (degrees.*row.degree > 1 && !row.what.empty())
-      add(row.what, std::string(row.name) + " must be 1");
+  for (const Axis axis : {Axis::kSequence, Axis::kTensor}) {
+    if (degrees.pipeline == 1 || degrees.along(axis) == 1) continue;
+    const std::string name(NameOf(axis));
+    add("a pipeline of " + name + " ranks", "pipeline or " + name + " must be 1");
   }
   if (degrees.expert > 1) add("expert parallelism", "expert must be 1");
   return missing.empty() ? OkStatus() : UnimplementedError(missing);

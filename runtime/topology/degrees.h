@@ -89,7 +89,8 @@ StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 // is told by models/spec/model_ranks.h.
 Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
 
-// Names every degree above 1 that the runtime has nothing for yet; OK when there is none.
+// Names what the runtime has nothing for yet, of degrees above 1 and of two of them together; OK
+// when there is nothing.
 Status CheckBuilt(const Degrees& degrees);
 
 }  // namespace ds::topology

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/stage_part.h"
 #include "runtime/engine/train_step.h"
 #include "runtime/models/build_model.h"
 #include "tests/ranks/tiny_model.h"
@@ -38,8 +39,12 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.gradient_clipping = 0.5;  // below the models' norms: it clips
   config.parallel.tensor = run.tensor;
   config.parallel.sequence = run.sequence;
+  config.parallel.pipeline = run.pipeline;
+  config.pipeline.partition = run.partition;
+  config.zero_optimization.ignore_unused_parameters = !run.names_unused;
   config.activation_checkpointing.partition_activations = run.partitions_activations;
   config.bf16.enabled = run.bf16;
+  config.fp16 = run.fp16;
   return config;
 }
 
@@ -64,7 +69,7 @@ Bundle BatchOf(const DecoderRun& run, std::int64_t micro_batch, topology::Member
 }
 
 topology::Mesh MeshOf(const DecoderRun& run, int ranks) {
-  return engine::MakeMesh({}, ConfigOf(run, ranks / (run.tensor * run.sequence)), ranks).value();
+  return engine::MakeMesh({}, ConfigOf(run, ranks / run.ranks_of_a_sample()), ranks).value();
 }
 
 engine::BatchSource ReadFrom(std::int64_t micro_batch, const Engine& engine,
@@ -84,12 +89,17 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   const topology::Mesh mesh = MeshOf(run, world.size());
   const auto described = models::ParseModelConfig(run.model, "config.json").value();
-  const auto dtype = run.bf16 ? at::kBFloat16 : at::kFloat;
-  auto model =
-      models::BuildModel(described, at::TensorOptions(dtype), engine::FindModelRanks(mesh, world));
+  const auto dtype = run.bf16 ? at::kBFloat16 : run.fp16.enabled ? at::kHalf : at::kFloat;
+  const config::DsConfig config = ConfigOf(run, world.size() / run.ranks_of_a_sample());
+  const auto part = engine::FindStagePart(mesh, world.rank(), described.decoder, config).value();
+  auto model = models::BuildModel(described, at::TensorOptions(dtype),
+                                  engine::FindModelRanks(mesh, world), part);
   model->train(true);
-  return Engine::create(std::move(model), ConfigOf(run, world.size() / (run.tensor * run.sequence)),
-                        {.world = &world, .recompute = run.recompute, .mlp_tiles = run.mlp_tiles})
+  return Engine::create(std::move(model), config,
+                        {.world = &world,
+                         .recompute = run.recompute,
+                         .schedule = run.schedule,
+                         .mlp_tiles = run.mlp_tiles})
       .value();
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/evaluate.h"
 #include "runtime/models/model_config.h"
+#include "runtime/pipeline/schedule.h"
 
 namespace ds::tests {
 
@@ -30,11 +31,15 @@ inline constexpr char kLlamaDecoder[] =
 inline constexpr std::int64_t kTrainedSteps = 3;  // of comparisons
 
 struct DecoderRun {
-  std::string model;             // a config.json's text
-  int tensor = 1, sequence = 1;  // the other ranks have samples of their own
+  std::string model;  // a config.json's text
+  // The other ranks have samples of their own.
+  int tensor = 1, sequence = 1, pipeline = 1;
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
+  std::string partition = "uniform";
   int stage = 0;
   std::int64_t accumulation = 1;
   bool bf16 = false;
+  config::Fp16Config fp16 = {};
   bool packed = false;  // a sample is of three documents, of which none sees another
   config::RecomputeChoice recompute = {};
   config::OptimizerAlgorithm optimizer = config::AdamConfig{};
@@ -42,6 +47,9 @@ struct DecoderRun {
   std::int64_t mlp_tiles = 1;
   bool offloads_optimizer = false;
   bool partitions_activations = false;
+  bool names_unused = false;  // and ends the run for them
+
+  int ranks_of_a_sample() const { return tensor * sequence * pipeline; }
 };
 
 // One rank's engine of it; `world` outlives it.

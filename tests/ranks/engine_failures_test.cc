@@ -299,9 +299,9 @@ TEST(EngineCreate, RefusesDegreesThatAreNotBuilt) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto engine =
         Engine::create(MakeTinyModel({}, at::kFloat), TinyConfig({.stage = 2}),
-                       {.world = &world, .degrees = topology::Degrees{.pipeline = 2}});
+                       {.world = &world, .degrees = topology::Degrees{.shard = 2, .expert = 2}});
     EXPECT_THAT(engine.status().message(),
-                HasSubstr("pipeline parallelism is not built: pipeline must be 1"));
+                HasSubstr("expert parallelism is not built: expert must be 1"));
   });
 }
 

@@ -75,6 +75,14 @@ class ObservedBackend : public c10d::Backend {
     return Watch(below_->alltoall_base(output, input, to, from, options),
                  c10d::OpType::ALLTOALL_BASE, input);
   }
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    observer_(c10d::OpType::SEND, tensors.at(0));
+    return below_->send(tensors, to, tag);
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    observer_(c10d::OpType::RECV, tensors.at(0));
+    return below_->recv(tensors, from, tag);
+  }
 
  private:
   WorkPtr Watch(WorkPtr work, c10d::OpType op, const at::Tensor& given) {

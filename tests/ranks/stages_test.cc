@@ -1,12 +1,15 @@
-// Stages of a pipeline, each with an engine of its own blocks, train what one engine with all of
-// them does.
+// Stages of a pipeline, of blocks that a user has made, train what one engine with all of them
+// does.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/tanh.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/executor.h"
@@ -22,16 +25,23 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kHopWidth = 6;
 constexpr int kHops = 6, kHopReaders = 2, kHopBatches = 4, kHopSteps = 2;
 
+// Counts the micro-batches whose activations a stage holds.
+struct HeldCount {
+  int now = 0, most = 0;
+};
+
 // The first block reads the batch and leaves an extra that the last one uses.
 class Hop : public Block {
  public:
-  explicit Hop(int index) : Block("hop." + std::to_string(index)), index_(index) {
+  Hop(int index, HeldCount* held)
+      : Block("hop." + std::to_string(index)), index_(index), held_(held) {
     weight_ =
         register_parameter("weight", models::UnmaterialisedParameter({kHopWidth, kHopWidth}, {}));
   }
   Bundle forward(Bundle bundle) override {
     const at::Tensor& input = index_ == 0 ? bundle.tensor("input") : bundle.hidden;
     bundle.hidden = at::tanh(at::linear(input, weight_));
+    if (held_ != nullptr) bundle.hidden = bundle.hidden * MakeCountedOne();
     if (index_ == 0) bundle.extras["first"] = bundle.hidden * 0.5;
     if (index_ == kHops - 1) {
       bundle.loss = at::mse_loss(bundle.hidden + bundle.extras["first"], bundle.tensor("labels"));
@@ -40,13 +50,32 @@ class Hop : public Block {
   }
 
  private:
+  // The graph holds it until its backward has run.
+  at::Tensor MakeCountedOne() {
+    held_->most = std::max(held_->most, ++held_->now);
+    return at::from_blob(
+        &one_, {1}, [held = held_](void*) { --held->now; }, at::kFloat);
+  }
+
   const int index_;
+  HeldCount* const held_;  // null: nobody counts
+  float one_ = 1.0F;
   at::Tensor weight_;
 };
 
-std::shared_ptr<BlockList> MakeHops(int first, int end) {
+// Of all blocks, or of a stage's: there the first one counts.
+std::shared_ptr<BlockList> MakeHops(int stage, int stages, HeldCount* held = nullptr) {
+  const int blocks = kHops / stages;
   auto model = std::make_shared<BlockList>();
-  for (int i = first; i < end; ++i) model->Add(std::make_shared<Hop>(i));
+  for (int i = 0; i < blocks; ++i) {
+    model->Add(std::make_shared<Hop>(stage * blocks + i, i == 0 ? held : nullptr));
+  }
+  if (stages == 1) return model;
+  model->SetPart({.stage = stage,
+                  .stages = stages,
+                  .first = stage * blocks,
+                  .end = (stage + 1) * blocks,
+                  .all = kHops});
   return model;
 }
 
@@ -59,42 +88,40 @@ Bundle HopBatch(int reader, int micro_batch) {
   return {.batch = {{"input", shaped}, {"labels", shaped.roll(1, -1)}}};
 }
 
-std::unique_ptr<Engine> MakeHopEngine(int first, int end, int zero_stage,
-                                      comm::Communicator& world) {
-  // What stages would have to settle with each other is left out.
-  const TinyRun run{.stage = zero_stage, .accumulation = kHopBatches, .gradient_clipping = 0.0};
-  return Engine::create(MakeHops(first, end), TinyConfig(run), {.world = &world}).value();
+std::unique_ptr<Engine> MakeHopEngine(std::shared_ptr<BlockList> model, ScheduleKind kind,
+                                      int zero_stage, comm::Communicator& world) {
+  // The squares of a norm would be added up in another order, and bits are compared.
+  config::DsConfig config =
+      TinyConfig({.stage = zero_stage, .accumulation = kHopBatches, .gradient_clipping = 0.0});
+  config.parallel.pipeline = model->part() ? model->part()->stages : 1;
+  return Engine::create(std::move(model), config, {.world = &world, .schedule = kind}).value();
 }
 
-StepResult RunHops(Engine& engine, const pipeline::StageProgram& program, int reader,
-                   engine::StageChannels* channels) {
+StepResult RunHops(Engine& engine, int reader) {
   int micro_batch = static_cast<int>(engine.finished_steps()) * kHopBatches;
-  const auto next = [&]() -> StatusOr<Bundle> { return HopBatch(reader, micro_batch++); };
-  return engine::Executor(engine).Run(program, next, channels).value();
+  return engine::TrainStep(engine,
+                           [&]() -> StatusOr<Bundle> { return HopBatch(reader, micro_batch++); })
+      .value();
 }
 
 // Ranks are stage-major; those of a stage read different samples.
 void ExpectStagesTrainAsOne(ScheduleKind kind, int stages, int zero_stage) {
   testing::RunRanks(stages * kHopReaders, [&](comm::Communicator& world) {
     const int stage = world.rank() / kHopReaders, reader = world.rank() % kHopReaders;
-    std::vector<int> readers, of_stages;
+    std::vector<int> readers;
     for (int i = 0; i < kHopReaders; ++i) readers.push_back(stage * kHopReaders + i);
-    for (int i = 0; i < stages; ++i) of_stages.push_back(i * kHopReaders + reader);
-    comm::Communicator& data = world.Group("stage " + std::to_string(stage), readers);
-    engine::StageChannels channels(world.Group("pipeline " + std::to_string(reader), of_stages));
-    const auto schedule =
-        pipeline::Schedule::Create(kind, {.stages = stages, .micro_batches = kHopBatches});
-    const auto program = PlanStagePrograms(schedule.value())[static_cast<std::size_t>(stage)];
-    const int blocks = kHops / stages;
-    const auto part = MakeHopEngine(stage * blocks, (stage + 1) * blocks, zero_stage, data);
-    const auto whole = MakeHopEngine(0, kHops, zero_stage, data);
+    comm::Communicator& data = world.Group("readers " + std::to_string(stage), readers);
+    const auto part = MakeHopEngine(MakeHops(stage, stages), kind, zero_stage, world);
+    const auto whole = MakeHopEngine(MakeHops(0, 1), kind, zero_stage, data);
+    EXPECT_EQ(part->parameter_count(), whole->parameter_count());
     for (int step = 0; step < kHopSteps; ++step) {
-      const StepResult ours = RunHops(*part, program, reader, &channels);
-      const StepResult theirs = RunHops(*whole, pipeline::PlanStep(kHopBatches), reader, nullptr);
-      EXPECT_EQ(ours.loss, stage == stages - 1 ? theirs.loss : 0.0);
+      const StepResult ours = RunHops(*part, reader), theirs = RunHops(*whole, reader);
+      EXPECT_EQ(ours.loss, theirs.loss);
+      EXPECT_DOUBLE_EQ(ours.grad_norm, theirs.grad_norm);
+      EXPECT_EQ(ours.samples, theirs.samples);
     }
     const auto ours = ExportAll(*part), theirs = ExportAll(*whole);
-    EXPECT_EQ(ours.size(), reader == 0 ? static_cast<std::size_t>(blocks) : 0U);
+    EXPECT_EQ(ours.size(), world.rank() == 0 ? static_cast<std::size_t>(kHops) : 0U);
     for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
   });
 }
@@ -111,9 +138,48 @@ TEST(Stages, TrainWhatOneEngineOfAllTheirBlocksTrains) {
   }
 }
 
+// Of a stage whose blocks are all frozen no gradients go back, and none come.
+TEST(Stages, AFrozenStageLeavesTheOthersTheirTraining) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    comm::Communicator& alone =
+        world.Group("alone " + std::to_string(world.rank()), {world.rank()});
+    const auto make = [&](int stage, int stages, comm::Communicator& ranks) {
+      const auto model = MakeHops(stage, stages);
+      for (int i = 0; i < model->size() && model->index_in_model(i) < kHops / 2; ++i) {
+        for (const at::Tensor& weight : model->block(i).parameters())
+          weight.set_requires_grad(false);
+      }
+      return MakeHopEngine(model, ScheduleKind::kOneForwardOneBackward, /*zero_stage=*/1, ranks);
+    };
+    const auto part = make(world.rank(), 2, world), whole = make(0, 1, alone);
+    for (int step = 0; step < kHopSteps; ++step) {
+      EXPECT_EQ(RunHops(*part, 0).loss, RunHops(*whole, 0).loss);
+    }
+    const auto ours = ExportAll(*part), theirs = ExportAll(*whole);
+    for (const auto& [name, value] : ours) EXPECT_TRUE(value.equal(theirs.at(name))) << name;
+  });
+}
+
+TEST(Stages, HoldTheActivationsOfAsManyMicroBatchesAsTheScheduleSays) {
+  for (const ScheduleKind kind : {ScheduleKind::kGPipe, ScheduleKind::kOneForwardOneBackward}) {
+    for (const int stages : {2, 3, 6}) {
+      testing::RunRanks(stages, [&](comm::Communicator& world) {
+        HeldCount held;
+        const auto engine = MakeHopEngine(MakeHops(world.rank(), stages, &held), kind, 0, world);
+        RunHops(*engine, /*reader=*/0);
+        const auto schedule =
+            pipeline::Schedule::Create(kind, {.stages = stages, .micro_batches = kHopBatches});
+        EXPECT_EQ(held.most, schedule.value().CountHeld(world.rank())) << stages;
+        EXPECT_EQ(held.now, 0);
+      });
+    }
+  }
+}
+
 TEST(Stages, WhatIsNotBuiltIsRefusedBeforeABatchIsTaken) {
   testing::RunRanks(1, [](comm::Communicator& world) {
-    const auto engine = MakeHopEngine(0, kHops, /*zero_stage=*/0, world);
+    const auto engine =
+        MakeHopEngine(MakeHops(0, 1), ScheduleKind::kGPipe, /*zero_stage=*/0, world);
     const auto refusal = [&](ScheduleKind kind, const pipeline::PipelineShape& shape) {
       const auto next = []() -> StatusOr<Bundle> { return InternalError("a batch was taken"); };
       const auto schedule = pipeline::Schedule::Create(kind, shape);

@@ -26,6 +26,7 @@ struct TrainingFlags {
   bool bf16 = false;
   std::optional<std::int64_t> tp;  // tensor ranks; no TrainingArgument
   std::optional<std::int64_t> sp;  // sequence ranks; no TrainingArgument
+  std::optional<std::int64_t> pp;  // stages of a pipeline; no TrainingArgument
 };
 
 struct ModelFacts {

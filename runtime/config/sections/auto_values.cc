@@ -70,6 +70,7 @@ std::vector<FlagValue> GivenFlags(const TrainingFlags& flags) {
   add(keys::kGradientClipping, "--max_grad_norm", flags.max_grad_norm);
   add(keys::kTensorParallelAutotpSize, "--tp", flags.tp);
   add(keys::kSequenceParallelSize, "--sp", flags.sp);
+  add(keys::kPipelineStages, "--pp", flags.pp);
   if (flags.fp16) given.push_back({keys::kFp16Enabled, "--fp16", true});
   if (flags.bf16) given.push_back({keys::kBf16Enabled, "--bf16", true});
   return given;

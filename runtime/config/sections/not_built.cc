@@ -67,13 +67,6 @@ void CompileOffloadsOneThing(RuleContext& context) {
   }
 }
 
-void PipelineExcludesShardedGradients(RuleContext& context) {
-  if (IsAboveOne(context, keys::kPipelineStages) && ZeroStage(context.values) >= 2) {
-    context.Refuse(keys::kPipelineStages,
-                   "above 1 cannot be combined with zero_optimization.stage 2 or 3");
-  }
-}
-
 void ExpertParallelismAgrees(RuleContext& context) {
   if (!context.IsOn(keys::kExpertParallelEnabled)) return;
   const Json groups = context.values.Get(keys::kExpertParallelNumExpertGroups);
@@ -112,9 +105,6 @@ constexpr Rule kRules[] = {
     {"AmpExcludesZero", {keys::kAmpEnabled, kStage}, AmpExcludesZero},
     {"CurriculumNeedsItsKeys", {keys::kCurriculumLearningEnabled}, CurriculumNeedsItsKeys},
     {"CompileOffloadsOneThing", {kOffloadOptimizer}, CompileOffloadsOneThing},
-    {"PipelineExcludesShardedGradients",
-     {keys::kPipelineStages, kStage},
-     PipelineExcludesShardedGradients},
     {"ExpertParallelismAgrees", {kStage}, ExpertParallelismAgrees},
     {"InferenceInjectsOneWay", {}, InferenceInjectsOneWay},
 };

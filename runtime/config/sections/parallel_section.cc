@@ -11,6 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Key kPipeline = keys::kPipelineStages;
+constexpr Key kPartition = keys::kPipelinePartition;
 constexpr Key kSequence = keys::kSequenceParallelSize;
 constexpr Key kTensor = keys::kTensorParallelAutotpSize;
 constexpr Key kExpert = keys::kExpertParallelAutoepSize;
@@ -53,18 +54,21 @@ void ExpertsDivideTheStateRanks(RuleContext& context) {
                               std::to_string(*ranks) + ", and is " + std::to_string(experts));
 }
 
+void RefuseOptimizersOfMatrices(RuleContext& context, const std::string& with,
+                                const std::string& why) {
+  const OptimizerType* const type = OptimizerTypeOf(context.values);
+  if (type == nullptr || type->is_elementwise) return;
+  context.Refuse(kOptimizerType, std::string(type->name) + with + ": " + why + "; choose " +
+                                     ListOptimizers(&OptimizerType::is_elementwise));
+}
+
 // What looks at whole matrices, or lies in files of a rank whose part of the model may become
 // another.
 void TensorPartsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kTensor) == 1) return;
   const std::string with = " is not built with " + std::string(kTensor) + " above 1";
-  const OptimizerType* const type = OptimizerTypeOf(values);
-  if (type != nullptr && !type->is_elementwise) {
-    context.Refuse(kOptimizerType, std::string(type->name) + with +
-                                       ": it looks at whole matrices; choose " +
-                                       ListOptimizers(&OptimizerType::is_elementwise));
-  }
+  RefuseOptimizersOfMatrices(context, with, "it looks at whole matrices");
   for (const Key key : {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
                         keys::kZeroOptimizationZeroQuantizedWeights,
                         keys::kZeroOptimizationZeroQuantizedGradients}) {
@@ -84,12 +88,48 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   }
 }
 
+void StagesSuitTheRest(RuleContext& context) {
+  const Values& values = context.values;
+  if (DegreeOf(values, kPipeline) == 1) return;
+  const std::string with = " is not built with " + std::string(kPipeline) + " above 1";
+  for (const Key key : {kTensor, kSequence}) {
+    if (DegreeOf(values, key) > 1) context.Refuse(key, with.substr(1));
+  }
+  RefuseOptimizersOfMatrices(context, with, "it looks at more than a stage has");
+  for (const Key key :
+       {keys::kSparseGradients, keys::kManagedGradientAccumulation,
+        keys::kZeroOptimizationMicsShardSize, keys::kZeroOptimizationZeroHpzPartitionSize,
+        keys::kZeroOptimizationZeroQuantizedWeights,
+        keys::kZeroOptimizationZeroQuantizedGradients}) {
+    if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
+  }
+  for (const Key key :
+       {keys::kZeroOptimizationOffloadOptimizerDevice, keys::kZeroOptimizationOffloadParamDevice}) {
+    if (values.Get(key) != "none") {
+      context.Refuse(key, values.Get(key).get<std::string>() + with);
+    }
+  }
+}
+
+void PartitionIsKnown(RuleContext& context) {
+  const Json method = context.values.Get(kPartition);
+  for (const char* known : {"best", "uniform", "parameters"}) {
+    if (method == known) return;
+  }
+  if (method.is_string() && method.get<std::string>().starts_with("type:")) return;
+  context.Refuse(kPartition, "is " + method.dump() +
+                                 ": write uniform, parameters, best or type:REGEX, which counts "
+                                 "the layers whose class it finds");
+}
+
 constexpr Rule kRules[] = {
     {"DegreesDivideTheRanks", {kPipeline, kSequence, kTensor}, DegreesDivideTheRanks},
     {"ExpertsDivideTheStateRanks",
      {kExpert, kPipeline, kSequence, kTensor},
      ExpertsDivideTheStateRanks},
-    {"TensorPartsSuitTheRest", {kTensor, kOptimizerType}, TensorPartsSuitTheRest}};
+    {"TensorPartsSuitTheRest", {kTensor, kOptimizerType}, TensorPartsSuitTheRest},
+    {"StagesSuitTheRest", {kPipeline, kTensor, kSequence, kOptimizerType}, StagesSuitTheRest},
+    {"PartitionIsKnown", {kPartition}, PartitionIsKnown}};
 
 }  // namespace
 
@@ -105,6 +145,9 @@ ParallelConfig ReadParallel(const Values& values) {
 
 void FillParallel(const Values& values, DsConfig* config) {
   config->parallel = ReadParallel(values);
+  config->pipeline = {
+      .partition = values.Get(kPartition),
+      .activation_checkpoint_interval = values.Get(keys::kPipelineActivationCheckpointInterval)};
 }
 
 std::optional<std::int64_t> DataRanks(const RuleContext& context) {

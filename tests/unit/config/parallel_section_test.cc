@@ -1,6 +1,6 @@
 // What the batch, elasticity and ZeRO's groups count when a config cuts a job beside data
-// parallelism. Pipelines and expert parallelism are refused, as they are not built; their formulas
-// hold all the same.
+// parallelism. Expert parallelism is refused, as it is not built, and so are stages of tensor or
+// sequence ranks; their formulas hold all the same.
 
 #include "runtime/config/sections/parallel_section.h"
 
@@ -29,8 +29,9 @@ TEST(ParallelSectionTest, TheBatchCountsRanksWithSamplesOfTheirOwn) {
   EXPECT_EQ(ValueOf(checked, "train_micro_batch_size_per_gpu"), 12);
   EXPECT_THAT(OriginOf(checked, "train_micro_batch_size_per_gpu"),
               HasSubstr("world size 16 / 8 ranks of a sample"));
-  EXPECT_THAT(Messages(checked.errors), Each(HasSubstr("is not supported yet")));
-  EXPECT_EQ(checked.errors.size(), 1u);
+  EXPECT_THAT(Messages(checked.errors),
+              Each(HasSubstr("is not built with pipeline.stages above 1")));
+  EXPECT_EQ(checked.errors.size(), 2u);
 }
 
 TEST(ParallelSectionTest, DegreesDivideTheRanks) {
@@ -97,6 +98,64 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
   EXPECT_THAT(errors(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme",
                   "nvme_path": "/tmp"}})"),
               Contains(HasSubstr("offload_param.device nvme is not built with")));
+}
+
+TEST(ParallelSectionTest, StagesComeFromTheFileOrTheFlag) {
+  const auto stages = [](const std::string& members, std::optional<std::int64_t> flag) {
+    JobFacts facts{.world_size = 4};
+    facts.flags.pp = flag;
+    const CheckResult checked =
+        CheckConfig("{\"train_batch_size\": 4, " + members + "}", "ds.json", facts);
+    return checked.ok ? std::to_string(checked.config.parallel.pipeline)
+                      : checked.errors.front().message;
+  };
+  EXPECT_EQ(stages(R"("pipeline": {"stages": 2})", {}), "2");
+  EXPECT_EQ(stages(R"("pipeline": {"stages": "auto"})", 4), "4");
+  EXPECT_EQ(stages(R"("steps_per_print": 1)", 2), "2");
+  EXPECT_THAT(stages(R"("pipeline": {"stages": 2})", 4), HasSubstr("--pp says 4"));
+  EXPECT_THAT(stages(R"("pipeline": {"stages": 0})", {}), HasSubstr("at least 1"));
+}
+
+TEST(ParallelSectionTest, StagesSuitTheRest) {
+  const auto errors = [](const std::string& members) {
+    return Messages(
+        CheckOn(4, R"("train_batch_size": 4, "pipeline": {"stages": 2}, )" + members).errors);
+  };
+  EXPECT_THAT(errors(R"("optimizer": {"type": "adamw"}, "zero_optimization": {"stage": 1},
+                        "fp16": {"enabled": true})"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(errors(R"("optimizer": {"type": "Lamb"})"),
+              Contains(HasSubstr("Lamb is not built with pipeline.stages above 1: it looks at more "
+                                 "than a stage has; choose Adam")));
+  EXPECT_THAT(errors(R"("tensor_parallel": {"autotp_size": 2})"),
+              Contains(HasSubstr("autotp_size is not built with pipeline.stages above 1")));
+  EXPECT_THAT(errors(R"("sparse_gradients": true)"),
+              Contains(HasSubstr("sparse_gradients is not built with pipeline.stages")));
+  EXPECT_THAT(errors(R"("managed_gradient_accumulation": false)"),
+              Contains(HasSubstr("managed_gradient_accumulation is not built with")));
+  EXPECT_THAT(
+      errors(R"("zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}})"),
+      Contains(HasSubstr("offload_optimizer.device cpu is not built with pipeline")));
+}
+
+TEST(ParallelSectionTest, KeysOfThePipelineAreReadOrRefused) {
+  const auto check = [](const std::string& keys) {
+    return CheckOn(2, R"("train_batch_size": 4, "pipeline": {"stages": 2, )" + keys + "}");
+  };
+  const CheckResult read =
+      check(R"("partition": "type:decoder", "activation_checkpoint_interval": 1)");
+  ASSERT_THAT(Messages(read.errors), ::testing::IsEmpty());
+  EXPECT_EQ(read.config.pipeline.partition, "type:decoder");
+  EXPECT_EQ(read.config.pipeline.activation_checkpoint_interval, 1);
+  EXPECT_THAT(Messages(check(R"("partition": "profile")").errors),
+              Contains(HasSubstr("pipeline.partition is \"profile\": write uniform")));
+  EXPECT_THAT(Messages(check(R"("activation_checkpoint_interval": 2)").errors),
+              Contains(HasSubstr("activation_checkpoint_interval")));
+  for (const char* key : {"pipe_partitioned", "grad_partitioned", "use_reentrant"}) {
+    const CheckResult result = check("\"" + std::string(key) + "\": false");
+    EXPECT_THAT(Messages(result.errors), ::testing::IsEmpty());
+    EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr("has no effect")));
+  }
 }
 
 TEST(ParallelSectionTest, StateIsCutAmongRanksOfDataAndSequence) {

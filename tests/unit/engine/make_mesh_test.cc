@@ -43,14 +43,14 @@ TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
     config.parallel.expert = 2;
   }
   EXPECT_THAT(MakeMesh({}, config, 32).status().message(),
-              HasSubstr("pipeline parallelism is not built"));
+              HasSubstr("a pipeline of sequence ranks is not built"));
 }
 
 TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
   const auto why = [](const topology::Degrees& degrees, int stage) {
     return MakeMesh(degrees, WithZero({.stage = stage}), 4).status().message();
   };
-  EXPECT_THAT(why({.pipeline = 2, .shard = 2}, 1), HasSubstr("pipeline parallelism is not built"));
+  EXPECT_EQ(why({.pipeline = 2, .shard = 2}, 1), "pipeline.stages is 1, and the mesh's pipeline 2");
   EXPECT_EQ(why({.shard = 2, .sequence = 2}, 2),
             "sequence_parallel_size is 1, and the mesh's sequence 2");
   EXPECT_EQ(why({.shard = 2, .tensor = 2}, 2),

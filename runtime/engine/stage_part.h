@@ -1,0 +1,21 @@
+#pragma once
+
+// FindStagePart: what of a decoder a rank builds.
+
+#include <optional>
+
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/models/block.h"
+#include "runtime/models/spec/decoder_spec.h"
+#include "runtime/topology/mesh.h"
+
+namespace ds::engine {
+
+// The blocks of this rank's stage, for models::BuildModel; nothing where the mesh has one stage.
+// Refuses what CutStages does.
+StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
+                                                         const models::DecoderSpec& model,
+                                                         const config::DsConfig& config);
+
+}  // namespace ds::engine

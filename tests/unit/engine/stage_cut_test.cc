@@ -1,0 +1,59 @@
+#include "runtime/engine/plan/stage_cut.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/engine/plan/job_memory.h"
+
+namespace ds::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+models::DecoderSpec MakeModel(std::int64_t vocabulary) {
+  return {.vocabulary = vocabulary,
+          .width = 16,
+          .layers = 6,
+          .heads = 4,
+          .kv_heads = 4,
+          .head_width = 4,
+          .mlp_width = 64};
+}
+
+config::DsConfig MakeConfig(int stages, const std::string& partition) {
+  config::DsConfig config;
+  config.parallel.pipeline = stages;
+  config.pipeline.partition = partition;
+  return config;
+}
+
+TEST(StageCutTest, BlocksAreCutAsTheConfigSays) {
+  const auto cut = [](std::int64_t vocabulary, int stages, const std::string& partition) {
+    return CutStages(MakeModel(vocabulary), MakeConfig(stages, partition)).value();
+  };
+  EXPECT_THAT(cut(32, 2, "uniform"), ElementsAre(0, 4, 8));
+  EXPECT_THAT(cut(32, 2, "type:decoderlayer"), ElementsAre(0, 4, 8));
+  EXPECT_THAT(cut(32, 3, "type:decoderlayer"), ElementsAre(0, 3, 5, 8));
+  // The table of tokens outweighs all layers.
+  EXPECT_THAT(cut(100'000, 3, "parameters"), ElementsAre(0, 1, 7, 8));
+  EXPECT_EQ(cut(100'000, 3, "best"), cut(100'000, 3, "parameters"));
+}
+
+TEST(StageCutTest, RefusesByTheKey) {
+  const auto why = [](int stages, const std::string& partition) {
+    return CutStages(MakeModel(32), MakeConfig(stages, partition)).status().message();
+  };
+  EXPECT_THAT(why(9, "uniform"), HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
+  EXPECT_THAT(why(2, "type:conv"), HasSubstr("finds none of the model's blocks"));
+  EXPECT_THAT(why(2, "profile"), HasSubstr("is no way of cutting a pipeline"));
+}
+
+TEST(StageCutTest, WhatStagesHoldIsNotPlanned) {
+  const JobShape job{.model = MakeModel(32), .seq_len = 8, .setting = {.ranks = 2}};
+  EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2, "uniform"), job).message(),
+            "what stages hold is not known yet");
+}
+
+}  // namespace
+}  // namespace ds::engine
