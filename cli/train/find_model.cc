@@ -2,6 +2,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/spec/families.h"
 #include "runtime/models/spec/model_ranks.h"
 #include "runtime/topology/degrees.h"
@@ -31,6 +32,12 @@ StatusOr<std::string> ReadModelText(const std::string& model, const ShareFolder&
   return text;
 }
 
+// What the text says of a decoder, whatever else it may say.
+StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text) {
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
+}
+
 }  // namespace
 
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share) {
@@ -45,8 +52,7 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
   Status status;
   if (tensor > 1 || sequence > 1) {
-    const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-    const auto spec = models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
+    const auto spec = ParseDecoder(text);
     status = spec.status();
     if (spec.ok()) status = models::CheckModelRanks(*spec, tensor, sequence);
   }
@@ -55,6 +61,15 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
         {.pipeline = pipeline, .sequence = sequence, .tensor = tensor, .expert = expert},
         config::ReadModelFacts(text, model));
   }
+  return status.ok() ? status : status.WithContext("--model " + model);
+}
+
+Status CheckStagesFit(const std::string& model, const config::DsConfig& config,
+                      const ShareFolder& share) {
+  if (config.parallel.pipeline == 1) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  const auto spec = ParseDecoder(text);
+  const Status status = spec.ok() ? engine::CutStages(*spec, config).status() : spec.status();
   return status.ok() ? status : status.WithContext("--model " + model);
 }
 

@@ -136,6 +136,11 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                  "other, and again in the backward pass (default: 1, all at once)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
+                 "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
+                 "micro-batches), or gpipe")
+      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
+      ->type_name("NAME");
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
@@ -212,6 +217,7 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   add("warmup_steps", &flags->warmup_steps, "steps of the warm-up, or below 1 their share of all");
   add("tp", &flags->tp, "ranks that have each matrix between them, on the same samples");
   add("sp", &flags->sp, "ranks that have parts of the same samples, one behind the other");
+  add("pp", &flags->pp, "stages of a pipeline, each with some of the layers");
   app.add_flag(FlagNames("bf16"), flags->bf16, "train in bf16")->group(kGroup);
   app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
 }
@@ -241,6 +247,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.layer_decay, &job->layer_decay);
   Set(flags.recompute, &job->recompute);
   Set(flags.tile_mlp, &job->mlp_tiles);
+  Set(flags.pp_schedule, &job->pipeline_schedule);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;

@@ -44,6 +44,7 @@ struct TrainFlags {
   std::optional<std::string> on_non_finite;
   std::optional<std::string> recompute;
   std::optional<std::int64_t> tile_mlp;
+  std::optional<std::string> pp_schedule;
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
   std::vector<std::string> freeze;

@@ -144,6 +144,7 @@ Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share));
+  DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job.model, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
                          .WithContext("--seq_len"));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {

@@ -24,6 +24,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/evaluate.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/stage_part.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/spec/model_ranks.h"
@@ -80,6 +81,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   config::DsConfig config_;
   models::ModelConfig model_config_;
   topology::Mesh mesh_;
+  std::optional<models::StagePart> part_;  // of the model; none: this rank has all blocks
   device::RankDevice device_;
   RankMemory memory_;
   std::unique_ptr<comm::Communicator> world_;
@@ -166,6 +168,8 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(
       models::CheckModelRanks(model_config_.decoder, degrees.tensor, degrees.sequence));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
+  DS_ASSIGN_OR_RETURN(part_,
+                      engine::FindStagePart(mesh_, identity_.rank, model_config_.decoder, config_));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   memory_.Open(device_.device);
@@ -181,9 +185,13 @@ Status TrainCommand::BuildEngine() {
   DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
-                             engine::FindModelRanks(mesh_, *world_)));
-  DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
-                      config::ParseRecompute(job_.recompute));
+                             engine::FindModelRanks(mesh_, *world_), part_));
+  DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
+  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job_.pipeline_schedule));
+  if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&
+      recompute.kind == config::RecomputeChoice::Kind::kNone) {
+    recompute.kind = config::RecomputeChoice::Kind::kBlocks;
+  }
   EngineOptions options{.world = world_.get(),
                         .degrees = mesh_.degrees(),
                         .ledger = &memory_.ledger(),
@@ -193,8 +201,9 @@ Status TrainCommand::BuildEngine() {
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
                         .recompute = recompute,
+                        .schedule = schedule,
                         .mlp_tiles = job_.mlp_tiles,
-                        .parameter_group = MakeGrouper(job_, model_.blocks->size())};
+                        .parameter_group = MakeGrouper(job_, model_.blocks->model_size())};
   if (!model_.unused.empty() && identity_.rank == 0) {
     reporter_.ReportNotice(model_config_.folder.string() + ": " +
                            std::to_string(model_.unused.size()) +

@@ -1,6 +1,7 @@
 #include "runtime/rank/train_model.h"
 
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "runtime/comm/agreement.h"
@@ -36,6 +37,21 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
   return OkStatus();
 }
 
+// Freezes what is frozen in the whole model.
+void FreezeAlike(const BlockList& whole, const BlockList& part) {
+  std::map<std::string, bool> trains;  // by full name
+  for (const auto& block : whole.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      trains[block->FullName(item.key())] = item.value().requires_grad();
+    }
+  }
+  for (const auto& block : part.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      item.value().set_requires_grad(trains.at(block->FullName(item.key())));
+    }
+  }
+}
+
 // Null on all ranks but the first, which writes. All ranks return the same status.
 template <typename Writer, typename Create>
 StatusOr<std::unique_ptr<Writer>> CreateOnFirst(comm::Communicator& world, const Create& create) {
@@ -63,19 +79,25 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
 
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
-                                    const models::ModelRanks& ranks) {
-  TrainModel model{.blocks = models::BuildModel(config, options, ranks)};
+                                    const models::ModelRanks& ranks,
+                                    const std::optional<models::StagePart>& part) {
+  TrainModel model{.blocks = models::BuildModel(config, options, ranks, part)};
+  model.whole = part ? models::BuildModel(config, options, ranks) : model.blocks;
   DS_ASSIGN_OR_RETURN(model.lora, FindLora(job));
+  if (model.lora && part) {
+    return UnimplementedError("LoRA is not built with a pipeline of several stages");
+  }
   if (model.lora && ranks.tensor.size() > 1) {
     return UnimplementedError("LoRA on matrices that tensor ranks have between them is not built");
   }
   if (model.lora) DS_RETURN_IF_ERROR(models::AddLora(*model.blocks, &*model.lora));
-  if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(*model.blocks, job.freeze));
+  if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(*model.whole, job.freeze));
+  if (part) FreezeAlike(*model.whole, *model.blocks);
   if (!config.folder.empty()) {
     DS_ASSIGN_OR_RETURN(model.weights, models::WeightReader::Open(config.folder));
   }
   if (model.weights != nullptr) {
-    DS_ASSIGN_OR_RETURN(model.unused, model.weights->Check(*model.blocks));
+    DS_ASSIGN_OR_RETURN(model.unused, model.weights->Check(*model.whole));
   }
   if (job.lora_adapter.empty()) return model;
   if (model.weights == nullptr) {
@@ -98,9 +120,8 @@ StatusOr<std::unique_ptr<models::AdapterWriter>> ModelExport::CreateAdapterWrite
 
 StatusOr<std::unique_ptr<models::ModelWriter>> ModelExport::CreateModelWriter(
     comm::Communicator& world) const {
-  return CreateOnFirst<models::ModelWriter>(world, [&] {
-    return models::ModelWriter::Create(job_.save_hf_dir, config_, *model_.blocks);
-  });
+  return CreateOnFirst<models::ModelWriter>(
+      world, [&] { return models::ModelWriter::Create(job_.save_hf_dir, config_, *model_.whole); });
 }
 
 Status ModelExport::Try(comm::Communicator& world) const {

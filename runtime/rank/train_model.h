@@ -23,7 +23,9 @@
 namespace ds::rank {
 
 struct TrainModel {
-  std::shared_ptr<BlockList> blocks;
+  std::shared_ptr<BlockList> blocks;  // of this rank's stage
+  // All of them, to know names and shapes by, where a stage has not all: it gets no memory.
+  std::shared_ptr<BlockList> whole;
   std::optional<models::LoraSpec> lora;            // its targets filled in
   std::unique_ptr<models::WeightReader> weights;   // null: values are drawn
   std::unique_ptr<models::AdapterReader> adapter;  // null: adapters start anew
@@ -34,9 +36,11 @@ struct TrainModel {
 };
 
 // Refuses a folder that does not suit the model, and what cannot be frozen or adapted.
+// `part`: of BuildModel.
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
-                                    const models::ModelRanks& ranks);
+                                    const models::ModelRanks& ranks,
+                                    const std::optional<models::StagePart>& part = {});
 
 // Writes --save_hf's folder: of a model that has adapters only them, unless they are to be merged.
 class ModelExport {

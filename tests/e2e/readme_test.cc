@@ -43,6 +43,7 @@ constexpr Printed kPrinted[] = {
     {"generate --model trained", R"("prompt":"Hello","text":")"},
     {"plan --json", R"({"world_size":2,"hosts":[{"host":"localhost","slots":[0,1]}])"},
     {"plan --mesh pipeline=4", "\nschedule zb-h1: 4 stages, 6 micro-batches; "},
+    {"train --pp 2", "\nstep 5/5  loss "},
     {"run -- /bin/true", ""},
     {"--errors_only", ""},
     {"run -- build/bin/custom_model", "step 100"},

@@ -8,6 +8,7 @@
 
 #include "runtime/base/files.h"
 #include "tests/e2e/dsrun.h"
+#include "tests/e2e/train_fixture.h"
 #include "tests/places.h"
 
 namespace ds::testing {
@@ -17,59 +18,6 @@ using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-class TrainTest : public ::testing::Test {
- protected:
-  fs::path RunDir(const std::string& name) const { return folder_.path() / name; }
-
-  // A ds_config of the given stage; the batch is `global_batch` at any world size.
-  fs::path WriteConfig(int stage, int global_batch = 4) const {
-    const fs::path path = folder_.path() / ("stage" + std::to_string(stage) + ".json");
-    const nlohmann::json config = {
-        {"train_batch_size", global_batch},
-        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
-        {"zero_optimization", {{"stage", stage}}},
-    };
-    EXPECT_TRUE(WriteFileAtomically(path, config.dump()).ok());
-    return path;
-  }
-
-  // Arguments of a small run over a few KB of text.
-  std::vector<std::string> Train(int ranks, int stage, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"--num_gpus",
-                                          std::to_string(ranks),
-                                          "train",
-                                          "--model",
-                                          "gpt2-demo",
-                                          "--data",
-                                          DS_SOURCE_DIR "/LICENSE",
-                                          "--deepspeed_config",
-                                          WriteConfig(stage).string(),
-                                          "--seq_len",
-                                          "32"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  std::vector<double> Losses(const std::string& run) const {
-    return Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "loss");
-  }
-
-  // Four ranks, in two pairs that `flag` makes, train two steps, and one rank goes on from there.
-  void ExpectPairsTrainWhatOneRankTrains(const std::string& flag) const {
-    ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
-    const auto cut = RunProgram(
-        DsrunCommand(RunDir("cut"), Train(4, 2, {flag, "2", "--steps", "2", "--save_every", "2"})));
-    ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
-    const auto resumed =
-        RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
-                    "--steps", "4", "--deepspeed_config", WriteConfig(0).string()});
-    ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
-    EXPECT_THAT(Losses("cut"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
-  }
-
-  TemporaryFolder folder_;
-};
 
 TEST_F(TrainTest, TheCommandOfTheReadmeRunsWithItsDefaults) {
   const auto result = RunProgram({DS_BIN_DIR "/dsrun", "--hostfile",
@@ -122,21 +70,6 @@ TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
     ASSERT_EQ(RunProgram(DsrunCommand(RunDir(name), Train(2, stage, {"--steps", "5"}))).status, 0);
     EXPECT_THAT(Losses(name), ::testing::Pointwise(::testing::DoubleNear(1e-5), expected)) << name;
   }
-}
-
-TEST_F(TrainTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
-  ExpectPairsTrainWhatOneRankTrains("--tp");
-  const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--tp", "5"})));
-  EXPECT_EQ(too_many.status, 2);
-  EXPECT_THAT(too_many.err, HasSubstr("cannot cut the model into 5 parts: it has 4 heads of the "
-                                      "keys, in one weight with the queries; it can into 4"));
-}
-
-TEST_F(TrainTest, SequenceRanksTrainWhatOneRankTrainsAndItGoesOn) {
-  ExpectPairsTrainWhatOneRankTrains("--sp");
-  const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--sp", "5"})));
-  EXPECT_EQ(too_many.status, 2);
-  EXPECT_THAT(too_many.err, HasSubstr("5 sequence ranks cannot share 4 heads of the queries"));
 }
 
 TEST_F(TrainTest, RecomputedActivationsChangeNoLoss) {

@@ -93,6 +93,26 @@ TEST_F(TrainInputsTest, DegreesSuitTheModel) {
   EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "of 2 ranks";
 }
 
+TEST_F(TrainInputsTest, StagesSuitTheModel) {
+  Write("model/config.json", R"({"model_type": "llama", "hidden_size": 24, "vocab_size": 32,
+      "intermediate_size": 32, "num_attention_heads": 6, "num_hidden_layers": 4})");
+  TrainFlags flags{.model = Path("model")};
+  flags.training.pp = 2;
+  flags.pp_schedule = "gpipe";
+  const auto inputs = GatherTrainInputs(flags, share_, 4);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_EQ(inputs->config.parallel.pipeline, 2);
+  EXPECT_EQ(inputs->job.pipeline_schedule, "gpipe");
+  EXPECT_EQ(inputs->resolved_config["pipeline"]["stages"], 2);
+  Write("conv.json", R"({"train_batch_size": 4, "pipeline": {"partition": "type:conv"}})");
+  flags.deepspeed_config = Path("conv.json");
+  EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
+              HasSubstr("pipeline.partition: \"conv\" finds none of the model's blocks"));
+  flags.training.pp = 5;
+  EXPECT_THAT(GatherTrainInputs(flags, share_, 5).status().message(),
+              HasSubstr("pipeline 5 asks for more stages than the model has layers"));
+}
+
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
   Write("model/config.json", R"({"hidden_size": 16})");
   Write("auto.json", R"({"train_micro_batch_size_per_gpu": "auto",
