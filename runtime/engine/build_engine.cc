@@ -208,7 +208,7 @@ StatusOr<std::unique_ptr<zero::ShardedModel>> ShardModel(const ModelDescription&
   return sharded;
 }
 
-// Of all stages; what several of them hold counts once.
+// Counts those of all stages; what several of them hold counts once.
 std::int64_t CountParameters(const zero::ShardedModel& sharded, const topology::Mesh& mesh) {
   const std::int64_t own = sharded.trainable_numel() + sharded.frozen_numel();
   if (mesh.degrees().pipeline == 1) return own;

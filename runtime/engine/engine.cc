@@ -95,8 +95,8 @@ void ForEachWhole(EngineParts& parts, const Take& take) {
   for (const auto& [name, tensor] : parts.buffers.all()) take(name, tensor.detach());
 }
 
-// What the first ranks of later stages hand on to rank 0: messages of one tensor each, of none at
-// the end.
+// Takes what the first ranks of later stages hand on to rank 0: messages of one tensor each, of
+// none at the end.
 template <typename Take>
 void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
   for (int stage = 1; stage < parts.mesh.degrees().pipeline; ++stage) {
