@@ -4,17 +4,26 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/file_system.h"
 
 namespace ds::offload {
 namespace {
 
 constexpr int kMostRegistered = 1024;
+
+std::int64_t TransferHere(const IoBlock& block) {
+  FileSystem& system = FileSystem::System();
+  return block.writes ? system.Write(block.fd, block.bytes, block.offset)
+                      : system.Read(block.fd, block.bytes, block.offset);
+}
 
 }  // namespace
 
@@ -110,8 +119,10 @@ class RingQueue::Worker {
     io_uring_cqe* entry = nullptr;
     while (io_uring_peek_cqe(&ring_, &entry) == 0) {
       const auto slot = static_cast<std::size_t>(io_uring_cqe_get_data64(entry));
-      const int result = entry->res;
+      std::int64_t result = entry->res;
       io_uring_cqe_seen(&ring_, entry);
+      // The kernel cancels what it needs a thread of its own for where this user may have no more.
+      if (result == -ECANCELED) result = TransferHere(slots_[slot].block);
       if (slots_[slot].Advance(result)) {
         slots_[slot] = {};
         free_.push_back(slot);
@@ -144,8 +155,21 @@ StatusOr<std::unique_ptr<RingQueue>> RingQueue::Create(const IoOptions& options)
     queue->free_numbers_.resize(kMostRegistered);
     std::iota(queue->free_numbers_.begin(), queue->free_numbers_.end(), 0);
   }
-  for (const auto& worker : queue->workers_) worker->Start();
+  DS_RETURN_IF_ERROR(queue->StartWorkers());
   return queue;
+}
+
+// A container may not let it have so many threads: those that it gets have all blocks.
+Status RingQueue::StartWorkers() {
+  for (std::size_t started = 0; started < workers_.size(); ++started) {
+    try {
+      workers_[started]->Start();
+    } catch (const std::system_error& error) {
+      workers_.resize(started);
+      if (started == 0) return ErrnoError(error.code().value(), "a thread for io_uring");
+    }
+  }
+  return OkStatus();
 }
 
 RingQueue::~RingQueue() { list_.Close(); }

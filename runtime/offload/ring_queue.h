@@ -29,6 +29,7 @@ class RingQueue : public IoQueue {
   class Worker;  // a thread and its ring
 
   RingQueue() = default;
+  Status StartWorkers();
   bool Update(int number, std::span<std::byte> memory);
 
   PendingBlocks list_;

@@ -2,6 +2,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <numeric>
@@ -16,6 +19,9 @@ namespace ds::offload {
 namespace {
 
 using ds::testing::TemporaryFolder;
+
+// A number that no system gives to a user.
+constexpr uid_t kUserOfNobodyElse = 0x7ffffff0;
 
 struct Kind {
   std::string name;
@@ -176,6 +182,30 @@ TEST(ChooseQueue, SaysWhyThereIsNoRing) {
   const ChosenQueue chosen = ChooseQueue({}, QueueChoice::kThreads, FileSystem::System());
   EXPECT_EQ(chosen.queue->name(), "threads");
   EXPECT_EQ(chosen.why_not_ring, "threads were asked for");
+}
+
+// Runs in a process of its own as a user who may have one thread beside the first.
+int TransferWithOneThread(const IoOptions& options, QueueChoice choice, int fd) {
+  const rlimit two{2, 2};
+  if (::setrlimit(RLIMIT_NPROC, &two) != 0 || ::setuid(kUserOfNobodyElse) != 0) return 2;
+  const ChosenQueue chosen = ChooseQueue(options, choice, FileSystem::System());
+  std::vector<std::byte> bytes = MakeBytes(100'000);
+  auto transfer = std::make_shared<IoTransfer>(25);
+  chosen.queue->Begin(CutIntoBlocks(true, fd, bytes, 4096), transfer);
+  return transfer->Wait() ? 1 : 0;
+}
+
+TEST(ChooseQueue, GoesOnWithTheThreadsThatItGets) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody who has no process yet";
+  const TemporaryFolder folder;
+  const UniqueFd fd(::open((folder.path() / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  for (const QueueChoice choice : {QueueChoice::kAuto, QueueChoice::kThreads}) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(TransferWithOneThread({.threads = 4}, choice, fd.get()));
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
 }
 
 TEST(ChooseQueue, TakesThreadsWhereTheKernelRefuses) {
