@@ -97,12 +97,18 @@ std::int64_t AlignmentOf(int fd) {
   return 4096;  // no drive asks for more
 }
 
+// -1 where `asked` says that nobody knows.
+std::int64_t FreeBytesOf(int asked, const struct statvfs& room) {
+  if (asked != 0) return -1;
+  return static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
+}
+
 }  // namespace
 
 std::int64_t FreeBytes(const std::filesystem::path& folder) {
   struct statvfs room = {};
-  if (::statvfs(folder.c_str(), &room) != 0) return -1;
-  return static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
+  const int asked = ::statvfs(folder.c_str(), &room);
+  return FreeBytesOf(asked, room);
 }
 
 ScratchFile::ScratchFile(FileSystem& system, FolderFacts facts, int fd)
@@ -157,7 +163,10 @@ Status ScratchFile::Grow(std::int64_t size) {
 Status ScratchFile::DescribeError(int error, const std::string& what) const {
   const std::string where = what + " in the offload file of " + facts_.folder.string() + " (" +
                             facts_.file_system + ") on host " + HostName();
-  const std::int64_t free = FreeBytes(facts_.folder);
+  // Of the file's own disk: its folder may have gone, or be another disk's by now.
+  struct statvfs disk = {};
+  const int asked = ::fstatvfs(fd_, &disk);
+  const std::int64_t free = FreeBytesOf(asked, disk);
   const std::string room =
       free < 0 ? "" : "; the disk has " + ByteSize(static_cast<std::uint64_t>(free)) + " free";
   if (error == 0) return DataLossError(where + ": the file ends too early" + room);

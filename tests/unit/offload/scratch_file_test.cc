@@ -129,6 +129,17 @@ TEST(ScratchFile, SaysThatTheDiskIsFull) {
   EXPECT_EQ(file->size(), 0);
 }
 
+TEST(ScratchFile, KnowsTheRoomOfItsDiskWhereItsFolderHasGone) {
+  const TemporaryFolder parent;
+  const std::filesystem::path folder = parent.path() / "drive";
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  const StatusOr<ScratchFile> file = ScratchFile::Create(folder, FileSystem::System());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ASSERT_TRUE(std::filesystem::remove(folder)) << "it is empty";
+  EXPECT_THAT(file->DescribeError(EIO, "reading").message(),
+              AllOf(HasSubstr(folder.string()), HasSubstr("; the disk has "), HasSubstr(" free")));
+}
+
 // As ext4 does.
 class FillingFileSystem : public ScriptedFileSystem {
  public:
