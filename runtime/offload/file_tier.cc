@@ -1,7 +1,6 @@
 #include "runtime/offload/file_tier.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/byte_size.h"
@@ -60,18 +59,24 @@ FileTier::~FileTier() {
 
 // A file system may refuse what it has let us ask for, or have no room at all: better now.
 Status FileTier::TryFiles() {
-  const std::int64_t size = unit_bytes_ * static_cast<std::int64_t>(files_.size());
-  StatusOr<Extent> extent = Allocate(size);
+  const auto files = static_cast<std::int64_t>(files_.size());
+  StatusOr<Extent> extent = Allocate(unit_bytes_ * files);
   if (!extent.ok()) return extent.status();
-  AlignedBuffer buffer = pool_.Take(size);
-  const AlignedBuffer back = pool_.Take(size);
-  for (std::size_t i = 0; i < buffer.bytes().size(); ++i) buffer.bytes()[i] = std::byte(i * 7 >> 3);
-  DS_RETURN_IF_ERROR(Wait(Write(*extent, 0, buffer, size)));
-  DS_RETURN_IF_ERROR(Wait(Read(*extent, 0, back, size)));
-  if (std::memcmp(buffer.bytes().data(), back.bytes().data(), static_cast<std::size_t>(size)) == 0)
-    return OkStatus();
-  return DataLossError("what has been written to the offload files of " +
-                       files_[0].facts().folder.string() + " is not what they give back");
+  AlignedBuffer buffer = pool_.Take(alignment_);
+  const AlignedBuffer back = pool_.Take(alignment_);
+  for (std::int64_t file = 0; file < files; ++file) {
+    for (std::size_t i = 0; i < buffer.bytes().size(); ++i) {
+      buffer.bytes()[i] = std::byte((i * 7 >> 3) + static_cast<std::size_t>(file));
+    }
+    DS_RETURN_IF_ERROR(Wait(Write(*extent, file * unit_bytes_, buffer, alignment_)));
+    DS_RETURN_IF_ERROR(Wait(Read(*extent, file * unit_bytes_, back, alignment_)));
+    if (!std::ranges::equal(buffer.bytes(), back.bytes())) {
+      return DataLossError("what has been written to the offload file of " +
+                           files_[static_cast<std::size_t>(file)].facts().folder.string() +
+                           " is not what it gives back");
+    }
+  }
+  return OkStatus();
 }
 
 std::int64_t FileTier::TakeUnits(std::int64_t units) {

@@ -68,7 +68,7 @@ struct TierOptions {
 
 class FileTier {
  public:
-  // Makes the files, and tries in each that a block can be written and read as it will be.
+  // Makes the files, and tries in each that a page can be written and read as blocks will be.
   static StatusOr<std::unique_ptr<FileTier>> Open(const TierOptions& options);
   ~FileTier();
   FileTier(const FileTier&) = delete;
@@ -106,8 +106,8 @@ class FileTier {
   Status TryFiles();
   FileTransfer Begin(bool writes, const Extent& extent, std::int64_t offset,
                      const AlignedBuffer& buffer, std::int64_t bytes);
-  // Takes units that are free, or the ones behind the last; the latter without room yet.
   void ForgetWritten();
+  // Takes units that are free, or the ones behind the last; the latter without room yet.
   std::int64_t TakeUnits(std::int64_t units);
   void GiveBack(std::int64_t first, std::int64_t units);
 
