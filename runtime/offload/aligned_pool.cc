@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 
 namespace ds::offload {
@@ -14,19 +16,18 @@ AlignedPool::AlignedPool(IoQueue& queue, std::int64_t most_idle, BookBytes book)
     : queue_(queue), most_idle_(most_idle), book_(std::move(book)) {}
 
 AlignedPool::~AlignedPool() {
-  for (const auto& [size, memories] : idle_) {
-    for (const Memory& memory : memories) Unmap(memory);
-  }
+  for (const Memory& memory : idle_) Unmap(memory);
 }
 
 AlignedBuffer AlignedPool::Take(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto size = static_cast<std::size_t>((bytes + kPage - 1) / kPage * kPage);
-  const auto found = idle_.find(size);
-  if (found == idle_.end()) return {this, Map(size)};
-  const Memory memory = found->second.back();
-  found->second.pop_back();
-  if (found->second.empty()) idle_.erase(found);
+  const auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const Memory& memory) {
+    return memory.bytes.size() == size;
+  });
+  if (found == idle_.rend()) return {this, Map(size)};
+  const Memory memory = *found;
+  idle_.erase(std::next(found).base());
   idle_bytes_ -= static_cast<std::int64_t>(size);
   return {this, memory};
 }
@@ -51,9 +52,14 @@ void AlignedPool::Unmap(const Memory& memory) {
 void AlignedPool::GiveBack(const Memory& memory) {
   const std::lock_guard lock(mutex_);
   const auto size = static_cast<std::int64_t>(memory.bytes.size());
-  if (idle_bytes_ + size > most_idle_) return Unmap(memory);
-  idle_[memory.bytes.size()].push_back(memory);
+  if (size > most_idle_) return Unmap(memory);
+  idle_.push_back(memory);
   idle_bytes_ += size;
+  while (idle_bytes_ > most_idle_) {
+    idle_bytes_ -= static_cast<std::int64_t>(idle_.front().bytes.size());
+    Unmap(idle_.front());
+    idle_.pop_front();
+  }
 }
 
 }  // namespace ds::offload

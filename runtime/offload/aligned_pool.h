@@ -1,8 +1,9 @@
 #pragma once
 
 // AlignedPool: memory in whole pages that files are read into and written from, past the page
-// cache. What is given back is kept for the next one of its size, registered with the queue, as
-// long as no more than `most_idle` bytes are.
+// cache. What is given back is kept for the next one of its size, registered with the queue. Of
+// what is idle no more than `most_idle` bytes are kept: those that have come back last, as a step's
+// next transfers are of the sizes of the ones before.
 //
 // Threads: all methods are safe to call concurrently. Lifetimes: the queue outlives the pool, the
 // pool its buffers.
@@ -10,12 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "runtime/offload/io_queue.h"
 
@@ -76,8 +76,8 @@ class AlignedPool {
   IoQueue& queue_;
   const std::int64_t most_idle_;
   const BookBytes book_;
-  std::mutex mutex_;  // guards what follows
-  std::map<std::size_t, std::vector<Memory>> idle_;
+  std::mutex mutex_;        // guards what follows
+  std::list<Memory> idle_;  // in the order in which it came back
   std::int64_t idle_bytes_ = 0;
 };
 

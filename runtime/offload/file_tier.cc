@@ -162,6 +162,11 @@ void FileTier::ForgetWritten() {
   while (!writing_.empty() && writing_.front().transfer->done()) writing_.pop_front();
 }
 
+AlignedBuffer FileTier::TakeBuffer(std::int64_t bytes) {
+  ForgetWritten();
+  return pool_.Take(bytes);
+}
+
 FileTransfer FileTier::WriteBehind(const Extent& extent, std::int64_t offset, AlignedBuffer buffer,
                                    std::int64_t bytes) {
   ForgetWritten();

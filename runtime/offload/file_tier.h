@@ -82,6 +82,9 @@ class FileTier {
   const std::string& why_not_ring() const { return why_not_ring_; }
   AlignedPool& pool() { return pool_; }
 
+  // Takes a buffer of the pool, which has what has been written behind by now again.
+  AlignedBuffer TakeBuffer(std::int64_t bytes);
+
   // Takes room on the disks for `bytes`.
   StatusOr<Extent> Allocate(std::int64_t bytes);
 

@@ -65,7 +65,7 @@ StatusOr<Windows::WindowPtr> Windows::Open(const ByteRange& range, bool reads) {
   DS_RETURN_IF_ERROR(AwaitWrites(range));
   auto window = std::make_shared<Window>();
   window->range = range;
-  window->buffer = tier_.pool().Take(range.count);
+  window->buffer = tier_.TakeBuffer(range.count);
   if (reads) window->read = tier_.Read(extent_, range.first, window->buffer, range.count);
   windows_.push_back(window);
   return window;

@@ -61,8 +61,29 @@ TEST(AlignedPool, KeepsNoMoreThanItMay) {
                         three = setting.pool.Take(8192);
     EXPECT_EQ(setting.booked, 20480);
   }
-  EXPECT_EQ(setting.booked, 12288) << "the last one, which came back first, and the page";
+  EXPECT_EQ(setting.booked, 12288) << "the first one, which came back last, and the page";
   EXPECT_THAT(setting.queue.unregistered, ElementsAre(8192));
+}
+
+TEST(AlignedPool, LetsOldSizesGoForTheOnesInUse) {
+  Setting setting;
+  {
+    const AlignedBuffer one = setting.pool.Take(4096), two = setting.pool.Take(4096),
+                        three = setting.pool.Take(4096);
+  }
+  for (int i = 0; i < 3; ++i) {
+    const AlignedBuffer larger = setting.pool.Take(8192);
+  }
+  EXPECT_THAT(setting.queue.registered, ElementsAre(4096, 4096, 4096, 8192)) << "it is kept";
+  EXPECT_THAT(setting.queue.unregistered, ElementsAre(4096, 4096));
+  EXPECT_EQ(setting.booked, 12288);
+}
+
+TEST(AlignedPool, LetsNothingGoForWhatItMayNotKeep) {
+  Setting setting;
+  { const AlignedBuffer small = setting.pool.Take(4096), large = setting.pool.Take(16384); }
+  EXPECT_THAT(setting.queue.unregistered, ElementsAre(16384));
+  EXPECT_EQ(setting.booked, 4096);
 }
 
 TEST(AlignedPool, MovesBuffers) {

@@ -110,6 +110,18 @@ TEST(FileTier, ReadsZerosWhereNobodyHasWritten) {
   EXPECT_TRUE(std::ranges::all_of(buffer.bytes(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
+TEST(FileTier, GivesTheMemoryOfWhatIsWrittenToTheNext) {
+  const TemporaryFolder folder;
+  const auto tier = OpenTier({.folders = {folder.path()}});
+  const Extent extent = *tier->Allocate(8 * kPage);
+  AlignedBuffer buffer = tier->TakeBuffer(8 * kPage);
+  const std::byte* const memory = buffer.bytes().data();
+  Fill(buffer, 8);
+  ASSERT_TRUE(tier->Wait(tier->WriteBehind(extent, 0, std::move(buffer), 8 * kPage)).ok());
+  EXPECT_EQ(tier->TakeBuffer(8 * kPage).bytes().data(), memory);
+  EXPECT_TRUE(HoldsSeed(*tier, extent, 8));
+}
+
 // Answers with an error from the moment it is told to.
 class FailingSystem {
  public:
