@@ -22,10 +22,15 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-constexpr std::uint64_t kMostManifestBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{4} << 30;  // of millions of files
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
 
-// Describes what decides the content of a cache.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/indent < 0, Json::error_handler_t::replace);
+}
+
+// Describes what decides the content of a cache, as a manifest can hold it: a name's bytes that are
+// no UTF-8 are U+FFFD in both.
 StatusOr<Json> Describe(const TokenRequest& request) {
   Json files = Json::array(), tokenizer = Json::array();
   for (const std::string& file : request.files) {
@@ -39,16 +44,17 @@ StatusOr<Json> Describe(const TokenRequest& request) {
     DS_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMostTokenizerBytes));
     tokenizer.push_back({file.filename().string(), bytes.size(), checkpoint::Crc32c(bytes)});
   }
-  return Json{{"format", kFormat},
-              {"files", std::move(files)},
-              {"tokenizer", std::move(tokenizer)},
-              {"text_field", request.text_field},
-              {"skip_bad_data", request.skip_bad_data}};
+  const Json description{{"format", kFormat},
+                         {"files", std::move(files)},
+                         {"tokenizer", std::move(tokenizer)},
+                         {"text_field", request.text_field},
+                         {"skip_bad_data", request.skip_bad_data}};
+  return Json::parse(Dump(description, -1));
 }
 
 std::string NameOf(const Json& description) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const unsigned char c : description.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+  for (const unsigned char c : Dump(description, -1)) {
     hash = (hash ^ c) * 0x100000001b3;
   }
   std::string name;
@@ -272,8 +278,7 @@ Status WriteManifest(const CachedTokens& cached, const Json& description) {
                       {"all_learnt", cached.all_learnt},
                       {"skipped", cached.skipped},
                       {"first_skipped", cached.first_skipped}};
-  return WriteFileAtomically(cached.folder / "manifest.json",
-                             manifest.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return WriteFileAtomically(cached.folder / "manifest.json", Dump(manifest, 1) + "\n");
 }
 
 // What has the name already is a cache that somebody else has finished, or a damaged one.

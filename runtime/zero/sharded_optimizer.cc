@@ -106,7 +106,7 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
 
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-// Where several stages hold something each has the gradients of its own blocks.
+// Each stage that holds a bucket has the gradients of its own blocks.
 void ShardedOptimizer::AddUpOverStages() {
   const Context& context = model_.context();
   const int rank = context.groups.all->rank();

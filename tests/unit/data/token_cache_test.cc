@@ -152,6 +152,15 @@ TEST_F(TokenCacheTest, TokensAreCutOnceAndAgainWhenSomethingHasChanged) {
   EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2, 3, 27));
 }
 
+// File systems take any bytes, JSON only UTF-8.
+TEST_F(TokenCacheTest, FilesMayHaveNamesInOldEncodings) {
+  const TokenRequest request = Request({folder_.Write("caf\xe9.txt", "a b")});
+  ASSERT_TRUE(Find(request).ok());
+  EXPECT_TRUE(Find(request)->was_there);
+  folder_.Write("caf\xe9.txt", "a b c");
+  EXPECT_FALSE(Find(request)->was_there);
+}
+
 TEST_F(TokenCacheTest, OfManyWhoWantThemOneCutsThem) {
   const TokenRequest request = Request({folder_.Write("1.txt", "a b c d")});
   std::atomic<int> cut = 0;
