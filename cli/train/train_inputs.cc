@@ -9,6 +9,7 @@
 #include "cli/train/schedule_flags.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/config/file/base_config.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
@@ -211,6 +212,13 @@ StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument,
   return config;
 }
 
+// The config that a run has had, but for what the flags say now.
+config::ConfigText RunsConfig(const config::TrainJob& job, const TrainFlags& flags) {
+  auto json = nlohmann::ordered_json::parse(job.ds_config, nullptr, /*allow_exceptions=*/false);
+  return {.text = config::DropWhatFlagsFill(std::move(json), flags.training).dump(),
+          .name = "the run's config"};
+}
+
 // What the config's "auto" is resolved from, once the job's model and length are known.
 StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJob& job,
                                    const ShareFolder& share, int world_size) {
@@ -281,7 +289,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
-  config::ConfigText config{job.ds_config, "the run's config"};
+  config::ConfigText config = RunsConfig(job, flags);
   if (!flags.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config, std::nullopt));
   }

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/config/check/read_values.h"
 #include "runtime/config/keys/keys.h"
@@ -56,8 +57,7 @@ Json WhatIsOpen(const BaseConfig& base, const TrainingFlags& flags,
     if (Holds(kBatch, name)) EraseAll(kBatch, &open);
     if (Holds(kPrecision, name)) EraseAll(kPrecision, &open);
   }
-  for (const Key key : KeysOfFlags(flags)) EraseForFlag(key, &open);
-  return open;
+  return DropWhatFlagsFill(std::move(open), flags);
 }
 
 // The tree of a value that stands in no file.
@@ -77,6 +77,11 @@ JsonNode NodeOf(const Json& value) {
 }
 
 }  // namespace
+
+Json DropWhatFlagsFill(Json config, const TrainingFlags& flags) {
+  for (const Key key : KeysOfFlags(flags)) EraseForFlag(key, &config);
+  return config;
+}
 
 void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* values,
                    IssueLog* issues, Json* given) {

@@ -23,4 +23,8 @@ namespace ds::config {
 void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* values,
                    IssueLog* issues, nlohmann::ordered_json* given);
 
+// Makes of `config`, a ds_config, one without the keys that these flags fill: flags that are given
+// to a run that goes on replace what it has, in place of having to agree with it.
+nlohmann::ordered_json DropWhatFlagsFill(nlohmann::ordered_json config, const TrainingFlags& flags);
+
 }  // namespace ds::config

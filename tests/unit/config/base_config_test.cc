@@ -95,5 +95,15 @@ TEST(BaseConfigTest, ErrorsOfTheBaseNameIt) {
               HasSubstr("recipe big: unknown key zero_optimisation; did you mean"));
 }
 
+TEST(BaseConfigTest, FlagsOfARunThatGoesOnTakeTheirKeysOutOfItsConfig) {
+  const Json config = Json::parse(R"({"optimizer": {"type": "AdamW", "params": {"lr": 1, "eps": 2}},
+                                      "scheduler": {"params": {"warmup_num_steps": 3}},
+                                      "tensor_parallel": {"autotp_size": 2}})");
+  EXPECT_EQ(DropWhatFlagsFill(config, {}), config);
+  const Json left =
+      DropWhatFlagsFill(config, {.learning_rate = 7.0, .warmup_steps = 8.0, .tp = 1, .sp = 2});
+  EXPECT_EQ(left, Json::parse(R"({"optimizer": {"type": "AdamW", "params": {"eps": 2}}})"));
+}
+
 }  // namespace
 }  // namespace ds::config
