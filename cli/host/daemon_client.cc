@@ -12,6 +12,7 @@
 #include "proto/grpc_log.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/process/boot_time.h"
 
 namespace ds::cli {
 namespace {
@@ -163,7 +164,8 @@ DaemonClient::DaemonClient(std::string job_id, UniqueFd connection,
                            std::chrono::milliseconds launch_timeout)
     : job_id_(std::move(job_id)),
       launch_timeout_(launch_timeout),
-      stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))) {}
+      stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))),
+      lease_from_(BootTime()) {}
 
 DaemonClient::DaemonClient(std::string job_id, const std::string& target, const TlsOptions& tls,
                            std::unique_ptr<RemoteTunnel> tunnel)
@@ -171,7 +173,8 @@ DaemonClient::DaemonClient(std::string job_id, const std::string& target, const 
       network_target_(target),
       launch_timeout_(kCallTimeout),
       tunnel_(std::move(tunnel)),
-      stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))) {}
+      stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
+      lease_from_(BootTime()) {}
 
 DaemonClient::~DaemonClient() {
   Abandon();
@@ -243,15 +246,29 @@ void DaemonClient::Renew(const RenewCall& call, RenewCallback done) {
   {
     const std::lock_guard lock(mutex_);
     ++renewals_;
+    (*renewal)->request.set_answered(answered_);
   }
   stub_->async()->Renew((*renewal)->call.context(), &(*renewal)->request, &(*renewal)->response,
                         [this, renewal](const grpc::Status& status) {
+                          if (status.ok()) TakeAnswer((*renewal)->response);
                           (*renewal)->done(FromGrpc(status));
                           renewal->reset();  // it knows the client, which may go after this
                           const std::lock_guard lock(mutex_);
                           --renewals_;
                           changed_.notify_all();
                         });
+}
+
+void DaemonClient::TakeAnswer(const v1::RenewResponse& response) {
+  const std::lock_guard lock(mutex_);
+  if (abandoned_) return;  // no renewal will name it
+  answered_ = std::max<std::uint64_t>(answered_, response.boot_nanos());
+  lease_from_ = BootTime();
+}
+
+std::chrono::nanoseconds DaemonClient::LeaseFrom() const {
+  const std::lock_guard lock(mutex_);
+  return lease_from_;
 }
 
 StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request) {

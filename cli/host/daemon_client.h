@@ -98,6 +98,7 @@ class DaemonClient : public HostDaemon {
   bool leased() const override { return !network_target_.empty(); }
   // `done` is called on a thread of gRPC's, or before this returns.
   void Renew(const RenewCall& call, RenewCallback done) override;
+  std::chrono::nanoseconds LeaseFrom() const override;
   std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }
   // Looks at the daemon's port. kListening for a daemon of this host.
   ProbeResult Probe(std::chrono::milliseconds timeout) const override;
@@ -120,6 +121,8 @@ class DaemonClient : public HostDaemon {
   Status WatchOnce(const WatchOptions& options, const EventCallback& on_event, Position* position);
   Status WatchAcrossConnections(const WatchOptions& options, const EventCallback& on_event,
                                 Position* position);
+  // To a renewal. A later one names it, and the daemon's lease is counted from then on.
+  void TakeAnswer(const v1::RenewResponse& response);
   // False when Watch was cancelled meanwhile.
   bool WaitToReconnect(std::chrono::milliseconds pause);
 
@@ -128,13 +131,16 @@ class DaemonClient : public HostDaemon {
   const std::chrono::milliseconds launch_timeout_;
   const std::unique_ptr<RemoteTunnel> tunnel_;  // before what uses it
   std::unique_ptr<v1::Daemon::Stub> stub_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   grpc::ClientContext* watch_ = nullptr;  // guarded by mutex_
   bool watching_ = false;                 // guarded by mutex_
   std::atomic<bool> watch_cancelled_ = false;
   std::atomic<std::chrono::nanoseconds> last_event_{};
   std::condition_variable changed_;                 // a Watch was cancelled, a renewal has ended
   std::map<grpc::ClientContext*, CallKind> calls_;  // guarded by mutex_: that are going on
+  // Guarded by mutex_: the latest answer to a renewal, by the daemon's clock and by ours.
+  std::uint64_t answered_ = 0;
+  std::chrono::nanoseconds lease_from_;
   int renewals_ = 0;               // guarded by mutex_: whose callbacks have not returned
   bool abandoned_ = false;         // guarded by mutex_
   bool starts_cancelled_ = false;  // guarded by mutex_

@@ -53,6 +53,9 @@ class HostDaemon {
 
   // Tells whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
   virtual bool leased() const { return false; }
+  // The daemon counts its lease from this time or an earlier one, by BootTime(). It does not change
+  // any more once the host is abandoned.
+  virtual std::chrono::nanoseconds LeaseFrom() const { return {}; }
   struct RenewCall {
     bool release = false;  // the daemon is to end
     std::chrono::milliseconds timeout{};

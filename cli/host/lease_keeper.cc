@@ -11,10 +11,13 @@
 
 #include "cli/host/connection_probe.h"
 #include "runtime/base/clock.h"
+#include "runtime/process/boot_time.h"
 
 namespace ds::cli {
 namespace {
 
+// A daemon that hears nothing over its connections when they have ended takes this process for
+// ended, too (daemon/network/network_listener.h): then not the lease, but its patience counts.
 constexpr int kRenewalsPerLease = 6;
 constexpr int kLooksPerLease = 24;  // and so soon a renewal that failed is tried again
 constexpr std::chrono::milliseconds kReleasePatience{2000};
@@ -34,6 +37,7 @@ struct Host {
   HostGrade told = HostGrade::kAlive;
   std::chrono::nanoseconds next_renewal{};
   bool renewing = false;
+  bool has_answered = false;
   std::chrono::nanoseconds last_silence{};  // when it was last found not alive
 };
 
@@ -111,6 +115,8 @@ void LeaseKeeper::State::OnRenewed(int number, const Status& answer) {
   host.renewing = false;
   if (answer.ok()) {
     host.liveness.OnAnswer(Now());
+    // The first answer is there to be named by the next renewal: only then the lease is longer.
+    if (!std::exchange(host.has_answered, true)) host.next_renewal = Now();
   } else {
     host.liveness.OnFailedRenewal(answer.message());
     host.next_renewal = Now() + lease / kLooksPerLease;

@@ -15,9 +15,11 @@
 #include "daemon/host/orphans.h"
 #include "daemon/ranks/preflight.h"
 #include "daemon/ranks/rank_input.h"
+#include "proto/lease.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/process/available_memory.h"
+#include "runtime/process/boot_time.h"
 #include "runtime/process/cpu_topology.h"
 
 namespace ds::daemon {
@@ -65,12 +67,16 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
   DS_RETURN_IF_ERROR(AdoptOrphans());
   DS_RETURN_IF_ERROR(supervisor->WatchSignals());
   DS_RETURN_IF_ERROR(supervisor->WatchController());
-  supervisor->RestartLease();
+  if (supervisor->options_.lease > std::chrono::nanoseconds(0)) {
+    DS_ASSIGN_OR_RETURN(DeathTimer death, DeathTimer::Create());
+    supervisor->death_.emplace(std::move(death));
+    supervisor->SetEndOfLease();
+  }
   return supervisor;
 }
 
 Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options)
-    : loop_(loop), options_(std::move(options)) {}
+    : loop_(loop), options_(std::move(options)), lease_from_(BootTime()) {}
 
 Supervisor::~Supervisor() {
   loop_->Remove(signals_.get());
@@ -221,6 +227,7 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
     return MakeRefusal(started);
   }
   generation_ = std::move(created).value();
+  SetEndOfLease();
   ScheduleHeartbeat();
   v1::LaunchResponse response;
   for (const pid_t pid : generation_->pids()) response.add_pids(static_cast<std::uint32_t>(pid));
@@ -244,16 +251,24 @@ StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
 
 StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
   DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
-  RestartLease();
+  const auto now = static_cast<std::uint64_t>(BootTime().count());
+  if (request.answered() > now) return InvalidArgumentError("no such answer was given");
+  lease_from_ = std::max(lease_from_, std::chrono::nanoseconds(request.answered()));
+  SetEndOfLease();
   if (request.release()) Finish(v1::STOP_REQUESTED);
-  return v1::RenewResponse();
+  v1::RenewResponse response;
+  response.set_boot_nanos(now);
+  return response;
 }
 
-void Supervisor::RestartLease() {
+void Supervisor::SetEndOfLease() {
+  if (!death_) return;
+  const std::chrono::nanoseconds end = lease_from_ + options_.lease;
+  const std::chrono::nanoseconds grace =
+      generation_ ? v1::LeaseGrace(generation_->grace()) : std::chrono::nanoseconds(0);
+  death_->SetTo(end + grace + v1::kLeaseKillAfter);
   if (lease_end_) loop_->CancelTimer(*lease_end_);
-  lease_end_.reset();
-  if (options_.lease == options_.lease.zero() || finishing_) return;
-  lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + options_.lease, [this] {
+  lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + (end - BootTime()), [this] {
     lease_end_.reset();
     LogWarning("nothing heard from dsrun for the time of its lease; stopping the ranks of its job");
     Finish(v1::STOP_LEASE_EXPIRED);
@@ -303,22 +318,30 @@ void Supervisor::EndGenerationWhenAlone() {
   if (!EndOrphans(generation_->in_grace() ? Orphans::kAwait : Orphans::kKill)) return;
   ending_generation_ = false;
   generation_->End();
-  if (finishing_) loop_->Quit();
+  if (finishing_) Quit();
 }
 
 void Supervisor::EndRefusedWhenAlone() {
   if (!EndOrphans(Orphans::kKill)) return;
   refused_.reset();
-  if (finishing_) loop_->Quit();
+  if (finishing_) Quit();
 }
 
 void Supervisor::Finish(v1::StopCause cause) {
   finishing_ = true;
   if (generation_ && (generation_->running() || ending_generation_)) {
-    generation_->Stop(generation_->grace(), cause);
+    const bool is_bounded = cause == v1::STOP_LEASE_EXPIRED;
+    generation_->Stop(is_bounded ? v1::LeaseGrace(generation_->grace()) : generation_->grace(),
+                      cause);
   } else if (!refused_) {
-    loop_->Quit();
+    Quit();
   }
+}
+
+// Nothing runs any more: the last events may take their time.
+void Supervisor::Quit() {
+  death_.reset();
+  loop_->Quit();
 }
 
 void Supervisor::ScheduleHeartbeat() {

@@ -1,10 +1,13 @@
 #pragma once
 
 // Supervisor: one job on one host. Answers what the service asks, owns the current generation, and
-// decides when the daemon ends: when its controller is gone (the end of its pipe, or no Renew
-// within the lease) or it is told to (SIGTERM, SIGINT, SIGHUP, a releasing Renew), after its ranks
-// have been stopped. While it is ending it starts nothing more, but can still be watched and
-// stopped.
+// decides when the daemon ends: when its controller is gone (the end of its pipe or of its
+// connections, or no Renew within the lease) or it is told to (SIGTERM, SIGINT, SIGHUP, a releasing
+// Renew), after its ranks have been stopped. While it is ending it starts nothing more, but can
+// still be watched and stopped.
+//
+// When a lease is over the ranks' grace is bounded (proto/lease.h), and what this process does not
+// do then, because it has been stopped or hangs, the kernel does (daemon/host/death_timer.h).
 //
 // Threads: the loop's, on which it must be created and used. SIGCHLD and the signals above must be
 // blocked in every thread of the process.
@@ -17,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/host/death_timer.h"
 #include "daemon/job/generation.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
@@ -82,8 +86,9 @@ class Supervisor {
   void EndRefusedWhenAlone();
   // Stops the ranks, then the loop.
   void Finish(v1::StopCause cause);
-  // The lease begins anew.
-  void RestartLease();
+  // It ends, and its ranks with it, as long after lease_from_ as their grace allows.
+  void SetEndOfLease();
+  void Quit();
   void ScheduleHeartbeat();
 
   EventLoop* const loop_;
@@ -97,7 +102,9 @@ class Supervisor {
   std::unique_ptr<Generation> refused_;  // could not be started; orphans have not ended
   bool finishing_ = false;
   std::optional<EventLoop::TimerId> heartbeat_;
+  std::chrono::nanoseconds lease_from_;  // by BootTime(): the lease is counted from then on
   std::optional<EventLoop::TimerId> lease_end_;
+  std::optional<DeathTimer> death_;  // of a daemon with a lease
 };
 
 }  // namespace ds::daemon

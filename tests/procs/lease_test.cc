@@ -110,6 +110,29 @@ TEST(LeaseTest, ReleasingItStopsItsRanks) {
   for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
 }
 
+// The kernel does what a daemon that has been stopped cannot.
+TEST(LeaseTest, AStoppedDaemonDiesWithItsLease) {
+  const NetworkDaemon daemon({.lease_seconds = 1});
+  ASSERT_TRUE(daemon.ok());
+  const auto client = daemon.Connect();
+  const auto launched = client->Launch(RanksOf(2, {"session"}, /*grace_seconds=*/600));
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  ASSERT_EQ(::kill(daemon.pid(), SIGSTOP), 0);
+  EXPECT_TRUE(daemon.AwaitEnd());
+  EXPECT_TRUE(daemon.AwaitGuardian());
+  for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
+}
+
+// However late a renewal comes, it counts from the answer that it names.
+TEST(LeaseTest, ARenewalThatNamesAnOldAnswerMakesNoLeaseLonger) {
+  const NetworkDaemon daemon({.lease_seconds = 2});
+  ASSERT_TRUE(daemon.ok());
+  // Each has seen no answer yet when it renews.
+  while (Renew(*daemon.Connect()).ok()) {
+  }
+  EXPECT_TRUE(daemon.AwaitEnd());
+}
+
 TEST(LeaseTest, AHangUpOfItsSessionMeansNothing) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
