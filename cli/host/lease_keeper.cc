@@ -19,9 +19,14 @@ namespace {
 // A daemon that hears nothing over its connections when they have ended takes this process for
 // ended, too (daemon/network/network_listener.h): then not the lease, but its patience counts.
 constexpr int kRenewalsPerLease = 6;
-constexpr int kLooksPerLease = 24;  // and so soon a renewal that failed is tried again
+constexpr std::chrono::milliseconds kLongestInterval{1500};
+constexpr int kLooksPerRenewal = 4;  // and so soon a renewal that failed is tried again
 constexpr std::chrono::milliseconds kReleasePatience{2000};
 constexpr std::chrono::milliseconds kLostHostPatience{2000};
+
+std::chrono::nanoseconds RenewalInterval(std::chrono::nanoseconds lease) {
+  return std::min<std::chrono::nanoseconds>(lease / kRenewalsPerLease, kLongestInterval);
+}
 
 std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(duration),
@@ -62,7 +67,10 @@ void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds 
 }  // namespace
 
 struct LeaseKeeper::State : std::enable_shared_from_this<State> {
-  explicit State(std::chrono::nanoseconds lease_of_all) : lease(lease_of_all) {}
+  explicit State(std::chrono::nanoseconds lease_of_all)
+      : lease(lease_of_all),
+        renewal_interval(RenewalInterval(lease)),
+        look_interval(renewal_interval / kLooksPerRenewal) {}
 
   void Run();
   void RenewDue(std::unique_lock<std::mutex>* lock);
@@ -72,6 +80,8 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   static std::chrono::nanoseconds Now() { return Clock::System().Now(); }
 
   const std::chrono::nanoseconds lease;
+  const std::chrono::nanoseconds renewal_interval;
+  const std::chrono::nanoseconds look_interval;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<int, Host> hosts;  // guarded by mutex, like all below; entries stay where they are
@@ -96,7 +106,7 @@ void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
   for (auto& [number, host] : hosts) {
     if (host.renewing || host.told == HostGrade::kLost || now < host.next_renewal) continue;
     host.renewing = true;
-    host.next_renewal = now + lease / kRenewalsPerLease;
+    host.next_renewal = now + renewal_interval;
     due.emplace_back(number, host.daemon);
   }
   lock->unlock();  // a daemon may answer at once
@@ -119,7 +129,7 @@ void LeaseKeeper::State::OnRenewed(int number, const Status& answer) {
     if (!std::exchange(host.has_answered, true)) host.next_renewal = Now();
   } else {
     host.liveness.OnFailedRenewal(answer.message());
-    host.next_renewal = Now() + lease / kLooksPerLease;
+    host.next_renewal = Now() + look_interval;
   }
 }
 

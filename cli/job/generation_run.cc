@@ -23,7 +23,8 @@ constexpr std::chrono::milliseconds kStopAgainAfter{200};
 // The daemon stopped its ranks for a reason of its own, and ends.
 bool EndsItsDaemon(const v1::Event& event) {
   const v1::StopCause cause = event.generation_ended().stop_cause();
-  return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_DAEMON_SIGNALLED;
+  return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_CONTROLLER_GONE ||
+         cause == v1::STOP_DAEMON_SIGNALLED;
 }
 
 std::string DescribeUnconfirmed(const std::string& host, const std::string& job_id) {

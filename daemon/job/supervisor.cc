@@ -99,12 +99,16 @@ Status Supervisor::WatchController() {
     std::array<char, 64> ignored;
     if (::read(fd, ignored.data(), ignored.size()) > 0) return;
     loop_->Remove(fd);
-    if (generation_) {
-      if (generation_->running()) LogWarning("dsrun is gone; stopping the ranks of its job");
-      generation_->log()->Abandon();  // a rank must not wait for a reader that will not come
-    }
+    OnControllerGone();
+    if (generation_) generation_->log()->Abandon();  // no rank may wait for a reader's return
     Finish(v1::STOP_CONTROLLER_GONE);
   });
+}
+
+void Supervisor::OnControllerGone() {
+  if (!generation_ || !generation_->running() || finishing_) return;
+  LogWarning("dsrun is gone; stopping the ranks of its job");
+  Finish(v1::STOP_CONTROLLER_GONE);
 }
 
 void Supervisor::OnSignal() {

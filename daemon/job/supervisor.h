@@ -63,6 +63,9 @@ class Supervisor {
   StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
   StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request);
+  // The process of the controller of another host has ended. Without ranks nothing is to be done
+  // for it, and the lease ends the daemon.
+  void OnControllerGone();
   // The standard input of rank 0. kFailedPrecondition when it was not asked for.
   StatusOr<std::shared_ptr<RankInput>> FindInput(const std::string& job_id,
                                                  std::uint32_t generation);

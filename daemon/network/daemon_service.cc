@@ -272,6 +272,9 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
         parameters.fd = connection.Release();
         acceptor->HandleNewConnection(&parameters);
       }));
+  // This end gives a silent connection up after a third (SetDeadlines), on which the kernel acts,
+  // too.
+  listener->WatchCallers(options.lease / 4, options.on_controller_gone);
   server->listener_ = std::move(listener);
   return server;
 }

@@ -86,7 +86,8 @@ struct NetworkOptions {
   std::string address;
   v1::Credentials credentials;
   std::chrono::nanoseconds lease{};
-  std::string controller_address;  // where calls are expected from; "" when nobody knows
+  std::string controller_address;            // where calls are expected from; "" when nobody knows
+  std::function<void()> on_controller_gone;  // as NetworkListener::WatchCallers says
 };
 
 // RpcServer: DaemonService on a connection that this process was given and nobody else can reach,

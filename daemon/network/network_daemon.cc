@@ -99,7 +99,11 @@ StatusOr<Daemon> StartDaemon(const std::string& address, const v1::ListenRequest
                                                 {.address = address,
                                                  .credentials = request.credentials(),
                                                  .lease = lease,
-                                                 .controller_address = starter},
+                                                 .controller_address = starter,
+                                                 .on_controller_gone =
+                                                     [supervisor = daemon.supervisor.get()] {
+                                                       supervisor->OnControllerGone();
+                                                     }},
                                                 daemon.service.get()));
   return daemon;
 }

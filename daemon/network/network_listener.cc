@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -16,6 +17,7 @@ namespace {
 constexpr int kBacklog = 128;
 // Without descriptors a connection can be neither taken nor refused: it is left waiting so long.
 constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::milliseconds kLookInterval{250};
 // With those that have been hung up on and are still being closed.
 constexpr std::size_t kMostUnfinished = 2 * (kUnfinishedExpected + kUnfinishedStrange);
 
@@ -107,6 +109,7 @@ NetworkListener::~NetworkListener() {
   if (loop_ == nullptr) return;
   loop_->Remove(socket_.get());
   if (pause_) loop_->CancelTimer(*pause_);
+  if (look_) loop_->CancelTimer(*look_);
 }
 
 Status NetworkListener::Start(EventLoop* loop, std::string controller, OnConnection on_connection) {
@@ -149,7 +152,7 @@ void NetworkListener::Admit(Arrival arrival) {
 
 std::optional<NetworkListener::TimePoint> NetworkListener::FindRoom(const Arrival& arrival,
                                                                     TimePoint now) {
-  std::erase_if(given_, [](const Given& given) { return ReadCookie(given.fd) != given.cookie; });
+  ForgetClosed();
   std::vector<Given*> unfinished;
   std::size_t all = 0;
   for (Given& given : given_) {
@@ -184,9 +187,41 @@ void NetworkListener::Give(Arrival arrival, TimePoint now) {
 
 void NetworkListener::OnCaller(const std::string& peer) {
   const std::string text = Unescape(peer);
+  last_call_ = std::chrono::steady_clock::now();
+  had_callers_ = true;
   for (Given& given : given_) {
     if (given.peer == text) given.known = true;
   }
+}
+
+void NetworkListener::ForgetClosed() {
+  std::erase_if(given_, [](const Given& given) { return ReadCookie(given.fd) != given.cookie; });
+}
+
+void NetworkListener::WatchCallers(std::chrono::nanoseconds patience,
+                                   std::function<void()> on_gone) {
+  patience_ = patience;
+  on_gone_ = std::move(on_gone);
+  LookForCallers();
+}
+
+void NetworkListener::LookForCallers() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  ForgetClosed();
+  // Who is expected and has not said yet who he is may be the caller.
+  const bool has_callers = std::any_of(given_.begin(), given_.end(), [](const Given& given) {
+    return given.known || (given.expected && !given.hung_up);
+  });
+  if (has_callers) {
+    closed_at_.reset();
+  } else if (std::exchange(had_callers_, false) && now - last_call_ < patience_) {
+    closed_at_ = now;
+  }
+  if (closed_at_ && now - *closed_at_ >= kCallerReturns) {
+    closed_at_.reset();
+    on_gone_();
+  }
+  look_ = loop_->CallAt(now + kLookInterval, [this] { LookForCallers(); });
 }
 
 void NetworkListener::PauseUntil(TimePoint when, Arrival next) {

@@ -12,6 +12,10 @@
 //   then the next one waits, and those behind it.
 // - From anywhere else: fewer, and who comes when they are taken is hung up on at once.
 //
+// It also tells a controller that has gone from one that is silent. The kernel closes a process's
+// connections when it ends, however it ends, and a controller that lives makes a new one at once;
+// of one whose network has gone nothing is heard, until this end gives the connection up.
+//
 // Threads: the loop's, on which it is also destroyed.
 
 #include <chrono>
@@ -34,6 +38,8 @@ namespace ds::daemon {
 inline constexpr std::chrono::seconds kHandshakeTime{2};
 inline constexpr std::size_t kUnfinishedExpected = 32;
 inline constexpr std::size_t kUnfinishedStrange = 8;
+// A controller that lives calls well within this time, over a new connection if need be.
+inline constexpr std::chrono::seconds kCallerReturns{2};
 
 class NetworkListener {
  public:
@@ -57,6 +63,11 @@ class NetworkListener {
   // Somebody has proved over the connection from `peer` who he is: it keeps its place. `peer` is as
   // gRPC writes it, "ipv4:10.0.0.1:4711" or "ipv6:%5Bfd00::1%5D:4711".
   void OnCaller(const std::string& peer);
+
+  // Calls `on_gone` when the last connection of those who have proved who they are was closed by
+  // the other end and kCallerReturns has passed without another; again when that happens again.
+  // `patience` is less than the silence in which this end gives a connection up. After Start.
+  void WatchCallers(std::chrono::nanoseconds patience, std::function<void()> on_gone);
 
  private:
   using TimePoint = EventLoop::TimePoint;
@@ -87,6 +98,8 @@ class NetworkListener {
   void Give(Arrival arrival, TimePoint now);
   // Accepts nothing until then; `next` is admitted first.
   void PauseUntil(TimePoint when, Arrival next);
+  void ForgetClosed();
+  void LookForCallers();
 
   UniqueFd socket_;
   const std::string address_;
@@ -97,6 +110,12 @@ class NetworkListener {
   std::vector<Given> given_;  // the oldest first
   Arrival next_;
   std::optional<EventLoop::TimerId> pause_;
+  std::chrono::nanoseconds patience_{};
+  std::function<void()> on_gone_;
+  std::optional<EventLoop::TimerId> look_;
+  TimePoint last_call_;
+  bool had_callers_ = false;            // since it was found that all have gone
+  std::optional<TimePoint> closed_at_;  // by the other end: the last of those connections
 };
 
 }  // namespace ds::daemon

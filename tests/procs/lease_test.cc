@@ -110,6 +110,31 @@ TEST(LeaseTest, ReleasingItStopsItsRanks) {
   for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
 }
 
+// As the kernel closes those of a process that has been killed.
+TEST(LeaseTest, WithoutAConnectionOfItsControllerItEndsLongBeforeItsLease) {
+  const NetworkDaemon daemon({.lease_seconds = 3600});
+  ASSERT_TRUE(daemon.ok());
+  auto client = daemon.Connect();
+  const auto launched = client->Launch(RanksOf(2, {"wait"}, /*grace_seconds=*/600));
+  ASSERT_TRUE(launched.ok()) << launched.status().message();
+  client.reset();
+  EXPECT_TRUE(daemon.AwaitEnd());
+  for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
+}
+
+TEST(LeaseTest, ANewConnectionOfItsControllerKeepsIt) {
+  const NetworkDaemon daemon({.lease_seconds = 3600});
+  ASSERT_TRUE(daemon.ok());
+  ASSERT_TRUE(daemon.Connect()->Launch(RanksOf(1, {"wait"})).ok());
+  const auto client = daemon.Connect();
+  int heartbeats = 0;  // one every two seconds
+  const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
+    if (!event.has_heartbeat() || ++heartbeats < 2) return;
+    EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
+  });
+  EXPECT_EQ(end.cause, v1::STOP_REQUESTED);
+}
+
 // The kernel does what a daemon that has been stopped cannot.
 TEST(LeaseTest, AStoppedDaemonDiesWithItsLease) {
   const NetworkDaemon daemon({.lease_seconds = 1});

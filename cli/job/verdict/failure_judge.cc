@@ -89,6 +89,7 @@ void FailureJudge::OnStall(const StalledRank& stalled) {
 // Ranks that their daemon stopped for a reason of its own: the signal that ended them is not why.
 void FailureJudge::OnGenerationEnded(const std::string& host, v1::StopCause cause) {
   if (cause == v1::STOP_LEASE_EXPIRED) Blame(MakeLeaseExpiredVerdict(host, generation_));
+  if (cause == v1::STOP_CONTROLLER_GONE) Blame(MakeDisconnectedVerdict(host, generation_));
   if (cause == v1::STOP_DAEMON_SIGNALLED) Blame(MakeDaemonSignalledVerdict(host, generation_));
 }
 

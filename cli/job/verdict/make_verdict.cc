@@ -189,8 +189,8 @@ Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, i
           .message = "the daemon of host " + host + " is gone",
           .proof = why,
           .hint =
-              "its ranks are stopped by their own daemon or the kernel; see the log of the host "
-              "for who killed dsrund"};
+              "its ranks are ended by the kernel and by the guardian of dsrund; see the log of the "
+              "host for who killed it"};
 }
 
 Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation) {
@@ -209,7 +209,7 @@ Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, i
                    change.evidence + "; its port: " + change.probe.detail,
           .hint = listens
                       ? "the host answers but dsrund does not: was it stopped, or is the host out "
-                        "of memory or its disk stuck? Its ranks are stopped when dsrund goes on"
+                        "of memory or its disk stuck? Its ranks are ended with its lease"
                       : "is the host up, and the network to it? Its daemon stops its ranks on its "
                         "own, because it hears nothing from dsrun either"};
 }
@@ -222,9 +222,17 @@ Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation) {
           .message = "host " + host +
                      " stopped its ranks: it heard nothing from dsrun for the time of its lease",
           .proof = "the daemon's lease expired",
-          .hint =
-              "was dsrun stopped or its machine suspended? Else look at the network between the "
-              "hosts"};
+          .hint = "look at the network between dsrun and the host"};
+}
+
+Verdict MakeDisconnectedVerdict(const std::string& host, int generation) {
+  return {.cause = Cause::kHostLost,
+          .host = host,
+          .exit_code = kExitHostLost,
+          .generation = generation,
+          .message = "host " + host + " stopped its ranks: its connections to dsrun were closed",
+          .proof = "its daemon found them closed by the other end, and no new one came",
+          .hint = "does a firewall or gateway between dsrun and the host reset connections?"};
 }
 
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {

@@ -67,6 +67,8 @@ Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, i
 Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation);
 // A host's daemon stopped its ranks because nobody renewed its lease,
 Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation);
+// because its connections to dsrun had ended,
+Verdict MakeDisconnectedVerdict(const std::string& host, int generation);
 // or because somebody sent it a signal.
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
 // A rank stands still while others go on.

@@ -125,5 +125,33 @@ TEST_F(NetworkListenerTest, TheOneThatHasBeenUnfinishedLongestMakesRoom) {
   EXPECT_EQ(CountHungUp(held), 1U);
 }
 
+TEST_F(NetworkListenerTest, ACallerWhoseConnectionsAreClosedIsGoneUnlessHeReturns) {
+  bool gone = false;
+  listener_->WatchCallers(std::chrono::hours(1), [&] { gone = true; });
+  UniqueFd first = ConnectFrom(kController);
+  UniqueFd second, stranger;
+  std::chrono::steady_clock::time_point closed;
+  Play({{Given(1),
+         [&] {
+           listener_->OnCaller(PeerOf(first));
+           second = ConnectFrom(kController);
+         }},
+        {Given(2),
+         [&] {
+           listener_->OnCaller(PeerOf(second));
+           given_.erase(given_.begin());  // the other keeps him here
+           first.Reset();
+           stranger = ConnectFrom(kElsewhere);
+         }},
+        {Given(2),
+         [&] {
+           EXPECT_FALSE(gone);
+           closed = std::chrono::steady_clock::now();
+           given_.clear();
+         }},
+        {[&] { return gone; }}});
+  EXPECT_GE(std::chrono::steady_clock::now() - closed, kCallerReturns);
+}
+
 }  // namespace
 }  // namespace ds::daemon
