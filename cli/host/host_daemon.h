@@ -47,6 +47,8 @@ class HostDaemon {
   virtual void HangUp() {}
   // The host is given up: calls that are going on, and all later ones, end at once.
   virtual void Abandon() {}
+  // Returns when the processes of a daemon that was given up have ended, if it is of this machine.
+  virtual void AwaitProcesses() {}
   // No rank is wanted any more: Prepare and Launch end at once, those that are going on and later
   // ones. Whether a Launch has started ranks is not known then. From any thread.
   virtual void CancelStarts() {}

@@ -54,6 +54,7 @@ class LocalDaemon final : public DaemonClient {
 
   // Does not wait for the daemon's end. Idempotent.
   void HangUp() override { controller_pipe_.Reset(); }
+  void AwaitProcesses() override { static_cast<void>(Close()); }
 
   // Hangs up and waits until dsrund, and with it every rank, has ended: after the job's grace,
   // unless dsrund has been stopped or hangs, which only Kill ends. A guardian that has not ended 10

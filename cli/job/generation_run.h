@@ -77,6 +77,8 @@ class GenerationRun {
   // Lists afterwards the node ranks of hosts that are gone, whatever the verdict is about, or whose
   // daemons are.
   const std::set<int>& lost() const { return lost_; }
+  // Tells whether the ranks of this host have ended, by its daemon's own word.
+  bool HasEnded(int node_rank) const { return ended_.contains(node_rank); }
 
  private:
   using LaunchAnswer = std::future<StatusOr<v1::LaunchResponse>>;
@@ -110,8 +112,7 @@ class GenerationRun {
   // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
   // were given up before they told of their ranks' end.
   JobOutcome Conclude() const;
-  // Nothing more comes from this host.
-  void ForgetHost(int node_rank);
+  void ForgetHost(int node_rank);  // nothing more comes from it
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
 
   const int generation_;

@@ -1,5 +1,6 @@
 #include "cli/job/job_controller.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <future>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "cli/job/verdict/make_verdict.h"
 #include "cli/job/wire_requests.h"
 #include "runtime/base/clock.h"
+#include "runtime/process/boot_time.h"
 
 namespace ds::cli {
 namespace {
@@ -24,6 +26,11 @@ std::string DescribeClockSkew(const std::string& host, std::int64_t host_unix_na
   if (host_unix_nanos == 0 || std::abs(seconds) < kNoticed) return "";
   return "host " + host + ": its clock is " + std::to_string(std::abs(seconds)) + " s " +
          (seconds > 0 ? "ahead" : "behind") + "; the times of its events are off by that";
+}
+
+std::chrono::nanoseconds FromSeconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
 }
 
 std::vector<int> CountSlots(const std::vector<JobHost>& spares) {
@@ -43,6 +50,7 @@ JobController::JobController(JobPlan job, const Program* program,
       options_(options),
       stop_(options.stop),
       spares_(CountSlots(job_.spares)),
+      fence_(FromSeconds(job_.flags.lease_seconds), FromSeconds(job_.flags.grace_seconds)),
       inputs_(kQueuedEvents) {
   if (!options_.master_addr.empty()) job_.master_addr = options_.master_addr;
   for (HostDaemon* const daemon : daemons) {
@@ -59,8 +67,8 @@ JobOutcome JobController::Run() {
     for (const std::string& notice : program->notices) observer_->OnNotice(notice);
     if (generation == job_.purpose.first_generation) {
       outcome = PrepareHosts(*program, generation);
-    } else if (ReplaceLostHosts(*program)) {
-      outcome = JobOutcome();
+    } else if (ReplaceLostHosts(*program, generation)) {
+      outcome = LeaseNewPort(*program, generation);
     } else {
       const JobOutcome early = TakeEarlyEnd(generation);
       return early.ok() ? outcome : early;
@@ -69,7 +77,7 @@ JobOutcome JobController::Run() {
     if (outcome.ok()) {
       GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, options_.input, stop_});
       outcome = run.Run(*program);
-      lost_.insert(run.lost().begin(), run.lost().end());
+      for (const int node_rank : run.lost()) lost_[node_rank] = run.HasEnded(node_rank);
     }
     if (outcome.ok()) return outcome;
     stop_->Enter(JobPhase::kPreparing);  // what the user wants from now on is not overlooked below
@@ -98,7 +106,8 @@ JobOutcome JobController::PrepareHosts(const RankProgram& program, int generatio
       count == 1 ? std::launch::deferred : std::launch::async | std::launch::deferred;
   for (std::size_t i = 0; i < count; ++i) {
     answers.push_back(std::async(how, [&, i] {
-      return prepared_[i].daemon->Prepare(MakePrepareRequest(job_, program, static_cast<int>(i)));
+      return prepared_[i].daemon->Prepare(
+          MakePrepareRequest(job_, program, static_cast<int>(i), generation));
     }));
   }
   for (const auto& answer : answers) answer.wait();
@@ -152,13 +161,13 @@ std::string JobController::ExplainNoGeneration() const {
 
 std::string JobController::ExplainMissingHosts() const {
   if (lost_.empty()) return "";
-  const JobHost& first = job_.world.hosts[*lost_.begin()];
+  const JobHost& first = job_.world.hosts[lost_.begin()->first];
   const std::string gone = "host " + first.host + " is gone";
   if (lost_.contains(0) && !job_.flags.master_addr.empty()) {
     return gone + ", and --master_addr names it: another cannot take its place";
   }
   std::vector<int> slot_counts;
-  for (const int node_rank : lost_) {
+  for (const auto& [node_rank, ended] : lost_) {
     slot_counts.push_back(job_.world.hosts[node_rank].rank_count());
   }
   if (spares_.Covers(slot_counts)) return "";
@@ -166,20 +175,28 @@ std::string JobController::ExplainMissingHosts() const {
   return gone + ", and too few spares with as many slots are left";
 }
 
-bool JobController::ReplaceLostHosts(const RankProgram& program) {
-  for (const int node_rank : lost_) {
-    if (!ReplaceHost(node_rank, program)) return false;
+bool JobController::ReplaceLostHosts(const RankProgram& program, int generation) {
+  for (const auto& [node_rank, ended] : lost_) GiveUp(node_rank, ended);
+  for (const auto& [node_rank, ended] : lost_) {
+    if (!ReplaceHost(node_rank, program, generation)) return false;
   }
   lost_.clear();
   return true;
 }
 
-bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
+void JobController::GiveUp(int node_rank, bool ended) {
+  HostDaemon* const daemon = prepared_[node_rank].daemon;
+  daemon->Abandon();  // its lease is not renewed from now on
+  daemon->HangUp();
+  daemon->AwaitProcesses();
+  if (!ended && daemon->leased()) {
+    fence_.Add(job_.world.hosts[node_rank].host, daemon->LeaseFrom());
+  }
+}
+
+bool JobController::ReplaceHost(int node_rank, const RankProgram& program, int generation) {
   const std::string lost = job_.world.hosts[node_rank].host;
   PreparedHost& place = prepared_[node_rank];
-  // Whatever it still runs must end: from now on its lease is not renewed.
-  place.daemon->Abandon();
-  place.daemon->HangUp();
   while (const auto index = spares_.Take(job_.world.hosts[node_rank].rank_count())) {
     const JobHost& spare = job_.spares[*index];
     const StatusOr<StartedSpare> started = options_.spares->StartSpare(*index, node_rank);
@@ -191,8 +208,8 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
     place.daemon = started->daemon;
     place.number = job_.spare_number(*index);
     job_.master_addr = started->master_addr;
-    JobOutcome ready = TakeAnswer(
-        node_rank, started->daemon->Prepare(MakePrepareRequest(job_, program, node_rank)));
+    JobOutcome ready = TakeAnswer(node_rank, started->daemon->Prepare(MakePrepareRequest(
+                                                 job_, program, node_rank, generation)));
     if (ready.ok()) ready = BindToCores();
     if (ready.ok()) {
       observer_->OnNotice("spare host " + spare.host + " takes the place of host " + lost);
@@ -202,6 +219,23 @@ bool JobController::ReplaceHost(int node_rank, const RankProgram& program) {
   }
   observer_->OnNotice("not restarted: no spare host could take the place of host " + lost);
   return false;
+}
+
+// At the port of the last generation a rank of it may still knock.
+JobOutcome JobController::LeaseNewPort(const RankProgram& program, int generation) {
+  const std::string& host = job_.world.hosts.front().host;
+  const auto answer =
+      prepared_.front().daemon->Prepare(MakePrepareRequest(job_, program, 0, generation));
+  if (!answer.ok()) {
+    if (!NobodyAnswered(answer.status())) return MakeRefusalVerdict(host, answer.status());
+    lost_[0] = true;
+    return MakeDaemonLostVerdict(host, answer.status().message(), generation);
+  }
+  for (const v1::Finding& finding : answer->findings()) {
+    if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
+  }
+  prepared_.front().answer.set_master_port(answer->master_port());
+  return JobOutcome();
 }
 
 JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareResponse& response) {
@@ -216,8 +250,14 @@ JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareRe
 }
 
 JobOutcome JobController::TakeEarlyEnd(int generation) {
-  if (stop_->signal() != 0) return MakeUserStopVerdict(stop_->signal(), generation);
-  while (const auto input = inputs_.Take(std::chrono::milliseconds(0))) {
+  if (fence_.Remaining(BootTime()) > Fence::Time(0))
+    observer_->OnNotice(fence_.Explain(BootTime()));
+  for (;;) {
+    if (stop_->signal() != 0) return MakeUserStopVerdict(stop_->signal(), generation);
+    const auto closed = fence_.Remaining(BootTime());
+    const auto input = inputs_.Take(std::chrono::ceil<std::chrono::milliseconds>(closed));
+    if (!input.has_value() && closed == closed.zero()) return JobOutcome();
+    if (!input.has_value()) continue;
     if (IsForwarded(input->signal)) {
       observer_->OnNotice("signal " + std::to_string(input->signal) +
                           " came while no rank was running and has no effect");
@@ -226,10 +266,9 @@ JobOutcome JobController::TakeEarlyEnd(int generation) {
     if (!input->host_change.has_value() || input->host_change->grade != HostGrade::kLost) continue;
     const std::optional<int> node_rank = FindNodeRank(prepared_, input->host_change->host);
     if (!node_rank.has_value()) continue;
-    lost_.insert(*node_rank);
+    lost_[*node_rank] = true;
     return MakeHostLostVerdict(job_.world.hosts[*node_rank].host, *input->host_change, generation);
   }
-  return JobOutcome();
 }
 
 }  // namespace ds::cli

@@ -4,18 +4,21 @@
 //
 //     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
 //
-// Before a restart spares take the places of lost hosts; where that cannot be, there is none.
+// Before a restart spares take the places of lost hosts; where that cannot be, there is none. Nor
+// is there one before the ranks of the lost hosts have ended for certain (fence.h), and its ranks
+// meet at another port than those of the last generation.
 //
 // Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
 // thread. Lifetimes: program, daemons, observer and what the options name outlive the
 // controller.
 
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "cli/host/host_daemon.h"
 #include "cli/host/host_liveness.h"
+#include "cli/job/fence.h"
 #include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_observer.h"
@@ -62,9 +65,13 @@ class JobController {
   // none is.
   std::string ExplainMissingHosts() const;
   // False: a host's place stays empty, and the observer knows why.
-  bool ReplaceLostHosts(const RankProgram& program);
-  bool ReplaceHost(int node_rank, const RankProgram& program);
-  // Says whether a signal or the loss of a host has ended the job while no rank ran.
+  bool ReplaceLostHosts(const RankProgram& program, int generation);
+  bool ReplaceHost(int node_rank, const RankProgram& program, int generation);
+  // Nothing is heard of it, or said to it, any more. `ended`: its ranks have, as it told.
+  void GiveUp(int node_rank, bool ended);
+  JobOutcome LeaseNewPort(const RankProgram& program, int generation);
+  // Waits until the fence is open, and says whether a signal or the loss of a host has ended the
+  // job while no rank ran.
   JobOutcome TakeEarlyEnd(int generation);
 
   JobPlan job_;  // its ranks get their cores once the hosts have told of them
@@ -74,7 +81,8 @@ class JobController {
   const Options options_;
   UserStop* const stop_;
   SparePool spares_;
-  std::set<int> lost_;  // node ranks
+  std::map<int, bool> lost_;  // by node rank: whether its ranks have ended, as it told
+  Fence fence_;
   JobInputs inputs_;
 };
 

@@ -81,11 +81,12 @@ HostCores ReadCores(const v1::PrepareResponse& host) {
 
 }  // namespace
 
-v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& program,
-                                      int node_rank) {
+v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& program, int node_rank,
+                                      int generation) {
   const JobHost& host = job.world.hosts[node_rank];
   v1::PrepareRequest request;
   request.set_job_id(job.job_id);
+  request.set_generation(static_cast<std::uint32_t>(generation));
   request.set_rank_count(host.rank_count());
   request.set_program(program.argv.front());
   request.set_script(program.script);

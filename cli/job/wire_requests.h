@@ -14,8 +14,8 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& program,
-                                      int node_rank);
+v1::PrepareRequest MakePrepareRequest(const JobPlan& job, const RankProgram& program, int node_rank,
+                                      int generation);
 
 // `core_count` is the host's, for the threads of unbound ranks.
 struct LaunchDetails {

@@ -171,30 +171,34 @@ StatusOr<v1::PrepareResponse> Supervisor::Prepare(const v1::PrepareRequest& requ
   }
   if (request.describe_cores()) DescribeCores(&response);
   if (request.lease_master_port()) {
-    *response.add_findings() = LeasePort(request.master_port());
+    *response.add_findings() = LeasePort(request.master_port(), request.generation());
     if (port_) response.set_master_port(port_->port());
   }
   return response;
 }
 
-v1::Finding Supervisor::LeasePort(std::uint32_t port) {
+v1::Finding Supervisor::LeasePort(std::uint32_t port, std::uint32_t generation) {
   constexpr char kName[] = "port";
   if (port > std::numeric_limits<std::uint16_t>::max()) {
     return MakeFinding(v1::Finding::FAIL, kName, "there is no port " + std::to_string(port),
                        "name one below 65536");
   }
   // Asked again: the same answer, as long as it is the same question.
-  if (port_ && (port == 0 ? !port_was_named_ : port == port_->port())) {
+  const bool is_same = port == 0 ? !port_was_named_ && generation == port_generation_
+                                 : port_ && port == port_->port();
+  if (port_ && is_same) {
     return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
   }
-  port_.reset();
+  // While the last one is still held, so that it is another one.
   StatusOr<PortLease> lease = PortLease::Take(static_cast<std::uint16_t>(port));
+  port_.reset();
   if (!lease.ok()) {
     return MakeFinding(v1::Finding::FAIL, kName, lease.status().message(),
                        "leave --master_port out to get a free one, or name another");
   }
   port_.emplace(std::move(lease).value());
   port_was_named_ = port != 0;
+  port_generation_ = generation;
   return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
 }
 

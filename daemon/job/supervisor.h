@@ -79,7 +79,8 @@ class Supervisor {
   Status CheckJob(const std::string& job_id) const;
   // ... and that this daemon still begins something.
   Status CheckNewWork(const std::string& job_id) const;
-  v1::Finding LeasePort(std::uint32_t port);
+  // Another one than the generation before has, unless the user has named it.
+  v1::Finding LeasePort(std::uint32_t port, std::uint32_t generation);
   // kNotFound when it is not the last one that was launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
   std::optional<std::string> FindEnvironmentValue(std::string_view name) const;
@@ -99,6 +100,7 @@ class Supervisor {
   UniqueFd signals_;
   std::optional<PortLease> port_;
   bool port_was_named_ = false;
+  std::uint32_t port_generation_ = 0;
   EvidenceCollector evidence_;
   std::unique_ptr<Generation> generation_;
   bool ending_generation_ = false;       // its ranks have ended, orphans have not

@@ -102,7 +102,7 @@ TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
 
 TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
-  const auto dsrun = StartWithSpare("60");  // that the daemon is gone shows at its port
+  const auto dsrun = StartWithSpare("4");
   OnHost(0, "kill -9 $(pgrep -x dsrund-.*)");
   const ProgramResult result = dsrun->Wait();
   EXPECT_EQ(result.status, 0) << result.err;

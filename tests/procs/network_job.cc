@@ -18,40 +18,58 @@ void JobListener::OnNotice(const std::string& notice) {
   if (on_notice) on_notice(notice);
 }
 
+void NetworkJob::StartDaemon(int number, const NetworkJobHost& host) {
+  const auto lease = static_cast<double>(lease_.count());
+  const ListenAnswer answer = Listen({.address = host.address, .wrapper = host.wrapper},
+                                     ListenLine(authority_->IssueDaemon(number).value(), lease));
+  ASSERT_GT(answer.port, 0) << answer.error;
+  pids_.push_back(answer.pid);
+  const cli::TlsOptions tls{.credentials = authority_->IssueController().value(),
+                            .daemon_name = v1::DaemonPeerName(kJob, number),
+                            .lease = lease_};
+  const std::string target =
+      host.way ? host.way(answer.port) : "ipv4:" + host.address + ":" + std::to_string(answer.port);
+  daemons_.push_back(std::make_unique<cli::DaemonClient>(kJob, target, tls));
+  keeper_->Add(number, daemons_.back().get());
+}
+
+StatusOr<cli::StartedSpare> NetworkJob::Starter::StartSpare(int, int) {
+  job_.StartDaemon(static_cast<int>(job_.daemons_.size()), job_.spare_);
+  return cli::StartedSpare{.daemon = job_.daemons_.back().get(),
+                           .master_addr = job_.spare_.address};
+}
+
 void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
                           const std::vector<std::string>& argv, std::chrono::seconds lease,
                           cli::InputForwarder* input) {
+  lease_ = lease;
   keeper_ = std::make_unique<cli::LeaseKeeper>(lease);
-  const auto authority = cli::JobAuthority::Create(kJob);
+  authority_ = std::make_unique<cli::JobAuthority>(cli::JobAuthority::Create(kJob).value());
   std::vector<cli::HostSlots> slots;
   for (const NetworkJobHost& host : hosts) {
-    const int node = static_cast<int>(slots.size());
-    const ListenAnswer answer = Listen(
-        {.address = host.address, .wrapper = host.wrapper},
-        ListenLine(authority->IssueDaemon(node).value(), static_cast<double>(lease.count())));
-    ASSERT_GT(answer.port, 0) << answer.error;
-    pids_.push_back(answer.pid);
-    const cli::TlsOptions tls{.credentials = authority->IssueController().value(),
-                              .daemon_name = v1::DaemonPeerName(kJob, node),
-                              .lease = lease};
-    const std::string target = host.way
-                                   ? host.way(answer.port)
-                                   : "ipv4:" + host.address + ":" + std::to_string(answer.port);
-    daemons_.push_back(std::make_unique<cli::DaemonClient>(kJob, target, tls));
-    keeper_->Add(node, daemons_.back().get());
+    ASSERT_NO_FATAL_FAILURE(StartDaemon(static_cast<int>(slots.size()), host));
     slots.push_back({.host = host.name, .slots = {0}});
   }
   cli::JobPlan plan{.job_id = kJob,
-                    .flags = {.grace_seconds = 10},
+                    .flags = {.lease_seconds = static_cast<double>(lease.count()),
+                              .max_restarts = spare_.name.empty() ? 0 : 1,
+                              .grace_seconds = grace_seconds_},
                     .world = cli::PlanWorld(slots),
                     .master_addr = hosts[0].address};
-  for (cli::JobHost& host : plan.world.hosts) host.working_directory = "/";
+  for (cli::JobHost& host : plan.world.hosts) {
+    host.working_directory = "/";
+    host.remote = true;
+  }
+  if (!spare_.name.empty()) {
+    plan.spares.push_back(
+        {.host = spare_.name, .slots = {0}, .remote = true, .working_directory = "/"});
+  }
   program_.argv = argv;
   std::vector<cli::HostDaemon*> daemons;
   for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
   controller_ = std::make_unique<cli::JobController>(
       plan, &program_, daemons, &listener_,
-      cli::JobController::Options{.input = input, .stop = &stop_});
+      cli::JobController::Options{.input = input, .spares = &starter_, .stop = &stop_});
   keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
 }
 

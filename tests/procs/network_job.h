@@ -44,10 +44,13 @@ struct NetworkJobHost {
 
 class NetworkJob : public ::testing::Test {
  protected:
-  // One rank that runs `argv` on each of these hosts. `input`, if any, goes to rank 0.
+  // One rank that runs `argv` on each of these hosts. `input`, if any, goes to rank 0. A lost
+  // host's place is taken by spare_, if it has a name, in a second generation.
   void StartJob(const std::vector<NetworkJobHost>& hosts, const std::vector<std::string>& argv,
                 std::chrono::seconds lease, cli::InputForwarder* input = nullptr);
 
+  NetworkJobHost spare_;
+  double grace_seconds_ = 10;
   JobListener listener_;
   std::vector<pid_t> pids_;  // of the daemons, as their hosts number them
   cli::UserStop stop_;
@@ -55,6 +58,18 @@ class NetworkJob : public ::testing::Test {
   std::unique_ptr<cli::LeaseKeeper> keeper_;  // calls the controller
 
  private:
+  class Starter : public cli::SpareStarter {
+   public:
+    explicit Starter(NetworkJob* job) : job_(*job) {}
+    StatusOr<cli::StartedSpare> StartSpare(int spare, int node_rank) override;
+
+   private:
+    NetworkJob& job_;
+  };
+
+  // A daemon on the host of this number, whose lease is renewed from now on.
+  void StartDaemon(int number, const NetworkJobHost& host);
+
   // One program for every generation.
   class FixedProgram : public cli::Program {
    public:
@@ -66,6 +81,9 @@ class NetworkJob : public ::testing::Test {
   };
 
   FixedProgram program_;
+  Starter starter_{this};
+  std::unique_ptr<cli::JobAuthority> authority_;
+  std::chrono::seconds lease_{};
   std::vector<std::unique_ptr<cli::DaemonClient>> daemons_;
 };
 

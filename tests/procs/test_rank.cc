@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -327,6 +328,26 @@ int LeaveSession(const Arguments& arguments) {
   WaitForSignal();
 }
 
+// alone FILE: in the first generation keeps FILE-RANK locked until it is killed, and says "ready";
+// in later ones says whether the one before still does. Rank 1 ignores SIGTERM.
+int BeAlone(const Arguments& arguments) {
+  const std::string rank = std::getenv("RANK");
+  const std::string path = arguments.at(0) + "-" + rank;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    Say("overlap\n");
+    return 0;
+  }
+  if (std::string_view(std::getenv("DSRUN_GENERATION")) != "0") {
+    Say(std::string("alone at ") + std::getenv("MASTER_PORT") + "\n");
+    return 0;
+  }
+  if (rank == "1") std::signal(SIGTERM, SIG_IGN);
+  Say(std::string("meets at ") + std::getenv("MASTER_PORT") + "\n", STDERR_FILENO);
+  Say("ready\n");
+  WaitForSignal();
+}
+
 int Main(const Arguments& arguments) {
   const std::map<std::string, std::function<int(const Arguments&)>> acts = {
       {"exit", Exit},
@@ -353,6 +374,7 @@ int Main(const Arguments& arguments) {
       {"fill-shm", FillSharedMemory},
       {"escape", LeaveEscapee},
       {"session", LeaveSession},
+      {"alone", BeAlone},
   };
   const auto act = arguments.empty() ? acts.end() : acts.find(arguments[0]);
   if (act == acts.end()) return 95;

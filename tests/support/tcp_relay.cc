@@ -94,6 +94,13 @@ void TcpRelay::Cut() {
   Wake();
 }
 
+void TcpRelay::Refuse() {
+  Cut();
+  const std::lock_guard lock(mutex_);
+  refuses_ = true;
+  Wake();
+}
+
 void TcpRelay::Hold(Way way) {
   const std::lock_guard lock(mutex_);
   held_[static_cast<int>(way)] = true;
@@ -123,6 +130,7 @@ void TcpRelay::Run() {
     if (quit_) return;
     eventfd_t ignored = 0;
     ::eventfd_read(wake_.get(), &ignored);
+    if (refuses_) listener_.Reset();
     AcceptClients();
     connections_.remove_if([this](Connection& connection) { return !Advance(connection); });
   }

@@ -41,6 +41,8 @@ class TcpRelay {
   void LimitBandwidth(std::uint64_t bytes_per_second);
   // Resets every connection; new ones are made as before.
   void Cut();
+  // The same, and who comes from now on is refused, as by a gateway that knows no way any more.
+  void Refuse();
   // From now on nothing passes, in this direction or in both, until Release. Connections stay up.
   void Hold(Way way);
   void Hold();
@@ -88,6 +90,7 @@ class TcpRelay {
   std::chrono::milliseconds delay_{0};
   std::uint64_t bytes_per_second_ = 0;  // 0 = as many as there are
   bool held_[2] = {false, false};       // by Way
+  bool refuses_ = false;
   bool quit_ = false;
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,10 +92,13 @@ class FakeDaemon : public HostDaemon {
   }
 
   void CancelStarts() override { starts_cancelled = true; }
+  bool leased() const override { return lease_from.has_value(); }
+  std::chrono::nanoseconds LeaseFrom() const override { return *lease_from; }
 
   std::atomic<bool> abandoned = false;
   std::atomic<bool> starts_cancelled = false;
   std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
+  std::optional<std::chrono::nanoseconds> lease_from;
   v1::PrepareResponse prepare_answer;
   Status launch_answer;
   v1::PrepareRequest prepared;

@@ -28,8 +28,8 @@ TEST(PrepareRequestTest, OnlyTheHostOfRankZeroLeasesThePort) {
   JobPlan job = TwoHosts();
   job.flags.master_port = 4000;
   const RankProgram program{.argv = {"prog", "x.py"}, .script = "x.py"};
-  EXPECT_TRUE(MakePrepareRequest(job, program, 0).lease_master_port());
-  const v1::PrepareRequest second = MakePrepareRequest(job, program, 1);
+  EXPECT_TRUE(MakePrepareRequest(job, program, 0, 0).lease_master_port());
+  const v1::PrepareRequest second = MakePrepareRequest(job, program, 1, 0);
   EXPECT_FALSE(second.lease_master_port());
   EXPECT_EQ(second.rank_count(), 2u);
   EXPECT_EQ(second.program(), "prog");
@@ -39,16 +39,16 @@ TEST(PrepareRequestTest, OnlyTheHostOfRankZeroLeasesThePort) {
 
 TEST(PrepareRequestTest, ThePathIsTheHostsOwnUnlessItIsExported) {
   JobPlan job = TwoHosts();
-  EXPECT_EQ(MakePrepareRequest(job, kProgram, 0).search_path(), "");
+  EXPECT_EQ(MakePrepareRequest(job, kProgram, 0, 0).search_path(), "");
   job.world.hosts[0].exports.emplace_back("PATH", "/opt");
-  EXPECT_EQ(MakePrepareRequest(job, kProgram, 0).search_path(), "/opt");
+  EXPECT_EQ(MakePrepareRequest(job, kProgram, 0, 0).search_path(), "/opt");
 }
 
 TEST(PrepareRequestTest, NamesTheDevicesOfTheHost) {
   JobPlan job = TwoHosts();
   job.world.hosts[1].devices = {"3", "GPU-8f2a"};
-  EXPECT_THAT(MakePrepareRequest(job, kProgram, 1).devices(), ElementsAre("3", "GPU-8f2a"));
-  EXPECT_EQ(MakePrepareRequest(job, kProgram, 0).devices_size(), 0);
+  EXPECT_THAT(MakePrepareRequest(job, kProgram, 1, 0).devices(), ElementsAre("3", "GPU-8f2a"));
+  EXPECT_EQ(MakePrepareRequest(job, kProgram, 0, 0).devices_size(), 0);
 }
 
 TEST(LaunchRequestTest, CarriesArgumentsAndEnvironmentAsBytes) {

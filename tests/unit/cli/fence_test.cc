@@ -1,0 +1,126 @@
+#include "cli/job/fence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "cli/job/job_controller.h"
+#include "runtime/process/boot_time.h"
+#include "tests/unit/cli/events.h"
+#include "tests/unit/cli/fake_daemon.h"
+
+namespace ds::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::Contains;
+using testing::Cut;
+using testing::Ended;
+using testing::FakeDaemon;
+using ::testing::HasSubstr;
+using testing::RecordingObserver;
+using ::testing::StartsWith;
+
+TEST(FenceTest, IsOpenWhereEveryHostHasTold) {
+  EXPECT_EQ(Fence(seconds(10), seconds(15)).Remaining(seconds(0)), seconds(0));
+}
+
+// Lease, the grace of its end, and what kernel and guardian need.
+TEST(FenceTest, OpensWhenTheLastLeaseHasEndedItsRanks) {
+  Fence fence(seconds(10), seconds(2));
+  fence.Add("a", seconds(100));
+  fence.Add("b", seconds(103));
+  EXPECT_EQ(fence.Remaining(seconds(103)), seconds(14));
+  EXPECT_EQ(fence.Remaining(milliseconds(116'999)), milliseconds(1));
+  EXPECT_EQ(fence.Remaining(seconds(117)), seconds(0));
+  EXPECT_EQ(fence.Remaining(seconds(1000)), seconds(0));
+}
+
+TEST(FenceTest, ALongGraceIsCutAtTheEndOfALease) {
+  Fence fence(seconds(10), seconds(3600));
+  fence.Add("a", seconds(0));
+  EXPECT_EQ(fence.Remaining(seconds(0)), seconds(17));
+}
+
+TEST(FenceTest, SaysWhoIsWaitedFor) {
+  Fence fence(seconds(10), seconds(0));
+  fence.Add("a", seconds(0));
+  fence.Add("b", seconds(5));
+  EXPECT_THAT(fence.Explain(seconds(1)),
+              StartsWith("waiting 16 s before the restart: ranks on a, b may"));
+  EXPECT_THAT(fence.Explain(milliseconds(13'500)),
+              StartsWith("waiting 4 s before the restart: ranks on b may"));
+}
+
+// The controller with a lost host whose lease ends in a moment, and a spare.
+class FencedControllerTest : public ::testing::Test, public SpareStarter, public Program {
+ protected:
+  static constexpr seconds kLease{1};
+
+  FencedControllerTest() {
+    for (FakeDaemon* daemon : {&kept_, &spare_}) daemon->prepare_answer.set_master_port(4242);
+    kept_.on_start = [this] {
+      if (kept_.prepared.generation() == 1) kept_.prepare_answer.set_master_port(4243);
+      if (kept_.launched.size() == 2) launched_at_ = BootTime();
+    };
+  }
+  StatusOr<StartedSpare> StartSpare(int, int) override {
+    return StartedSpare{.daemon = &spare_, .master_addr = "m"};
+  }
+  StatusOr<RankProgram> ForGeneration(int) const override { return RankProgram{.argv = {"prog"}}; }
+
+  JobOutcome Run() {
+    JobPlan plan{.job_id = "job",
+                 .flags = {.lease_seconds = 1, .max_restarts = 1, .grace_seconds = 0},
+                 .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
+                 .master_addr = "m"};
+    plan.spares.push_back({.host = "c", .slots = {0}, .remote = true});
+    controller_ = std::make_unique<JobController>(
+        std::move(plan), this, std::vector<HostDaemon*>{&kept_, &lost_}, &observer_,
+        JobController::Options{.spares = this, .stop = &stop_});
+    return controller_->Run();
+  }
+
+  FakeDaemon kept_{{{}, {Ended()}}};
+  FakeDaemon lost_{{{Cut()}}};
+  FakeDaemon spare_{{{Ended()}}};
+  RecordingObserver observer_;
+  UserStop stop_;
+  std::unique_ptr<JobController> controller_;
+  std::chrono::nanoseconds launched_at_{};
+};
+
+TEST_F(FencedControllerTest, TheNextGenerationBeginsWhenTheLostHostsRanksHaveEnded) {
+  lost_.lease_from = BootTime() - kLease - milliseconds(1800);  // and 200 ms of 2 s are left
+  EXPECT_TRUE(Run().ok());
+  EXPECT_GE(launched_at_, *lost_.lease_from + kLease + seconds(2));
+  EXPECT_TRUE(lost_.abandoned);
+  EXPECT_THAT(observer_.notices, Contains(HasSubstr("ranks on b may still run")));
+}
+
+TEST_F(FencedControllerTest, ItMeetsAtAPortOfItsOwn) {
+  lost_.lease_from = std::chrono::nanoseconds(0);
+  EXPECT_TRUE(Run().ok());
+  ASSERT_EQ(kept_.launched.size(), 2U);
+  const auto port_of = [this](int generation) {
+    for (const auto& each : kept_.launched[generation].ranks(0).environment()) {
+      if (each.name() == "MASTER_PORT") return each.value();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(port_of(0), "4242");
+  EXPECT_EQ(port_of(1), "4243");
+}
+
+TEST_F(FencedControllerTest, ASignalEndsTheWait) {
+  lost_.lease_from = BootTime() + std::chrono::hours(1);
+  spare_.on_start = [this] { controller_->OnSignal(SIGINT); };
+  EXPECT_EQ(Run().failure().cause, Cause::kUserStop);
+  EXPECT_EQ(kept_.launched.size(), 1U);
+}
+
+}  // namespace
+}  // namespace ds::cli
