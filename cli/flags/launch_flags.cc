@@ -64,7 +64,7 @@ void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("SECONDS");
   app.add_option(FlagNames("lease_seconds"), flags->lease_seconds,
                  "a host that is not heard from for so long is lost; its ranks stop when they hear "
-                 "nothing from dsrun for as long (default: 30)")
+                 "nothing from dsrun for as long (default: 10)")
       ->check(NumberBetween(1.0, 3600.0))
       ->type_name("SECONDS");
   app.add_option(FlagNames("collective_timeout"), flags->collective_timeout,

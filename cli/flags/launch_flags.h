@@ -54,7 +54,7 @@ struct LaunchFlags {
   int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
   SshTransport transport = SshTransport::kLibssh;
   double ssh_timeout = 20;
-  double lease_seconds = 30;
+  double lease_seconds = 10;
   double collective_timeout = 0;  // 0 = as the ranks' environment says, else half an hour
   // The settings of a rank's run.
   Device device = Device::kAuto;

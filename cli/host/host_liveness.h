@@ -4,9 +4,11 @@
 //
 // A sign of life is anything that its daemon itself has sent: the answer to a renewal, an event. So
 // a host that is merely busy, whose answers are slow but whose heartbeats and steps come, is alive.
-// From the last sign on it becomes late, suspect, and lost when the lease has passed: the daemon
-// has then heard of nobody for at least as long, because it renews its lease before it answers, so
-// it has begun to stop its ranks, and nothing is started twice by going on without it.
+// From the last sign on it becomes late, suspect, and lost when the lease has passed. When its
+// ranks have ended is another question (cli/job/fence.h).
+//
+// Time in which this process did not run itself, and so could not hear anybody, is not silence of
+// the host, unless it was longer than a lease.
 //
 // Pure: times are given. Threads: one at a time.
 
@@ -39,6 +41,8 @@ class HostLiveness {
   void OnAnswer(Time now);
   // An event came at `when`.
   void OnEvent(Time when);
+  // This process did not run for so long, until now, and a lease lasts longer.
+  void OnOwnPause(Time length) { last_sign_ += length; }
   // A renewal has failed; `why` is what it ended with.
   void OnFailedRenewal(const std::string& why);
 

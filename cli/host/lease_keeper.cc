@@ -88,6 +88,7 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   OnChange on_change;
   int releasing = 0;  // releases that are not answered
   bool released = false;
+  OwnPauses pauses;
   std::thread thread;
 };
 
@@ -96,7 +97,12 @@ void LeaseKeeper::State::Run() {
   while (!released) {
     RenewDue(&lock);
     TellChanges(&lock);
-    changed.wait_for(lock, lease / kLooksPerLease, [this] { return released; });
+    pauses.BeginWait({.boot = BootTime(), .awake = Now()});
+    changed.wait_for(lock, look_interval, [this] { return released; });
+    const OwnPause pause = pauses.EndWait({.boot = BootTime(), .awake = Now()});
+    const std::chrono::nanoseconds excess = pause.length - look_interval;
+    if (excess < renewal_interval || pause.length >= lease) continue;
+    for (auto& [number, host] : hosts) host.liveness.OnOwnPause(excess);
   }
 }
 
@@ -183,6 +189,13 @@ void LeaseKeeper::Add(int number, HostDaemon* daemon) {
 void LeaseKeeper::Listen(OnChange on_change) {
   const std::lock_guard lock(state_->mutex);
   state_->on_change = std::move(on_change);
+}
+
+std::optional<OwnPause> LeaseKeeper::FindOwnPause() const {
+  const std::lock_guard lock(state_->mutex);
+  const OwnPause pause = state_->pauses.FindLongest(BootTime(), 2 * state_->lease);
+  if (pause.length < state_->lease * 2 / 3) return std::nullopt;
+  return pause;
 }
 
 void LeaseKeeper::Release() {

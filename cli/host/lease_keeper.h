@@ -14,10 +14,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/host/host_daemon.h"
 #include "cli/host/host_liveness.h"
+#include "cli/host/own_pauses.h"
 
 namespace ds::cli {
 
@@ -47,6 +49,9 @@ class LeaseKeeper {
   void Add(int number, HostDaemon* daemon);
   // Names the one who is told of changes; what has changed before is told soon after.
   void Listen(OnChange on_change);
+  // The last time, not long ago, in which this process did not run for so much of a lease that
+  // hosts may have ended their ranks because of it; none: there was no such time.
+  std::optional<OwnPause> FindOwnPause() const;
   // The job needs its daemons no more: tells all that are not lost to end, at once, and waits for
   // their answers for a moment. Nothing is renewed afterwards and nobody told.
   void Release();

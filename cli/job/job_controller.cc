@@ -1,5 +1,6 @@
 #include "cli/job/job_controller.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <future>
@@ -80,6 +81,7 @@ JobOutcome JobController::Run() {
       for (const int node_rank : run.lost()) lost_[node_rank] = run.HasEnded(node_rank);
     }
     if (outcome.ok()) return outcome;
+    outcome = JudgeOwnPause(outcome);
     stop_->Enter(JobPhase::kPreparing);  // what the user wants from now on is not overlooked below
     const RestartDecision decision = restarts.Decide(outcome.failure(), ExplainNoGeneration());
     if (!decision.restart) {
@@ -236,6 +238,17 @@ JobOutcome JobController::LeaseNewPort(const RankProgram& program, int generatio
   }
   prepared_.front().answer.set_master_port(answer->master_port());
   return JobOutcome();
+}
+
+JobOutcome JobController::JudgeOwnPause(JobOutcome outcome) const {
+  const Verdict& verdict = outcome.failure();
+  const bool is_loss = verdict.cause == Cause::kHostLost || verdict.cause == Cause::kDaemonLost;
+  const bool is_leased =
+      std::any_of(job_.world.hosts.begin(), job_.world.hosts.end(),
+                  [&](const JobHost& host) { return host.remote && host.host == verdict.host; });
+  if (options_.leases == nullptr || !is_loss || !is_leased) return outcome;
+  const std::optional<OwnPause> pause = options_.leases->FindOwnPause();
+  return pause.has_value() ? MakeSuspendedVerdict(*pause, verdict) : outcome;
 }
 
 JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareResponse& response) {

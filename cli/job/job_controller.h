@@ -18,6 +18,7 @@
 
 #include "cli/host/host_daemon.h"
 #include "cli/host/host_liveness.h"
+#include "cli/host/lease_keeper.h"
 #include "cli/job/fence.h"
 #include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
@@ -33,10 +34,11 @@ namespace ds::cli {
 class JobController {
  public:
   struct Options {
-    InputForwarder* input = nullptr;  // goes to rank 0; null = it reads nothing
-    SpareStarter* spares = nullptr;   // of job.spares; null = there are none
-    std::string master_addr;          // as the hosts' daemons have told; "" = as planned
-    UserStop* stop = nullptr;         // not null: what the user wants; is told the job's phases
+    InputForwarder* input = nullptr;      // goes to rank 0; null = it reads nothing
+    SpareStarter* spares = nullptr;       // of job.spares; null = there are none
+    std::string master_addr;              // as the hosts' daemons have told; "" = as planned
+    UserStop* stop = nullptr;             // not null: what the user wants; is told the job's phases
+    const LeaseKeeper* leases = nullptr;  // null = there are none
   };
   // `daemons` by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
@@ -73,6 +75,8 @@ class JobController {
   // Waits until the fence is open, and says whether a signal or the loss of a host has ended the
   // job while no rank ran.
   JobOutcome TakeEarlyEnd(int generation);
+  // Blames this process where a host was lost because of it.
+  JobOutcome JudgeOwnPause(JobOutcome outcome) const;
 
   JobPlan job_;  // its ranks get their cores once the hosts have told of them
   const Program* const program_;

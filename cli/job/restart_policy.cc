@@ -21,6 +21,7 @@ std::string FindReasonAgainstRestart(Cause cause) {
     case Cause::kDaemonLost:
     case Cause::kStall:
     case Cause::kNetwork:
+    case Cause::kSuspended:
     case Cause::kExitCode:
     case Cause::kSignal:
     case Cause::kOutOfMemory:

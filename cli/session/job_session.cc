@@ -144,7 +144,8 @@ JobOutcome JobSession::RunOnHosts() {
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
                             .master_addr = starter_.FindMasterAddress(),
-                            .stop = &stop_});
+                            .stop = &stop_,
+                            .leases = starter_.leases()});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);

@@ -69,7 +69,8 @@ void NetworkJob::StartJob(const std::vector<NetworkJobHost>& hosts,
   for (const auto& daemon : daemons_) daemons.push_back(daemon.get());
   controller_ = std::make_unique<cli::JobController>(
       plan, &program_, daemons, &listener_,
-      cli::JobController::Options{.input = input, .spares = &starter_, .stop = &stop_});
+      cli::JobController::Options{
+          .input = input, .spares = &starter_, .stop = &stop_, .leases = keeper_.get()});
   keeper_->Listen([this](const cli::HostChange& change) { controller_->OnHostChange(change); });
 }
 

@@ -235,6 +235,22 @@ Verdict MakeDisconnectedVerdict(const std::string& host, int generation) {
           .hint = "does a firewall or gateway between dsrun and the host reset connections?"};
 }
 
+Verdict MakeSuspendedVerdict(const OwnPause& pause, const Verdict& loss) {
+  const bool slept = pause.asleep > pause.length / 2;
+  return {.cause = Cause::kSuspended,
+          .exit_code = kExitHostLost,
+          .generation = loss.generation,
+          .step = loss.step,
+          .message = "dsrun itself was suspended for " + FormatSeconds(pause.length) +
+                     "; the leases of its hosts ran out, and they ended their ranks",
+          .proof = (slept ? "its machine slept for " + FormatSeconds(pause.asleep)
+                          : "its process did not run, and its machine was awake") +
+                   "; then: " + loss.message,
+          .hint =
+              "was it stopped (Ctrl-Z, SIGSTOP), or is it on a machine that sleeps? "
+              "--lease_seconds is for how long its hosts do without it"};
+}
+
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {
   return {.cause = Cause::kDaemonLost,
           .host = host,

@@ -34,6 +34,8 @@ std::string_view CauseName(Cause cause) {
       return "stall";
     case Cause::kNetwork:
       return "network";
+    case Cause::kSuspended:
+      return "suspended";
     case Cause::kUserStop:
       return "user_stop";
     case Cause::kInternal:

@@ -28,6 +28,7 @@ enum class Cause {
   kDaemonLost,        // the daemon of a host is gone, the host is there
   kStall,             // a rank stands still while the others wait for it
   kNetwork,           // ranks do not reach each other, and dsrun reaches both
+  kSuspended,         // dsrun itself was, so that its hosts' leases ran out
   kUserStop,          // the user ended the job
   kInternal,          // dsrun could not go on: its own disk, for example
 };
