@@ -83,6 +83,7 @@ JobOutcome GenerationRun::Conclude() const {
   const JobOutcome outcome = judge_.Conclude();
   if (outcome.ok()) return outcome;
   Verdict verdict = outcome.failure();
+  if (!unended_.empty()) verdict.hint += (verdict.hint.empty() ? "" : "; ") + unended_;
   for (const int node_rank : launched_) {
     const JobHost& host = job_.world.hosts[node_rank];
     // This machine's daemons are waited for, whatever they say.
@@ -248,6 +249,16 @@ void GenerationRun::HandleUserStop() {
   if (stop_->is_to_blame()) judge_.OnUserStop(stop_->signal());
   if (!stopping_) StopHosts(job_.flags.grace_seconds);
   if (stop_->kills_ranks() && !killing_) StopHosts(0);
+  if (stop_->kills_daemons()) GiveUpHosts();
+}
+
+// This machine's daemons are killed meanwhile, which ends their streams.
+void GenerationRun::GiveUpHosts() {
+  for (const int node_rank : launched_) {
+    if (!job_.world.hosts[node_rank].remote) continue;
+    ForgetHost(node_rank);
+    prepared_[node_rank].daemon->Abandon();
+  }
 }
 
 void GenerationRun::HandleHostChange(const HostChange& change) {
@@ -281,7 +292,7 @@ void GenerationRun::HandleStreamEnd(const JobInput& input) {
   lost_.insert(input.node_rank);
   const JobHost& host = job_.world.hosts[input.node_rank];
   // Nobody is to look for who killed it where it was dsrun.
-  if (!host.remote && stop_->kills_daemons()) return;
+  if (stop_->kills_daemons()) return;
   judge_.OnDaemonLost(host.host, input.stream_status.message());
 }
 
@@ -301,7 +312,14 @@ void GenerationRun::HandleEvent(const JobInput& input) {
     const auto stalled = stopped_ranks_->OnEvent(host_name(input.node_rank), *input.event);
     if (stalled.has_value()) judge_.OnStall(*stalled);
   }
-  if (input.event->has_generation_ended()) ended_.insert(input.node_rank);
+  if (input.event->has_generation_ended()) {
+    ended_.insert(input.node_rank);
+    for (const std::string& each : input.event->generation_ended().unended()) {
+      unended_ = "host " + host_name(input.node_rank) + ": " + each +
+                 ", was killed and has not ended; it is left to itself";
+      observer_->OnNotice(unended_);
+    }
+  }
   if (EndsItsDaemon(*input.event)) lost_.insert(input.node_rank);
   if (observer_failed_.has_value()) return;
   const Status status = observer_->OnEvent({host_name(input.node_rank), generation_, *input.event});

@@ -79,6 +79,8 @@ class GenerationRun {
   const std::set<int>& lost() const { return lost_; }
   // Tells whether the ranks of this host have ended, by its daemon's own word.
   bool HasEnded(int node_rank) const { return ended_.contains(node_rank); }
+  // Says which process has not ended although it was killed; "" = none.
+  const std::string& unended() const { return unended_; }
 
  private:
   using LaunchAnswer = std::future<StatusOr<v1::LaunchResponse>>;
@@ -112,6 +114,8 @@ class GenerationRun {
   // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
   // were given up before they told of their ranks' end.
   JobOutcome Conclude() const;
+  // Other hosts are not waited for any more.
+  void GiveUpHosts();
   void ForgetHost(int node_rank);  // nothing more comes from it
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
 
@@ -134,6 +138,7 @@ class GenerationRun {
   bool stopping_ = false;  // a Stop was sent
   bool killing_ = false;   // one without grace
   std::set<int> lost_;
+  std::string unended_;
   std::optional<Status> observer_failed_;  // it is not called any more
   // The last that was sent, by node rank. They stand behind what their threads use, so that it goes
   // first.

@@ -79,6 +79,7 @@ JobOutcome JobController::Run() {
       GenerationRun run(generation, job_, prepared_, {observer_, &inputs_, options_.input, stop_});
       outcome = run.Run(*program);
       for (const int node_rank : run.lost()) lost_[node_rank] = run.HasEnded(node_rank);
+      unended_ = run.unended();
     }
     if (outcome.ok()) return outcome;
     outcome = JudgeOwnPause(outcome);
@@ -158,7 +159,8 @@ JobOutcome JobController::BindToCores() {
 }
 
 std::string JobController::ExplainNoGeneration() const {
-  return stop_->signal() != 0 ? "the user stopped the job" : ExplainMissingHosts();
+  if (stop_->signal() != 0) return "the user stopped the job";
+  return unended_.empty() ? ExplainMissingHosts() : unended_;
 }
 
 std::string JobController::ExplainMissingHosts() const {

@@ -87,6 +87,7 @@ class JobController {
   SparePool spares_;
   std::map<int, bool> lost_;  // by node rank: whether its ranks have ended, as it told
   Fence fence_;
+  std::string unended_;  // says what of the last generation may live on; "" = nothing
   JobInputs inputs_;
 };
 

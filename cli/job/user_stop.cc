@@ -22,6 +22,7 @@ std::string_view StopNotice(StopStep step) {
 StopStep UserStop::OnSignal(int signal) {
   const std::lock_guard lock(mutex_);
   const StopStep step = Decide();
+  ++count_;
   if (signal_ == 0) {
     signal_ = signal;
     is_to_blame_ = phase_ != JobPhase::kStopping && phase_ != JobPhase::kEnded;
@@ -73,6 +74,11 @@ bool UserStop::is_to_blame() const {
 bool UserStop::kills_ranks() const {
   const std::lock_guard lock(mutex_);
   return kills_ranks_;
+}
+
+bool UserStop::ends_at_once() const {
+  const std::lock_guard lock(mutex_);
+  return count_ >= 3;
 }
 
 bool UserStop::kills_daemons() const {

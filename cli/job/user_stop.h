@@ -10,8 +10,9 @@
 //     kStopping    kKeepGrace      kKillRanks     kKillDaemons
 //     kEnded       kNothing        kNothing       kKillDaemons
 //
-// Signals after kKillRanks mean nothing until the user was told. No generation begins after the
-// first signal, whatever the verdict is about, so that nothing here belongs to an earlier one.
+// Signals after kKillRanks mean nothing until the user was told, but from the third on dsrun ends
+// in a moment, whatever it waits for. No generation begins after the first signal, whatever the
+// verdict is about, so that nothing here belongs to an earlier one.
 //
 // Pure: no I/O, no clock. Threads: safe from any; what a signal means is decided when it comes.
 
@@ -53,8 +54,10 @@ class UserStop {
   // True when it came before anything had failed: the verdict is about it.
   bool is_to_blame() const;
   bool kills_ranks() const;
-  // The daemons of this machine: the end of one says nothing about it.
+  // The daemons of this machine: the end of one says nothing about it. Others are given up.
   bool kills_daemons() const;
+  // The third has come.
+  bool ends_at_once() const;
 
  private:
   StopStep Decide();
@@ -62,6 +65,7 @@ class UserStop {
   mutable std::mutex mutex_;  // guards all
   JobPhase phase_ = JobPhase::kPreparing;
   int signal_ = 0;
+  int count_ = 0;
   bool is_to_blame_ = false;
   bool kills_ranks_ = false;
   bool told_ = false;

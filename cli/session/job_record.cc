@@ -67,17 +67,21 @@ void JobRecord::ShowSummary() {
 
 int JobRecord::Conclude(const JobOutcome& outcome) {
   static_cast<void>(run_directory_->Flush());  // the index of logs that are whole
+  Verdict verdict;
+  Status written;
+  if (!outcome.ok()) {
+    verdict = outcome.failure();
+    verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
+    written = run_directory_->WriteVerdict(verdict);
+  }
+  // Not before: a disk that hangs must not keep those waiting who deal with the user's signals.
   const std::lock_guard lock(mutex_);
   console_->Finish();
   if (outcome.ok()) {
     if (plan_.purpose.trains) ShowSummary();
     return kExitOk;
   }
-  Verdict verdict = outcome.failure();
-  verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
-  if (const Status written = run_directory_->WriteVerdict(verdict); !written.ok()) {
-    console_->ShowNotice("verdict.json is not written: " + written.message());
-  }
+  if (!written.ok()) console_->ShowNotice("verdict.json is not written: " + written.message());
   console_->ShowVerdict(verdict, run_directory_->path().string());
   return verdict.exit_code;
 }

@@ -13,6 +13,7 @@
 
 #include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
+#include "cli/job/final_status.h"
 #include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
@@ -39,6 +40,8 @@ constexpr std::chrono::seconds kPatience{1};
 constexpr int kOwnThreads = 4;
 // A console that takes nothing for so long is blocked.
 constexpr std::chrono::seconds kConsolePatience{5};
+// From the third signal on, for all that a job's end still needs.
+constexpr std::chrono::milliseconds kLastPatience{4500};
 
 bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
 
@@ -64,6 +67,7 @@ class JobSession {
     const auto on_signal = [this](int signal) {
       if (IsForwarded(signal)) return;
       if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
+      LimitEnd();
     };
     const SignalTarget target(signals_, {.on_signal = on_signal});
     starter_.AwaitHosts([this](const std::string& text) { TellOfWait(text); });
@@ -82,6 +86,7 @@ class JobSession {
   JobOutcome RunOnHosts();
   // Does what a signal means for daemons and calls. The ranks are the controller's.
   void TakeStep(StopStep step);
+  void LimitEnd();
   // Before he reads it, so that nobody answers in vain.
   void TellOfWait(const std::string& text) {
     stop_.OnTold();
@@ -128,7 +133,14 @@ JobOutcome JobSession::Run() try {
                  .hint = "see the limits of processes (ulimit -u, pids.max) where dsrun runs"};
 }
 
+void JobSession::LimitEnd() {
+  if (!stop_.ends_at_once()) return;
+  const Verdict verdict = MakeUserStopVerdict(stop_.signal(), 0);
+  signals_->EndBy(kLastPatience, FinalStatus(verdict, plan_.flags.exit_codes));
+}
+
 void JobSession::TakeStep(StopStep step) {
+  LimitEnd();
   if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
   if (step == StopStep::kKillRanks) signals_->StartTimer(kPatience);
   if (step == StopStep::kKillDaemons && starter_.KillHosts()) {
@@ -150,7 +162,10 @@ JobOutcome JobSession::RunOnHosts() {
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
   const auto on_timer = [this] {
-    starter_.TellOfHosts([this](const std::string& text) { TellOfWait(text); });
+    const auto tell = [this](const std::string& text) { TellOfWait(text); };
+    if (!starter_.TellOfHosts(tell)) {
+      tell("waiting for other hosts, which are to kill their ranks; Ctrl-C gives them up");
+    }
   };
   const SignalTarget target(
       signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },

@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 
 namespace ds::cli {
 namespace {
@@ -17,6 +19,18 @@ namespace {
 bool IsIgnored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// A console that is blocked does not hear of it.
+[[noreturn]] void EndAtOnce(int status) {
+  constexpr std::string_view kText =
+      "dsrun: ended by the third signal, with something that does not answer; what still runs of "
+      "the job is ended by its daemons\n";
+  pollfd console{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
+    static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+  }
+  std::_Exit(status);
 }
 
 }  // namespace
@@ -35,6 +49,8 @@ Status UserSignals::Listen() {
   if (!signals_.valid()) return ErrnoError(errno, "signalfd");
   timer_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
   if (!timer_.valid()) return ErrnoError(errno, "timerfd_create");
+  end_.Reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+  if (!end_.valid()) return ErrnoError(errno, "timerfd_create");
   quit_.Reset(::eventfd(0, EFD_CLOEXEC));
   if (!quit_.valid()) return ErrnoError(errno, "eventfd");
   thread_ = std::thread([this] { Loop(); });
@@ -55,9 +71,17 @@ void UserSignals::StartTimer(std::chrono::seconds patience) {
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);  // of these arguments it refuses none
 }
 
+void UserSignals::EndBy(std::chrono::milliseconds patience, int status) {
+  if (end_status_.exchange(status) != 0) return;
+  itimerspec when{};
+  when.it_value.tv_sec = patience.count() / 1000;
+  when.it_value.tv_nsec = patience.count() % 1000 * 1'000'000;
+  ::timerfd_settime(end_.get(), 0, &when, nullptr);
+}
+
 void UserSignals::Loop() {
   std::array watched = {pollfd{signals_.get(), POLLIN, 0}, pollfd{timer_.get(), POLLIN, 0},
-                        pollfd{quit_.get(), POLLIN, 0}};
+                        pollfd{quit_.get(), POLLIN, 0}, pollfd{end_.get(), POLLIN, 0}};
   const auto is_ready = [&](std::size_t at) { return (watched[at].revents & POLLIN) != 0; };
   for (;;) {
     if (::poll(watched.data(), watched.size(), -1) < 0) {
@@ -65,6 +89,7 @@ void UserSignals::Loop() {
       continue;
     }
     if (is_ready(2)) return;
+    if (is_ready(3)) EndAtOnce(end_status_);
     signalfd_siginfo info{};
     if (is_ready(0) && ::read(signals_.get(), &info, sizeof(info)) == ssize_t{sizeof(info)}) {
       Deliver(static_cast<int>(info.ssi_signo));

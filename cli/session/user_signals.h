@@ -12,8 +12,9 @@
 // thread, for the machine may have none. The destructor ends that thread; what comes then stays
 // held back, for it must not change how a job that has ended is reported.
 //
-// Threads: SetTarget and StartTimer from any; a target is called by one of them at a time.
+// Threads: SetTarget, StartTimer and EndBy from any; a target is called by one of them at a time.
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -45,6 +46,9 @@ class UserSignals {
   void SetTarget(Target target);
   // The target hears of it once, when this time has passed. A target may call this.
   void StartTimer(std::chrono::seconds patience);
+  // This process ends when that time has passed, with `status`, whatever its threads wait for. Only
+  // the first call counts.
+  void EndBy(std::chrono::milliseconds patience, int status);
 
  private:
   void Loop();
@@ -54,6 +58,8 @@ class UserSignals {
   sigset_t watched_{};
   UniqueFd signals_;
   UniqueFd timer_;
+  UniqueFd end_;                     // a timer, too
+  std::atomic<int> end_status_ = 0;  // not 0: end_ runs
   UniqueFd quit_;
   std::mutex mutex_;
   Target target_;             // guarded by mutex_

@@ -87,6 +87,8 @@ void TerminateStrays(const std::vector<pid_t>& ranks) {
   TerminateStraysBelow(::getpid(), ranks);
 }
 
+std::vector<pid_t> ListOwnChildren() { return ListChildren("self"); }
+
 bool EndOrphans(Orphans how) {
   // Asked first: mostly there are none, and to list them is slow.
   bool killed = false;
@@ -98,7 +100,7 @@ bool EndOrphans(Orphans how) {
     } else if (how == Orphans::kAwait || killed) {
       return false;
     } else {
-      for (const pid_t child : ListChildren("self")) ::kill(child, SIGKILL);
+      for (const pid_t child : ListOwnChildren()) ::kill(child, SIGKILL);
       killed = true;
     }
   }

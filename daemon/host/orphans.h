@@ -30,6 +30,9 @@ void ReapOrphans(const std::function<bool(pid_t)>& is_rank);
 // not been reaped, whose groups have got theirs: what these leave behind meanwhile is not missed.
 void TerminateStrays(const std::vector<pid_t>& ranks);
 
+// Lists this process's children, ranks and orphans, that have not been reaped.
+std::vector<pid_t> ListOwnChildren();
+
 enum class Orphans { kAwait, kKill };
 
 // Takes the status of children that have ended; kKill: kills all others. Requires: no rank is left.

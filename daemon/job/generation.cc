@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -16,6 +17,8 @@
 #include "daemon/host/orphans.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/base/process_stat.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
@@ -23,6 +26,8 @@ namespace {
 
 // As much as a pipe holds, so that one read empties it.
 constexpr std::size_t kReadBytes = 64 * 1024;
+// What was killed ends well within this time, unless it cannot.
+constexpr std::chrono::seconds kGiveUpAfter{5};
 
 Status WriteJobFile(const std::filesystem::path& folder, const v1::JobFile& file) {
   const std::string& name = file.name();
@@ -34,6 +39,23 @@ Status WriteJobFile(const std::filesystem::path& folder, const v1::JobFile& file
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoError(errno, path);
   return WriteAll(fd.get(), file.content(), path);
+}
+
+// "" where it cannot be read.
+std::string ReadProcFile(pid_t pid, const char* name) {
+  std::string text;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/" + name), text);
+  return text;
+}
+
+// "rank 3, process 123 (python), state D in nfs_wait_bit_killable"
+std::string DescribeProcess(pid_t pid, const std::string& what) {
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  const std::string waits_in = ReadProcFile(pid, "wchan");  // "0": nowhere
+  std::string text = what + ", process " + std::to_string(pid) + " (" + ReadProcFile(pid, "comm") +
+                     "), state " + (stat ? stat->state : '?');
+  if (!waits_in.empty() && waits_in != "0") text += " in " + waits_in;
+  return text;
 }
 
 Status AddContext(const Status& status, const v1::RankSpec& spec) {
@@ -95,7 +117,9 @@ Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanos
       buffer_(kReadBytes) {}
 
 Generation::~Generation() {
-  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
+  for (const auto& timer : {kill_timer_, give_up_timer_}) {
+    if (timer) loop_->CancelTimer(*timer);
+  }
 }
 
 StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequest& request) {
@@ -184,8 +208,30 @@ void Generation::SetKillTimer(EventLoop::TimePoint when) {
   kill_timer_ = loop_->CallAt(when, [this] {
     kill_timer_.reset();
     KillAll();
+    AwaitEnd();
     if (!running()) options_.on_ranks_ended();
   });
+}
+
+void Generation::AwaitEnd() {
+  if (give_up_timer_) return;
+  give_up_timer_ = loop_->CallAt(std::chrono::steady_clock::now() + kGiveUpAfter, [this] {
+    give_up_timer_.reset();
+    GiveUp();
+  });
+}
+
+void Generation::GiveUp() {
+  for (const pid_t child : ListOwnChildren()) {
+    const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
+                                   [child](const auto& each) { return each->pid() == child; });
+    unended_.push_back(DescribeProcess(child, rank == ranks_.end()
+                                                  ? "what ranks left"
+                                                  : "rank " + std::to_string((*rank)->rank())));
+    LogWarning("killed and given up: " + unended_.back());
+  }
+  if (!running()) return options_.on_ranks_ended();
+  for (const auto& rank : ranks_) rank->GiveUp();  // which calls it
 }
 
 int Generation::SignalAll(int signal) {
@@ -239,10 +285,13 @@ void Generation::OnEnded() {
 void Generation::End() {
   if (kill_timer_) loop_->CancelTimer(*kill_timer_);
   kill_timer_.reset();
+  if (give_up_timer_) loop_->CancelTimer(*give_up_timer_);
+  give_up_timer_.reset();
   files_.reset();
   cgroup_.reset();
   v1::Event event;
   event.mutable_generation_ended()->set_stop_cause(stop_cause_);
+  for (const std::string& each : unended_) event.mutable_generation_ended()->add_unended(each);
   options_.log->Append(std::move(event));
   options_.log->Close();
 }

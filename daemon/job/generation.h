@@ -5,7 +5,8 @@
 // All start, or none stays. The first rank that fails (non-zero status or a signal) stops the
 // others at once; so does Stop(). Stopping is one SIGTERM to every process group and to what has
 // left them, a grace that all share, then SIGKILL. When nothing is being stopped, what ranks
-// started in sessions of their own ends with the last rank.
+// started in sessions of their own ends with the last rank. What has been killed and does not end
+// (it waits for a disk or a device in the kernel, or has become another user's) is given up.
 //
 // Threads: the loop's; log() may be used from any.
 
@@ -94,8 +95,13 @@ class Generation final : public RankWatcher {
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }
 
+  // All that still runs has been killed: what has not ended in a while is given up, and
+  // on_ranks_ended is called once more.
+  void AwaitEnd();
+  bool has_given_up() const { return !unended_.empty(); }
+
   // Writes GenerationEnded and removes the job's files and control group. Requires: nothing runs
-  // any more.
+  // any more, or it was given up.
   void End();
 
   void AppendHeartbeat();
@@ -117,6 +123,7 @@ class Generation final : public RankWatcher {
   int SignalAll(int signal);
   void KillAll();
   void SetKillTimer(EventLoop::TimePoint when);
+  void GiveUp();
 
   EventLoop* const loop_;
   const std::uint32_t number_;
@@ -129,6 +136,8 @@ class Generation final : public RankWatcher {
   std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;
   std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
+  std::optional<EventLoop::TimerId> give_up_timer_;
+  std::vector<std::string> unended_;  // given up
   v1::StopCause stop_cause_ = v1::STOP_NONE;
   std::unique_ptr<OwnedCgroup> cgroup_;  // null where there can be none
 };

@@ -319,11 +319,13 @@ void Supervisor::OnRanksEnded() {
   ending_generation_ = true;
   if (heartbeat_) loop_->CancelTimer(*heartbeat_);
   heartbeat_.reset();
+  if (!generation_->in_grace()) generation_->AwaitEnd();
   EndGenerationWhenAlone();
 }
 
 void Supervisor::EndGenerationWhenAlone() {
-  if (!EndOrphans(generation_->in_grace() ? Orphans::kAwait : Orphans::kKill)) return;
+  const bool alone = EndOrphans(generation_->in_grace() ? Orphans::kAwait : Orphans::kKill);
+  if (!alone && !generation_->has_given_up()) return;
   ending_generation_ = false;
   generation_->End();
   if (finishing_) Quit();

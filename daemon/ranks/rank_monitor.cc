@@ -112,6 +112,14 @@ void RankMonitor::Kill() {
   if (exit_) Finish();
 }
 
+void RankMonitor::GiveUp() {
+  if (ended_) return;
+  context_.loop->Remove(process_.pidfd());
+  StopListening();
+  ended_ = true;
+  watcher_->OnEnded();
+}
+
 void RankMonitor::SignalProcess(int signal) {
   if (!ended_) process_.SignalProcess(signal);
 }
@@ -178,13 +186,17 @@ void RankMonitor::MaybeFinish() {
   if (exit_ && !stdout_.open() && !stderr_.open()) Finish();
 }
 
-void RankMonitor::Finish() {
+void RankMonitor::StopListening() {
   if (output_deadline_) context_.loop->CancelTimer(*output_deadline_);
   output_deadline_.reset();
   process_.SignalGroup(SIGKILL);
   stdout_.DrainAndClose();
   stderr_.DrainAndClose();
   link_.DrainAndClose();
+}
+
+void RankMonitor::Finish() {
+  StopListening();
   const RankExit exit = process_.Reap();
   ended_ = true;
 

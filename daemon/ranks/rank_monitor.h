@@ -52,12 +52,16 @@ class RankMonitor {
   // Ends the rank and everything in its group without a trace, for a launch that failed.
   void Abort();
 
+  std::uint32_t rank() const { return context_.rank; }
   pid_t pid() const { return process_.pid(); }
   bool ended() const { return ended_; }
   // Signals the whole process group. Nothing happens once the rank has ended.
   void Signal(int signal);
   // SIGKILL to the group; what still holds the output open gets no time to finish.
   void Kill();
+  // It does not end though it was killed: it is heard no more, and OnEnded follows. The process is
+  // not reaped.
+  void GiveUp();
   // Signals the rank's own process only.
   void SignalProcess(int signal);
   // Reads output again after a full log made this rank wait.
@@ -76,6 +80,7 @@ class RankMonitor {
   std::uint64_t bytes_read() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
   void MaybeFinish();
   void Finish();
+  void StopListening();
 
   const RankContext context_;
   RankProcess process_;

@@ -37,6 +37,7 @@ TEST(UserStopTest, EveryRowOfTheTable) {
     stop.Enter(row.phase);
     for (const StopStep step : row.steps) EXPECT_EQ(stop.OnSignal(SIGTERM), step);
     EXPECT_EQ(stop.is_to_blame(), row.to_blame);
+    EXPECT_EQ(stop.ends_at_once(), row.steps.size() >= 3);
     stop.OnTold();
     EXPECT_FALSE(stop.kills_daemons());
     EXPECT_EQ(stop.OnSignal(SIGTERM), row.told);
