@@ -117,6 +117,13 @@ void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
                  "steps between evaluations (default: none but the last)")
       ->check(WholeNumber(0))
       ->type_name("N");
+  app.add_flag(FlagNames("save_best"), flags->save_best,
+               "keep a checkpoint of the evaluation with the lowest loss");
+  app.add_option(FlagNames("eval_patience"), flags->eval_patience,
+                 "end the training when so many evaluations, one after the other, have been no "
+                 "better than the best (default: 0, never)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
 }
 
 void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
@@ -238,6 +245,8 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.packing, &job->packing);
   Set(flags.eval_split, &job->eval_split);
   Set(flags.eval_every, &job->eval_every);
+  Set(flags.eval_patience, &job->eval_patience);
+  if (flags.save_best) job->save_best = true;
   Set(flags.seq_len, &job->seq_len);
   Set(flags.seed, &job->seed);
   Set(flags.save_every, &job->save_every);

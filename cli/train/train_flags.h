@@ -33,6 +33,8 @@ struct TrainFlags {
   std::vector<std::string> eval_data;
   std::optional<double> eval_split;
   std::optional<std::int64_t> eval_every;
+  bool save_best = false;
+  std::optional<std::int64_t> eval_patience;
   std::optional<std::int64_t> seq_len;
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> epochs;

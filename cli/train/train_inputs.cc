@@ -175,6 +175,10 @@ Status CheckEvaluation(const TrainFlags& flags, config::TrainJob* job) {
   if (job->eval_every > 0 && !job->evaluates()) {
     return InvalidArgumentError("--eval_every: on what? --eval_data or --eval_split says it");
   }
+  if ((job->save_best || job->eval_patience > 0) && job->eval_every == 0) {
+    return InvalidArgumentError(std::string(job->save_best ? "--save_best" : "--eval_patience") +
+                                " compares evaluations: --eval_every says how often there is one");
+  }
   return OkStatus();
 }
 

@@ -87,7 +87,7 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
     const Status taken = checkpoint::TakeOver(job.resume_from, generation);
     if (!taken.ok()) return taken.WithContext("cannot go on from " + job.resume_from);
   }
-  if (job.save_every > 0) {
+  if (job.saves()) {
     DS_ASSIGN_OR_RETURN(job.checkpoint_mark, checkpoint::MakeFolderMark(job.checkpoint_dir));
   }
   program.files = {{"train.json", config::ToJson(job)}};

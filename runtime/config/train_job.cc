@@ -26,6 +26,8 @@ constexpr auto kFields = std::tuple{
     std::pair{"eval_data", &TrainJob::eval_data},
     std::pair{"eval_split", &TrainJob::eval_split},
     std::pair{"eval_every", &TrainJob::eval_every},
+    std::pair{"save_best", &TrainJob::save_best},
+    std::pair{"eval_patience", &TrainJob::eval_patience},
     std::pair{"packing", &TrainJob::packing},
     std::pair{"seq_len", &TrainJob::seq_len},
     std::pair{"steps", &TrainJob::steps},
@@ -157,6 +159,10 @@ Status CheckEvaluation(const TrainJob& job) {
   if (job.eval_every > 0 && !job.evaluates()) {
     return FieldError("eval_every", "0 without eval_data and eval_split");
   }
+  if (job.eval_patience < 0) return FieldError("eval_patience", "0 or more");
+  if ((job.eval_patience > 0 || job.save_best) && job.eval_every == 0) {
+    return FieldError("eval_every", "above 0 with save_best or eval_patience");
+  }
   return OkStatus();
 }
 
@@ -174,8 +180,8 @@ Status CheckRanges(const TrainJob& job) {
   if (job.steps < 0) return FieldError("steps", "0 or more");
   if (job.epochs < 1) return FieldError("epochs", "1 or more");
   if (job.save_every < 0) return FieldError("save_every", "0 or more");
-  if (job.save_every > 0 && job.checkpoint_dir.empty()) {
-    return FieldError("checkpoint_dir", "given when save_every is");
+  if (job.saves() && job.checkpoint_dir.empty()) {
+    return FieldError("checkpoint_dir", "given when save_every or save_best is");
   }
   if (!(job.layer_decay > 0.0 && job.layer_decay <= 1.0)) {
     return FieldError("layer_decay", "above 0 and at most 1");

@@ -29,9 +29,11 @@ struct TrainJob {
   std::vector<std::string> eval_data;  // like data, but not learnt: its loss is reported
   double eval_split = 0.0;             // in its place, the share of `data` from its end on
   std::int64_t eval_every = 0;         // steps between evaluations; 0: behind the last step only
-  std::int64_t seq_len = 256;          // tokens per sample
-  std::int64_t steps = 0;              // total optimizer steps; 0: as many as `epochs` need
-  std::int64_t epochs = 1;             // passes over the data; read only when steps is 0
+  bool save_best = false;              // keeps the checkpoint of the lowest loss of evaluations
+  std::int64_t eval_patience = 0;      // ends behind so many that are no better; 0: never
+  std::int64_t seq_len = 256;  // tokens per sample
+  std::int64_t steps = 0;      // total optimizer steps; 0: as many as `epochs` need
+  std::int64_t epochs = 1;     // passes over the data; read only when steps is 0
   bool shuffle = true;
   std::uint64_t seed = 1234;    // weights without a file, shuffling, dropout
   std::int64_t save_every = 0;  // steps between checkpoints; 0: none
@@ -59,6 +61,7 @@ struct TrainJob {
   bool lora_merge = false;                // save_hf_dir gets the model with its adapters
 
   bool adapts() const { return lora_rank > 0 || !lora_adapter.empty(); }
+  bool saves() const { return save_every > 0 || save_best; }
   bool evaluates() const { return !eval_data.empty() || eval_split > 0.0; }
 
   friend bool operator==(const TrainJob&, const TrainJob&) = default;

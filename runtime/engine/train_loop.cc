@@ -1,11 +1,15 @@
 #include "runtime/engine/train_loop.h"
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <system_error>
 
 #include "runtime/base/split_mix.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/file_names.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/seed_generators.h"
@@ -19,48 +23,11 @@ void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
   SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
 }
 
-bool IsSaveDue(const TrainLoopOptions& options, const StepResult& result) {
-  if (options.save_every == 0 || result.rewind) return false;
-  return result.step % options.save_every == 0 || result.step == options.total_steps;
-}
-
 bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) {
   if (!options.evaluate || result.rewind) return false;
   if (result.step == options.total_steps) return true;
   return options.evaluate_every > 0 && result.step % options.evaluate_every == 0;
 }
-
-// The checkpoint that is due behind a step, once.
-class StepCheckpoint {
- public:
-  StepCheckpoint(Engine& engine, std::span<checkpoint::Stateful* const> parts,
-                 const TrainLoopOptions& options, const StepResult& result)
-      : engine_(engine),
-        parts_(parts),
-        options_(options),
-        step_(result.step),
-        is_due_(IsSaveDue(options, result)) {}
-
-  // Saves it, unless that is done or none is due. Collective.
-  Status Save() {
-    if (!is_due_ || path_) return OkStatus();
-    DS_ASSIGN_OR_RETURN(path_, checkpoint::SaveCheckpoint({.root = options_.checkpoint_root,
-                                                           .step = step_,
-                                                           .written_by = options_.written_by,
-                                                           .lineage = options_.lineage},
-                                                          parts_, engine_.world()));
-    return OkStatus();
-  }
-  const std::optional<std::filesystem::path>& path() const { return path_; }
-
- private:
-  Engine& engine_;
-  std::span<checkpoint::Stateful* const> parts_;
-  const TrainLoopOptions& options_;
-  std::int64_t step_;
-  bool is_due_;
-  std::optional<std::filesystem::path> path_;
-};
 
 // Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
 StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
@@ -85,38 +52,137 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
   return path;
 }
 
+// The loop of one run, and what it remembers between steps.
+class TrainLoop {
+ public:
+  TrainLoop(Engine& engine, const BatchSource& next_batch,
+            std::span<checkpoint::Stateful* const> parts, const TrainLoopOptions& options,
+            TrainLoopObserver& observer)
+      : engine_(engine),
+        next_batch_(next_batch),
+        parts_(parts),
+        options_(options),
+        observer_(observer) {}
+
+  TrainLoopEnd Run();
+
+ private:
+  Status Evaluate(StepResult* result);
+  // Why the run ends here, before its total; "" where it does not. Collective.
+  std::string FindEarlyEnd();
+  bool IsOutOfPatience() const {
+    return options_.patience > 0 && options_.best->evaluations_since() >= options_.patience;
+  }
+  // What a checkpoint behind this step is for.
+  bool IsSaveDue(std::int64_t step) const;
+  Status Save(std::int64_t step);
+  // Takes the checkpoint of an evaluation away that has been the best, and is there for nothing
+  // else. On rank 0. One that cannot be removed stays.
+  void RemoveFormerBest() const;
+
+  Engine& engine_;
+  const BatchSource& next_batch_;
+  const std::span<checkpoint::Stateful* const> parts_;
+  const TrainLoopOptions& options_;
+  TrainLoopObserver& observer_;
+  bool is_better_ = false;  // the evaluation behind the step
+  std::optional<BestEvaluation::Best> former_best_;
+  std::string early_;
+};
+
+Status TrainLoop::Evaluate(StepResult* result) {
+  is_better_ = false;
+  if (!IsEvaluationDue(options_, *result)) return OkStatus();
+  auto evaluation = options_.evaluate();
+  if (!evaluation.ok()) return evaluation.status().WithContext("evaluation");
+  result->evaluation = *evaluation;
+  if (options_.best == nullptr) return OkStatus();
+  former_best_ = options_.best->best();
+  is_better_ = options_.best->Add(result->step, evaluation->loss);
+  return OkStatus();
+}
+
+std::string TrainLoop::FindEarlyEnd() {
+  const std::string at = " at step " + std::to_string(engine_.finished_steps()) + " of " +
+                         std::to_string(options_.total_steps);
+  if (engine_.finished_steps() >= options_.total_steps) return "";
+  if (IsOutOfPatience()) {
+    return "training ends" + at + ": evaluations in a row without a lower loss: " +
+           std::to_string(options_.best->evaluations_since());
+  }
+  return "";
+}
+
+bool TrainLoop::IsSaveDue(std::int64_t step) const {
+  if (options_.save_every == 0) return false;
+  return step % options_.save_every == 0 || step == options_.total_steps || !early_.empty();
+}
+
+void TrainLoop::RemoveFormerBest() const {
+  if (engine_.world().rank() != 0 || !former_best_ || !former_best_->saved_for_it) return;
+  // Under an unfinished one's name first: what is half removed is no damaged checkpoint.
+  const auto from = checkpoint::DirectoryOfStep(options_.checkpoint_root, former_best_->step);
+  const auto to = options_.checkpoint_root /
+                  checkpoint::UnfinishedDirectoryName(
+                      {.step = former_best_->step,
+                       .generation = options_.lineage ? options_.lineage->generation : 0,
+                       .nonce = SplitMix(static_cast<std::uint64_t>(former_best_->step))});
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  if (!error) std::filesystem::remove_all(to, error);
+}
+
+Status TrainLoop::Save(std::int64_t step) {
+  const bool is_due = IsSaveDue(step), is_best = options_.save_best && is_better_;
+  if (!is_due && !is_best) return OkStatus();
+  if (!is_due) options_.best->MarkSavedForIt();
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path path,
+                      checkpoint::SaveCheckpoint({.root = options_.checkpoint_root,
+                                                  .step = step,
+                                                  .written_by = options_.written_by,
+                                                  .lineage = options_.lineage},
+                                                 parts_, engine_.world()));
+  if (is_best) RemoveFormerBest();
+  observer_.OnCheckpoint(step, path);
+  return OkStatus();
+}
+
+TrainLoopEnd TrainLoop::Run() {
+  std::int64_t last_rewind = -1;
+  if (IsOutOfPatience()) early_ = FindEarlyEnd();  // a resumed run may have come to its end before
+  while (engine_.finished_steps() < options_.total_steps && early_.empty()) {
+    const auto begin = options_.clock->Now();
+    SeedStep(options_.seed, engine_.finished_steps(), engine_.world().rank());
+    auto result = TrainStep(engine_, next_batch_);
+    if (!result.ok()) return {.status = result.status()};
+    const std::chrono::duration<double> seconds = options_.clock->Now() - begin;
+    if (const Status status = Evaluate(&*result); !status.ok()) {
+      // It takes with it no step that is to be kept; should that fail, too, this is what to mend.
+      static_cast<void>(Save(result->step));
+      return {.status = status};
+    }
+    observer_.OnStep(*result, seconds.count());
+    if (result->rewind) {
+      const auto path = Rewind(engine_, options_, last_rewind);
+      if (!path.ok()) return {.status = path.status().WithContext(result->non_finite)};
+      observer_.OnRewind(*result, *path);
+      last_rewind = engine_.finished_steps();
+      continue;
+    }
+    early_ = FindEarlyEnd();
+    if (const Status status = Save(result->step); !status.ok()) {
+      return {.status = status, .saving = true};
+    }
+  }
+  return {.early = early_};
+}
+
 }  // namespace
 
 TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
                           std::span<checkpoint::Stateful* const> parts,
                           const TrainLoopOptions& options, TrainLoopObserver& observer) {
-  std::int64_t last_rewind = -1;
-  while (engine.finished_steps() < options.total_steps) {
-    const auto begin = options.clock->Now();
-    SeedStep(options.seed, engine.finished_steps(), engine.world().rank());
-    auto result = TrainStep(engine, next_batch);
-    if (!result.ok()) return {.status = result.status()};
-    const std::chrono::duration<double> seconds = options.clock->Now() - begin;
-    StepCheckpoint saved(engine, parts, options, *result);
-    if (IsEvaluationDue(options, *result)) {
-      // One that fails, or that somebody ends, takes with it no step that is to be kept.
-      if (Status status = saved.Save(); !status.ok()) return {.status = status, .saving = true};
-      auto evaluation = options.evaluate();
-      if (!evaluation.ok()) return {.status = evaluation.status().WithContext("evaluation")};
-      result->evaluation = *evaluation;
-    }
-    observer.OnStep(*result, seconds.count());
-    if (result->rewind) {
-      const auto path = Rewind(engine, options, last_rewind);
-      if (!path.ok()) return {.status = path.status().WithContext(result->non_finite)};
-      observer.OnRewind(*result, *path);
-      last_rewind = engine.finished_steps();
-      continue;
-    }
-    if (Status status = saved.Save(); !status.ok()) return {.status = status, .saving = true};
-    if (saved.path()) observer.OnCheckpoint(result->step, *saved.path());
-  }
-  return {};
+  return TrainLoop(engine, next_batch, parts, options, observer).Run();
 }
 
 }  // namespace ds::engine

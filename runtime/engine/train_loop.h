@@ -17,11 +17,13 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/stateful.h"
+#include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/train_step.h"
 
@@ -38,6 +40,12 @@ struct TrainLoopOptions {
   // every so many steps, and behind the last, when the checkpoint that is due there is saved.
   std::function<StatusOr<Evaluation>()> evaluate;
   std::int64_t evaluate_every = 0;  // 0: behind the last only
+  BestEvaluation* best = nullptr;   // is told each evaluation; null: nobody asks
+  // An evaluation better than all before gets a checkpoint, and takes that of the one before away,
+  // unless it is there for another reason. With `best`.
+  bool save_best = false;
+  // Ends the run when so many evaluations have been no better; 0: never. With `best`.
+  std::int64_t patience = 0;
   const Clock* clock = &Clock::System();
 };
 
@@ -55,6 +63,7 @@ class TrainLoopObserver {
 struct TrainLoopEnd {
   Status status;
   bool saving = false;
+  std::string early = {};  // why it ended well before the total; empty: it did not
 };
 
 // Runs from engine.finished_steps() to the total. Collective: all ranks return the same kind of

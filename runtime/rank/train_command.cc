@@ -13,6 +13,7 @@
 
 #include "runtime/base/exit_codes.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/format/manifest.h"
 #include "runtime/checkpoint/shared_folder.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
@@ -20,6 +21,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/rank_device.h"
+#include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/evaluate.h"
@@ -72,6 +74,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   engine::TrainLoopOptions LoopOptions();
   StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
   StatusOr<engine::Evaluation> Evaluate();
+  void TellOfEnd(const std::string& early);
   at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
 
   const config::TrainJob& job_;
@@ -88,6 +91,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   TrainModel model_;
   std::unique_ptr<Engine> engine_;
   TrainData data_;
+  engine::BestEvaluation best_;
   std::vector<checkpoint::Stateful*> parts_;
   checkpoint::Lineage lineage_;
   comm::Traffic traffic_;  // before the step that is under way
@@ -256,8 +260,14 @@ Status TrainCommand::TryEvaluation() {
 }
 
 Status TrainCommand::Resume() {
+  const std::vector<checkpoint::Stateful*> without_best = parts_;
+  if (data_.evaluation) parts_.push_back(&best_);
   if (job_.resume_from.empty()) return OkStatus();
-  return checkpoint::LoadCheckpoint(job_.resume_from, parts_, *world_, &lineage_);
+  // A checkpoint of a run that was not evaluated knows of no best one.
+  const auto manifest = checkpoint::ReadManifest(job_.resume_from);
+  const bool knows_best = manifest.ok() && manifest->state.contains(best_.state_name());
+  return checkpoint::LoadCheckpoint(job_.resume_from, knows_best ? parts_ : without_best, *world_,
+                                    &lineage_);
 }
 
 engine::TrainLoopOptions TrainCommand::LoopOptions() {
@@ -269,7 +279,10 @@ engine::TrainLoopOptions TrainCommand::LoopOptions() {
                                                   {"zero_stage", config_.zero_optimization.stage}},
                                    .lineage = &lineage_,
                                    .seed = job_.seed,
-                                   .evaluate_every = job_.eval_every};
+                                   .evaluate_every = job_.eval_every,
+                                   .best = data_.evaluation ? &best_ : nullptr,
+                                   .save_best = job_.save_best,
+                                   .patience = job_.eval_patience};
   if (data_.evaluation) options.evaluate = [this] { return Evaluate(); };
   return options;
 }
@@ -288,6 +301,14 @@ StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
       data_.evaluation->batches_per_epoch());
 }
 
+void TrainCommand::TellOfEnd(const std::string& early) {
+  if (!early.empty()) reporter_.ReportNotice(early);
+  if (!job_.save_best || !best_.best()) return;
+  const std::string step = std::to_string(best_.best()->step);
+  reporter_.ReportNotice("the best evaluation was that of step " + step + ", loss " +
+                         std::to_string(best_.best()->loss) + ": its checkpoint is step-" + step);
+}
+
 Status TrainCommand::Train() {
   if (!job_.checkpoint_mark.empty()) {
     exit_code_of_cause_ = kExitCheckpoint;
@@ -301,6 +322,7 @@ Status TrainCommand::Train() {
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
+  if (identity_.rank == 0 && end.status.ok()) TellOfEnd(end.early);
   return end.status;
 }
 
@@ -314,7 +336,7 @@ Status TrainCommand::TryExport() {
 Status TrainCommand::ExportModel() {
   if (job_.save_hf_dir.empty()) return OkStatus();
   const Status written = model_export().Write(*engine_);
-  const bool is_saved = job_.save_every > 0;  // the last step is
+  const bool is_saved = job_.save_every > 0;  // the last step is, early or not
   if (written.ok() || is_saved || job_.checkpoint_dir.empty()) return written;
   const std::int64_t step = engine_->finished_steps();
   const engine::TrainLoopOptions options = LoopOptions();

@@ -149,6 +149,30 @@ TEST_F(TrainDataTest, WhatCannotBeEvaluatedOnIsNamedBeforeTheTraining) {
   EXPECT_THAT(none.err, HasSubstr("the data to evaluate on has nothing whose loss could be told"));
 }
 
+// At a rate of 0 no evaluation is better than the first.
+TEST_F(TrainDataTest, TheBestEvaluationIsKeptAndPatienceEnds) {
+  const std::string data = Write("chat.jsonl", Chats(40));
+  Write("ds.json", R"({"train_batch_size": 4,
+                       "optimizer": {"type": "AdamW", "params": {"lr": 0.0}}})");
+  const std::vector<std::string> flags = {
+      "--eval_split",    "0.2", "--eval_every", "1", "--save_best",
+      "--eval_patience", "2",   "--steps",      "9"};
+  const auto run = Train("run", data, flags);
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(
+      run.err,
+      HasSubstr("training ends at step 3 of 9: evaluations in a row without a lower loss: 2"));
+  EXPECT_THAT(run.err, ContainsRegex("the best evaluation was that of step 1, loss [0-9.]+: its "
+                                     "checkpoint is step-1"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "run/checkpoints/step-1/manifest.json"));
+  EXPECT_EQ(Steps("run").size(), 3u);
+  // A resumed run goes on from there, and knows how long it has been waiting.
+  const auto resumed = RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "resume",
+                                   (folder_.path() / "run").string(), "--eval_patience", "1"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("training ends at step 2 of 9: "));
+}
+
 // A blend names what it takes of every path, and a run that was resumed takes what an uninterrupted
 // one does.
 TEST_F(TrainDataTest, ABlendGoesOnWhereItWasCut) {

@@ -233,6 +233,10 @@ TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
   EXPECT_THAT(Error(flags), HasSubstr("give one"));
   EXPECT_THAT(Error({.eval_split = 1.0}), HasSubstr("nothing of --data would be left"));
   EXPECT_THAT(Error({.eval_every = 5}), HasSubstr("--eval_data or --eval_split says it"));
+  EXPECT_THAT(Error({.eval_split = 0.5, .save_best = true}),
+              HasSubstr("--save_best compares evaluations: --eval_every says how often"));
+  EXPECT_THAT(Error({.eval_split = 0.5, .eval_patience = 2}),
+              HasSubstr("--eval_patience compares evaluations"));
   EXPECT_THAT(Error({.eval_data = {Path("no.txt")}}), HasSubstr("--eval_data " + Path("no.txt")));
 }
 
