@@ -97,6 +97,11 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
                  "steps between checkpoints (default: none)")
       ->check(WholeNumber(0))
       ->type_name("N");
+  app.add_option(FlagNames("max_minutes"), flags->max_minutes,
+                 "end with a checkpoint behind the step in which the training has taken so long; a "
+                 "resumed one has the time again (default: no limit)")
+      ->check(PositiveNumber())
+      ->type_name("M");
   app.add_option(FlagNames("save_hf"), flags->save_hf,
                  "write model.safetensors and config.json there at the end")
       ->type_name("DIR");
@@ -247,6 +252,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.eval_every, &job->eval_every);
   Set(flags.eval_patience, &job->eval_patience);
   if (flags.save_best) job->save_best = true;
+  Set(flags.max_minutes, &job->max_minutes);
   Set(flags.seq_len, &job->seq_len);
   Set(flags.seed, &job->seed);
   Set(flags.save_every, &job->save_every);

@@ -35,6 +35,7 @@ struct TrainFlags {
   std::optional<std::int64_t> eval_every;
   bool save_best = false;
   std::optional<std::int64_t> eval_patience;
+  std::optional<double> max_minutes;
   std::optional<std::int64_t> seq_len;
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> epochs;

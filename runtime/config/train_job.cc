@@ -28,6 +28,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"eval_every", &TrainJob::eval_every},
     std::pair{"save_best", &TrainJob::save_best},
     std::pair{"eval_patience", &TrainJob::eval_patience},
+    std::pair{"max_minutes", &TrainJob::max_minutes},
     std::pair{"packing", &TrainJob::packing},
     std::pair{"seq_len", &TrainJob::seq_len},
     std::pair{"steps", &TrainJob::steps},
@@ -180,8 +181,11 @@ Status CheckRanges(const TrainJob& job) {
   if (job.steps < 0) return FieldError("steps", "0 or more");
   if (job.epochs < 1) return FieldError("epochs", "1 or more");
   if (job.save_every < 0) return FieldError("save_every", "0 or more");
+  if (!std::isfinite(job.max_minutes) || job.max_minutes < 0.0) {
+    return FieldError("max_minutes", "0 or more");
+  }
   if (job.saves() && job.checkpoint_dir.empty()) {
-    return FieldError("checkpoint_dir", "given when save_every or save_best is");
+    return FieldError("checkpoint_dir", "given when save_every, save_best or max_minutes is");
   }
   if (!(job.layer_decay > 0.0 && job.layer_decay <= 1.0)) {
     return FieldError("layer_decay", "above 0 and at most 1");

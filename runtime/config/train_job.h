@@ -31,6 +31,7 @@ struct TrainJob {
   std::int64_t eval_every = 0;         // steps between evaluations; 0: behind the last step only
   bool save_best = false;              // keeps the checkpoint of the lowest loss of evaluations
   std::int64_t eval_patience = 0;      // ends behind so many that are no better; 0: never
+  double max_minutes = 0.0;    // ends with a checkpoint when it has trained so long; 0: never
   std::int64_t seq_len = 256;  // tokens per sample
   std::int64_t steps = 0;      // total optimizer steps; 0: as many as `epochs` need
   std::int64_t epochs = 1;     // passes over the data; read only when steps is 0
@@ -61,7 +62,7 @@ struct TrainJob {
   bool lora_merge = false;                // save_hf_dir gets the model with its adapters
 
   bool adapts() const { return lora_rank > 0 || !lora_adapter.empty(); }
-  bool saves() const { return save_every > 0 || save_best; }
+  bool saves() const { return save_every > 0 || save_best || max_minutes > 0.0; }
   bool evaluates() const { return !eval_data.empty() || eval_split > 0.0; }
 
   friend bool operator==(const TrainJob&, const TrainJob&) = default;

@@ -62,7 +62,8 @@ class TrainLoop {
         next_batch_(next_batch),
         parts_(parts),
         options_(options),
-        observer_(observer) {}
+        observer_(observer),
+        begin_(options.clock->Now()) {}
 
   TrainLoopEnd Run();
 
@@ -73,6 +74,7 @@ class TrainLoop {
   bool IsOutOfPatience() const {
     return options_.patience > 0 && options_.best->evaluations_since() >= options_.patience;
   }
+  bool IsOutOfTime() const;
   // What a checkpoint behind this step is for.
   bool IsSaveDue(std::int64_t step) const;
   Status Save(std::int64_t step);
@@ -85,9 +87,11 @@ class TrainLoop {
   const std::span<checkpoint::Stateful* const> parts_;
   const TrainLoopOptions& options_;
   TrainLoopObserver& observer_;
+  const std::chrono::nanoseconds begin_;
   bool is_better_ = false;  // the evaluation behind the step
   std::optional<BestEvaluation::Best> former_best_;
   std::string early_;
+  bool out_of_time_ = false;
 };
 
 Status TrainLoop::Evaluate(StepResult* result) {
@@ -102,6 +106,12 @@ Status TrainLoop::Evaluate(StepResult* result) {
   return OkStatus();
 }
 
+bool TrainLoop::IsOutOfTime() const {
+  if (options_.time_limit.count() == 0.0) return false;
+  const bool is_over = options_.clock->Now() - begin_ >= options_.time_limit;
+  return comm::GatherNumber(is_over ? 1 : 0, engine_.world())[0] == 1;  // rank 0's clock counts
+}
+
 std::string TrainLoop::FindEarlyEnd() {
   const std::string at = " at step " + std::to_string(engine_.finished_steps()) + " of " +
                          std::to_string(options_.total_steps);
@@ -110,10 +120,12 @@ std::string TrainLoop::FindEarlyEnd() {
     return "training ends" + at + ": evaluations in a row without a lower loss: " +
            std::to_string(options_.best->evaluations_since());
   }
-  return "";
+  out_of_time_ = IsOutOfTime();
+  return out_of_time_ ? "training ends" + at + ": its time is over" : "";
 }
 
 bool TrainLoop::IsSaveDue(std::int64_t step) const {
+  if (out_of_time_) return true;
   if (options_.save_every == 0) return false;
   return step % options_.save_every == 0 || step == options_.total_steps || !early_.empty();
 }

@@ -12,6 +12,7 @@
 // that step: the same data would lead to the same place. A second rewind to the same checkpoint
 // ends the run.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -46,6 +47,8 @@ struct TrainLoopOptions {
   bool save_best = false;
   // Ends the run when so many evaluations have been no better; 0: never. With `best`.
   std::int64_t patience = 0;
+  // Ends the run, with a checkpoint, behind the step in which the loop has taken so long; 0: never.
+  std::chrono::duration<double> time_limit{0.0};
   const Clock* clock = &Clock::System();
 };
 

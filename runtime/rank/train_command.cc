@@ -271,18 +271,20 @@ Status TrainCommand::Resume() {
 }
 
 engine::TrainLoopOptions TrainCommand::LoopOptions() {
-  engine::TrainLoopOptions options{.total_steps = total_steps_,
-                                   .save_every = job_.save_every,
-                                   .checkpoint_root = job_.checkpoint_dir,
-                                   .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
-                                                  {"world_size", identity_.world_size},
-                                                  {"zero_stage", config_.zero_optimization.stage}},
-                                   .lineage = &lineage_,
-                                   .seed = job_.seed,
-                                   .evaluate_every = job_.eval_every,
-                                   .best = data_.evaluation ? &best_ : nullptr,
-                                   .save_best = job_.save_best,
-                                   .patience = job_.eval_patience};
+  engine::TrainLoopOptions options{
+      .total_steps = total_steps_,
+      .save_every = job_.save_every,
+      .checkpoint_root = job_.checkpoint_dir,
+      .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
+                     {"world_size", identity_.world_size},
+                     {"zero_stage", config_.zero_optimization.stage}},
+      .lineage = &lineage_,
+      .seed = job_.seed,
+      .evaluate_every = job_.eval_every,
+      .best = data_.evaluation ? &best_ : nullptr,
+      .save_best = job_.save_best,
+      .patience = job_.eval_patience,
+      .time_limit = std::chrono::duration<double, std::ratio<60>>(job_.max_minutes)};
   if (data_.evaluation) options.evaluate = [this] { return Evaluate(); };
   return options;
 }

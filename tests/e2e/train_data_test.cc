@@ -173,6 +173,15 @@ TEST_F(TrainDataTest, TheBestEvaluationIsKeptAndPatienceEnds) {
   EXPECT_THAT(resumed.err, HasSubstr("training ends at step 2 of 9: "));
 }
 
+TEST_F(TrainDataTest, ATrainingThatHasHadItsTimeEndsWithACheckpoint) {
+  const auto run =
+      Train("run", Write("chat.jsonl", Chats(40)), {"--max_minutes", "0.000001", "--steps", "50"});
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  EXPECT_THAT(run.err, HasSubstr("training ends at step 1 of 50: its time is over"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "run/checkpoints/step-1/manifest.json"));
+  EXPECT_EQ(Steps("run").size(), 1u);
+}
+
 // A blend names what it takes of every path, and a run that was resumed takes what an uninterrupted
 // one does.
 TEST_F(TrainDataTest, ABlendGoesOnWhereItWasCut) {

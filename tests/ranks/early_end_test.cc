@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -38,7 +39,8 @@ struct Ending {
   engine::BestEvaluation best;
 };
 
-// Trains on two ranks. Evaluation i has the loss losses[i].
+// Trains on two ranks. Evaluation i has the loss losses[i]; each step of rank 0 takes a second, and
+// the other rank's clock stands still.
 Ending Train(const fs::path& root, const std::vector<double>& losses,
              engine::TrainLoopOptions options, const std::string& resume_from = "") {
   Ending outcome;
@@ -48,18 +50,21 @@ Ending Train(const fs::path& root, const std::vector<double>& losses,
     engine::BestEvaluation best;
     checkpoint::Stateful* const parts[] = {&engine->state(), &best};
     checkpoint::Lineage lineage;
+    ManualClock clock;
     if (!resume_from.empty()) {
       EXPECT_TRUE(checkpoint::LoadCheckpoint(root / resume_from, parts, world, &lineage).ok());
     }
     int batch = -1;
     std::size_t evaluation = 0;
     const auto next = [&]() -> StatusOr<Bundle> {
+      if (world.rank() == 0) clock.Advance(std::chrono::seconds(1));
       return TinyBatch(run, world, ++batch);
     };
     engine::TrainLoopOptions own = options;
     own.checkpoint_root = root;
     own.lineage = &lineage;
     own.best = &best;
+    own.clock = &clock;
     if (!losses.empty()) {
       own.evaluate = [&]() -> StatusOr<engine::Evaluation> {
         return engine::Evaluation{.loss = losses.at(evaluation++), .labels = 1};
@@ -132,6 +137,19 @@ TEST(EarlyEnd, PatienceEndsTheRunAndAResumedRunKnowsTheBest) {
   EXPECT_EQ(on.observer.last_step, 9);
   EXPECT_EQ(on.best.best()->loss, 0.2);
   EXPECT_THAT(on.end.early, IsEmpty());
+}
+
+TEST(EarlyEnd, WhenTheTimeIsOverTheRunEndsWithACheckpoint) {
+  const testing::TemporaryFolder folder;
+  const Ending run =
+      Train(folder.path(), {}, {.total_steps = 9, .time_limit = std::chrono::seconds(3)});
+  EXPECT_EQ(run.observer.last_step, 3);
+  EXPECT_THAT(run.observer.saved, ElementsAre(3));
+  EXPECT_THAT(run.end.early, HasSubstr("training ends at step 3 of 9: its time is over"));
+  // A run that comes to its total first says nothing.
+  const Ending whole =
+      Train(folder.path(), {}, {.total_steps = 3, .time_limit = std::chrono::seconds(3)});
+  EXPECT_THAT(whole.end.early, IsEmpty());
 }
 
 TEST(BestEvaluation, StateIsWhatItKnows) {
