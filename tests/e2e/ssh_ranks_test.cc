@@ -153,9 +153,10 @@ TEST_P(SshRanksTest, RanksThatHaveUsedUpTheirHostsProcessesAreHeardAndStopped) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(hosts().HostfileLine(0, 1) + "\n" + hosts().HostfileLine(1, 1, FewProcesses(150)));
   // Two leases: longer than the daemon of h1 would be without its renewals.
-  const auto dsrun = Start({"--lease_seconds", "2", "--grace_seconds", "1"},
-                           "if [ $RANK = 0 ]; then sleep 4; echo later; exec sleep 600; fi; "
-                           "(while :; do sleep 600 & done) 2>/dev/null; echo full; exec sleep 600");
+  const auto dsrun =
+      Start({"--lease_seconds", "2", "--grace_seconds", "1"},
+            "if [ $RANK = 0 ]; then sleep 4; echo later; exec sleep 600; fi; "
+            "trap 'echo full; exec sleep 600' EXIT; while :; do sleep 600 & done 2>/dev/null");
   ASSERT_TRUE(dsrun->WaitForOutput("1@h1: full\n")) << dsrun->err();
   ASSERT_TRUE(dsrun->WaitForOutput("0@h0: later\n")) << dsrun->err();
   dsrun->Signal(SIGTERM);

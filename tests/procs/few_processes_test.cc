@@ -37,8 +37,11 @@ constexpr int kUser = 64321;
 // More than a job of two ranks needs: gRPC's threads grow with the processors.
 const int kPlenty = 60 + 2 * static_cast<int>(std::min(32U, std::thread::hardware_concurrency()));
 
-// A shell that cannot fork says so and ends; the one that does is a child of the rank.
-const std::string kFill = "(while :; do sleep 600 & done) 2>/dev/null; ";
+// A script that starts processes until there may be no other, then does something without any, and
+// waits to be ended: a shell that cannot fork ends.
+std::string FillThen(const std::string& script) {
+  return "trap '" + script + "; exec sleep 600' EXIT; while :; do sleep 600 & done 2>/dev/null";
+}
 
 class FewProcessesTest : public ::testing::Test {
  protected:
@@ -114,7 +117,7 @@ TEST_F(FewProcessesTest, AJobIsRefusedWhereTheyDoNotSuffice) {
 
 // The rank has used up what there was when the stop comes.
 TEST_F(FewProcessesTest, AStopReachesRanksThatHaveUsedThemUp) {
-  Program dsrun(Command(kPlenty, 1, kFill + "echo full; exec sleep 600"), Options());
+  Program dsrun(Command(kPlenty, 1, FillThen("echo full")), Options());
   ASSERT_TRUE(dsrun.WaitForOutput("full")) << dsrun.err();
   dsrun.Signal(SIGTERM);
   const ProgramResult result = dsrun.Wait();
@@ -134,12 +137,11 @@ TEST_F(FewProcessesTest, ABlockedConsoleHoldsNobodyUpEvenThen) {
   const UniqueFd pipe(ends[1]);
   ProgramOptions options = Options();
   options.output_fd = pipe.get();
-  Program dsrun(Command(kPlenty, 1,
-                        kFill +
-                            "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); echo line $i; done; "
-                            "echo >'" +
-                            written + "'; exec sleep 600"),
-                options);
+  Program dsrun(
+      Command(kPlenty, 1,
+              FillThen("i=0; while [ $i -lt 50000 ]; do i=$((i+1)); echo line $i; done; echo >" +
+                       written)),
+      options);
   ASSERT_TRUE(ReadFile(written).ok());
   dsrun.Signal(SIGTERM);
   const ProgramResult result = dsrun.Wait();
