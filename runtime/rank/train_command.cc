@@ -33,10 +33,10 @@
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/rank_memory.h"
+#include "runtime/rank/step_report.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/rank/train_data.h"
 #include "runtime/rank/train_model.h"
-#include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
 namespace {
@@ -352,19 +352,6 @@ Status TrainCommand::ExportModel() {
   return written.WithContext("the model is kept in " + path->string());
 }
 
-// "block 1 (transformer.h.0) 3100 + 3200 us, ...": what activation_checkpointing.profile asks for.
-std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times) {
-  const auto microseconds = [](std::chrono::nanoseconds time) {
-    return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
-  };
-  std::string text;
-  for (const DeepSpeedApi::RecomputeTimes& each : times) {
-    text += (text.empty() ? "" : ", ") + each.block + " " + microseconds(each.first) + " + " +
-            microseconds(each.again) + " us";
-  }
-  return text;
-}
-
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
   nlohmann::ordered_json memory = memory_.Report();
   reporter_.ReportBeacon(result.step, memory);
@@ -382,23 +369,7 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   }
   const comm::Traffic traffic = world_->traffic();
   const comm::Traffic communicated = comm::Since(std::exchange(traffic_, traffic), traffic);
-  const telemetry::StepMetrics metrics{.step = result.step,
-                                       .loss = result.loss,
-                                       .grad_norm = result.grad_norm,
-                                       .lr = result.lr,
-                                       .loss_scale = result.loss_scale,
-                                       .skipped = result.skipped,
-                                       .tokens = result.tokens,
-                                       .samples = result.samples,
-                                       .step_seconds = seconds};
-  nlohmann::ordered_json report =
-      telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory});
-  if (const auto& evaluation = result.evaluation) {
-    telemetry::AddEvaluation(
-        {.loss = evaluation->loss, .labels = evaluation->labels, .seconds = evaluation->seconds},
-        &report);
-  }
-  reporter_.ReportStep(report);
+  reporter_.ReportStep(MakeStepReport(result, seconds, communicated, memory));
 }
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {

@@ -1,0 +1,43 @@
+#include "runtime/rank/step_report.h"
+
+#include <chrono>
+
+#include "runtime/telemetry/step_metrics.h"
+
+namespace ds::rank {
+
+std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times) {
+  const auto microseconds = [](std::chrono::nanoseconds time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  };
+  std::string text;
+  for (const DeepSpeedApi::RecomputeTimes& each : times) {
+    text += (text.empty() ? "" : ", ") + each.block + " " + microseconds(each.first) + " + " +
+            microseconds(each.again) + " us";
+  }
+  return text;
+}
+
+nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
+                                      const comm::Traffic& communicated,
+                                      const nlohmann::ordered_json& memory) {
+  const telemetry::StepMetrics metrics{.step = result.step,
+                                       .loss = result.loss,
+                                       .grad_norm = result.grad_norm,
+                                       .lr = result.lr,
+                                       .loss_scale = result.loss_scale,
+                                       .skipped = result.skipped,
+                                       .tokens = result.tokens,
+                                       .samples = result.samples,
+                                       .step_seconds = seconds};
+  nlohmann::ordered_json report =
+      telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory});
+  if (const auto& evaluation = result.evaluation) {
+    telemetry::AddEvaluation(
+        {.loss = evaluation->loss, .labels = evaluation->labels, .seconds = evaluation->seconds},
+        &report);
+  }
+  return report;
+}
+
+}  // namespace ds::rank

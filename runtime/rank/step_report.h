@@ -1,0 +1,25 @@
+#pragma once
+
+// MakeStepReport says what a finished step was: a line of metrics.jsonl. Beside it the sentence
+// that activation_checkpointing.profile asks for. Pure.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/traffic.h"
+#include "runtime/engine/deepspeed_api.h"
+#include "runtime/engine/train_step.h"
+
+namespace ds::rank {
+
+// `seconds` is what the step took, `communicated` what it has sent, `memory` what is held by name.
+nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
+                                      const comm::Traffic& communicated,
+                                      const nlohmann::ordered_json& memory);
+
+// Lists blocks with the time of their first and second forward pass: "block 1 (transformer.h.0)
+// 3100 + 3200 us, ...".
+std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times);
+
+}  // namespace ds::rank
