@@ -19,8 +19,8 @@ constexpr char kBase[] = R"({
   "tensor_parallel": {"autotp_size": 2},
   "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})";
 
-CheckResult Check(const std::string& text, const TrainingFlags& flags = {},
-                  const std::string& base = kBase) {
+CheckResult CheckOverBase(const std::string& text, const TrainingFlags& flags = {},
+                          const std::string& base = kBase) {
   return CheckConfig(text, "ds.json",
                      {.world_size = 4,
                       .flags = flags,
@@ -28,7 +28,7 @@ CheckResult Check(const std::string& text, const TrainingFlags& flags = {},
 }
 
 TEST(BaseConfigTest, HoldsWhereTheFileSaysNothing) {
-  const CheckResult result = Check("{}");
+  const CheckResult result = CheckOverBase("{}");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_EQ(result.given, Json::parse(kBase));
   EXPECT_EQ(result.config.batch.train_batch_size, 16) << "2 groups of tensor ranks";
@@ -36,7 +36,7 @@ TEST(BaseConfigTest, HoldsWhereTheFileSaysNothing) {
 }
 
 TEST(BaseConfigTest, ASectionOfTheFileHoldsAsAWhole) {
-  const CheckResult result = Check(R"({"zero_optimization": {"stage": 2}})");
+  const CheckResult result = CheckOverBase(R"({"zero_optimization": {"stage": 2}})");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_EQ(result.given["zero_optimization"].dump(), R"({"stage":2})");
   EXPECT_EQ(result.given["optimizer"]["params"]["lr"], 0.5);
@@ -44,38 +44,38 @@ TEST(BaseConfigTest, ASectionOfTheFileHoldsAsAWhole) {
 }
 
 TEST(BaseConfigTest, ASectionOfAutosIsTheFilesToo) {
-  const CheckResult result = Check(R"({"bf16": {"enabled": "auto"}})");
+  const CheckResult result = CheckOverBase(R"({"bf16": {"enabled": "auto"}})");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_FALSE(result.config.bf16.enabled);
-  EXPECT_TRUE(Check(R"({"bf16": {"enabled": null}})").config.bf16.enabled);
+  EXPECT_TRUE(CheckOverBase(R"({"bf16": {"enabled": null}})").config.bf16.enabled);
 }
 
 TEST(BaseConfigTest, SizesOfTheBatchAreTakenTogether) {
-  const CheckResult result = Check(R"({"train_batch_size": 6})");
+  const CheckResult result = CheckOverBase(R"({"train_batch_size": 6})");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_EQ(result.config.batch.train_micro_batch_size_per_gpu, 3);
-  const CheckResult flag = Check("{}", {.per_device_train_batch_size = 1});
+  const CheckResult flag = CheckOverBase("{}", {.per_device_train_batch_size = 1});
   ASSERT_TRUE(flag.ok) << flag.errors.at(0).message;
   EXPECT_EQ(flag.config.batch.train_batch_size, 4) << "1 x 2 accumulated x 2";
   const CheckResult whole =
-      Check("{}", {.gradient_accumulation_steps = 1},
-            R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1})");
+      CheckOverBase("{}", {.gradient_accumulation_steps = 1},
+                    R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1})");
   ASSERT_TRUE(whole.ok) << whole.errors.at(0).message;
   EXPECT_EQ(whole.config.batch.train_batch_size, 4);
 }
 
 TEST(BaseConfigTest, PrecisionsAreTakenTogether) {
-  const CheckResult file = Check(R"({"fp16": {"enabled": true}})");
+  const CheckResult file = CheckOverBase(R"({"fp16": {"enabled": true}})");
   ASSERT_TRUE(file.ok) << file.errors.at(0).message;
   EXPECT_FALSE(file.config.bf16.enabled);
-  const CheckResult flag = Check("{}", {.fp16 = true});
+  const CheckResult flag = CheckOverBase("{}", {.fp16 = true});
   ASSERT_TRUE(flag.ok) << flag.errors.at(0).message;
   EXPECT_FALSE(flag.config.bf16.enabled);
 }
 
 TEST(BaseConfigTest, AFlagTakesTheKeyThatItFillsAndNoOther) {
   const CheckResult result =
-      Check("{}", {.learning_rate = 0.125, .warmup_steps = 2, .tp = std::int64_t{1}});
+      CheckOverBase("{}", {.learning_rate = 0.125, .warmup_steps = 2, .tp = std::int64_t{1}});
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_EQ(result.given["optimizer"]["params"].dump(), R"({"lr":0.125,"weight_decay":0.25})");
   EXPECT_EQ(result.given["scheduler"]["params"]["warmup_num_steps"], 2);
@@ -83,13 +83,13 @@ TEST(BaseConfigTest, AFlagTakesTheKeyThatItFillsAndNoOther) {
 }
 
 TEST(BaseConfigTest, AFlagStillContradictsTheFile) {
-  const CheckResult result = Check(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}})",
-                                   {.learning_rate = 0.125});
+  const CheckResult result = CheckOverBase(
+      R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}})", {.learning_rate = 0.125});
   EXPECT_THAT(result.errors.at(0).message, HasSubstr("--learning_rate says 0.125"));
 }
 
 TEST(BaseConfigTest, ErrorsOfTheBaseNameIt) {
-  const CheckResult result = Check("{}", {}, R"({"zero_optimisation": {"stage": 3}})");
+  const CheckResult result = CheckOverBase("{}", {}, R"({"zero_optimisation": {"stage": 3}})");
   ASSERT_FALSE(result.ok);
   EXPECT_THAT(result.errors.at(0).message,
               HasSubstr("recipe big: unknown key zero_optimisation; did you mean"));

@@ -47,24 +47,26 @@ TEST(EstimateMemoryTest, TheDocumentedExample) {
   EXPECT_EQ(text, "70.00 0.25\n70.00 0.25\n62.23 5.43\n62.23 5.43\n0.37 46.91\n15.56 46.91\n");
 }
 
-std::string Error(const MemoryQuestion& question) {
+std::string EstimateError(const MemoryQuestion& question) {
   const auto rows = EstimateMemory(question);
   return rows.ok() ? "estimated" : rows.status().message();
 }
 
 TEST(EstimateMemoryTest, NamesTheNumberThatIsWrong) {
-  EXPECT_THAT(Error({.params = 0, .largest_layer_params = 1}), HasSubstr("parameters must be"));
-  EXPECT_THAT(Error({.params = 9, .largest_layer_params = 0}), HasSubstr("largest layer must be"));
-  EXPECT_EQ(Error({.params = 9, .largest_layer_params = 10}),
+  EXPECT_THAT(EstimateError({.params = 0, .largest_layer_params = 1}),
+              HasSubstr("parameters must be"));
+  EXPECT_THAT(EstimateError({.params = 9, .largest_layer_params = 0}),
+              HasSubstr("largest layer must be"));
+  EXPECT_EQ(EstimateError({.params = 9, .largest_layer_params = 10}),
             "the largest layer has more parameters (10) than the model (9)");
-  EXPECT_THAT(Error({.params = 9, .largest_layer_params = 9, .num_gpus_per_node = 0}),
+  EXPECT_THAT(EstimateError({.params = 9, .largest_layer_params = 9, .num_gpus_per_node = 0}),
               HasSubstr("GPUs per node must be between 1 and 4096, not 0"));
-  EXPECT_THAT(Error({.params = 9, .largest_layer_params = 9, .num_nodes = -1}),
+  EXPECT_THAT(EstimateError({.params = 9, .largest_layer_params = 9, .num_nodes = -1}),
               HasSubstr("nodes must be between 1 and 1048576, not -1"));
-  EXPECT_THAT(Error({.params = 100'000'000'000'000,
-                     .largest_layer_params = 1,
-                     .num_gpus_per_node = 4096,
-                     .num_nodes = 1 << 20}),
+  EXPECT_THAT(EstimateError({.params = 100'000'000'000'000,
+                             .largest_layer_params = 1,
+                             .num_gpus_per_node = 4096,
+                             .num_nodes = 1 << 20}),
               HasSubstr("more than 8 EiB"));
 }
 
