@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "proto/message_line.h"
 #include "runtime/base/files.h"
+#include "runtime/base/process_stat.h"
 #include "runtime/process/cgroups.h"
 #include "runtime/process/owned_cgroup.h"
 #include "runtime/process/pipe.h"
@@ -150,6 +152,9 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
   }
   daemon_pid_ = static_cast<int>(response.pid());
   daemon_ = OpenProcess(daemon_pid_);
+  // It may have ended, and its number be another's by now, whose parent is not the guardian.
+  const std::optional<ProcessStat> opened = ReadProcessStat(daemon_pid_);
+  if (!opened.has_value() || opened->parent != guardian_pid_) daemon_.Reset();
   return OkStatus();
 }
 
@@ -174,6 +179,11 @@ std::string LocalDaemon::DescribeWait() {
          ", which is to end what ranks have left; Ctrl-C kills it";
 }
 
+void LocalDaemon::TellOfWait(const NoticeCallback& notice) {
+  const std::string waits_for = DescribeWait();  // who was waited for may have ended by now
+  if (notice && !waits_for.empty()) notice(waits_for);
+}
+
 bool LocalDaemon::Kill() const {
   const UniqueFd& process = guardian_named_ && !Lives(daemon_) ? guardian_ : daemon_;
   return process.valid() &&
@@ -182,8 +192,7 @@ bool LocalDaemon::Kill() const {
 
 void LocalDaemon::AwaitGuardian(const NoticeCallback& notice) {
   while (!AwaitEnd(std::array{guardian_.get()}, kWithoutANotice)) {
-    const std::string waits_for = DescribeWait();
-    if (notice && !waits_for.empty()) notice(waits_for);
+    TellOfWait(notice);
     // When dsrund has ended, its guardian gets a while before it is spoken of, and another before
     // it is killed: nobody may be there to do it.
     // Which of them that is, the notice has decided: dsrund may end while it is given.
@@ -214,7 +223,7 @@ Status LocalDaemon::ReapGuardian(const NoticeCallback& notice) {
 // Without its guardian dsrund ends by itself, and ends its ranks, unless it is killed, too.
 void LocalDaemon::EndWhatIsLeft(const NoticeCallback& notice) {
   if (daemon_.valid() && !AwaitEnd(std::array{daemon_.get()}, kWithoutANotice)) {
-    if (notice) notice(DescribeWait());
+    TellOfWait(notice);
     AwaitEnd(std::array{daemon_.get()}, kDaemonPatience);
   }
   const fs::path groups = FindOwnCgroups().unified;

@@ -38,7 +38,7 @@ struct LocalDaemonOptions {
 class LocalDaemon final : public DaemonClient {
  public:
   // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
-  // ended instead (it has said why on stderr), kCancelled when the start was interrupted. After an
+  // ended instead (the message, or stderr, has its reason), kCancelled when the start was interrupted. After an
   // error no process is left.
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
 
@@ -78,6 +78,7 @@ class LocalDaemon final : public DaemonClient {
   Status AwaitReady(const UniqueFd& ready);
   Status ReapGuardian(const NoticeCallback& notice);
   void AwaitGuardian(const NoticeCallback& notice);
+  void TellOfWait(const NoticeCallback& notice);
   // For a guardian that could not.
   void EndWhatIsLeft(const NoticeCallback& notice);
 

@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "proto/message_line.h"
+#include "runtime/base/files.h"
 #include "tests/procs/daemon_job.h"
+#include "tests/support/program.h"
 
 namespace ds::procs {
 namespace {
@@ -77,6 +81,30 @@ TEST_F(LaunchTest, ARankInheritsNothingElse) {
   EXPECT_NE(text.find("ignores_sigpipe 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("stdin_bytes 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("working_directory /\n"), std::string::npos) << text;
+}
+
+// What calls itself dsrund names a process that is not the guardian's child, as the number of one
+// that has ended may be: nobody waits for that process, names it or kills it.
+TEST(DaemonStartTest, AProcessThatOnlyHasTheDaemonsNumberIsLeftAlone) {
+  const ds::testing::TemporaryFolder folder;
+  const std::string dsrund = (folder.path() / "dsrund").string();
+  ds::testing::Program stranger({"/bin/sleep", "600"});
+  v1::ListenResponse ready;
+  ready.set_pid(static_cast<std::uint32_t>(stranger.pid()));
+  const std::string script =
+      "#!/bin/sh\ncat >&5 <<'END'\n" + v1::EncodeLine(ready) + "END\nexec 5>&-\nexec sleep 600\n";
+  ASSERT_TRUE(WriteFileAtomically(dsrund, script, 0700).ok());
+  auto daemon = cli::LocalDaemon::Start({.job_id = kJob, .dsrund = dsrund});
+  ASSERT_TRUE(daemon.ok()) << daemon.status().message();
+  std::string told;
+  static_cast<void>((*daemon)->Close([&](const std::string& text) {
+    told = text;
+    EXPECT_TRUE((*daemon)->Kill());
+  }));
+  EXPECT_THAT(told, StartsWith("waiting for the guardian of dsrund, process "));
+  EXPECT_TRUE(Exists(stranger.pid()));
+  stranger.Signal(SIGTERM);
+  EXPECT_EQ(stranger.Wait().status, 128 + SIGTERM) << "nobody else has ended it";
 }
 
 TEST_F(LaunchTest, ARankIsBoundToItsCores) {
