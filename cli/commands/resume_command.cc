@@ -125,14 +125,15 @@ StatusOr<StoredRun> ReadRun(const std::string& name) {
 }
 
 // Sets where `inputs` go on from. The error says why there is nothing to go on with: where all
-// steps are done, the model can be had all the same (`flags` ask for --save_hf).
-Status ChooseResumePoint(const ResumeFlags& flags, const fs::path& checkpoints,
+// steps are done, what comes behind the last can be had all the same.
+Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
                          TrainInputs* inputs) {
   const StatusOr<ResumePoint> point =
-      FindResumePoint(checkpoints.string(), flags.checkpoint, &inputs->notices);
+      FindResumePoint(checkpoints.string(), named, &inputs->notices);
   if (!point.ok()) return point.status().WithContext("cannot resume");
-  const bool exports = !flags.train.save_hf.empty() && point->step == inputs->job.steps;
-  if (inputs->job.steps > 0 && point->step >= inputs->job.steps && !exports) {
+  const bool has_all = inputs->job.steps > 0 && point->step >= inputs->job.steps;
+  const bool ends_behind_steps = inputs->job.evaluates() || !inputs->job.save_hf_dir.empty();
+  if (has_all && !(ends_behind_steps && point->step == inputs->job.steps)) {
     return FailedPreconditionError("nothing to resume: " + point->directory + " has all " +
                                    std::to_string(inputs->job.steps) +
                                    " steps; give more --steps, or --save_hf DIR");
@@ -172,7 +173,8 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
         "an older dsrun wrote this job.json, which does not say whether -x gave one of them a "
         "value of its own; if so, give -x NAME=VALUE again");
   }
-  if (const Status chosen = ChooseResumePoint(flags, run.directory->checkpoints(), &inputs);
+  if (const Status chosen =
+          ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);
       !chosen.ok()) {
     return ReportError(chosen, FinalStatus(kExitCheckpoint, flags.launch.exit_codes));
   }

@@ -40,4 +40,15 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
   return report;
 }
 
+std::string DescribeBest(const engine::BestEvaluation::Best& best) {
+  const std::string step = std::to_string(best.step);
+  return "the best evaluation was that of step " + step + ", loss " + std::to_string(best.loss) +
+         ": its checkpoint is step-" + step;
+}
+
+std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps) {
+  return "the run has all its steps: eval loss " + std::to_string(evaluation.loss) + " at step " +
+         std::to_string(steps);
+}
+
 }  // namespace ds::rank

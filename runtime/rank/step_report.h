@@ -1,13 +1,15 @@
 #pragma once
 
-// MakeStepReport says what a finished step was: a line of metrics.jsonl. Beside it the sentence
-// that activation_checkpointing.profile asks for. Pure.
+// MakeStepReport says what a finished step was: a line of metrics.jsonl. Beside it the sentences
+// that that activation_checkpointing.profile asks for. Pure.
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/traffic.h"
+#include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/train_step.h"
 
@@ -21,5 +23,11 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
 // Lists blocks with the time of their first and second forward pass: "block 1 (transformer.h.0)
 // 3100 + 3200 us, ...".
 std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times);
+
+// Names the best evaluation of a run that keeps its checkpoint.
+std::string DescribeBest(const engine::BestEvaluation::Best& best);
+
+// Says what a run that has all its `steps` is evaluated to.
+std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps);
 
 }  // namespace ds::rank

@@ -305,10 +305,7 @@ StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
 
 void TrainCommand::TellOfEnd(const std::string& early) {
   if (!early.empty()) reporter_.ReportNotice(early);
-  if (!job_.save_best || !best_.best()) return;
-  const std::string step = std::to_string(best_.best()->step);
-  reporter_.ReportNotice("the best evaluation was that of step " + step + ", loss " +
-                         std::to_string(best_.best()->loss) + ": its checkpoint is step-" + step);
+  if (job_.save_best && best_.best()) reporter_.ReportNotice(DescribeBest(*best_.best()));
 }
 
 Status TrainCommand::Train() {
@@ -321,11 +318,15 @@ Status TrainCommand::Train() {
   model_.blocks->train(true);
   traffic_ = world_->traffic();
   const engine::BatchSource next_batch = [this] { return ReadBatch(*data_.training); };
+  const bool was_done = engine_->finished_steps() >= total_steps_;
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
   if (identity_.rank == 0 && end.status.ok()) TellOfEnd(end.early);
-  return end.status;
+  if (!end.status.ok() || !was_done || !data_.evaluation) return end.status;
+  DS_ASSIGN_OR_RETURN(const engine::Evaluation evaluation, Evaluate());
+  if (identity_.rank == 0) reporter_.ReportNotice(DescribeDoneRun(evaluation, total_steps_));
+  return OkStatus();
 }
 
 // What cannot be written is better known before the training than behind it. Leaves the folder.

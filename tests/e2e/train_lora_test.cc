@@ -105,6 +105,13 @@ TEST_F(TrainLoraTest, AResumedJobGoesOnWithItsAdapters) {
       {DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", Folder("half"), "--steps", "4"});
   ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
   EXPECT_NEAR(EvaluatedLoss("half"), EvaluatedLoss("whole"), 1e-5);
+  // What comes behind the last step, which a run may have been ended in, can be had later.
+  const auto late = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", Folder("half"),
+                                "--steps", "4", "--save_hf", Folder("late")});
+  ASSERT_EQ(late.status, 0) << late.out << late.err;
+  EXPECT_THAT(late.err, HasSubstr("the run has all its steps: eval loss " +
+                                  std::to_string(EvaluatedLoss("half")) + " at step 4"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "late" / "adapter_model.safetensors"));
 }
 
 TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
