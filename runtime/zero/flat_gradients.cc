@@ -43,6 +43,19 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
   }
 }
 
+void FlatGradients::set_rest(Rest rest, Measure measure) {
+  rest_ = rest;
+  measure_ = std::move(measure);
+}
+
+FlatRange FlatGradients::optimizer_range() const {
+  return {0, context_.sharding.optimizer ? layout_.shard_numel() : layout_.padded_numel()};
+}
+
+std::int64_t FlatGradients::travelling_bytes() const {
+  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype));
+}
+
 Lease FlatGradients::AcquireBuffer() {
   Await();
   const bool is_there = block_ ? block_->present() : whole_.defined();
@@ -126,6 +139,19 @@ void FlatGradients::ZeroMissingParameters() {
   }
 }
 
+namespace {
+
+// Do what is asked for around the sum, in place.
+comm::ReduceOp PrepareReduction(const precision::GradientReduction& reduction,
+                                const at::Tensor& whole) {
+  if (reduction.average) return comm::ReduceOp::kAvg;
+  if (reduction.before != 1.0) whole.mul_(reduction.before);
+  return comm::ReduceOp::kSum;
+}
+void FinishReduction(const precision::GradientReduction& reduction, const at::Tensor& reduced) {
+  if (reduction.after != 1.0) reduced.mul_(reduction.after);
+}
+
 // Returns the gradients themselves, or a copy that is booked.
 at::Tensor CastToTravel(const at::Tensor& gradients, c10::ScalarType type, const Context& context,
                         device::LedgerEntry* booked) {
@@ -135,16 +161,7 @@ at::Tensor CastToTravel(const at::Tensor& gradients, c10::ScalarType type, const
   return gradients.to(type);
 }
 
-comm::ReduceOp FlatGradients::PrepareReduction(const at::Tensor& whole) const {
-  const precision::GradientReduction& reduction = context_.reduction;
-  if (reduction.average) return comm::ReduceOp::kAvg;
-  if (reduction.before != 1.0) whole.mul_(reduction.before);
-  return comm::ReduceOp::kSum;
-}
-
-void FlatGradients::FinishReduction(const at::Tensor& reduced) const {
-  if (context_.reduction.after != 1.0) reduced.mul_(context_.reduction.after);
-}
+}  // namespace
 
 // The sum comes where the mean belongs, or, where there is something already or of another dtype,
 // in place in what travels.
@@ -158,7 +175,7 @@ void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
                      .first = first};
   under_way.whole = CastToTravel(gradients, travel_.dtype, context_, &under_way.booked);
   const at::Tensor& whole = under_way.whole;
-  const comm::ReduceOp op = PrepareReduction(whole);
+  const comm::ReduceOp op = PrepareReduction(context_.reduction, whole);
   under_way.reduced = ViewOwnPart(whole);
   const at::Tensor& own = under_way.target.tensor();
   if (first && own.scalar_type() == whole.scalar_type()) under_way.reduced = own;
@@ -179,7 +196,7 @@ void FlatGradients::BeginReduceEverywhere() {
   under_way.whole = under_way.reduced =
       CastToTravel(under_way.target.tensor(), travel_.dtype, context_, &under_way.booked);
   const at::Tensor& whole = under_way.whole;
-  const comm::ReduceOp op = PrepareReduction(whole);
+  const comm::ReduceOp op = PrepareReduction(context_.reduction, whole);
   if (context_.overlap && travel_.row_widths.empty()) {
     under_way.work = context_.groups.gradients->AllReduceAsync(whole, op, travel_.tag);
   } else if (travel_.row_widths.empty()) {
@@ -207,6 +224,7 @@ void FlatGradients::ReduceOverReplicas() {
   const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
   context_.groups.replicas->AllReduce(travelling, op, travel_.tag);
   if (!travelling.is_same(own.tensor())) own.tensor().copy_(travelling);
+  MeasureInFile(own.tensor());
   own = Lease();
   own_.Stow();
 }
@@ -222,14 +240,21 @@ void FlatGradients::BeginReduction() {
   }
 }
 
+// Nobody knows yet whether this reduction is the step's last. A pass over what has just been
+// written is cheap beside reading it again from a drive.
+void FlatGradients::MeasureInFile(const at::Tensor& mean) {
+  if (measure_ && own_.rests_in_file()) measured_ = measure_(mean);
+}
+
 void FlatGradients::Await() {
   if (!reduction_) return;
   if (reduction_->work) reduction_->work->wait();
   if (reduction_->rounded) reduction_->rounded->Await();
   const at::Tensor& reduced = reduction_->reduced;
   const at::Tensor& target = reduction_->target.tensor();
-  FinishReduction(reduced);
+  FinishReduction(context_.reduction, reduced);
   if (!reduced.is_same(target)) reduction_->first ? target.copy_(reduced) : target.add_(reduced);
+  MeasureInFile(target);
   reduction_.reset();
   if (!is_used_at_once_) own_.Stow();
   if (block_) {
@@ -300,6 +325,7 @@ Lease FlatGradients::for_optimizer(const FlatRange& range, Access access) {
   Await();
   if (!context_.sharding.optimizer) return whole_.Acquire(range, access);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
+  if (access != Access::kRead) measured_.reset();
   return own_.Acquire(range, access);
 }
 
@@ -307,6 +333,7 @@ std::shared_ptr<checkpoint::TensorSource> FlatGradients::SourceOf(const FlatRang
   Await();
   if (!context_.sharding.optimizer) return zero::SourceOf(whole_, range);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
+  measured_.reset();  // whoever asks for this may write
   return zero::SourceOf(own_, range);
 }
 
@@ -321,6 +348,7 @@ void FlatGradients::Stow(const FlatRange& range) {
 
 void FlatGradients::DropMean() {
   Await();
+  measured_.reset();
   whole_ = {};
   own_ = {};
 }

@@ -10,13 +10,13 @@
 //
 // Nothing is held before the first gradient of a step and after Clear: gradients and the forward
 // pass's activations, the largest tenants of a step, are not in memory together.
-//
 // A reduction that EndMicroBatch begins may be under way when it returns; whoever needs it waits.
 // Threads: one thread at a time. EndMicroBatch and Reduce are collective.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,7 +70,10 @@ class FlatGradients {
   // Has `write` add to the place of parameter `i` itself, any number of times. Returns false where
   // gradients change on the way there: their dtype, or by the arrival factor.
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
-  void set_rest(Rest rest) { rest_ = rest; }  // of the reduced shard: the tiers' if not set
+  // Says where the reduced shard rests: the tiers' place if not set. While one that rests in a file
+  // is here, after each reduction, `measure` is taken of it.
+  using Measure = std::function<double(const at::Tensor& shard)>;
+  void set_rest(Rest rest, Measure measure);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
 
   // Ends a micro-batch, all of whose gradients are there.
@@ -83,11 +86,11 @@ class FlatGradients {
 
   // This rank's shard of the mean, to read. Requires Reduce.
   Lease shard();
+  // Its measure, if it was taken and nobody may have written to the mean since.
+  std::optional<double> measured() const { return measured_; }
   // A range for the optimizer to read: of the shard when its state is sharded, else of everything.
   Lease for_optimizer(const FlatRange& range, Access access = Access::kRead);
-  FlatRange optimizer_range() const {
-    return {0, context_.sharding.optimizer ? layout_.shard_numel() : layout_.padded_numel()};
-  }
+  FlatRange optimizer_range() const;
   // The same to be read and written range by range, none of which stays in memory. Until Clear.
   std::shared_ptr<checkpoint::TensorSource> SourceOf(const FlatRange& range);
   // Begin to bring a reduced shard that rests elsewhere, and take back what nobody has.
@@ -95,9 +98,7 @@ class FlatGradients {
   void Stow(const FlatRange& range);
 
   // Counts what a reduction sends between ranks.
-  std::int64_t travelling_bytes() const {
-    return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(travel_.dtype));
-  }
+  std::int64_t travelling_bytes() const;
 
   // Looked for on this rank, since Clear, on the CPU only: on a GPU every look would wait.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
@@ -111,7 +112,6 @@ class FlatGradients {
  private:
   void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
-
   // Takes the buffer that Add writes to, made unless it is there, zeros where no parameter lies.
   Lease AcquireBuffer();
   Lease AcquireForArrival();
@@ -124,15 +124,15 @@ class FlatGradients {
   void BeginReduceIntoShard(const at::Tensor& gradients);
   void BeginReduceEverywhere();
   void ReduceOverReplicas();
-  // Do what context.reduction asks for around the sum, in place.
-  comm::ReduceOp PrepareReduction(const at::Tensor& whole) const;
-  void FinishReduction(const at::Tensor& reduced) const;
+  void MeasureInFile(const at::Tensor& mean);
 
   const Context& context_;
   const FlatLayout& layout_;
   const GradientTravel travel_;
   double arrival_factor_ = 1.0;
   Rest rest_;
+  Measure measure_;
+  std::optional<double> measured_;
   std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
   Store whole_;                          // when not: the step's
   Store own_;                            // the reduced shard, where whole_ is not it

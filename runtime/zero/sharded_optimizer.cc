@@ -85,7 +85,10 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
   const std::vector<bool> kept = ListKeptBuckets(model);
   ForEachTrainableBucket(model, [&](Bucket& bucket, std::int64_t first) {
     const bool stays = kept[shards_.size()];
-    bucket.gradients().set_rest(stays ? Rest::kHere : tiers.gradients);
+    bucket.gradients().set_rest(stays ? Rest::kHere : tiers.gradients,
+                                [&context = model.context(), &bucket](const at::Tensor& shard) {
+                                  return SumOfSquares(context, bucket, shard);
+                                });
     shards_.push_back(std::make_unique<OptimizerShard>(model.context(), bucket, *optimizer_, first,
                                                        stays ? Rest::kHere : tiers.optimizer));
     parameter_count_ = first + bucket.parameters().layout().size();
@@ -160,22 +163,17 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
   if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
   double sum = 0.0;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    FlatGradients& gradients = shards_[i]->bucket().gradients();
-    if (squares_[i]) {
-      sum += *squares_[i];
-      continue;
-    }
-    gradients.Prefetch(gradients.optimizer_range());
-    {
-      const Lease shard = gradients.shard();
-      if (i + 1 < shards_.size() && !squares_[i + 1]) {
-        FlatGradients& next = shards_[i + 1]->bucket().gradients();
-        next.Prefetch(next.optimizer_range());
-      }
-      sum += SumOfSquares(model_.context(), shards_[i]->bucket(), shard.tensor());
-    }
-    gradients.Stow(gradients.optimizer_range());
+    sum += squares_[i] ? *squares_[i] : SumOfSquaresOf(*shards_[i]);
   }
+  return sum;
+}
+
+// Of a mean that rests in a file it is known already, unless somebody has written to the mean.
+double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard) const {
+  FlatGradients& gradients = shard.bucket().gradients();
+  if (const std::optional<double> measured = gradients.measured()) return *measured;
+  const double sum = SumOfSquares(model_.context(), shard.bucket(), gradients.shard().tensor());
+  gradients.Stow(gradients.optimizer_range());
   return sum;
 }
 
@@ -269,7 +267,7 @@ void ShardedOptimizer::UpdateUnit(int unit) {
                 "than once, and super_offload has updated it by the first: call backward for each");
     FlatGradients& gradients = shards[i]->bucket().gradients();
     gradients.Reduce();
-    squares = SumOfSquares(model_.context(), shards[i]->bucket(), gradients.shard().tensor());
+    squares = SumOfSquaresOf(*shards[i]);
     turns.Add(*shards[i]);
   }
   turns.Take(

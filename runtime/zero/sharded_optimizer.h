@@ -77,6 +77,7 @@ class ShardedOptimizer {
  private:
   void AddUpOverStages();
   double SumOfOwnSquares() const;
+  double SumOfSquaresOf(const OptimizerShard& shard) const;
   // Step for an optimizer that must have all parts at once.
   void StepAtOnce(const optim::Update& update);
   // Step for all others: what rests elsewhere comes and goes turn by turn.

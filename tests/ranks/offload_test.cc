@@ -200,6 +200,16 @@ TEST_P(Offloaded, TrainsSoWithOptimizersOfWholeParameters) {
   }
 }
 
+TEST(Offload, TrainsSoInGroupsThatShardAmongThemselves) {
+  for (const int stage : {1, 3}) {
+    OffloadRun run{.tiny = {.stage = stage, .accumulation = 2, .shape = kShape}};
+    run.tiny.zero.mics_shard_size = 2;
+    const Outcome expected = Train(run, 4);
+    run.offload = {.optimizer = true, .pipelined = true};
+    ExpectSameBits(Train(run, 4), expected);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Offloaded, ::testing::Values(1, 2, 3));
 
 TEST(Offload, HoldsInMemoryOnlyWhatIsSmall) {

@@ -1,0 +1,156 @@
+// Gradients that rest in files are measured while they are still in memory.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/build_units.h"
+#include "runtime/offload/file_tier.h"
+#include "runtime/precision/dtype_policy.h"
+#include "runtime/zero/sharded_model.h"
+#include "runtime/zero/sharded_optimizer.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+#include "tests/support/scripted_file_system.h"
+
+namespace ds::tests {
+namespace {
+
+using testing::FileCall;
+using zero::Rest;
+
+// A drive of one rank that counts what is read of it.
+class CountedDrive {
+ public:
+  CountedDrive()
+      : tier_(offload::FileTier::Open({.folders = {folder_.path()},
+                                       .queue = offload::QueueChoice::kThreads,
+                                       .most_idle_bytes = 0,
+                                       .system = system_})
+                  .value()) {}
+
+  int reads() const { return reads_; }
+  offload::FileTier& tier() const { return *tier_; }
+
+ private:
+  const testing::TemporaryFolder folder_;
+  std::atomic<int> reads_ = 0;
+  testing::ScriptedFileSystem system_{[this](const FileCall& call) {
+    if (call.kind == FileCall::Kind::kRead) ++reads_;
+    return testing::kAskTheSystem;
+  }};
+  std::unique_ptr<offload::FileTier> tier_;
+};
+
+// One rank's part of a model, whose state and gradients rest where `rest` says.
+class RestingRank {
+ public:
+  RestingRank(comm::Communicator& world, const TinyRun& run, Rest rest)
+      : context_{.groups = {.all = &world, .gradients = &world, .shards = &world},
+                 .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
+                 .ledger = &ledger_,
+                 .sharding = config::ShardingOfStage(run.stage, 2),
+                 .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
+                 .tiers = {.gradients = rest,
+                           .optimizer = rest,
+                           .optimizer_files = &drive_.tier(),
+                           .smallest_bytes = 4096}},
+        model_(MakeTinyModel(run.shape, run.dtype())) {
+    const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
+      for (const zero::OwnRange& range : own) {
+        model_->block(index).InitializeRange(range.name, 7, range.first, range.values);
+      }
+      return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
+    };
+    sharded_ =
+        zero::ShardedModel::Create(context_, engine::BuildUnits(*model_, run.groups), fill).value();
+    optimizer_.emplace(*sharded_, TinyConfig(run).optimizer);
+  }
+
+  const CountedDrive& drive() const { return drive_; }
+  zero::ShardedOptimizer& optimizer() { return *optimizer_; }
+
+  // A micro-batch's, by which the weights stand for them.
+  void AddGradients(double salt) {
+    ForEachTrained([&](zero::Bucket& bucket) {
+      for (int i = 0; i < bucket.parameters().layout().size(); ++i) {
+        bucket.gradients().Add(i, bucket.parameters().parameter(i).tensor.detach() * 0.5 + salt);
+      }
+      bucket.gradients().EndMicroBatch(zero::MicroBatchEnd::kReduce);
+    });
+  }
+  // Somebody else's values, in place of what backward passes have left.
+  void DoubleGradients() {
+    ForEachTrained([](zero::Bucket& bucket) {
+      const auto source = bucket.gradients().SourceOf(bucket.gradients().optimizer_range());
+      const at::Tensor values = checkpoint::ReadAll(*source).value();
+      EXPECT_TRUE(checkpoint::WriteAll(values * 2, *source).ok());
+    });
+  }
+
+ private:
+  template <typename Visit>
+  void ForEachTrained(Visit visit) {
+    for (const auto& unit : sharded_->units()) {
+      for (const auto& bucket : unit->buckets()) {
+        if (bucket->trainable()) visit(*bucket);
+      }
+    }
+  }
+
+  CountedDrive drive_;
+  device::MemoryLedger ledger_;
+  const zero::Context context_;
+  const std::shared_ptr<BlockList> model_;
+  std::unique_ptr<zero::ShardedModel> sharded_;
+  std::optional<zero::ShardedOptimizer> optimizer_;
+};
+
+TinyRun RunOf(int stage) {
+  return {.stage = stage,
+          .shape = {.vocabulary = 300, .width = 48, .layers = 2},
+          .groups = optim::NoDecayOnNormsAndBiases};
+}
+
+TEST(OffloadedGradients, AreMeasuredBeforeTheyLeave) {
+  for (const int stage : {1, 2}) {
+    SCOPED_TRACE(stage);
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      RestingRank here(world, RunOf(stage), Rest::kHere), away(world, RunOf(stage), Rest::kFile);
+      for (int step = 1; step <= 2; ++step) {
+        for (RestingRank* rank : {&here, &away}) {
+          rank->AddGradients(step);
+          rank->AddGradients(world.rank() + 0.25);
+          rank->optimizer().ReduceGradients(step);
+        }
+        const int reads = away.drive().reads();
+        EXPECT_EQ(away.optimizer().SumOfSquaresOfShard(), here.optimizer().SumOfSquaresOfShard());
+        EXPECT_EQ(away.drive().reads(), reads) << "nothing is read for the norm";
+        for (RestingRank* rank : {&here, &away}) {
+          rank->optimizer().Step({.lr = 0.01, .step = step});
+          rank->optimizer().ClearGradients();
+        }
+      }
+    });
+  }
+}
+
+TEST(OffloadedGradients, AreMeasuredAgainWhereSomebodyHasWrittenThem) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    RestingRank here(world, RunOf(2), Rest::kHere), away(world, RunOf(2), Rest::kFile);
+    for (RestingRank* rank : {&here, &away}) {
+      rank->AddGradients(1);
+      rank->optimizer().ReduceGradients(1);
+    }
+    const double before = away.optimizer().SumOfSquaresOfShard();
+    here.DoubleGradients();
+    away.DoubleGradients();
+    EXPECT_EQ(away.optimizer().SumOfSquaresOfShard(), here.optimizer().SumOfSquaresOfShard());
+    EXPECT_NEAR(away.optimizer().SumOfSquaresOfShard(), 4 * before, 1e-6 * before);
+  });
+}
+
+}  // namespace
+}  // namespace ds::tests
