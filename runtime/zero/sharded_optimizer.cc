@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/offload/file_tier.h"
 #include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/buckets.h"
@@ -26,6 +27,24 @@ std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
     numels.push_back(bucket.parameters().layout().shard_numel());
   });
   return ListKept(numels, model.context().tiers.optimizer_share);
+}
+
+// Lets files grow by what a step's gradients will take, and gives it back to be taken then: a drive
+// without room for them is full before the first step, where a file system takes room ahead.
+void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kept) {
+  const Context& context = model.context();
+  const Tiers& tiers = context.tiers;
+  if (tiers.gradients != Rest::kFile || tiers.updates_in_backward) return;
+  std::vector<offload::Extent> room;
+  std::size_t index = 0;
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
+    const std::int64_t bytes = bucket.parameters().layout().shard_numel() *
+                               static_cast<std::int64_t>(c10::elementSize(context.dtypes.gradient));
+    if (kept[index++] || bytes < tiers.smallest_bytes) return;
+    StatusOr<offload::Extent> extent = tiers.optimizer_files->Allocate(bytes);
+    TORCH_CHECK(extent.ok(), extent.status().message());
+    room.push_back(*std::move(extent));
+  });
 }
 
 // Sums the squares of this rank's shard of a bucket's mean; what several ranks hold counts once.
@@ -96,6 +115,7 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
         optimizer_->reach(bucket.parameters().parameter(0).group) == optim::Reach::kModel;
   });
   squares_.resize(shards_.size());
+  TryRoomForGradients(model, kept);
   if (!tiers.updates_in_backward) return;
   first_of_unit_ = {0};
   for (const auto& unit : model.units()) {

@@ -135,7 +135,7 @@ TEST_F(OffloadFaults, ADriveWithoutRoomIsNamedBeforeTheFirstStep) {
 }
 
 // There is room for what rests there from the start, and none for the gradients beside it.
-TEST_F(OffloadFaults, ADriveThatFillsUpInTheFirstStepIsNamed) {
+TEST_F(OffloadFaults, ADriveWithoutRoomForGradientsIsNamedBeforeTheFirstStep) {
   if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
   ASSERT_EQ(RunProgram(Train("whole", 1)).status, 0);
   const nlohmann::json memory = Steps("whole")[0]["memory"];
@@ -144,9 +144,10 @@ TEST_F(OffloadFaults, ADriveThatFillsUpInTheFirstStepIsNamed) {
   const double bytes = 2 * (resting + peak("gradients") / 2);
   const ProgramResult result = RunMounted(
       "full", 1, "mount -t tmpfs -o size=" + std::to_string(std::llround(bytes)) + " none");
-  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_EQ(result.status, 2) << result.err;
   EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("making room for"), HasSubstr(drive_.string()),
                                      HasSubstr("on host "), HasSubstr(" free")));
+  EXPECT_FALSE(fs::exists(RunDir("full") / "metrics.jsonl") && !Steps("full").empty());
 }
 
 TEST_F(OffloadFaults, ADriveThatMayOnlyBeReadIsNamed) {

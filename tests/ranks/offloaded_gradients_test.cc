@@ -1,4 +1,5 @@
-// Gradients that rest in files are measured while they are still in memory.
+// Gradients that rest in files are measured while they are still in memory, and the room that they
+// take is there before the first step.
 
 #include <gtest/gtest.h>
 
@@ -149,6 +150,21 @@ TEST(OffloadedGradients, AreMeasuredAgainWhereSomebodyHasWrittenThem) {
     away.DoubleGradients();
     EXPECT_EQ(away.optimizer().SumOfSquaresOfShard(), here.optimizer().SumOfSquaresOfShard());
     EXPECT_NEAR(away.optimizer().SumOfSquaresOfShard(), 4 * before, 1e-6 * before);
+  });
+}
+
+TEST(OffloadedGradients, HaveTheirRoomBeforeTheFirstStep) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    RestingRank rank(world, RunOf(2), Rest::kFile);
+    const offload::ScratchFile& file = rank.drive().tier().files()[0];
+    const std::int64_t size = file.size();
+    for (int step = 1; step <= 2; ++step) {
+      rank.AddGradients(step);
+      rank.optimizer().ReduceGradients(step);
+      rank.optimizer().Step({.lr = 0.01, .step = step});
+      rank.optimizer().ClearGradients();
+    }
+    EXPECT_EQ(file.size(), size);
   });
 }
 
