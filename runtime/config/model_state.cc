@@ -32,8 +32,8 @@ StateTypes ChooseStateTypes(const DsConfig& config) {
   const DataType training = config.training_dtype();
   const bool narrow_masters = (config.fp16.enabled && config.fp16.fp16_master_weights_and_grads) ||
                               (config.bf16.enabled && config.bf16.bf16_master_weights_and_grads);
-  const bool narrow_state = narrow_masters && (config.bf16.bf16_optimizer_states ||
-                                               !config.optimizer.fp32_optimizer_states);
+  const bool narrow_state = (config.bf16.enabled && config.bf16.bf16_optimizer_states) ||
+                            (narrow_masters && !config.optimizer.fp32_optimizer_states);
   return {.parameter = training,
           .gradient = config.grad_accum_dtype.value_or(training),
           .master = narrow_masters ? training : DataType::kFp32,

@@ -137,7 +137,7 @@ class Offloaded : public ::testing::TestWithParam<int> {};
 TEST_P(Offloaded, TrainsBitForBitLikeWhatIsInMemory) {
   for (const int stage : {1, 2, 3}) {
     for (const Precision precision :
-         {Precision::kFp32, Precision::kBf16, Precision::kBf16Throughout}) {
+         {Precision::kFp32, Precision::kBf16, Precision::kBf16State, Precision::kBf16Throughout}) {
       for (const std::int64_t accumulation : {1, 2}) {
         OffloadRun run{.tiny = {.stage = stage,
                                 .accumulation = accumulation,

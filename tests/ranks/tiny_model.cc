@@ -102,7 +102,8 @@ config::DsConfig TinyConfig(const TinyRun& run) {
   config.gradient_clipping = run.gradient_clipping;
   config.bf16.enabled = run.precision != Precision::kFp32;
   config.bf16.bf16_master_weights_and_grads = run.precision >= Precision::kBf16Masters;
-  config.bf16.bf16_optimizer_states = run.precision == Precision::kBf16Throughout;
+  config.bf16.bf16_optimizer_states =
+      run.precision == Precision::kBf16State || run.precision == Precision::kBf16Throughout;
   return config;
 }
 

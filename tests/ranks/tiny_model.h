@@ -29,6 +29,7 @@ std::shared_ptr<BlockList> MakeTinyModel(const TinyShape& shape, const at::Tenso
 enum class Precision {
   kFp32,
   kBf16,            // master weights and state in fp32
+  kBf16State,       // master weights in fp32
   kBf16Masters,     // state in fp32
   kBf16Throughout,  // nothing in fp32
 };

@@ -170,14 +170,17 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
   }
 }
 
-// Without 16-bit masters there is no narrower dtype to keep it in.
-void NarrowStatesNeedNarrowMasters(RuleContext& context) {
+// DeepSpeed has bf16 state beside bf16 masters only. fp32 masters go with it, too, and lose no
+// update; state that is to have the masters' dtype is in fp32 beside them.
+void NarrowStatesNeedElements(RuleContext& context) {
   const Values& values = context.values;
-  if (!MastersIn16Bit(values).empty()) return;
+  if (!MastersIn16Bit(values).empty()) return;  // which need the same
   constexpr Key kBf16 = keys::kBf16Bf16OptimizerStates;
-  if (values.Get(keys::kBf16Enabled) == true && values.Get(kBf16) == true) {
-    context.issues.Error(kBf16, std::string(kBf16) + " needs bf16.bf16_master_weights_and_grads",
-                         values.PositionOf(kBf16));
+  const OptimizerType* const optimizer = OptimizerTypeOf(values);
+  const bool rounds = optimizer != nullptr && optimizer->takes_narrow_masters;
+  if (values.Get(keys::kBf16Enabled) == true && values.Get(kBf16) == true && !rounds) {
+    context.Refuse(kBf16, "is not built for " + values.Get(keys::kOptimizerType).dump() + ": use " +
+                              ListOptimizers(&OptimizerType::takes_narrow_masters));
   }
   constexpr Key kState = keys::kOptimizerParamsFp32OptimizerStates;
   if (values.Get(kState) == false) {
@@ -316,10 +319,10 @@ constexpr Rule kRules[] = {
     {"ParameterDtypeIsTheTrainingDtype",
      {keys::kDataTypesParamDtype, keys::kFp16Enabled, keys::kBf16Enabled},
      ParameterDtypeIsTheTrainingDtype},
-    {"NarrowStatesNeedNarrowMasters",
-     {keys::kFp16Fp16MasterWeightsAndGrads, keys::kBf16Bf16MasterWeightsAndGrads,
-      keys::kBf16Bf16OptimizerStates, keys::kOptimizerParamsFp32OptimizerStates},
-     NarrowStatesNeedNarrowMasters},
+    {"NarrowStatesNeedElements",
+     {keys::kOptimizerType, keys::kBf16Bf16MasterWeightsAndGrads, keys::kBf16Bf16OptimizerStates,
+      keys::kOptimizerParamsFp32OptimizerStates},
+     NarrowStatesNeedElements},
     {"AutocastIsOnePrecision",
      {keys::kTorchAutocastEnabled, keys::kTorchAutocastDtype, keys::kFp16Enabled,
       keys::kBf16Enabled},

@@ -178,9 +178,13 @@ TEST(PrecisionRules, SixteenBitMastersNeedZero) {
   EXPECT_TRUE(CheckWith(with("bf16", "Adam", 3)).config.bf16.bf16_master_weights_and_grads);
 }
 
-TEST(PrecisionRules, NarrowStatesNeedNarrowMasters) {
-  EXPECT_THAT(PrecisionErrors(R"("bf16": {"enabled": true, "bf16_optimizer_states": true})"),
-              ElementsAre(HasSubstr("needs bf16.bf16_master_weights_and_grads")));
+TEST(PrecisionRules, NarrowStatesNeedElements) {
+  const std::string states = R"("bf16": {"enabled": true, "bf16_optimizer_states": true})";
+  EXPECT_THAT(PrecisionErrors(states), IsEmpty());
+  for (const char* optimizer : {"Lamb", "Muon"}) {
+    EXPECT_THAT(PrecisionErrors(states + R"(, "optimizer": {"type": ")" + optimizer + R"("})"),
+                ElementsAre(HasSubstr("bf16.bf16_optimizer_states is not built for")));
+  }
   const std::string narrow =
       R"("optimizer": {"type": "Adam", "params": {"fp32_optimizer_states": false}})";
   EXPECT_THAT(Messages(CheckWith(narrow).warnings),

@@ -42,6 +42,19 @@ TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
   }
 }
 
+TEST_P(NarrowParts, RoundsTheStateAloneBesideFp32Weights) {
+  const auto optimizer = MakeOptimizer({.weight_decay = 0.1, .algorithm = GetParam()});
+  const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
+  for (const FlatUpdate launch : {FlatUpdate{nullptr}, FlatUpdate{&EmulatedUpdate}}) {
+    Part narrow = Narrowed(RandomPart(*optimizer, kCount), at::kFloat, at::kBFloat16);
+    narrow.launch = launch;
+    Part wide = Narrowed(narrow, at::kFloat, at::kFloat);
+    optimizer->Apply(update, narrow);
+    optimizer->Apply(update, wide);
+    EXPECT_TRUE(SameBits(narrow, Narrowed(wide, at::kFloat, at::kBFloat16)));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Elementwise, NarrowParts,
                          ::testing::Values(config::AdamConfig{},
                                            config::AdamConfig{.adam_w_mode = false},

@@ -63,6 +63,11 @@ TEST(DtypePolicy, MastersAndStateAreNarrowOnlyWhereTheConfigSays) {
   EXPECT_FALSE(policy.has_master_weights()) << "the parameters are updated themselves";
   config.bf16.bf16_optimizer_states = true;
   EXPECT_EQ(MakeDtypePolicy(config).state, c10::kBFloat16);
+  config.bf16.bf16_master_weights_and_grads = false;
+  EXPECT_EQ(MakeDtypePolicy(config).master, c10::kFloat);
+  EXPECT_EQ(MakeDtypePolicy(config).state, c10::kBFloat16);
+  EXPECT_TRUE(MakeDtypePolicy(config).has_master_weights());
+  config.bf16.bf16_master_weights_and_grads = true;
   config.bf16.enabled = false;
   EXPECT_EQ(MakeDtypePolicy(config).master, c10::kFloat);
   EXPECT_EQ(MakeDtypePolicy(config).state, c10::kFloat);
