@@ -115,14 +115,15 @@ TEST(Pipeline, StagesAgreeOnTheLossScale) {
   EXPECT_THAT(ours.steps[0].non_finite, HasSubstr("the gradient of "));
 }
 
-TEST(Pipeline, WhatIsRecomputedTiledOrPackedChangesNothing) {
+TEST(Pipeline, WhatIsRecomputedTiledPackedOrLookedForChangesNothing) {
   const DecoderRun plain{.model = kDroppingDecoder, .pipeline = 2, .accumulation = 2};
   using Kind = config::RecomputeChoice::Kind;
-  std::vector<DecoderRun> runs(4, plain);
+  std::vector<DecoderRun> runs(5, plain);
   runs[0].recompute = {.kind = Kind::kBlocks};
   runs[1].recompute = {.kind = Kind::kAttention};
   runs[2].mlp_tiles = 3;
   runs[3].packed = true;
+  runs[4].names_unused = true;
   for (const DecoderRun& run : runs) {
     SCOPED_TRACE(&run - runs.data());
     DecoderRun one = run;

@@ -81,7 +81,7 @@ void FillOrAgree(RuleContext& context, FlagValue flag) {
   if (values.IsBroken(flag.key) || (!flag.fills && !values.IsGiven(flag.key))) return;
   if (const auto problem = CheckValue(*FindSetting(flag.key), &flag.value)) {
     context.issues.Error(flag.key, flag.flag + " " + *problem);
-  } else if (!values.IsGiven(flag.key)) {
+  } else if (!values.IsGiven(flag.key) || values.Get(flag.key) == "auto") {
     values.Resolve(flag.key, flag.value, flag.flag, Values::Source::kUser);
   } else if (values.Get(flag.key) != flag.value) {
     context.issues.Error(flag.key,
