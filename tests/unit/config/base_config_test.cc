@@ -47,7 +47,11 @@ TEST(BaseConfigTest, ASectionOfAutosIsTheFilesToo) {
   const CheckResult result = CheckOverBase(R"({"bf16": {"enabled": "auto"}})");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_FALSE(result.config.bf16.enabled);
-  EXPECT_TRUE(CheckOverBase(R"({"bf16": {"enabled": null}})").config.bf16.enabled);
+  EXPECT_TRUE(CheckOverBase(R"({"bf16": null})").config.bf16.enabled);
+  // So is one with a value that is refused.
+  const CheckResult broken = CheckOverBase(R"({"bf16": {"enabled": 3}})");
+  ASSERT_FALSE(broken.ok);
+  EXPECT_EQ(broken.errors.at(0).key, "bf16.enabled");
 }
 
 TEST(BaseConfigTest, SizesOfTheBatchAreTakenTogether) {
