@@ -243,14 +243,19 @@ JobOutcome JobController::LeaseNewPort(const RankProgram& program, int generatio
 }
 
 JobOutcome JobController::JudgeOwnPause(JobOutcome outcome) const {
-  const Verdict& verdict = outcome.failure();
+  if (options_.leases == nullptr) return outcome;
+  const std::optional<OwnPause> pause = options_.leases->FindOwnPause();
+  if (!pause.has_value()) return outcome;
+  Verdict verdict = outcome.failure();
   const bool is_loss = verdict.cause == Cause::kHostLost || verdict.cause == Cause::kDaemonLost;
   const bool is_leased =
       std::any_of(job_.world.hosts.begin(), job_.world.hosts.end(),
                   [&](const JobHost& host) { return host.remote && host.host == verdict.host; });
-  if (options_.leases == nullptr || !is_loss || !is_leased) return outcome;
-  const std::optional<OwnPause> pause = options_.leases->FindOwnPause();
-  return pause.has_value() ? MakeSuspendedVerdict(*pause, verdict) : outcome;
+  if (is_loss && is_leased) return MakeSuspendedVerdict(*pause, verdict);
+  // It may be what came of it: leases do not run out in the same moment, and ranks fail whose peers
+  // are gone.
+  if (verdict.rank >= 0) AddSuspension(*pause, &verdict);
+  return verdict;
 }
 
 JobOutcome JobController::CheckHost(const std::string& host, const v1::PrepareResponse& response) {

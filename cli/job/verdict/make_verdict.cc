@@ -251,6 +251,12 @@ Verdict MakeSuspendedVerdict(const OwnPause& pause, const Verdict& loss) {
               "--lease_seconds is for how long its hosts do without it"};
 }
 
+void AddSuspension(const OwnPause& pause, Verdict* verdict) {
+  verdict->hint += (verdict->hint.empty() ? "" : "; ") +
+                   ("dsrun itself was suspended for " + FormatSeconds(pause.length)) +
+                   " meanwhile: other hosts may have ended their ranks before, with their leases";
+}
+
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {
   return {.cause = Cause::kDaemonLost,
           .host = host,

@@ -74,6 +74,8 @@ Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
 // The same as `loss`, which is of a host or its daemon, when dsrun itself did not run for so long
 // before it that no host is to blame.
 Verdict MakeSuspendedVerdict(const OwnPause& pause, const Verdict& loss);
+// Says that it was, where that need not be the cause.
+void AddSuspension(const OwnPause& pause, Verdict* verdict);
 // A rank stands still while others go on.
 Verdict MakeStallVerdict(const StalledRank& stalled, int generation);
 // A rank has found another one missing that lives: `error` is what it said.

@@ -47,6 +47,13 @@ TEST(HostLivenessTest, AnOldEventTakesNothingBack) {
   EXPECT_EQ(host.silence(seconds(20)), seconds(0));
 }
 
+TEST(HostLivenessTest, TimeInWhichNobodyListenedIsNoSilence) {
+  HostLiveness host = BornAtZero();
+  host.OnOwnPause(seconds(28));
+  EXPECT_EQ(host.Grade(seconds(29)), HostGrade::kAlive);
+  EXPECT_EQ(host.Grade(seconds(58)), HostGrade::kLost);
+}
+
 TEST(HostLivenessTest, TheEvidenceIsThatOfTheSilence) {
   HostLiveness host = BornAtZero();
   EXPECT_EQ(host.Evidence(), "no answer to a renewal of its lease");

@@ -58,5 +58,14 @@ TEST(SuspendedVerdictTest, BlamesNoHost) {
   EXPECT_EQ(slept.proof, "its machine slept for 11.0 s; then: the daemon of host h1 is gone");
 }
 
+TEST(SuspendedVerdictTest, ARankThatFailedMeanwhileKeepsTheBlame) {
+  Verdict verdict{.cause = Cause::kExitCode, .rank = 1, .host = "h1", .hint = "see its log"};
+  AddSuspension({.length = seconds(12)}, &verdict);
+  EXPECT_EQ(verdict.cause, Cause::kExitCode);
+  EXPECT_EQ(verdict.hint,
+            "see its log; dsrun itself was suspended for 12.0 s meanwhile: other hosts may have "
+            "ended their ranks before, with their leases");
+}
+
 }  // namespace
 }  // namespace ds::cli
