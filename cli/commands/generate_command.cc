@@ -160,6 +160,10 @@ StatusOr<std::vector<Json>> ReadPrompts(const GenerateFlags& flags) {
   }
   if (!flags.chat) return prompts;
   for (Json& prompt : prompts) {
+    if (prompt.is_array() && !flags.system.empty()) {
+      return InvalidArgumentError(
+          "--system: the conversations of --prompt_file have their own messages");
+    }
     if (prompt.is_array()) continue;
     Json messages = Json::array();
     if (!flags.system.empty()) {

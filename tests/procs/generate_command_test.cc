@@ -112,6 +112,10 @@ TEST_F(GenerateCommandTest, APromptFileIsReadWhole) {
   refused("blank", " blank: no prompt in it");
   Write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   refused("bad.jsonl", " bad.jsonl:2: there is neither a text under \"prompt\" nor \"messages\"");
+  Write("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})");
+  ExpectRefused({"--model", "gpt2-demo", "--tokenizer", "bytes", "--prompt_file", "chat.jsonl",
+                 "--chat", "--system", "b"},
+                "--system: the conversations of --prompt_file have their own messages");
   Write("bytes.txt",
         "good\nba\xff"
         "d\n");
