@@ -62,8 +62,8 @@ void ExpectClose(const Parameters& a, const Parameters& b, double tolerance) {
 }
 
 TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
-  for (const Precision precision :
-       {Precision::kFp32, Precision::kBf16, Precision::kBf16Masters, Precision::kBf16Throughout}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kBf16State,
+                                    Precision::kBf16Masters, Precision::kBf16Throughout}) {
     for (const int saved_at : {0, 2, 3}) {
       const testing::TemporaryFolder folder;
       const Parameters expected =

@@ -54,7 +54,7 @@ TEST_P(ZeroStages, EqualStageZeroBitForBit) {
 
 TEST_P(ZeroStages, EqualStageZeroBitForBitWithoutClippingAndInBf16) {
   for (const Precision precision :
-       {Precision::kFp32, Precision::kBf16, Precision::kBf16Throughout}) {
+       {Precision::kFp32, Precision::kBf16, Precision::kBf16State, Precision::kBf16Throughout}) {
     const TinyRun run{.gradient_clipping = 0.0, .precision = precision};
     const Outcome expected = Train(run, GetParam());
     for (const int stage : {1, 2, 3}) {
