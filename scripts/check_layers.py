@@ -57,7 +57,8 @@ CLI = {
     "report": {"plan"},
     "estimate": set(),
     "tokenize": set(),
-    "commands": {"flags", "plan", "job", "session", "train", "report", "estimate", "tokenize"},
+    "translate": {"flags"},
+    "commands": {"flags", "plan", "job", "session", "train", "report", "estimate", "tokenize", "translate"},
     "": {"flags", "job", "commands"},
 }
 DAEMON = {

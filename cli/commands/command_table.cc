@@ -25,6 +25,8 @@ constexpr Command kCommands[] = {
      TokenizeCommand},
     {"generate", "--model DIR [flags] PROMPT", "Show the text that a model goes on with",
      GenerateCommand},
+    {"translate", "FILE|deepspeed ... [flags]",
+     "Say what arguments of Trainer, Accelerate or deepspeed come to", TranslateCommand},
     {"completion", "bash|zsh|fish", "Make a shell complete what you type", CompletionCommand},
     {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
     {"version", "", "Show the version", VersionCommand},

@@ -51,6 +51,7 @@ StatusOr<int> CheckCommand(const Invocation& invocation);
 StatusOr<int> ElasticCommand(const Invocation& invocation);
 StatusOr<int> TokenizeCommand(const Invocation& invocation);
 StatusOr<int> GenerateCommand(const Invocation& invocation);
+StatusOr<int> TranslateCommand(const Invocation& invocation);
 StatusOr<int> EstimateCommand(const Invocation& invocation);
 StatusOr<int> CompletionCommand(const Invocation& invocation);
 StatusOr<int> HelpCommand(const Invocation& invocation);

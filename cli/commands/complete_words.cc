@@ -25,6 +25,7 @@ const Positionals& PositionalsOf(std::string_view command) {
       {"plan", {}, More::kProgram},
       {"resume", {}, More::kFolders},
       {"check", {}, More::kFiles},
+      {"translate", {}, More::kFiles},
       {"checkpoint", {"verify", "list"}, More::kFolders},
       {"completion", {"bash", "zsh", "fish"}},
   };

@@ -37,6 +37,8 @@ constexpr Printed kPrinted[] = {
     {"train --steps 5 --no_decay_on_norms_and_biases", "\nstep 5/5  loss "},
     {"train --recipe gpt2-from-scratch", "\nstep 5/5  loss "},
     {"train --recipe list", "\nlora  "},
+    {"translate default_config.yaml", "dsrun --num_gpus 2 train --model MODEL --data DATA"},
+    {"translate args.json", "\"type\": \"CosineAnnealingLR\""},
     {"tokenize README.md --tokenizer my_model", "tokens.bin: "},
     {"--packing whole --eval_split 0.2", " at step 5\neval loss "},
     {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},
@@ -109,7 +111,8 @@ std::vector<std::string> Words(const std::string& command) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// What the commands call theirs: train.py, package.train, my_program, hostfile, job.env, my_model.
+// What the commands call theirs: train.py, package.train, my_program, hostfile, job.env, my_model,
+// default_config.yaml, args.json.
 void WriteUsersFiles(const fs::path& folder) {
   const std::string script =
       "import os, sys\n"
@@ -124,6 +127,13 @@ void WriteUsersFiles(const fs::path& folder) {
   ASSERT_TRUE(WriteFileAtomically(folder / "my_program", program, 0755).ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "hostfile", "localhost slots=4\n").ok());
   ASSERT_TRUE(WriteFileAtomically(folder / "job.env", "NCCL_DEBUG=WARN\n").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder / "default_config.yaml",
+                                  "distributed_type: DEEPSPEED\nnum_processes: 2\n"
+                                  "deepspeed_config:\n  zero_stage: 2\n")
+                  .ok());
+  ASSERT_TRUE(WriteFileAtomically(folder / "args.json",
+                                  R"({"lr_scheduler_type": "cosine", "max_steps": 5})")
+                  .ok());
   const std::string config =
       R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 256, "n_embd": 32, "n_layer": 1,
           "n_head": 2})";

@@ -28,7 +28,7 @@ TEST(CompleteWordsTest, CommandsAndPrograms) {
   EXPECT_THAT(Words({""}), Contains("train"));
   EXPECT_EQ(MoreOf({"tr"}), More::kFiles);
   EXPECT_EQ(MoreOf({"py"}), More::kProgram) << "no command begins so";
-  EXPECT_THAT(Words({"help", "tr"}), ElementsAre("train"));
+  EXPECT_THAT(Words({"help", "trai"}), ElementsAre("train"));
 }
 
 TEST(CompleteWordsTest, FlagsOfTheirPlace) {
@@ -50,7 +50,7 @@ TEST(CompleteWordsTest, ValuesOfFlags) {
   EXPECT_EQ(MoreOf({"--run_dir="}), More::kFolders);
   EXPECT_EQ(MoreOf({"--num_gpus", ""}), More::kNothing);
   EXPECT_THAT(Words({"--num_gpus", "tr"}), IsEmpty());
-  EXPECT_THAT(Words({"--quiet", "tr"}), ElementsAre("train"));
+  EXPECT_THAT(Words({"--quiet", "trai"}), ElementsAre("train"));
   EXPECT_THAT(Words({"train", "--recipe", "l"}), ElementsAre("list", "llama-sft-zero2", "lora"));
 }
 

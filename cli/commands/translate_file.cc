@@ -1,0 +1,97 @@
+#include "cli/commands/translate_file.h"
+
+#include <filesystem>
+
+#include "cli/translate/accelerate_config.h"
+#include "cli/translate/flat_yaml.h"
+#include "cli/translate/training_arguments.h"
+#include "runtime/base/files.h"
+#include "runtime/base/positioned_json.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 22;
+
+StatusOr<Json> ReadJson(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
+  const JsonReading reading = ReadPositionedJson(text);
+  if (!reading.problems.empty()) {
+    const JsonProblem& problem = reading.problems.front();
+    return InvalidArgumentError("line " + std::to_string(problem.position.line) + ": " +
+                                problem.message);
+  }
+  return WholeValue(reading.root);
+}
+
+StatusOr<Json> ReadSettings(const fs::path& path) {
+  if (path.extension() != ".yaml" && path.extension() != ".yml") return ReadJson(path);
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
+  return ReadFlatYaml(text);
+}
+
+// The ds_config of this name; null for "".
+StatusOr<Json> ReadDeepspeed(const std::string& name, const fs::path& file) {
+  if (name.empty()) return Json();
+  std::error_code error;
+  const fs::path beside = file.parent_path() / name;
+  const bool is_beside = !fs::exists(name, error) && fs::exists(beside, error);
+  StatusOr<Json> config = ReadJson(is_beside ? beside : fs::path(name));
+  if (!config.ok()) return config.status().WithContext("the ds_config " + name);
+  return config;
+}
+
+bool IsDsConfig(const Json& settings) {
+  return settings.contains("zero_optimization") || settings.contains("train_batch_size") ||
+         settings.contains("train_micro_batch_size_per_gpu");
+}
+
+StatusOr<Translation> TranslateArguments(const Json& settings, const fs::path& path,
+                                         std::optional<std::int64_t> steps) {
+  if (IsDsConfig(settings)) {
+    return InvalidArgumentError("this is a ds_config already: train --deepspeed_config takes it");
+  }
+  TrainerContext context{.steps = steps};
+  DS_ASSIGN_OR_RETURN(context.deepspeed, ReadDeepspeed(DeepspeedPath(settings), path));
+  return TranslateTrainingArguments(settings, context);
+}
+
+StatusOr<Translation> TranslateSettings(const fs::path& path, std::optional<std::int64_t> steps) {
+  DS_ASSIGN_OR_RETURN(const Json settings, ReadSettings(path));
+  if (!settings.is_object()) return InvalidArgumentError("expected names and values");
+  if (!IsAccelerateConfig(settings)) return TranslateArguments(settings, path, steps);
+  DS_ASSIGN_OR_RETURN(const Json deepspeed, ReadDeepspeed(AccelerateDeepspeedPath(settings), path));
+  return TranslateAccelerateConfig(settings, deepspeed);
+}
+
+StatusOr<Translation> TranslateTrainerSettings(const fs::path& path,
+                                               std::optional<std::int64_t> steps) {
+  DS_ASSIGN_OR_RETURN(const Json settings, ReadSettings(path));
+  if (!settings.is_object() || IsAccelerateConfig(settings)) {
+    return InvalidArgumentError("it holds no arguments of Trainer; see dsrun translate");
+  }
+  DS_ASSIGN_OR_RETURN(Translation translation, TranslateArguments(settings, path, steps));
+  if (translation.is_whole()) return translation;
+  return InvalidArgumentError("not everything maps (dsrun translate --partial shows the rest):\n" +
+                              DescribeMissing(translation));
+}
+
+}  // namespace
+
+StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::int64_t> steps) {
+  StatusOr<Translation> translation = TranslateSettings(path, steps);
+  if (!translation.ok()) return translation.status().WithContext(path);
+  return translation;
+}
+
+StatusOr<Translation> TranslateTrainerFile(const std::string& path,
+                                           std::optional<std::int64_t> steps) {
+  StatusOr<Translation> translation = TranslateTrainerSettings(path, steps);
+  if (!translation.ok()) return translation.status().WithContext("--from_hf_trainer " + path);
+  return translation;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,65 @@
+#include "cli/translate/given_arguments.h"
+
+#include <cmath>
+
+#include "cli/translate/argument_table.h"
+#include "runtime/base/check.h"
+
+namespace ds::cli {
+
+using Json = nlohmann::ordered_json;
+
+bool SaysNothing(const Json& value) {
+  return value.is_null() || value == false || value == "" ||
+         (value.is_structured() && value.empty());
+}
+
+bool GivenArguments::Has(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found != given_.end() && !SaysNothing(*found);
+}
+
+Json GivenArguments::Get(std::string_view name) const {
+  const auto found = given_.find(name);
+  if (found != given_.end()) return *found;
+  const ArgumentRow* const row = FindArgument(name);
+  DS_CHECK(row != nullptr);
+  return Json::parse(row->default_json);
+}
+
+std::optional<double> GivenArguments::Number(std::string_view name) {
+  const Json value = Get(name);
+  if (value.is_number()) return value.get<double>();
+  Miss(name, "it must be a number");
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> GivenArguments::Whole(std::string_view name) {
+  const std::optional<double> number = Number(name);
+  if (!number) return std::nullopt;
+  constexpr double kMost = 1e15;
+  if (std::floor(*number) == *number && std::abs(*number) <= kMost) {
+    return static_cast<std::int64_t>(*number);
+  }
+  Miss(name, "it must be a whole number");
+  return std::nullopt;
+}
+
+std::string GivenArguments::Text(std::string_view name) {
+  const Json value = Get(name);
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_null()) Miss(name, "it must be a text");
+  return "";
+}
+
+bool GivenArguments::Flag(std::string_view name) {
+  const Json value = Get(name);
+  if (!value.is_boolean() && !value.is_null()) Miss(name, "it must be true or false");
+  return value == true;
+}
+
+void GivenArguments::Miss(std::string_view name, std::string text) {
+  translation_.Add(Mapping::kMissing, name, Get(name), std::move(text));
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,285 @@
+#include "cli/translate/training_arguments.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cli/translate/argument_table.h"
+#include "cli/translate/given_arguments.h"
+#include "cli/translate/trainer_schedule.h"
+#include "runtime/base/suggest.h"
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Translates the groups of arguments one after the other.
+class ArgumentTranslator {
+ public:
+  ArgumentTranslator(const Json& given, const TrainerContext& context)
+      : given_(given), context_(context), arguments_(given, &out_) {}
+
+  Translation Translate() {
+    TranslateInputs();
+    TranslateSharding();
+    TranslateLength();
+    TranslateBatch();
+    TranslateOptimizer();
+    TranslatePrecision();
+    TranslateMemory();
+    TranslateOrder();
+    TranslateSaving();
+    TranslateEvaluation();
+    for (const auto& [name, value] : given_.items()) RemarkOnRest(name, value);
+    return std::move(out_);
+  }
+
+ private:
+  // A flag of the same name, whatever it says.
+  void Carry(const char* name) {
+    if (const auto number = arguments_.Number(name)) {
+      out_.SetFlag(name, arguments_.Get(name), name, arguments_.Get(name));
+    }
+  }
+
+  // A flag for a text that is given.
+  void CarryText(const char* name, const char* flag) {
+    if (const std::string text = arguments_.Text(name); !text.empty()) {
+      out_.SetFlag(name, text, flag, text);
+    }
+  }
+
+  void TranslateInputs() {
+    CarryText("model_name_or_path", "model");
+    CarryText("tokenizer_name", "tokenizer");
+    CarryText("train_file", "data");
+    CarryText("validation_file", "eval_data");
+    if (given_.contains("dataset_text_field")) CarryText("dataset_text_field", "text_field");
+    for (const char* name : {"block_size", "max_seq_length", "max_length"}) {
+      if (!arguments_.Has(name)) continue;
+      if (const auto length = arguments_.Whole(name))
+        out_.SetFlag(name, *length, "seq_len", *length);
+    }
+    if (!arguments_.Flag("packing")) return;
+    out_.flags["packing"] = "whole";
+    out_.Add(Mapping::kNearly, "packing", true,
+             "--packing whole, which puts other documents together than TRL does");
+  }
+
+  void TranslateSharding() {
+    if (arguments_.Has("deepspeed")) {
+      const Json config = arguments_.Get("deepspeed");
+      out_.ds_config = config.is_object() ? config : context_.deepspeed;
+      if (!out_.ds_config.is_object()) out_.ds_config = Json::object();
+      out_.Add(Mapping::kWhole, "deepspeed", config.is_string() ? config : Json("{...}"),
+               "the ds_config");
+    }
+    if (arguments_.Has("fsdp")) TranslateFsdp(arguments_.Get("fsdp"));
+    const Json parallel = arguments_.Get("parallelism_config");
+    if (!parallel.is_object()) return;
+    for (const auto& [name, value] : parallel.items()) TranslateDegree(name, value);
+  }
+
+  void TranslateDegree(const std::string& name, const Json& value) {
+    const std::string full = "parallelism_config." + name;
+    if (!value.is_number_integer() || value == 1 || name.starts_with("dp_")) return;
+    if (name == "tp_size" || name == "sp_size") {
+      const std::string flag = name.substr(0, 2);
+      return out_.SetFlag(full, value, flag, value);
+    }
+    out_.Add(Mapping::kMissing, full, value, "dsrun cuts samples by --sp");
+  }
+
+  // "full_shard auto_wrap offload", as a text, a list, or true for FSDP's second version.
+  void TranslateFsdp(const Json& value) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
+    if (has("hybrid")) {
+      return out_.Add(Mapping::kMissing, "fsdp", value,
+                      "see zero_optimization.mics_shard_size and zero_hpz_partition_size");
+    }
+    const Json config = arguments_.Get("fsdp_config");
+    const bool reshards =
+        !config.is_object() || config.value("reshard_after_forward", Json(true)) != false;
+    const int stage = has("no_shard")            ? 0
+                      : has("shard_grad_op")     ? 2
+                      : has("true") && !reshards ? 2
+                                                 : 3;
+    out_.SetKey("fsdp", value, "/zero_optimization/stage", stage);
+    if (!has("offload")) return;
+    out_.SetKey("fsdp", value, "/zero_optimization/offload_param/device", "cpu");
+    out_.SetKey("fsdp", value, "/zero_optimization/offload_optimizer/device", "cpu");
+  }
+
+  void TranslateLength() {
+    const std::optional<std::int64_t> most = arguments_.Whole("max_steps");
+    steps_ = most.value_or(0) > 0 ? most : context_.steps;
+    const Json epochs = arguments_.Get("num_train_epochs");
+    if (most.value_or(0) > 0) return out_.SetFlag("max_steps", *most, "steps", *most);
+    if (steps_) return out_.SetFlag("num_train_epochs", epochs, "steps", *steps_);
+    if (const auto whole = arguments_.Whole("num_train_epochs")) {
+      out_.SetFlag("num_train_epochs", epochs, "epochs", *whole);
+    }
+  }
+
+  void TranslateBatch() {
+    for (const char* name : {"per_device_train_batch_size", "gradient_accumulation_steps"})
+      Carry(name);
+    const Json accelerator = arguments_.Get("accelerator_config");
+    if (!accelerator.is_object()) return;
+    if (accelerator.value("split_batches", Json()) == true) {
+      out_.Add(Mapping::kMissing, "accelerator_config.split_batches", true,
+               "give each rank's share as per_device_train_batch_size");
+    }
+    if (const Json kwargs = accelerator.value("gradient_accumulation_kwargs", Json());
+        !SaysNothing(kwargs)) {
+      out_.Add(Mapping::kMissing, "accelerator_config.gradient_accumulation_kwargs", kwargs,
+               "dsrun accumulates to the end of every step");
+    }
+  }
+
+  // The type of Trainer's optimizer; "" when dsrun does not have it.
+  static std::string OptimizerType(const std::string& optim) {
+    constexpr const char* kAdamW[] = {"adamw_torch", "adamw_torch_fused", "adamw_hf",
+                                      "adamw_apex_fused", "adamw_torch_npu_fused"};
+    if (std::find(std::begin(kAdamW), std::end(kAdamW), optim) != std::end(kAdamW)) return "AdamW";
+    return optim == "sgd" ? "SGD" : "";
+  }
+
+  void TranslateOptimizer() {
+    const std::string optim = arguments_.Text("optim");
+    if (!out_.ds_config.contains("optimizer")) {
+      const std::string type = OptimizerType(optim);
+      if (type.empty()) {
+        arguments_.Miss("optim", "write one of dsrun's optimizers into the ds_config");
+      } else {
+        out_.SetKey("optim", optim, "/optimizer/type", type);
+      }
+    }
+    const bool is_adam =
+        out_.ds_config.value(Json::json_pointer("/optimizer/type"), Json()) != "SGD";
+    for (const char* name : {"learning_rate", "weight_decay", "max_grad_norm"}) Carry(name);
+    for (const char* name : {"adam_beta1", "adam_beta2", "adam_epsilon"}) {
+      if (is_adam) Carry(name);
+    }
+    if (arguments_.Number("weight_decay").value_or(0.0) > 0.0) {
+      out_.flags["no_decay_on_norms_and_biases"] = true;
+    }
+    if (!out_.ds_config.contains("scheduler")) return TranslateSchedule(steps_, &arguments_, &out_);
+    if (const auto warmup = WarmupSteps(steps_, &arguments_); warmup.value_or(0) > 0) {
+      out_.SetFlag("warmup_steps", *warmup, "warmup_steps", *warmup);
+    }
+  }
+
+  // Trainer computes in autocast; DeepSpeed and FSDP have weights of the type, and fp32 masters.
+  void TranslatePrecision() {
+    const bool has_masters = arguments_.Has("deepspeed") || arguments_.Has("fsdp");
+    for (const auto& [name, dtype] :
+         {std::pair("bf16", "bfloat16"), std::pair("fp16", "float16")}) {
+      if (!arguments_.Flag(name)) continue;
+      if (has_masters) {
+        out_.SetFlag(name, true, name, true);
+      } else {
+        out_.ds_config["torch_autocast"]["enabled"] = true;
+        out_.SetKey(name, true, "/torch_autocast/dtype", dtype);
+      }
+    }
+  }
+
+  void TranslateMemory() {
+    for (const char* name : {"gradient_checkpointing", "activation_checkpointing"}) {
+      if (!arguments_.Flag(name)) continue;
+      out_.flags["recompute"] = "full";
+      out_.Add(Mapping::kWhole, name, true, "--recompute full");
+    }
+    for (const char* name : {"use_cpu", "no_cuda"}) {
+      if (!arguments_.Flag(name)) continue;
+      out_.launch = {"--device", "cpu"};
+      out_.Add(Mapping::kWhole, name, true, "--device cpu");
+    }
+  }
+
+  void TranslateOrder() {
+    if (const auto seed = arguments_.Whole("seed")) out_.SetFlag("seed", *seed, "seed", *seed);
+    if (!arguments_.Get("data_seed").is_null() &&
+        arguments_.Get("data_seed") != arguments_.Get("seed")) {
+      arguments_.Miss("data_seed", "dsrun has one seed, for weights and order");
+    }
+    const std::string order = arguments_.Text("train_sampling_strategy");
+    if (order == "sequential") {
+      out_.SetFlag("train_sampling_strategy", order, "no_shuffle", true);
+    } else if (order != "random") {
+      arguments_.Miss("train_sampling_strategy", "dsrun does not sort samples by length");
+    }
+  }
+
+  void TranslateSaving() {
+    CarryText("output_dir", "save_hf");
+    if (!given_.contains("save_steps") && !given_.contains("save_strategy")) return;
+    const std::string strategy = arguments_.Text("save_strategy");
+    if (strategy == "no")
+      return out_.Add(Mapping::kWhole, "save_strategy", strategy, "no --save_every");
+    SetEvery("save_strategy", strategy, "save_steps", "save_every");
+  }
+
+  void TranslateEvaluation() {
+    const char* const name =
+        given_.contains("evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
+    const std::string strategy = arguments_.Text(name);
+    if (strategy == "no") return;
+    const bool has_steps = arguments_.Has("eval_steps");
+    SetEvery(name, strategy, has_steps ? "eval_steps" : "logging_steps", "eval_every");
+  }
+
+  // Every so many steps, or a share of all of them.
+  void SetEvery(const char* strategy_name, const std::string& strategy, const char* steps_name,
+                const char* flag) {
+    const double every = strategy == "steps" ? arguments_.Number(steps_name).value_or(0.0) : 0.0;
+    const bool is_share = every > 0.0 && every < 1.0 && steps_;
+    const auto steps =
+        static_cast<std::int64_t>(is_share ? every * static_cast<double>(*steps_) : every);
+    if (steps > 0) return out_.SetFlag(steps_name, arguments_.Get(steps_name), flag, steps);
+    out_.Add(Mapping::kLeftOut, strategy_name, strategy,
+             "give --" + std::string(flag) + " a number of steps");
+  }
+
+  // What no group has looked at.
+  void RemarkOnRest(const std::string& name, const Json& value) {
+    const ArgumentRow* const row = FindArgument(name);
+    if (row == nullptr) {
+      return out_.Add(Mapping::kMissing, name, value,
+                      "dsrun knows no such argument" + DidYouMean(name, ArgumentNames()));
+    }
+    const Json by_default = Json::parse(row->default_json);
+    const bool is_default = value == by_default || (SaysNothing(value) && SaysNothing(by_default));
+    if (is_default || row->effect == ArgumentEffect::kMapped) return;
+    switch (row->effect) {
+      case ArgumentEffect::kNone:
+        return out_.Add(Mapping::kLeftOut, name, "", "");
+      case ArgumentEffect::kNear:
+        return out_.Add(Mapping::kNearly, name, value, std::string(row->text));
+      case ArgumentEffect::kChanges:
+      case ArgumentEffect::kMapped:
+        return out_.Add(Mapping::kMissing, name, value, std::string(row->text));
+    }
+  }
+
+  const Json& given_;
+  const TrainerContext& context_;
+  Translation out_;
+  GivenArguments arguments_;
+  std::optional<std::int64_t> steps_;  // of the whole training
+};
+
+}  // namespace
+
+Translation TranslateTrainingArguments(const Json& arguments, const TrainerContext& context) {
+  return ArgumentTranslator(arguments, context).Translate();
+}
+
+std::string DeepspeedPath(const Json& arguments) {
+  const auto found = arguments.find("deepspeed");
+  return found != arguments.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,292 @@
+#include "cli/translate/translation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cli/commands/translate_file.h"
+#include "cli/translate/accelerate_config.h"
+#include "cli/translate/argument_table.h"
+#include "cli/translate/deepspeed_words.h"
+#include "cli/translate/flat_yaml.h"
+#include "cli/translate/training_arguments.h"
+#include "runtime/base/files.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::ordered_json;
+
+const Json& Golden() {
+  static const Json golden =
+      Json::parse(*ReadFile(DS_SOURCE_DIR "/tests/unit/cli/goldens/translate.json"));
+  return golden;
+}
+
+Translation Arguments(const std::string& text, TrainerContext context = {}) {
+  return TranslateTrainingArguments(Json::parse(text), context);
+}
+
+// The remark on an argument; fails when there is none.
+Remark On(const Translation& translation, const std::string& name) {
+  for (const Remark& remark : translation.remarks) {
+    if (remark.name == name) return remark;
+  }
+  ADD_FAILURE() << "no remark on " << name;
+  return {};
+}
+
+std::vector<std::string> Missing(const Translation& translation) {
+  std::vector<std::string> names;
+  for (const Remark& remark : translation.remarks) {
+    if (remark.mapping == Mapping::kMissing) names.push_back(remark.name);
+  }
+  return names;
+}
+
+Translation Accelerate(const std::string& yaml, const Json& deepspeed = {}) {
+  const auto config = ReadFlatYaml(yaml);
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return TranslateAccelerateConfig(*config, deepspeed);
+}
+
+TEST(TrainingArgumentsTest, EveryArgumentIsKnownWithItsDefault) {
+  for (const auto& [name, value] : Golden()["fields"].items()) {
+    const ArgumentRow* const row = FindArgument(name);
+    ASSERT_NE(row, nullptr) << name;
+    EXPECT_EQ(Json::parse(row->default_json), value) << name;
+  }
+}
+
+TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
+  const Translation translation = TranslateTrainingArguments(Golden()["saved"], {});
+  EXPECT_TRUE(translation.is_whole()) << DescribeMissing(translation);
+  EXPECT_THAT(translation.launch, ElementsAre("--device", "cpu"));
+  EXPECT_EQ(translation.flags.dump(),
+            R"({"steps":5,"per_device_train_batch_size":8,"gradient_accumulation_steps":1,)"
+            R"("learning_rate":5e-05,"weight_decay":0.0,"max_grad_norm":1.0,"adam_beta1":0.9,)"
+            R"("adam_beta2":0.999,"adam_epsilon":1e-08,"seed":42,"save_hf":"out",)"
+            R"("save_every":500})");
+  EXPECT_EQ(translation.ds_config.dump(),
+            R"({"optimizer":{"type":"AdamW"},"scheduler":{"type":"LinearLR","params":)"
+            R"({"start_factor":1.0,"end_factor":0.0,"total_iters":5}}})");
+  EXPECT_EQ(AsShellLine(CommandWords(translation, "ds config.json")).substr(0, 56),
+            "dsrun --device cpu train --model MODEL --data DATA --ste");
+  EXPECT_THAT(CommandWords(translation, "ds config.json").back(), "ds config.json");
+}
+
+TEST(TrainingArgumentsTest, WhatChangesTrainingAndDoesNotMapIsNamed) {
+  const Translation translation = Arguments(R"({"max_steps": 5, "neftune_noise_alpha": 5.0,
+      "label_smoothing_factor": 0.1, "optim": "adafactor", "data_seed": 1, "learning_rat": 1,
+      "train_sampling_strategy": "group_by_length", "lr_scheduler_type": "polynomial",
+      "parallelism_config": {"tp_size": 2, "cp_size": 2}})");
+  EXPECT_THAT(Missing(translation), ::testing::UnorderedElementsAre(
+                                        "neftune_noise_alpha", "label_smoothing_factor", "optim",
+                                        "data_seed", "learning_rat", "train_sampling_strategy",
+                                        "lr_scheduler_type", "parallelism_config.cp_size"));
+  EXPECT_THAT(On(translation, "learning_rat").text, HasSubstr("did you mean 'learning_rate'?"));
+  EXPECT_EQ(translation.flags["tp"], 2);
+  EXPECT_THAT(DescribeMissing(translation), HasSubstr("neftune_noise_alpha 5.0: dsrun has no"));
+}
+
+TEST(TrainingArgumentsTest, AWrongTypeIsNamed) {
+  const Translation translation =
+      Arguments(R"({"max_steps": 5, "learning_rate": "high", "seed": 1.5})");
+  EXPECT_THAT(Missing(translation), ::testing::UnorderedElementsAre("learning_rate", "seed"));
+}
+
+TEST(TrainingArgumentsTest, ADecayNeedsTheSteps) {
+  EXPECT_THAT(Missing(Arguments("{}")), ElementsAre("lr_scheduler_type"));
+  const Translation told = Arguments("{}", {.steps = 100});
+  EXPECT_TRUE(told.is_whole());
+  EXPECT_EQ(told.flags["steps"], 100);
+  const Translation constant = Arguments(R"({"lr_scheduler_type": "constant"})");
+  EXPECT_TRUE(constant.is_whole());
+  EXPECT_EQ(constant.flags["epochs"], 3);
+  EXPECT_FALSE(constant.ds_config.contains("scheduler"));
+  EXPECT_THAT(Missing(Arguments(R"({"lr_scheduler_type": "constant", "num_train_epochs": 1.5})")),
+              ElementsAre("num_train_epochs"));
+}
+
+TEST(TrainingArgumentsTest, Schedules) {
+  const Translation warm = Arguments(R"({"max_steps": 50, "warmup_ratio": 0.1})");
+  EXPECT_EQ(On(warm, "lr_scheduler_type").mapping, Mapping::kNearly);
+  EXPECT_EQ(warm.ds_config["scheduler"].dump(),
+            R"({"type":"WarmupDecayLR","params":{"warmup_min_lr":0.0,"warmup_num_steps":5,)"
+            R"("warmup_type":"linear","total_num_steps":50}})");
+  const Translation cosine = Arguments(R"({"max_steps": 50, "learning_rate": 0.5,
+      "lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 0.125}})");
+  EXPECT_TRUE(cosine.is_whole());
+  EXPECT_EQ(cosine.ds_config["scheduler"].dump(),
+            R"({"type":"CosineAnnealingLR","params":{"T_max":50,"eta_min":0.125}})");
+  EXPECT_THAT(Missing(Arguments(R"({"max_steps": 5, "lr_scheduler_type": "cosine",
+                                    "lr_scheduler_kwargs": {"num_cycles": 2}})")),
+              ElementsAre("lr_scheduler_kwargs"));
+}
+
+TEST(TrainingArgumentsTest, PrecisionIsAutocastUnlessDeepspeedOrFsdpHasMasters) {
+  EXPECT_EQ(Arguments(R"({"bf16": true})").ds_config["torch_autocast"].dump(),
+            R"({"enabled":true,"dtype":"bfloat16"})");
+  const Translation fsdp = Arguments(R"({"bf16": true, "fsdp": "shard_grad_op auto_wrap"})");
+  EXPECT_EQ(fsdp.flags["bf16"], true);
+  EXPECT_EQ(fsdp.ds_config["zero_optimization"]["stage"], 2);
+  EXPECT_FALSE(fsdp.ds_config.contains("torch_autocast"));
+}
+
+TEST(TrainingArgumentsTest, ADsConfigStaysAsItIs) {
+  const Json config = Json::parse(R"({"zero_optimization": {"stage": 3},
+      "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+      "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}})");
+  const std::string arguments = R"({"deepspeed": "ds.json", "warmup_steps": 7, "max_steps": 50})";
+  EXPECT_EQ(DeepspeedPath(Json::parse(arguments)), "ds.json");
+  const Translation translation = Arguments(arguments, {.deepspeed = config});
+  EXPECT_EQ(translation.ds_config, config);
+  EXPECT_EQ(translation.flags["warmup_steps"], 7);
+  EXPECT_TRUE(translation.is_whole());
+}
+
+TEST(TrainingArgumentsTest, EvaluationAndSaving) {
+  const Translation translation = Arguments(R"({"max_steps": 100, "eval_strategy": "steps",
+      "eval_steps": 0.1, "save_strategy": "epoch", "hub_token": "secret", "weight_decay": 0.1})");
+  EXPECT_TRUE(translation.is_whole()) << DescribeMissing(translation);
+  EXPECT_EQ(translation.flags["eval_every"], 10);
+  EXPECT_EQ(translation.flags["no_decay_on_norms_and_biases"], true);
+  EXPECT_EQ(On(translation, "save_strategy").mapping, Mapping::kLeftOut);
+  EXPECT_EQ(On(translation, "hub_token").value, "") << "no secret is shown";
+  EXPECT_THAT(CommandWords(translation, ""), ::testing::Contains("EVAL_DATA"));
+}
+
+TEST(AccelerateConfigTest, EveryKeyIsKnown) {
+  Json config = {{"distributed_type", "NO"}};
+  for (const auto& key : Golden()["accelerate_keys"]) {
+    if (!config.contains(key)) config[key.get<std::string>()] = nullptr;
+  }
+  for (const char* section : {"deepspeed", "fsdp", "parallelism"}) {
+    for (const auto& key : Golden()[std::string(section) + "_keys"]) {
+      config[std::string(section) + "_config"][key.get<std::string>()] = "x";
+    }
+  }
+  for (const std::string& name : Missing(TranslateAccelerateConfig(config, {}))) {
+    EXPECT_EQ(name, "parallelism_config_cp_size");
+  }
+}
+
+TEST(AccelerateConfigTest, FilesOfAccelerate) {
+  const Translation deepspeed = Accelerate(Golden()["yaml"][0]["text"]);
+  EXPECT_TRUE(deepspeed.is_whole()) << DescribeMissing(deepspeed);
+  EXPECT_EQ(AsShellLine(deepspeed.launch),
+            "--hostfile HOSTFILE --num_nodes 2 --num_gpus 4 --master_addr 10.0.0.1 --master_port "
+            "29500");
+  EXPECT_EQ(deepspeed.ds_config["zero_optimization"].dump(),
+            R"({"stage":3,"offload_optimizer":{"device":"nvme","nvme_path":"/nvme"},)"
+            R"("offload_param":{"device":"cpu"}})");
+  EXPECT_EQ(deepspeed.ds_config["bf16"]["enabled"], true);
+  EXPECT_EQ(deepspeed.ds_config["gradient_accumulation_steps"], 4);
+  const Translation fsdp = Accelerate(Golden()["yaml"][1]["text"]);
+  EXPECT_TRUE(fsdp.is_whole()) << DescribeMissing(fsdp);
+  EXPECT_EQ(fsdp.ds_config["zero_optimization"]["stage"], 2);
+  EXPECT_EQ(fsdp.ds_config["zero_optimization"]["offload_param"]["device"], "cpu");
+  EXPECT_EQ(fsdp.flags["recompute"], "full");
+  const Translation ddp = Accelerate(Golden()["yaml"][2]["text"]);
+  EXPECT_THAT(ddp.launch, ElementsAre("--include", "localhost:0,2"));
+  EXPECT_EQ(ddp.ds_config["torch_autocast"]["dtype"], "bfloat16");
+}
+
+TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {
+  EXPECT_THAT(Missing(Accelerate("distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  a: 1\n")),
+              ElementsAre("distributed_type", "megatron_lm_config"));
+  EXPECT_THAT(Missing(Accelerate("distributed_type: FSDP\nmixed_precision: fp8\n"
+                                 "num_processes: 3\nnum_machines: 2\nmixed_precison: x\n"
+                                 "fsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n")),
+              ::testing::UnorderedElementsAre("mixed_precision", "num_processes", "mixed_precison",
+                                              "fsdp_sharding_strategy"));
+  const Json config = {{"zero_optimization", {{"stage", 1}}}, {"bf16", {{"enabled", "auto"}}}};
+  const Translation file = Accelerate(
+      "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n"
+      "  deepspeed_config_file: ds.json\n",
+      config);
+  EXPECT_EQ(file.ds_config, config);
+  EXPECT_EQ(file.flags["bf16"], true);
+}
+
+TEST(FlatYamlTest, ReadsWhatPyYamlReads) {
+  for (const Json& sample : Golden()["yaml"]) {
+    const auto read = ReadFlatYaml(sample["text"].get<std::string>());
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(nlohmann::json(*read), nlohmann::json(sample["value"]));
+  }
+}
+
+TEST(FlatYamlTest, RefusesTheRestByLine) {
+  const auto error = [](const char* text) {
+    const auto read = ReadFlatYaml(text);
+    return read.ok() ? "accepted" : read.status().message();
+  };
+  EXPECT_THAT(error("a: 1\nb: &x 2\n"), HasSubstr("line 2: '&x 2' is beyond the YAML"));
+  EXPECT_THAT(error("a: |\n  text\n"), HasSubstr("line 1: "));
+  EXPECT_THAT(error("a: {b: 1}\n"), HasSubstr("line 1: "));
+  EXPECT_THAT(error("a:\n\tb: 1\n"), HasSubstr("line 2: a tab"));
+  EXPECT_THAT(error("a:\n  b:\n    c: 1\n"), HasSubstr("line 3: nested deeper"));
+  EXPECT_THAT(error("a: 1\na: 2\n"), HasSubstr("line 2: a stands here twice"));
+  EXPECT_THAT(error("a: 1\n  b: 2\n"), HasSubstr("line 2: indented more"));
+  EXPECT_THAT(error("  a: 1\nb: 2\n"), HasSubstr("line 2: indented less"));
+  EXPECT_THAT(error("words\n"), HasSubstr("line 1: expected NAME: VALUE"));
+  EXPECT_THAT(error("a: 'open\n"), HasSubstr("line 1: a text whose quote"));
+  EXPECT_THAT(error("a: 0x10\n"), HasSubstr("line 1: 0x10 may be a number in another base"));
+  EXPECT_THAT(error("a: 12:30\n"), HasSubstr("line 1: "));
+  EXPECT_EQ(error(""), "accepted");
+}
+
+TEST(DeepspeedWordsTest, FlagsOfDsrunsOwnStay) {
+  const auto translation = TranslateDeepspeedWords(
+      {"-H", "hosts", "--include=a:0,1", "--launcher", "pdsh", "train.py", "--lr", "3e-4"});
+  ASSERT_TRUE(translation.ok());
+  EXPECT_TRUE(translation->is_whole());
+  EXPECT_EQ(AsShellLine(CommandWords(*translation, "")),
+            "dsrun -H hosts --include=a:0,1 --pass_local_rank train.py --lr 3e-4");
+}
+
+TEST(DeepspeedWordsTest, WhatDoesNotMapIsNamed) {
+  const auto translation =
+      TranslateDeepspeedWords({"--autotuning", "run", "--save_pid", "--no_local_rank", "t.py"});
+  ASSERT_TRUE(translation.ok());
+  EXPECT_THAT(Missing(*translation), ElementsAre("--autotuning"));
+  EXPECT_EQ(On(*translation, "--save_pid").mapping, Mapping::kLeftOut);
+  EXPECT_EQ(translation->program.front(), "t.py");
+  EXPECT_THAT(TranslateDeepspeedWords({"--num_gpu", "2", "t.py"}).status().message(),
+              HasSubstr("deepspeed has no flag --num_gpu; did you mean '--num_gpus'?"));
+  EXPECT_THAT(TranslateDeepspeedWords({"--num_gpus", "2"}).status().message(),
+              HasSubstr("has no script"));
+}
+
+TEST(TranslateFileTest, FindsOutWhoseItIs) {
+  ds::testing::TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomically(folder.path() / name, text).ok());
+    return (folder.path() / name).string();
+  };
+  write("ds.json", R"({"zero_optimization": {"stage": 1}})");
+  const auto arguments =
+      TranslateFile(write("args.json", R"({"deepspeed": "ds.json", "max_steps": 5})"), {});
+  ASSERT_TRUE(arguments.ok()) << arguments.status().message();
+  EXPECT_EQ(arguments->ds_config["zero_optimization"]["stage"], 1) << "beside the file";
+  const std::string yaml = write("a.yaml", "distributed_type: NO\n");
+  EXPECT_TRUE(TranslateFile(yaml, {}).ok());
+  EXPECT_THAT(TranslateTrainerFile(yaml, {}).status().message(), HasSubstr("no arguments of"));
+  EXPECT_THAT(TranslateFile((folder.path() / "ds.json").string(), {}).status().message(),
+              HasSubstr("a ds_config already"));
+  EXPECT_THAT(
+      TranslateTrainerFile(write("b.json", R"({"neftune_noise_alpha": 5})"), 5).status().message(),
+      HasSubstr("\nneftune_noise_alpha 5: dsrun has no NEFTune"));
+  EXPECT_THAT(TranslateFile(write("c.json", "{"), {}).status().message(),
+              HasSubstr("c.json: line 1"));
+}
+
+}  // namespace
+}  // namespace ds::cli
