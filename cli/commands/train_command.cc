@@ -2,10 +2,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
-#include <optional>
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/translate_file.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
@@ -20,7 +20,8 @@ namespace ds::cli {
 namespace {
 
 struct Flags {
-  std::string recipe;  // "" = none
+  std::string recipe;   // "" = none
+  std::string trainer;  // --from_hf_trainer; "" = none
   TrainFlags train;
   LaunchFlags launch;
   std::vector<std::string> given;  // names of what the words give
@@ -36,6 +37,11 @@ StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFl
                   "flags and a ds_config that go well together, before which go those given here; "
                   "'list' shows all, NAME.json is one of yours (configs/recipes/README.md)")
       ->type_name("RECIPE");
+  parser.app()
+      .add_option(FlagNames("from_hf_trainer"), flags.trainer,
+                  "the arguments of transformers' Trainer, as JSON, before which go flags given "
+                  "here; dsrun translate shows what they come to")
+      ->type_name("FILE");
   AddTrainFlags(parser.app(), &flags.train);
   AddLaunchFlags(&parser, &flags.launch);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
@@ -51,15 +57,44 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Reads the words again with what the recipe says in front of them. The notice tells the user.
-StatusOr<Flags> LayOver(const Recipe& recipe, const Invocation& invocation,
+// What the user's own words are laid over: nothing, a recipe, or arguments of Trainer.
+struct Below {
+  std::string name;  // "recipe lora"; "" = nothing
+  Recipe recipe;     // flags and ds_config; of Trainer's arguments without a feature
+  std::vector<std::string> launch;
+};
+
+StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
+  if (flags.recipe.empty() && flags.trainer.empty()) return Below{};
+  if (!flags.recipe.empty() && !flags.trainer.empty()) {
+    return InvalidArgumentError("--recipe and --from_hf_trainer: give one of them");
+  }
+  Below below;
+  if (!flags.recipe.empty()) {
+    DS_ASSIGN_OR_RETURN(below.recipe, FindRecipe(flags.recipe, share));
+    below.name = "recipe " + below.recipe.name;
+    return below;
+  }
+  DS_ASSIGN_OR_RETURN(Translation translation,
+                      TranslateTrainerFile(flags.trainer, flags.train.steps));
+  below.name = flags.trainer;
+  below.recipe.flags = std::move(translation.flags);
+  below.recipe.ds_config = std::move(translation.ds_config);
+  below.launch = std::move(translation.launch);
+  return below;
+}
+
+// Reads the words again with what lies below in front of them. The notice tells the user.
+StatusOr<Flags> LayOver(const Below& below, const Invocation& invocation,
                         const std::vector<std::string>& given, std::string* notice) {
-  std::vector<std::string> words = WordsBelow(recipe, given);
-  *notice = "recipe " + recipe.name + ":" + Joined(words);
+  std::vector<std::string> words = below.launch;
+  const std::vector<std::string> flags_below = WordsBelow(below.recipe, given);
+  words.insert(words.end(), flags_below.begin(), flags_below.end());
+  *notice = below.name + ":" + Joined(words);
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   StatusOr<Flags> flags = ParseFlags(words, invocation.launch);
-  if (!flags.ok()) return flags.status().WithContext("recipe " + recipe.name);
-  flags->train.base = config::BaseConfig{.name = "recipe " + recipe.name, .keys = recipe.ds_config};
+  if (!flags.ok()) return flags.status().WithContext(below.name);
+  flags->train.base = config::BaseConfig{.name = below.name, .keys = below.recipe.ds_config};
   return flags;
 }
 
@@ -74,11 +109,10 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
     std::cout << list << std::flush;
     return kExitOk;
   }
-  std::optional<Recipe> recipe;
+  DS_ASSIGN_OR_RETURN(const Below below, ChooseBelow(flags, share));
   std::string notice;
-  if (!flags.recipe.empty()) {
-    DS_ASSIGN_OR_RETURN(recipe, FindRecipe(flags.recipe, share));
-    DS_ASSIGN_OR_RETURN(flags, LayOver(*recipe, invocation, flags.given, &notice));
+  if (!below.name.empty()) {
+    DS_ASSIGN_OR_RETURN(flags, LayOver(below, invocation, flags.given, &notice));
   }
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
@@ -87,8 +121,8 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
                                        flags.launch, invocation.command_line));
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags.train, share, request.launch.world.world_size()));
-  if (recipe) {
-    DS_RETURN_IF_ERROR(CheckStandsFor(*recipe, inputs));
+  if (!below.name.empty()) {
+    DS_RETURN_IF_ERROR(CheckStandsFor(below.recipe, inputs));
     inputs.notices.insert(inputs.notices.begin(), notice);
   }
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,

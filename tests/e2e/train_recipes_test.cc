@@ -121,7 +121,9 @@ TEST_P(TrainRecipesTest, ItsPagesCommandTrains) {
   const Json job = Json(ReadJson(folder_.path() / "run/job.json")).at("train");
   for (const auto& [flag, value] : recipe["train"].items()) {
     const bool is_changed = flag == "seq_len" || flag == "steps" || flag == "epochs";
-    if (job.contains(flag) && !is_changed) EXPECT_EQ(job[flag], value) << flag;
+    if (job.contains(flag) && !is_changed) {
+      EXPECT_EQ(job[flag], value) << flag;
+    }
   }
 }
 
@@ -148,6 +150,26 @@ TEST_F(OwnWordsTest, GoBeforeTheRecipe) {
   EXPECT_EQ(config["origins"]["optimizer.params.lr"], "--learning_rate");
   EXPECT_EQ(config["origins"]["optimizer.params.weight_decay"], "recipe gpt2-from-scratch");
   EXPECT_EQ(config["scheduler"]["params"]["total_num_steps"], 2);
+}
+
+TEST_F(OwnWordsTest, GoBeforeArgumentsOfTrainer) {
+  const auto golden = ReadJson(DS_SOURCE_DIR "/tests/unit/cli/goldens/translate.json");
+  nlohmann::json arguments = golden["saved"];
+  arguments["learning_rate"] = 0.5;
+  arguments["per_device_train_batch_size"] = 2;
+  Write("args.json", arguments.dump());
+  const auto run = RunProgram(
+      DsrunCommand(folder_.path() / "run",
+                   {"--num_gpus", "1", "train", "--from_hf_trainer", "args.json", "--model",
+                    "untrained", "--data", "corpus.txt", "--seq_len", "32", "--seed", "7"}),
+      {.working_directory = folder_.path()});
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  const auto rates = Column(ReadJsonLines(folder_.path() / "run/metrics.jsonl"), "lr");
+  EXPECT_THAT(rates, ::testing::Pointwise(::testing::DoubleNear(1e-12),
+                                          golden["rates"]["linear"].get<std::vector<double>>()))
+      << "transformers' own rates";
+  EXPECT_EQ(ReadJson(folder_.path() / "run/job.json").at("train").at("seed"), 7);
+  EXPECT_TRUE(fs::exists(folder_.path() / "out/model.safetensors"));
 }
 
 TEST_F(OwnWordsTest, CannotTurnARecipeIntoAnother) {

@@ -63,7 +63,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
     EXPECT_THAT(result.out, HasSubstr("resume"));
   }
   for (const char* command : {"train", "resume", "run", "plan", "check", "elastic", "estimate",
-                              "bench", "tokenize", "generate", "completion"}) {
+                              "bench", "tokenize", "generate", "translate", "completion"}) {
     const ProgramResult result = Dsrun({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr(command));
