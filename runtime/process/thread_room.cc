@@ -1,5 +1,9 @@
 #include "runtime/process/thread_room.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
 #include <latch>
 #include <string>
 #include <system_error>
@@ -16,12 +20,16 @@ Status NoRoomError(const std::string& what) {
 
 Status CheckThreadRoom(int count) {
   std::latch done(1);
-  std::vector<std::jthread> threads;
+  std::vector<std::thread> threads;
+  std::vector<pid_t> numbers(count, 0);
   threads.reserve(count);
   Status status;
   try {
     while (static_cast<int>(threads.size()) < count) {
-      threads.emplace_back([&done] { done.wait(); });
+      threads.emplace_back([&done, number = &numbers[threads.size()]] {
+        *number = ::gettid();
+        done.wait();
+      });
     }
   } catch (const std::system_error& error) {
     status = NoRoomError(std::to_string(count) + " threads are needed and " +
@@ -29,7 +37,12 @@ Status CheckThreadRoom(int count) {
                          error.code().message() + ")");
   }
   done.count_down();
-  return status;  // behind the ends of the threads
+  for (std::thread& thread : threads) thread.join();
+  // A thread that has been joined counts until the kernel knows it no more, a moment later.
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    while (::syscall(SYS_tgkill, ::getpid(), numbers[i], 0) == 0) std::this_thread::yield();
+  }
+  return status;
 }
 
 }  // namespace ds
