@@ -118,7 +118,8 @@ StatusOr<Translation> Translate(const TranslateFlags& flags) {
     return TranslateDeepspeedWords({flags.rest.begin() + 1, flags.rest.end()});
   }
   if (flags.rest.size() == 1) return TranslateFile(flags.rest[0], flags.steps);
-  return InvalidArgumentError("unexpected argument '" + flags.rest[1] + "'");
+  // FILE is the last word: ParseFlags has turned them.
+  return InvalidArgumentError("unexpected argument '" + flags.rest[0] + "'");
 }
 
 // Prints the translation; its config lies in --out, or is printed.

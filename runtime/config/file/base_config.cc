@@ -86,8 +86,8 @@ Json DropWhatFlagsFill(Json config, const TrainingFlags& flags) {
 void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* values,
                    IssueLog* issues, Json* given) {
   std::set<std::string> names;
-  for (const auto& [name, value] : given->items()) names.insert(name);
-  for (const auto& [key, entry] : values->entries()) names.insert(TopOf(key));  // broken ones, too
+  // What was refused counts as given: it is an error already.
+  for (const auto& [key, entry] : values->entries()) names.insert(TopOf(key));
   for (const auto& [key, position] : values->autos()) names.insert(TopOf(key));
   const Json added = ReadValues(NodeOf(WhatIsOpen(base, flags, names)), values, issues);
   for (const auto& [name, value] : added.items()) (*given)[name] = value;
