@@ -66,6 +66,10 @@ GenerationRun::GenerationRun(int generation, const JobPlan& job, const PreparedH
 
 JobOutcome GenerationRun::Run(const RankProgram& program) {
   stop_->Enter(JobPhase::kLaunching);
+  if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
+    judge_.OnLaunchFailed(host_name(0), forwarding.WithContext("rank 0's standard input"));
+    return Conclude();
+  }
   const std::vector<std::jthread> hosts = LaunchHosts(program);
   stop_->Enter(JobPhase::kRunning);
   if (!judge_.failed()) ConnectRanks();
@@ -95,9 +99,7 @@ JobOutcome GenerationRun::Conclude() const {
 }
 
 void GenerationRun::ConnectRanks() try {
-  if (const Status forwarding = ForwardInput(); !forwarding.ok()) {
-    observer_->OnNotice("rank 0 gets no standard input: " + forwarding.message());
-  }
+  if (standard_input_ != nullptr) standard_input_->Begin();
   if (launched_.size() < 2) return;
   exchange_.emplace(
       launched_,

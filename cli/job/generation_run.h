@@ -93,7 +93,7 @@ class GenerationRun {
   void WatchHost(int node_rank);
   // The first rank to standard input, all to each other. Where it fails judge_ knows.
   void ConnectRanks();
-  Status ForwardInput();
+  Status ForwardInput();  // from ConnectRanks on
   Status ShareValues(int node_rank, const std::vector<v1::SharedValue>& values);
   // Returns when no host that was launched has more to say.
   void HandleInputs();

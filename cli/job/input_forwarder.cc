@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <system_error>
 #include <utility>
 
 #include "cli/host/host_daemon.h"
@@ -53,12 +54,26 @@ Status InputForwarder::Start(Send send) {
     ::lseek(fd_, start_, SEEK_SET);
     chunk_ = {};
   }
-  thread_ = std::thread([this, send = std::move(send)] { Loop(send); });
+  begin_.emplace();
+  try {
+    thread_ = std::thread([this, send = std::move(send), begin = begin_->get_future()]() mutable {
+      if (begin.get()) Loop(send);
+    });
+  } catch (const std::system_error& error) {
+    return ResourceExhaustedError("no thread to read it: " + error.code().message());
+  }
   return OkStatus();
+}
+
+void InputForwarder::Begin() {
+  begin_->set_value(true);
+  begin_.reset();
 }
 
 void InputForwarder::Stop() {
   if (!thread_.joinable()) return;
+  if (begin_) begin_->set_value(false);
+  begin_.reset();
   ::eventfd_write(quit_.get(), 1);
   thread_.join();
 }

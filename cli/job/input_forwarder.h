@@ -7,10 +7,12 @@
 // or pipe, ends rank 0's input. What a generation did not take is given to the next; a file is read
 // again from where it stood.
 //
-// Threads: Start and Stop on one; the input is read on a thread of its own.
+// Threads: Start, Begin and Stop on one; the input is read on a thread of its own.
 
 #include <cstdint>
 #include <functional>
+#include <future>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -39,8 +41,12 @@ class InputForwarder {
   InputForwarder(const InputForwarder&) = delete;
   InputForwarder& operator=(const InputForwarder&) = delete;
 
-  // Requires: not started, or stopped since.
+  // Makes the thread, which may be the last that is to be had, and reads nothing before Begin: the
+  // ranks may leave room for none. Requires: not started, or stopped since.
+  // kResourceExhausted where there is no thread.
   Status Start(Send send);
+  // Once behind each Start, when rank 0 can take something.
+  void Begin();
   // Waits for a Send that is going on.
   void Stop();
 
@@ -57,6 +63,7 @@ class InputForwarder {
   const std::int64_t start_;  // of a file; -1 for what cannot be read again
   Chunk chunk_;               // read, not taken yet
   UniqueFd quit_;
+  std::optional<std::promise<bool>> begin_;  // false: stopped before
   std::thread thread_;
 };
 
