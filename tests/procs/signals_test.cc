@@ -177,12 +177,15 @@ TEST_F(SignalsTest, AStopEndsAJobWhoseDaemonHangsBeforeItsRanks) {
   const fs::path bin = folder_.path() / "bin";
   fs::create_directory(bin);
   fs::copy(DS_BIN_DIR "/dsrun", bin / "dsrun");
+  const std::string ready = "'" + (bin / "ready").string() + "'";
+  // What stops dsrund is no child of the guardian's, which is this script's process.
   const std::string script =
-      "#!/bin/sh\nmkfifo '" + (bin / "ready").string() + "'\n'" DS_BIN_DIR "/dsrund' \"$@\" 5>'" +
-      (bin / "ready").string() + "' &\nread line <'" + (bin / "ready").string() +
-      "'\nread daemon rest </proc/$!/task/$!/children\nkill -STOP $daemon\n"
+      "#!/bin/sh\nmkfifo " + ready + "\n( ( read line <" + ready +
+      "\nread daemon rest </proc/$$/task/$$/children\nkill -STOP $daemon\n"
       // dsrun closes the pipe when it has read the line: only then the start is behind it.
-      "echo \"$line\" >&5\nyes >&5 2>/dev/null\nexec 5>&-\necho hangs $daemon >&2\nwait $!\n";
+      "echo \"$line\" >&5\nyes >&5 2>/dev/null\nexec 5>&-\necho hangs $daemon >&2 ) & )\n"
+      "exec '" DS_BIN_DIR "/dsrund' \"$@\" 5>" +
+      ready + "\n";
   ASSERT_TRUE(WriteFileAtomically((bin / "dsrund").string(), script).ok());
   fs::permissions(bin / "dsrund", fs::perms::owner_all);
   std::vector<std::string> command = Command("run", 1, Waiting());
