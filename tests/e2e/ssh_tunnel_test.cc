@@ -75,9 +75,9 @@ TEST_P(SshTunnelTest, EveryByteComesThrough) {
 
 TEST_P(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
   HideBehindTheFirst();
-  Program dsrun(Command({"--lease_seconds", "2"}, "echo up; exec sleep 600"),
+  Program dsrun(Command({"--lease_seconds", "2"}, "echo the rank is up; exec sleep 600"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
-  ASSERT_TRUE(dsrun.WaitForOutput("up")) << dsrun.err();
+  ASSERT_TRUE(dsrun.WaitForOutput("the rank is up")) << dsrun.err();
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
   EXPECT_EQ(dsrun.Wait().status, 4) << dsrun.err();
   EXPECT_EQ(Verdict()["host"], "behind");
@@ -86,9 +86,9 @@ TEST_P(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
 
 TEST_P(SshTunnelTest, ABrokenSshConnectionIsALostDaemon) {
   HideBehindTheFirst();
-  Program dsrun(Command({"--lease_seconds", "600"}, "echo up; exec sleep 600"),
+  Program dsrun(Command({"--lease_seconds", "600"}, "echo the rank is up; exec sleep 600"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
-  ASSERT_TRUE(dsrun.WaitForOutput("up")) << dsrun.err();
+  ASSERT_TRUE(dsrun.WaitForOutput("the rank is up")) << dsrun.err();
   OnHost(1, "kill -9 $(pgrep -f 'sshd: root')");
   EXPECT_EQ(dsrun.Wait().status, 4) << dsrun.err();
   EXPECT_EQ(Verdict()["host"], "behind");
