@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -77,6 +79,8 @@ TEST_F(EndlessStopTest, AThirdSignalEndsAJobWhoseRunDirectoryHangs) {
     }
   }
   const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(pid), 0)));
+  // Nothing tells that a pipe has become full; what is written to it is several times as much.
+  for (pollfd full{reader.get(), POLLOUT, 0}; ::poll(&full, 1, 0) != 0;) ::sched_yield();
   const ProgramResult result = StopThrice(program);
   EXPECT_THAT(result.err, HasSubstr("ended by the third signal"));
   EXPECT_NE(::syscall(SYS_pidfd_send_signal, rank.get(), 0, nullptr, 0), 0) << "the rank lives";
@@ -101,9 +105,8 @@ class UnkillableRankTest : public EndlessStopTest {
   }
   // Says its pid and stays.
   std::vector<std::string> Stubborn() const {
-    return {
-        setpriv_.string(), "--reuid", "0",
-        "/bin/sh",         "-c",      "trap '' TERM; echo pid $$ .; exec sleep 600"};
+    return {setpriv_.string(), "--reuid", "0",
+            "/bin/sh",         "-c",      "trap '' TERM; echo pid $$ .; exec sleep 600"};
   }
   static pid_t PidIn(const std::string& text) {
     return std::stoi(text.substr(text.find("pid ") + 4));
@@ -124,7 +127,8 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
   const pid_t rank = PidIn(program.out());
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 7) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("rank 0, process " + std::to_string(rank) + " (sleep), state S"));
+  EXPECT_THAT(result.err,
+              HasSubstr("rank 0, process " + std::to_string(rank) + " (sleep), state S"));
   EXPECT_THAT(result.err, HasSubstr("not restarted: host localhost: rank 0"));
   EXPECT_EQ(::kill(rank, SIGKILL), 0) << "it was killed, and this test tried nothing";
 }
