@@ -148,7 +148,8 @@ class ArgumentTranslator {
 
   void TranslateOptimizer() {
     const std::string optim = arguments_.Text("optim");
-    if (!out_.ds_config.contains("optimizer")) {
+    const bool is_of_deepspeed = out_.ds_config.contains("optimizer");
+    if (!is_of_deepspeed) {
       const std::string type = OptimizerType(optim);
       if (type.empty()) {
         arguments_.Miss("optim", "write one of dsrun's optimizers into the ds_config");
@@ -162,7 +163,8 @@ class ArgumentTranslator {
     for (const char* name : {"adam_beta1", "adam_beta2", "adam_epsilon"}) {
       if (is_adam) Carry(name);
     }
-    if (arguments_.Number("weight_decay").value_or(0.0) > 0.0) {
+    // Trainer groups the parameters of its own optimizer; one of the ds_config gets them as a list.
+    if (!is_of_deepspeed && arguments_.Number("weight_decay").value_or(0.0) > 0.0) {
       out_.flags["no_decay_on_norms_and_biases"] = true;
     }
     if (!out_.ds_config.contains("scheduler")) return TranslateSchedule(steps_, &arguments_, &out_);

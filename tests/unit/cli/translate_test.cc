@@ -151,6 +151,17 @@ TEST(TrainingArgumentsTest, ADsConfigStaysAsItIs) {
   EXPECT_TRUE(translation.is_whole());
 }
 
+// transformers' deepspeed_init gives DeepSpeed's own optimizer model.parameters(), without groups.
+TEST(TrainingArgumentsTest, AnOptimizerOfDeepspeedDecaysAllParameters) {
+  const char* const own = R"({"max_steps": 5, "weight_decay": 0.1, "deepspeed":
+      {"optimizer": {"type": "AdamW", "params": {"weight_decay": "auto"}}}})";
+  EXPECT_FALSE(Arguments(own).flags.contains("no_decay_on_norms_and_biases"));
+  EXPECT_EQ(Arguments(own).flags["weight_decay"], 0.1);
+  const char* const trainers = R"({"max_steps": 5, "weight_decay": 0.1, "deepspeed":
+      {"zero_optimization": {"stage": 2}}})";
+  EXPECT_EQ(Arguments(trainers).flags["no_decay_on_norms_and_biases"], true);
+}
+
 TEST(TrainingArgumentsTest, EvaluationAndSaving) {
   const Translation translation = Arguments(R"({"max_steps": 100, "eval_strategy": "steps",
       "eval_steps": 0.1, "save_strategy": "epoch", "hub_token": "secret", "weight_decay": 0.1})");
