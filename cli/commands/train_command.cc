@@ -64,6 +64,18 @@ struct Below {
   std::vector<std::string> launch;
 };
 
+// True where rates fall up to a step that stands in the config.
+bool NamesItsEnd(const nlohmann::ordered_json& ds_config) {
+  const auto scheduler = ds_config.find("scheduler");
+  if (scheduler == ds_config.end() || !scheduler->is_object()) return false;
+  const nlohmann::ordered_json params = scheduler->value("params", nlohmann::ordered_json());
+  if (!params.is_object()) return false;
+  for (const char* name : {"total_num_steps", "total_iters", "T_max"}) {
+    if (params.value(name, nlohmann::ordered_json()).is_number()) return true;
+  }
+  return false;
+}
+
 StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
   if (flags.recipe.empty() && flags.trainer.empty()) return Below{};
   if (!flags.recipe.empty() && !flags.trainer.empty()) {
@@ -77,6 +89,10 @@ StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
   }
   DS_ASSIGN_OR_RETURN(Translation translation,
                       TranslateTrainerFile(flags.trainer, flags.train.steps));
+  if (flags.train.epochs && NamesItsEnd(translation.ds_config)) {
+    return InvalidArgumentError("--epochs: the rates of " + flags.trainer +
+                                " fall up to a step that it names; give the --steps");
+  }
   below.name = flags.trainer;
   below.recipe.flags = std::move(translation.flags);
   below.recipe.ds_config = std::move(translation.ds_config);

@@ -35,7 +35,8 @@ StatusOr<TranslateFlags> ParseWords(const std::vector<std::string>& words) {
                     "line, the ds_config, and what does not map.");
   CLI::App& app = parser.app();
   app.add_option(FlagNames("steps"), flags.steps,
-                 "the optimizer steps that the epochs come to, for rates that fall to the end")
+                 "the optimizer steps that the epochs come to, for rates that fall to the end; "
+                 "before max_steps")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("out"), flags.out,

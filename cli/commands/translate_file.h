@@ -11,8 +11,9 @@
 
 namespace ds::cli {
 
-// `steps` are those that the epochs come to, where they are known. A ds_config that the file names
-// is read, too: as the path stands there, else beside the file. Messages begin with `path`.
+// `steps` are those of the training, which go before what the file says, where they are known. A
+// ds_config that the file names is read, too: as the path stands there, else beside the file.
+// Messages begin with `path`.
 StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::int64_t> steps);
 
 // The same for a file that must hold arguments of Trainer, all of which map. The error lists those

@@ -113,9 +113,12 @@ class ArgumentTranslator {
 
   void TranslateLength() {
     const std::optional<std::int64_t> most = arguments_.Whole("max_steps");
-    steps_ = most.value_or(0) > 0 ? most : context_.steps;
     const Json epochs = arguments_.Get("num_train_epochs");
-    if (most.value_or(0) > 0) return out_.SetFlag("max_steps", *most, "steps", *most);
+    steps_ = context_.steps;
+    if (most.value_or(0) > 0) {
+      if (!steps_) steps_ = most;
+      return out_.SetFlag("max_steps", *most, "steps", *steps_);
+    }
     if (steps_) return out_.SetFlag("num_train_epochs", epochs, "steps", *steps_);
     if (const auto whole = arguments_.Whole("num_train_epochs")) {
       out_.SetFlag("num_train_epochs", epochs, "epochs", *whole);

@@ -14,7 +14,8 @@ namespace ds::cli {
 
 // Holds what the arguments refer to and do not say.
 struct TrainerContext {
-  // The optimizer steps that the epochs come to, for the decays; absent: not known.
+  // The optimizer steps of the training, to whose end rates fall; absent: as max_steps says, else
+  // not known.
   std::optional<std::int64_t> steps;
   // The ds_config that `deepspeed` names, where it is a path.
   nlohmann::ordered_json deepspeed;

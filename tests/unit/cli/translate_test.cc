@@ -106,6 +106,9 @@ TEST(TrainingArgumentsTest, ADecayNeedsTheSteps) {
   const Translation told = Arguments("{}", {.steps = 100});
   EXPECT_TRUE(told.is_whole());
   EXPECT_EQ(told.flags["steps"], 100);
+  const Translation fewer = Arguments(R"({"max_steps": 500})", {.steps = 100});
+  EXPECT_EQ(fewer.flags["steps"], 100);
+  EXPECT_EQ(fewer.ds_config["scheduler"]["params"]["total_iters"], 100);
   const Translation constant = Arguments(R"({"lr_scheduler_type": "constant"})");
   EXPECT_TRUE(constant.is_whole());
   EXPECT_EQ(constant.flags["epochs"], 3);
