@@ -74,7 +74,13 @@ class ArgumentTranslator {
       out_.Add(Mapping::kWhole, "deepspeed", config.is_string() ? config : Json("{...}"),
                "the ds_config");
     }
-    if (arguments_.Has("fsdp")) TranslateFsdp(arguments_.Get("fsdp"));
+    if (arguments_.Has("fsdp")) {
+      if (arguments_.Has("deepspeed")) {
+        arguments_.Miss("fsdp", "Trainer takes fsdp or deepspeed, not both");
+      } else {
+        TranslateFsdp(arguments_.Get("fsdp"));
+      }
+    }
     const Json parallel = arguments_.Get("parallelism_config");
     if (!parallel.is_object()) return;
     for (const auto& [name, value] : parallel.items()) TranslateDegree(name, value);
@@ -160,8 +166,8 @@ class ArgumentTranslator {
         out_.SetKey("optim", optim, "/optimizer/type", type);
       }
     }
-    const bool is_adam =
-        out_.ds_config.value(Json::json_pointer("/optimizer/type"), Json()) != "SGD";
+    const Json optimizer = out_.ds_config.value("optimizer", Json());
+    const bool is_adam = !optimizer.is_object() || optimizer.value("type", Json()) != "SGD";
     for (const char* name : {"learning_rate", "weight_decay", "max_grad_norm"}) Carry(name);
     for (const char* name : {"adam_beta1", "adam_beta2", "adam_epsilon"}) {
       if (is_adam) Carry(name);

@@ -165,6 +165,14 @@ TEST(TrainingArgumentsTest, AnOptimizerOfDeepspeedDecaysAllParameters) {
   EXPECT_EQ(Arguments(trainers).flags["no_decay_on_norms_and_biases"], true);
 }
 
+TEST(TrainingArgumentsTest, ADsConfigOfAnotherShapeIsLeftToItsReader) {
+  const Translation list = Arguments(R"({"max_steps": 5, "deepspeed": {"optimizer": [1]}})");
+  EXPECT_EQ(list.ds_config["optimizer"].dump(), "[1]");
+  EXPECT_THAT(Missing(Arguments(R"({"max_steps": 5, "fsdp": "full_shard",
+                                    "deepspeed": {"zero_optimization": 3}})")),
+              ElementsAre("fsdp"));
+}
+
 TEST(TrainingArgumentsTest, EvaluationAndSaving) {
   const Translation translation = Arguments(R"({"max_steps": 100, "eval_strategy": "steps",
       "eval_steps": 0.1, "save_strategy": "epoch", "hub_token": "secret", "weight_decay": 0.1})");
