@@ -12,13 +12,14 @@ using Json = nlohmann::ordered_json;
 constexpr char kType[] = "lr_scheduler_type";
 constexpr char kOneLater[] = ", whose warm-up begins one update later than Trainer's";
 
-// Its kwargs, which are an object, or one as a text.
+// Its kwargs, which are an object, or one as a text; discarded when they are something else.
 Json KwargsOf(const GivenArguments& arguments) {
+  if (!arguments.Has("lr_scheduler_kwargs")) return Json::object();
   Json kwargs = arguments.Get("lr_scheduler_kwargs");
   if (kwargs.is_string()) {
     kwargs = Json::parse(kwargs.get<std::string>(), nullptr, /*allow_exceptions=*/false);
   }
-  return kwargs.is_object() ? kwargs : Json::object();
+  return kwargs.is_object() ? kwargs : Json(Json::value_t::discarded);
 }
 
 // A scheduler section, and what it is to Trainer's.
@@ -74,11 +75,8 @@ std::optional<double> LowestShare(const std::string& type, const Json& kwargs, d
 
 void PutDecay(const std::string& type, std::int64_t steps, std::int64_t warmup,
               GivenArguments* arguments, Translation* translation) {
+  if (type == "linear") return Put(Linear(steps, warmup), type, translation);
   const Json kwargs = KwargsOf(*arguments);
-  if (type == "linear") {
-    if (kwargs.empty()) return Put(Linear(steps, warmup), type, translation);
-    return arguments->Miss("lr_scheduler_kwargs", "linear takes none");
-  }
   const double rate = arguments->Number("learning_rate").value_or(0.0);
   const std::optional<double> lowest = LowestShare(type, kwargs, rate);
   if (lowest) return Put(Cosine(steps, warmup, *lowest, rate), type, translation);
@@ -104,6 +102,13 @@ std::optional<std::int64_t> WarmupSteps(std::optional<std::int64_t> steps,
 void TranslateSchedule(std::optional<std::int64_t> steps, GivenArguments* arguments,
                        Translation* translation) {
   const std::string type = arguments->Text(kType);
+  const Json kwargs = KwargsOf(*arguments);
+  if (kwargs.is_discarded()) {
+    return arguments->Miss("lr_scheduler_kwargs", "it must be a JSON object, or one as a text");
+  }
+  if (!kwargs.empty() && (type == "linear" || type.starts_with("constant"))) {
+    return arguments->Miss("lr_scheduler_kwargs", type + " takes none");
+  }
   if (type == "constant") {
     translation->Add(Mapping::kWhole, kType, type, "no scheduler");
     return;

@@ -131,6 +131,14 @@ TEST(TrainingArgumentsTest, Schedules) {
   EXPECT_THAT(Missing(Arguments(R"({"max_steps": 5, "lr_scheduler_type": "cosine",
                                     "lr_scheduler_kwargs": {"num_cycles": 2}})")),
               ElementsAre("lr_scheduler_kwargs"));
+  EXPECT_TRUE(Arguments(R"({"max_steps": 5, "lr_scheduler_kwargs": "{}"})").is_whole());
+  for (const char* kwargs : {R"("{'num_cycles': 2}")", "3", R"({"power": 2})"}) {
+    const std::string given = R"("max_steps": 5, "lr_scheduler_kwargs": )" + std::string(kwargs);
+    for (const char* type : {"linear", "cosine", "constant", "constant_with_warmup"}) {
+      const std::string all = "{" + given + R"(, "lr_scheduler_type": ")" + type + "\"}";
+      EXPECT_THAT(Missing(Arguments(all)), ElementsAre("lr_scheduler_kwargs")) << all;
+    }
+  }
 }
 
 TEST(TrainingArgumentsTest, PrecisionIsAutocastUnlessDeepspeedOrFsdpHasMasters) {
