@@ -1,6 +1,7 @@
 #include "runtime/inference/generate.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -148,6 +149,9 @@ void Generation::Step() {
     counts.push_back(static_cast<std::int64_t>(live_[i].tokens.size()) - cache_.lengths()[i]);
   }
   const at::Tensor logits = RunModel(counts);
+  TORCH_CHECK(at::isfinite(logits).all().item<bool>(),
+              "the model gives logits that are not finite, from which no token can be chosen: "
+              "its weights are not, or its numbers are beyond its dtype (see --dtype)");
   const auto vocabulary = static_cast<std::size_t>(logits.size(1));
   std::vector<Live> live;
   std::vector<std::int64_t> kept;

@@ -39,7 +39,7 @@ class GenerationObserver {
 };
 
 // Generates all of them together. The model has its weights and is in evaluation mode; `spec` is
-// its own. Throws c10::Error, and what the observer throws.
+// its own. Throws c10::Error, for logits that are not finite, too, and what the observer throws.
 void Generate(const BlockList& model, const models::DecoderSpec& spec,
               const std::vector<Prompt>& prompts, const GenerateOptions& options,
               GenerationObserver& observer);

@@ -46,7 +46,14 @@ void PenaliseRepetition(std::span<float> logits, std::span<const std::int64_t> s
 }
 
 void ApplyTemperature(std::span<float> logits, double temperature) {
-  for (float& logit : logits) logit /= static_cast<float>(temperature);
+  const auto divisor = static_cast<float>(temperature);
+  const auto likeliest = static_cast<std::size_t>(FindMostLikely(logits));
+  if (!std::isfinite(logits[likeliest] / divisor)) {
+    std::fill(logits.begin(), logits.end(), kRuledOut);
+    logits[likeliest] = 0.0F;
+    return;
+  }
+  for (float& logit : logits) logit /= divisor;
 }
 
 void KeepTopK(std::span<float> logits, std::int64_t k) {

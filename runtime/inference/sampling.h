@@ -25,6 +25,8 @@ struct SamplingOptions {
 void PenaliseRepetition(std::span<float> logits, std::span<const std::int64_t> seen,
                         double penalty);
 
+// Divides by the temperature. Where it is so low that quotients are beyond fp32, the most likely
+// token is all that is left.
 void ApplyTemperature(std::span<float> logits, double temperature);
 
 // Rules out what is less likely than the k-th most likely token. Requires k > 0.

@@ -2,9 +2,11 @@
 
 #include "runtime/inference/generate.h"
 
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -120,6 +122,17 @@ TEST(GenerateTest, AnEndTokenEndsATextAndIsNotPartOfIt) {
   const auto first = std::find(whole.begin(), whole.end(), whole[5]);
   EXPECT_EQ(cut.tokens[0], std::vector<std::int64_t>(whole.begin(), first));
   EXPECT_EQ(cut.endings.at(0), Ending::kEndToken);
+}
+
+TEST(GenerateTest, LogitsThatAreNotFiniteChooseNoToken) {
+  const Loaded model("llama");
+  {
+    const c10::NoGradGuard no_grad;
+    model.blocks->block(1).parameters().front().fill_(std::nan(""));
+  }
+  for (const bool draws : {false, true}) {
+    EXPECT_THROW(model.Run(SomePrompts(), {.sampling = {.draws = draws}}), c10::Error);
+  }
 }
 
 }  // namespace

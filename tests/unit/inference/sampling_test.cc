@@ -56,6 +56,16 @@ TEST(SamplingTest, LogitsBecomeWhatTransformersMakesOfThem) {
   }
 }
 
+TEST(SamplingTest, ATemperatureBeyondFp32LeavesTheMostLikelyToken) {
+  for (const double temperature : {1e-38, 1e-44, 1e-60}) {
+    for (std::vector<float> logits :
+         {std::vector<float>{1.0F, 5.0F, 4.0F}, std::vector<float>{-9.0F, -4.0F, -5.0F}}) {
+      const SamplingOptions options{.draws = true, .temperature = temperature};
+      EXPECT_EQ(ChooseToken(logits, {}, options, 0.9), 1) << temperature;
+    }
+  }
+}
+
 TEST(SamplingTest, OneTokenIsLeftAtLeast) {
   std::vector<float> logits = {0.0F, 0.0F, 0.0F};
   KeepTopP(logits, 1e-9);
