@@ -173,9 +173,9 @@ void Generate(const BlockList& model, const models::DecoderSpec& spec,
   if (prompts.empty()) return;
   const c10::NoGradGuard no_grad;
   const std::size_t together = FollowsLength(spec) ? 1 : prompts.size();
-  for (std::size_t first = 0; first < prompts.size(); first += together) {
+  for (std::size_t first = 0; first < prompts.size() && observer.hears_more(); first += together) {
     Generation generation(model, spec, PromptBatch{prompts, first, together}, options, observer);
-    while (!generation.done()) generation.Step();
+    while (!generation.done() && observer.hears_more()) generation.Step();
   }
 }
 

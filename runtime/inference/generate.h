@@ -36,6 +36,8 @@ class GenerationObserver {
   // An end token is not told.
   virtual void OnToken(std::size_t prompt, std::int64_t token) = 0;
   virtual void OnEnd(std::size_t prompt, Ending ending) = 0;
+  // Asked before each pass of the model; false ends all texts where they are, without OnEnd.
+  virtual bool hears_more() const { return true; }
 };
 
 // Generates all of them together. The model has its weights and is in evaluation mode; `spec` is

@@ -40,6 +40,7 @@ class TextPrinter : public inference::GenerationObserver {
 
   void OnToken(std::size_t prompt, std::int64_t token) override;
   void OnEnd(std::size_t prompt, inference::Ending ending) override;
+  bool hears_more() const override { return status_.ok(); }
 
   // The first thing that went wrong: a text that cannot be decoded or written.
   const Status& status() const { return status_; }

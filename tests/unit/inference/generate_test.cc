@@ -124,6 +124,20 @@ TEST(GenerateTest, AnEndTokenEndsATextAndIsNotPartOfIt) {
   EXPECT_EQ(cut.endings.at(0), Ending::kEndToken);
 }
 
+TEST(GenerateTest, WhenNobodyHearsMoreTheModelRunsNoMore) {
+  struct Deaf : Texts {
+    using Texts::Texts;
+    bool hears_more() const override { return tokens[2].size() < 3; }
+  };
+  for (const char* folder : {"llama", "families/llama_dynamic"}) {
+    const Loaded model(folder);
+    Deaf texts(3);
+    Generate(*model.blocks, model.spec, SomePrompts(), {}, texts);
+    EXPECT_EQ(texts.tokens[2].size(), 3u) << folder;
+    EXPECT_EQ(texts.endings.count(2), 0u) << folder;
+  }
+}
+
 TEST(GenerateTest, LogitsThatAreNotFiniteChooseNoToken) {
   const Loaded model("llama");
   {
