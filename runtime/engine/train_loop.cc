@@ -102,7 +102,10 @@ Status TrainLoop::Evaluate(StepResult* result) {
   result->evaluation = *evaluation;
   if (options_.best == nullptr) return OkStatus();
   former_best_ = options_.best->best();
-  is_better_ = options_.best->Add(result->step, evaluation->loss);
+  // Rank 0's loss counts: another that has the same samples, on another machine, may differ in the
+  // last bits, and a checkpoint needs all of them.
+  const double loss = comm::GatherNumbers({evaluation->loss}, engine_.world())[0][0];
+  is_better_ = options_.best->Add(result->step, loss);
   return OkStatus();
 }
 

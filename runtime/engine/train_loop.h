@@ -41,7 +41,7 @@ struct TrainLoopOptions {
   // every so many steps, and behind the last, when the checkpoint that is due there is saved.
   std::function<StatusOr<Evaluation>()> evaluate;
   std::int64_t evaluate_every = 0;  // 0: behind the last only
-  BestEvaluation* best = nullptr;   // is told each evaluation; null: nobody asks
+  BestEvaluation* best = nullptr;   // is told each evaluation of rank 0; null: nobody asks
   // An evaluation better than all before gets a checkpoint, and takes that of the one before away,
   // unless it is there for another reason. With `best`.
   bool save_best = false;

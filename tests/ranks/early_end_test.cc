@@ -39,10 +39,11 @@ struct Ending {
   engine::BestEvaluation best;
 };
 
-// Trains on two ranks. Evaluation i has the loss losses[i]; each step of rank 0 takes a second, and
-// the other rank's clock stands still.
+// Trains on two ranks. Evaluation i has the loss losses[i], on rank 1 with more_on_rank_1; each
+// step of rank 0 takes a second, and the other rank's clock stands still.
 Ending Train(const fs::path& root, const std::vector<double>& losses,
-             engine::TrainLoopOptions options, const std::string& resume_from = "") {
+             engine::TrainLoopOptions options, const std::string& resume_from = "",
+             const std::vector<double>& more_on_rank_1 = {}) {
   Ending outcome;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 1};
@@ -67,7 +68,9 @@ Ending Train(const fs::path& root, const std::vector<double>& losses,
     own.clock = &clock;
     if (!losses.empty()) {
       own.evaluate = [&]() -> StatusOr<engine::Evaluation> {
-        return engine::Evaluation{.loss = losses.at(evaluation++), .labels = 1};
+        const bool differs = world.rank() == 1 && !more_on_rank_1.empty();
+        const double more = differs ? more_on_rank_1.at(evaluation) : 0.0;
+        return engine::Evaluation{.loss = losses.at(evaluation++) + more, .labels = 1};
       };
     }
     Observer observer;
@@ -100,6 +103,16 @@ TEST(EarlyEnd, TheBestEvaluationKeepsItsCheckpointAndFormerOnesGo) {
     left += entry.path().filename().string().starts_with("step-") ? 1 : 0;
   }
   EXPECT_EQ(left, 1u);
+}
+
+TEST(EarlyEnd, RanksThatDifferInTheLastBitsSaveTheSameStepsAndEndTogether) {
+  const testing::TemporaryFolder folder;
+  const Ending run =
+      Train(folder.path(), {2.0, 2.0, 1.0, 1.0, 1.0},
+            {.total_steps = 9, .evaluate_every = 1, .save_best = true, .patience = 2}, "",
+            {0.0, -1e-15, 0.0, 0.0, -1e-15});
+  EXPECT_THAT(run.observer.saved, ElementsAre(1, 3));
+  EXPECT_EQ(run.observer.last_step, 5);
 }
 
 TEST(EarlyEnd, CheckpointsThatAreDueAnywayStay) {
