@@ -1,7 +1,9 @@
 #include "runtime/rank/step_report.h"
 
 #include <chrono>
+#include <system_error>
 
+#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
@@ -40,10 +42,15 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
   return report;
 }
 
-std::string DescribeBest(const engine::BestEvaluation::Best& best) {
+std::string DescribeBest(const engine::BestEvaluation::Best& best,
+                         const std::filesystem::path& checkpoints) {
   const std::string step = std::to_string(best.step);
+  std::error_code error;
+  const bool is_kept =
+      std::filesystem::exists(checkpoint::DirectoryOfStep(checkpoints, best.step), error);
   return "the best evaluation was that of step " + step + ", loss " + std::to_string(best.loss) +
-         ": its checkpoint is step-" + step;
+         (is_kept ? ": its checkpoint is step-" + step
+                  : ": it has no checkpoint, for the run did not keep the best one then");
 }
 
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps) {

@@ -4,6 +4,7 @@
 // that that activation_checkpointing.profile asks for. Pure.
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -24,8 +25,10 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
 // 3100 + 3200 us, ...".
 std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times);
 
-// Names the best evaluation of a run that keeps its checkpoint.
-std::string DescribeBest(const engine::BestEvaluation::Best& best);
+// Names the best evaluation of a run that keeps its checkpoint, in the folder `checkpoints`, where
+// a run that has been resumed may not have kept it before.
+std::string DescribeBest(const engine::BestEvaluation::Best& best,
+                         const std::filesystem::path& checkpoints);
 
 // Says what a run that has all its `steps` is evaluated to.
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps);

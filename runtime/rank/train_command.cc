@@ -305,7 +305,8 @@ StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
 
 void TrainCommand::TellOfEnd(const std::string& early) {
   if (!early.empty()) reporter_.ReportNotice(early);
-  if (job_.save_best && best_.best()) reporter_.ReportNotice(DescribeBest(*best_.best()));
+  if (!job_.save_best || !best_.best()) return;
+  reporter_.ReportNotice(DescribeBest(*best_.best(), job_.checkpoint_dir));
 }
 
 Status TrainCommand::Train() {
