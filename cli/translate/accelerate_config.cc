@@ -134,6 +134,16 @@ class ConfigTranslator {
     }
   }
 
+  // Accelerate shows its ranks all of these GPUs, and they take the first num_processes.
+  static std::string FirstIds(const std::string& ids, const Json& ranks) {
+    if (!ranks.is_number_integer() || ranks < 1) return ids;
+    std::size_t end = 0;
+    for (auto rank = ranks.get<std::int64_t>(); rank > 0 && end < ids.size(); --rank) {
+      end = std::min(ids.find(',', end), ids.size() - 1) + 1;
+    }
+    return ids.substr(0, ids[end - 1] == ',' ? end - 1 : end);
+  }
+
   // num_processes counts all hosts' ranks, --num_gpus those of a host.
   void TranslateRanks(bool has_hosts) {
     const Json ids = Get("gpu_ids");
@@ -145,7 +155,7 @@ class ConfigTranslator {
       if (!has_hosts) out_.launch.insert(out_.launch.end(), {"--hostfile", "HOSTFILE"});
       Launch("num_machines", hosts, {"--num_nodes", std::to_string(hosts)});
     } else if (!SaysNothing(ids) && ids != "all") {
-      return Launch("gpu_ids", ids, {"--include", "localhost:" + WordOf(ids)});
+      return Launch("gpu_ids", ids, {"--include", "localhost:" + FirstIds(WordOf(ids), ranks)});
     }
     if (!ranks.is_number_integer() || ranks < 1) return;
     const auto all = ranks.get<std::int64_t>();
@@ -276,7 +286,9 @@ class ConfigTranslator {
         RemarkOnRest(value);
       } else if (Holds(kLeftOut, name)) {
         if (!SaysNothing(value)) out_.Add(Mapping::kLeftOut, name, "", "");
-      } else if (!Holds(kRead, name) && !SaysNothing(value) && value != 1) {
+      } else if (name == "parallelism_config_cp_size" && value == 1) {
+        continue;  // no part of a sample is another rank's
+      } else if (!Holds(kRead, name) && !SaysNothing(value)) {
         RefuseOther(name, value);
       }
     }

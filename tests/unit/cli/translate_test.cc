@@ -228,6 +228,17 @@ TEST(AccelerateConfigTest, FilesOfAccelerate) {
   EXPECT_EQ(ddp.ds_config["torch_autocast"]["dtype"], "bfloat16");
 }
 
+TEST(AccelerateConfigTest, RanksTakeTheFirstOfTheGpus) {
+  const auto include = [](const std::string& rest) {
+    return Accelerate("distributed_type: MULTI_GPU\n" + rest).launch.back();
+  };
+  EXPECT_EQ(include("gpu_ids: 0,2,3\nnum_processes: 2\n"), "localhost:0,2");
+  EXPECT_EQ(include("gpu_ids: 10,12\nnum_processes: 1\n"), "localhost:10");
+  EXPECT_EQ(include("gpu_ids: 0,2\nnum_processes: 2\n"), "localhost:0,2");
+  EXPECT_EQ(include("gpu_ids: 0,2\n"), "localhost:0,2");
+  EXPECT_EQ(include("gpu_ids: 3\nnum_processes: 1\n"), "localhost:3");
+}
+
 TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {
   EXPECT_THAT(Missing(Accelerate("distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  a: 1\n")),
               ElementsAre("distributed_type", "megatron_lm_config"));
@@ -236,6 +247,9 @@ TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {
                                  "fsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n")),
               ::testing::UnorderedElementsAre("mixed_precision", "num_processes", "mixed_precison",
                                               "fsdp_sharding_strategy"));
+  EXPECT_THAT(Missing(Accelerate("distributed_type: 'NO'\nnum_process: 1\nparallelism_config:\n"
+                                 "  parallelism_config_cp_size: 1\n")),
+              ElementsAre("num_process"));
   const Json config = {{"zero_optimization", {{"stage", 1}}}, {"bf16", {{"enabled", "auto"}}}};
   const Translation file = Accelerate(
       "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n"
