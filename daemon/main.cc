@@ -25,6 +25,7 @@
 #include "daemon/network/daemon_service.h"
 #include "daemon/network/network_daemon.h"
 #include "proto/dsrun.pb.h"
+#include "proto/lease.h"
 #include "proto/message_line.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -182,6 +183,12 @@ void TakeNameOfFile(char* called) {
 // usual. Only who kills both at once leaves something behind, which the dsrun that started them, or
 // the next dsrund, ends where there are control groups (runtime/process/owned_cgroup.h).
 
+// Who stops the dsrund of a host (SIGSTOP) often stops its guardian as well. What ranks have
+// started would outlive the end of the lease then, which others count on (proto/lease.h): a timer
+// continues the guardian of such a dsrund, four times in the time that its clean-up may take.
+constexpr std::chrono::nanoseconds kContinueEvery =
+    std::chrono::nanoseconds(dsrun::v1::kLeaseCleanUp) / 4;
+
 // What SIGKILL has not ended by then is left to itself.
 constexpr std::chrono::seconds kKillPatience{5};
 
@@ -252,18 +259,39 @@ void EndWhatIsLeft() {
   EndLikeDaemon(status);
 }
 
+// The timer is this process's alone, no child of its has it. An ignored signal would not do: the
+// kernel drops it together with its timer.
+Status ContinueWheneverStopped() {
+  struct sigaction nothing {};
+  nothing.sa_handler = [](int) {};
+  nothing.sa_flags = SA_RESTART;
+  if (::sigaction(SIGCONT, &nothing, nullptr) != 0) return ErrnoError(errno, "sigaction");
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGCONT;
+  timer_t timer{};
+  if (::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+    return ErrnoError(errno, "timer_create");
+  const timespec interval{0, kContinueEvery.count()};
+  const itimerspec times{interval, interval};
+  if (::timer_settime(timer, 0, &times, nullptr) != 0) return ErrnoError(errno, "timer_settime");
+  return OkStatus();
+}
+
 // Forks. Returns in the child, which is dsrund from then on; the calling process becomes the
 // guardian and does not return. Its descriptors, standard streams included, are the child's alone.
-// Called before there are other threads.
-Status ContinueUnderGuardian() {
+// `leased`: dsrund has a lease. Called before there are other threads.
+Status ContinueUnderGuardian(bool leased) {
   std::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the statuses of children with it
   DS_RETURN_IF_ERROR(AdoptOrphans());
+  if (leased) DS_RETURN_IF_ERROR(ContinueWheneverStopped());
   const pid_t guardian = ::getpid();
   const pid_t daemon = ::fork();
   if (daemon < 0)
     return errno == EAGAIN ? NoRoomError("no process may be started below it")
                            : ErrnoError(errno, "fork");
   if (daemon > 0) Guard(daemon);
+  std::signal(SIGCONT, SIG_DFL);
   if (::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) != 0) return ErrnoError(errno, "death signal");
   // Killed before that, it would end without a sign.
   if (::getppid() != guardian) return CancelledError("the guardian is gone");
@@ -296,7 +324,7 @@ int Main(int argc, char** argv) {
   }
   LeaveTerminal();
   UniqueFd ready(flags.ready_fd);
-  if (const Status status = ContinueUnderGuardian(); !status.ok()) {
+  if (const Status status = ContinueUnderGuardian(!flags.listen.empty()); !status.ok()) {
     SayWhyNot(status, &ready);
     return kExitFailure;
   }

@@ -14,7 +14,7 @@ inline constexpr std::chrono::seconds kLongestLeaseGrace{5};
 // Then they are killed; a dsrund that has not ended so much later has been stopped or hangs. The
 // kernel kills it (daemon/host/death_timer.h), and them with it.
 inline constexpr std::chrono::seconds kLeaseKillAfter{1};
-// Its guardian ends what they have started within this time.
+// Its guardian, which nobody can keep stopped, ends what they have started within this time.
 inline constexpr std::chrono::seconds kLeaseCleanUp{1};
 
 inline std::chrono::nanoseconds LeaseGrace(std::chrono::nanoseconds grace) {

@@ -329,7 +329,8 @@ int LeaveSession(const Arguments& arguments) {
 }
 
 // alone FILE: in the first generation keeps FILE-RANK locked until it is killed, and says "ready";
-// in later ones says whether the one before still does. Rank 1 ignores SIGTERM.
+// in later ones says whether the one before still does, be it by what a rank has started. Rank 1
+// ignores SIGTERM, and so does its child.
 int BeAlone(const Arguments& arguments) {
   const std::string rank = std::getenv("RANK");
   const std::string path = arguments.at(0) + "-" + rank;
@@ -343,6 +344,12 @@ int BeAlone(const Arguments& arguments) {
     return 0;
   }
   if (rank == "1") std::signal(SIGTERM, SIG_IGN);
+  if (::fork() == 0) {  // a program below a script, or a worker that loads data
+    for (int i = 0; i < 64; ++i) {
+      if (i != fd) ::close(i);
+    }
+    WaitForSignal();
+  }
   Say(std::string("meets at ") + std::getenv("MASTER_PORT") + "\n", STDERR_FILENO);
   Say("ready\n");
   WaitForSignal();
