@@ -71,8 +71,8 @@ JobOutcome JobController::Run() {
     } else if (ReplaceLostHosts(*program, generation)) {
       outcome = LeaseNewPort(*program, generation);
     } else {
-      const JobOutcome early = TakeEarlyEnd(generation);
-      return early.ok() ? outcome : early;
+      if (stop_->signal() != 0) return MakeUserStopVerdict(stop_->signal(), generation);
+      return outcome;  // nothing follows that would have to wait for the lost hosts' ranks
     }
     if (outcome.ok()) outcome = TakeEarlyEnd(generation);
     if (outcome.ok()) {

@@ -21,6 +21,7 @@ using testing::Cut;
 using testing::Ended;
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::RecordingObserver;
 using ::testing::StartsWith;
 
@@ -94,7 +95,7 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
 };
 
 TEST_F(FencedControllerTest, TheNextGenerationBeginsWhenTheLostHostsRanksHaveEnded) {
-  lost_.lease_from = BootTime() - kLease - milliseconds(1800);  // and 200 ms of 2 s are left
+  lost_.lease_from = BootTime() - kLease - seconds(1);  // and one of 2 s is left
   EXPECT_TRUE(Run().ok());
   EXPECT_GE(launched_at_, *lost_.lease_from + kLease + seconds(2));
   EXPECT_TRUE(lost_.abandoned);
@@ -113,6 +114,14 @@ TEST_F(FencedControllerTest, ItMeetsAtAPortOfItsOwn) {
   };
   EXPECT_EQ(port_of(0), "4242");
   EXPECT_EQ(port_of(1), "4243");
+}
+
+TEST_F(FencedControllerTest, AJobThatIsNotRestartedDoesNotWait) {
+  lost_.lease_from = BootTime() + std::chrono::hours(1);
+  spare_.CancelStarts();  // it does not take the place
+  EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
+  EXPECT_THAT(observer_.notices, Contains(HasSubstr("not restarted: no spare host")));
+  EXPECT_THAT(observer_.notices, Not(Contains(HasSubstr("before the restart"))));
 }
 
 TEST_F(FencedControllerTest, ASignalEndsTheWait) {
