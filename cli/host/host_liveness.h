@@ -26,7 +26,8 @@ struct LivenessThresholds {
   std::chrono::nanoseconds suspect;
   std::chrono::nanoseconds lost;
 
-  // Renewals go out six times in a lease; two missing ones make a host late, four suspect.
+  // Renewals go out six times in a lease or more often; a third of it without an answer makes a
+  // host late, two thirds suspect.
   static LivenessThresholds OfLease(std::chrono::nanoseconds lease);
 };
 

@@ -70,7 +70,8 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   explicit State(std::chrono::nanoseconds lease_of_all)
       : lease(lease_of_all),
         renewal_interval(RenewalInterval(lease)),
-        look_interval(renewal_interval / kLooksPerRenewal) {}
+        look_interval(renewal_interval / kLooksPerRenewal),
+        pauses(2 * lease) {}
 
   void Run();
   void RenewDue(std::unique_lock<std::mutex>* lock);
@@ -193,7 +194,7 @@ void LeaseKeeper::Listen(OnChange on_change) {
 
 std::optional<OwnPause> LeaseKeeper::FindOwnPause() const {
   const std::lock_guard lock(state_->mutex);
-  const OwnPause pause = state_->pauses.FindLongest(BootTime(), 2 * state_->lease);
+  const OwnPause pause = state_->pauses.FindLongest(BootTime());
   if (pause.length < state_->lease * 2 / 3) return std::nullopt;
   return pause;
 }

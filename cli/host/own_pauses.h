@@ -9,8 +9,8 @@
 //
 // Pure: times are given. Threads: one at a time.
 
-#include <algorithm>
 #include <chrono>
+#include <deque>
 
 namespace ds::cli {
 
@@ -22,6 +22,10 @@ struct OwnPause {
 class OwnPauses {
  public:
   using Time = std::chrono::nanoseconds;
+
+  // Pauses are forgotten when they ended longer ago than `memory`.
+  explicit OwnPauses(Time memory) : memory_(memory) {}
+
   struct Clocks {
     Time boot;   // BootTime()
     Time awake;  // a monotonic clock that stands still while the machine is suspended
@@ -36,27 +40,31 @@ class OwnPauses {
     waiting_ = false;
     const Time length = now.boot - begun_.boot;
     const OwnPause pause{length, length - (now.awake - begun_.awake)};
-    // A shorter one later does not matter while this one is remembered.
-    if (pause.length >= last_.length || now.boot - ended_ > kRemembered * last_.length) {
-      last_ = pause;
-      ended_ = now.boot;
-    }
+    // Of shorter ones before it nobody will ask any more.
+    while (!past_.empty() && past_.back().pause.length <= length) past_.pop_back();
+    past_.push_back({pause, now.boot});
+    while (now.boot - past_.front().ended > memory_) past_.pop_front();
     return pause;
   }
-  // The longest that has not ended longer than `within` ago; its length is 0 when there is none.
-  OwnPause FindLongest(Time now, Time within) const {
-    const OwnPause past = now - ended_ <= within ? last_ : OwnPause();
-    const Time waited = waiting_ ? now - begun_.boot : Time(0);
-    return waited > past.length ? OwnPause{waited, Time(0)} : past;
+  // The longest that is remembered; its length is 0 when there is none.
+  OwnPause FindLongest(Time now) const {
+    OwnPause longest{waiting_ ? now - begun_.boot : Time(0), Time(0)};
+    for (const Past& each : past_) {
+      if (now - each.ended <= memory_ && each.pause.length >= longest.length) longest = each.pause;
+    }
+    return longest;
   }
 
  private:
-  static constexpr int kRemembered = 4;
+  struct Past {
+    OwnPause pause;
+    Time ended;
+  };
 
+  const Time memory_;
   Clocks begun_{};
   bool waiting_ = false;
-  OwnPause last_;
-  Time ended_{};
+  std::deque<Past> past_;  // each shorter than the one before
 };
 
 }  // namespace ds::cli

@@ -12,23 +12,23 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 TEST(OwnPausesTest, AWaitThatLastsIsAPauseAndTheMachinesSleepIsTold) {
-  OwnPauses pauses;
+  OwnPauses pauses(seconds(20));
   pauses.BeginWait({seconds(100), seconds(50)});
   EXPECT_EQ(pauses.EndWait({seconds(112), seconds(51)}).length, seconds(12));
-  const OwnPause found = pauses.FindLongest(seconds(113), seconds(20));
+  const OwnPause found = pauses.FindLongest(seconds(113));
   EXPECT_EQ(found.length, seconds(12));
   EXPECT_EQ(found.asleep, seconds(11));
 }
 
 // Who asks may have his turn before the thread that waited.
 TEST(OwnPausesTest, OneThatStillGoesOnIsFound) {
-  OwnPauses pauses;
+  OwnPauses pauses(seconds(20));
   pauses.BeginWait({seconds(100), seconds(50)});
-  EXPECT_EQ(pauses.FindLongest(seconds(109), seconds(20)).length, seconds(9));
+  EXPECT_EQ(pauses.FindLongest(seconds(109)).length, seconds(9));
 }
 
 TEST(OwnPausesTest, ShortWaitsBehindItDoNotHideItAndTimeDoes) {
-  OwnPauses pauses;
+  OwnPauses pauses(seconds(20));
   pauses.BeginWait({seconds(100), seconds(50)});
   pauses.EndWait({seconds(112), seconds(62)});
   for (int i = 0; i < 20; ++i) {
@@ -36,8 +36,20 @@ TEST(OwnPausesTest, ShortWaitsBehindItDoNotHideItAndTimeDoes) {
     pauses.BeginWait({now, now});
     pauses.EndWait({now + milliseconds(375), now + milliseconds(375)});
   }
-  EXPECT_EQ(pauses.FindLongest(seconds(120), seconds(20)).length, seconds(12));
-  EXPECT_EQ(pauses.FindLongest(seconds(133), seconds(20)).length, seconds(0));
+  EXPECT_EQ(pauses.FindLongest(seconds(120)).length, seconds(12));
+  EXPECT_EQ(pauses.FindLongest(seconds(133)).length, seconds(0));
+}
+
+// Two of which each may be what hosts were lost by.
+TEST(OwnPausesTest, AShorterOneIsThereWhenALongerOneIsForgotten) {
+  OwnPauses pauses(seconds(20));
+  pauses.BeginWait({seconds(100), seconds(100)});
+  pauses.EndWait({seconds(112), seconds(112)});
+  pauses.BeginWait({seconds(120), seconds(120)});
+  pauses.EndWait({seconds(129), seconds(129)});
+  EXPECT_EQ(pauses.FindLongest(seconds(132)).length, seconds(12));
+  EXPECT_EQ(pauses.FindLongest(seconds(133)).length, seconds(9));
+  EXPECT_EQ(pauses.FindLongest(seconds(150)).length, seconds(0));
 }
 
 TEST(SuspendedVerdictTest, BlamesNoHost) {
