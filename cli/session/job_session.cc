@@ -3,9 +3,11 @@
 #include <grpc/grpc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -63,13 +65,7 @@ class JobSession {
         starter_(&plan, std::move(known_hosts)) {}
   // Waits for the daemons' ends. Who is tired of it kills them.
   ~JobSession() {
-    stop_.Enter(JobPhase::kEnded);
-    const auto on_signal = [this](int signal) {
-      if (IsForwarded(signal)) return;
-      if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
-      LimitEnd();
-    };
-    const SignalTarget target(signals_, {.on_signal = on_signal});
+    const SignalTarget target(signals_, HearAfterTheEnd());
     starter_.AwaitHosts([this](const std::string& text) { TellOfWait(text); });
   }
   JobSession(const JobSession&) = delete;
@@ -79,6 +75,8 @@ class JobSession {
   void StartHosts();
   // Then: the job on its hosts, to its end; the daemons are let go.
   JobOutcome Run();
+  // Last: records what came of it and returns the exit status. The run directory may hang.
+  int Conclude(const JobOutcome& outcome);
 
  private:
   // Whether there are daemons everywhere, and nobody wants them gone.
@@ -87,6 +85,12 @@ class JobSession {
   // Does what a signal means for daemons and calls. The ranks are the controller's.
   void TakeStep(StopStep step);
   void LimitEnd();
+  UserSignals::Target HearAfterTheEnd();
+  // Nobody else ends ranks here whose daemon has been stopped.
+  UserSignals::Target MakeTarget(std::function<void(int)> on_signal,
+                                 std::function<void()> on_timer = nullptr) {
+    return {std::move(on_signal), std::move(on_timer), [this] { starter_.KillHosts(); }};
+  }
   // Before he reads it, so that nobody answers in vain.
   void TellOfWait(const std::string& text) {
     stop_.OnTold();
@@ -106,7 +110,7 @@ void JobSession::StartHosts() {
   const auto on_signal = [this](int signal) {
     if (!IsForwarded(signal)) TakeStep(stop_.OnSignal(signal));  // no rank could get the others
   };
-  const SignalTarget target(signals_, {.on_signal = on_signal});
+  const SignalTarget target(signals_, MakeTarget(on_signal));
   started_ = starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
 }
 
@@ -131,6 +135,22 @@ JobOutcome JobSession::Run() try {
                  .exit_code = kExitFailure,
                  .message = std::string("dsrun cannot go on: ") + error.what(),
                  .hint = "see the limits of processes (ulimit -u, pids.max) where dsrun runs"};
+}
+
+int JobSession::Conclude(const JobOutcome& outcome) {
+  const SignalTarget target(signals_, HearAfterTheEnd());
+  const int status = record_->Conclude(outcome);
+  signals_->SetEndStatus(status);
+  return status;
+}
+
+UserSignals::Target JobSession::HearAfterTheEnd() {
+  stop_.Enter(JobPhase::kEnded);
+  return MakeTarget([this](int signal) {
+    if (IsForwarded(signal)) return;
+    if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
+    LimitEnd();
+  });
 }
 
 void JobSession::LimitEnd() {
@@ -161,15 +181,16 @@ JobOutcome JobSession::RunOnHosts() {
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
-  const auto on_timer = [this] {
+  const auto is_other = [](const JobHost& host) { return host.remote; };
+  const bool has_others = std::any_of(plan_.world.hosts.begin(), plan_.world.hosts.end(), is_other);
+  const auto on_timer = [this, has_others] {
     const auto tell = [this](const std::string& text) { TellOfWait(text); };
-    if (!starter_.TellOfHosts(tell)) {
+    if (!starter_.TellOfHosts(tell) && has_others) {
       tell("waiting for other hosts, which are to kill their ranks; Ctrl-C gives them up");
     }
   };
   const SignalTarget target(
-      signals_, {.on_signal = [&](int signal) { TakeStep(controller.OnSignal(signal)); },
-                 .on_timer = on_timer});
+      signals_, MakeTarget([&](int signal) { TakeStep(controller.OnSignal(signal)); }, on_timer));
   return controller.Run();
 }
 
@@ -237,7 +258,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
     JobSession session(plan, program, run_directory->path() / "known_hosts", {&signals, &stop},
                        &record);
     session.StartHosts();
-    status = record.Conclude(session.Run());
+    status = session.Conclude(session.Run());
   }
   AwaitConsole(&signals, stop, &writer);
   return status;

@@ -24,8 +24,8 @@ bool IsIgnored(int signal) {
 // A console that is blocked does not hear of it.
 [[noreturn]] void EndAtOnce(int status) {
   constexpr std::string_view kText =
-      "dsrun: ended by the third signal, with something that does not answer; what still runs of "
-      "the job is ended by its daemons\n";
+      "dsrun: ended by the third signal, with something that does not answer; the daemons of this "
+      "machine are killed, those of others end what still runs of the job there\n";
   pollfd console{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
     static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
@@ -72,7 +72,9 @@ void UserSignals::StartTimer(std::chrono::seconds patience) {
 }
 
 void UserSignals::EndBy(std::chrono::milliseconds patience, int status) {
-  if (end_status_.exchange(status) != 0) return;
+  if (ends_.exchange(true)) return;
+  int none = 0;
+  end_status_.compare_exchange_strong(none, status);
   itimerspec when{};
   when.it_value.tv_sec = patience.count() / 1000;
   when.it_value.tv_nsec = patience.count() % 1000 * 1'000'000;
@@ -89,7 +91,7 @@ void UserSignals::Loop() {
       continue;
     }
     if (is_ready(2)) return;
-    if (is_ready(3)) EndAtOnce(end_status_);
+    if (is_ready(3)) End();
     signalfd_siginfo info{};
     if (is_ready(0) && ::read(signals_.get(), &info, sizeof(info)) == ssize_t{sizeof(info)}) {
       Deliver(static_cast<int>(info.ssi_signo));
@@ -111,6 +113,12 @@ void UserSignals::Deliver(int signal) {
 void UserSignals::OnTimer() {
   const std::lock_guard lock(mutex_);
   if (target_.on_timer) target_.on_timer();
+}
+
+void UserSignals::End() {
+  const std::lock_guard lock(mutex_);
+  if (target_.on_end) target_.on_end();
+  EndAtOnce(end_status_);
 }
 
 void UserSignals::SetTarget(Target target) {

@@ -12,7 +12,8 @@
 // thread, for the machine may have none. The destructor ends that thread; what comes then stays
 // held back, for it must not change how a job that has ended is reported.
 //
-// Threads: SetTarget, StartTimer and EndBy from any; a target is called by one of them at a time.
+// Threads: SetTarget, StartTimer, EndBy and SetEndStatus from any; a target is called by one of
+// them at a time.
 
 #include <atomic>
 #include <chrono>
@@ -33,6 +34,7 @@ class UserSignals {
   struct Target {
     std::function<void(int)> on_signal;  // null: they wait
     std::function<void()> on_timer;      // null: nobody cares
+    std::function<void()> on_end;        // null, or the last that is done before EndBy's end
   };
 
   UserSignals();
@@ -49,17 +51,21 @@ class UserSignals {
   // This process ends when that time has passed, with `status`, whatever its threads wait for. Only
   // the first call counts.
   void EndBy(std::chrono::milliseconds patience, int status);
+  // That end is to have this status instead, if it comes: the job's, which is known by now.
+  void SetEndStatus(int status) { end_status_ = status; }
 
  private:
   void Loop();
   void Deliver(int signal);
   void OnTimer();
+  [[noreturn]] void End();
 
   sigset_t watched_{};
   UniqueFd signals_;
   UniqueFd timer_;
-  UniqueFd end_;                     // a timer, too
-  std::atomic<int> end_status_ = 0;  // not 0: end_ runs
+  UniqueFd end_;  // a timer, too
+  std::atomic<bool> ends_ = false;
+  std::atomic<int> end_status_ = 0;
   UniqueFd quit_;
   std::mutex mutex_;
   Target target_;             // guarded by mutex_

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/base/files.h"
@@ -41,6 +42,20 @@ class EndlessStopTest : public ::testing::Test {
         "--num_gpus",        "1",        "--"};
     command.insert(command.end(), program.begin(), program.end());
     return command;
+  }
+  static UniqueFd OpenProcess(pid_t pid) {
+    return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  }
+  static pid_t NumberBehind(const std::string& words, const std::string& text) {
+    return std::stoi(text.substr(text.find(words) + words.size()));
+  }
+  // Until no signal to the process waits any more, so that the next is another one.
+  static void AwaitTaken(pid_t pid) {
+    const auto pending = [pid] {
+      const StatusOr<std::string> text = ReadFile("/proc/" + std::to_string(pid) + "/status");
+      return text.ok() && text->find("\nShdPnd:\t0000000000000000\n") == std::string::npos;
+    };
+    while (pending()) std::this_thread::yield();
   }
   // Three signals, each when the one before has been understood.
   ProgramResult StopThrice(Program& program) {
@@ -78,12 +93,51 @@ TEST_F(EndlessStopTest, AThirdSignalEndsAJobWhoseRunDirectoryHangs) {
       if (event.is_object() && event["event"] == "rank_started") pid = event["pid"].dump();
     }
   }
-  const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(pid), 0)));
+  const UniqueFd rank = OpenProcess(std::stoi(pid));
   // Nothing tells that a pipe has become full; what is written to it is several times as much.
   for (pollfd full{reader.get(), POLLOUT, 0}; ::poll(&full, 1, 0) != 0;) ::sched_yield();
   const ProgramResult result = StopThrice(program);
   EXPECT_THAT(result.err, HasSubstr("ended by the third signal"));
   EXPECT_NE(::syscall(SYS_pidfd_send_signal, rank.get(), 0, nullptr, 0), 0) << "the rank lives";
+}
+
+// Nobody waits until the user has been told of the daemon.
+TEST_F(EndlessStopTest, AThirdSignalEndsTheRanksOfADaemonThatHasBeenStopped) {
+  Program program(Command({"/bin/sh", "-c", "echo pid $$ of $PPID .; exec sleep 600"}));
+  ASSERT_TRUE(program.WaitForOutput(" .\n"));
+  const UniqueFd rank = OpenProcess(NumberBehind("pid ", program.out()));
+  const pid_t daemon = NumberBehind("of ", program.out());
+  ASSERT_EQ(::kill(daemon, SIGSTOP), 0);
+  program.Signal(SIGTERM);
+  EXPECT_TRUE(program.WaitForOutput("stopping every rank"));
+  program.Signal(SIGTERM);
+  EXPECT_TRUE(program.WaitForOutput("killing every rank"));
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait().status, 128 + SIGTERM);
+  pollfd end{rank.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the rank lives on";
+  if (HasFailure()) ::kill(daemon, SIGKILL);
+}
+
+// The index of the logs, which is written last, is a pipe that takes nothing.
+TEST_F(EndlessStopTest, SignalsAreHeardWhileTheEndIsRecorded) {
+  const fs::path index = run_ / "logs/0/index.jsonl";
+  fs::create_directories(index.parent_path());
+  ASSERT_EQ(::mkfifo(index.c_str(), 0600), 0);
+  const UniqueFd reader(::open(index.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const std::string block(4096, '\n');
+  while (::write(reader.get(), block.data(), block.size()) > 0) {
+  }
+  Program program(Command({"/bin/sh", "-c", "echo of $PPID .; exit 7"}),
+                  {.time_limit = std::chrono::seconds(60)});
+  ASSERT_TRUE(program.WaitForOutput(" .\n"));
+  while (::kill(NumberBehind("of ", program.out()), 0) == 0) std::this_thread::yield();
+  for (int i = 0; i < 3; ++i) {
+    program.Signal(SIGTERM);
+    AwaitTaken(program.pid());
+  }
+  EXPECT_EQ(program.Wait().status, 128 + SIGTERM);
+  EXPECT_THAT(program.err(), HasSubstr("ended by the third signal"));
 }
 
 // A rank that has become another user's, whom dsrun may not kill.
@@ -108,10 +162,6 @@ class UnkillableRankTest : public EndlessStopTest {
     return {setpriv_.string(), "--reuid", "0",
             "/bin/sh",         "-c",      "trap '' TERM; echo pid $$ .; exec sleep 600"};
   }
-  static pid_t PidIn(const std::string& text) {
-    return std::stoi(text.substr(text.find("pid ") + 4));
-  }
-
   fs::path setpriv_;
 };
 
@@ -120,11 +170,15 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
   std::vector<std::string> command = AsNobody(Stubborn());
   const auto program_at = std::find(command.begin(), command.end(), "--");
   command.insert(program_at, {"--max_restarts", "3"});
-  command.back() = "[ $RANK = 1 ] && exit 7; " + command.back();
+  const std::string changed = (folder_.path() / "changed").string();  // rank 0 its user
+  ASSERT_EQ(::mkfifo(changed.c_str(), 0600), 0);
+  ASSERT_EQ(::chmod(changed.c_str(), 0666), 0);
+  command.back() = "[ $RANK = 1 ] && { read x <" + changed + "; exit 7; }; echo >" + changed +
+                   "; " + command.back();
   *(std::find(command.begin(), command.end(), "--num_gpus") + 1) = "2";
   Program program(command, {.environment = {"XDG_RUNTIME_DIR="}});
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
-  const pid_t rank = PidIn(program.out());
+  const pid_t rank = NumberBehind("pid ", program.out());
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.status, 7) << result.err;
   EXPECT_THAT(result.err,
@@ -136,7 +190,7 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
 TEST_F(UnkillableRankTest, AThirdSignalEndsItsJob) {
   Program program(AsNobody(Stubborn()), {.environment = {"XDG_RUNTIME_DIR="}});
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
-  const pid_t rank = PidIn(program.out());
+  const pid_t rank = NumberBehind("pid ", program.out());
   StopThrice(program);
   EXPECT_EQ(::kill(rank, SIGKILL), 0) << "it was killed, and this test tried nothing";
 }
