@@ -183,9 +183,9 @@ void TakeNameOfFile(char* called) {
 // usual. Only who kills both at once leaves something behind, which the dsrun that started them, or
 // the next dsrund, ends where there are control groups (runtime/process/owned_cgroup.h).
 
-// Who stops the dsrund of a host (SIGSTOP) often stops its guardian as well. What ranks have
-// started would outlive the end of the lease then, which others count on (proto/lease.h): a timer
-// continues the guardian of such a dsrund, four times in the time that its clean-up may take.
+// A guardian is often stopped (SIGSTOP) together with its dsrund. What ranks have started would
+// outlive the end of the lease then, which others count on (proto/lease.h): a timer continues the
+// guardian of such a dsrund, four times in the time that its clean-up may take.
 constexpr std::chrono::nanoseconds kContinueEvery =
     std::chrono::nanoseconds(dsrun::v1::kLeaseCleanUp) / 4;
 

@@ -40,7 +40,7 @@ class OwnPauses {
     waiting_ = false;
     const Time length = now.boot - begun_.boot;
     const OwnPause pause{length, length - (now.awake - begun_.awake)};
-    // Of shorter ones before it nobody will ask any more.
+    // Nobody will ask for shorter ones before it any more.
     while (!past_.empty() && past_.back().pause.length <= length) past_.pop_back();
     past_.push_back({pause, now.boot});
     while (now.boot - past_.front().ended > memory_) past_.pop_front();

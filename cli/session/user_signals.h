@@ -51,7 +51,7 @@ class UserSignals {
   // This process ends when that time has passed, with `status`, whatever its threads wait for. Only
   // the first call counts.
   void EndBy(std::chrono::milliseconds patience, int status);
-  // That end is to have this status instead, if it comes: the job's, which is known by now.
+  // Gives that end another status, if it comes: the job's, which is known by now.
   void SetEndStatus(int status) { end_status_ = status; }
 
  private:
