@@ -22,19 +22,30 @@ struct Best {
   int last_begins = 0;  // the last part's first block
 };
 
+// More than any names of classes need: the library compiles parentheses by recursion.
+constexpr std::size_t kLongestExpression = 1000;
+
 // DeepSpeed's methods are regular expressions of Python, whose common part with ECMAScript's is
-// what names of classes need.
+// what names of classes need. They are matched without going back, as an expression whose time is
+// exponential would hang the terminal; that has no back-references.
 StatusOr<std::vector<double>> FindMatches(const std::string& expression,
                                           const std::vector<WeighedBlock>& blocks) {
+  if (expression.size() > kLongestExpression) {
+    return InvalidArgumentError(
+        fmt::format("a regular expression for names of classes has {} characters at most, and not "
+                    "{}",
+                    kLongestExpression, expression.size()));
+  }
   std::vector<double> weights;
   try {
-    const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase);
+    const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase |
+                                           std::regex_constants::__polynomial);
     for (const WeighedBlock& block : blocks) {
       weights.push_back(std::regex_search(block.name, regex) ? 1.0 : 0.0);
     }
   } catch (const std::regex_error& error) {
     return InvalidArgumentError(
-        fmt::format("\"{}\" is no regular expression: {}", expression, error.what()));
+        fmt::format("\"{}\" is no regular expression that is taken: {}", expression, error.what()));
   }
   if (std::count(weights.begin(), weights.end(), 1.0) == 0) {
     return InvalidArgumentError(

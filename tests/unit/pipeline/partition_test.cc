@@ -49,9 +49,23 @@ TEST(PipelineCut, RefusesWhatItCannotHonour) {
     return CutBlocks(method, MakeBlocks(), parts).status().message();
   };
   EXPECT_THAT(error("profile", 2), HasSubstr("\"profile\" is no way of cutting a pipeline"));
-  EXPECT_THAT(error("type:(", 2), HasSubstr("is no regular expression"));
+  EXPECT_THAT(error("type:(", 2), HasSubstr("is no regular expression that is taken"));
+  EXPECT_THAT(error(R"(type:(e)\1)", 2), HasSubstr("is no regular expression that is taken"));
   EXPECT_THAT(error("type:Conv", 2), HasSubstr("finds none of the model's blocks"));
   EXPECT_THAT(error("uniform", 6), HasSubstr("5 blocks cannot be cut into 6 stages"));
+}
+
+// None of them uses up the time of the user, or the stack.
+TEST(PipelineCut, HostileExpressionsEnd) {
+  const auto error = [](const std::string& expression) {
+    return CutBlocks("type:" + expression, MakeBlocks(), 2).status().message();
+  };
+  EXPECT_THAT(error("(.*)*(.*)*(.*)*(.*)*x_"), HasSubstr("finds none of the model's blocks"));
+  EXPECT_THAT(error("(x?){20000}y"), HasSubstr("is no regular expression that is taken"));
+  EXPECT_THAT(error("((q?){100}){100}q"), HasSubstr("finds none of the model's blocks"));
+  const std::size_t depth = 200000;
+  EXPECT_THAT(error(std::string(depth, '(') + "x" + std::string(depth, ')')),
+              HasSubstr("has 1000 characters at most, and not 400001"));
 }
 
 }  // namespace
