@@ -136,14 +136,19 @@ StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
 }
 
 // Fills in the config of `inputs`, or says all that is wrong with it.
-Status CheckDsConfig(config::ConfigText config, const ScheduleFlags& schedule,
-                     config::JobFacts facts, const ShareFolder& share, TrainInputs* inputs) {
-  if (schedule.any()) {
-    DS_ASSIGN_OR_RETURN(config, WithSchedule(config, schedule, facts, &inputs->notices));
+Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config::JobFacts facts,
+                     const ShareFolder& share, TrainInputs* inputs) {
+  if (flags.schedule.any()) {
+    DS_ASSIGN_OR_RETURN(config, WithSchedule(config, flags.schedule, facts, &inputs->notices));
     facts.base.reset();  // it is in there
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
+  if (flags.pp_schedule.has_value() && result.config.parallel.pipeline == 1) {
+    return InvalidArgumentError(
+        "--pp_schedule: of what? --pp or the config's pipeline.stages says into how many stages "
+        "the model is cut");
+  }
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job.model, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
@@ -273,7 +278,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument, flags.base));
-  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, share, &inputs));
+  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags, facts, share, &inputs));
   return inputs;
 }
 
@@ -297,7 +302,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   if (!flags.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config, std::nullopt));
   }
-  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags.schedule, facts, share, &inputs));
+  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags, facts, share, &inputs));
   return inputs;
 }
 

@@ -111,6 +111,14 @@ TEST_F(TrainInputsTest, StagesSuitTheModel) {
   flags.training.pp = 5;
   EXPECT_THAT(GatherTrainInputs(flags, share_, 5).status().message(),
               HasSubstr("pipeline 5 asks for more stages than the model has layers"));
+  flags.training.pp.reset();
+  flags.deepspeed_config.clear();
+  EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
+              HasSubstr("--pp_schedule: of what? --pp or the config's pipeline.stages says"));
+  // A run of stages may go on without them; the order that it has had counts for nothing then.
+  const auto resumed = OverrideTrainInputs(inputs->job, {.training = {.pp = 1}}, share_, 1);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+  EXPECT_EQ(resumed->config.parallel.pipeline, 1);
 }
 
 TEST_F(TrainInputsTest, AutoIsResolvedFromFlagsModelAndSteps) {
