@@ -22,12 +22,13 @@ struct Best {
   int last_begins = 0;  // the last part's first block
 };
 
-// More than any names of classes need: the library compiles parentheses by recursion.
-constexpr std::size_t kLongestExpression = 1000;
+// More than any names of classes need: the library compiles and matches by recursion.
+constexpr std::size_t kLongestExpression = 200;
 
 // DeepSpeed's methods are regular expressions of Python, whose common part with ECMAScript's is
 // what names of classes need. They are matched without going back, as an expression whose time is
-// exponential would hang the terminal; that has no back-references.
+// exponential would hang the terminal; that has no back-references. Counts ({100}) are refused:
+// each multiplies what stands before it, and the depth of the library's recursion with it.
 StatusOr<std::vector<double>> FindMatches(const std::string& expression,
                                           const std::vector<WeighedBlock>& blocks) {
   if (expression.size() > kLongestExpression) {
@@ -35,6 +36,10 @@ StatusOr<std::vector<double>> FindMatches(const std::string& expression,
         fmt::format("a regular expression for names of classes has {} characters at most, and not "
                     "{}",
                     kLongestExpression, expression.size()));
+  }
+  if (expression.find('{') != std::string::npos) {
+    return InvalidArgumentError(
+        fmt::format("\"{}\" counts with {{}}, which names of classes do not need", expression));
   }
   std::vector<double> weights;
   try {

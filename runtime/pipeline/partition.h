@@ -31,8 +31,8 @@ struct WeighedBlock {
 // `method` is "uniform"; "parameters", by what is trained; "best", which is the same; or
 // "type:REGEX", by the number of blocks whose name the Perl-like expression finds, whatever its
 // case. Refuses any other (also DeepSpeed's "profile", which it names but does not have), an
-// expression that is none, is longer than 1000 characters, has back-references or finds no block,
-// and more parts than blocks.
+// expression that is none, is longer than 200 characters, counts with {}, has back-references or
+// finds no block, and more parts than blocks.
 StatusOr<std::vector<int>> CutBlocks(const std::string& method,
                                      const std::vector<WeighedBlock>& blocks, int parts);
 
