@@ -1,13 +1,10 @@
 // dsrun where a user may have so many processes and threads and no more.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -17,7 +14,6 @@
 #include <vector>
 
 #include "runtime/base/files.h"
-#include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
@@ -125,29 +121,6 @@ TEST_F(FewProcessesTest, AStopReachesRanksThatHaveUsedThemUp) {
   const ProgramResult result = dsrun.Wait();
   EXPECT_EQ(result.status, 128 + SIGTERM) << result.err;
   EXPECT_THAT(result.err, Not(HasSubstr("waiting for dsrund"))) << "one stop is enough";
-  EXPECT_EQ(Verdict(kPlenty).value("cause", ""), "user_stop");
-}
-
-// What it then says is the first that dsrun has to show.
-TEST_F(FewProcessesTest, ABlockedConsoleHoldsNobodyUpEvenThen) {
-  const std::string written = (folder_.path() / "written").string();
-  ASSERT_EQ(::mkfifo(written.c_str(), 0600), 0);
-  ASSERT_EQ(::chown(written.c_str(), kUser, kUser), 0);
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-  const UniqueFd unread(ends[0]);
-  const UniqueFd pipe(ends[1]);
-  ProgramOptions options = Options();
-  options.output_fd = pipe.get();
-  Program dsrun(
-      Command(kPlenty, 1,
-              FillThen("i=0; while [ $i -lt 50000 ]; do i=$((i+1)); echo line $i; done; echo >" +
-                       written)),
-      options);
-  ASSERT_TRUE(ReadFile(written).ok());
-  dsrun.Signal(SIGTERM);
-  const ProgramResult result = dsrun.Wait();
-  EXPECT_EQ(result.status, 128 + SIGTERM) << result.err;
   EXPECT_EQ(Verdict(kPlenty).value("cause", ""), "user_stop");
 }
 
