@@ -38,8 +38,8 @@ struct LocalDaemonOptions {
 class LocalDaemon final : public DaemonClient {
  public:
   // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
-  // ended instead (the message, or stderr, has its reason), kCancelled when the start was interrupted. After an
-  // error no process is left.
+  // ended instead (the message, or stderr, has its reason), kCancelled when the start was
+  // interrupted. After an error no process is left.
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
 
   // Closes and ignores the outcome.
