@@ -38,7 +38,7 @@ struct TrainLoopOptions {
   checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage
   std::uint64_t seed = 1234;
   // Gives the loss over data that is not learnt; empty: nobody asks. Collective. It is asked behind
-  // every so many steps, and behind the last, when the checkpoint that is due there is saved.
+  // every so many steps, and behind the last. Where it fails the checkpoint that is due is saved.
   std::function<StatusOr<Evaluation>()> evaluate;
   std::int64_t evaluate_every = 0;  // 0: behind the last only
   BestEvaluation* best = nullptr;   // is told each evaluation of rank 0; null: nobody asks
