@@ -24,6 +24,17 @@ CheckResult CheckOn(int ranks, const std::string& members) {
 constexpr char kEveryCut[] = R"("pipeline": {"stages": 2}, "sequence_parallel_size": 2,
     "tensor_parallel": {"autotp_size": 2}, )";
 
+// A degree of parallelism on 4 ranks, or why there is none.
+std::string DegreeOn4(const std::string& members, const TrainingFlags& flags,
+                      int ParallelConfig::*degree) {
+  JobFacts facts{.world_size = 4};
+  facts.flags = flags;
+  const CheckResult checked =
+      CheckConfig("{\"train_batch_size\": 4, " + members + "}", "ds.json", facts);
+  return checked.ok ? std::to_string(checked.config.parallel.*degree)
+                    : checked.errors.front().message;
+}
+
 TEST(ParallelSectionTest, TheBatchCountsRanksWithSamplesOfTheirOwn) {
   const CheckResult checked = CheckOn(16, std::string(kEveryCut) + R"("train_batch_size": 24)");
   EXPECT_EQ(ValueOf(checked, "train_micro_batch_size_per_gpu"), 12);
@@ -51,12 +62,7 @@ TEST(ParallelSectionTest, DegreesThatAreOffLeaveAllRanks) {
 
 TEST(ParallelSectionTest, TensorRanksComeFromTheFileOrTheFlag) {
   const auto degree = [](const std::string& members, std::optional<std::int64_t> flag) {
-    JobFacts facts{.world_size = 4};
-    facts.flags.tp = flag;
-    const CheckResult checked =
-        CheckConfig("{\"train_batch_size\": 4, " + members + "}", "ds.json", facts);
-    return checked.ok ? std::to_string(checked.config.parallel.tensor)
-                      : checked.errors.front().message;
+    return DegreeOn4(members, {.tp = flag}, &ParallelConfig::tensor);
   };
   const std::string in_file = R"("tensor_parallel": {"autotp_size": 2})";
   EXPECT_EQ(degree(in_file, {}), "2");
@@ -102,12 +108,7 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
 
 TEST(ParallelSectionTest, StagesComeFromTheFileOrTheFlag) {
   const auto stages = [](const std::string& members, std::optional<std::int64_t> flag) {
-    JobFacts facts{.world_size = 4};
-    facts.flags.pp = flag;
-    const CheckResult checked =
-        CheckConfig("{\"train_batch_size\": 4, " + members + "}", "ds.json", facts);
-    return checked.ok ? std::to_string(checked.config.parallel.pipeline)
-                      : checked.errors.front().message;
+    return DegreeOn4(members, {.pp = flag}, &ParallelConfig::pipeline);
   };
   EXPECT_EQ(stages(R"("pipeline": {"stages": 2})", {}), "2");
   EXPECT_EQ(stages(R"("pipeline": {"stages": "auto"})", 4), "4");
