@@ -4,12 +4,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "runtime/base/split_mix.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/commit.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/seed_generators.h"
@@ -135,16 +134,8 @@ bool TrainLoop::IsSaveDue(std::int64_t step) const {
 
 void TrainLoop::RemoveFormerBest() const {
   if (engine_.world().rank() != 0 || !former_best_ || !former_best_->saved_for_it) return;
-  // Under an unfinished one's name first: what is half removed is no damaged checkpoint.
-  const auto from = checkpoint::DirectoryOfStep(options_.checkpoint_root, former_best_->step);
-  const auto to = options_.checkpoint_root /
-                  checkpoint::UnfinishedDirectoryName(
-                      {.step = former_best_->step,
-                       .generation = options_.lineage ? options_.lineage->generation : 0,
-                       .nonce = SplitMix(static_cast<std::uint64_t>(former_best_->step))});
-  std::error_code error;
-  std::filesystem::rename(from, to, error);
-  if (!error) std::filesystem::remove_all(to, error);
+  checkpoint::RemoveCheckpoint(options_.checkpoint_root, former_best_->step,
+                               options_.lineage ? options_.lineage->generation : 0);
 }
 
 Status TrainLoop::Save(std::int64_t step) {

@@ -12,6 +12,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
 
@@ -219,6 +220,15 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished, FileSystem& system) {
   // The failure that led here is what is reported; the next save tries again to remove it.
   static_cast<void>(RemoveTree(UnfinishedDirectory(unfinished.root, unfinished.name), system));
+}
+
+void RemoveCheckpoint(const fs::path& root, std::int64_t step, std::int64_t generation,
+                      FileSystem& system) {
+  const fs::path unfinished =
+      UnfinishedDirectory(root, {.step = step, .generation = generation, .nonce = DrawNonce()});
+  if (RenameDurably(DirectoryOfStep(root, step), unfinished, system).ok()) {
+    RemoveReplaced(unfinished, system);
+  }
 }
 
 }  // namespace ds::checkpoint

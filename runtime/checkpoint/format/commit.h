@@ -56,4 +56,9 @@ StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unf
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished,
                        FileSystem& system = FileSystem::System());
 
+// Removes root/step-N, as far as possible, for a writer of `generation`: under an unfinished one's
+// name first, as what is half removed is no damaged checkpoint.
+void RemoveCheckpoint(const std::filesystem::path& root, std::int64_t step, std::int64_t generation,
+                      FileSystem& system = FileSystem::System());
+
 }  // namespace ds::checkpoint
