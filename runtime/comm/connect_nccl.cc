@@ -121,7 +121,13 @@ Status CheckGpusDiffer(const std::vector<std::string>& gpus) {
 StatusOr<std::string> NameInterfaceForNccl(const std::vector<LocalAddress>& all,
                                            const std::string& wanted) {
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> chosen, ChooseAddresses(all, wanted));
-  return "=" + chosen.front().interface;  // without the sign NCCL takes it for a prefix
+  std::string names = "=";  // without the sign NCCL takes them for prefixes
+  for (int rail = 0; rail < CountRails(chosen); ++rail) {
+    const auto of_rail = std::find_if(chosen.begin(), chosen.end(),
+                                      [&](const LocalAddress& each) { return each.rail == rail; });
+    names += (rail == 0 ? "" : ",") + of_rail->interface;
+  }
+  return names;
 }
 
 StatusOr<std::unique_ptr<Communicator>> ConnectNccl(std::unique_ptr<Communicator> control,

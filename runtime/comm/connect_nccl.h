@@ -25,8 +25,8 @@ StatusOr<std::unique_ptr<Communicator>> ConnectNccl(std::unique_ptr<Communicator
 // what tells each rank's GPU from all others.
 Status CheckGpusDiffer(const std::vector<std::string>& gpus);
 
-// The value that NCCL_SOCKET_IFNAME has to have so that NCCL uses the interface, or the one with
-// the address, that `wanted` names. kNotFound as ChooseAddresses. Pure.
+// The value that NCCL_SOCKET_IFNAME has to have so that NCCL uses the interfaces, or those with the
+// addresses, that `wanted` names. kNotFound as ChooseAddresses. Pure.
 StatusOr<std::string> NameInterfaceForNccl(const std::vector<LocalAddress>& all,
                                            const std::string& wanted);
 

@@ -23,7 +23,8 @@ struct ConnectOptions {
   // Ranks of several hosts meet there; it may be null on one host, and is used while connecting
   // only.
   MeetingStore* store = nullptr;
-  // The network interface or address for what goes between hosts; "": any that leads there.
+  // The network interface or address for what goes between hosts, or a list of them that carry it
+  // together ("eth0,eth1"); "": any that leads there.
   std::string interface;
   // Encrypt that. The same on all ranks; NCCL cannot.
   bool encrypt = false;

@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "runtime/comm/net/peer_proof.h"
@@ -17,6 +18,8 @@ namespace {
 
 using std::chrono::steady_clock;
 using Deadline = steady_clock::time_point;
+// A rank of another host, and which of the rails to it.
+using Way = std::pair<int, int>;
 
 // For an answer, before the peer's next address is tried as well, and for a caller's next word.
 constexpr std::chrono::seconds kPatience{10};
@@ -45,10 +48,11 @@ struct Attempt {
   int descriptor() const { return stream == nullptr ? fd.get() : stream->fd(); }
   // The other end's rank, as it says itself where it is the caller.
   int peer() const { return static_cast<int>(calls ? introduction.to : introduction.from); }
+  Way way() const { return {peer(), static_cast<int>(introduction.rail)}; }
 };
 
-// A rank that this one calls. Its addresses are tried in turn, and again from the first one; one
-// that does not answer in time is waited for while the next one is tried.
+// A rank that this one calls, over one rail. Its addresses are tried in turn, and again from the
+// first one; one that does not answer in time is waited for while the next one is tried.
 struct Call {
   std::vector<PeerListener::Endpoint> endpoints;
   std::size_t next = 0;    // of them
@@ -68,20 +72,25 @@ class Connector {
         first_here_(options.rank - records[static_cast<std::size_t>(options.rank)].local_rank),
         deadline_(steady_clock::now() + options.timeout),
         reach_deadline_(std::min(deadline_, steady_clock::now() + options.reach_timeout)),
-        peers_(records.size()) {}
+        rails_(records[static_cast<std::size_t>(options.rank)].CountRails()) {}
 
   StatusOr<std::vector<PeerLinks::Peer>> Connect() {
+    DS_RETURN_IF_ERROR(CheckRails(records_, options_.rank));
     for (int peer = 0; peer < size(); ++peer) {
-      if (IsHere(peer)) continue;
-      ++missing_;
-      if (peer > options_.rank) calls_[peer] = {EndpointsOf(peer), 0, steady_clock::now()};
+      for (int rail = 0; rail < rails_ && !IsHere(peer); ++rail) {
+        missing_.insert({peer, rail});
+        if (peer < options_.rank) continue;
+        calls_[{peer, rail}] = {
+            OrderEndpoints(options_.addresses, records_[static_cast<std::size_t>(peer)], rail), 0,
+            steady_clock::now()};
+      }
     }
-    while (missing_ > 0) {
-      for (auto& [peer, call] : calls_) DS_RETURN_IF_ERROR(Dial(peer, &call));
+    while (!missing_.empty()) {
+      for (auto& [way, call] : calls_) DS_RETURN_IF_ERROR(Dial(way, &call));
       DS_RETURN_IF_ERROR(AwaitEvents());
       attempts_.remove_if([](const Attempt& attempt) { return attempt.ended; });
     }
-    return std::move(peers_);
+    return JoinRails();
   }
 
  private:
@@ -97,11 +106,34 @@ class Connector {
            records_[static_cast<std::size_t>(peer)].host + ")";
   }
 
+  std::string NameOf(const Way& way) const {
+    return NameOf(way.first) + (rails_ == 1 ? "" : " over " + InterfaceOf(way.second));
+  }
+  // This host's, of the rail.
+  std::string InterfaceOf(int rail) const {
+    const auto found = std::find_if(options_.addresses.begin(), options_.addresses.end(),
+                                    [&](const LocalAddress& each) { return each.rail == rail; });
+    return found == options_.addresses.end() ? "" : found->interface;
+  }
+
+  std::vector<PeerLinks::Peer> JoinRails() {
+    std::vector<PeerLinks::Peer> peers(records_.size());
+    for (int peer = 0; peer < size(); ++peer) {
+      if (IsHere(peer)) continue;
+      std::vector<PeerRails::Rail> rails;
+      for (int rail = 0; rail < rails_; ++rail) {
+        rails.push_back({std::move(streams_[{peer, rail}]), InterfaceOf(rail)});
+      }
+      peers[static_cast<std::size_t>(peer)] = {PeerRails(std::move(rails)), NameOf(peer)};
+    }
+    return peers;
+  }
+
   Status AwaitEvents() {
     std::vector<pollfd> watched;
     for (const UniqueFd& socket : listener_.sockets()) watched.push_back({socket.get(), POLLIN, 0});
     Deadline next = deadline_;
-    for (const auto& [peer, call] : calls_) next = std::min(next, call.next_dial);
+    for (const auto& [way, call] : calls_) next = std::min(next, call.next_dial);
     for (const Attempt& attempt : attempts_) {
       watched.push_back({attempt.descriptor(), attempt.events, 0});
       next = std::min(next, attempt.deadline);
@@ -125,10 +157,7 @@ class Connector {
 
   // Some rank is awaited.
   Status NameMissing() const {
-    int missing = 0;
-    while (IsHere(missing) || peers_[static_cast<std::size_t>(missing)].stream != nullptr)
-      ++missing;
-    return UnavailableError(NameOf(missing) + " did not connect within " +
+    return UnavailableError(NameOf(*missing_.begin()) + " did not connect within " +
                             std::to_string(options_.timeout.count() / 1000) + " s");
   }
 
@@ -157,13 +186,13 @@ class Connector {
     attempt->fd.Reset();
     attempt->stream.reset();
     attempt->ended = true;
-    if (attempt->calls) --calls_[attempt->peer()].under_way;
+    if (attempt->calls) --calls_[attempt->way()].under_way;
   }
 
   // What has failed is hung up on; a call goes to the peer's next address.
   void GiveUp(Attempt* attempt, const Status& why) {
     End(attempt);
-    if (attempt->calls) NoteFailure(attempt->endpoint, why, &calls_[attempt->peer()]);
+    if (attempt->calls) NoteFailure(attempt->endpoint, why, &calls_[attempt->way()]);
   }
 
   static void NoteFailure(const PeerListener::Endpoint& endpoint, const Status& why, Call* call) {
@@ -173,27 +202,13 @@ class Connector {
     call->next_dial = steady_clock::now();
   }
 
-  std::vector<PeerListener::Endpoint> EndpointsOf(int peer) const {
-    const auto& offered = records_[static_cast<std::size_t>(peer)].endpoints;
-    std::vector<std::string> addresses;
-    for (const auto& endpoint : offered) addresses.push_back(endpoint.address);
-    std::vector<PeerListener::Endpoint> ordered;
-    for (const std::string& address : OrderAddresses(options_.addresses, addresses)) {
-      ordered.push_back(*std::find_if(offered.begin(), offered.end(), [&](const auto& endpoint) {
-        return endpoint.address == address;
-      }));
-    }
-    return ordered;
-  }
-
   // Tries the next address when its time has come.
-  Status Dial(int peer, Call* call) {
-    const bool is_connected = peers_[static_cast<std::size_t>(peer)].stream != nullptr;
+  Status Dial(const Way& way, Call* call) {
     const Deadline now = steady_clock::now();
-    if (is_connected) call->next_dial = Deadline::max();
+    if (!missing_.contains(way)) call->next_dial = Deadline::max();
     while (call->next_dial <= now && call->next < call->endpoints.size()) {
       const PeerListener::Endpoint& endpoint = call->endpoints[call->next++];
-      const Status started = StartAttempt(peer, endpoint);
+      const Status started = StartAttempt(way, endpoint);
       if (started.ok()) {
         ++call->under_way;
         call->next_dial = now + kPatience;
@@ -208,7 +223,7 @@ class Connector {
     }
     // Who has another key will have it the next time, too.
     if (now >= reach_deadline_ || call->failure == StatusCode::kUnauthenticated) {
-      return Status(call->failure, NameOf(peer) + " cannot be reached (" + call->tried +
+      return Status(call->failure, NameOf(way) + " cannot be reached (" + call->tried +
                                        "); --interface names the network that all hosts share");
     }
     call->next = 0;
@@ -217,16 +232,17 @@ class Connector {
     return OkStatus();
   }
 
-  Status StartAttempt(int peer, const PeerListener::Endpoint& endpoint) {
+  Status StartAttempt(const Way& way, const PeerListener::Endpoint& endpoint) {
     Attempt attempt{.calls = true,
                     .step = Step::kDial,
                     .events = POLLOUT,
                     .deadline = deadline_,
                     .introduction = {.from = static_cast<std::uint32_t>(options_.rank),
-                                     .to = static_cast<std::uint32_t>(peer)},
+                                     .to = static_cast<std::uint32_t>(way.first),
+                                     .rail = static_cast<std::uint32_t>(way.second)},
                     .endpoint = endpoint};
     DS_ASSIGN_OR_RETURN(attempt.introduction.from_nonce, MakeNonce());
-    DS_ASSIGN_OR_RETURN(attempt.fd, StartDial(endpoint));
+    DS_ASSIGN_OR_RETURN(attempt.fd, StartDial(endpoint, rails_ > 1 ? InterfaceOf(way.second) : ""));
     attempts_.push_back(std::move(attempt));
     return OkStatus();
   }
@@ -240,6 +256,7 @@ class Connector {
     DS_RETURN_IF_ERROR(
         WriteMessage(attempt->fd.get(), Greeting{.from = attempt->introduction.from,
                                                  .to = attempt->introduction.to,
+                                                 .rail = attempt->introduction.rail,
                                                  .nonce = attempt->introduction.from_nonce}));
     attempt->step = Step::kAwaitAnswer;
     attempt->events = POLLIN;
@@ -256,7 +273,7 @@ class Connector {
     }
     // The peer shall have one connection of this rank's to keep.
     for (Attempt& other : attempts_) {
-      if (&other != attempt && other.calls && !other.ended && other.peer() == attempt->peer()) {
+      if (&other != attempt && other.calls && !other.ended && other.way() == attempt->way()) {
         End(&other);
       }
     }
@@ -294,7 +311,7 @@ class Connector {
       return attempt.step == Step::kAwaitGreeting || attempt.step == Step::kAwaitProof;
     };
     const auto strangers = std::count_if(attempts_.begin(), attempts_.end(), is_stranger);
-    if (strangers < first_here_ + kMostStrangers) return;
+    if (strangers < first_here_ * rails_ + kMostStrangers) return;
     auto oldest = std::find_if(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
       return attempt.step == Step::kAwaitGreeting;
     });
@@ -310,11 +327,14 @@ class Connector {
     if (!complete) return OkStatus();
     if (greeting.magic != Greeting().magic ||
         greeting.to != static_cast<std::uint32_t>(options_.rank) ||
-        greeting.from >= static_cast<std::uint32_t>(first_here_)) {
+        greeting.from >= static_cast<std::uint32_t>(first_here_) ||
+        greeting.rail >= static_cast<std::uint32_t>(rails_)) {
       return InvalidArgumentError("it is not awaited");
     }
-    attempt->introduction = {
-        .from = greeting.from, .to = greeting.to, .from_nonce = greeting.nonce};
+    attempt->introduction = {.from = greeting.from,
+                             .to = greeting.to,
+                             .rail = greeting.rail,
+                             .from_nonce = greeting.nonce};
     DS_ASSIGN_OR_RETURN(attempt->introduction.to_nonce, MakeNonce());
     attempt->step = Step::kAwaitProof;
     attempt->deadline = steady_clock::now() + kPatience;
@@ -349,9 +369,8 @@ class Connector {
     DS_ASSIGN_OR_RETURN(const PeerStream::Handshake state, attempt->stream->Shake());
     attempt->events = state == PeerStream::Handshake::kWritable ? POLLOUT : POLLIN;
     if (state != PeerStream::Handshake::kDone) return OkStatus();
-    PeerLinks::Peer& peer = peers_[static_cast<std::size_t>(attempt->peer())];
-    if (peer.stream == nullptr) --missing_;
-    peer = {std::move(attempt->stream), NameOf(attempt->peer())};
+    streams_[attempt->way()] = std::move(attempt->stream);
+    missing_.erase(attempt->way());
     End(attempt);
     return OkStatus();
   }
@@ -362,10 +381,11 @@ class Connector {
   const int first_here_;  // rank of this host
   const Deadline deadline_;
   const Deadline reach_deadline_;
-  std::map<int, Call> calls_;  // by rank
+  const int rails_;  // to every rank of another host
+  std::map<Way, Call> calls_;
   std::list<Attempt> attempts_;
-  std::vector<PeerLinks::Peer> peers_;
-  int missing_ = 0;  // of them
+  std::map<Way, std::unique_ptr<PeerStream>> streams_;
+  std::set<Way> missing_;  // of them
 };
 
 }  // namespace

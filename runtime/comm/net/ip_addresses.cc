@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace ds::comm {
 namespace {
@@ -91,7 +92,10 @@ StatusOr<std::vector<LocalAddress>> ListLocalAddresses() {
   return addresses;
 }
 
-StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
+namespace {
+
+// Those of one network: of the interface or the address `wanted`, or without it any.
+StatusOr<std::vector<LocalAddress>> ChooseOfNetwork(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted) {
   std::vector<LocalAddress> chosen;
   std::string known;
@@ -106,16 +110,59 @@ StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddre
                                      : wanted == each.interface || wanted == each.text;
     if (fits) chosen.push_back(each);
   }
+  if (!chosen.empty()) return chosen;
+  const std::string there = known.empty() ? "it has none" : "it has " + known;
+  if (wanted.empty()) return NotFoundError("this host has no network address that is up");
+  return NotFoundError("this host has no network interface or address " + wanted + "; " + there);
+}
+
+std::vector<std::string> SplitAtCommas(const std::string& list) {
+  std::vector<std::string> names(1);
+  for (const char c : list) {
+    if (c == ',') {
+      names.emplace_back();
+    } else {
+      names.back().push_back(c);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
+                                                    const std::string& wanted) {
+  std::vector<LocalAddress> chosen;
+  const std::vector<std::string> names = SplitAtCommas(wanted);
+  std::set<std::string> interfaces;
+  for (int rail = 0; rail < static_cast<int>(names.size()); ++rail) {
+    const std::string& name = names[static_cast<std::size_t>(rail)];
+    if (name.empty() && names.size() > 1) {
+      return InvalidArgumentError("'" + wanted + "' is no list of interfaces, such as eth0,eth1");
+    }
+    DS_ASSIGN_OR_RETURN(std::vector<LocalAddress> of_rail, ChooseOfNetwork(all, name));
+    if (!interfaces.insert(of_rail[0].interface).second) {
+      return InvalidArgumentError("'" + wanted + "' names the interface " + of_rail[0].interface +
+                                  " twice");
+    }
+    for (LocalAddress& each : of_rail) {
+      each.rail = rail;
+      chosen.push_back(std::move(each));
+    }
+  }
   if (chosen.size() > kMostAddresses) {
     return FailedPreconditionError("this host has " + std::to_string(chosen.size()) +
                                    " network addresses, and a rank offers at most " +
                                    std::to_string(kMostAddresses) +
                                    ": --interface names the network that all hosts share");
   }
-  if (!chosen.empty()) return chosen;
-  const std::string there = known.empty() ? "it has none" : "it has " + known;
-  if (wanted.empty()) return NotFoundError("this host has no network address that is up");
-  return NotFoundError("this host has no network interface or address " + wanted + "; " + there);
+  return chosen;
+}
+
+int CountRails(const std::vector<LocalAddress>& chosen) {
+  int count = 0;
+  for (const LocalAddress& each : chosen) count = std::max(count, each.rail + 1);
+  return count;
 }
 
 std::vector<std::string> OrderAddresses(const std::vector<LocalAddress>& mine,

@@ -16,18 +16,23 @@ struct LocalAddress {
   int prefix = 0;         // bits of the network
   bool loopback = false;
   bool link_local = false;  // it means something on its own link only (fe80::1)
+  int rail = 0;             // which of the networks that carry bytes at the same time it is in
 };
 
 // Those of interfaces that are up.
 StatusOr<std::vector<LocalAddress>> ListLocalAddresses();
 
 // Those that a rank offers: of the interface, or the one address, that `wanted` names; without it
-// all but loopback ones, or these where there are no others. Link-local ones are never offered:
-// another host cannot know over which of its interfaces it would reach them. kNotFound, with what
-// there is, when nothing fits; kFailedPrecondition when there are too many for the ranks to tell
-// each other. Pure.
+// all but loopback ones, or these where there are no others. A list ("eth0,eth1") names the rails,
+// in the order of all hosts (peer_rails.h). Link-local ones are never offered: another host cannot
+// know over which of its interfaces it would reach them. kNotFound, with what there is, when
+// nothing fits; kInvalidArgument for a list that names an interface twice; kFailedPrecondition when
+// there are too many for the ranks to tell each other. Pure.
 StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted);
+
+// One, unless they are of a list.
+int CountRails(const std::vector<LocalAddress>& chosen);
 
 // The other rank's addresses in the order in which to try them: those in a network that this host
 // is in, then others, and last those that this host has, too (every host with containers has the

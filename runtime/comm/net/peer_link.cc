@@ -1,7 +1,6 @@
 #include "runtime/comm/net/peer_link.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,9 +24,9 @@ bool IsCalls(FrameChannel channel) {
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
-std::string DescribeEnd(int error) {
-  return error == 0 ? "closed its connection"
-                    : "is not connected any more: " + std::string(std::strerror(error));
+std::string DescribeEnd(int error, const std::string& where) {
+  if (error == 0) return "closed its connection";
+  return "is not connected any more" + where + ": " + std::string(std::strerror(error));
 }
 
 }  // namespace
@@ -70,9 +69,12 @@ bool PeerLink::IsAnythingAwaited() const {
 }
 
 void PeerLink::EndIfSilent(std::chrono::seconds silence) {
-  if (!ended_.empty() || !stream_->IsSilent(silence)) return;
+  if (!ended_.empty()) return;
+  const PeerRails::Rail* const silent = rails_.FindSilent(silence);
+  if (silent == nullptr) return;
   is_unreachable_ = true;
-  ended_ = "is on a host that has not answered for " + std::to_string(silence.count()) + " s";
+  ended_ = "is on a host that has not answered" + rails_.Describe(*silent) + " for " +
+           std::to_string(silence.count()) + " s";
 }
 
 short PeerLink::events() const {
@@ -86,9 +88,8 @@ Status PeerLink::TellThatItWaits() {
   return Write();
 }
 
-// `error`: the connection's; 0: the peer has closed it.
-void PeerLink::End(int error) {
-  ended_ = DescribeEnd(error);
+void PeerLink::End(int error, const std::string& where) {
+  ended_ = DescribeEnd(error, where);
   is_unreachable_ = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
@@ -97,13 +98,13 @@ Status PeerLink::Write() {
     Outgoing& next = outgoing_.front();
     const auto header = std::as_bytes(std::span(&next.header, 1)).subspan(next.of_header);
     next.has_begun = true;
-    const ssize_t written = stream_->Write(header, next.rest);
+    const ssize_t written = rails_.Write(header, next.rest);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && WouldBlock(errno)) return OkStatus();
     if (written < 0) {
       const int error = errno;
       DS_RETURN_IF_ERROR(ReadToTheEnd());
-      if (ended_.empty()) End(error);
+      if (ended_.empty()) End(error, rails_.DescribeWriting());
       return OkStatus();
     }
     const auto taken = static_cast<std::size_t>(written);
@@ -113,7 +114,7 @@ Status PeerLink::Write() {
     bytes_sent_ += taken;
     if (next.of_header < sizeof(FrameHeader) || !next.rest.empty()) continue;
     if (next.header.channel == FrameChannel::kEnd) {
-      ::shutdown(stream_->fd(), SHUT_WR);  // so that it is looked for behind what is not read yet
+      rails_.EndWriting();  // so that it is looked for behind what is not read yet
     } else if (next.header.channel != FrameChannel::kWaits) {
       ++sends_done_;
     }
@@ -144,10 +145,10 @@ Status PeerLink::ReadFrame(bool* more) {
   const auto header = std::as_writable_bytes(std::span(&header_, 1));
   const std::span<std::byte> to = in_header ? header.subspan(header_read_) : rest_;
   if (!to.empty()) {
-    const ssize_t got = stream_->Read(to);
+    const ssize_t got = rails_.Read(to);
     if (got < 0 && (errno == EINTR || WouldBlock(errno))) return OkStatus();
     if (got <= 0) {
-      End(got == 0 ? 0 : errno);
+      End(got == 0 ? 0 : errno, rails_.DescribeReading());
       return OkStatus();
     }
     bytes_received_ += static_cast<std::uint64_t>(got);

@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,14 +30,13 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/net/frame_header.h"
-#include "runtime/comm/net/peer_stream.h"
+#include "runtime/comm/net/peer_rails.h"
 
 namespace ds::comm {
 
 class PeerLink {
  public:
-  PeerLink(std::unique_ptr<PeerStream> stream, std::string name)
-      : stream_(std::move(stream)), name_(std::move(name)) {}
+  PeerLink(PeerRails rails, std::string name) : rails_(std::move(rails)), name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
   // Says why nothing comes or goes any more; "" while it does.
@@ -64,9 +62,12 @@ class PeerLink {
 
   // Says what poll shall wait for; 0: nothing.
   short events() const;
-  int fd() const { return stream_->fd(); }
+  // Where what is read comes from, and where what is written goes: poll waits for them apart when
+  // they differ.
+  int read_fd() const { return rails_.read_fd(); }
+  int write_fd() const { return rails_.write_fd(); }
   // There are bytes to be read that poll does not know of.
-  bool HoldsUnread() const { return IsInFrame() && stream_->HoldsUnread(); }
+  bool HoldsUnread() const { return IsInFrame() && rails_.HoldsUnread(); }
   Status Write();
   Status Read();
   // The peer has hung up: reads what it has said before.
@@ -104,7 +105,8 @@ class PeerLink {
   using QueueKey = std::tuple<GroupId, FrameChannel>;
 
   static QueueKey KeyOf(const FrameHeader& header) { return {header.group, header.channel}; }
-  void End(int error);
+  // `error`: the connection's; 0: the peer has closed it. `where`: the rail, for the message.
+  void End(int error, const std::string& where);
   // A frame without a place is left where it is until this rank asks for it.
   bool IsInFrame() const { return header_read_ < sizeof(FrameHeader) || has_place_; }
   bool IsAnythingAwaited() const;
@@ -116,7 +118,7 @@ class PeerLink {
   Status TakeKept(const FrameHeader& header, Queue* queue);
   Status CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) const;
 
-  std::unique_ptr<PeerStream> stream_;
+  PeerRails rails_;
   std::string name_;
   std::string ended_;
   std::string end_cause_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/comm/net/peer_silence.h"
 #include "runtime/comm/shm/patience.h"
 
 namespace ds::comm {
@@ -26,9 +25,9 @@ PeerLinks::PeerLinks(std::vector<Peer> peers, std::chrono::milliseconds timeout,
     : timeout_(timeout), silence_(silence), links_(peers.size()) {
   for (std::size_t rank = 0; rank < peers.size(); ++rank) {
     Peer& peer = peers[rank];
-    if (peer.stream == nullptr) continue;
-    EndWhenSilent(peer.stream->fd(), silence);
-    links_[rank].emplace(std::move(peer.stream), std::move(peer.name));
+    if (peer.rails.empty()) continue;
+    peer.rails.EndWhenSilent(silence);
+    links_[rank].emplace(std::move(peer.rails), std::move(peer.name));
   }
   wake_.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   DS_CHECK(wake_.valid());
@@ -231,8 +230,13 @@ bool PeerLinks::ListWatched(std::vector<pollfd>* watched, std::vector<PeerLink*>
   bool has_to_wait = true;
   for (auto& link : links_) {
     if (!link || link->events() == 0) continue;
-    watched->push_back({link->fd(), link->events(), 0});
+    const short writing = link->read_fd() == link->write_fd() ? 0 : link->events() & POLLOUT;
+    watched->push_back({link->read_fd(), static_cast<short>(link->events() & ~writing), 0});
     owners->push_back(&*link);
+    if (writing != 0) {
+      watched->push_back({link->write_fd(), writing, 0});
+      owners->push_back(&*link);
+    }
     if (link->HoldsUnread()) has_to_wait = false;
   }
   return has_to_wait;
@@ -243,8 +247,11 @@ void PeerLinks::HandleReady(const std::vector<pollfd>& watched,
   eventfd_t ignored = 0;
   if (watched[0].revents != 0) ::eventfd_read(wake_.get(), &ignored);
   for (std::size_t i = 1; i < watched.size() && failure_.ok(); ++i) {
-    if ((watched[i].revents & POLLOUT) != 0) FailWith(owners[i]->Write());
+    // Of a rail that is written only, and is broken, the write tells it.
+    const bool is_for_writing = watched[i].events == POLLOUT;
+    if ((watched[i].revents & (is_for_writing ? ~0 : POLLOUT)) != 0) FailWith(owners[i]->Write());
     if (!failure_.ok()) return;
+    if (is_for_writing) continue;
     if ((watched[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
       FailWith(owners[i]->ReadToTheEnd());
     } else if ((watched[i].revents & ~POLLOUT) != 0 || owners[i]->HoldsUnread()) {
@@ -273,7 +280,7 @@ void PeerLinks::SayFarewell(std::unique_lock<std::mutex>* lock) {
   while (true) {
     std::vector<pollfd> watched;
     for (auto& link : links_) {
-      if (link && link->HasToWrite()) watched.push_back({link->fd(), POLLOUT, 0});
+      if (link && link->HasToWrite()) watched.push_back({link->write_fd(), POLLOUT, 0});
     }
     if (watched.empty()) return;
     lock->unlock();

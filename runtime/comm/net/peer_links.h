@@ -1,8 +1,8 @@
 #pragma once
 
-// PeerLinks: frames between this rank and ranks of other hosts, over one connected stream socket to
-// each of them (connect_peers.h makes those; peer_link.h has one of them). All groups of the rank
-// share them.
+// PeerLinks: frames between this rank and ranks of other hosts, over connected stream
+// sockets, one to each of them or one for each network (connect_peers.h makes those; peer_link.h
+// has those to one peer). All groups of the rank share them.
 //
 // Sends and receives are posted, and a thread moves them, whatever this rank does meanwhile: also
 // while it waits for others of its host, who may wait for a peer that waits for this rank.
@@ -51,10 +51,10 @@ struct Frame {
 
 class PeerLinks {
  public:
-  // No stream for this rank itself and the others of its host; its handshake is done. `name` is
-  // what errors call it: "rank 3 (host 10.0.0.2)".
+  // No rails to this rank itself and the others of its host. `name` is what errors call it: "rank 3
+  // (host 10.0.0.2)".
   struct Peer {
-    std::unique_ptr<PeerStream> stream;
+    PeerRails rails;
     std::string name;
   };
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};

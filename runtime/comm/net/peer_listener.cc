@@ -5,8 +5,11 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 namespace ds::comm {
@@ -41,10 +44,20 @@ StatusOr<SocketAddress> MakeSocketAddress(const std::string& address, int port) 
   return made;
 }
 
-StatusOr<UniqueFd> OpenSocket(const SocketAddress& address) {
+StatusOr<UniqueFd> OpenSocket(const SocketAddress& address, const std::string& interface) {
   UniqueFd fd(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket");
+  if (!interface.empty()) {
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_BINDTODEVICE, interface.data(),
+                 static_cast<socklen_t>(interface.size()));
+  }
   return fd;
+}
+
+bool HasEveryRail(const std::vector<PeerListener::Endpoint>& endpoints, int rails) {
+  std::set<int> found;
+  for (const auto& endpoint : endpoints) found.insert(endpoint.rail);
+  return static_cast<int>(found.size()) == rails;
 }
 
 }  // namespace
@@ -52,9 +65,10 @@ StatusOr<UniqueFd> OpenSocket(const SocketAddress& address) {
 StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addresses) {
   PeerListener listener;
   Status failure = NotFoundError("there is no address to listen on");
+  const int rails = std::max(1, ds::comm::CountRails(addresses));
   for (const LocalAddress& each : addresses) {
     DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(each.text, 0));
-    DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address));
+    DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address, rails > 1 ? each.interface : ""));
     if (::bind(fd.get(), address.get(), address.size) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
         ::getsockname(fd.get(), address.get(), &address.size) != 0) {
       failure = ErrnoError(errno, "listening on " + each.text);
@@ -62,10 +76,10 @@ StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addre
     }
     // Both families have the port in the same place.
     const int port = ntohs(reinterpret_cast<sockaddr_in&>(address.bytes).sin_port);
-    listener.endpoints_.push_back({each.text, port});
+    listener.endpoints_.push_back({each.text, port, each.rail});
     listener.sockets_.push_back(std::move(fd));
   }
-  if (listener.sockets_.empty()) return failure;
+  if (!HasEveryRail(listener.endpoints_, rails)) return failure;
   return listener;
 }
 
@@ -74,19 +88,58 @@ void PrepareConnection(const UniqueFd& fd) {
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-StatusOr<UniqueFd> StartDial(const PeerListener::Endpoint& endpoint) {
+StatusOr<UniqueFd> StartDial(const PeerListener::Endpoint& endpoint, const std::string& interface) {
   DS_ASSIGN_OR_RETURN(SocketAddress address, MakeSocketAddress(endpoint.address, endpoint.port));
-  DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address));
+  DS_ASSIGN_OR_RETURN(UniqueFd fd, OpenSocket(address, interface));
   if (::connect(fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
     return ErrnoError(errno, "connect");
   }
   return fd;
 }
 
+int PeerRecord::CountRails() const {
+  int count = 1;
+  for (const auto& endpoint : endpoints) count = std::max(count, endpoint.rail + 1);
+  return count;
+}
+
+Status CheckRails(const std::vector<PeerRecord>& records, int rank) {
+  const int mine = records[static_cast<std::size_t>(rank)].CountRails();
+  for (std::size_t peer = 0; peer < records.size(); ++peer) {
+    const int theirs = records[peer].CountRails();
+    if (theirs == mine) continue;
+    return FailedPreconditionError(
+        "rank " + std::to_string(peer) + " (host " + records[peer].host + ") has been given " +
+        std::to_string(theirs) + " network interfaces and rank " + std::to_string(rank) + " " +
+        std::to_string(mine) + ": --interface or DSRUN_INTERFACE names as many on every host");
+  }
+  return OkStatus();
+}
+
+std::vector<PeerListener::Endpoint> OrderEndpoints(const std::vector<LocalAddress>& mine,
+                                                   const PeerRecord& peer, int rail) {
+  std::vector<LocalAddress> mine_of_rail;
+  std::copy_if(mine.begin(), mine.end(), std::back_inserter(mine_of_rail),
+               [&](const LocalAddress& each) { return each.rail == rail; });
+  std::vector<std::string> theirs;
+  for (const auto& endpoint : peer.endpoints) {
+    if (endpoint.rail == rail) theirs.push_back(endpoint.address);
+  }
+  std::vector<PeerListener::Endpoint> ordered;
+  for (const std::string& address : OrderAddresses(mine_of_rail, theirs)) {
+    ordered.push_back(
+        *std::find_if(peer.endpoints.begin(), peer.endpoints.end(), [&](const auto& endpoint) {
+          return endpoint.address == address && endpoint.rail == rail;
+        }));
+  }
+  return ordered;
+}
+
 std::string ToJson(const PeerRecord& record) {
   Json endpoints = Json::array();
   for (const auto& endpoint : record.endpoints) {
-    endpoints.push_back({{"address", endpoint.address}, {"port", endpoint.port}});
+    endpoints.push_back(
+        {{"address", endpoint.address}, {"port", endpoint.port}, {"rail", endpoint.rail}});
   }
   const Json json = {{"local_rank", record.local_rank},
                      {"local_size", record.local_size},
@@ -102,8 +155,8 @@ StatusOr<PeerRecord> PeerRecordFromJson(const std::string& text) {
                       .local_size = json.at("local_size").get<int>(),
                       .host = json.at("host").get<std::string>()};
     for (const Json& each : json.at("endpoints")) {
-      record.endpoints.push_back(
-          {each.at("address").get<std::string>(), each.at("port").get<int>()});
+      record.endpoints.push_back({each.at("address").get<std::string>(), each.at("port").get<int>(),
+                                  each.at("rail").get<int>()});
     }
     return record;
   } catch (const Json::exception& error) {

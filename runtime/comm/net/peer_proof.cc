@@ -22,6 +22,7 @@ void Append(std::uint32_t number, std::string* text) {
 Proof Sign(const std::string& key, std::string text, const Introduction& introduction) {
   Append(introduction.from, &text);
   Append(introduction.to, &text);
+  Append(introduction.rail, &text);
   text.append(introduction.from_nonce.begin(), introduction.from_nonce.end());
   text.append(introduction.to_nonce.begin(), introduction.to_nonce.end());
   Proof proof;

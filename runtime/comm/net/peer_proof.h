@@ -23,6 +23,7 @@ using Proof = std::array<std::uint8_t, 32>;
 struct Introduction {
   std::uint32_t from = 0;  // the rank that has connected
   std::uint32_t to = 0;    // the rank that was called
+  std::uint32_t rail = 0;  // of those between the two (peer_rails.h)
   Nonce from_nonce = {};
   Nonce to_nonce = {};
 };
@@ -45,9 +46,10 @@ std::string MakeSecret(const std::string& key, const Introduction& introduction)
 //   caller  Greeting               Proof
 //   called            Answer               Welcome
 struct Greeting {
-  std::array<char, 8> magic = {'d', 's', 'r', 'u', 'n', 'l', 'n', '2'};
+  std::array<char, 8> magic = {'d', 's', 'r', 'u', 'n', 'l', 'n', '3'};
   std::uint32_t from = 0;
   std::uint32_t to = 0;
+  std::uint32_t rail = 0;
   Nonce nonce = {};
 };
 

@@ -173,6 +173,7 @@ TEST(NameInterfaceForNcclTest, TakesTheInterfaceOfAnAddress) {
                                          {.interface = "ib0", .text = "10.1.0.2", .prefix = 24}};
   EXPECT_EQ(NameInterfaceForNccl(all, "ib0").value(), "=ib0");
   EXPECT_EQ(NameInterfaceForNccl(all, "10.1.0.2").value(), "=ib0");
+  EXPECT_EQ(NameInterfaceForNccl(all, "ib0,eth0").value(), "=ib0,eth0");
   EXPECT_THAT(NameInterfaceForNccl(all, "nosuch0").status().message(), HasSubstr("nosuch0"));
 }
 

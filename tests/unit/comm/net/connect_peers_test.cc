@@ -30,9 +30,10 @@ using Connected = StatusOr<std::vector<PeerLinks::Peer>>;
 // Ranks, each on a host of its own, that listen and know of each other.
 class Ranks {
  public:
-  explicit Ranks(int count) {
+  explicit Ranks(int count, const std::vector<LocalAddress>& addresses = kLoopback)
+      : addresses_(addresses) {
     for (int rank = 0; rank < count; ++rank) {
-      listeners_.push_back(PeerListener::Open(kLoopback).value());
+      listeners_.push_back(PeerListener::Open(addresses).value());
       records.push_back(
           {.host = "h" + std::to_string(rank), .endpoints = listeners_.back().endpoints()});
     }
@@ -48,7 +49,7 @@ class Ranks {
         threads.emplace_back([&, rank] {
           results[rank] = ConnectPeers({.rank = static_cast<int>(rank),
                                         .key = keys[rank],
-                                        .addresses = kLoopback,
+                                        .addresses = addresses_,
                                         .encrypt = encrypt,
                                         .timeout = timeout},
                                        listeners_[rank], records);
@@ -67,6 +68,7 @@ class Ranks {
   bool encrypt = false;
 
  private:
+  std::vector<LocalAddress> addresses_;
   std::vector<PeerListener> listeners_;
 };
 
@@ -87,7 +89,7 @@ TEST_P(ConnectedPeersTest, EveryRankIsConnectedToEveryOther) {
   for (int rank = 0; rank < 4; ++rank) {
     ASSERT_TRUE(connected[rank].ok()) << connected[rank].status().message();
     for (int peer = 0; peer < 4; ++peer) {
-      EXPECT_EQ((*connected[rank])[peer].stream != nullptr, peer != rank);
+      EXPECT_EQ((*connected[rank])[peer].rails.all().size(), peer == rank ? 0u : 1u);
     }
   }
   EXPECT_EQ((*connected[0])[3].name, "rank 3 (host h3)");
@@ -100,6 +102,52 @@ TEST_P(ConnectedPeersTest, EveryRankIsConnectedToEveryOther) {
   ASSERT_TRUE(three.Wait(three.Receive({.peer = 1}, got)).ok());
   EXPECT_TRUE(one.Wait(sent).ok());
   EXPECT_EQ(got, byte);
+}
+
+// The address at this end of a connection.
+std::string AddressOf(int fd) {
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return ::inet_ntoa(address.sin_addr);
+}
+
+TEST_P(ConnectedPeersTest, EveryRailIsAConnectionOnItsOwnNetwork) {
+  const std::vector<LocalAddress> rails = {
+      {.interface = "lo", .text = "127.0.0.2", .prefix = 8, .loopback = true, .rail = 0},
+      {.interface = "lo", .text = "127.0.0.3", .prefix = 8, .loopback = true, .rail = 1}};
+  Ranks ranks(3, rails);
+  ranks.encrypt = GetParam();
+  std::vector<Connected> connected = ranks.Connect({"key", "key", "key"});
+  for (int rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(connected[rank].ok()) << connected[rank].status().message();
+    for (int peer = 0; peer < rank; ++peer) {
+      const auto& all = (*connected[rank])[peer].rails.all();
+      ASSERT_EQ(all.size(), 2u);
+      for (int rail : {0, 1}) {
+        EXPECT_EQ(AddressOf(all[rail].stream->fd()), rails[rail].text);  // it was called there
+        EXPECT_EQ(all[rail].name, "lo");
+      }
+    }
+  }
+  PeerLinks two(std::move(*connected[2]), std::chrono::minutes(5));
+  PeerLinks zero(std::move(*connected[0]), std::chrono::minutes(5));
+  std::vector<std::byte> bytes(5 * PeerRails::kStripe, std::byte{42}), got(bytes.size());
+  const auto sent = zero.Send({.peer = 2}, bytes);
+  ASSERT_TRUE(two.Wait(two.Receive({.peer = 0}, got)).ok());
+  EXPECT_TRUE(zero.Wait(sent).ok());
+  EXPECT_EQ(got, bytes);
+}
+
+TEST(ConnectPeersTest, HostsWithOtherNumbersOfRailsAreNamed) {
+  Ranks ranks(2);
+  ranks.records[1].endpoints.push_back({"127.0.0.9", 1, 1});
+  const std::vector<Connected> connected = ranks.Connect({"key", "key"});
+  EXPECT_EQ(connected[0].status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(connected[0].status().message(),
+              HasSubstr("rank 1 (host h1) has been given 2 network interfaces and rank 0 1"));
+  EXPECT_THAT(connected[1].status().message(),
+              HasSubstr("rank 0 (host h0) has been given 1 network interfaces and rank 1 2"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Streams, ConnectedPeersTest, ::testing::Bool(),
@@ -199,7 +247,7 @@ TEST(ConnectPeersTest, APeerThatIsLateIsNoPeerThatIsGone) {
   ASSERT_TRUE(connected[0].ok()) << connected[0].status().message();
   int timeout = -1;
   socklen_t size = sizeof(timeout);
-  const int fd = (*connected[0])[1].stream->fd();
+  const int fd = (*connected[0])[1].rails.read_fd();
   ASSERT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size), 0);
   EXPECT_EQ(timeout, 0);
 }
@@ -224,13 +272,16 @@ TEST(PeerProofTest, AProofIsForOneKeyOneSideAndOneIntroduction) {
   other.to = 3;
   EXPECT_FALSE(IsProof("key", other, /*of_called=*/true, proof));
   other = introduction;
+  other.rail = 1;
+  EXPECT_FALSE(IsProof("key", other, /*of_called=*/true, proof));
+  other = introduction;
   other.to_nonce[31] = 1;
   EXPECT_FALSE(IsProof("key", other, /*of_called=*/true, proof));
 }
 
 TEST(PeerRecordTest, ARecordSurvivesTheWayThroughAStore) {
   const PeerRecord record{
-      .local_rank = 1, .local_size = 2, .host = "h", .endpoints = {{"fd00::1", 4000}}};
+      .local_rank = 1, .local_size = 2, .host = "h", .endpoints = {{"fd00::1", 4000, 1}}};
   const auto read = PeerRecordFromJson(ToJson(record));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->local_rank, 1);
@@ -238,6 +289,8 @@ TEST(PeerRecordTest, ARecordSurvivesTheWayThroughAStore) {
   EXPECT_EQ(read->host, "h");
   EXPECT_EQ(read->endpoints[0].address, "fd00::1");
   EXPECT_EQ(read->endpoints[0].port, 4000);
+  EXPECT_EQ(read->endpoints[0].rail, 1);
+  EXPECT_EQ(read->CountRails(), 2);
   EXPECT_FALSE(PeerRecordFromJson("{}").ok());
 }
 

@@ -34,6 +34,28 @@ TEST(IpAddressesTest, AnInterfaceOrAnAddressCanBeNamed) {
   EXPECT_THAT(Chosen(kHost, "lo"), ElementsAre("127.0.0.1"));
 }
 
+TEST(IpAddressesTest, AListNamesRails) {
+  const auto chosen = ChooseAddresses(kHost, "ib0,10.1.0.2");
+  ASSERT_TRUE(chosen.ok()) << chosen.status().message();
+  ASSERT_EQ(chosen->size(), 2u);
+  EXPECT_EQ((*chosen)[0].text, "fd00::2");
+  EXPECT_EQ((*chosen)[0].rail, 0);
+  EXPECT_EQ((*chosen)[1].text, "10.1.0.2");
+  EXPECT_EQ((*chosen)[1].rail, 1);
+  EXPECT_EQ(CountRails(*chosen), 2);
+  EXPECT_EQ(CountRails(*ChooseAddresses(kHost, "")), 1);
+  const Status missing = ChooseAddresses(kHost, "eth0,eth7").status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.message(), HasSubstr("no network interface or address eth7; it has lo"));
+  for (const std::string twice : {"eth0,eth0", "eth0,ib0,10.1.0.2"}) {
+    EXPECT_THAT(ChooseAddresses(kHost, twice).status().message(),
+                HasSubstr("names the interface eth0 twice"));
+  }
+  for (const std::string hole : {"eth0,", ",eth0", ","}) {
+    EXPECT_EQ(ChooseAddresses(kHost, hole).status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(IpAddressesTest, WhereThereIsOnlyTheLoopbackInterfaceItServes) {
   EXPECT_THAT(Chosen({kHost[0]}, ""), ElementsAre("127.0.0.1"));
 }

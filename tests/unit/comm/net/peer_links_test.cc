@@ -29,14 +29,10 @@ ByteArray MakeBytes(std::size_t count, int seed) {
   return bytes;
 }
 
-CallSignature CallOf(std::uint64_t count) {
-  return {.kind = CallKind::kAllGather, .type = ElementType::kUInt8, .count = count};
-}
-
 // Rank 0 and rank 1, each on a host of its own.
 struct Pair {
-  explicit Pair(bool encrypted, std::chrono::milliseconds timeout = std::chrono::minutes(5)) {
-    auto peers = ConnectPairs(RankPlaces({1, 1}), encrypted);
+  explicit Pair(const Wires& wires, std::chrono::milliseconds timeout = std::chrono::minutes(5)) {
+    auto peers = ConnectPairs(RankPlaces({1, 1}), wires);
     first = std::make_unique<PeerLinks>(std::move(peers[0]), timeout);
     second = std::make_unique<PeerLinks>(std::move(peers[1]), timeout);
   }
@@ -44,14 +40,14 @@ struct Pair {
   std::unique_ptr<PeerLinks> second;
 };
 
-class PeerLinksTest : public ::testing::TestWithParam<bool> {
+class PeerLinksTest : public ::testing::TestWithParam<Wires> {
  protected:
-  static bool encrypted() { return GetParam(); }
+  static Wires wires() { return GetParam(); }
 };
 
 // More than a socket holds: neither end could send first.
 TEST_P(PeerLinksTest, BothSendBeforeEitherReceives) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{8} << 20;
   const auto exchange = [](PeerLinks& links, int peer, int seed) {
     const ByteArray mine = MakeBytes(kBytes, seed);
@@ -69,7 +65,7 @@ TEST_P(PeerLinksTest, BothSendBeforeEitherReceives) {
 // The second message comes while the first is not asked for; the collective behind both passes
 // them.
 TEST_P(PeerLinksTest, CollectivesPassMessagesThatNobodyHasAskedFor) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   std::jthread other([&] {
     const ByteArray one = MakeBytes(kBytes, 1);
@@ -97,7 +93,7 @@ TEST_P(PeerLinksTest, CollectivesPassMessagesThatNobodyHasAskedFor) {
 }
 
 TEST_P(PeerLinksTest, APeerThatIsGoneIsNamed) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   pair.second.reset();
   ByteArray bytes(16);
   const auto ticket = pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
@@ -108,7 +104,7 @@ TEST_P(PeerLinksTest, APeerThatIsGoneIsNamed) {
 }
 
 TEST_P(PeerLinksTest, WhatAPeerSaidBeforeItWentArrives) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   const ByteArray mine = MakeBytes(100, 5);
   ASSERT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = CallOf(100)}, mine)).ok());
   pair.second.reset();
@@ -118,7 +114,7 @@ TEST_P(PeerLinksTest, WhatAPeerSaidBeforeItWentArrives) {
 }
 
 TEST_P(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
-  Pair pair(encrypted(), std::chrono::milliseconds(20));
+  Pair pair(wires(), std::chrono::milliseconds(20));
   ByteArray bytes(16);
   const Status status =
       pair.first->Wait(pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes));
@@ -128,7 +124,7 @@ TEST_P(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
 
 // Its memory may be gone when the frame comes.
 TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   ByteArray bytes(16);
   pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
   pair.first->AbandonUnfinished(/*group=*/0);
@@ -142,7 +138,7 @@ TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
 
 // As a call does that fails midway: its buffer goes before anybody says why everything ends.
 TEST_P(PeerLinksTest, WhatWasGivenUpIsNotReadAnyMore) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{4} << 20;
   auto mine = std::make_unique<ByteArray>(MakeBytes(kBytes, 1));
   pair.second->Send({.peer = 0, .call = CallOf(kBytes)}, *mine);
@@ -161,7 +157,7 @@ TEST_P(PeerLinksTest, WhatWasGivenUpIsNotReadAnyMore) {
 }
 
 TEST_P(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   const ByteArray mine = MakeBytes(16, 0);
   CallSignature other = CallOf(16);
   other.kind = CallKind::kBroadcast;
@@ -176,7 +172,7 @@ TEST_P(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
 
 // The first group's frame comes first and is asked for last.
 TEST_P(PeerLinksTest, AFrameOfOneGroupDoesNotStandInTheWayOfAnothers) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   std::jthread other([&] {
     const ByteArray one = MakeBytes(kBytes, 1);
@@ -196,7 +192,7 @@ TEST_P(PeerLinksTest, AFrameOfOneGroupDoesNotStandInTheWayOfAnothers) {
 
 // A frame is on its way that the peer does not take.
 TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   ByteArray mine = MakeBytes(std::size_t{4} << 20, 1);
   pair.second->Send({.peer = 0, .call = CallOf(mine.size())}, mine);
   pair.second->End("rank 1 has given up: no space left");
@@ -216,7 +212,7 @@ TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
 
 // Rank 0 is in nothing that this frame is for, and waits for nobody here.
 TEST_P(PeerLinksTest, APeersEndIsHeardBehindAFrameThatNobodyHasAskedFor) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   std::promise<std::string> heard;
   pair.first->ListenForEnd([&](const std::string& cause) { heard.set_value(cause); });
   const ByteArray mine = MakeBytes(16, 1);
@@ -228,12 +224,12 @@ TEST_P(PeerLinksTest, APeersEndIsHeardBehindAFrameThatNobodyHasAskedFor) {
 }
 
 // Writes `header` to rank 0 as rank 1; what rank 0 says when it waits for a call of 16 bytes.
-Status SendHeader(const FrameHeader& header, bool encrypted) {
-  auto peers = ConnectPairs(RankPlaces({1, 1}), encrypted);
+Status SendHeader(const FrameHeader& header, const Wires& wires) {
+  auto peers = ConnectPairs(RankPlaces({1, 1}), wires);
   PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
   ByteArray bytes(16);
   const auto posted = links.Receive({.peer = 1, .call = CallOf(16)}, bytes);
-  PeerStream& stream = *peers[1][0].stream;
+  PeerRails& stream = peers[1][0].rails;
   EXPECT_EQ(stream.Write(std::as_bytes(std::span(&header, 1)), {}),
             static_cast<ssize_t>(sizeof(header)));
   const Status status = links.Wait(posted);
@@ -251,7 +247,7 @@ TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
   bad[4].call.root = -2;
   std::memset(static_cast<void*>(&bad[5].call.tag), 'x', sizeof(CallTag));  // it has no end
   for (const FrameHeader& header : bad) {
-    const Status status = SendHeader(header, encrypted());
+    const Status status = SendHeader(header, wires());
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.message(), HasSubstr("rank 1 sent what is no frame"));
   }
@@ -259,84 +255,22 @@ TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
 
 // The message of which it promises so much does not come.
 TEST_P(PeerLinksTest, WhatAHeaderPromisesTakesNoMemoryBeforeItComes) {
-  auto peers = ConnectPairs(RankPlaces({1, 1}), encrypted());
+  auto peers = ConnectPairs(RankPlaces({1, 1}), wires());
   PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
   constexpr std::uint64_t kPromised = std::uint64_t{1} << 50;
   const FrameHeader header = {
       .bytes = kPromised, .channel = FrameChannel::kMessage, .call = CallOf(kPromised)};
-  peers[1][0].stream->Write(std::as_bytes(std::span(&header, 1)), {});
-  peers[1][0].stream.reset();
+  peers[1][0].rails.Write(std::as_bytes(std::span(&header, 1)), {});
+  peers[1][0].rails = {};
   ByteArray bytes(16);
   const Status status = links.Wait(links.Receive({.peer = 1, .call = CallOf(16)}, bytes));
   EXPECT_THAT(status.message(), HasSubstr("rank 1 closed its connection"));
 }
 
-// A stream to a host that does not answer.
-class SilentStream : public PeerStream {
- public:
-  explicit SilentStream(UniqueFd fd) : PeerStream(std::move(fd)) {}
-  StatusOr<Handshake> Shake() override { return Handshake::kDone; }
-  ssize_t Write(std::span<const std::byte> head, std::span<const std::byte> body) override {
-    return static_cast<ssize_t>(head.size() + body.size());
-  }
-  ssize_t Read(std::span<std::byte>) override { return errno = EAGAIN, -1; }
-  bool HoldsUnread() const override { return false; }
-  bool IsSilent(std::chrono::seconds) const override { return true; }
-};
-
-// Rank 2's messages wake rank 0 all the time.
-TEST(PeerSilenceTest, ASilentPeerIsSeenWhileAnotherOneTalks) {
-  auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
-  int ends[2] = {-1, -1};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  const UniqueFd other(ends[1]);
-  peers[0][1].stream = std::make_unique<SilentStream>(UniqueFd(ends[0]));
-  PeerLinks first(std::move(peers[0]), std::chrono::seconds(20), std::chrono::seconds(1));
-  PeerLinks third(std::move(peers[2]), std::chrono::minutes(5));
-  Absence absence;
-  first.ListenForAbsence([&](const Absence& found) { absence = found; });
-  std::jthread talker([&] {
-    const Frame message{.peer = 0, .channel = FrameChannel::kMessage, .call = CallOf(0)};
-    while (third.Wait(third.Send(message, {})).ok()) {
-    }
-  });
-  ByteArray bytes(16);
-  const Status status = first.Wait(first.Receive({.peer = 1, .call = CallOf(16)}, bytes));
-  third.End("rank 0 has seen it");
-  EXPECT_EQ(absence.kind, Absence::Kind::kUnreachable);
-  EXPECT_EQ(absence.ranks, std::vector{1});
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 is on a host that has not answered for 1 s"));
-}
-
-// Rank 2 waits for rank 1, which waits for rank 0, which is busy. Rank 2's time is up first.
-TEST(PeerAbsenceTest, WhoWaitsItselfIsNotTheOneThatDidNotCome) {
-  auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
-  const PeerLinks busy(std::move(peers[0]), std::chrono::minutes(5));
-  PeerLinks one(std::move(peers[1]), std::chrono::milliseconds(1500));
-  PeerLinks two(std::move(peers[2]), std::chrono::milliseconds(1000));
-  Absence found_by_one, found_by_two;
-  one.ListenForAbsence([&](const Absence& found) { found_by_one = found; });
-  two.ListenForAbsence([&](const Absence& found) { found_by_two = found; });
-  const auto wait_for = [](PeerLinks& links, int peer) {
-    ByteArray bytes(16);
-    const auto posted = links.Receive({.peer = peer, .call = CallOf(16)}, bytes);
-    const Status status = links.Wait(posted);
-    links.End(status.message());
-    return status.message();
-  };
-  std::jthread rank_one(
-      [&] { EXPECT_THAT(wait_for(one, 0), HasSubstr("rank 0 did not come within 1 s")); });
-  EXPECT_THAT(wait_for(two, 1), HasSubstr("rank 0 did not come within 1 s"));
-  rank_one.join();
-  EXPECT_EQ(found_by_one.kind, Absence::Kind::kLate);
-  EXPECT_EQ(found_by_one.ranks, std::vector{0});
-  EXPECT_EQ(found_by_two.kind, Absence::Kind::kNone);
-}
-
 // Small frames are many records, large ones many reads of each: nothing that is decrypted already
 // may be forgotten while poll sees nothing.
 TEST_P(PeerLinksTest, FramesOfAllSizesArriveInOrder) {
-  Pair pair(encrypted());
+  Pair pair(wires());
   constexpr int kFrames = 300;
   const auto size_of = [](int i) { return static_cast<std::size_t>(i) * i * 7 % 70'001; };
   std::jthread other([&] {
@@ -354,8 +288,13 @@ TEST_P(PeerLinksTest, FramesOfAllSizesArriveInOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Streams, PeerLinksTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "encrypted" : "plain"; });
+INSTANTIATE_TEST_SUITE_P(Streams, PeerLinksTest,
+                         ::testing::Values(Wires{}, Wires{.encrypted = true}, Wires{.rails = 3},
+                                           Wires{.encrypted = true, .rails = 2}),
+                         [](const auto& info) {
+                           return (info.param.encrypted ? "encrypted" : "plain") +
+                                  std::to_string(info.param.rails);
+                         });
 
 }  // namespace
 }  // namespace ds::comm

@@ -36,20 +36,42 @@ inline std::pair<std::unique_ptr<PeerStream>, std::unique_ptr<PeerStream>> MakeS
   return {std::move(first), std::move(second)};
 }
 
+// Makes the signature of an all-gather of bytes.
+inline CallSignature CallOf(std::uint64_t count) {
+  return {.kind = CallKind::kAllGather, .type = ElementType::kUInt8, .count = count};
+}
+
+// Says how two ranks are connected.
+struct Wires {
+  bool encrypted = false;
+  int rails = 1;
+};
+
+// Makes both ends of the connections between two ranks.
+inline std::pair<PeerRails, PeerRails> MakeRails(const Wires& wires) {
+  std::vector<PeerRails::Rail> first, second;
+  for (int rail = 0; rail < wires.rails; ++rail) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    // The sockets hold as little as the kernel allows: what fits one hides who waits for whom.
+    const int least = 1;
+    for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+    auto [of_first, of_second] = MakeStreams(ends, wires.encrypted);
+    first.push_back({std::move(of_first), "eth" + std::to_string(rail)});
+    second.push_back({std::move(of_second), "eth" + std::to_string(rail)});
+  }
+  return {PeerRails(std::move(first)), PeerRails(std::move(second))};
+}
+
 // Peers of each rank: [rank][peer].
 inline std::vector<std::vector<PeerLinks::Peer>> ConnectPairs(const RankPlaces& places,
-                                                              bool encrypted = false) {
+                                                              const Wires& wires = {}) {
   std::vector<std::vector<PeerLinks::Peer>> peers(static_cast<std::size_t>(places.size()));
   for (auto& row : peers) row.resize(peers.size());
   for (int a = 0; a < places.size(); ++a) {
     for (int b = a + 1; b < places.size(); ++b) {
       if (places.PlaceOf(a).host == places.PlaceOf(b).host) continue;
-      int ends[2] = {-1, -1};
-      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-      // The sockets hold as little as the kernel allows: what fits one hides who waits for whom.
-      const int least = 1;
-      for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
-      auto [of_a, of_b] = MakeStreams(ends, encrypted);
+      auto [of_a, of_b] = MakeRails(wires);
       peers[a][b] = {std::move(of_a), "rank " + std::to_string(b)};
       peers[b][a] = {std::move(of_b), "rank " + std::to_string(a)};
     }
