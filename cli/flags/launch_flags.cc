@@ -52,8 +52,9 @@ void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
       ->type_name("PORT");
   app.add_option(FlagNames("interface"), flags->interface,
                  "network interface or address of each host for what CPU ranks exchange between "
-                 "hosts (default: $DSRUN_INTERFACE, else any that leads there)")
-      ->type_name("NAME");
+                 "hosts, or several that carry it together: eth0,eth1 (default: $DSRUN_INTERFACE, "
+                 "else any that leads there)")
+      ->type_name("NAMES");
   app.add_option(FlagNames("ssh_port"), flags->ssh_port,
                  "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
       ->check(WholeNumber(0, kMaxPort))

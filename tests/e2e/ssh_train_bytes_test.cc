@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
 #include <regex>
 #include <sstream>
 #include <utility>
@@ -126,6 +127,33 @@ TEST_F(SshTrainBytesTest, TheChosenInterfaceCarriesThem) {
     by_other += CountedSoFar(other);
     EXPECT_GT(carried, 0.99 * kSteps * BytesOfStep(0));
     EXPECT_LT(by_other, 0.1 * carried) << "what daemons say";
+  }
+}
+
+TEST_F(SshTrainBytesTest, SeveralInterfacesCarryThemTogether) {
+  constexpr int kSteps = 6;
+  hosts().AddNetwork();
+  WriteHostfile(1);
+  const std::vector<std::string> words = Train(0, false, kSteps);
+  ASSERT_EQ(RunJob(OnHosts(words)).status, 0);  // it brings the daemon to the hosts
+  const std::vector<double> losses = Losses();
+  std::vector<std::string> encrypted = words;
+  encrypted.push_back("--encrypt");
+  for (const auto& [flags, job] :
+       {std::pair(std::vector<std::string>{"--interface", "eth0,eth1"}, words),
+        std::pair(std::vector<std::string>{"-x", "DSRUN_INTERFACE=eth1,eth0"}, words),
+        std::pair(std::vector<std::string>{"--interface", "eth0,eth1"}, encrypted)}) {
+    SCOPED_TRACE(flags[0] + " " + flags[1] + " " + job.back());
+    std::map<std::string, double> carried;
+    for (const std::string interface : {"eth0", "eth1"})
+      carried[interface] -= CountedSoFar(interface);
+    ASSERT_EQ(RunJob(OnHosts(job, flags)).status, 0);
+    for (const std::string interface : {"eth0", "eth1"}) {
+      carried[interface] += CountedSoFar(interface);
+      EXPECT_NEAR(carried[interface], kSteps * BytesOfStep(0) / 2, 0.1 * kSteps * BytesOfStep(0))
+          << interface;
+    }
+    EXPECT_THAT(Losses(), ElementsAreArray(losses));
   }
 }
 

@@ -136,6 +136,22 @@ TEST_F(SshTrainLossTest, TwoHostsThatLoseEachOtherAreNamedWithinTheLease) {
   ExpectNothingLeftOn({0, 1});
 }
 
+// dsrun and the daemons notice nothing: they talk over the first network.
+TEST_F(SshTrainLossTest, ALostRailIsNamedWithinTheLease) {
+  hosts().AddNetwork();
+  std::vector<std::string> flags = Lease();
+  flags.insert(flags.end(), {"--interface", "eth0,eth1"});
+  const auto dsrun = Start(flags);
+  NoteLoss();
+  hosts().CutSecondLink(1);
+  const ProgramResult result = dsrun->Wait();
+  ExpectVerdictWithinLease();
+  const int rank = JobVerdict()["rank"];
+  ExpectVerdict(result, 4, "network", hosts().name(rank));
+  EXPECT_THAT(JobVerdict()["message"].get<std::string>(), HasSubstr(" over eth1"));
+  ExpectNothingLeftOn({0, 1});
+}
+
 // 50 ms each way, for everything: a step takes seconds and learns the same.
 TEST_F(SshTrainLossTest, ASlowNetworkCostsTimeAndNothingElse) {
   WriteHostfile(1);

@@ -116,5 +116,19 @@ TEST_F(SshTrainTest, AnInterfaceThatAHostHasNotIsRefused) {
               HasSubstr("no network interface or address nosuch0"));
 }
 
+// One host has both, the other one lacks the second.
+TEST_F(SshTrainTest, AHostThatLacksOneOfSeveralInterfacesIsNamed) {
+  if (!hosts().namespaces()) SkipWithout("namespaces", hosts().why_not());
+  OnHost(0,
+         "ip link add spare type bridge && ip addr add 10.79.0.1/24 dev spare && "
+         "ip link set spare up");
+  WriteHostfile(1);
+  const ProgramResult result = RunJob(OnHosts(Train(0, false, 1), {"--interface", "eth0,spare"}));
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_EQ(JobVerdict()["host"], "h1");
+  EXPECT_THAT(JobVerdict()["message"].get<std::string>(),
+              HasSubstr("this host has no network interface or address spare; it has "));
+}
+
 }  // namespace
 }  // namespace ds::testing

@@ -232,6 +232,10 @@ void SshHosts::AddNetwork() {
   }
 }
 
+void SshHosts::CutSecondLink(int index) {
+  Must({"ip", "link", "set", "back" + std::to_string(index), "down"});
+}
+
 void SshHosts::StartLoopbackHost(int index) {
   if (::geteuid() == 0) ::mkdir("/run/sshd", 0755);  // sshd insists on it
   hosts_[index].program = std::make_unique<Program>(

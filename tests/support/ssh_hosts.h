@@ -91,6 +91,7 @@ class SshHosts {
   void Slow(int index, const LinkSpeed& speed);
   // All hosts get a second interface, eth1, on a network that this process is not in.
   void AddNetwork();
+  void CutSecondLink(int index);  // of that network
   // The same by the kernel's token bucket ("1gbit"), which costs no copy in this process. False
   // where it has none (tbf).
   bool LimitRate(int index, const std::string& rate);
