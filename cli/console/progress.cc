@@ -21,17 +21,18 @@ std::string FormatFixed(double value, int digits) {
   return text.data();
 }
 
-std::string FormatEvaluation(double loss) {
-  return "eval loss " + FormatFixed(loss, 4) + " (perplexity " + FormatFixed(std::exp(loss), 2) +
-         ")";
-}
-
-// The loss on data that is not learnt, of a line of metrics.jsonl that has one.
-std::optional<double> FindEvaluation(const std::string& metrics) {
+// What a line of metrics.jsonl says of data that is not learnt; "" where it says nothing.
+std::string DescribeEvaluation(const std::string& metrics) {
   const auto json = nlohmann::json::parse(metrics, nullptr, /*allow_exceptions=*/false);
-  const auto found = json.is_object() ? json.find("eval_loss") : json.end();
-  if (found == json.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
+  const auto find = [&](const char* key) -> std::optional<double> {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    if (found == json.end() || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+  };
+  const auto loss = find("eval_loss"), accuracy = find("eval_accuracy");
+  if (!loss) return "";
+  return "eval loss " + FormatFixed(*loss, 4) + " (perplexity " + FormatFixed(std::exp(*loss), 2) +
+         (accuracy ? ", accuracy " + FormatFixed(100.0 * *accuracy, 1) + " %" : "") + ")";
 }
 
 }  // namespace
@@ -65,7 +66,9 @@ bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
   step_ = static_cast<std::int64_t>(step.step());
   loss_ = step.has_loss() ? std::optional(step.loss()) : std::nullopt;
   if (loss_.has_value() && !first_.has_value()) first_.emplace(*step_, *loss_);
-  if (const auto loss = FindEvaluation(step.json())) evaluated_.emplace(*step_, *loss);
+  if (std::string text = DescribeEvaluation(step.json()); !text.empty()) {
+    evaluated_.emplace(*step_, std::move(text));
+  }
   tokens_per_second_ =
       step.has_tokens_per_second() ? std::optional(step.tokens_per_second()) : std::nullopt;
   // A restart goes back to its checkpoint: the pace begins anew.
@@ -80,7 +83,7 @@ std::string Progress::Line() const {
   std::string line = "step " + std::to_string(*step_);
   if (total_steps_ > 0) line += "/" + std::to_string(total_steps_);
   if (loss_.has_value()) line += "  loss " + FormatFixed(*loss_, 4);
-  if (evaluated_.has_value()) line += "  " + FormatEvaluation(evaluated_->second);
+  if (evaluated_.has_value()) line += "  " + evaluated_->second;
   if (tokens_per_second_.has_value())
     line += "  " + FormatFixed(*tokens_per_second_, 0) + " tokens/s";
   if (const auto left = SecondsLeft(); left.has_value()) line += "  left " + ShowDuration(*left);
@@ -98,7 +101,7 @@ std::string Progress::SummarizeLoss() const {
 
 std::string Progress::SummarizeEvaluation() const {
   if (!evaluated_.has_value()) return "";
-  return FormatEvaluation(evaluated_->second) + " at step " + std::to_string(evaluated_->first);
+  return evaluated_->second + " at step " + std::to_string(evaluated_->first);
 }
 
 std::uint64_t Progress::FindLargestRank() const {

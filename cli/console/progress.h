@@ -55,7 +55,8 @@ class Progress {
   std::optional<std::int64_t> step_;
   std::optional<double> loss_;
   std::optional<std::pair<std::int64_t, double>> first_;  // the first step that had a loss, and it
-  std::optional<std::pair<std::int64_t, double>> evaluated_;  // the latest such step, and its loss
+  // The latest step behind which other data was evaluated, and what that gave.
+  std::optional<std::pair<std::int64_t, std::string>> evaluated_;
   std::optional<double> tokens_per_second_;
   std::map<int, std::uint64_t> resident_bytes_;  // by rank
   std::deque<Moment> recent_;                    // the last steps, for the pace

@@ -20,8 +20,9 @@ enum class NonFinitePolicy {
 };
 
 struct Evaluation {
-  double loss = 0.0;        // mean over the labels of all ranks that are not ignored
-  std::int64_t labels = 0;  // those; of a model that does not count them, the micro-batches
+  double loss = 0.0;               // mean over the labels of all ranks that are not ignored
+  std::optional<double> accuracy;  // the share of them that the model finds most likely, if it says
+  std::int64_t labels = 0;         // those; of a model that does not count them, the micro-batches
   double seconds = 0.0;
 };
 

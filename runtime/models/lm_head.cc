@@ -1,6 +1,7 @@
 #include "runtime/models/lm_head.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <utility>
 
@@ -63,10 +64,13 @@ class LmHead : public FamilyBlock {
       const auto count = static_cast<double>(CountLabels(labels));
       const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
       bundle.loss_count = count;
+      std::int64_t hits = 0;
       bundle.loss = LmLoss(hidden, weight, labels,
                            {.soft_cap = soft_cap_,
                             .expected_scale = bundle.loss_scale * expected,
-                            .vocabulary = vocabulary_});
+                            .vocabulary = vocabulary_,
+                            .hits = is_training() ? nullptr : &hits});
+      if (!is_training()) bundle.extras[kHitsName] = at::scalar_tensor(hits, at::kLong);
     } else {
       at::Tensor logits = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
       if (soft_cap_ > 0.0) logits = (logits / soft_cap_).tanh() * soft_cap_;

@@ -17,6 +17,10 @@ namespace ds::models {
 inline constexpr std::array<std::string_view, 5> kLanguageModelBatch{"tokens", "labels", "mask",
                                                                      "positions", "documents"};
 
+// The extra that the head sets beside a loss in evaluation mode: how many of the labels that count
+// are the most likely tokens, one int64.
+inline constexpr char kHitsName[] = "hits";
+
 // Appends the head of `slice` to `model`, whose block 0 holds `embedding`, if it is not null. An
 // untied head registers a matrix of its own; a tied one has none and reads block 0, or, where that
 // is on another stage, holds the same table under the same name.

@@ -144,6 +144,9 @@ class ChunkedLoss {
       MatMulInto(chunk, inputs, weight_.t());
       const at::Tensor slopes = CapLogits(chunk);
       const RowLabels targets{labels_.narrow(0, first, count), kIgnoredLabel};
+      if (options_.hits != nullptr) {
+        *options_.hits += CountHits(chunk, targets, options_.vocabulary);
+      }
       CrossEntropyRowsOfPart(chunk, targets, options_.vocabulary,
                              need_gradients ? scale_ * options_.expected_scale : 0.0,
                              &chunk_losses);
@@ -303,6 +306,22 @@ void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const V
   const at::Tensor factors = of_all[part.group.rank()] * scale / sum;
   const at::Tensor& gradient = rows.ToGradient(factors, scale);
   if (!gradient.is_same(logits)) logits.copy_(gradient);
+}
+
+std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
+                       const VocabularyPart& part) {
+  auto [most, places] = logits.max(1);
+  if (part.group.size() > 1) {
+    // No vocabulary has as many tokens as fp32 counts exactly, 2^24.
+    const at::Tensor own = at::stack({most.to(at::kFloat), (places + part.first).to(at::kFloat)});
+    const at::Tensor all = part.group.Gather(own, "most likely tokens");
+    const at::Tensor best = all.select(1, 0).argmax(0, /*keepdim=*/true);
+    places = all.select(1, 1).gather(0, best).squeeze(0).to(at::kLong);
+  }
+  return places.eq(labels.ids)
+      .logical_and_(labels.ids.ne(labels.ignored))
+      .sum()
+      .item<std::int64_t>();
 }
 
 at::Tensor LmLoss(const at::Tensor& states, const at::Tensor& matrix, const at::Tensor& labels,

@@ -37,6 +37,8 @@ struct LmLossOptions {
   // it, so that they neither vanish in fp16 nor need another pass. Any other one is right, too.
   double expected_scale = 1.0;
   VocabularyPart vocabulary = {};
+  // Is told how many of the labels that count are the most likely tokens; null: nobody asks.
+  std::int64_t* hits = nullptr;
 };
 
 // The mean of -log softmax(hidden · weightᵀ)[label] over all labels that are not kIgnoredLabel, an
@@ -64,6 +66,11 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
 // the losses are of whole rows, on all ranks. Collective.
 void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
                             double gradient_scale, at::Tensor* losses);
+
+// Counts the rows whose label, if it is not ignored, has the largest of their logits; the first of
+// several that are as large. Collective where ranks have the rows between them.
+std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
+                       const VocabularyPart& part);
 
 // The same as CrossEntropyRows by LibTorch's operators: what other devices and dtypes use, and the
 // reference in tests.

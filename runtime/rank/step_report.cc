@@ -35,9 +35,11 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
   nlohmann::ordered_json report =
       telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory});
   if (const auto& evaluation = result.evaluation) {
-    telemetry::AddEvaluation(
-        {.loss = evaluation->loss, .labels = evaluation->labels, .seconds = evaluation->seconds},
-        &report);
+    telemetry::AddEvaluation({.loss = evaluation->loss,
+                              .accuracy = evaluation->accuracy,
+                              .labels = evaluation->labels,
+                              .seconds = evaluation->seconds},
+                             &report);
   }
   return report;
 }

@@ -30,6 +30,7 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& ran
 void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* metrics) {
   (*metrics)["eval_loss"] = evaluation.loss;
   (*metrics)["eval_perplexity"] = std::exp(evaluation.loss);
+  if (evaluation.accuracy) (*metrics)["eval_accuracy"] = *evaluation.accuracy;
   (*metrics)["eval_tokens"] = evaluation.labels;
   (*metrics)["eval_seconds"] = evaluation.seconds;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace ds::device {
 class ActivationMeter;
@@ -27,6 +28,7 @@ struct StepMetrics {
 // The look at other data behind a step.
 struct EvaluationMetrics {
   double loss = 0.0;
+  std::optional<double> accuracy = {};
   std::int64_t labels = 0;
   double seconds = 0.0;
 };
@@ -43,7 +45,8 @@ struct RankMetrics {
 nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank);
 
 // Adds what a step's object has besides where data was evaluated behind it: "eval_loss",
-// "eval_perplexity" (e to the loss), "eval_tokens" (labels that counted), "eval_seconds".
+// "eval_perplexity" (e to the loss), "eval_accuracy" (of tokens, where it is known), "eval_tokens"
+// (labels that counted), "eval_seconds".
 void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* metrics);
 
 // The process as the kernel sees it: {"resident_bytes","peak_resident_bytes"}; empty where it does

@@ -61,10 +61,12 @@ TEST(Evaluate, IsTheMeanOverAllLabelsHoweverTheyAreCut) {
   const engine::Evaluation whole = EvaluateAll(0, 1, 1);
   EXPECT_EQ(whole.labels, 4 * 8 - 2 - 4 - 6);
   EXPECT_GT(whole.loss, 3.0);
+  ASSERT_TRUE(whole.accuracy.has_value());
   for (const int stage : {0, 1, 2, 3}) {
     const engine::Evaluation cut = EvaluateAll(stage, 2, 2);
     EXPECT_NEAR(cut.loss, whole.loss, 1e-6) << stage;
     EXPECT_EQ(cut.labels, whole.labels);
+    EXPECT_EQ(cut.accuracy, whole.accuracy);
   }
 }
 
@@ -75,7 +77,9 @@ std::vector<double> Train(int stage, bool evaluates) {
     const auto engine = Engine::create(MakeDroppingGpt2(), config, {.world = &world}).value();
     const auto next = [&]() -> StatusOr<Bundle> { return FourSamples(world.rank(), 1); };
     const auto evaluate = [&] {
-      if (evaluates) EXPECT_TRUE(engine::Evaluate(*engine, next, 1).ok());
+      if (evaluates) {
+        EXPECT_TRUE(engine::Evaluate(*engine, next, 1).ok());
+      }
     };
     for (int step = 0; step < 4; ++step) {
       engine->backward(engine->forward(*next()));

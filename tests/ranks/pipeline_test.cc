@@ -163,6 +163,7 @@ TEST(Pipeline, EvaluatesWhatOneRankEvaluates) {
     const auto ours = EvaluateDecoder(cut, 2 * stages);
     EXPECT_NEAR(ours.loss, expected.loss, 1e-6);
     EXPECT_EQ(ours.labels, expected.labels);
+    EXPECT_EQ(ours.accuracy, expected.accuracy);
   }
 }
 

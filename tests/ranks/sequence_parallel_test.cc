@@ -70,6 +70,8 @@ TEST(SequenceParallel, EvaluationCountsTheLabelsOfAllParts) {
   const auto cut = EvaluateDecoder(run, /*ranks=*/4);
   EXPECT_NEAR(cut.loss, alone.loss, 1e-5);
   EXPECT_EQ(cut.labels, alone.labels);
+  EXPECT_EQ(cut.accuracy, alone.accuracy);
+  EXPECT_GT(alone.accuracy, 0.0);
 }
 
 // Parts begin and end inside documents.

@@ -62,6 +62,17 @@ constexpr char kOpt[] = R"({"model_type":"opt","vocab_size":48,"hidden_size":24,
     "word_embed_proj_dim":24,"dropout":0.0,"attention_dropout":0.0})";
 
 // In bf16 products and sums round on the way, and Adam's first updates are the signs of gradients.
+// The most likely token may be in any rank's part of the vocabulary.
+TEST(TensorParallel, EvaluatesWhatOneRankEvaluates) {
+  for (const char* model : {kGpt2, kUnevenLlama}) {
+    const auto alone = EvaluateDecoder({.model = model}, 1);
+    const auto cut = EvaluateDecoder({.model = model, .tensor = 2}, 2);
+    EXPECT_NEAR(cut.loss, alone.loss, 1e-5);
+    EXPECT_EQ(cut.labels, alone.labels);
+    EXPECT_EQ(cut.accuracy, alone.accuracy);
+  }
+}
+
 TEST(TensorParallel, EveryStageTrainsWhatOneRankTrains) {
   const StepTolerance of_bf16{.loss = 2e-2, .norm = 0.08};
   for (const char* model : {kGpt2, kLlamaDecoder}) {

@@ -56,6 +56,12 @@ TEST(ProgressTest, TheLatestEvaluationStaysInSight) {
   EXPECT_THAT(progress.Line(),
               ::testing::StartsWith("step 2/3  loss 4.2500  eval loss 2.0000 (perplexity 7.39)"));
   EXPECT_EQ(progress.SummarizeEvaluation(), "eval loss 2.0000 (perplexity 7.39) at step 1");
+  v1::Event later = testing::Step(3, 4.0);
+  later.mutable_rank_report()->mutable_step()->set_json(
+      R"({"eval_loss": 1.0, "eval_accuracy": 0.254})");
+  progress.OnEvent(later);
+  EXPECT_EQ(progress.SummarizeEvaluation(),
+            "eval loss 1.0000 (perplexity 2.72, accuracy 25.4 %) at step 3");
 }
 
 TEST(ProgressTest, OnlyTheLastStepsMakeThePace) {
