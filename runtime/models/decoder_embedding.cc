@@ -67,12 +67,20 @@ void DecoderEmbedding::KeepOwnTokens(Bundle* bundle) const {
   bundle->random.first_position += first;
 }
 
+at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const RandomPlace& place) const {
+  const std::int64_t tokens = x.size(1) * sequence_.size();
+  const double range = noise_alpha_ / std::sqrt(static_cast<double>(tokens * x.size(2)));
+  return x + UniformNoise(x.sizes(), {.place = place, .site = DropoutSite::kEmbeddingNoise}, range,
+                          x.options());
+}
+
 Bundle DecoderEmbedding::forward(Bundle bundle) {
   CheckNames(bundle.batch, kLanguageModelBatch);
   KeepOwnTokens(&bundle);
   at::Tensor x = tokens_->forward(bundle.tensor("tokens"));
   // The factor has x's dtype, as transformers' has.
   if (scale_ != 1.0) x = x * at::scalar_tensor(scale_, x.options());
+  if (noise_alpha_ > 0.0 && is_training()) x = MakeNoisy(x, bundle.random);
   if (positions_) x = x + positions_->forward(FindPositions(bundle.batch) + first_position_);
   if (norm_) x = norm_->forward(x);
   bundle.hidden = Dropout(x, {.probability = is_training() ? dropout_ : 0.0,
@@ -86,6 +94,12 @@ FirstValue DecoderEmbedding::DescribeFirstValue(const std::string& name,
   FirstValue value = FamilyBlock::DescribeFirstValue(name, dimensions);
   if (name == tokens_name_ + ".weight") value.zeros = padding_;
   return value;
+}
+
+void AddEmbeddingNoise(const BlockList& model, double alpha) {
+  if (auto* const embedding = dynamic_cast<DecoderEmbedding*>(model.blocks().front().get())) {
+    embedding->AddNoise(alpha);
+  }
 }
 
 }  // namespace ds::models

@@ -32,7 +32,12 @@ class DecoderEmbedding : public FamilyBlock {
 
   std::shared_ptr<Embedding> tokens() const { return tokens_; }
 
+  // NEFTune (https://arxiv.org/abs/2310.05914): while training, the rows of the table of tokens get
+  // noise of up to alpha / sqrt(tokens of a sample * width), as transformers adds it.
+  void AddNoise(double alpha) { noise_alpha_ = alpha; }
+
  private:
+  at::Tensor MakeNoisy(const at::Tensor& x, const RandomPlace& place) const;
   // Leaves of the batch this rank's part of the samples, and says where that stands.
   void KeepOwnTokens(Bundle* bundle) const;
 
@@ -42,9 +47,13 @@ class DecoderEmbedding : public FamilyBlock {
   double scale_;
   std::int64_t first_position_;
   double dropout_;
+  double noise_alpha_ = 0.0;
   std::shared_ptr<Embedding> tokens_;
   std::shared_ptr<Embedding> positions_;  // null where they are not learnt
   std::shared_ptr<Norm> norm_;            // null without
 };
+
+// Calls AddNoise of the embedding, where this list has it.
+void AddEmbeddingNoise(const BlockList& model, double alpha);
 
 }  // namespace ds::models

@@ -67,22 +67,13 @@ struct TensorWords {
   }
 };
 
-}  // namespace
-
-at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw) {
-  if (draw.probability == 0.0) return x;
-  return x * DropoutFactors(x.sizes(), draw, x.options());
-}
-
-at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
-                          const at::TensorOptions& options) {
-  if (!options.device().is_cpu()) return DropoutFactorsByOperators(shape, draw, options);
+// Makes what value_of says of a word for each element, in fp32.
+template <typename ValueOf>
+at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf value_of) {
   const Rows rows(shape);
-  const at::Tensor factors = at::empty(shape, at::kFloat);
-  auto* const out = factors.mutable_data_ptr<float>();
+  at::Tensor values = at::empty(shape, at::kFloat);
+  auto* const out = values.mutable_data_ptr<float>();
   const std::uint64_t key = KeyOf(draw);
-  const auto threshold = static_cast<std::uint64_t>(Threshold(draw));
-  const auto kept = static_cast<float>(FactorOfKept(draw));
   at::parallel_for(0, rows.count(), /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * rows.counters()));
     for (std::int64_t row = begin; row < end; ++row) {
@@ -94,17 +85,17 @@ at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
                  static_cast<std::uint32_t>(sample)},
                 words);
       for (std::int64_t i = 0; i < rows.width; ++i) {
-        out[row * rows.width + i] = words[static_cast<std::size_t>(i)] < threshold ? 0.0F : kept;
+        out[row * rows.width + i] = value_of(words[static_cast<std::size_t>(i)]);
       }
     }
   });
-  return factors.to(options.dtype().toScalarType());
+  return values;
 }
 
-at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& draw,
-                                     const at::TensorOptions& options) {
+// The word of each element, as int64.
+at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::Device device) {
   const Rows rows(shape);
-  const auto integers = at::TensorOptions(at::kLong).device(options.device());
+  const auto integers = at::TensorOptions(at::kLong).device(device);
   // One dimension for each of sample, head and position, and the last for the counters of a row.
   const auto along = [&](std::int64_t first, std::int64_t count, at::IntArrayRef view) {
     return at::arange(first, first + count, integers).view(view);
@@ -115,11 +106,52 @@ at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& d
                      along(place.first_position, rows.positions, {1, 1, -1, 1}),
                      along(place.first_sample, rows.samples, {-1, 1, 1, 1})}};
   words.Scramble(KeyOf(draw));
-  const at::Tensor row = at::stack(words.counter, /*dim=*/-1).flatten(-2).narrow(-1, 0, rows.width);
-  return row.ge(Threshold(draw))
+  return at::stack(words.counter, /*dim=*/-1).flatten(-2).narrow(-1, 0, rows.width).reshape(shape);
+}
+
+}  // namespace
+
+at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw) {
+  if (draw.probability == 0.0) return x;
+  return x * DropoutFactors(x.sizes(), draw, x.options());
+}
+
+at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
+                          const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) return DropoutFactorsByOperators(shape, draw, options);
+  const auto threshold = static_cast<std::uint64_t>(Threshold(draw));
+  const auto kept = static_cast<float>(FactorOfKept(draw));
+  return DrawByLoop(shape, draw, [=](std::uint32_t word) { return word < threshold ? 0.0F : kept; })
+      .to(options.dtype().toScalarType());
+}
+
+at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& draw,
+                                     const at::TensorOptions& options) {
+  return DrawByOperators(shape, draw, options.device())
+      .ge(Threshold(draw))
       .to(options.dtype().toScalarType())
-      .mul_(FactorOfKept(draw))
-      .reshape(shape);
+      .mul_(FactorOfKept(draw));
+}
+
+at::Tensor UniformNoise(at::IntArrayRef shape, const DropoutDraw& draw, double range,
+                        const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) return UniformNoiseByOperators(shape, draw, range, options);
+  const auto value_of = [=](std::uint32_t word) {
+    return static_cast<float>(((static_cast<double>(word) + 0.5) * 0x1p-31 - 1.0) * range);
+  };
+  return DrawByLoop(shape, draw, value_of).to(options.dtype().toScalarType());
+}
+
+at::Tensor UniformNoiseByOperators(at::IntArrayRef shape, const DropoutDraw& draw, double range,
+                                   const at::TensorOptions& options) {
+  return DrawByOperators(shape, draw, options.device())
+      .to(at::kDouble)
+      .add_(0.5)
+      .mul_(0x1p-31)
+      .sub_(1.0)
+      .mul_(range)
+      .to(at::kFloat)
+      .to(options.dtype().toScalarType());
 }
 
 }  // namespace ds::models

@@ -20,7 +20,7 @@ struct RandomPlace {
 };
 
 // The places of a block where something is dropped. Fixed for ever.
-enum class DropoutSite { kEmbedding, kAttention, kAttentionOutput, kMlpOutput };
+enum class DropoutSite { kEmbedding, kAttention, kAttentionOutput, kMlpOutput, kEmbeddingNoise };
 
 struct DropoutDraw {
   double probability = 0.0;
@@ -40,5 +40,12 @@ at::Tensor DropoutFactors(at::IntArrayRef shape, const DropoutDraw& draw,
                           const at::TensorOptions& options);
 at::Tensor DropoutFactorsByOperators(at::IntArrayRef shape, const DropoutDraw& draw,
                                      const at::TensorOptions& options);
+
+// Draws numbers of the range (-range, range), all as likely, by the same rules; the draw's
+// probability does not count. The second function gives the same values anywhere.
+at::Tensor UniformNoise(at::IntArrayRef shape, const DropoutDraw& draw, double range,
+                        const at::TensorOptions& options);
+at::Tensor UniformNoiseByOperators(at::IntArrayRef shape, const DropoutDraw& draw, double range,
+                                   const at::TensorOptions& options);
 
 }  // namespace ds::models

@@ -11,6 +11,7 @@
 
 #include "runtime/models/attention.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/decoder_embedding.h"
 #include "runtime/models/model_config.h"
 
 namespace ds::models {
@@ -78,6 +79,45 @@ TEST(Dropout, ExtremesDropNothingOrEverything) {
   const at::Tensor x = at::ones({2, 3, 4});
   EXPECT_TRUE(Dropout(x, {.probability = 0.0}).is_same(x));
   EXPECT_EQ(Dropout(x, {.probability = 1.0}).abs().max().item<double>(), 0.0);
+}
+
+TEST(UniformNoise, FillsItsRangeEvenlyAndDoesNotDependOnTheCut) {
+  const DropoutDraw draw{.place = {.key = 7}, .site = DropoutSite::kEmbeddingNoise};
+  const at::Tensor noise = UniformNoise({4, 32, 250}, draw, 0.2, at::kFloat);
+  EXPECT_TRUE(at::equal(noise, UniformNoiseByOperators({4, 32, 250}, draw, 0.2, at::kFloat)));
+  const double n = static_cast<double>(noise.numel());
+  EXPECT_LT(noise.abs().max().item<double>(), 0.2 + 1e-8);
+  EXPECT_GT(noise.abs().max().item<double>(), 0.1999);
+  EXPECT_NEAR(noise.mean().item<double>(), 0.0, 4.0 * 0.2 / std::sqrt(3.0 * n));
+  EXPECT_NEAR(noise.square().mean().item<double>(), 0.04 / 3.0, 1e-4);
+  DropoutDraw behind = draw;
+  behind.place.first_sample = 2;
+  behind.place.first_position = 16;
+  EXPECT_TRUE(at::equal(UniformNoise({2, 16, 250}, behind, 0.2, at::kFloat),
+                        noise.narrow(0, 2, 2).narrow(1, 16, 16)));
+}
+
+TEST(UniformNoise, EmbeddingsGetItWhileTraining) {
+  const auto config = ParseModelConfig(
+      R"({"model_type": "gpt2", "vocab_size": 50, "n_positions": 8, "n_embd": 16, "n_layer": 1,
+          "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})",
+      "config.json");
+  const auto model = BuildModel(config.value(), at::kFloat);
+  AllocateParameters(model->block(0));
+  model->block(0).Initialize(1);
+  AddEmbeddingNoise(*model, 5.0);
+  const auto embed = [&](bool trains) {
+    model->train(trains);
+    return model->block(0)
+        .forward({.batch = {{"tokens", at::ones({3, 8}, at::kLong)}}, .random = {.key = 3}})
+        .hidden;
+  };
+  // transformers: alpha / sqrt(tokens * width), uniformly.
+  const double range = 5.0 / std::sqrt(8.0 * 16.0);
+  const at::Tensor noise = embed(true) - embed(false);
+  EXPECT_LE(noise.abs().max().item<double>(), range);
+  EXPECT_NEAR(noise.square().mean().item<double>(), range * range / 3.0, 0.15 * range * range);
+  EXPECT_TRUE(at::equal(embed(false), embed(false)));
 }
 
 TEST(Dropout, AttentionThatDropsNothingIsTheFusedOne) {
