@@ -30,6 +30,7 @@ constexpr Replacement kReplacements[] = {
     {"lora_adapter", "lora_alpha"},
     {"lora_adapter", "lora_targets"},
     {"lora_adapter", "lora_rslora"},
+    {"lora_adapter", "lora_dora"},
 };
 
 bool Holds(const std::vector<std::string>& names, std::string_view name) {

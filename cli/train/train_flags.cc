@@ -109,8 +109,8 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
 
 void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("eval_data"), flags->eval_data,
-                 "data like that of --data, on which loss and perplexity are reported behind the "
-                 "last step (default: none)")
+                 "data like that of --data, on which loss, perplexity and accuracy of tokens are "
+                 "reported behind the last step (default: none)")
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("eval_split"), flags->eval_split,
@@ -153,6 +153,11 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                  "micro-batches), or gpipe")
       ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
       ->type_name("NAME");
+  app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
+                 "NEFTune: while training, embeddings get noise of up to this over the root of a "
+                 "sample's tokens times the width (default: 0, none)")
+      ->check(NumberBetween(0.0, 1e9))
+      ->type_name("X");
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
@@ -186,6 +191,14 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("NAME");
   app.add_flag(FlagNames("lora_rslora"), flags->lora_rslora,
                "scale adapters by alpha over the root of the rank");
+  app.add_flag(FlagNames("lora_dora"), flags->lora_dora,
+               "DoRA: train the norms of the adapted weights' rows apart from their directions");
+  app.add_option(
+         FlagNames("quantize_base"), flags->quantize_base,
+         "QLoRA: the linear layers below adapters have so few bits a weight: nf4 (4.5), "
+         "nf4-double (4.13; scales quantised, too) or int8 (default: they stay as they are)")
+      ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
+      ->type_name("FORMAT");
   app.add_option(FlagNames("lora_adapter"), flags->lora_adapter,
                  "go on with the adapters of a PEFT folder, as that describes them")
       ->type_name("DIR");
@@ -234,6 +247,21 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
 }
 
+namespace {
+
+void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
+  if (!flags.freeze.empty()) job->freeze = flags.freeze;
+  Set(flags.lora_rank, &job->lora_rank);
+  Set(flags.lora_alpha, &job->lora_alpha);
+  if (!flags.lora_targets.empty()) job->lora_targets = flags.lora_targets;
+  if (flags.lora_rslora) job->lora_rslora = true;
+  if (flags.lora_dora) job->lora_dora = true;
+  Set(flags.quantize_base, &job->quantize_base);
+  if (flags.lora_merge) job->lora_merge = true;
+}
+
+}  // namespace
+
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.token_dtype, &job->token_dtype);
   Set(flags.text_field, &job->text_field);
@@ -241,12 +269,8 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.data_cache.empty()) {
     job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();
   }
-  if (!flags.freeze.empty()) job->freeze = flags.freeze;
-  Set(flags.lora_rank, &job->lora_rank);
-  Set(flags.lora_alpha, &job->lora_alpha);
-  if (!flags.lora_targets.empty()) job->lora_targets = flags.lora_targets;
-  if (flags.lora_rslora) job->lora_rslora = true;
-  if (flags.lora_merge) job->lora_merge = true;
+  Set(flags.neftune_noise_alpha, &job->neftune_noise_alpha);
+  ApplyAdapterFlags(flags, job);
   Set(flags.packing, &job->packing);
   Set(flags.eval_split, &job->eval_split);
   Set(flags.eval_every, &job->eval_every);

@@ -50,11 +50,14 @@ struct TrainFlags {
   std::optional<std::string> pp_schedule;
   bool no_decay_on_norms_and_biases = false;
   std::optional<double> layer_decay;
+  std::optional<double> neftune_noise_alpha;
   std::vector<std::string> freeze;
   std::optional<std::int64_t> lora_rank;
   std::optional<double> lora_alpha;
   std::vector<std::string> lora_targets;
   bool lora_rslora = false;
+  bool lora_dora = false;
+  std::optional<std::string> quantize_base;
   std::string lora_adapter;
   bool lora_merge = false;
   bool encrypt = false;

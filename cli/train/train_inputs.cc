@@ -195,13 +195,19 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
     if (!spec.ok()) return spec.status().WithContext("--lora_adapter");
     job->lora_adapter = Absolute(flags.lora_adapter);
   }
-  const bool describes = job->lora_alpha > 0.0 || !job->lora_targets.empty() || job->lora_rslora;
+  const bool describes =
+      job->lora_alpha > 0.0 || !job->lora_targets.empty() || job->lora_rslora || job->lora_dora;
   if (!job->lora_adapter.empty() && (job->lora_rank > 0 || describes)) {
     return InvalidArgumentError("--lora_adapter: the folder " + ShortenPath(job->lora_adapter) +
                                 " says rank, alpha and targets; leave out the other flags");
   }
   if ((describes || job->lora_merge) && !job->adapts()) {
     return InvalidArgumentError("flags of LoRA need --lora_rank or --lora_adapter");
+  }
+  if (!job->quantize_base.empty() && !job->adapts()) {
+    return InvalidArgumentError("--quantize_base " + job->quantize_base +
+                                ": what is quantised is not trained: add adapters, --lora_rank or "
+                                "--lora_adapter");
   }
   return OkStatus();
 }

@@ -54,6 +54,9 @@ constexpr auto kFields = std::tuple{
     std::pair{"lora_alpha", &TrainJob::lora_alpha},
     std::pair{"lora_targets", &TrainJob::lora_targets},
     std::pair{"lora_rslora", &TrainJob::lora_rslora},
+    std::pair{"lora_dora", &TrainJob::lora_dora},
+    std::pair{"quantize_base", &TrainJob::quantize_base},
+    std::pair{"neftune_noise_alpha", &TrainJob::neftune_noise_alpha},
     std::pair{"lora_adapter", &TrainJob::lora_adapter},
     std::pair{"lora_merge", &TrainJob::lora_merge},
 };
@@ -171,7 +174,10 @@ Status CheckLora(const TrainJob& job) {
   if (job.lora_rank < 0) return FieldError("lora_rank", "0 or more");
   if (!(job.lora_alpha >= 0.0)) return FieldError("lora_alpha", "0 or more");
   if (!job.adapts() && job.lora_merge) return FieldError("lora_merge", "false without adapters");
-  return OkStatus();
+  if (!job.adapts() && !job.quantize_base.empty()) {
+    return FieldError("quantize_base", "empty without adapters");
+  }
+  return CheckOneOf("quantize_base", job.quantize_base, {"", "nf4", "nf4-double", "int8"});
 }
 
 Status CheckRanges(const TrainJob& job) {
@@ -189,6 +195,9 @@ Status CheckRanges(const TrainJob& job) {
   }
   if (!(job.layer_decay > 0.0 && job.layer_decay <= 1.0)) {
     return FieldError("layer_decay", "above 0 and at most 1");
+  }
+  if (!std::isfinite(job.neftune_noise_alpha) || job.neftune_noise_alpha < 0.0) {
+    return FieldError("neftune_noise_alpha", "0 or more");
   }
   if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
   DS_RETURN_IF_ERROR(CheckEvaluation(job));

@@ -50,14 +50,17 @@ struct TrainJob {
   std::int64_t mlp_tiles = 1;                 // feed-forward parts run on so many parts of the rows
   std::string pipeline_schedule = "1f1b";     // where there are stages: 1f1b or gpipe
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
-  double layer_decay = 1.0;         // a block's rate is this times that of the block behind it
-  std::string ds_config = "{}";     // JSON text that CheckConfig has accepted
-  std::string save_hf_dir;          // model.safetensors and config.json at the end; empty: no
-  std::vector<std::string> freeze;  // patterns of the parameters that are not trained
-  std::int64_t lora_rank = 0;       // of the adapters that are trained instead; 0: none
-  double lora_alpha = 0.0;          // 0: twice the rank
+  double layer_decay = 1.0;          // a block's rate is this times that of the block behind it
+  std::string ds_config = "{}";      // JSON text that CheckConfig has accepted
+  std::string save_hf_dir;           // model.safetensors and config.json at the end; empty: no
+  double neftune_noise_alpha = 0.0;  // of the noise on embeddings while training; 0: none
+  std::vector<std::string> freeze;   // patterns of the parameters that are not trained
+  std::int64_t lora_rank = 0;        // of the adapters that are trained instead; 0: none
+  double lora_alpha = 0.0;           // 0: twice the rank
   std::vector<std::string> lora_targets;  // last names of linear layers; empty: all
   bool lora_rslora = false;               // scaled by 1 / sqrt(rank)
+  bool lora_dora = false;                 // with magnitudes of their own
+  std::string quantize_base;              // below adapters: nf4, nf4-double or int8; empty: not
   std::string lora_adapter;               // in place of these, a PEFT folder to go on from
   bool lora_merge = false;                // save_hf_dir gets the model with its adapters
 

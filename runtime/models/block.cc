@@ -71,9 +71,10 @@ void BlockList::train(bool on) {
   for (const auto& block : blocks_) block->train(on);
 }
 
-at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options) {
+at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options,
+                                   bool trained) {
   at::Tensor parameter = EmptyOf(shape, options);
-  parameter.set_requires_grad(true);
+  parameter.set_requires_grad(trained);
   return parameter;
 }
 

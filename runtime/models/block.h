@@ -119,8 +119,10 @@ class BlockList {
   std::optional<StagePart> part_;  // none: the whole model
 };
 
-// A parameter with shape, dtype, device and requires_grad, and a storage of 0 bytes.
-at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options);
+// A parameter with shape, dtype, device and requires_grad, and a storage of 0 bytes. One that is
+// not trained may be of kByte.
+at::Tensor UnmaterialisedParameter(at::IntArrayRef shape, const at::TensorOptions& options,
+                                   bool trained = true);
 
 // Gives every parameter of `block` memory of its own (uninitialised), where no engine does it.
 void AllocateParameters(Block& block);

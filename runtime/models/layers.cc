@@ -1,8 +1,10 @@
 #include "runtime/models/layers.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <sstream>
@@ -12,11 +14,16 @@
 #include "runtime/base/check.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/block.h"
+#include "runtime/models/quantized_weight.h"
 
 namespace ds::models {
 
 Product::Product(const Shape& shape, const at::TensorOptions& options)
-    : layout_(shape.layout), add_up_(shape.add_up) {
+    : in_(shape.in),
+      out_(shape.out),
+      layout_(shape.layout),
+      dtype_(options.dtype().toScalarType()),
+      add_up_(shape.add_up) {
   const bool in_out = shape.layout == WeightLayout::kInOut;
   weight_ = register_parameter(
       "weight", UnmaterialisedParameter(
@@ -24,21 +31,53 @@ Product::Product(const Shape& shape, const at::TensorOptions& options)
   if (shape.bias) bias_ = register_parameter("bias", UnmaterialisedParameter({shape.out}, options));
 }
 
-at::Tensor Product::forward(const at::Tensor& x) const {
-  const at::Tensor y = Affine(x, weight_, bias_, layout_, add_up_);
-  if (!narrow_) return y;
-  return y + wide_->forward(narrow_->forward(x) * adapter_scale_);
+at::Tensor Product::Multiply(const at::Tensor& x, const at::Tensor& bias) const {
+  if (quantized_layout_) return QuantizedAffine(x, quantized_, *quantized_layout_, bias);
+  return Affine(x, weight_, bias, layout_, add_up_);
 }
 
-void Product::AddAdapter(std::int64_t rank, double scale) {
+at::Tensor Product::forward(const at::Tensor& x) const {
+  if (!narrow_) return Multiply(x, bias_);
+  const at::Tensor change = wide_->forward(narrow_->forward(x) * adapter_scale_);
+  if (!magnitudes_.defined()) return Multiply(x, bias_) + change;
+  const at::Tensor y = Multiply(x, /*bias=*/{}) + change;
+  const at::Tensor adapted = y * (magnitudes_ / AdaptedNorms()).to(y.scalar_type());
+  return bias_.defined() ? adapted + AutocastOperand(bias_) : adapted;
+}
+
+at::Tensor Product::AdaptedNorms() const {
+  const c10::NoGradGuard no_grad;
+  at::Tensor weight = quantized_layout_
+                          ? DequantizeWeight(quantized_, *quantized_layout_, at::kFloat)
+                          : weight_.to(at::kFloat);
+  if (!quantized_layout_ && layout_ == WeightLayout::kInOut) weight = weight.t();
+  const at::Tensor wide = wide_->weight().to(at::kFloat);
+  const at::Tensor narrow = narrow_->weight().to(at::kFloat);
+  return at::addmm(weight, wide, narrow, 1.0, adapter_scale_).norm(2, {1});
+}
+
+void Product::AddAdapter(const Adapter& adapter) {
   DS_CHECK_MSG(!narrow_, "a layer takes one adapter");
-  const bool in_out = layout_ == WeightLayout::kInOut;
-  const std::int64_t in = weight_.size(in_out ? 0 : 1), out = weight_.size(in_out ? 1 : 0);
-  narrow_ = register_module("lora_A",
-                            MakeProduct(Product::Shape{.in = in, .out = rank}, weight_.options()));
-  wide_ = register_module("lora_B",
-                          MakeProduct(Product::Shape{.in = rank, .out = out}, weight_.options()));
-  adapter_scale_ = scale;
+  const auto options =
+      at::TensorOptions(dtype_).device(quantized_layout_ ? quantized_.device() : weight_.device());
+  narrow_ = register_module("lora_A", MakeProduct({.in = in_, .out = adapter.rank}, options));
+  wide_ = register_module("lora_B", MakeProduct({.in = adapter.rank, .out = out_}, options));
+  if (adapter.magnitudes) {
+    magnitudes_ =
+        register_parameter("lora_magnitude_vector", UnmaterialisedParameter({out_}, options));
+  }
+  adapter_scale_ = adapter.scale;
+}
+
+void Product::Quantize(BaseFormat format) {
+  DS_CHECK_MSG(!quantized_layout_ && add_up_.size() == 1, "a whole weight is quantised once");
+  quantized_layout_ = QuantizedLayout{.format = format, .rows = out_, .columns = in_};
+  at::Tensor bytes =
+      UnmaterialisedParameter({quantized_layout_->bytes()}, weight_.options().dtype(at::kByte),
+                              /*trained=*/false);
+  parameters_.erase("weight");
+  weight_ = at::Tensor();
+  quantized_ = register_parameter("quantized_weight", bytes, /*requires_grad=*/false);
 }
 
 std::shared_ptr<Product> MakeProduct(const Product::Shape& shape,

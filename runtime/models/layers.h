@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "runtime/models/matmul.h"
+#include "runtime/models/spec/quantized_layout.h"
 #include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
@@ -31,17 +32,45 @@ class Product : public torch::nn::Module {
   };
   Product(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;
+  // Undefined where bytes stand for it.
   const at::Tensor& weight() const { return weight_; }
 
+  struct Adapter {
+    std::int64_t rank = 0;
+    double scale = 1.0;
+    bool magnitudes = false;  // DoRA: https://arxiv.org/abs/2402.09353
+  };
   // Adds scale * B A x to what it computes from here on, with A [rank, in] and B [out, rank] as
-  // parameters "lora_A.weight" and "lora_B.weight". Once.
-  void AddAdapter(std::int64_t rank, double scale);
+  // parameters "lora_A.weight" and "lora_B.weight". Once. With magnitudes each output, but for the
+  // bias, is multiplied by its element of "lora_magnitude_vector" [out] over the norm of its row of
+  // W + scale * B A, through which no gradient flows.
+  void AddAdapter(const Adapter& adapter);
+
+  // Lets bytes that are not trained, "quantized_weight" of kByte, stand in for the weight from here
+  // on (models/quantized_weight.h). Once, before the adapter or behind it.
+  void Quantize(BaseFormat format);
+
+  // Says what stands for the weight; nothing where the weight is itself.
+  const std::optional<QuantizedLayout>& quantized() const { return quantized_layout_; }
+  bool has_magnitudes() const { return magnitudes_.defined(); }
+  std::int64_t in() const { return in_; }
+  std::int64_t out() const { return out_; }
+  WeightLayout layout() const { return layout_; }
+  at::ScalarType dtype() const { return dtype_; }
 
  private:
+  at::Tensor Multiply(const at::Tensor& x, const at::Tensor& bias) const;
+  at::Tensor AdaptedNorms() const;  // of the rows of W + scale * B A, [out], fp32
+
+  std::int64_t in_, out_;
   WeightLayout layout_;
+  at::ScalarType dtype_;
   tensor_parallel::Group add_up_;
   at::Tensor weight_, bias_;
+  at::Tensor quantized_;  // in place of the weight
+  std::optional<QuantizedLayout> quantized_layout_;
   std::shared_ptr<Product> narrow_, wide_;  // A and B of the adapter; null without
+  at::Tensor magnitudes_;                   // of DoRA
   double adapter_scale_ = 1.0;
 };
 

@@ -14,7 +14,8 @@
 namespace ds::models {
 namespace {
 
-// The linear layers within layers by their last names; the head is none of them.
+// The linear layers within layers by their last names; neither the head nor an adapter's matrices
+// are among them.
 std::vector<std::pair<std::string, std::shared_ptr<Product>>> ListProducts(const BlockList& model) {
   std::vector<std::pair<std::string, std::shared_ptr<Product>>> products;
   for (const auto& block : model.blocks()) {
@@ -22,7 +23,8 @@ std::vector<std::pair<std::string, std::shared_ptr<Product>>> ListProducts(const
     for (const auto& item : block->named_modules("", /*include_self=*/false)) {
       auto product = std::dynamic_pointer_cast<Product>(item.value());
       const std::string& path = item.key();
-      if (product) products.emplace_back(path.substr(path.rfind('.') + 1), std::move(product));
+      if (!product || IsLoraParameter(path + ".weight")) continue;
+      products.emplace_back(path.substr(path.rfind('.') + 1), std::move(product));
     }
   }
   return products;
@@ -57,12 +59,17 @@ Status AddLora(BlockList& model, LoraSpec* spec) {
   for (const auto& [name, product] : products) {
     const auto& targets = spec->targets;
     if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
-    product->AddAdapter(spec->rank, spec->scale());
+    product->AddAdapter(
+        {.rank = spec->rank, .scale = spec->scale(), .magnitudes = spec->magnitudes});
   }
   return OkStatus();
 }
 
-Status FreezeParameters(BlockList& model, const std::vector<std::string>& patterns) {
+void QuantizeBase(BlockList& model, BaseFormat format) {
+  for (const auto& [name, product] : ListProducts(model)) product->Quantize(format);
+}
+
+Status FreezeParameters(const BlockList& model, const std::vector<std::string>& patterns) {
   std::set<std::string> unmatched(patterns.begin(), patterns.end());
   bool trains = false;
   for (const auto& block : model.blocks()) {
@@ -94,7 +101,15 @@ at::Tensor LoraMerger::Merge(const std::string& name, const at::Tensor& weight) 
   if (narrow == tensors_.end() || wide == tensors_.end()) return weight;
   at::Tensor change = at::mm(wide->second.to(at::kFloat), narrow->second.to(at::kFloat)) * scale_;
   if (weights_are_in_out_) change = change.t();
-  return (weight.to(at::kFloat) + change).to(weight.scalar_type());
+  at::Tensor merged = weight.to(at::kFloat) + change;
+  if (const auto magnitudes = tensors_.find(layer + "lora_magnitude_vector");
+      magnitudes != tensors_.end()) {
+    const std::int64_t inputs = weights_are_in_out_ ? 0 : 1;
+    const at::Tensor factors =
+        magnitudes->second.to(at::kFloat) / merged.norm(2, {inputs}, /*keepdim=*/false);
+    merged = merged * factors.unsqueeze(inputs);
+  }
+  return merged.to(weight.scalar_type());
 }
 
 }  // namespace ds::models

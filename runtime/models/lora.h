@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/models/block.h"
 #include "runtime/models/spec/lora_spec.h"
+#include "runtime/models/spec/quantized_layout.h"
 
 namespace ds::models {
 
@@ -19,9 +20,13 @@ namespace ds::models {
 // Comes before the engine, which gives the adapters their memory.
 Status AddLora(BlockList& model, LoraSpec* spec);
 
+// Lets bytes of `format` stand for the weights of all linear layers within layers, which are not
+// trained then: not for the head, nor for tables and norms. Comes before the engine, too.
+void QuantizeBase(BlockList& model, BaseFormat format);
+
 // Freezes the parameters whose full names match one of the patterns (as of file names: *, ?,
 // [a-z]). Refuses a pattern that none matches, and to leave nothing to train.
-Status FreezeParameters(BlockList& model, const std::vector<std::string>& patterns);
+Status FreezeParameters(const BlockList& model, const std::vector<std::string>& patterns);
 
 // Adds adapters to the weights that they stand beside.
 class LoraMerger {

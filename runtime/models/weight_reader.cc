@@ -111,7 +111,7 @@ StatusOr<std::vector<std::string>> WeightReader::Check(const BlockList& model) c
   std::set<std::string> used;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      if (IsLoraParameter(item.key())) continue;
+      if (IsLoraParameter(item.key()) || IsQuantizedParameter(item.key())) continue;
       const std::string name = FindStoredName(block->FullName(item.key()));
       DS_ASSIGN_OR_RETURN(const SafetensorsFile* file, FindFile(name));
       DS_RETURN_IF_ERROR(

@@ -39,7 +39,7 @@ std::vector<std::vector<SafetensorsDeclaration>> PlanShards(const BlockList& mod
   std::uint64_t bytes = 0;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      if (IsLoraParameter(item.key())) continue;
+      if (IsLoraParameter(item.key()) || IsQuantizedParameter(item.key())) continue;
       SafetensorsDeclaration declared{
           block->FullName(item.key()), item.value().scalar_type(),
           block->DescribePlacement(item.key(), item.value()).global_shape};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/comm/agreement.h"
+#include "runtime/models/decoder_embedding.h"
 
 namespace ds::rank {
 namespace {
@@ -19,22 +20,22 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) 
       .rank = job.lora_rank,
       .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
       .rank_stabilised = job.lora_rslora,
+      .magnitudes = job.lora_dora,
       .targets = job.lora_targets});
 }
 
-// Draws what no folder has; the block is the one whose name is the longest part of the parameter's.
+// Draws what no folder has.
 Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string& name,
                   std::int64_t first, const at::Tensor& values) {
-  const Block* owner = nullptr;
   for (const auto& block : model.blocks()) {
-    const bool owns = !block->prefix().empty() && name.starts_with(block->prefix() + ".");
-    if (owns && (owner == nullptr || block->prefix().size() > owner->prefix().size())) {
-      owner = block.get();
-    }
+    const std::string& prefix = block->prefix();
+    if (!prefix.empty() && !name.starts_with(prefix + ".")) continue;
+    const std::string inside = prefix.empty() ? name : name.substr(prefix.size() + 1);
+    if (!block->named_parameters().contains(inside)) continue;
+    block->InitializeRange(name, seed, first, values);
+    return OkStatus();
   }
-  if (owner == nullptr) return InternalError(name + " is of no block");
-  owner->InitializeRange(name, seed, first, values);
-  return OkStatus();
+  return InternalError(name + " is of no block");
 }
 
 // Freezes what is frozen in the whole model.
@@ -69,30 +70,60 @@ StatusOr<std::unique_ptr<Writer>> CreateOnFirst(comm::Communicator& world, const
 }  // namespace
 
 engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
-  if (weights == nullptr) return {};
-  return [this, seed](const std::string& name, std::int64_t first, const at::Tensor& values) {
-    if (!models::IsLoraParameter(name)) return weights->Read(name, first, values);
-    if (adapter != nullptr) return adapter->Read(name, first, values);
-    return DrawValues(*blocks, seed, name, first, values);
+  if (weights == nullptr && derived == nullptr) return {};
+  const engine::ValueReader read_base = [this, seed](const std::string& name, std::int64_t first,
+                                                     const at::Tensor& values) {
+    if (weights != nullptr) return weights->Read(name, first, values);
+    return DrawValues(*whole, seed, name, first, values);
+  };
+  return [this, seed, read_base](const std::string& name, std::int64_t first,
+                                 const at::Tensor& values) {
+    const bool adapts = models::IsLoraParameter(name);
+    if (adapts && adapter != nullptr) return adapter->Read(name, first, values);
+    if (models::DerivedValues::Has(name)) return derived->Read(name, first, values, read_base);
+    return adapts ? DrawValues(*blocks, seed, name, first, values) : read_base(name, first, values);
   };
 }
+
+namespace {
+
+// What is built of adapters does without other cuts of the model than ZeRO's.
+Status CheckAdaptable(const models::ModelRanks& ranks, bool is_stage) {
+  if (is_stage) return UnimplementedError("LoRA is not built with a pipeline of several stages");
+  if (ranks.tensor.size() == 1) return OkStatus();
+  return UnimplementedError("LoRA on matrices that tensor ranks have between them is not built");
+}
+
+// Adapts, quantises and freezes the blocks as the job says.
+Status PrepareBlocks(const config::TrainJob& job, TrainModel* model) {
+  models::AddEmbeddingNoise(*model->blocks, job.neftune_noise_alpha);
+  if (model->lora) DS_RETURN_IF_ERROR(models::AddLora(*model->blocks, &*model->lora));
+  if (!job.quantize_base.empty()) {
+    DS_ASSIGN_OR_RETURN(const auto format, models::ParseBaseFormat(job.quantize_base));
+    models::QuantizeBase(*model->blocks, format);
+  }
+  const bool is_stage = model->blocks->part().has_value();
+  const BlockList& frozen = is_stage ? *model->whole : *model->blocks;
+  if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(frozen, job.freeze));
+  if (is_stage) FreezeAlike(*model->whole, *model->blocks);
+  if (!job.quantize_base.empty() || (model->lora && model->lora->magnitudes)) {
+    model->derived = std::make_unique<models::DerivedValues>(*model->blocks);
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
                                     const models::ModelRanks& ranks,
                                     const std::optional<models::StagePart>& part) {
   TrainModel model{.blocks = models::BuildModel(config, options, ranks, part)};
-  model.whole = part ? models::BuildModel(config, options, ranks) : model.blocks;
+  const bool is_unlike_folder = part || !job.quantize_base.empty();
+  model.whole = is_unlike_folder ? models::BuildModel(config, options, ranks) : model.blocks;
   DS_ASSIGN_OR_RETURN(model.lora, FindLora(job));
-  if (model.lora && part) {
-    return UnimplementedError("LoRA is not built with a pipeline of several stages");
-  }
-  if (model.lora && ranks.tensor.size() > 1) {
-    return UnimplementedError("LoRA on matrices that tensor ranks have between them is not built");
-  }
-  if (model.lora) DS_RETURN_IF_ERROR(models::AddLora(*model.blocks, &*model.lora));
-  if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(*model.whole, job.freeze));
-  if (part) FreezeAlike(*model.whole, *model.blocks);
+  if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(ranks, part.has_value()));
+  DS_RETURN_IF_ERROR(PrepareBlocks(job, &model));
   if (!config.folder.empty()) {
     DS_ASSIGN_OR_RETURN(model.weights, models::WeightReader::Open(config.folder));
   }
@@ -154,7 +185,9 @@ Status ModelExport::WriteWhole(Engine& engine) const {
   }
   DS_RETURN_IF_ERROR(engine.ExportParameters([&](const std::string& name, const at::Tensor& value) {
     if (models::IsLoraParameter(name)) return OkStatus();
-    return writer->Write(name, merger.Merge(name, value));
+    if (!models::IsQuantizedParameter(name)) return writer->Write(name, merger.Merge(name, value));
+    const std::string weight = models::DerivedValues::NameWeight(name);
+    return writer->Write(weight, merger.Merge(weight, model_.derived->Restore(name, value)));
   }));
   return comm::AgreeOnStatus(writer == nullptr ? OkStatus() : writer->Finish(), engine.world());
 }

@@ -16,6 +16,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/models/adapter_folder.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/derived_values.h"
 #include "runtime/models/lora.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/weights.h"
@@ -24,12 +25,15 @@ namespace ds::rank {
 
 struct TrainModel {
   std::shared_ptr<BlockList> blocks;  // of this rank's stage
-  // All of them, to know names and shapes by, where a stage has not all: it gets no memory.
+  // All of them, with the weights that a folder has, to know names and shapes by, where the blocks
+  // are those of a stage or have bytes in place of weights: it gets no memory.
   std::shared_ptr<BlockList> whole;
   std::optional<models::LoraSpec> lora;            // its targets filled in
   std::unique_ptr<models::WeightReader> weights;   // null: values are drawn
   std::unique_ptr<models::AdapterReader> adapter;  // null: adapters start anew
-  std::vector<std::string> unused;                 // tensors of the folder that no block has
+  std::unique_ptr<models::DerivedValues>
+      derived;                      // null: all values are those of a folder, or drawn
+  std::vector<std::string> unused;  // tensors of the folder that no block has
 
   // Gives first values as long as this lives; empty where all are drawn.
   engine::ValueReader MakeReader(std::uint64_t seed) const;

@@ -13,6 +13,12 @@ bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
          a.placement.stages == b.placement.stages;
 }
 
+// Floats have the dtype of the training, whatever they had; bytes that stand for weights stay
+// bytes.
+bool AreOfOneKind(const NamedParameter& a, const NamedParameter& b) {
+  return at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type());
+}
+
 bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
   const checkpoint::Placement &x = a.placement, &y = b.placement;
   return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes &&
@@ -75,7 +81,7 @@ std::vector<Members> BucketParameters(const Members& parameters) {
     }
     bucket = std::move(sorted);
   }
-  if (!frozen.empty()) buckets.push_back(std::move(frozen));
+  for (Members& alike : Sort(frozen, AreOfOneKind)) buckets.push_back(std::move(alike));
   return buckets;
 }
 

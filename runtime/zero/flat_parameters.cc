@@ -35,7 +35,9 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
               parameters_[0].rounded ? kQuantizationBlock : 1),
       gather_(context, context.quantized_weights && parameters_[0].rounded) {
   using device::MemoryUse;
-  const c10::ScalarType dtype = context.dtypes.parameter;
+  // Bytes that stand for weights stay bytes.
+  const c10::ScalarType own = parameters_[0].tensor.scalar_type();
+  const c10::ScalarType dtype = at::isFloatingType(own) ? context.dtypes.parameter : own;
   if (context.sharding.parameters) {
     pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
     pooled_->Acquire();

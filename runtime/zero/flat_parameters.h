@@ -29,10 +29,11 @@ namespace ds::zero {
 
 class FlatParameters {
  public:
-  // Moves the parameters into the buffer, converted to the training dtype: they keep their identity
-  // and values, if they have values. The buffer is present until Release. `starts`: as
-  // FlatLayout's. `rest`: where the shard of sharded ones does. Requires parameters on
-  // context.device with a floating dtype.
+  // Moves the parameters into the buffer, converted to the training dtype, unless they are bytes
+  // that stand for weights, all of them: they keep their identity and values, if they have values.
+  // The buffer is present until Release. `starts`: as FlatLayout's. `rest`: where the shard of
+  // sharded ones does. Requires parameters on context.device with a floating dtype, or, frozen,
+  // kByte.
   FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters,
                  const std::vector<int>& starts, Rest rest);
 

@@ -40,10 +40,12 @@ Status CheckPlacement(const Context& context, const NamedParameter& parameter) {
 Status CheckParameter(const Context& context, const NamedParameter& parameter) {
   const at::Tensor& tensor = parameter.tensor;
   DS_RETURN_IF_ERROR(CheckPlacement(context, parameter));
-  if (!at::isFloatingType(tensor.scalar_type())) {
-    return InvalidArgumentError("parameter " + parameter.name + " has dtype " +
-                                std::string(c10::toString(tensor.scalar_type())) +
-                                "; only floating point parameters can be trained");
+  const bool is_frozen_bytes = tensor.scalar_type() == at::kByte && !tensor.requires_grad();
+  if (!at::isFloatingType(tensor.scalar_type()) && !is_frozen_bytes) {
+    return InvalidArgumentError(
+        "parameter " + parameter.name + " has dtype " +
+        std::string(c10::toString(tensor.scalar_type())) +
+        "; only floating point parameters can be trained, and bytes frozen");
   }
   if (tensor.device() != context.device) {
     return InvalidArgumentError("parameter " + parameter.name + " is on " + tensor.device().str() +
@@ -128,10 +130,13 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
 Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
   const Tiers& tiers = context_.tiers;
   if (tiers.parameters == Rest::kHere) return Rest::kHere;
-  std::int64_t elements = 0;
-  for (const NamedParameter& parameter : described.parameters) elements += parameter.tensor.numel();
-  const std::int64_t bytes = elements / context_.groups.shards->size() *
-                             static_cast<std::int64_t>(c10::elementSize(context_.dtypes.parameter));
+  const auto size = static_cast<std::int64_t>(c10::elementSize(context_.dtypes.parameter));
+  std::int64_t bytes = 0;
+  for (const NamedParameter& parameter : described.parameters) {
+    const bool is_float = at::isFloatingType(parameter.tensor.scalar_type());
+    bytes += parameter.tensor.numel() * (is_float ? size : 1);
+  }
+  bytes /= context_.groups.shards->size();
   if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
   kept_parameter_bytes_ += bytes;
   return Rest::kHere;

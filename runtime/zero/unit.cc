@@ -52,7 +52,11 @@ Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& descri
   }
 }
 
-bool Unit::HasHookOn(const at::Tensor& parameter) { return FindTakeGradient(parameter) != nullptr; }
+bool Unit::HasHookOn(const at::Tensor& parameter) {
+  // What never could be trained has no such thing.
+  const bool is_known_to_autograd = torch::autograd::impl::get_autograd_meta(parameter) != nullptr;
+  return is_known_to_autograd && FindTakeGradient(parameter) != nullptr;
+}
 
 void Unit::AttachHooks(Bucket& bucket) {
   for (int i = 0; i < bucket.parameters().layout().size(); ++i) {

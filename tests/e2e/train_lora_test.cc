@@ -114,6 +114,45 @@ TEST_F(TrainLoraTest, AResumedJobGoesOnWithItsAdapters) {
   EXPECT_TRUE(fs::exists(folder_.path() / "late" / "adapter_model.safetensors"));
 }
 
+TEST_F(TrainLoraTest, AQuantisedModelIsTrainedResumedAndMerged) {
+  const std::vector<std::string> qlora = {"--lora_rank",
+                                          "4",
+                                          "--lora_dora",
+                                          "--quantize_base",
+                                          "nf4-double",
+                                          "--neftune_noise_alpha",
+                                          "5",
+                                          "--steps",
+                                          "4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), qlora.begin(), qlora.end());
+    return more;
+  };
+  const auto whole = Train("whole", kBase, 0.02, with({"--save_hf", Folder("adapter")}));
+  ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
+  EXPECT_EQ(ReadJson(folder_.path() / "adapter" / "adapter_config.json")["use_dora"], true);
+  const double loss = EvaluatedLoss("whole");
+  // An adapter begins where it has ended, on the same bytes.
+  const auto again =
+      Train("again", kBase, 0.0,
+            {"--lora_adapter", Folder("adapter"), "--quantize_base", "nf4-double", "--steps", "1"});
+  ASSERT_EQ(again.status, 0) << again.out << again.err;
+  EXPECT_NEAR(EvaluatedLoss("again"), loss, 1e-6);
+
+  std::vector<std::string> half = with({"--save_every", "2"});
+  half.back() = "2";
+  ASSERT_EQ(Train("half", kBase, 0.02, half).status, 0);
+  const auto resumed = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", Folder("half"),
+                                   "--steps", "4", "--save_hf", Folder("merged"), "--lora_merge"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_NEAR(EvaluatedLoss("half"), loss, 1e-5);
+  ASSERT_EQ(Train("merged_run", Folder("merged"), 0.0, {"--steps", "1"}).status, 0);
+  EXPECT_NEAR(EvaluatedLoss("merged_run"), loss, 1e-4);
+  const auto accuracy = ReadJsonLines(folder_.path() / "whole" / "metrics.jsonl").back();
+  EXPECT_GE(accuracy.at("eval_accuracy").get<double>(), 0.0);
+  EXPECT_LE(accuracy.at("eval_accuracy").get<double>(), 1.0);
+}
+
 TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
   const auto frozen = Train("frozen", kBase, 0.02, {"--freeze", "model.layers.*", "--steps", "2"});
   EXPECT_EQ(frozen.status, 0) << frozen.err;
@@ -127,6 +166,9 @@ TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
   const auto alone = Train("alone", kBase, 0.02, {"--lora_alpha", "2", "--steps", "2"});
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(alone.err, HasSubstr("flags of LoRA need --lora_rank or --lora_adapter"));
+  const auto whole = Train("whole", kBase, 0.02, {"--quantize_base", "int8", "--steps", "2"});
+  EXPECT_EQ(whole.status, 2);
+  EXPECT_THAT(whole.err, HasSubstr("--quantize_base int8: what is quantised is not trained"));
 }
 
 }  // namespace

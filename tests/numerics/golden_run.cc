@@ -13,6 +13,7 @@
 #include "runtime/engine/train_step.h"
 #include "runtime/models/adapter_folder.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/derived_values.h"
 #include "runtime/models/lora.h"
 #include "runtime/models/weights.h"
 #include "tests/places.h"
@@ -64,10 +65,19 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
     adapter = models::AdapterReader::Open(folder).value();
     DS_CHECK(adapter->Check(*model).ok());
   }
+  if (!run.quantized.empty()) {
+    models::QuantizeBase(*model, models::ParseBaseFormat(run.quantized).value());
+  }
+  models::DerivedValues derived(*model);
+  const engine::ValueReader read_base = [&](const std::string& name, std::int64_t first,
+                                            const at::Tensor& values) {
+    return weights->Read(name, first, values);
+  };
   const engine::ValueReader read = [&](const std::string& name, std::int64_t first,
                                        const at::Tensor& values) {
-    return models::IsLoraParameter(name) ? adapter->Read(name, first, values)
-                                         : weights->Read(name, first, values);
+    if (models::IsLoraParameter(name)) return adapter->Read(name, first, values);
+    if (!models::DerivedValues::Has(name)) return read_base(name, first, values);
+    return derived.Read(name, first, values, read_base);
   };
   auto engine = Engine::create(model, config, {.world = &world, .read_values = read}).value();
   data::Loader loader = MakeLoader(golden, config, world);
@@ -81,7 +91,11 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   }
   const Status exported =
       engine->ExportParameters([&](const std::string& name, const at::Tensor& value) {
-        result.parameters[name] = value.clone();
+        if (models::IsQuantizedParameter(name)) {
+          result.parameters[models::DerivedValues::NameWeight(name)] = derived.Restore(name, value);
+        } else {
+          result.parameters[name] = value.clone();
+        }
         return OkStatus();
       });
   DS_CHECK_MSG(exported.ok(), exported.message());

@@ -14,8 +14,9 @@
 namespace ds::numerics {
 
 struct GoldenRun {
-  std::string family;   // a folder of tests/numerics/goldens
-  std::string adapter;  // a folder of its lora, which is trained in the family's place
+  std::string family;     // a folder of tests/numerics/goldens
+  std::string adapter;    // a folder of its lora, which is trained in the family's place
+  std::string quantized;  // the format of the model below it; empty: as it is
   int world_size = 1;
   int stage = 0;
   std::int64_t global_batch = 8;  // samples per optimizer step
@@ -25,8 +26,9 @@ struct GoldenRun {
 };
 
 struct GoldenRunResult {
-  std::vector<StepResult> steps;                 // the same on every rank, which is checked
-  std::map<std::string, at::Tensor> parameters;  // after the last step
+  std::vector<StepResult> steps;  // the same on every rank, which is checked
+  // After the last step; of a quantised weight what its bytes give back.
+  std::map<std::string, at::Tensor> parameters;
 };
 
 GoldenRunResult Train(const GoldenRun& run);

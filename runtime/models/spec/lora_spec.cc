@@ -43,12 +43,11 @@ constexpr std::string_view kRefused[] = {"alora_invocation_tokens",
                                          "target_parameters",
                                          "use_bdlora",
                                          "trainable_token_indices",
-                                         "use_dora",
                                          "use_qalora",
                                          "velora_config"};
 
 constexpr std::string_view kRead[] = {"init_lora_weights", "lora_alpha", "peft_type", "r",
-                                      "target_modules",    "use_rslora"};
+                                      "target_modules",    "use_dora",   "use_rslora"};
 
 // Ways to draw an adapter's first values that leave the layer beside it as it is, and what is
 // trained of it.
@@ -122,9 +121,14 @@ StatusOr<LoraSpec> ParseSpec(const Json& config) {
     return InvalidArgumentError("'lora_alpha' must be a number above 0");
   }
   spec.alpha = alpha.get<double>();
-  const Json stabilised = config.value("use_rslora", Json(false));
-  if (!stabilised.is_boolean()) return InvalidArgumentError("'use_rslora' must be true or false");
-  spec.rank_stabilised = stabilised.get<bool>();
+  for (const auto& [key, set] :
+       {std::pair{"use_rslora", &spec.rank_stabilised}, std::pair{"use_dora", &spec.magnitudes}}) {
+    const Json value = config.value(key, Json(false));
+    if (!value.is_boolean()) {
+      return InvalidArgumentError("'" + std::string(key) + "' must be true or false");
+    }
+    *set = value.get<bool>();
+  }
   DS_RETURN_IF_ERROR(ReadTargets(config, &spec));
   return spec;
 }
@@ -137,8 +141,15 @@ double LoraSpec::scale() const {
 }
 
 bool IsLoraParameter(std::string_view name) {
-  return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight");
+  return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight") ||
+         IsMagnitudeParameter(name);
 }
+
+bool IsMagnitudeParameter(std::string_view name) {
+  return name.ends_with(".lora_magnitude_vector");
+}
+
+bool IsQuantizedParameter(std::string_view name) { return name.ends_with(".quantized_weight"); }
 
 StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kAdapterConfigFile;
@@ -157,6 +168,7 @@ nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string
           {"lora_alpha", spec.alpha},
           {"lora_dropout", 0.0},
           {"use_rslora", spec.rank_stabilised},
+          {"use_dora", spec.magnitudes},
           {"target_modules", spec.targets},
           {"fan_in_fan_out", weights_are_in_out},
           {"bias", "none"},

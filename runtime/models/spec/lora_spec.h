@@ -24,6 +24,7 @@ struct LoraSpec {
   std::int64_t rank = 8;
   double alpha = 16.0;
   bool rank_stabilised = false;      // rsLoRA: https://arxiv.org/abs/2312.03732
+  bool magnitudes = false;           // DoRA: https://arxiv.org/abs/2402.09353
   std::vector<std::string> targets;  // last names of linear layers; empty: all of every layer
 
   double scale() const;  // alpha / rank, or alpha / sqrt(rank)
@@ -31,9 +32,12 @@ struct LoraSpec {
 
 // Tells adapters' parameters ("...q_proj.lora_A.weight") from all others, by their names.
 bool IsLoraParameter(std::string_view name);
+// The same of one of DoRA's magnitudes, and of bytes that stand for a weight (QuantizedLayout).
+bool IsMagnitudeParameter(std::string_view name);
+bool IsQuantizedParameter(std::string_view name);
 
 // Reads a PEFT folder's description. Refuses by name what changes the mathematics and is not built
-// (DoRA, dropout, trained biases, ranks of their own, ...), and set keys that nobody here knows.
+// (dropout, trained biases, ranks of their own, ...), and set keys that nobody here knows.
 StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder);
 
 // The description that PEFT reads; `targets` are those that have been found in the model.

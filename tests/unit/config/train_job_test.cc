@@ -47,11 +47,14 @@ TrainJob FullJob() {
           .layer_decay = 0.75,
           .ds_config = R"({"train_batch_size":8})",
           .save_hf_dir = "out",
+          .neftune_noise_alpha = 5.0,
           .freeze = {"*.bias"},
           .lora_rank = 4,
           .lora_alpha = 6.5,
           .lora_targets = {"q_proj"},
           .lora_rslora = true,
+          .lora_dora = true,
+          .quantize_base = "nf4",
           .lora_adapter = "adapter",
           .lora_merge = true};
 }

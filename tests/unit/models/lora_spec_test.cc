@@ -38,11 +38,14 @@ TEST(LoraSpecTest, ReadsWhatPeftWrites) {
   EXPECT_EQ(spec.scale(), 2.0);
   EXPECT_THAT(spec.targets, ElementsAre("down_proj", "q_proj", "v_proj"));
   EXPECT_EQ(ReadWith({{"use_rslora", true}})->scale(), 4.0);
+  EXPECT_FALSE(spec.magnitudes);
+  EXPECT_TRUE(ReadWith({{"use_dora", true}})->magnitudes);
   EXPECT_TRUE(ReadWith({{"target_modules", "all-linear"}})->targets.empty());
 }
 
 TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {
-  EXPECT_THAT(ErrorWith({{"use_dora", true}}), HasSubstr("'use_dora' is true, which is not built"));
+  EXPECT_THAT(ErrorWith({{"use_qalora", true}}),
+              HasSubstr("'use_qalora' is true, which is not built"));
   EXPECT_THAT(ErrorWith({{"lora_dropout", 0.1}}), HasSubstr("'lora_dropout' is 0.1"));
   EXPECT_THAT(ErrorWith({{"bias", "all"}}), HasSubstr("'bias' is \"all\""));
   EXPECT_THAT(ErrorWith({{"rank_pattern", {{"q_proj", 8}}}}), HasSubstr("'rank_pattern'"));

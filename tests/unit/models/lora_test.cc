@@ -48,6 +48,24 @@ TEST(Lora, WithoutTargetsStandsBesideAllLayersButTheHead) {
               HasSubstr("is called c_attn (there are: down_proj, gate_proj"));
 }
 
+TEST(Lora, OnlyTheLayersBelowAdaptersAreQuantised) {
+  const auto model = LoadGoldenModel("llama");
+  LoraSpec spec{.rank = 2, .targets = {"q_proj"}};
+  ASSERT_TRUE(AddLora(*model, &spec).ok());
+  const auto trained = Trained(*model);
+  QuantizeBase(*model, BaseFormat::kNf4);
+  EXPECT_EQ(Trained(*model), trained);
+  int quantised = 0;
+  for (const auto& block : model->blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      if (!IsQuantizedParameter(item.key())) continue;
+      EXPECT_EQ(item.value().scalar_type(), at::kByte);
+      ++quantised;
+    }
+  }
+  EXPECT_EQ(quantised, 2 * 7) << "of each layer all linear ones, but no head";
+}
+
 TEST(Lora, FirstValuesChangeNothing) {
   const auto model = LoadGoldenModel("llama");
   LoraSpec spec{.rank = 4, .targets = {"q_proj"}};
@@ -74,6 +92,23 @@ TEST(Lora, MergedWeightsHaveTheProductOfTheAdapter) {
   EXPECT_TRUE(turned.Merge("x.q.weight", weight.t()).allclose(expected.t()));
   EXPECT_TRUE(at::equal(merger.Merge("x.k.weight", weight), weight));
   EXPECT_TRUE(at::equal(merger.Merge("x.q.bias", weight), weight));
+}
+
+TEST(Lora, MergedWeightsHaveTheNormsThatDoraHasTrained) {
+  const at::Tensor narrow = at::randn({2, 5}), wide = at::randn({3, 2}), weight = at::randn({3, 5});
+  const at::Tensor magnitudes = at::randn({3}).abs() + 0.5;
+  const LoraSpec spec{.rank = 2, .alpha = 3.0, .magnitudes = true};
+  LoraMerger merger(spec, /*weights_are_in_out=*/false), turned(spec, /*weights_are_in_out=*/true);
+  for (LoraMerger* const each : {&merger, &turned}) {
+    each->Take("x.q.lora_A.weight", narrow);
+    each->Take("x.q.lora_B.weight", wide);
+    each->Take("x.q.lora_magnitude_vector", magnitudes);
+  }
+  const at::Tensor adapted = weight + 1.5 * at::mm(wide, narrow);
+  const at::Tensor expected = adapted * (magnitudes / adapted.norm(2, {1})).unsqueeze(1);
+  EXPECT_TRUE(merger.Merge("x.q.weight", weight).allclose(expected));
+  EXPECT_TRUE(merger.Merge("x.q.weight", weight).norm(2, {1}).allclose(magnitudes));
+  EXPECT_TRUE(turned.Merge("x.q.weight", weight.t()).allclose(expected.t()));
 }
 
 class AdapterFolderTest : public ::testing::Test {
