@@ -1,5 +1,6 @@
 #include "daemon/job/supervisor.h"
 
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -37,6 +38,12 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
 bool MayChooseMemory() {
   int mode = 0;
   return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
+}
+
+rlimit64 ReadProcessLimit() {
+  rlimit64 limit{RLIM64_INFINITY, RLIM64_INFINITY};
+  ::getrlimit64(RLIMIT_NPROC, &limit);  // there is no other error than an unknown limit
+  return limit;
 }
 
 void DescribeCores(v1::PrepareResponse* response) {
@@ -222,11 +229,12 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
     });
   });
   evidence_.Restart();
-  Generation::Options options{.host = {options_.environment, options_.dsrank, ""},
-                              .folder = options_.folder,
-                              .log = std::move(log),
-                              .evidence = &evidence_,
-                              .on_ranks_ended = [this] { OnRanksEnded(); }};
+  Generation::Options options{
+      .host = {options_.environment, options_.dsrank, "", ReadProcessLimit()},
+      .folder = options_.folder,
+      .log = std::move(log),
+      .evidence = &evidence_,
+      .on_ranks_ended = [this] { OnRanksEnded(); }};
   auto created = Generation::Create(loop_, request, std::move(options));
   if (!created.ok()) return MakeRefusal(created.status());
   if (const Status started = (*created)->Start(request); !started.ok()) {

@@ -94,6 +94,22 @@ Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
   return OkStatus();
 }
 
+// The kernel counts the user's processes against the limit of the one that wants another, so that
+// ranks with a lower one leave their daemon room, and the dsrun of this machine. What gRPC leaves
+// to a thread that it does not get is lost: then nothing would be heard of the ranks any more.
+void LeaveRoomForDaemon(const HostContext& host, RankCommand* command) {
+  constexpr rlim64_t kRoom = 16;
+  constexpr rlim64_t kMostOfLimit = 4;  // of a low one, no more than this part
+  const bool is_set =
+      std::any_of(command->limits.begin(), command->limits.end(), [](const RankLimit& limit) {
+        return limit.resource == RLIMIT_NPROC;  // the user's own wish
+      });
+  rlimit64 amounts = host.processes;
+  if (is_set || amounts.rlim_cur == RLIM64_INFINITY) return;
+  amounts.rlim_cur -= std::min(kRoom, amounts.rlim_cur / kMostOfLimit);
+  command->limits.push_back({RLIMIT_NPROC, amounts});
+}
+
 int ToMemoryMode(v1::MemoryPolicy::Kind kind) {
   switch (kind) {
     case v1::MemoryPolicy::BIND:
@@ -153,6 +169,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   command.takes_input = request.forward_input() && spec.rank() == 0;
   if (request.has_umask()) command.umask = request.umask();
   DS_RETURN_IF_ERROR(AddLimits(request, &command));
+  LeaveRoomForDaemon(host, &command);
   command.memory_mode = ToMemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());

@@ -1,7 +1,7 @@
 #pragma once
 
-// RankCommand: what a rank is executed with. It is made of a LaunchRequest, byte for byte; no shell,
-// no quoting, nothing interpreted but two agreed texts:
+// RankCommand: what a rank is executed with. It is made of a LaunchRequest, byte for byte; no
+// shell, no quoting, nothing interpreted but two agreed texts:
 //   argv[0] == ""          this host's dsrank
 //   v1::kJobDirectory      inside an argv element: the folder that holds the request's files
 //
@@ -45,6 +45,8 @@ struct HostContext {
   std::vector<std::string> environment;  // the daemon's own, "NAME=value"
   std::filesystem::path dsrank;          // empty when this host has none
   std::string job_directory;             // for v1::kJobDirectory and error files; "" = none
+  // The daemon's own limit of its user's processes.
+  rlimit64 processes{RLIM64_INFINITY, RLIM64_INFINITY};
 };
 
 // The command of `request.ranks(index)`. kInvalidArgument for what execve could not carry (NUL

@@ -78,6 +78,23 @@ TEST_F(RankCommandTest, MaskAndLimits) {
   EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
 }
 
+TEST_F(RankCommandTest, RanksLeaveTheirDaemonRoomForThreads) {
+  EXPECT_TRUE(Make()->limits.empty()) << "there is no limit";
+  host_.processes = {100, 200};
+  ASSERT_EQ(Make()->limits.size(), 1U);
+  EXPECT_EQ(Make()->limits[0].resource, RLIMIT_NPROC);
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_cur, 84U);
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_max, 200U);
+  host_.processes.rlim_cur = 20;
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_cur, 15U);
+  v1::RankLimit* limit = request_.add_limits();
+  limit->set_name("nproc");
+  limit->set_soft(90);
+  limit->set_hard(95);
+  ASSERT_EQ(Make()->limits.size(), 1U);
+  EXPECT_EQ(Make()->limits[0].amounts.rlim_cur, 90U) << "the user's own wish";
+}
+
 TEST_F(RankCommandTest, AnEmptyProgramIsDsrank) {
   request_.mutable_ranks(0)->set_argv(0, "");
   EXPECT_EQ(Refusal(), StatusCode::kNotFound);
