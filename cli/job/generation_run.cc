@@ -203,13 +203,15 @@ void GenerationRun::HandleInputs() {
   open_streams_ = launched_.size();
   std::chrono::milliseconds patience = kQuietAfter;
   while (open_streams_ > 0) {
-    const std::optional<JobInput> input = inputs_->Take(patience);
+    const std::optional<JobInput> input =
+        inputs_->Take(unanswered_stops_.empty() ? patience : kStopAgainAfter);
     patience = input.has_value() ? kQuietAfter : kPatience;
     if (input.has_value()) {
       HandleInput(*input);
     } else {
       observer_->OnQuiet();
     }
+    RepeatStops();
   }
 }
 
@@ -349,10 +351,22 @@ void GenerationRun::StopHosts(double grace_seconds) {
                             if (earlier.valid()) earlier.wait();
                             StopHost(node_rank, request);
                           }).share();
-    } catch (const std::system_error&) {  // no thread is to be had: once, and the others wait
-      static_cast<void>(prepared_[node_rank].daemon->Stop(request));
+    } catch (const std::system_error&) {  // no thread is to be had: the others wait
+      unanswered_stops_[node_rank] = request;
     }
   }
+  RepeatStops();
+}
+
+void GenerationRun::RepeatStops() {
+  std::erase_if(unanswered_stops_, [this](const auto& stop) {
+    const auto& [node_rank, request] = stop;
+    {
+      const std::lock_guard lock(gone_mutex_);
+      if (gone_.contains(node_rank)) return true;
+    }
+    return !NobodyAnswered(prepared_[node_rank].daemon->Stop(request).status());
+  });
 }
 
 void GenerationRun::StopHost(int node_rank, const v1::StopRequest& request) {

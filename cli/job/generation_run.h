@@ -74,8 +74,7 @@ class GenerationRun {
 
   JobOutcome Run(const RankProgram& program);
 
-  // Lists afterwards the node ranks of hosts that are gone, whatever the verdict is about, or whose
-  // daemons are.
+  // Lists afterwards the node ranks of hosts that are gone or whose daemons are.
   const std::set<int>& lost() const { return lost_; }
   // Tells whether the ranks of this host have ended, by its daemon's own word.
   bool HasEnded(int node_rank) const { return ended_.contains(node_rank); }
@@ -106,16 +105,16 @@ class GenerationRun {
   void HandleEvent(const JobInput& input);
   // For what has failed; then by what the user wants.
   void StopFailed(double grace_seconds);
-  // Does not wait for answers: a host that is slow to give one must not keep the others' events
-  // waiting.
+  // Does not wait for answers: those of one host must not keep the others' events waiting.
   void StopHosts(double grace_seconds);
   // Repeats the request until it is answered, or there is nobody left to answer.
   void StopHost(int node_rank, const v1::StopRequest& request);
+  // The same for those that got no thread of their own, once at a time.
+  void RepeatStops();
   // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
   // were given up before they told of their ranks' end.
   JobOutcome Conclude() const;
-  // Other hosts are not waited for any more.
-  void GiveUpHosts();
+  void GiveUpHosts();              // other hosts are not waited for any more
   void ForgetHost(int node_rank);  // nothing more comes from it
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
 
@@ -135,8 +134,9 @@ class GenerationRun {
   std::condition_variable gone_changed_;
   std::set<int> gone_;  // guarded by gone_mutex_: node ranks whose stream has ended, and lost ones
   std::size_t open_streams_ = 0;
-  bool stopping_ = false;  // a Stop was sent
-  bool killing_ = false;   // one without grace
+  bool stopping_ = false;                            // a Stop was sent
+  bool killing_ = false;                             // one without grace
+  std::map<int, v1::StopRequest> unanswered_stops_;  // by node rank: for which there is no thread
   std::set<int> lost_;
   std::string unended_;
   std::optional<Status> observer_failed_;  // it is not called any more

@@ -81,6 +81,7 @@ TEST_F(ThreadShortageTest, NothingIsLaunchedThatNobodyCouldWatch) {
 
 TEST_F(ThreadShortageTest, AStopReachesEveryHost) {
   JobController& controller = Controller();
+  second_.unanswered_stops = 2;
   std::optional<NoMoreThreads> none;
   observer_.on_output = [&] {
     none.emplace();
