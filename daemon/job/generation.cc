@@ -262,17 +262,20 @@ Status Generation::Share(const v1::ShareRequest& request) {
 }
 
 void Generation::KillAll() {
+  killed_ = true;
   for (const auto& rank : ranks_) rank->Kill();
   if (cgroup_) cgroup_->KillAll();
 }
 
 v1::RankExited Generation::OnExit(const RankExit& exit, pid_t pid) {
-  const bool stopping = stop_cause_ != v1::STOP_NONE;
+  // A stop kills nobody before its grace is over: then somebody else has.
+  const bool killed_by_others = exit.signal == SIGKILL && !killed_;
+  const bool stopping = stop_cause_ != v1::STOP_NONE && !killed_by_others;
   v1::RankExited known;
   if (exit.failed() && !stopping) known = options_.evidence->Collect(exit, pid);
   known.set_stopping(stopping);
   // A stop that is under way keeps its own grace.
-  if (exit.failed() && !stopping) Stop(grace_, v1::STOP_RANK_FAILED);
+  if (exit.failed() && stop_cause_ == v1::STOP_NONE) Stop(grace_, v1::STOP_RANK_FAILED);
   return known;
 }
 

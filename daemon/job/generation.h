@@ -135,6 +135,7 @@ class Generation final : public RankWatcher {
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;
+  bool killed_ = false;                           // all of them were, here
   std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
   std::optional<EventLoop::TimerId> give_up_timer_;
   std::vector<std::string> unended_;  // given up

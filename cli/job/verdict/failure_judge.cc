@@ -1,5 +1,6 @@
 #include "cli/job/verdict/failure_judge.h"
 
+#include <csignal>
 #include <utility>
 
 #include "cli/host/host_daemon.h"
@@ -7,6 +8,9 @@
 
 namespace ds::cli {
 namespace {
+
+// With this code a rank tells that another one was not there.
+constexpr auto kUnavailable = static_cast<std::int64_t>(StatusCode::kUnavailable);
 
 bool EndedBadly(const v1::RankExited& exit) { return exit.exit_code() != 0 || exit.signal() != 0; }
 
@@ -50,6 +54,7 @@ void FailureJudge::OnExit(const std::string& host, const v1::RankExited& exit) {
   if (!EndedBadly(exit)) return;
   if (exit.stopping()) {
     if (!stopped_badly_.has_value()) stopped_badly_ = Culprit{host, exit};
+    if (!failed_anyway_.has_value() && FailedAnyway(exit)) failed_anyway_ = Culprit{host, exit};
   } else if (!failed() || (IsOpen() && !IsConsequence({host, exit}))) {
     culprit_ = Culprit{host, exit};
   }
@@ -58,7 +63,13 @@ void FailureJudge::OnExit(const std::string& host, const v1::RankExited& exit) {
 bool FailureJudge::IsConsequence(const Culprit& culprit) const {
   const auto error = errors_.find(static_cast<int>(culprit.exit.rank()));
   return culprit.exit.signal() == 0 && error != errors_.end() &&
-         error->second.code() == static_cast<std::int64_t>(StatusCode::kUnavailable);
+         error->second.code() == kUnavailable;
+}
+
+bool FailureJudge::FailedAnyway(const v1::RankExited& exit) const {
+  if (exit.signal() != 0) return exit.signal() != SIGTERM && exit.signal() != SIGKILL;
+  const auto error = errors_.find(static_cast<int>(exit.rank()));
+  return error != errors_.end() && error->second.code() != kUnavailable;
 }
 
 void FailureJudge::OnUserStop(int signal) { Blame(MakeUserStopVerdict(signal, generation_)); }
@@ -104,9 +115,12 @@ void FailureJudge::BlameLoss(Verdict verdict) {
 }
 
 JobOutcome FailureJudge::Conclude() const {
-  if (culprit_.has_value() && IsConsequence(*culprit_) && testimony_.has_value() &&
-      processes_.contains(static_cast<int>(testimony_->error.absent(0)))) {
-    return ConvictAbsent();
+  if (culprit_.has_value() && IsConsequence(*culprit_)) {
+    if (failed_anyway_.has_value()) return Convict(*failed_anyway_);
+    if (testimony_.has_value() &&
+        processes_.contains(static_cast<int>(testimony_->error.absent(0)))) {
+      return ConvictAbsent();
+    }
   }
   if (culprit_.has_value()) return Convict(*culprit_);
   if (other_.has_value()) {

@@ -66,6 +66,9 @@ class FailureJudge {
 
   // True when the rank said that another one was not there.
   bool IsConsequence(const Culprit& culprit) const;
+  // True when a rank that ended badly while it was being stopped did so for a reason of its own:
+  // the stop has met it on its way out.
+  bool FailedAnyway(const v1::RankExited& exit) const;
   // True while nothing has failed that is not a consequence.
   bool IsOpen() const { return !other_ && (!culprit_ || IsConsequence(*culprit_)); }
 
@@ -88,6 +91,7 @@ class FailureJudge {
   std::optional<Testimony> testimony_;     // the first of a rank that missed living ones
   std::optional<Culprit> culprit_;         // the first rank that failed
   std::optional<Culprit> stopped_badly_;   // the first that ended badly while being stopped
+  std::optional<Culprit> failed_anyway_;   // ... and for a reason of its own
   std::optional<Verdict> other_;           // what else came first: a user's stop, a lost daemon
 };
 
