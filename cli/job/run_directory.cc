@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/parse_number.h"
@@ -80,6 +82,30 @@ bool AddReport(const v1::RankReport& report, Json* json) {
     default:
       return false;
   }
+}
+
+// "" for what cannot be read.
+std::string ReadEnd(const fs::path& path, std::uint64_t max_bytes) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t size = file.valid() ? ::lseek(file.get(), 0, SEEK_END) : -1;
+  const off_t begin = size - std::min(size, static_cast<off_t>(max_bytes));
+  std::string end(static_cast<std::size_t>(std::max<off_t>(size - begin, 0)), '\0');
+  const ssize_t got = end.empty() ? 0 : ::pread(file.get(), end.data(), end.size(), begin);
+  end.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return end;
+}
+
+std::vector<std::string> TakeLastLines(std::string_view text, std::size_t max_lines) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  std::vector<std::string> lines;
+  for (bool more = !text.empty(); more && lines.size() < max_lines;) {
+    const std::size_t newline = text.rfind('\n');
+    more = newline != std::string_view::npos;
+    lines.emplace_back(text.substr(more ? newline + 1 : 0));
+    text = text.substr(0, more ? newline : 0);
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
 }
 
 Status CannotWrite(const fs::path& path, const Status& status) {
@@ -247,6 +273,17 @@ Status RunDirectory::AppendOutput(const HostEvent& event) {
   DS_RETURN_IF_ERROR(file->Append(output.data()));
   return index_->Add(key.first, output.stream() == v1::RankOutput::STDERR, output.data().size(),
                      event.event.unix_nanos());
+}
+
+std::vector<std::string> RunDirectory::ReadLastLines(int generation, int rank) const {
+  constexpr std::size_t kMostLines = 50;
+  constexpr std::uint64_t kMostBytes = 64 * 1024;
+  const fs::path folder = path_ / "logs" / std::to_string(generation);
+  for (const int stream : {v1::RankOutput::STDERR, v1::RankOutput::STDOUT}) {
+    const std::string end = ReadEnd(folder / RankFileName(rank, stream), kMostBytes);
+    if (!end.empty()) return TakeLastLines(end, kMostLines);
+  }
+  return {};
 }
 
 Status RunDirectory::Flush() { return index_.has_value() ? index_->Flush() : OkStatus(); }

@@ -23,6 +23,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/job/job_observer.h"
 #include "cli/job/log_index.h"
@@ -66,6 +67,9 @@ class RunDirectory {
   Status RemoveVerdict();
   // The logs of a rank are made when it starts: one that wrote nothing has empty ones.
   Status Append(const HostEvent& event);
+  // Returns the last lines that the rank has written to standard error, or to standard output where
+  // it wrote none there: 50 at most, of the last 64 KiB. None where there are no logs of it.
+  std::vector<std::string> ReadLastLines(int generation, int rank) const;
   // Writes what Append has put off: call it now and then, and at the end of the job.
   Status Flush();
 

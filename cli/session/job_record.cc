@@ -72,6 +72,9 @@ int JobRecord::Conclude(const JobOutcome& outcome) {
   if (!outcome.ok()) {
     verdict = outcome.failure();
     verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
+    if (verdict.rank >= 0 && verdict.last_lines.empty()) {
+      verdict.last_lines = run_directory_->ReadLastLines(verdict.generation, verdict.rank);
+    }
     written = run_directory_->WriteVerdict(verdict);
   }
   // Not before: a disk that hangs must not keep those waiting who deal with the user's signals.

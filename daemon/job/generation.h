@@ -95,8 +95,7 @@ class Generation final : public RankWatcher {
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }
 
-  // All that still runs has been killed: what has not ended in a while is given up, and
-  // on_ranks_ended is called once more.
+  // All that runs was killed: what has not ended in a while is given up; on_ranks_ended follows.
   void AwaitEnd();
   bool has_given_up() const { return !unended_.empty(); }
 

@@ -9,10 +9,6 @@
 namespace ds::daemon {
 namespace {
 
-// A verdict quotes as much.
-constexpr std::size_t kLastLines = 50;
-constexpr std::size_t kLastBytes = 64 * 1024;
-
 // One past the last line end in `bytes`, 0 when there is none. A '\r' at the very end is not taken
 // for one: the '\n' that belongs to it may be the next byte to come.
 std::size_t FindEndOfLastLine(std::string_view bytes) {
@@ -62,32 +58,13 @@ void LineSplitter::Emit(std::string_view piece, bool partial) {
   sink_(piece, partial);
 }
 
-void LineTail::Append(std::string_view bytes) {
-  if (bytes.size() > max_bytes_) bytes.remove_prefix(bytes.size() - max_bytes_);
-  bytes_.append(bytes);
-  if (bytes_.size() > 2 * max_bytes_) bytes_.erase(0, bytes_.size() - max_bytes_);
-}
-
-std::string_view LineTail::FindLastLines() const {
-  std::string_view tail = bytes_;
-  if (tail.size() > max_bytes_) tail.remove_prefix(tail.size() - max_bytes_);
-  std::size_t start = tail.size();
-  for (std::size_t lines = 0; lines < max_lines_ && start > 0; ++lines) {
-    // The newline that ends this line is not the one before it.
-    const std::size_t newline = start < 2 ? std::string_view::npos : tail.rfind('\n', start - 2);
-    start = newline == std::string_view::npos ? 0 : newline + 1;
-  }
-  return tail.substr(start);
-}
-
 OutputReader::OutputReader(RankContext context, v1::RankOutput::Stream stream, UniqueFd fd,
                            std::function<void()> on_end)
     : context_(context),
       stream_(stream),
       fd_(std::move(fd)),
       on_end_(std::move(on_end)),
-      splitter_([this](std::string_view piece, bool partial) { Emit(piece, partial); }),
-      tail_(kLastLines, kLastBytes) {}
+      splitter_([this](std::string_view piece, bool partial) { Emit(piece, partial); }) {}
 
 OutputReader::~OutputReader() {
   StopWatching();
@@ -137,7 +114,6 @@ OutputReader::Read OutputReader::ReadOnce() {
   if (got < 0) return errno == EAGAIN || errno == EINTR ? Read::kNothing : Read::kEnd;
   const std::string_view bytes(context_.buffer.data(), static_cast<std::size_t>(got));
   bytes_read_ += bytes.size();
-  tail_.Append(bytes);
   splitter_.Feed(bytes);
   return Read::kSome;
 }

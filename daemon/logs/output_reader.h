@@ -61,22 +61,6 @@ class LineSplitter {
   std::string rest_;  // the beginning of a line whose end has not come yet
 };
 
-// The last lines of a stream, bounded in lines and bytes: what a verdict quotes.
-class LineTail {
- public:
-  LineTail(std::size_t max_lines, std::size_t max_bytes)
-      : max_lines_(max_lines), max_bytes_(max_bytes) {}
-
-  void Append(std::string_view bytes);
-  // Returns at most max_lines lines and max_bytes bytes, from a line's start where possible.
-  std::string_view FindLastLines() const;
-
- private:
-  std::size_t max_lines_;
-  std::size_t max_bytes_;
-  std::string bytes_;  // at most twice max_bytes_, trimmed now and then rather than at every call
-};
-
 // Up to twice as long: it is looked at so often.
 inline constexpr std::chrono::milliseconds kUnfinishedAfter{100};
 
@@ -98,9 +82,6 @@ class OutputReader {
   // closes the stream.
   void DrainAndClose();
 
-  // Returns the last lines of what was read.
-  std::string_view last_lines() const { return tail_.FindLastLines(); }
-
  private:
   enum class Read { kSome, kNothing, kEnd };
   Read ReadOnce();
@@ -115,7 +96,6 @@ class OutputReader {
   UniqueFd fd_;
   const std::function<void()> on_end_;
   LineSplitter splitter_;
-  LineTail tail_;
   std::uint64_t bytes_read_ = 0;
   bool watched_ = false;
   std::optional<EventLoop::TimerId> flush_timer_;  // while a line may be unfinished

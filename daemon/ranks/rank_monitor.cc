@@ -209,10 +209,6 @@ void RankMonitor::Finish() {
   exited->set_signal(exit.signal);
   exited->set_core_dumped(exit.core_dumped);
   exited->set_max_rss_bytes(exit.max_rss_bytes);
-  if (exit.failed() && !exited->stopping()) {
-    const std::string_view words = stderr_.last_lines();
-    exited->set_last_stderr(std::string(words.empty() ? stdout_.last_lines() : words));
-  }
   exited->set_link_broken(link_.broken());
   context_.log->Append(std::move(event));
   watcher_->OnEnded();

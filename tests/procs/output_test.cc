@@ -114,15 +114,6 @@ TEST_F(OutputTest, ASlowReaderMakesRanksWaitAndLosesNothing) {
   }
 }
 
-TEST_F(OutputTest, TheLastFiftyLinesOfStandardErrorComeWithTheExit) {
-  const Outcome outcome = Run(Request(1, {"complain", "1000", "3"}));
-  const std::vector<std::string> lines = SplitLines(outcome.exits.at(0).last_stderr());
-  ASSERT_EQ(lines.size(), 50U);
-  EXPECT_EQ(lines.front(), "complaint 951");
-  EXPECT_EQ(lines.back(), "complaint 1000");
-  EXPECT_EQ(SplitLines(outcome.err.at(0)).size(), 1000U);
-}
-
 TEST_F(OutputTest, MessagesOfTheRankLinkAreReports) {
   const Outcome outcome = Run(Request(1, {"link"}));
   const std::vector<v1::RankReport>& reports = outcome.reports.at(0);

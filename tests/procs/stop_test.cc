@@ -81,7 +81,6 @@ TEST_F(StopTest, TheFirstFailureStopsTheOthersAndIsTheOnlyOne) {
   for (const auto& [rank, exit] : outcome.exits) {
     EXPECT_EQ(exit.stopping(), rank != 3) << "rank " << rank;
     EXPECT_EQ(exit.signal(), rank == 3 ? SIGKILL : SIGTERM) << "rank " << rank;
-    EXPECT_EQ(exit.last_stderr(), rank == 3 ? "ready\n" : "") << "no verdict quotes the others";
   }
 }
 
@@ -119,6 +118,25 @@ TEST_F(StopTest, RanksThatIgnoreSigtermDieWhenTheGraceIsOver) {
   const Outcome outcome =
       Watch(1, WhenReady(4, [&] { EXPECT_TRUE(client().Stop(StopRequest(0.05)).ok()); }));
   for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGKILL);
+}
+
+// It may be the reason why the job is being stopped at all.
+TEST_F(StopTest, WhomSomebodyElseKillsInTheGraceIsNotEndedByTheStop) {
+  const auto launched = client().Launch(Request(2, {"stubborn"}));
+  ASSERT_TRUE(launched.ok());
+  const auto victim = static_cast<pid_t>(launched->pids(1));
+  const auto stop_and_kill = WhenReady(2, [&] {
+    EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+    ::kill(victim, SIGKILL);
+  });
+  const Outcome outcome = Watch(1, [&](const v1::Event& event) {
+    stop_and_kill(event);
+    if (!event.has_rank_exited() || event.rank_exited().rank() != 1) return;
+    EXPECT_FALSE(event.rank_exited().stopping());
+    EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+  });
+  EXPECT_EQ(outcome.exits.at(0).signal(), SIGKILL);
+  EXPECT_TRUE(outcome.exits.at(0).stopping());
 }
 
 TEST_F(StopTest, AShorterGraceOfASecondStopCounts) {
@@ -214,13 +232,6 @@ TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
   ASSERT_GT(escapee, 0);
   EXPECT_FALSE(Exists(escapee));
   EXPECT_EQ(outcome.exits.at(0).signal(), SIGKILL);
-}
-
-TEST_F(StopTest, TheLastWordsAreThoseOfStandardOutputWhenThereAreNoOthers) {
-  v1::LaunchRequest request = Request(1, {"say", "words\n", "1"});
-  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), "WORDS\n");
-  request = Request(1, {"print", "words\n", "1"}, 2);
-  EXPECT_EQ(Run(request).exits.at(0).last_stderr(), "words\n");
 }
 
 TEST_F(StopTest, ClosingStopsTheRanks) {

@@ -93,12 +93,6 @@ int SayBoth(const Arguments& arguments) {
   return Number(arguments, 1);
 }
 
-// print TEXT STATUS: these bytes to standard output alone
-int Print(const Arguments& arguments) {
-  Say(arguments.at(0));
-  return Number(arguments, 1);
-}
-
 // filtered COUNT: writes so many lines through a child that takes its time, and does not wait for
 // it
 int WriteThroughFilter(const Arguments& arguments) {
@@ -142,14 +136,6 @@ int EveryByte(const Arguments&) {
 int LongLine(const Arguments& arguments) {
   Say(std::string(static_cast<std::size_t>(Number(arguments, 0)), 'y') + "\n");
   return 0;
-}
-
-// complain COUNT STATUS: numbered lines on standard error, then ends with STATUS
-int Complain(const Arguments& arguments) {
-  for (int i = 1; i <= Number(arguments, 0); ++i) {
-    Say("complaint " + std::to_string(i) + "\n", STDERR_FILENO);
-  }
-  return Number(arguments, 1);
 }
 
 // arguments ...: its arguments, NUL after each
@@ -363,12 +349,10 @@ int Main(const Arguments& arguments) {
       {"stubborn", Stubborn},
       {"lines", Lines},
       {"say", SayBoth},
-      {"print", Print},
       {"filtered", WriteThroughFilter},
       {"every-byte", EveryByte},
       {"flood", WriteFlood},
       {"long-line", LongLine},
-      {"complain", Complain},
       {"arguments", ShowArguments},
       {"environment", ShowEnvironment},
       {"process", ShowProcess},

@@ -15,17 +15,6 @@
 namespace ds::cli {
 namespace {
 
-std::vector<std::string> SplitLines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t start = 0; start < text.size();) {
-    std::size_t end = text.find('\n', start);
-    if (end == std::string::npos) end = text.size();
-    lines.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return lines;
-}
-
 Cause ClassError(int exit_code) {
   switch (exit_code) {
     case kExitUsage:
@@ -168,7 +157,6 @@ Verdict MakeRankVerdict(const FailedRank& failed, int generation) {
       .step = failed.last_step,
       .message = "rank " + std::to_string(rank) + " on " + failed.host + " " + explanation.what,
       .proof = explanation.proof,
-      .last_lines = SplitLines(exit.last_stderr()),
       .hint = explanation.hint,
       .pid = static_cast<int>(exit.pid()),
       .evidence = MakeExitEvidence(exit)};

@@ -54,12 +54,13 @@ struct Verdict {
   int exit_code = 1;  // what dsrun ends with
   int signal = 0;     // that killed the rank, or that the user sent; 0 = none
   int generation = 0;
-  std::optional<std::int64_t> step;     // the last finished one that was reported
-  std::string message;                  // one sentence
-  std::string proof;                    // the facts behind it
-  std::vector<std::string> last_lines;  // the rank's last lines of standard error
-  std::string hint;                     // what to do; "" when there is nothing to say
-  int pid = 0;                          // of the rank; 0 when no rank is to blame
+  std::optional<std::int64_t> step;  // the last finished one that was reported
+  std::string message;               // one sentence
+  std::string proof;                 // the facts behind it
+  // The rank's traceback; where it left none JobRecord puts its last lines here.
+  std::vector<std::string> last_lines;
+  std::string hint;  // what to do; "" when there is nothing to say
+  int pid = 0;       // of the rank; 0 when no rank is to blame
   std::optional<ExitEvidence> evidence;
 };
 

@@ -62,6 +62,24 @@ TEST(FailureJudgeTest, WhoEndsBecauseAnotherIsNotThereTakesNoBlameFromIt) {
   EXPECT_EQ(After({Exited(1, 7), error, Exited(0, 1)}).failure().rank, 1);
 }
 
+// dsrun, or a daemon, stops it for the one that missed it before its end is seen.
+TEST(FailureJudgeTest, AStopThatMeetsARankOnItsWayOutTakesNoBlameFromIt) {
+  const v1::Event crashed = Exited(1, 0, SIGSEGV, /*stopping=*/true);
+  EXPECT_EQ(After({Missed(0), Exited(0, 1), crashed}).failure().signal, SIGSEGV);
+  EXPECT_EQ(After({crashed, Missed(0), Exited(0, 1)}).failure().signal, SIGSEGV);
+  const JobOutcome told =
+      After({Missed(0), Exited(0, 1), Error(1, "the loss is NaN"), Exited(1, 1, 0, true)});
+  EXPECT_EQ(told.failure().message, "the loss is NaN");
+  // What a stop does to ranks is no reason, nor is another one that is missed, too.
+  for (const v1::Event& stopped :
+       {Exited(1, 0, SIGTERM, true), Exited(1, 0, SIGKILL, true), Exited(1, 1, 0, true)}) {
+    EXPECT_EQ(After({Missed(0), Exited(0, 1), stopped}).failure().rank, 0);
+    EXPECT_EQ(After({Missed(0), Exited(0, 1), Missed(1), stopped}).failure().rank, 0);
+  }
+  // A failure that needs no other reason keeps the blame.
+  EXPECT_EQ(After({Exited(0, 7), crashed}).failure().rank, 0);
+}
+
 TEST(FailureJudgeTest, ALostHostComesBeforeTheRankThatMissedIt) {
   FailureJudge judge(0);
   judge.OnEvent("a", Missed(0));
@@ -238,12 +256,6 @@ TEST(FailureJudgeTest, ReportsWithoutAStepAreNoSteps) {
   const Verdict& verdict = outcome.failure();
   EXPECT_FALSE(verdict.step.has_value());
   EXPECT_EQ(verdict.message, "rank 0 on a ended with status 5");
-}
-
-TEST(FailureJudgeTest, LastLinesAreTheRanksOwn) {
-  v1::Event event = Exited(0, 1);
-  event.mutable_rank_exited()->set_last_stderr("one\n\nthree");
-  EXPECT_THAT(After({event}).failure().last_lines, ElementsAre("one", "", "three"));
 }
 
 TEST(FailureJudgeTest, AUserStopIsNobodysFault) {

@@ -173,6 +173,35 @@ TEST_F(JobRecordTest, AFailureIsKeptAndShown) {
   EXPECT_EQ(verdict.at("exit_code"), 3);
 }
 
+// Of all ranks that fail only the verdict's is quoted, from its log.
+TEST_F(JobRecordTest, AFailureQuotesTheRanksLastLines) {
+  std::string lines;
+  for (int i = 1; i <= 1000; ++i) lines += "complaint " + std::to_string(i) + "\n";
+  const Shown shown = Record([&](JobRecord& record) {
+    EXPECT_TRUE(record.OnEvent({host_, 0, Output(2, lines, /*is_stderr=*/true)}).ok());
+    EXPECT_TRUE(record.OnEvent({host_, 0, Output(2, "words\n")}).ok());
+    EXPECT_TRUE(record.OnEvent({host_, 0, Output(1, "another's\n", true)}).ok());
+    EXPECT_TRUE(record.OnEvent({host_, 1, Output(2, "a later try's\n", true)}).ok());
+    status_ = record.Conclude(failure_);
+  });
+  const auto quoted = nlohmann::json::parse(Content("verdict.json")).at("last_lines");
+  ASSERT_EQ(quoted.size(), 50U);
+  EXPECT_EQ(quoted.front(), "complaint 951");
+  EXPECT_EQ(quoted.back(), "complaint 1000");
+  EXPECT_THAT(shown.err, HasSubstr("its last lines:\n"));
+}
+
+TEST_F(JobRecordTest, ATracebackIsQuotedRatherThanTheLog) {
+  Verdict verdict = failure_;
+  verdict.last_lines = {"ValueError: no column"};
+  Record([&](JobRecord& record) {
+    EXPECT_TRUE(record.OnEvent({host_, 0, Output(2, "noise\n", true)}).ok());
+    record.Conclude(verdict);
+  });
+  EXPECT_EQ(nlohmann::json::parse(Content("verdict.json")).at("last_lines"),
+            nlohmann::json({"ValueError: no column"}));
+}
+
 TEST_F(JobRecordTest, DistinctStatusesAreKeptShownAndReturnedAlike) {
   plan_.flags.exit_codes = ExitCodes::kDistinct;
   Verdict verdict = failure_;

@@ -41,7 +41,6 @@ TEST(PythonErrorTest, OtherFiles) {
 TEST(PythonErrorTest, ItIsTheCauseOfTheVerdict) {
   FailureJudge judge(0);
   v1::Event event = Exited(2, 1, 0);
-  event.mutable_rank_exited()->set_last_stderr("noise\n");
   event.mutable_rank_exited()->set_error_file(kFile);
   judge.OnEvent("h", event);
   const Verdict verdict = judge.Conclude().failure();

@@ -13,8 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Beacon;
+using ::testing::ElementsAre;
 using testing::Exited;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::Notice;
 using testing::Output;
 using testing::Phase;
@@ -133,6 +135,22 @@ TEST_F(RunDirectoryTest, OnlyARunCanBeOpened) {
   const auto damaged = RunDirectory::Open(folder_.path());
   ASSERT_TRUE(damaged.ok());
   EXPECT_THAT((*damaged)->ReadJob().status().message(), HasSubstr("it is no JSON object"));
+}
+
+TEST_F(RunDirectoryTest, LastLinesAreOfStandardErrorIfThereAreAny) {
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok());
+  const auto lines_after = [&](const v1::Event& event) {
+    EXPECT_TRUE(Append(**run, event).ok());
+    return (*run)->ReadLastLines(0, 3);
+  };
+  EXPECT_THAT((*run)->ReadLastLines(0, 3), IsEmpty());
+  EXPECT_THAT(lines_after(Started(3, 100)), IsEmpty()) << "its logs are there, and empty";
+  EXPECT_THAT(lines_after(Output(3, "out")), ElementsAre("out"));
+  EXPECT_THAT(lines_after(Output(3, "one\n\nthree", true)), ElementsAre("one", "", "three"));
+  EXPECT_THAT(lines_after(Output(3, "\n\n", true)), ElementsAre("one", "", "three", ""));
+  const std::string longest(200'000, 'x');
+  EXPECT_THAT(lines_after(Output(3, longest, true)), ElementsAre(longest.substr(0, 64 * 1024)));
 }
 
 TEST_F(RunDirectoryTest, AVerdictSurvivesBytesThatAreNoText) {

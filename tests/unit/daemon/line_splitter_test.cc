@@ -92,22 +92,5 @@ TEST(LineSplitterTest, ThePiecesAreTheStream) {
   }
 }
 
-TEST(LineTailTest, KeepsTheLastLines) {
-  LineTail tail(2, 100);
-  EXPECT_EQ(tail.FindLastLines(), "");
-  tail.Append("a\n");
-  EXPECT_EQ(tail.FindLastLines(), "a\n");
-  tail.Append("b\nc");
-  EXPECT_EQ(tail.FindLastLines(), "b\nc");
-  tail.Append("\n\n");
-  EXPECT_EQ(tail.FindLastLines(), "c\n\n");
-}
-
-TEST(LineTailTest, KeepsTheLastBytes) {
-  LineTail tail(10, 8);
-  for (int i = 0; i < 1000; ++i) tail.Append("0123456789");
-  EXPECT_EQ(tail.FindLastLines(), "23456789");
-}
-
 }  // namespace
 }  // namespace ds::daemon

@@ -117,11 +117,5 @@ TEST_F(OutputReaderTest, AnUnfinishedLineIsPassedOnWhileTheRankWaits) {
   EXPECT_EQ(read + Take(), "line\nname? and more\n");
 }
 
-TEST_F(OutputReaderTest, KeepsTheLastLinesOfStandardError) {
-  Write(Lines(100));
-  reader_->DrainAndClose();
-  EXPECT_EQ(reader_->last_lines(), Lines(100).substr(Lines(50).size()));
-}
-
 }  // namespace
 }  // namespace ds::daemon
