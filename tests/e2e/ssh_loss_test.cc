@@ -43,7 +43,7 @@ TEST_F(SshLossTest, AKilledDsrunLeavesNothing) {
 
 TEST_F(SshLossTest, NothingIsLeftOfAKilledDaemon) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
-  const auto dsrun = Start("3");
+  const auto dsrun = Start("4");
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
   EXPECT_EQ(dsrun->Wait().status, 4);
   EXPECT_TRUE(BecomesEmpty(1));
@@ -52,7 +52,7 @@ TEST_F(SshLossTest, NothingIsLeftOfAKilledDaemon) {
 
 TEST_F(SshLossTest, APulledCableIsTheVerdict) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
-  const auto dsrun = Start("3");
+  const auto dsrun = Start("4");
   hosts().CutLink(1);
   const ProgramResult result = dsrun->Wait();
   EXPECT_EQ(result.status, 4) << result.err;
@@ -115,7 +115,7 @@ TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
 
 TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
-  const auto dsrun = Start("2");
+  const auto dsrun = Start("4");
   dsrun->Signal(SIGSTOP);
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(BecomesEmpty(i));
   dsrun->Signal(SIGCONT);
@@ -131,7 +131,7 @@ TEST_F(SshLossTest, ALeaseLastsUntilTheSlowestHostIsReady) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(1);
   hosts().Silence(1);
-  Program dsrun(Command({"--ssh_timeout", "600", "--lease_seconds", "1"}, "echo up; sleep 2"),
+  Program dsrun(Command({"--ssh_timeout", "600", "--lease_seconds", "3"}, "echo up; sleep 6"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
   // That is said after three seconds, and the ranks take two leases.
   ASSERT_TRUE(dsrun.WaitForOutput("1 of 2 hosts ready; waiting for h1"));

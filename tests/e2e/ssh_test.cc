@@ -83,7 +83,7 @@ TEST_P(SshTest, ADsrunThatIsAbortedLeavesNoCoreFile) {
   }
   std::vector<std::string> command = {"/bin/sh", "-c", here + "exec \"$@\"", "sh"};
   for (const std::string& word :
-       Command({"--lease_seconds", "2"}, "echo core $(ulimit -c) $RANK; exec sleep 600")) {
+       Command({"--lease_seconds", "4"}, "echo core $(ulimit -c) $RANK; exec sleep 600")) {
     command.push_back(word);
   }
   Program dsrun(command, {.environment = hosts().Environment()});

@@ -75,7 +75,7 @@ TEST_P(SshTunnelTest, EveryByteComesThrough) {
 
 TEST_P(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
   HideBehindTheFirst();
-  Program dsrun(Command({"--lease_seconds", "2"}, "echo the rank is up; exec sleep 600"),
+  Program dsrun(Command({"--lease_seconds", "4"}, "echo the rank is up; exec sleep 600"),
                 {.environment = hosts().Environment(), .working_directory = folder()});
   ASSERT_TRUE(dsrun.WaitForOutput("the rank is up")) << dsrun.err();
   OnHost(1, "kill -9 $(pgrep -x dsrund-.*)");
