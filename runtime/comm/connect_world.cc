@@ -110,6 +110,7 @@ std::optional<RankPlaces> PlacesOf(const std::vector<PeerRecord>& records) {
 StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
                                                const ConnectOptions& options,
                                                std::optional<RankPlaces>* places) {
+  DS_RETURN_IF_ERROR(RefuseRdmaDevices(options.interface));
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> all, ListLocalAddresses());
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> addresses,
                       ChooseAddresses(all, options.interface));
@@ -167,6 +168,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectHost(const RankIdentity& identity
 Status TellNcclTheInterface(const std::string& interface) {
   constexpr char kVariable[] = "NCCL_SOCKET_IFNAME";
   if (interface.empty() || std::getenv(kVariable) != nullptr) return OkStatus();
+  DS_RETURN_IF_ERROR(RefuseRdmaDevices(interface));
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> all, ListLocalAddresses());
   DS_ASSIGN_OR_RETURN(const std::string name, NameInterfaceForNccl(all, interface));
   ::setenv(kVariable, name.c_str(), /*overwrite=*/0);

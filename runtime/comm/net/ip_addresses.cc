@@ -128,7 +128,37 @@ std::vector<std::string> SplitAtCommas(const std::string& list) {
   return names;
 }
 
+std::set<std::string> NamesIn(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
 }  // namespace
+
+Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path& root) {
+  const std::filesystem::path folder = root / "sys/class/infiniband";
+  const std::set<std::string> devices = NamesIn(folder);
+  for (const std::string& name : SplitAtCommas(wanted)) {
+    const std::string device = name.substr(0, name.find(':'));
+    if (!devices.contains(device)) continue;
+    std::string interfaces;
+    for (const std::string& each : NamesIn(folder / device / "device/net")) {
+      interfaces += (interfaces.empty() ? "" : " or ") + each;
+    }
+    return UnimplementedError(
+        device +
+        " is an RDMA device. CPU ranks use TCP, whose connections prove that they are of the job "
+        "and are encrypted with --encrypt, and no RDMA, which cannot do either: " +
+        (interfaces.empty() ? "it has no network interface for TCP, name another one"
+                            : "--interface " + interfaces + " takes TCP over its network") +
+        ". NCCL finds the device itself, or by NCCL_IB_HCA");
+  }
+  return OkStatus();
+}
 
 StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted) {

@@ -3,6 +3,7 @@
 // IP addresses of this host and of others: which ones a rank offers, and in which order the others
 // try them. No name is looked up.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ StatusOr<std::vector<LocalAddress>> ListLocalAddresses();
 // there are too many for the ranks to tell each other. Pure.
 StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted);
+
+// Refuses RDMA devices among the names of such a list ("mlx5_0", or "mlx5_0:1" as UCX writes it),
+// which carry nothing of CPU ranks: kUnimplemented tells which interfaces lead to their network.
+// `root`: of the file system, but in tests.
+Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path& root = "/");
 
 // One, unless they are of a list.
 int CountRails(const std::vector<LocalAddress>& chosen);

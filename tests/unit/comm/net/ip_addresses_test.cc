@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "tests/support/program.h"
 
 namespace ds::comm {
 namespace {
@@ -94,6 +97,25 @@ TEST(IpAddressesTest, MoreThanARankCanTellIsAnErrorThatSaysWhatToDo) {
 TEST(IpAddressesTest, ACommonNetworkIsTriedFirstAndAnAddressThatBothHaveLast) {
   EXPECT_THAT(OrderAddresses(kHost, {"172.17.0.1", "192.168.0.9", "fd00::7", "10.1.200.3"}),
               ElementsAre("fd00::7", "10.1.200.3", "192.168.0.9", "172.17.0.1"));
+}
+
+TEST(IpAddressesTest, AnRdmaDeviceIsRefusedWithTheInterfacesOfItsNetwork) {
+  const testing::TemporaryFolder root;
+  const auto devices = root.path() / "sys/class/infiniband";
+  std::filesystem::create_directories(devices / "mlx5_0/device/net/ib0");
+  std::filesystem::create_directories(devices / "hfi1_0/device");
+  for (const std::string wanted : {"mlx5_0", "mlx5_0:1", "eth0,mlx5_0:1"}) {
+    const Status refused = RefuseRdmaDevices(wanted, root.path());
+    EXPECT_EQ(refused.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(refused.message(), HasSubstr("mlx5_0 is an RDMA device."));
+    EXPECT_THAT(refused.message(), HasSubstr("--interface ib0 takes TCP over its network"));
+  }
+  EXPECT_THAT(RefuseRdmaDevices("hfi1_0", root.path()).message(),
+              HasSubstr("it has no network interface for TCP"));
+  for (const std::string other : {"", "ib0", "eth0,ib0", "fd00::2", "..", "mlx5_1:1"}) {
+    EXPECT_TRUE(RefuseRdmaDevices(other, root.path()).ok()) << other;
+    EXPECT_TRUE(RefuseRdmaDevices(other, root.path() / "none").ok());
+  }
 }
 
 TEST(IpAddressesTest, ThisHostHasAnAddress) {
