@@ -11,21 +11,25 @@
 #include "runtime/engine/tensor_access.h"
 #include "runtime/models/layers.h"
 #include "runtime/precision/dtype_policy.h"
+#include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
 namespace {
 
+// Even half of the vector is more than the device world takes for numbers that ranks tell.
+constexpr std::int64_t kIn = 28, kOut = 5;
+
 class WithLinear : public Block {
  public:
   explicit WithLinear(at::ScalarType product)
       : Block("block"),
         product_(product),
-        gain_(register_parameter("gain", models::UnmaterialisedParameter({7}, at::kFloat))),
-        linear_(register_module(
-            "linear", std::make_shared<models::Linear>(models::Linear::Shape{.in = 7, .out = 5},
-                                                       at::TensorOptions(at::kFloat)))) {}
+        gain_(register_parameter("gain", models::UnmaterialisedParameter({kIn}, at::kFloat))),
+        linear_(register_module("linear", std::make_shared<models::Linear>(
+                                              models::Linear::Shape{.in = kIn, .out = kOut},
+                                              at::TensorOptions(at::kFloat)))) {}
 
   Bundle forward(Bundle bundle) override {
     const at::Tensor y = linear_->forward(bundle.tensor("input") * gain_);
@@ -47,6 +51,8 @@ bool FitsIn(at::ScalarType dtype, const at::Tensor& value) {
 
 class Autocast : public ::testing::TestWithParam<config::DataType> {};
 
+// All that ranks move is what NCCL would take; what they tell each other goes over the control
+// group.
 TEST_P(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   const at::ScalarType dtype = precision::ToScalarType(GetParam());
@@ -56,11 +62,12 @@ TEST_P(Autocast, GradientsOfSafeModulesTravelInTheLowerPrecisionFromStage1) {
       config::DsConfig config = TinyConfig({.stage = stage});
       config.torch_autocast = {.enabled = true, .dtype = GetParam()};
       if (safe) config.torch_autocast.lower_precision_safe_modules = {"torch.nn.Linear"};
-      testing::RunRanks(2, [&](comm::Communicator& world) {
+      testing::RunRanks(2, [&](comm::Communicator& host) {
+        const auto world = MakeDeviceWorld(host);
         auto model = std::make_shared<BlockList>();
         model->Add(std::make_shared<WithLinear>(dtype));
-        const auto engine = Engine::create(model, config, {.world = &world}).value();
-        const at::Tensor input = at::arange(21, at::kFloat).view({3, 7}).sin() + world.rank();
+        const auto engine = Engine::create(model, config, {.world = world.get()}).value();
+        const at::Tensor input = at::arange(3 * kIn, at::kFloat).view({3, kIn}).sin() + host.rank();
         engine->backward(engine->forward({.batch = {{"input", input}}}));
         // What travels is scaled, by a power of two.
         const at::Tensor weight = TensorAccess(*engine).GetFullGrad("block.linear.weight").value() *

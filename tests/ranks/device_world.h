@@ -12,11 +12,12 @@
 namespace ds::tests {
 
 // A tensor's device tells nothing here. What training moves are flat buffers and activations, in
-// the dtype of parameters and gradients. Integers, doubles and a few elements are numbers, verdicts
-// and texts, which NCCL would refuse for being on the CPU.
+// the dtype of parameters, gradients or autocast. Integers, doubles and a few elements are numbers,
+// verdicts and texts, which NCCL would refuse for being on the CPU.
 inline void RefuseWhatIsNotTraining(c10d::OpType /*op*/, const at::Tensor& tensor) {
   constexpr std::int64_t kFewElements = 8;
-  TORCH_CHECK(tensor.scalar_type() == at::kFloat && tensor.numel() > kFewElements,
+  const at::ScalarType dtype = tensor.scalar_type();
+  TORCH_CHECK(at::isFloatingType(dtype) && dtype != at::kDouble && tensor.numel() > kFewElements,
               "Tensors must be CUDA and dense, not ", tensor.numel(), " of ", tensor.dtype());
 }
 

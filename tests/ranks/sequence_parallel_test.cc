@@ -10,6 +10,7 @@
 
 #include "runtime/sequence_parallel/group.h"
 #include "tests/ranks/decoder_run.h"
+#include "tests/ranks/device_world.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -130,6 +131,20 @@ TEST(SequenceParallel, ATokensHeadsGoToTheRanksThatHaveThem) {
     EXPECT_TRUE(x.grad().select(2, 0).eq(1).all().item<bool>());
     EXPECT_TRUE(x.grad().select(2, 1).eq(2).all().item<bool>());
   });
+}
+
+// Tokens and heads are what ranks of a sample move on the device; all else takes control groups.
+TEST(SequenceParallel, TellsNumbersOverTheControlGroup) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(4, [&](comm::Communicator& host) {
+      const auto world = MakeDeviceWorld(host);
+      const DecoderRun run{
+          .model = kLlamaDecoder, .sequence = 2, .stage = stage, .bf16 = stage % 2 == 1};
+      const auto engine = MakeDecoderEngine(run, *world);
+      EXPECT_EQ(TrainDecoder(*engine, run, 2).size(), 2U);
+      EXPECT_EQ(ExportAll(*engine).empty(), host.rank() != 0);
+    });
+  }
 }
 
 TEST(SequenceParallel, ASampleThatHasNoEqualPartsIsRefused) {

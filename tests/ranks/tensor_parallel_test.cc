@@ -209,10 +209,11 @@ TEST(TensorParallel, CheckpointsMoveBetweenDegrees) {
 
 // Activations and logits are what tensor ranks move on the device; all else takes control groups.
 TEST(TensorParallel, TellsNumbersOverTheControlGroup) {
-  for (const int stage : {0, 3}) {
+  for (const int stage : {0, 1, 2, 3}) {
     testing::RunRanks(4, [&](comm::Communicator& host) {
       const auto world = MakeDeviceWorld(host);
-      const DecoderRun run{.model = kLlamaDecoder, .tensor = 2, .stage = stage};
+      const DecoderRun run{
+          .model = kLlamaDecoder, .tensor = 2, .stage = stage, .bf16 = stage % 2 == 1};
       const auto engine = MakeDecoderEngine(run, *world);
       EXPECT_EQ(TrainDecoder(*engine, run, 2).size(), 2U);
       EXPECT_EQ(ExportAll(*engine).empty(), host.rank() != 0);
