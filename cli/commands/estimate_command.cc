@@ -47,7 +47,8 @@ struct EstimateJobFlags {
   std::int64_t seq_len = 256;
   std::string recompute = "none";
   std::int64_t mlp_tiles = 1;
-  std::optional<std::int64_t> tensor_ranks;
+  std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages;
+  std::string schedule = "1f1b";
   std::string device = "auto";
   std::string memory;  // that a rank may have; "" = not said
 };
@@ -222,6 +223,8 @@ StatusOr<config::DsConfig> ReadConfig(const EstimateJobFlags& flags, const std::
   config::JobFacts facts{.world_size = ranks, .steps_come_later = true};
   facts.flags.per_device_train_batch_size = flags.micro_batch;
   facts.flags.tp = flags.tensor_ranks;
+  facts.flags.sp = flags.sequence_ranks;
+  facts.flags.pp = flags.stages;
   DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(model, share));
   DS_ASSIGN_OR_RETURN(const config::ConfigText text,
                       config::ReadConfigText(flags.deepspeed_config));
@@ -245,6 +248,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
   question.job.mlp_tiles = flags.mlp_tiles;
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
+  DS_ASSIGN_OR_RETURN(question.job.schedule, pipeline::ParseScheduleKind(flags.schedule));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
@@ -281,6 +285,15 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  app.add_option(FlagNames("sp"), flags->sequence_ranks, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  app.add_option(FlagNames("pp"), flags->stages, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  app.add_option(FlagNames("pp_schedule"), flags->schedule, "as for train (default: 1f1b)")
+      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
+      ->type_name("1f1b|gpipe");
   app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
       ->type_name("auto|cpu|cuda");

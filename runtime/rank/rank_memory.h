@@ -16,6 +16,7 @@
 #include "runtime/device/activation_meter.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/models/spec/decoder_spec.h"
+#include "runtime/topology/mesh.h"
 #include "runtime/zero/plan/step_memory.h"
 
 namespace ds::rank {
@@ -29,10 +30,11 @@ class RankMemory {
  public:
   // Counts the device's tensors from here on. Requires that there is none yet.
   void Open(c10::Device device);
-  // Predicts by the code that `dsrun estimate` asks. Does nothing where it is not known what such a
-  // model keeps, or a part of it is frozen.
+  // Predicts this rank, once Open has been called, by the code that `dsrun estimate` asks. Does
+  // nothing where it is not known what such a model keeps, or a part of it is frozen.
   void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
-            const config::TrainJob& job, const comm::RankIdentity& identity, c10::Device device);
+            const config::TrainJob& job, const comm::RankIdentity& identity,
+            const topology::Mesh& mesh);
 
   device::MemoryLedger& ledger() { return ledger_; }
   device::ActivationMeter* meter() { return meter_.get(); }
@@ -40,14 +42,16 @@ class RankMemory {
   // The "memory" of metrics.jsonl.
   nlohmann::ordered_json Report() const;
   // For the user, once: "memory of a rank's tensors: planned ..., measured ...". What was planned
-  // does not change: it goes into this report alone, as "planned". None without a plan, and from
-  // the second call on.
+  // does not change: it goes into this report alone, as "planned". None without a plan, from the
+  // second call on, and on ranks that hold what one before them in the same stage holds.
   std::optional<std::string> ComparePlan(nlohmann::ordered_json* report);
 
  private:
   device::MemoryLedger ledger_;
   std::unique_ptr<device::ActivationMeter> meter_;
   std::optional<zero::StepMemory> planned_;
+  bool on_gpu_ = false, is_first_of_stage_ = false;
+  std::string stage_;  // " on stage 1", of a pipeline
   bool has_compared_ = false;
 };
 

@@ -218,7 +218,7 @@ Status TrainCommand::BuildEngine() {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_.blocks, config_, options));
-  memory_.Plan(model_config_.decoder, config_, job_, identity_, device_.device);
+  memory_.Plan(model_config_.decoder, config_, job_, identity_, mesh_);
   return OkStatus();
 }
 
@@ -357,9 +357,9 @@ Status TrainCommand::ExportModel() {
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
   nlohmann::ordered_json memory = memory_.Report();
   reporter_.ReportBeacon(result.step, memory);
+  if (const auto compared = memory_.ComparePlan(&memory)) reporter_.ReportNotice(*compared);
   if (identity_.rank != 0) return;
   if (config_.memory_breakdown) memory["breakdown"] = engine_->memory_breakdown();
-  if (const auto compared = memory_.ComparePlan(&memory)) reporter_.ReportNotice(*compared);
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);

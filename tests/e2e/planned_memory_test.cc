@@ -6,6 +6,7 @@
 
 #include "runtime/base/files.h"
 #include "tests/e2e/dsrun.h"
+#include "tests/e2e/planned_memory.h"
 #include "tests/places.h"
 #include "tests/support/memory_group.h"
 #include "tests/support/requirement.h"
@@ -14,159 +15,6 @@ namespace ds::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-struct Job {
-  int stage = 0;
-  bool bf16 = false;
-  std::int64_t micro_batch = 1;
-  std::int64_t accumulation = 1;
-  std::string recompute = "none";
-  int mlp_tiles = 1;
-  std::string model = "gpt2";
-  int ranks = 2;
-  bool offload = false;  // to files
-  double ratio = 1.0;    // offload_optimizer's
-  bool updates_in_backward = false;
-  std::string optimizer = "AdamW";
-  int tensor = 1;
-  bool partitions_activations = false;
-  bool documents = false;                          // several in a sample
-  nlohmann::json zero = nlohmann::json::object();  // more of it
-};
-
-std::string NameOf(const Job& job) {
-  return job.model + "-" + std::to_string(job.ranks) + "-stage" + std::to_string(job.stage) +
-         (job.bf16 ? "-bf16-" : "-fp32-") + std::to_string(job.micro_batch) + "x" +
-         std::to_string(job.accumulation) + "-" + job.recompute +
-         (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "") +
-         (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") + "-" +
-         job.optimizer + (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
-         (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
-         (job.partitions_activations ? "-parts" : "") + (job.documents ? "-documents" : "");
-}
-
-class PlannedMemory : public ::testing::Test {
- protected:
-  void SetUp() override {
-    Write("gpt2.json", {{"model_type", "gpt2"},
-                        {"vocab_size", 4000},
-                        {"n_positions", 128},
-                        {"n_embd", 192},
-                        {"n_layer", 6},
-                        {"n_head", 6},
-                        {"resid_pdrop", 0.0},
-                        {"embd_pdrop", 0.0},
-                        {"attn_pdrop", 0.0}});
-    Write("llama.json", {{"model_type", "llama"},
-                         {"vocab_size", 3000},
-                         {"hidden_size", 192},
-                         {"intermediate_size", 512},
-                         {"num_hidden_layers", 6},
-                         {"num_attention_heads", 6},
-                         {"num_key_value_heads", 3},
-                         {"max_position_embeddings", 128},
-                         {"tie_word_embeddings", false}});
-  }
-
-  void Write(const std::string& name, const nlohmann::json& content) const {
-    ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, content.dump()).ok());
-  }
-  std::string PathOf(const std::string& name) const { return (folder_.path() / name).string(); }
-
-  std::string ModelOf(const Job& job) const {
-    return PathOf(job.documents ? job.model : job.model + ".json");
-  }
-
-  // Writes its config.
-  std::vector<std::string> TrainWords(const Job& job) const {
-    const std::string config = NameOf(job) + ".ds.json";
-    nlohmann::json zero = {{"stage", job.stage}};
-    zero.update(job.zero);
-    if (job.offload) {
-      const nlohmann::json files = {{"device", "nvme"}, {"nvme_path", folder_.path().string()}};
-      zero["offload_optimizer"] = files;
-      zero["offload_optimizer"]["ratio"] = job.ratio;
-      zero["offload_optimizer"]["super_offload"] = job.updates_in_backward;
-      zero["offload_param"] = files;
-      zero["offload_param"]["max_in_cpu"] = 0;
-    }
-    Write(config,
-          {{"train_micro_batch_size_per_gpu", job.micro_batch},
-           {"gradient_accumulation_steps", job.accumulation},
-           {"gradient_clipping", job.updates_in_backward ? 0.0 : 1.0},
-           {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !job.updates_in_backward}}},
-           {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
-           {"aio", {{"block_size", 65536}}},
-           {"tensor_parallel", {{"autotp_size", job.tensor}}},
-           {"activation_checkpointing", {{"partition_activations", job.partitions_activations}}},
-           {"zero_optimization", zero}});
-    return {"--num_gpus",
-            std::to_string(job.ranks),
-            "train",
-            "--model",
-            ModelOf(job),
-            "--data",
-            job.documents ? PathOf("lines.jsonl") : DS_SOURCE_DIR "/LICENSE",
-            "--data_cache",
-            PathOf("cache"),
-            "--deepspeed_config",
-            PathOf(config),
-            "--seq_len",
-            "128",
-            "--steps",
-            "2",
-            "--recompute",
-            job.recompute,
-            "--tile_mlp",
-            std::to_string(job.mlp_tiles)};
-  }
-  nlohmann::json EstimateOf(const Job& job, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> command = {DS_BIN_DIR "/dsrun",
-                                        "estimate",
-                                        "--json",
-                                        "--device",
-                                        "cpu",
-                                        "--model",
-                                        ModelOf(job),
-                                        "--deepspeed_config",
-                                        PathOf(NameOf(job) + ".ds.json"),
-                                        "--num_gpus",
-                                        std::to_string(job.ranks),
-                                        "--seq_len",
-                                        "128",
-                                        "--recompute",
-                                        job.recompute,
-                                        "--tile_mlp",
-                                        std::to_string(job.mlp_tiles)};
-    command.insert(command.end(), more.begin(), more.end());
-    const ProgramResult result = RunProgram(command);
-    EXPECT_EQ(result.status, 0) << result.err;
-    return nlohmann::json::parse(result.out);
-  }
-
-  void ExpectPlanned(const Job& job) {
-    SCOPED_TRACE(NameOf(job));
-    const auto run_dir = folder_.path() / NameOf(job);
-    const ProgramResult result = RunProgram(DsrunCommand(run_dir, TrainWords(job)));
-    ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("memory of a rank's tensors: planned "));
-    const auto steps = ReadJsonLines(run_dir / "metrics.jsonl");
-    ASSERT_EQ(steps.size(), 2u);
-    const nlohmann::json& plan = steps[0]["memory"]["planned"];
-    EXPECT_FALSE(steps[1]["memory"].contains("planned")) << "it does not change";
-    for (const nlohmann::json& step : steps) {
-      const nlohmann::json& memory = step["memory"];
-      const double planned = plan[step["step"] == 1 ? "first_step" : "peak"];
-      EXPECT_NEAR(memory["tensors"]["peak"].get<double>(), planned, 0.05 * planned) << memory;
-      const double activations = memory["activations"]["host"]["peak"];
-      const double planned_activations = plan["peak_activations"];
-      EXPECT_NEAR(activations, planned_activations, 0.05 * planned) << memory;
-    }
-    EXPECT_EQ(EstimateOf(job)["planned"], plan);
-  }
-
-  const TemporaryFolder folder_;
-};
 
 // Every family, precision and stage, with activations kept and computed again.
 class PlannedAtStage : public PlannedMemory, public ::testing::WithParamInterface<int> {};
@@ -228,6 +76,46 @@ TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
                      .tensor = 2,
                      .partitions_activations = parts});
     }
+  }
+}
+
+TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {
+  for (const char* model : {"gpt2", "llama"}) {
+    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .sequence = 2});
+    ExpectPlanned(
+        {.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .ranks = 4, .sequence = 2});
+    ExpectPlanned(
+        {.stage = 3, .micro_batch = 32, .recompute = "full", .model = model, .sequence = 2});
+    ExpectPlanned(
+        {.stage = 3, .micro_batch = 16, .recompute = "attention", .model = model, .sequence = 2});
+  }
+}
+
+// The stages of a pipeline hold unlike much: parameters, and micro-batches on their way.
+TEST_F(PlannedMemory, IsMeasuredOnEveryStageOfAPipeline) {
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const char* schedule : {"1f1b", "gpipe"}) {
+      ExpectPlanned({.stage = 0,
+                     .micro_batch = 8,
+                     .accumulation = 4,
+                     .model = model,
+                     .stages = 2,
+                     .schedule = schedule});
+    }
+    ExpectPlanned({.stage = 1,
+                   .bf16 = true,
+                   .micro_batch = 8,
+                   .accumulation = 3,
+                   .model = model,
+                   .ranks = 4,
+                   .stages = 2});
+    ExpectPlanned({.stage = 0,
+                   .micro_batch = 8,
+                   .accumulation = 5,
+                   .recompute = "full",
+                   .model = model,
+                   .ranks = 3,
+                   .stages = 3});
   }
 }
 

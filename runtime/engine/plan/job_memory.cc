@@ -10,8 +10,9 @@
 
 #include "runtime/base/check.h"
 #include "runtime/config/muon_memory.h"
+#include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/memory/block_sizes.h"
-#include "runtime/models/spec/tensor_plan.h"
+#include "runtime/models/spec/model_ranks.h"
 
 namespace ds::engine {
 namespace {
@@ -41,14 +42,17 @@ class UnitList {
       : muon_(std::get_if<config::MuonConfig>(&config.optimizer.algorithm)),
         rounds_(step.rounds_weights || step.rounds_gradients) {}
 
-  std::vector<zero::UnitShape> List(const models::DecoderSpec& model) const {
+  std::vector<zero::UnitShape> List(const std::vector<models::BlockSizes>& blocks) const {
     std::vector<zero::UnitShape> units;
-    for (const models::BlockSizes& block : models::ListBlockSizes(model)) {
+    for (const models::BlockSizes& block : blocks) {
       units.push_back({.also_reads = block.also_reads, .backward_reads = block.backward_reads});
       const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
-      for (const auto& parameters : SortBy(block.parameters, rounds)) {
-        units.back().buckets.push_back(MakeBucket(parameters));
-        units.back().buckets.back().rounded = rounds(parameters.front());
+      const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
+      for (const auto& of_stages : SortBy(block.parameters, on_two_stages)) {
+        for (const auto& parameters : SortBy(of_stages, rounds)) {
+          units.back().buckets.push_back(MakeBucket(parameters));
+          units.back().buckets.back().rounded = rounds(parameters.front());
+        }
       }
     }
     return units;
@@ -98,9 +102,112 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
           .type = config.training_dtype(),
           .on_gpu = job.setting.on_gpu,
           .mlp_tiles = job.mlp_tiles,
+          .sequence_ranks = config.parallel.sequence,
           .tensor_ranks = config.parallel.tensor,
           .keeps_parts = config.activation_checkpointing.partition_activations,
           .documents = job.packs_documents};
+}
+
+// Gives the micro-batch the heads of the first of the ranks that share them, which has the most.
+void ShareHeads(const models::TensorPlan& cut, models::MicroBatch* batch) {
+  if (batch->sequence_ranks == 1) return;
+  const auto shares = models::ShareHeads(cut, batch->sequence_ranks);
+  DS_CHECK(shares.ok());
+  batch->own_heads = shares->queries.front().count;
+  batch->own_kv_heads = shares->keys.front().count;
+}
+
+// A stage is in the same state again once it holds as many micro-batches as it may under 1F1B;
+// GPipe's holds all of them.
+constexpr std::int64_t kMostHeld = 4096;
+int CountPlannedMicroBatches(const config::DsConfig& config, const JobShape& job) {
+  const std::int64_t all = config.batch.gradient_accumulation_steps;
+  const bool keeps_all = job.schedule == pipeline::ScheduleKind::kGPipe;
+  return static_cast<int>(
+      std::min(all, keeps_all ? kMostHeld : std::int64_t{2} * config.parallel.pipeline + 2));
+}
+
+StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const JobShape& job) {
+  return pipeline::Schedule::Create(
+      job.schedule,
+      {.stages = config.parallel.pipeline, .micro_batches = CountPlannedMicroBatches(config, job)});
+}
+
+std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage) {
+  std::vector<zero::Pass> passes;
+  for (const pipeline::Task& task : schedule.tasks_of(stage)) {
+    const bool backward = task.kind == pipeline::Task::Kind::kBackward;
+    passes.push_back({.backward = backward, .micro_batch = task.micro_batch});
+  }
+  return passes;
+}
+
+// Chooses as the ranks of stages do.
+config::RecomputeChoice ChooseRecompute(const config::DsConfig& config, const JobShape& job) {
+  using Kind = config::RecomputeChoice::Kind;
+  const bool by_interval =
+      config.parallel.pipeline > 1 && config.pipeline.activation_checkpoint_interval > 0;
+  if (!by_interval || job.recompute.kind != Kind::kNone) return job.recompute;
+  config::RecomputeChoice blocks = job.recompute;
+  blocks.kind = Kind::kBlocks;
+  return blocks;
+}
+
+// A job's rank, but for its stage.
+struct RankPlan {
+  models::TensorPlan cut;
+  models::MicroBatch batch;
+  zero::StepMemoryInput step;  // without units
+};
+
+RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
+  const int tensor = config.parallel.tensor;
+  auto cut = models::TensorPlan::Create(job.model, /*part=*/0, tensor);
+  DS_CHECK(cut.ok());
+  RankPlan rank{.cut = *std::move(cut), .batch = MakeMicroBatch(config, job)};
+  ShareHeads(rank.cut, &rank.batch);
+  zero::StepSetting setting = job.setting;
+  setting.ranks /= tensor * config.parallel.pipeline;
+  if (setting.ranks_of_host > 0) {
+    setting.ranks_of_host = std::max(1, setting.ranks_of_host / tensor);
+  }
+  rank.step = zero::DescribeStep(config, setting);
+  const std::int64_t ids = job.packs_documents ? 3 : 2;  // tokens, labels and documents
+  rank.step.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * rank.batch.tokens() +
+                          models::CountBiasBytes(rank.cut.slice(), rank.batch);
+  return rank;
+}
+
+// Plans the blocks from `first` up to `end`.
+zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job, RankPlan rank,
+                            int first, int end) {
+  const models::DecoderSpec& model = rank.cut.slice();
+  rank.step.first_block = first;
+  rank.step.units = UnitList(config, rank.step).List(models::ListStageSizes(model, first, end));
+  const auto blocks = models::ListBlockBytes(model, rank.batch, ChooseRecompute(config, job));
+  for (int i = first; i < end; ++i) {
+    const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
+    rank.step.activations.push_back(
+        {.kept = block.kept, .forward = block.forward, .backward = block.backward});
+  }
+  return zero::PlanStepMemory(rank.step);
+}
+
+zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
+                           int stage) {
+  const auto cut = CutStages(job.model, config);
+  const auto schedule = MakeSchedule(config, job);
+  DS_CHECK(cut.ok() && schedule.ok());
+  rank.step.passes = ListPasses(*schedule, stage);
+  const std::int64_t message =
+      rank.batch.tokens() * job.model.width * config::Width(rank.batch.type);
+  if (stage + 1 < config.parallel.pipeline) rank.step.sent_bytes = message;
+  if (stage > 0) rank.step.returned_bytes = message;
+  const auto index = static_cast<std::size_t>(stage);
+  zero::StepMemory memory =
+      PlanBlocks(config, job, std::move(rank), (*cut)[index], (*cut)[index + 1]);
+  memory.when += " on stage " + std::to_string(stage);
+  return memory;
 }
 
 }  // namespace
@@ -112,6 +219,7 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
   }
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
+  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
   const bool is_cut =
       !job.tokenizer.empty() && !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile);
   return JobShape{.model = std::move(model),
@@ -119,45 +227,42 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
                   .recompute = recompute,
                   .mlp_tiles = job.mlp_tiles,
                   .packs_documents = is_cut && job.packing != "none",
+                  .schedule = schedule,
                   .setting = setting};
 }
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
-  if (config.parallel.pipeline > 1) return UnimplementedError("what stages hold is not known yet");
-  if (config.parallel.sequence > 1) {
-    return UnimplementedError(
-        "what ranks hold that have a sample's tokens between them is not "
-        "known yet");
-  }
   if (const std::string unknown = FindUnknown(config); !unknown.empty()) {
     return UnimplementedError(unknown + " is not known");
   }
   DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));
   DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
-  return models::TensorPlan::Create(job.model, /*part=*/0, config.parallel.tensor).status();
+  const config::ParallelConfig& parallel = config.parallel;
+  DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence));
+  DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
+  if (parallel.pipeline == 1) return OkStatus();
+  DS_RETURN_IF_ERROR(CutStages(job.model, config).status());
+  const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
+  if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {
+    return UnimplementedError("what stages hold of " + std::to_string(micro_batches) +
+                              " micro-batches at once (gpipe) is not known");
+  }
+  return MakeSchedule(config, job).status();
 }
 
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job) {
-  const int tensor = config.parallel.tensor;
-  const auto cut = models::TensorPlan::Create(job.model, /*part=*/0, tensor);
-  DS_CHECK(cut.ok());
-  const models::DecoderSpec& model = cut->slice();
-  const models::MicroBatch batch = MakeMicroBatch(config, job);
-  zero::StepSetting setting = job.setting;
-  setting.ranks /= tensor;
-  if (setting.ranks_of_host > 0) {
-    setting.ranks_of_host = std::max(1, setting.ranks_of_host / tensor);
+  const RankPlan rank = MakeRankPlan(config, job);
+  const int stages = config.parallel.pipeline;
+  if (stages == 1) {
+    return PlanBlocks(config, job, rank, 0, static_cast<int>(job.model.layers) + 2);
   }
-  zero::StepMemoryInput input = zero::DescribeStep(config, setting);
-  input.units = UnitList(config, input).List(model);
-  for (const models::BlockBytes& block : models::ListBlockBytes(model, batch, job.recompute)) {
-    input.activations.push_back(
-        {.kept = block.kept, .forward = block.forward, .backward = block.backward});
+  if (job.stage) return PlanStage(config, job, rank, *job.stage);
+  zero::StepMemory most = PlanStage(config, job, rank, 0);
+  for (int stage = 1; stage < stages; ++stage) {
+    zero::StepMemory memory = PlanStage(config, job, rank, stage);
+    if (memory.peak.total() > most.peak.total()) most = std::move(memory);
   }
-  const std::int64_t ids = job.packs_documents ? 3 : 2;  // tokens, labels and documents
-  input.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * batch.tokens() +
-                      models::CountBiasBytes(model, batch);
-  return zero::PlanStepMemory(input);
+  return most;
 }
 
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {

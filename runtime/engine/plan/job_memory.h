@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/config/train_job.h"
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/pipeline/schedule.h"
 #include "runtime/zero/plan/describe_step.h"
 #include "runtime/zero/plan/step_memory.h"
 
@@ -24,6 +26,8 @@ struct JobShape {
   config::RecomputeChoice recompute = {};
   std::int64_t mlp_tiles = 1;
   bool packs_documents = false;  // several in a sample
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
+  std::optional<int> stage = {};  // of a pipeline; absent: the one that holds the most
   zero::StepSetting setting;
 };
 
@@ -36,8 +40,8 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 // that is too large for a sum of bytes.
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
-// Plans a rank, in the tier where it computes; of tensor ranks the first, whose part is the
-// largest. The micro-batch is the config's. Requires CheckMemoryIsKnown.
+// Plans a rank, in the tier where it computes; of tensor and sequence ranks the first, whose part
+// is the largest. The micro-batch is the config's. Requires CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",

@@ -86,6 +86,20 @@ std::int64_t CountPositions(const DecoderSpec& spec) {
   return spec.positions == Positions::kLearned ? spec.max_positions + spec.first_position : 0;
 }
 
+std::vector<BlockSizes> ListStageSizes(const DecoderSpec& spec, int first, int end) {
+  std::vector<BlockSizes> all = ListBlockSizes(spec);
+  const bool has_part = end - first < static_cast<int>(all.size());
+  if (has_part && spec.tied_head) {
+    ParameterSize& table = all.front().parameters.front();
+    table.on_two_stages = true;
+    if (first > 0) {
+      all.back().parameters.push_back(table);
+      all.back().also_reads.clear();
+    }
+  }
+  return {all.begin() + first, all.begin() + end};
+}
+
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec) {
   std::vector<BlockSizes> blocks = {ListEmbedding(spec)};
   blocks.insert(blocks.end(), static_cast<std::size_t>(spec.layers), ListLayer(spec));

@@ -34,8 +34,17 @@ class Activations {
   std::int64_t Floats(std::int64_t each) const { return batch_.tokens() * each * kFloatBytes; }
   std::int64_t Hidden() const { return Values(spec_.width); }
   std::int64_t NormNumbers() const { return Floats(spec_.norm == NormKind::kLayer ? 2 : 1); }
+  // What attention has of all tokens and its own heads.
+  std::int64_t heads() const { return batch_.own_heads > 0 ? batch_.own_heads : spec_.heads; }
+  std::int64_t kv_heads() const {
+    return batch_.own_kv_heads > 0 ? batch_.own_kv_heads : spec_.kv_heads;
+  }
+  std::int64_t OfHeads(std::int64_t heads) const {
+    return batch_.all_tokens() * heads * spec_.head_width * width_;
+  }
   // One matrix of attention weights for each head.
-  std::int64_t Weights() const { return batch_.tokens() * batch_.seq_len * spec_.heads; }
+  std::int64_t Weights() const { return batch_.all_tokens() * batch_.seq_len * heads(); }
+  bool exchanges() const { return batch_.sequence_ranks > 1; }
   bool drops_weights() const { return spec_.attention_dropout > 0.0; }
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
@@ -58,19 +67,23 @@ class Activations {
 // The norm's input and output, queries, keys, values, and what the weights have mixed.
 std::int64_t Activations::KeptByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
-  std::int64_t kept = 2 * Hidden() + NormNumbers() + Values(2 * query + 2 * key);
-  // They are turned beside the values, in whose product they are, too.
-  if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary) {
+  std::int64_t kept =
+      2 * Hidden() + NormNumbers() + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads());
+  // They are turned beside the values, in whose product they are, too; exchanged ones are not.
+  if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary && !exchanges()) {
     kept += Values(query + key);
   }
   if (spec_.query_key_norm != QueryKeyNorm::kNone) {
     kept += Values(query + key) + Floats(spec_.heads + spec_.kv_heads);
   }
   if (recomputes) return kept;
-  if (!drops_weights()) return kept + Floats(spec_.heads);  // the sum of each row's weights
+  // What the weights have mixed is itself what goes into the product, unless it is exchanged.
+  if (exchanges()) kept += OfHeads(heads());
+  // The sum of each row's weights.
+  if (!drops_weights()) return kept + batch_.all_tokens() * heads() * kFloatBytes;
   // The softmax, what it is multiplied by, and the product; keys and values for each query head.
-  const bool shares = spec_.kv_heads != spec_.heads;
-  return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? Values(2 * query) : 0);
+  const bool shares = kv_heads() != heads();
+  return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
 }
 
 // The norms' inputs and outputs, what goes into the activation and what comes out. Tiles of the MLP
@@ -197,8 +210,9 @@ std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
   }
   const bool all = distances || batch.documents;
   const std::int64_t biases = (windowed && (is_narrow || all) ? 1 : 0) + (plain && all ? 1 : 0);
-  return biases * (batch.documents ? batch.samples : 1) * (distances ? spec.heads : 1) *
-         batch.seq_len * batch.seq_len * config::Width(batch.type);
+  const std::int64_t heads = batch.own_heads > 0 ? batch.own_heads : spec.heads;
+  return biases * (batch.documents ? batch.samples : 1) * (distances ? heads : 1) * batch.seq_len *
+         batch.seq_len * config::Width(batch.type);
 }
 
 std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,

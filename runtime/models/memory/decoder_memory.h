@@ -24,11 +24,16 @@ struct MicroBatch {
   config::DataType type = config::DataType::kFp32;  // of parameters and activations
   bool on_gpu = false;
   std::int64_t mlp_tiles = 1;  // feed-forward parts run on so many parts of the rows
-  int tensor_ranks = 1;        // have the decoder between them, of which this is one part
-  bool keeps_parts = false;    // each of these, of what recomputed layers were given
-  bool documents = false;      // several in a sample, of which none sees another
+  // Have the tokens of a sample between them, and in attention the heads, of which `own_heads` and
+  // `own_kv_heads` are the most that one has.
+  int sequence_ranks = 1;
+  std::int64_t own_heads = 0, own_kv_heads = 0;  // 0: all
+  int tensor_ranks = 1;      // have the decoder between them, of which this is one part
+  bool keeps_parts = false;  // each of these, of what recomputed layers were given
+  bool documents = false;    // several in a sample, of which none sees another
 
-  std::int64_t tokens() const { return samples * seq_len; }
+  std::int64_t all_tokens() const { return samples * seq_len; }
+  std::int64_t tokens() const { return all_tokens() / sequence_ranks; }  // of this rank
 };
 
 // Counts what is added to the scores of attention with windows, distances or documents, which all

@@ -41,6 +41,8 @@ class Simulation {
  private:
   void AddUnit(const UnitShape& shape, const std::vector<BucketSizes>& sizes);
   void RunStep();
+  void RunMicroBatches();
+  void RunPasses();
   void Forward(std::int64_t micro_batch);
   void Backward(std::int64_t micro_batch, bool is_last);
   void EndStep();
@@ -88,7 +90,8 @@ class Simulation {
   RankBooks books_;
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
   std::vector<int> present_, fetched_;
-  std::int64_t kept_ = 0;  // activations, of the blocks that the forward pass is through with
+  std::int64_t kept_ = 0;       // activations of passes that are over, for those that are to come
+  std::int64_t returning_ = 0;  // of these, the gradient that the stage before is being sent
   StepMemory result_;
 };
 
@@ -208,7 +211,7 @@ Simulation::State Simulation::Capture() {
 
 // A micro-batch that begins as the one before has begun does what that has done, and so do all that
 // follow, but for the last one.
-void Simulation::RunStep() {
+void Simulation::RunMicroBatches() {
   State before;
   for (std::int64_t m = 0; m + 1 < input_.micro_batches; ++m) {
     State begin = Capture();
@@ -219,6 +222,27 @@ void Simulation::RunStep() {
   }
   Forward(input_.micro_batches - 1);
   Backward(input_.micro_batches - 1, /*is_last=*/true);
+}
+
+void Simulation::RunPasses() {
+  const auto is_backward = [](const Pass& pass) { return pass.backward; };
+  auto left = std::count_if(input_.passes.begin(), input_.passes.end(), is_backward);
+  for (const Pass& pass : input_.passes) {
+    if (pass.backward) {
+      Backward(pass.micro_batch, /*is_last=*/--left == 0);
+    } else {
+      Forward(pass.micro_batch);
+    }
+  }
+}
+
+void Simulation::RunStep() {
+  kept_ = returning_ = 0;
+  if (input_.passes.empty()) {
+    RunMicroBatches();
+  } else {
+    RunPasses();
+  }
   EndStep();
 }
 
@@ -231,13 +255,14 @@ void Simulation::Forward(std::int64_t micro_batch) {
   }
   const bool keeps = input_.budgets.reuse_bytes > 0;
   const ResidencyPlan plan = MakePlan(forward, keeps ? backward : std::vector<Place>(), false);
-  kept_ = input_.batch_bytes;
+  kept_ += input_.batch_bytes;
   for (int unit = 0; unit < count; ++unit) {
     Execute(plan, unit);
     const BlockActivations& made = input_.activations[static_cast<std::size_t>(unit)];
-    Note(NameOf("forward", unit), kept_ + made.forward);
+    Note(NameOf("forward", input_.first_block + unit), kept_ + made.forward);
     kept_ += made.kept;
   }
+  kept_ += input_.sent_bytes;
 }
 
 void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
@@ -257,11 +282,14 @@ void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
     }
     AcquireGradients(unit);
     kept_ -= made.kept;
-    Note(NameOf("backward", unit), kept_ + made.backward);
+    Note(NameOf("backward", input_.first_block + unit), kept_ + made.backward);
+    if (i == 0) kept_ += input_.sent_bytes;  // its gradient; the last block's own has it already
   }
   Execute(plan, static_cast<int>(places.size()) - 1);
   updates_ = false;
   Execute(MakePlan({{Place::Kind::kRest}}, {}, false), 0);
+  kept_ -= input_.batch_bytes + 2 * input_.sent_bytes;
+  kept_ += input_.returned_bytes - std::exchange(returning_, input_.returned_bytes);
 }
 
 void Simulation::EndStep() {

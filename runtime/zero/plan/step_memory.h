@@ -47,6 +47,12 @@ struct BlockActivations {
   std::int64_t backward = 0;  // the most in the backward pass, what it has kept included
 };
 
+// The way of a micro-batch through all units, or back.
+struct Pass {
+  bool backward = false;
+  std::int64_t micro_batch = 0;
+};
+
 // A step as DescribeStep, and whoever knows the model, say it.
 struct StepMemoryInput {
   std::vector<UnitShape> units;
@@ -62,6 +68,15 @@ struct StepMemoryInput {
   bool overlap = false;
   std::optional<std::int64_t> publish_elements = {};  // of whole parameters at once; absent: all
   std::int64_t micro_batches = 1;
+  // A stage of a pipeline has the step's passes in this order. None: each micro-batch's backward
+  // pass follows its forward pass.
+  std::vector<Pass> passes = {};
+  int first_block = 0;  // of the model, that this stage has: the number of the first unit
+  // A micro-batch's forward pass sends these to the stage behind. They are held until the end of
+  // its backward pass, which has a gradient of that size from there; the gradient that goes to the
+  // stage before is held until the next one goes.
+  std::int64_t sent_bytes = 0;
+  std::int64_t returned_bytes = 0;
   Tiers tiers;
   bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
   bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket

@@ -53,6 +53,69 @@ TEST(JobMemoryTest, ActivationsGrowWithTheMicroBatch) {
   EXPECT_LT(PlanJobMemory(MakeConfig(2, 8), job).peak_activations, two.peak_activations);
 }
 
+zero::StepMemory PlanStageOf(JobShape job, std::optional<int> stage, std::int64_t micro_batches,
+                             pipeline::ScheduleKind schedule) {
+  config::DsConfig config = MakeConfig(1, 16);
+  config.parallel.pipeline = 3;
+  config.batch.gradient_accumulation_steps = micro_batches;
+  job.stage = stage;
+  job.schedule = schedule;
+  EXPECT_TRUE(CheckMemoryIsKnown(config, job).ok());
+  return PlanJobMemory(config, job);
+}
+
+TEST(JobMemoryTest, StagesHoldTheMicroBatchesOnTheirWay) {
+  using pipeline::ScheduleKind;
+  constexpr auto k1F1B = ScheduleKind::kOneForwardOneBackward;
+  const auto activations = [](int stage, std::int64_t micro_batches, ScheduleKind schedule) {
+    return static_cast<double>(
+        PlanStageOf(MakeJob(6), stage, micro_batches, schedule).peak_activations);
+  };
+  const double one = activations(1, 1, k1F1B);
+  EXPECT_NEAR(activations(1, 2, k1F1B), 2 * one, 0.1 * one);
+  EXPECT_NEAR(activations(1, 3, k1F1B), 2 * one, 0.1 * one) << "of three stages";
+  EXPECT_EQ(activations(1, 1'000'000'000, k1F1B), activations(1, 3, k1F1B));
+  // What one of them makes on its way comes once.
+  EXPECT_NEAR(activations(1, 5, ScheduleKind::kGPipe), 5 * one, 0.3 * one);
+  EXPECT_GT(activations(1, 5, ScheduleKind::kGPipe), 2 * activations(1, 5, k1F1B));
+}
+
+TEST(JobMemoryTest, OfStagesThatHoldingTheMostIsPlanned) {
+  constexpr auto k1F1B = pipeline::ScheduleKind::kOneForwardOneBackward;
+  std::int64_t most = 0;
+  for (int stage = 0; stage < 3; ++stage) {
+    most = std::max(most, PlanStageOf(MakeJob(6), stage, 8, k1F1B).peak.total());
+  }
+  const zero::StepMemory planned = PlanStageOf(MakeJob(6), std::nullopt, 8, k1F1B);
+  EXPECT_EQ(planned.peak.total(), most);
+  EXPECT_EQ(planned.when, "the backward pass of block 5 on stage 0");
+}
+
+TEST(JobMemoryTest, GPipesMicroBatchesAreCountedUpToABound) {
+  config::DsConfig config = MakeConfig(1);
+  config.parallel.pipeline = 2;
+  config.batch.gradient_accumulation_steps = 4096;
+  JobShape job = MakeJob(2);
+  job.schedule = pipeline::ScheduleKind::kGPipe;
+  EXPECT_TRUE(CheckMemoryIsKnown(config, job).ok());
+  config.batch.gradient_accumulation_steps = 4097;
+  EXPECT_EQ(CheckMemoryIsKnown(config, job).message(),
+            "what stages hold of 4097 micro-batches at once (gpipe) is not known");
+}
+
+TEST(JobMemoryTest, SequenceRanksHaveTheirPartOfTheActivations) {
+  config::DsConfig config = MakeConfig(1, 8);
+  const double alone = static_cast<double>(PlanJobMemory(config, MakeJob(4)).peak_activations);
+  config.parallel.sequence = 4;
+  const double shared = static_cast<double>(PlanJobMemory(config, MakeJob(4)).peak_activations);
+  EXPECT_NEAR(shared, alone / 4, 0.1 * alone);
+  EXPECT_EQ(PlanJobMemory(config, MakeJob(4)).between_steps.optimizer_state,
+            PlanJobMemory(MakeConfig(1), MakeJob(4)).between_steps.optimizer_state);
+  JobShape uneven = MakeJob(4);
+  uneven.seq_len = 63;
+  EXPECT_FALSE(CheckMemoryIsKnown(config, uneven).ok());
+}
+
 TEST(JobMemoryTest, DocumentsInASampleArePlanned) {
   config::TrainJob job{.data = {"tokens.bin", "texts"}, .tokenizer = "model", .seq_len = 64};
   const auto peak_of = [](const config::TrainJob& job) {

@@ -49,10 +49,10 @@ TEST(StageCutTest, RefusesByTheKey) {
   EXPECT_THAT(why(2, "profile"), HasSubstr("is no way of cutting a pipeline"));
 }
 
-TEST(StageCutTest, WhatStagesHoldIsNotPlanned) {
-  const JobShape job{.model = MakeModel(32), .seq_len = 8, .setting = {.ranks = 2}};
-  EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2, "uniform"), job).message(),
-            "what stages hold is not known yet");
+TEST(StageCutTest, MoreStagesThanBlocksHaveNoPlanOfMemory) {
+  const JobShape job{.model = MakeModel(32), .seq_len = 8, .setting = {.ranks = 9}};
+  EXPECT_THAT(CheckMemoryIsKnown(MakeConfig(9, "uniform"), job).message(),
+              HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
 }
 
 }  // namespace

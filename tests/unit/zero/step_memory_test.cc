@@ -291,6 +291,39 @@ TEST(StepMemoryTest, RoundingHasBuffersBesideWhatTravels) {
       << "a byte for each value on the near way, half as many on the far";
 }
 
+TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldWhatItDoes) {
+  for (const int stage : {0, 1, 2, 3}) {
+    StepMemoryInput input = MakeInput(stage, 2);
+    for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
+    input.micro_batches = 3;
+    const StepMemory in_turn = PlanStepMemory(input);
+    for (std::int64_t m = 0; m < 3; ++m) {
+      input.passes.insert(input.passes.end(), {{false, m}, {true, m}});
+    }
+    const StepMemory listed = PlanStepMemory(input);
+    EXPECT_EQ(listed.peak, in_turn.peak);
+    EXPECT_EQ(listed.peak_activations, in_turn.peak_activations);
+    EXPECT_EQ(listed.between_steps, in_turn.between_steps);
+  }
+}
+
+TEST(StepMemoryTest, MicroBatchesOnTheirWayAreHeldWithWhatTheySend) {
+  StepMemoryInput input = MakeInput(0, 2);
+  for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
+  input.batch_bytes = 50;
+  input.micro_batches = 3;
+  input.passes = {{false, 0}, {true, 0}, {false, 1}, {true, 1}, {false, 2}, {true, 2}};
+  const std::int64_t one = PlanStepMemory(input).peak_activations;
+  const auto units = static_cast<std::int64_t>(input.units.size());
+  EXPECT_EQ(one, 50 + (units - 1) * 1000 + 3000);
+  input.passes = {{false, 0}, {false, 1}, {true, 0}, {false, 2}, {true, 1}, {true, 2}};
+  EXPECT_EQ(PlanStepMemory(input).peak_activations, one + 50 + units * 1000);
+  input.sent_bytes = 7;
+  EXPECT_EQ(PlanStepMemory(input).peak_activations, one + 50 + units * 1000 + 2 * 7);
+  input.returned_bytes = 9;
+  EXPECT_EQ(PlanStepMemory(input).peak_activations, one + 50 + units * 1000 + 2 * 7 + 9);
+}
+
 TEST(StepMemoryTest, ManyMicroBatchesHoldWhatAFewDo) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const int ranks : {1, 2, 4}) {
