@@ -18,8 +18,8 @@ SOURCES = ("cli", "daemon", "runtime")
 
 # What users of the library call (DeepSpeed's engine has the same); of these only tests are users here.
 INTERFACES = {"runtime/engine/deepspeed_api.h", "runtime/engine/engine.h", "runtime/engine/tensor_access.h",
-              "runtime/models/block.h", "runtime/moe/gating.h", "runtime/tokenizer/tokenizer.h",
-              "runtime/tokenizer/chat/chat_template.h", "runtime/tokenizer/file/read_tokenizer.h"}
+              "runtime/models/block.h", "runtime/moe/expert_layer.h", "runtime/moe/gating.h",
+              "runtime/tokenizer/tokenizer.h", "runtime/tokenizer/chat/chat_template.h", "runtime/tokenizer/file/read_tokenizer.h"}
 ALLOWED = {
     "dropped_lines": "tells a test what a blocked console has lost",
     "CancelWatch": "tests end a watch that has no job",

@@ -38,6 +38,11 @@ CASES = [
 ]
 
 
+def short(values):
+    """Lists of fp32 numbers, by the nine digits that tell them apart."""
+    return [short(value) for value in values] if isinstance(values, list) else float(f"{values:.9g}")
+
+
 def run(gate, logits, options, seed):
     torch.manual_seed(seed)
     rest = (options["factor"], options["least"])
@@ -65,13 +70,13 @@ def gate_golden(index, gate, tokens, experts, options):
     loss, capacity, _, chosen, places, weights, counts = run(gate, logits, options, seed=index)
     waves = torch.cos(torch.arange(weights.numel(), dtype=torch.float32)).view_as(weights)
     (loss + (weights * waves).sum()).backward()
-    golden = {"gate": gate, "options": options, "logits": logits.detach().tolist(),
-              "experts": chosen.tolist(), "places": places.tolist(), "weights": weights.tolist(),
+    golden = {"gate": gate, "options": options, "logits": short(logits.detach().tolist()),
+              "experts": chosen.tolist(), "places": places.tolist(), "weights": short(weights.tolist()),
               "counts": counts.tolist(), "capacity": int(capacity), "balance_loss": loss.item(),
-              "gradient": logits.grad.tolist()}
+              "gradient": short(logits.grad.tolist())}
     draws = int(options.get("noise", False)) + int(options.get("rts", False))
     torch.manual_seed(index)  # the numbers again that it has drawn, in its order
-    golden["uniform"] = [torch.rand(tokens, experts).tolist() for _ in range(draws)]
+    golden["uniform"] = [short(torch.rand(tokens, experts).tolist()) for _ in range(draws)]
     return golden
 
 

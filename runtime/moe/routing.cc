@@ -1,0 +1,104 @@
+#include "runtime/moe/routing.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/argsort.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <tuple>
+
+namespace ds::moe {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& places, std::int64_t k) {
+  return rows.index_select(0, places).view({rows.size(0) / k, k, rows.size(1)}).sum(1);
+}
+
+// LibTorch would add up the gradient of rows that were read several times one by one, in zeros; of
+// routes it is known where each token's are.
+class SpreadFunction : public torch::autograd::Function<SpreadFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& tokens,
+                            const at::Tensor& places, std::int64_t k) {
+    context->save_for_backward({places});
+    context->saved_data["k"] = k;
+    return x.index_select(0, tokens);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    const at::Tensor places = context->get_saved_variables()[0];
+    return {SumOfRoutes(upstream[0], places, context->saved_data["k"].toInt()), {}, {}, {}};
+  }
+};
+
+class SumFunction : public torch::autograd::Function<SumFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const at::Tensor& tokens, const at::Tensor& places, std::int64_t k) {
+    context->save_for_backward({tokens});
+    return SumOfRoutes(rows, places, k);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    return {upstream[0].index_select(0, context->get_saved_variables()[0]), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+Choice ChooseExperts(const at::Tensor& logits, std::int64_t k, bool normalises) {
+  Choice choice{.probabilities = at::softmax(logits.to(at::kFloat), -1)};
+  std::tie(choice.weights, choice.experts) = at::topk(choice.probabilities, k, -1);
+  if (normalises) choice.weights = choice.weights / choice.weights.sum(-1, /*keepdim=*/true);
+  return choice;
+}
+
+SortedRoutes::SortedRoutes(const at::Tensor& experts, std::int64_t expert_count)
+    : k_(experts.size(1)) {
+  const at::Tensor flat = experts.flatten();
+  order_ = at::argsort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  places_ = at::empty_like(order_);
+  places_.scatter_(0, order_, at::arange(order_.numel(), order_.options()));
+  tokens_ = order_.div(k_, "floor");
+  const at::Tensor counts = at::bincount(flat, /*weights=*/{}, expert_count).to(at::kCPU);
+  counts_.assign(counts.const_data_ptr<std::int64_t>(),
+                 counts.const_data_ptr<std::int64_t>() + counts.numel());
+}
+
+at::Tensor SortedRoutes::SpreadRows(const at::Tensor& x) const {
+  return SpreadFunction::apply(x, tokens_, places_, k_);
+}
+
+at::Tensor SortedRoutes::SumRows(const at::Tensor& rows) const {
+  return SumFunction::apply(rows, tokens_, places_, k_);
+}
+
+at::Tensor SortedRoutes::SortValues(const at::Tensor& values) const {
+  return values.flatten().index_select(0, order_);
+}
+
+ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask) {
+  at::Tensor probabilities = choice.probabilities;
+  at::Tensor chosen = at::zeros(probabilities.sizes(), probabilities.options());
+  chosen.scatter_(1, choice.experts, 1.0);
+  if (mask.defined()) {
+    const at::Tensor weight = mask.to(at::kFloat).unsqueeze(1);
+    chosen = chosen * weight;
+    probabilities = probabilities * weight;
+  }
+  return {.routes = chosen.sum(0), .probabilities = probabilities.sum(0)};
+}
+
+at::Tensor BalanceLoss(const ExpertLoad& load, std::int64_t k) {
+  const at::Tensor tokens = (load.routes.sum() / static_cast<double>(k)).clamp_min(1.0);
+  const auto experts = static_cast<double>(load.routes.numel());
+  return (load.routes / tokens * (load.probabilities / tokens)).sum() * experts;
+}
+
+}  // namespace ds::moe

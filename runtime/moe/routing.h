@@ -1,0 +1,59 @@
+#pragma once
+
+// Routing without capacity: every token goes to its k most probable experts, whatever their load,
+// and tokens are sorted by expert, so that each expert has its rows side by side.
+//
+// N tokens of H values, E experts, N * k routes. Differentiable where it says so; any device; safe
+// from any thread.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ds::moe {
+
+struct Choice {
+  at::Tensor probabilities;  // [N, E] fp32, differentiable
+  at::Tensor experts;        // [N, k] int64
+  at::Tensor weights;        // [N, k] fp32, differentiable
+};
+
+// The softmax of logits [N, E] and its k largest values, which are made to add up to 1 where
+// `normalises`.
+Choice ChooseExperts(const at::Tensor& logits, std::int64_t k, bool normalises);
+
+// SortedRoutes is the order of routes by expert, those of one expert by token.
+class SortedRoutes {
+ public:
+  SortedRoutes(const at::Tensor& experts, std::int64_t expert_count);  // experts [N, k]
+
+  // The number of routes of each expert.
+  const std::vector<std::int64_t>& counts() const { return counts_; }
+  // Rows of x [N, H], one for each route: [N * k, H], differentiable.
+  at::Tensor SpreadRows(const at::Tensor& x) const;
+  // The sum of each token's routes [N * k, H]: [N, H], differentiable.
+  at::Tensor SumRows(const at::Tensor& rows) const;
+  // Values of routes [N, k] in this order: [N * k], differentiable.
+  at::Tensor SortValues(const at::Tensor& values) const;
+
+ private:
+  std::int64_t k_;
+  at::Tensor order_;   // [N * k]: which route of the tokens' is at this place
+  at::Tensor places_;  // [N * k]: where a route of the tokens' is
+  at::Tensor tokens_;  // [N * k]: whose route is at this place
+  std::vector<std::int64_t> counts_;
+};
+
+// The balance of experts is judged by sums over layers and tokens: routes of each expert and its
+// probabilities, [E] fp32.
+struct ExpertLoad {
+  at::Tensor routes, probabilities;  // the latter differentiable
+};
+// Measures that of all tokens, or of those that `mask` [N] leaves, if it is defined.
+ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask);
+// E * sum(share of the tokens * mean probability), k where all experts have equally many tokens, of
+// a load of k routes a token (Fedus et al. 2021, as transformers adds it up over layers). A scalar.
+at::Tensor BalanceLoss(const ExpertLoad& load, std::int64_t k);
+
+}  // namespace ds::moe

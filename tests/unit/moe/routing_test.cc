@@ -1,0 +1,70 @@
+// Routes without capacity: which experts, in which order, and what is added up of them.
+
+#include "runtime/moe/routing.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+namespace ds::moe {
+namespace {
+
+at::Tensor ExpertsOfThree() { return at::tensor({2, 0, 2, 3, 0, 2}, at::kLong).view({3, 2}); }
+
+TEST(Routing, WeightsAreTheLargestProbabilities) {
+  const at::Tensor logits = at::tensor({1.0F, 3.0F, 2.0F, 0.0F}).view({1, 4});
+  const at::Tensor all = at::softmax(logits, -1);
+  const Choice plain = ChooseExperts(logits, 2, /*normalises=*/false);
+  EXPECT_TRUE(plain.experts.equal(at::tensor({1, 2}, at::kLong).view({1, 2})));
+  EXPECT_TRUE(plain.weights.equal(all.index_select(1, plain.experts[0])));
+  const Choice whole = ChooseExperts(logits, 2, /*normalises=*/true);
+  EXPECT_FLOAT_EQ(whole.weights.sum().item<float>(), 1.0F);
+}
+
+TEST(Routing, RoutesAreSortedByExpertAndThenByToken) {
+  const SortedRoutes routes(ExpertsOfThree(), 5);
+  EXPECT_EQ(routes.counts(), (std::vector<std::int64_t>{2, 0, 3, 1, 0}));
+  const at::Tensor x = at::arange(3, at::kFloat).view({3, 1});
+  const at::Tensor expected = at::tensor({0.0F, 2.0F, 0.0F, 1.0F, 2.0F, 1.0F}).view({6, 1});
+  EXPECT_TRUE(routes.SpreadRows(x).equal(expected));
+  const at::Tensor values = at::arange(6, at::kFloat).view({3, 2});
+  EXPECT_TRUE(routes.SortValues(values).equal(at::tensor({1.0F, 4.0F, 0.0F, 2.0F, 5.0F, 3.0F})));
+}
+
+TEST(Routing, ASumGetsBackWhatWasSpread) {
+  const SortedRoutes routes(ExpertsOfThree(), 5);
+  const at::Tensor x = at::randn({3, 4}).requires_grad_();
+  const at::Tensor sum = routes.SumRows(routes.SpreadRows(x) * 3.0);
+  EXPECT_TRUE(sum.equal(x * 3.0 + x * 3.0));
+  const at::Tensor upstream = at::randn({3, 4});
+  sum.backward(upstream);
+  EXPECT_TRUE(x.grad().allclose(upstream * 6.0));
+}
+
+TEST(Routing, ABalancedLoadHasTheLeastLoss) {
+  const auto loss_of = [](const at::Tensor& routes) {
+    return BalanceLoss({.routes = routes, .probabilities = routes / 2.0}, 2).item<float>();
+  };
+  EXPECT_FLOAT_EQ(loss_of(at::ones({4}) * 6.0), 2.0F);
+  EXPECT_FLOAT_EQ(loss_of(at::tensor({12.0F, 12.0F, 0.0F, 0.0F})), 4.0F);
+  EXPECT_EQ(loss_of(at::zeros({4})), 0.0F) << "of no token";
+}
+
+TEST(Routing, TokensThatTheMaskLeavesOutAreNoLoad) {
+  const Choice choice = ChooseExperts(at::randn({3, 4}), 2, /*normalises=*/true);
+  const Choice first = {.probabilities = choice.probabilities.narrow(0, 0, 2),
+                        .experts = choice.experts.narrow(0, 0, 2),
+                        .weights = choice.weights.narrow(0, 0, 2)};
+  const ExpertLoad masked = MeasureLoad(choice, at::tensor({1, 1, 0}, at::kLong));
+  const ExpertLoad expected = MeasureLoad(first, {});
+  EXPECT_TRUE(masked.routes.equal(expected.routes));
+  EXPECT_TRUE(masked.probabilities.allclose(expected.probabilities));
+}
+
+}  // namespace
+}  // namespace ds::moe
