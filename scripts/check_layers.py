@@ -34,7 +34,7 @@ RUNTIME = {
     "moe": set(),
     "optim": {"device", "comm"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
-    "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel", "sequence_parallel"},
+    "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel", "sequence_parallel", "moe"},
     "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "precision",
                "pipeline", "optim", "zero", "models"},
     "inference": {"tokenizer", "models"},

@@ -14,7 +14,6 @@ namespace ds::models {
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
                                       const ModelRanks& ranks,
                                       const std::optional<StagePart>& part) {
-  DS_CHECK_MSG(config.decoder.experts == 0, "a decoder with experts cannot be built");
   const auto plan =
       TensorPlan::Create(config.decoder, ranks.tensor.rank(), ranks.tensor.size()).value();
   DecoderSlice slice{.plan = std::make_shared<TensorPlan>(plan),

@@ -20,7 +20,7 @@ struct ModelRanks {
 
 // The model, its parameters unmaterialised under Hugging Face's names; `options` gives their dtype
 // (fp32, bf16 or fp16) and device. Its blocks call the other ranks in their passes. Requires a
-// decoder without experts that CheckModelRanks takes.
+// decoder that CheckModelRanks takes.
 //
 // With `part`: only the blocks that a stage of a pipeline has, of layers + 2. The first stage has
 // the first block and the last one the last, which are two. A tied table is on both of them.

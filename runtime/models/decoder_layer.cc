@@ -34,7 +34,11 @@ void DecoderLayer::AddParts(const DecoderSlice& slice, std::int64_t index,
   if (before && residual_ != Residual::kParallelOneNorm) {
     mlp_norms_.before = add_norm(names.mlp_norm);
   }
-  mlp_ = std::make_unique<DecoderMlp>(*this, slice, options);
+  if (spec.HasExperts(index)) {
+    experts_ = std::make_unique<DecoderExperts>(*this, slice, options);
+  } else {
+    mlp_ = std::make_unique<DecoderMlp>(*this, slice, options);
+  }
   if (behind) mlp_norms_.behind = add_norm(names.mlp_norm_behind);
   if (behind_sum) mlp_norms_.behind = add_norm(names.mlp_norm);
 }
@@ -50,7 +54,9 @@ Bundle DecoderLayer::forward(Bundle bundle) {
   const auto attend = [&](const at::Tensor& x) {
     return attention_->forward(x, bundle, is_training());
   };
-  const auto feed = [&](const at::Tensor& x) { return mlp_->forward(x, bundle, is_training()); };
+  const auto feed = [&](const at::Tensor& x) {
+    return mlp_ ? mlp_->forward(x, bundle, is_training()) : experts_->forward(x, &bundle);
+  };
   const at::Tensor x = bundle.hidden;
   if (residual_ == Residual::kInTurn) {
     bundle.hidden = Add(mlp_norms_, Add(attention_norms_, x, attend), feed);

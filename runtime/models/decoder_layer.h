@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "runtime/models/decoder_attention.h"
+#include "runtime/models/decoder_experts.h"
 #include "runtime/models/decoder_mlp.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/norms.h"
@@ -37,7 +38,9 @@ class DecoderLayer : public FamilyBlock {
   Residual residual_;
   Norms attention_norms_, mlp_norms_;
   std::unique_ptr<DecoderAttention> attention_;
+  // One of the two.
   std::unique_ptr<DecoderMlp> mlp_;
+  std::unique_ptr<DecoderExperts> experts_;
 };
 
 }  // namespace ds::models

@@ -6,6 +6,11 @@ namespace ds::models {
 
 DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice,
                        const at::TensorOptions& options)
+    : DecoderMlp(layer, slice, options,
+                 {.path = slice.spec().names.mlp, .width = slice.spec().mlp_width}) {}
+
+DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice,
+                       const at::TensorOptions& options, const Part& part)
     : group_(slice.group),
       activation_(slice.spec().activation),
       dropout_(slice.spec().residual_dropout) {
@@ -16,15 +21,15 @@ DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice,
                        const tensor_parallel::Group& add_up = {}) {
     const Product::Shape shape{
         .in = in, .out = out, .bias = spec.mlp_bias, .layout = layout, .add_up = add_up};
-    return RegisterAt(layer, {names.mlp, name}, MakeProduct(shape, options));
+    return RegisterAt(layer, {part.path, name}, MakeProduct(shape, options));
   };
   if (spec.fused_gate_up) {
-    gate_up_ = add(names.gate_up, spec.width, 2 * spec.mlp_width);
+    gate_up_ = add(names.gate_up, spec.width, 2 * part.width);
   } else {
-    if (spec.gated_mlp) gate_ = add(names.gate, spec.width, spec.mlp_width);
-    up_ = add(names.up, spec.width, spec.mlp_width);
+    if (spec.gated_mlp) gate_ = add(names.gate, spec.width, part.width);
+    up_ = add(names.up, spec.width, part.width);
   }
-  down_ = add(names.down, spec.mlp_width, spec.width, slice.group);
+  down_ = add(names.down, part.width, spec.width, slice.group);
 }
 
 at::Tensor DecoderMlp::Widen(const at::Tensor& x) const {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 
 #include "runtime/models/block.h"
 #include "runtime/models/decoder_slice.h"
@@ -14,8 +15,15 @@ namespace ds::models {
 
 class DecoderMlp {
  public:
+  // Where it stands in the layer, and how wide it is between its products.
+  struct Part {
+    std::string path;
+    std::int64_t width = 0;
+  };
   // Registers its parts in `layer`.
   DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice, const at::TensorOptions& options);
+  DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice, const at::TensorOptions& options,
+             const Part& part);
 
   // x [B, S, width] -> [B, S, width]; drops where `trains`.
   at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/models/decoder_embedding.h"
+#include "runtime/models/decoder_experts.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/matmul.h"
@@ -34,6 +35,8 @@ class LmHead : public FamilyBlock {
                     .first = slice.plan->vocabulary().first,
                     .all = slice.plan->whole_vocabulary()},
         soft_cap_(slice.spec().logit_soft_cap),
+        experts_per_token_(slice.spec().experts_per_token),
+        balance_scale_(slice.spec().balances_experts ? slice.spec().balance_loss_scale : 0.0),
         table_name_(slice.NameTokenTable()),
         padding_(FindPaddingZeros(slice.spec())) {
     const DecoderSpec& spec = slice.spec();
@@ -57,6 +60,7 @@ class LmHead : public FamilyBlock {
   }
 
   Bundle forward(Bundle bundle) override {
+    const std::optional<moe::ExpertLoad> load = TakeExpertLoad(&bundle);
     const at::Tensor normed = norm_ ? norm_->forward(bundle.hidden) : bundle.hidden;
     const at::Tensor hidden = vocabulary_.group.Share(normed, "head");
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
@@ -71,6 +75,9 @@ class LmHead : public FamilyBlock {
                             .vocabulary = vocabulary_,
                             .hits = is_training() ? nullptr : &hits});
       if (!is_training()) bundle.extras[kHitsName] = at::scalar_tensor(hits, at::kLong);
+      if (load && balance_scale_ != 0.0) {
+        bundle.loss = bundle.loss + moe::BalanceLoss(*load, experts_per_token_) * balance_scale_;
+      }
     } else {
       at::Tensor logits = Affine(hidden, weight, /*bias=*/{}, WeightLayout::kOutIn);
       if (soft_cap_ > 0.0) logits = (logits / soft_cap_).tanh() * soft_cap_;
@@ -86,6 +93,8 @@ class LmHead : public FamilyBlock {
   std::shared_ptr<Product> projection_;   // null when tied
   VocabularyPart vocabulary_;
   double soft_cap_;
+  std::int64_t experts_per_token_;
+  double balance_scale_;  // of the experts' balance loss; 0: it is not in the loss
   std::string table_name_;
   FirstValue::Zeros padding_;
 };

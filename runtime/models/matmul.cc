@@ -133,6 +133,11 @@ void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor&
 }
 
 void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta) {
+  if (out.numel() == 0) return;
+  if (a.size(1) == 0) {  // a sum of no products: kernels differ in what they do then
+    if (beta == 0.0F) out.zero_();
+    return;
+  }
   if (IsMultipliedWidened(a)) {
     MatMulWidened(out, a, b, beta);
   } else if (out.scalar_type() != a.scalar_type()) {

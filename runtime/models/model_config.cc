@@ -84,9 +84,6 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string&
     return InvalidArgumentError(file_name + ": not valid JSON: " + error.what());
   }
   DS_ASSIGN_OR_RETURN(config.decoder, ReadDecoderSpec(config.json, file_name));
-  if (config.decoder.experts > 0) {
-    return UnimplementedError(file_name + ": mixtures of experts are not supported");
-  }
   return config;
 }
 

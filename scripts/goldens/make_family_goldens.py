@@ -36,6 +36,7 @@ LLAMA = {**SMALL, "intermediate_size": 20, "num_key_value_heads": 2, "pad_token_
 ROPE = {"rope_theta": 100.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, **ROPE}
 LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 5.0], **ROPE}
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 GPT2 = {"vocab_size": VOCAB, "n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2,
         "initializer_range": 0.3, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, **IDS}
 
@@ -74,6 +75,9 @@ MODELS = {
         **LONG, "original_max_position_embeddings": 16}}),
     "mistral": ("mistral", {**LLAMA, "sliding_window": 8}),
     "mistral_whole": ("mistral", {**LLAMA, "sliding_window": None, "head_dim": 6}),
+    "mixtral": ("mixtral", {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "mixtral_balanced": ("mixtral", {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 3,
+                                     "output_router_logits": True, "router_aux_loss_coef": 0.2}),
     "olmo2": ("olmo2", {**LLAMA}),
     "opt": ("opt", {**{key: value for key, value in SMALL.items() if key != "initializer_range"},
                     "init_std": 0.3, "ffn_dim": 20, "dropout": 0.0, "pad_token_id": PAD}),
@@ -88,11 +92,20 @@ MODELS = {
     "qwen2": ("qwen2", {**LLAMA, "tie_word_embeddings": True}),
     "qwen2_windowed": ("qwen2", {**LLAMA, "use_sliding_window": True, "sliding_window": 8,
                                  "max_window_layers": 1}),
+    "qwen2_moe": ("qwen2_moe", {**LLAMA, **EXPERTS, "shared_expert_intermediate_size": 14,
+                                "output_router_logits": True, "router_aux_loss_coef": 0.1}),
+    "qwen2_moe_some": ("qwen2_moe", {**LLAMA, **EXPERTS, "num_hidden_layers": 4, "decoder_sparse_step": 2,
+                                     "mlp_only_layers": [1], "shared_expert_intermediate_size": 14,
+                                     "qkv_bias": False, "num_experts_per_tok": 1,
+                                     "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3}),
+    "qwen3_moe": ("qwen3_moe", {**LLAMA, **EXPERTS, "head_dim": 6, "norm_topk_prob": True}),
     "qwen3": ("qwen3", {**LLAMA, "head_dim": 6, "attention_bias": True}),
     "smollm3": ("smollm3", {**LLAMA, "no_rope_layer_interval": 2}),
 }
 # Those whose angles depend on the length of a document.
 FOLLOW_LENGTH = {"llama_dynamic", "llama_longrope", "phi3_longrope"}
+# Those whose loss is not that of the documents alone, for the experts' balance is judged over a batch.
+JUDGE_BATCH = {"mixtral_balanced", "qwen2_moe"}
 # Those that take no positions, or whose masks do not see them.
 BLIND = {"bloom", "falcon_7b", "falcon_40b", "falcon_one_norm", "falcon_rw", "opt", "opt_norm_behind"}
 
@@ -103,7 +116,9 @@ def build(name):
     torch.manual_seed(1234)
     # Eager has the soft caps of Gemma, which sdpa has not; for Falcon it adds ALiBi twice.
     attention = "sdpa" if name == "falcon_rw" else "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    # Grouped products want rows of a multiple of 16 bytes.
+    experts = {"experts_implementation": "eager"} if hasattr(config, "num_experts_per_tok") else {}
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, **experts)
     randomise_vectors(model)
     return model.eval()
 
@@ -168,7 +183,7 @@ def make(name, out, tokens):
     forward["logits"] = [{"norm": row.norm().item(), "probe": row.dot(waves(VOCAB)).item()}
                          for row in logits]
     golden = {"seq_len": SEQ_LEN, "forward": forward, "bf16": bf16_golden(model, inputs, labels)}
-    if name not in FOLLOW_LENGTH:
+    if name not in FOLLOW_LENGTH | JUDGE_BATCH:
         golden["packed"] = packed_golden(name, model, tokens)
     golden["runs"] = [training_golden(model, tokens, SAMPLES, SAMPLES)]
     (out / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n")

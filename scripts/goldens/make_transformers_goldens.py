@@ -122,13 +122,31 @@ def stored_name(name, model):
     return renamed.get(model.config.model_type, {}).get(name, name)
 
 
+def stored_parts(name, gradient, model):
+    """(name, part) of a gradient, as the saved file has it: transformers holds all experts of a layer in one tensor."""
+    name = stored_name(name, model)
+    layer, found, kind = name.partition(".mlp.experts.")
+    if model.config.model_type == "mixtral":
+        layer, names = layer + ".block_sparse_moe", ("w1", "w3", "w2")
+        name = name.replace(".mlp.gate.", ".block_sparse_moe.gate.")
+    else:
+        layer, names = layer + ".mlp", ("gate_proj", "up_proj", "down_proj")
+    if not found:
+        return [(name, gradient)]
+    parts = []
+    for i, expert in enumerate(gradient):
+        pieces = zip(names, expert.chunk(2)) if kind == "gate_up_proj" else [(names[2], expert)]
+        parts += [(f"{layer}.experts.{i}.{piece}.weight", part) for piece, part in pieces]
+    return parts
+
+
 def gradients_of(model):
     gradients = {}
-    for name, parameter in model.named_parameters():
-        flat = parameter.grad.double().flatten()
-        waves = torch.cos(torch.arange(flat.numel(), dtype=torch.float64))
-        gradients[stored_name(name, model)] = {
-            "norm": flat.norm().item(), "probe": torch.dot(flat, waves).item()}
+    for whole_name, parameter in model.named_parameters():
+        for name, part in stored_parts(whole_name, parameter.grad, model):
+            flat = part.double().flatten()
+            waves = torch.cos(torch.arange(flat.numel(), dtype=torch.float64))
+            gradients[name] = {"norm": flat.norm().item(), "probe": torch.dot(flat, waves).item()}
     model.zero_grad()
     return gradients
 

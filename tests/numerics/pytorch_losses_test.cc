@@ -90,8 +90,32 @@ TEST_P(FamilyLosses, ShardedAreThoseOfPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyLosses,
                          ::testing::Values("bloom", "falcon_40b", "falcon_7b", "gemma", "gemma2",
-                                           "gemma3", "gpt_neox", "mistral", "olmo2", "opt", "phi3",
-                                           "qwen2", "qwen3", "smollm3"),
+                                           "gemma3", "gpt_neox", "mistral", "mixtral", "olmo2",
+                                           "opt", "phi3", "qwen2", "qwen2_moe_some", "qwen3",
+                                           "qwen3_moe", "smollm3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class ExpertLosses : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::string family_ = std::string("families/") + GetParam();
+};
+
+// Experts of a shard lie anywhere in it, and some get no token of a rank.
+TEST_P(ExpertLosses, EveryStageHasTheSameBits) {
+  GoldenRun run{.family = family_, .world_size = 4};
+  const GoldenRunResult unsharded = Train(run);
+  for (run.stage = 1; run.stage <= 3; ++run.stage) {
+    SCOPED_TRACE("stage " + std::to_string(run.stage));
+    ExpectSameBits(Train(run), unsharded);
+  }
+}
+
+// Of one rank, for each judges the balance of what it has.
+TEST_P(ExpertLosses, WithTheirBalanceTheyAreThoseOfPyTorch) {
+  ExpectGolden(Train(GoldenRun{.family = family_}), GoldenOf(family_, 8));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExpertLosses, ::testing::Values("mixtral_balanced", "qwen2_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

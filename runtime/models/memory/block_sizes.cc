@@ -34,7 +34,28 @@ int CountNorms(const DecoderSpec& spec) {
   return spec.norm_place == NormPlace::kAround ? 4 : 2;
 }
 
-BlockSizes ListLayer(const DecoderSpec& spec) {
+void AddDenseMlp(ParameterList& list, const DecoderSpec& spec) {
+  const bool two = spec.gated_mlp && !spec.fused_gate_up;
+  for (int i = 0; i < (two ? 2 : 1); ++i) {
+    list.AddMatrix(spec.fused_gate_up ? 2 * spec.mlp_width : spec.mlp_width, spec.width,
+                   spec.mlp_bias);
+  }
+  list.AddMatrix(spec.width, spec.mlp_width, spec.mlp_bias);
+}
+
+void AddExperts(ParameterList& list, const DecoderSpec& spec) {
+  const auto add = [&](std::int64_t width) {
+    for (int i = 0; i < 2; ++i) list.AddMatrix(width, spec.width);
+    list.AddMatrix(spec.width, width);
+  };
+  list.AddMatrix(spec.experts, spec.width);
+  for (std::int64_t i = 0; i < spec.experts; ++i) add(WidthOfExpert(spec));
+  if (spec.shared_expert_width == 0) return;
+  add(spec.shared_expert_width);
+  list.AddMatrix(1, spec.width);
+}
+
+BlockSizes ListLayer(const DecoderSpec& spec, bool experts) {
   ParameterList list(spec);
   const std::int64_t query = spec.heads * spec.head_width, key = spec.kv_heads * spec.head_width;
   list.AddNorms(CountNorms(spec), spec.width);
@@ -50,12 +71,7 @@ BlockSizes ListLayer(const DecoderSpec& spec) {
     list.AddVector(per_head ? spec.head_width : query);
     list.AddVector(per_head ? spec.head_width : key);
   }
-  const bool two = spec.gated_mlp && !spec.fused_gate_up;
-  for (int i = 0; i < (two ? 2 : 1); ++i) {
-    list.AddMatrix(spec.fused_gate_up ? 2 * spec.mlp_width : spec.mlp_width, spec.width,
-                   spec.mlp_bias);
-  }
-  list.AddMatrix(spec.width, spec.mlp_width, spec.mlp_bias);
+  experts ? AddExperts(list, spec) : AddDenseMlp(list, spec);
   return list.Take();
 }
 
@@ -102,7 +118,11 @@ std::vector<BlockSizes> ListStageSizes(const DecoderSpec& spec, int first, int e
 
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec) {
   std::vector<BlockSizes> blocks = {ListEmbedding(spec)};
-  blocks.insert(blocks.end(), static_cast<std::size_t>(spec.layers), ListLayer(spec));
+  const BlockSizes dense = ListLayer(spec, /*experts=*/false);
+  const BlockSizes mixed = spec.experts > 0 ? ListLayer(spec, /*experts=*/true) : dense;
+  for (std::int64_t i = 0; i < spec.layers; ++i) {
+    blocks.push_back(spec.HasExperts(i) ? mixed : dense);
+  }
   blocks.push_back(ListHead(spec));
   return blocks;
 }

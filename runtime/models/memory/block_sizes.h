@@ -26,7 +26,7 @@ struct BlockSizes {
   bool backward_reads = true;  // parameters
 };
 
-// The embedding, the layers, the head. Requires a decoder without experts.
+// The embedding, the layers, the head.
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
 
 // Those of a pipeline's stage that has the blocks from `first` up to `end` of the model's: what

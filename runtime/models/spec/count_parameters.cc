@@ -53,16 +53,26 @@ void AddAttention(ModuleSum& sum, const DecoderSpec& spec) {
   }
 }
 
-void AddMlp(ModuleSum& sum, const DecoderSpec& spec) {
-  const std::int64_t layers = spec.layers, width = spec.width, mlp = spec.mlp_width;
-  if (spec.experts > 0) {
-    sum.Add(layers, spec.experts, width);            // the router
-    sum.Add(layers, spec.experts * 3 * mlp, width);  // all experts of a layer are one module
-    return;
-  }
+void AddDenseMlp(ModuleSum& sum, const DecoderSpec& spec, std::int64_t layers) {
+  const std::int64_t width = spec.width, mlp = spec.mlp_width;
   const std::int64_t wide = spec.fused_gate_up ? 2 * mlp : mlp;
   sum.Add(spec.gated_mlp && !spec.fused_gate_up ? 2 * layers : layers, wide, width, spec.mlp_bias);
   sum.Add(layers, width, mlp, spec.mlp_bias);
+}
+
+void AddExperts(ModuleSum& sum, const DecoderSpec& spec, std::int64_t layers) {
+  const std::int64_t width = spec.width, shared = spec.shared_expert_width;
+  sum.Add(layers, spec.experts, width);                            // the router
+  sum.Add(layers, spec.experts * 3 * WidthOfExpert(spec), width);  // a layer's are one module
+  if (shared == 0) return;
+  sum.Add(3 * layers, shared, width);
+  sum.Add(layers, 1, width);  // its gate
+}
+
+std::int64_t CountExpertLayers(const DecoderSpec& spec) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < spec.layers; ++i) count += spec.HasExperts(i) ? 1 : 0;
+  return count;
 }
 
 std::int64_t CountNormsOfLayer(const DecoderSpec& spec) {
@@ -82,10 +92,12 @@ void AddEmbedding(ModuleSum& sum, const DecoderSpec& spec) {
   if (spec.embedding_norm) AddNorms(sum, spec, 1);
 }
 
-void AddLayers(ModuleSum& sum, const DecoderSpec& spec) {
+// So many of the layers have experts.
+void AddLayers(ModuleSum& sum, const DecoderSpec& spec, std::int64_t with_experts) {
   AddNorms(sum, spec, spec.layers * CountNormsOfLayer(spec));
   AddAttention(sum, spec);
-  AddMlp(sum, spec);
+  if (with_experts < spec.layers) AddDenseMlp(sum, spec, spec.layers - with_experts);
+  if (with_experts > 0) AddExperts(sum, spec, with_experts);
 }
 
 void AddHead(ModuleSum& sum, const DecoderSpec& spec) {
@@ -98,7 +110,7 @@ void AddHead(ModuleSum& sum, const DecoderSpec& spec) {
 StatusOr<ParameterCount> CountParameters(const DecoderSpec& spec) {
   ModuleSum sum;
   AddEmbedding(sum, spec);
-  AddLayers(sum, spec);
+  AddLayers(sum, spec, CountExpertLayers(spec));
   AddHead(sum, spec);
   return sum.Result();
 }
@@ -107,16 +119,19 @@ StatusOr<std::vector<BlockCount>> CountBlocks(const DecoderSpec& spec) {
   if (spec.layers > kMostLayers) return InvalidArgumentError("a model of more than 1e6 layers");
   DecoderSpec one_layer = spec;
   one_layer.layers = 1;
-  ModuleSum embedding, layer, head;
+  ModuleSum embedding, dense, mixed, head;
   AddEmbedding(embedding, spec);
-  AddLayers(layer, one_layer);
+  AddLayers(dense, one_layer, /*with_experts=*/0);
+  if (spec.experts > 0) AddLayers(mixed, one_layer, /*with_experts=*/1);
   AddHead(head, spec);
   DS_ASSIGN_OR_RETURN(const ParameterCount of_embedding, embedding.Result());
-  DS_ASSIGN_OR_RETURN(const ParameterCount of_layer, layer.Result());
+  DS_ASSIGN_OR_RETURN(const ParameterCount of_dense, dense.Result());
+  DS_ASSIGN_OR_RETURN(const ParameterCount of_mixed, mixed.Result());
   DS_ASSIGN_OR_RETURN(const ParameterCount of_head, head.Result());
-  std::vector<BlockCount> blocks(static_cast<std::size_t>(spec.layers),
-                                 {"DecoderLayer", of_layer.all});
-  blocks.insert(blocks.begin(), {"DecoderEmbedding", of_embedding.all});
+  std::vector<BlockCount> blocks = {{"DecoderEmbedding", of_embedding.all}};
+  for (std::int64_t i = 0; i < spec.layers; ++i) {
+    blocks.push_back({"DecoderLayer", spec.HasExperts(i) ? of_mixed.all : of_dense.all});
+  }
   blocks.push_back({"LmHead", of_head.all});
   return blocks;
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,13 @@ struct DecoderSpec {
   Activation activation = Activation::kSilu;
   std::int64_t experts = 0;  // in a layer, in place of its MLP; 0: there are none
   std::int64_t experts_per_token = 0;
+  std::int64_t expert_width = 0;         // 0: the MLP's
+  std::int64_t shared_expert_width = 0;  // of one that all tokens go through, too; 0: none
+  bool normalises_routes = true;         // the weights of a token's experts add up to 1
+  std::int64_t expert_interval = 1;      // one layer of so many has experts
+  std::set<std::int64_t> dense_layers;   // these have an MLP nevertheless
+  bool balances_experts = false;         // adds their balance loss to the loss
+  double balance_loss_scale = 0.0;
 
   bool tied_head = false;  // the head's matrix is the embedding's
   double logit_soft_cap = 0.0;
@@ -123,7 +131,15 @@ struct DecoderSpec {
     if (layer_kinds.empty()) return {.windowed = true, .rotary = true};
     return layer_kinds.at(static_cast<std::size_t>(layer));
   }
+  bool HasExperts(std::int64_t layer) const {
+    return experts > 0 && !dense_layers.contains(layer) && (layer + 1) % expert_interval == 0;
+  }
 };
+
+// Returns how wide one of a layer's experts is.
+inline std::int64_t WidthOfExpert(const DecoderSpec& spec) {
+  return spec.expert_width > 0 ? spec.expert_width : spec.mlp_width;
+}
 
 // Returns what the scores of a layer's attention are multiplied by.
 double AttentionScale(const DecoderSpec& spec, std::int64_t layer);

@@ -137,6 +137,19 @@ void CheckHeads(ConfigReader& reader, const Family& family, const DecoderSpec& s
   }
 }
 
+void CheckExperts(ConfigReader& reader, const Family& family, const DecoderSpec& spec) {
+  constexpr std::int64_t kMostExperts = 100'000;  // as many are listed
+  if (spec.experts == 0) return;
+  const std::string experts = NameOf(family, &DecoderSpec::experts);
+  if (spec.experts > kMostExperts) {
+    reader.Refuse(experts + " must be at most " + std::to_string(kMostExperts));
+  }
+  if (spec.experts_per_token > spec.experts) {
+    reader.Refuse(NameOf(family, &DecoderSpec::experts_per_token) + " must be at most " + experts +
+                  ", " + std::to_string(spec.experts));
+  }
+}
+
 void CheckRope(ConfigReader& reader, const DecoderSpec& spec, const RopeSpec& rope) {
   const std::int64_t pairs = RotatedPairs(rope, spec.head_width);
   if (2 * pairs > spec.head_width) reader.Refuse("'head_dim' must be even for rotary embeddings");
@@ -187,6 +200,7 @@ DecoderSpec ReadFamily(ConfigReader& reader, const Family& family) {
   if (spec.head_width == 0) spec.head_width = std::max<std::int64_t>(spec.width / spec.heads, 1);
   if (spec.mlp_width == 0) spec.mlp_width = 4 * spec.width;
   CheckHeads(reader, family, spec);
+  CheckExperts(reader, family, spec);
   if (spec.positions != Positions::kRotary) return spec;
   if (family.rope_keys.theta != nullptr) {
     spec.rope = ReadRope(reader, family.rope_keys, spec.rope, spec.max_positions);

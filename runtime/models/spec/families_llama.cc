@@ -1,5 +1,7 @@
 // Llama and the families that differ from it in a norm, a bias or a window.
 
+#include <cmath>
+
 #include "runtime/models/spec/families.h"
 #include "runtime/models/spec/layer_kinds.h"
 
@@ -51,14 +53,21 @@ DecoderSpec Mixtral() {
   spec.window = 0;
   spec.experts = 8;
   spec.experts_per_token = 2;
+  spec.balance_loss_scale = 0.001;
+  spec.names.mlp = "block_sparse_moe";
+  spec.names.gate = "w1";
+  spec.names.up = "w3";
+  spec.names.down = "w2";
   return spec;
 }
+constexpr ConfigKey kExperts[] = {
+    Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
+    Key("output_router_logits", &DecoderSpec::balances_experts),  // transformers adds the loss then
+    Key("router_aux_loss_coef", &DecoderSpec::balance_loss_scale, 1e3),
+};
 constexpr ConfigKey kMixtralKeys[] = {
     Key("num_local_experts", &DecoderSpec::experts),
-    Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
     Only("router_jitter_noise", 0.0),
-    Only("output_router_logits", false),  // what adds the router's loss
-    Ignored("router_aux_loss_coef"),
 };
 
 DecoderSpec Qwen2() {
@@ -83,6 +92,51 @@ DecoderSpec Qwen3() {
   spec.query_key_norm = QueryKeyNorm::kPerHead;
   return spec;
 }
+
+DecoderSpec Qwen2Moe() {
+  DecoderSpec spec = Qwen2();
+  spec.model_type = "qwen2_moe";
+  spec.architecture = "Qwen2MoeForCausalLM";
+  spec.width = 2048;
+  spec.layers = 24;
+  spec.heads = 16;
+  spec.kv_heads = 16;
+  spec.mlp_width = 5632;
+  spec.experts = 60;
+  spec.experts_per_token = 4;
+  spec.expert_width = 1408;
+  spec.shared_expert_width = 5632;
+  spec.normalises_routes = false;
+  spec.balance_loss_scale = 0.001;
+  return spec;
+}
+
+DecoderSpec Qwen3Moe() {
+  DecoderSpec spec = Qwen2Moe();
+  spec.model_type = "qwen3_moe";
+  spec.architecture = "Qwen3MoeForCausalLM";
+  spec.heads = 32;
+  spec.kv_heads = 4;
+  spec.mlp_width = 6144;
+  spec.qkv_bias = false;
+  spec.query_key_norm = QueryKeyNorm::kPerHead;
+  spec.experts = 128;
+  spec.experts_per_token = 8;
+  spec.expert_width = 768;
+  spec.shared_expert_width = 0;
+  return spec;
+}
+constexpr ConfigKey kQwenExperts[] = {
+    Key("num_experts", &DecoderSpec::experts),
+    Key("moe_intermediate_size", &DecoderSpec::expert_width),
+    Key("norm_topk_prob", &DecoderSpec::normalises_routes),
+    Key("decoder_sparse_step", &DecoderSpec::expert_interval),
+};
+constexpr ConfigKey kQwen2MoeKeys[] = {
+    Key("qkv_bias", &DecoderSpec::qkv_bias),
+    Key("shared_expert_intermediate_size", &DecoderSpec::shared_expert_width),
+};
+constexpr ConfigKey kQwen3MoeKeys[] = {Key("num_local_experts", &DecoderSpec::experts)};
 
 DecoderSpec Phi3() {
   DecoderSpec spec = Llama();
@@ -163,6 +217,34 @@ void DeriveQwen(ConfigReader& reader, DecoderSpec* spec) {
   ReadLayerTypes(reader, spec);
 }
 
+void ReadDenseLayers(ConfigReader& reader, DecoderSpec* spec) {
+  for (const double layer : reader.Numbers("mlp_only_layers").value_or(std::vector<double>())) {
+    if (layer < 0.0 || layer >= static_cast<double>(spec->layers) || std::floor(layer) != layer) {
+      return reader.Refuse("'mlp_only_layers' must have numbers of layers");
+    }
+    spec->dense_layers.insert(static_cast<std::int64_t>(layer));
+  }
+}
+
+// Every other layer below max_window_layers is windowed, where there are windows.
+void DeriveQwen2Moe(ConfigReader& reader, DecoderSpec* spec) {
+  ReadDenseLayers(reader, spec);
+  reader.IgnoreKey("sliding_window");  // transformers writes 0 where there are none
+  const bool has_windows = reader.Bool("use_sliding_window", false);
+  spec->window = has_windows ? reader.IntOrNone("sliding_window", spec->window) : 0;
+  const std::int64_t most = reader.Int("max_window_layers", 28);
+  SetLayerTypes(
+      spec, [&](std::int64_t layer) { return spec->window > 0 && layer % 2 == 0 && layer < most; });
+  ReadLayerTypes(reader, spec);
+}
+
+// All layers are windowed, where there are windows.
+void DeriveQwen3Moe(ConfigReader& reader, DecoderSpec* spec) {
+  ReadDenseLayers(reader, spec);
+  if (!reader.Bool("use_sliding_window", false)) spec->window = 0;
+  reader.IgnoreKey("max_window_layers");
+}
+
 constexpr ConfigKey kQwenKeys[] = {Only("use_mrope", false)};
 
 }  // namespace
@@ -174,7 +256,7 @@ std::vector<Family> LlamaLikeFamilies() {
   std::vector<Family> families{
       {.spec = Llama(), .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kMlpBias, kLlamaKeys}},
       {.spec = Mistral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow}},
-      {.spec = Mixtral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow, kMixtralKeys}},
+      {.spec = Mixtral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow, kExperts, kMixtralKeys}},
       {.spec = Olmo2(), .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias}},
       {.spec = Phi3(),
        .keys = {kDecoderSizes, kLlamaSizes, kNoBiases, kWindow, kPhi3Keys},
@@ -182,6 +264,13 @@ std::vector<Family> LlamaLikeFamilies() {
       {.spec = Qwen2(),
        .keys = {kDecoderSizes, kLlamaSizes, kWindow, kQwenKeys},
        .derive = DeriveQwen},
+      {.spec = Qwen2Moe(),
+       .keys = {kDecoderSizes, kLlamaSizes, kExperts, kQwenExperts, kQwen2MoeKeys},
+       .derive = DeriveQwen2Moe},
+      {.spec = Qwen3Moe(),
+       .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kWindow, kExperts, kQwenExperts,
+                kQwen3MoeKeys},
+       .derive = DeriveQwen3Moe},
       {.spec = Qwen3(),
        .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kWindow},
        .derive = DeriveQwen},

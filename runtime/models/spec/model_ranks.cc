@@ -26,6 +26,11 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence) {
     return UnimplementedError(
         "sequence parallelism is not built for rotary positions that depend on the length");
   }
+  if (sequence > 1 && spec.balances_experts) {
+    return UnimplementedError(
+        "sequence parallelism is not built for a loss with the balance of experts: set "
+        "output_router_logits to false in the model's config.json");
+  }
   // The first slice has the most heads and the last one the fewest.
   for (const int part : {0, tensor - 1}) {
     DS_ASSIGN_OR_RETURN(const TensorPlan plan, TensorPlan::Create(spec, part, tensor));

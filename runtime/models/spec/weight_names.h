@@ -27,6 +27,11 @@ struct WeightNames {
   const char* up = "up_proj";
   const char* gate_up = "gate_up_proj";
   const char* down = "down_proj";
+  // A layer with experts has these in its MLP; an expert's number follows `experts`.
+  const char* router = "gate";
+  const char* experts = "experts";
+  const char* shared_expert = "shared_expert";
+  const char* shared_expert_gate = "shared_expert_gate";
   // Where there is one norm of a part, it is the first.
   const char* attention_norm = "input_layernorm";
   const char* attention_norm_behind = "post_attention_layernorm";

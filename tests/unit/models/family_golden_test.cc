@@ -20,21 +20,38 @@ constexpr double kTolerance = 2e-5;
 // error.
 constexpr double kLeastNorm = 5e-3;
 
-const char* const kModels[] = {"bloom",           "falcon_40b",
-                               "falcon_7b",       "falcon_one_norm",
-                               "falcon_rw",       "gemma",
-                               "gemma2",          "gemma3",
-                               "gemma3_linear",   "gpt2_wide",
-                               "gpt_neox",        "gpt_neox_in_turn",
-                               "llama_yarn",      "llama_yarn_scaled",
-                               "mistral",         "mistral_whole",
-                               "olmo2",           "opt",
-                               "opt_norm_behind", "phi3",
-                               "phi3_partial",    "qwen2",
-                               "qwen2_windowed",  "qwen3",
+const char* const kModels[] = {"bloom",
+                               "falcon_40b",
+                               "falcon_7b",
+                               "falcon_one_norm",
+                               "falcon_rw",
+                               "gemma",
+                               "gemma2",
+                               "gemma3",
+                               "gemma3_linear",
+                               "gpt2_wide",
+                               "gpt_neox",
+                               "gpt_neox_in_turn",
+                               "llama_yarn",
+                               "llama_yarn_scaled",
+                               "mistral",
+                               "mistral_whole",
+                               "mixtral",
+                               "olmo2",
+                               "opt",
+                               "opt_norm_behind",
+                               "phi3",
+                               "phi3_partial",
+                               "qwen2",
+                               "qwen2_moe_some",
+                               "qwen2_windowed",
+                               "qwen3",
+                               "qwen3_moe",
                                "smollm3"};
-// Those whose angles follow the length of a sequence, so that packing changes them.
-const char* const kModelsOfOneLength[] = {"llama_dynamic", "llama_longrope", "phi3_longrope"};
+// Those whose angles follow the length of a sequence, or whose loss judges the batch as a whole, so
+// that packing changes them.
+const char* const kModelsOfOneLength[] = {"llama_dynamic", "llama_longrope", "mixtral_balanced",
+                                          "phi3_longrope", "qwen2_moe"};
 
 std::string FolderOf(const std::string& name) { return "families/" + name; }
 
@@ -118,6 +135,15 @@ at::Tensor FlatGradients(const BlockList& model) {
   return at::cat(gradients);
 }
 
+bool HasExperts(const BlockList& model) {
+  return std::any_of(model.blocks().begin(), model.blocks().end(), [](const auto& block) {
+    const auto names = block->named_parameters().keys();
+    return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+      return name.find(".experts.") != std::string::npos;
+    });
+  });
+}
+
 TEST_P(FamilyGolden, InBf16GradientsAreAsNearAsThoseOfTransformers) {
   const auto narrow = LoadGoldenModel(FolderOf(GetParam()), at::kBFloat16);
   const Bundle batch = GoldenBatch(file_, file_["forward"]["batch"].get<int>());
@@ -128,7 +154,10 @@ TEST_P(FamilyGolden, InBf16GradientsAreAsNearAsThoseOfTransformers) {
   const at::Tensor gradients = FlatGradients(*model_);
   const double error =
       ((FlatGradients(*narrow) - gradients).norm() / gradients.norm()).item<double>();
-  EXPECT_LT(error, 1.5 * file_["bf16"]["gradient_error"].get<double>());
+  // In bf16 a token that is between two experts may go to the other one, here as there, and those
+  // are few.
+  const double factor = HasExperts(*model_) ? 3.0 : 1.5;
+  EXPECT_LT(error, factor * file_["bf16"]["gradient_error"].get<double>());
 }
 
 class PackedGolden : public FamilyGolden {};

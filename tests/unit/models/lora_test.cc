@@ -66,6 +66,24 @@ TEST(Lora, OnlyTheLayersBelowAdaptersAreQuantised) {
   EXPECT_EQ(quantised, 2 * 7) << "of each layer all linear ones, but no head";
 }
 
+// transformers holds routers and experts in tensors that are no linear layers.
+TEST(Lora, StandsBesideNoExpert) {
+  LoraSpec all{.rank = 2};
+  ASSERT_TRUE(AddLora(*LoadGoldenModel("families/mixtral"), &all).ok());
+  EXPECT_THAT(all.targets, ElementsAre("k_proj", "o_proj", "q_proj", "v_proj"));
+  LoraSpec expert{.targets = {"w1"}};
+  EXPECT_THAT(AddLora(*LoadGoldenModel("families/mixtral"), &expert).message(),
+              HasSubstr("is called w1 (there are: k_proj, o_proj, q_proj, v_proj)"));
+  const auto qwen = LoadGoldenModel("families/qwen2_moe");
+  LoraSpec shared{.rank = 2, .targets = {"up_proj"}};
+  ASSERT_TRUE(AddLora(*qwen, &shared).ok());
+  EXPECT_THAT(Trained(*qwen),
+              ElementsAre("model.layers.0.mlp.shared_expert.up_proj.lora_A.weight",
+                          "model.layers.0.mlp.shared_expert.up_proj.lora_B.weight",
+                          "model.layers.1.mlp.shared_expert.up_proj.lora_A.weight",
+                          "model.layers.1.mlp.shared_expert.up_proj.lora_B.weight"));
+}
+
 TEST(Lora, FirstValuesChangeNothing) {
   const auto model = LoadGoldenModel("llama");
   LoraSpec spec{.rank = 4, .targets = {"q_proj"}};

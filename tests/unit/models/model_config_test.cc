@@ -89,8 +89,14 @@ TEST(ModelConfig, RefusesByNameWhatItDoesNotHonour) {
               HasSubstr("'hidden_dropout' other than 0 is not supported"));
   EXPECT_THAT(ParseError(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
               HasSubstr("'word_embed_proj_dim' must equal 'hidden_size'"));
-  EXPECT_THAT(ParseError(R"({"model_type": "mixtral"})"),
-              HasSubstr("mixtures of experts are not supported"));
+  EXPECT_THAT(ParseError(R"({"model_type": "mixtral", "router_jitter_noise": 0.1})"),
+              HasSubstr("'router_jitter_noise' other than 0 is not supported"));
+  EXPECT_THAT(ParseError(R"({"model_type": "mixtral", "num_experts_per_tok": 9})"),
+              HasSubstr("'num_experts_per_tok' must be at most 'num_local_experts', 8"));
+  EXPECT_THAT(ParseError(R"({"model_type": "qwen3_moe", "num_experts": 1000000})"),
+              HasSubstr("'num_experts' must be at most 100000"));
+  EXPECT_THAT(ParseError(R"({"model_type": "qwen2_moe", "mlp_only_layers": [24]})"),
+              HasSubstr("'mlp_only_layers' must have numbers of layers"));
   EXPECT_THAT(ParseError(R"({"model_type": "llama", "pad_token_id": 32000})"),
               HasSubstr("'pad_token_id' is outside the vocabulary of 32000 tokens"));
   EXPECT_THAT(ParseError(R"({"model_type": "phi3", "rope_scaling": {"type": "longrope",

@@ -1,0 +1,116 @@
+#include "runtime/models/decoder_experts.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/models/activations.h"
+
+namespace ds::models {
+namespace {
+
+// The bundle's extras are called so. They go from layer to layer, for the balance is judged over
+// all of them.
+constexpr const char* kRoutes = "expert_routes";
+constexpr const char* kProbabilities = "expert_probabilities";
+
+void AddTo(Bundle* bundle, const char* name, const at::Tensor& tensor) {
+  at::Tensor& sum = bundle->extras[name];
+  sum = sum.defined() ? sum + tensor : tensor;
+}
+
+}  // namespace
+
+WeightOnly::WeightOnly(std::int64_t out, std::int64_t in, const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({out, in}, options))) {}
+
+at::Tensor WeightOnly::forward(const at::Tensor& x) const {
+  return Affine(x, weight_, /*bias=*/{}, WeightLayout::kOutIn);
+}
+
+DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
+                               const at::TensorOptions& options)
+    : experts_per_token_(slice.spec().experts_per_token),
+      normalises_(slice.spec().normalises_routes),
+      activation_(slice.spec().activation) {
+  const DecoderSpec& spec = slice.spec();
+  const WeightNames& names = spec.names;
+  DS_CHECK(slice.plan->parts() == 1 && spec.gated_mlp && !spec.fused_gate_up);
+  const std::int64_t width = spec.width, wide = WidthOfExpert(spec);
+  router_ = RegisterAt(layer, {names.mlp, names.router},
+                       std::make_shared<WeightOnly>(spec.experts, width, options));
+  for (std::int64_t i = 0; i < spec.experts; ++i) {
+    const auto add = [&](const char* name, std::int64_t out, std::int64_t in) {
+      return RegisterAt(layer, {names.mlp, names.experts, std::to_string(i), name},
+                        std::make_shared<WeightOnly>(out, in, options));
+    };
+    Expert expert;
+    expert.gate = add(names.gate, wide, width);
+    expert.up = add(names.up, wide, width);
+    expert.down = add(names.down, width, wide);
+    experts_.push_back(std::move(expert));
+  }
+  if (spec.shared_expert_width == 0) return;
+  const std::string shared = std::string(names.mlp) + "." + names.shared_expert;
+  shared_ = std::make_unique<DecoderMlp>(
+      layer, slice, options, DecoderMlp::Part{.path = shared, .width = spec.shared_expert_width});
+  shared_gate_ = RegisterAt(layer, {names.mlp, names.shared_expert_gate},
+                            MakeProduct(Product::Shape{.in = width, .out = 1}, options));
+}
+
+moe::Choice DecoderExperts::Choose(const at::Tensor& rows) const {
+  return moe::ChooseExperts(router_->forward(rows), experts_per_token_, normalises_);
+}
+
+at::Tensor DecoderExperts::RunExpert(const Expert& expert, const at::Tensor& rows) const {
+  const at::Tensor wide =
+      GatedActivation(activation_, expert.gate->forward(rows), expert.up->forward(rows));
+  return expert.down->forward(wide);
+}
+
+// An expert that got no token runs, too: its gradients are then zeros, as its peers' are, and
+// nothing that ranks do together depends on where tokens go.
+at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice) const {
+  const moe::SortedRoutes routes(choice.experts, static_cast<std::int64_t>(experts_.size()));
+  const std::vector<at::Tensor> inputs =
+      routes.SpreadRows(rows).split_with_sizes(routes.counts(), 0);
+  std::vector<at::Tensor> outputs;
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    outputs.push_back(RunExpert(experts_[i], inputs[i]));
+  }
+  const at::Tensor results = at::cat(outputs);
+  const at::Tensor weights = routes.SortValues(choice.weights).unsqueeze(1);
+  return routes.SumRows((results * weights).to(results.scalar_type()));
+}
+
+at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle) const {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const moe::Choice choice = Choose(rows);
+  const at::Tensor& mask = bundle->tensor("mask");
+  const moe::ExpertLoad load =
+      moe::MeasureLoad(choice, mask.defined() ? mask.flatten() : at::Tensor());
+  AddTo(bundle, kRoutes, load.routes);
+  AddTo(bundle, kProbabilities, load.probabilities);
+  // A tile chooses again, for what it computes is a function of its rows alone.
+  at::Tensor y = bundle->mlp_tiles.count == 1
+                     ? Mix(rows, choice)
+                     : RunTiled(rows, bundle->mlp_tiles,
+                                [this](const at::Tensor& some) { return Mix(some, Choose(some)); });
+  if (shared_) {
+    const at::Tensor all = shared_->forward(rows, *bundle, /*trains=*/false);
+    y = y + shared_gate_->forward(rows).sigmoid() * all;
+  }
+  return y.view(x.sizes());
+}
+
+std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle) {
+  const auto routes = bundle->extras.extract(kRoutes);
+  const auto probabilities = bundle->extras.extract(kProbabilities);
+  if (routes.empty() || probabilities.empty()) return std::nullopt;
+  return moe::ExpertLoad{.routes = routes.mapped(), .probabilities = probabilities.mapped()};
+}
+
+}  // namespace ds::models

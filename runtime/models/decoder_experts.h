@@ -1,0 +1,59 @@
+#pragma once
+
+// The feed-forward part of a layer with experts: a router sends every token to a few of them, whose
+// results are added, weighted. One more expert, which all tokens go through, may stand beside them.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/models/bundle.h"
+#include "runtime/models/decoder_mlp.h"
+#include "runtime/models/decoder_slice.h"
+#include "runtime/models/layers.h"
+#include "runtime/moe/routing.h"
+
+namespace ds::models {
+
+// A weight that is no linear layer of transformers', which no adapter stands beside.
+class WeightOnly : public torch::nn::Module {
+ public:
+  WeightOnly(std::int64_t out, std::int64_t in, const at::TensorOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;  // as Product
+
+ private:
+  at::Tensor weight_;  // [out, in]
+};
+
+class DecoderExperts {
+ public:
+  // Registers its parts in `layer`. Requires a slice that is the whole decoder.
+  DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
+                 const at::TensorOptions& options);
+
+  // x [B, S, width] -> [B, S, width]. Adds its load to the bundle's.
+  at::Tensor forward(const at::Tensor& x, Bundle* bundle) const;
+
+ private:
+  struct Expert {
+    std::shared_ptr<WeightOnly> gate, up, down;
+  };
+  moe::Choice Choose(const at::Tensor& rows) const;
+  // Rows [N, width] go where `choice` says.
+  at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
+  at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
+
+  std::int64_t experts_per_token_;
+  bool normalises_;
+  Activation activation_;
+  std::shared_ptr<WeightOnly> router_;
+  std::vector<Expert> experts_;
+  std::unique_ptr<DecoderMlp> shared_;  // null without
+  std::shared_ptr<Product> shared_gate_;
+};
+
+// Takes the loads of all layers out of the bundle: nothing where none has experts.
+std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle);
+
+}  // namespace ds::models
