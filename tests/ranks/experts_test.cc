@@ -1,0 +1,138 @@
+// Decoders with experts train on any number of ranks, in every ZeRO stage, to what one rank trains,
+// also where an expert gets no token of a rank. Sums have another order than one rank's, so numbers
+// are compared.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/ranks/decoder_run.h"
+
+namespace ds::tests {
+namespace {
+
+constexpr char kMixtral[] = R"({"model_type":"mixtral","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16,"num_local_experts":4,"num_experts_per_tok":2,
+    "initializer_range":0.1})";
+// A micro-batch of twelve tokens reaches twelve of the experts at most. One layer has none, the
+// others have one more that all tokens go through.
+constexpr char kManyExperts[] = R"({"model_type":"qwen2_moe","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16,"num_experts":16,"num_experts_per_tok":1,
+    "moe_intermediate_size":8,"shared_expert_intermediate_size":12,"mlp_only_layers":[1],
+    "initializer_range":0.1})";
+constexpr char kBalanced[] = R"({"model_type":"qwen3_moe","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "head_dim":6,"max_position_embeddings":16,"num_experts":5,"num_experts_per_tok":2,
+    "moe_intermediate_size":8,"output_router_logits":true,"router_aux_loss_coef":0.5,
+    "initializer_range":0.1})";
+
+TEST(Experts, EveryStageTrainsWhatOneRankTrains) {
+  for (const char* model : {kMixtral, kManyExperts}) {
+    const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (const std::int64_t accumulation : {1, 2}) {
+        SCOPED_TRACE(fmt::format("{} stage {} accumulation {}", model, stage, accumulation));
+        const DecoderRun run{.model = model, .stage = stage, .accumulation = accumulation};
+        ExpectSameSteps(alone, RunDecoder(run, /*ranks=*/4, kTrainedSteps).steps);
+      }
+    }
+  }
+}
+
+void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& ours) {
+  ASSERT_EQ(ours.parameters.size(), expected.parameters.size());
+  for (const auto& [name, value] : expected.parameters) {
+    EXPECT_TRUE(ours.parameters.at(name).equal(value)) << name;
+  }
+}
+
+// Every rank judges the balance of its own tokens, as in the reference, so that one rank's loss is
+// another one.
+TEST(Experts, EveryStageHasTheSameBitsWithTheirBalance) {
+  for (const bool bf16 : {false, true}) {
+    const DecoderOutcome unsharded =
+        RunDecoder({.model = kBalanced, .bf16 = bf16}, 4, kTrainedSteps);
+    for (int stage = 1; stage <= 3; ++stage) {
+      SCOPED_TRACE(fmt::format("bf16 {} stage {}", bf16, stage));
+      const DecoderRun run{.model = kBalanced, .stage = stage, .bf16 = bf16};
+      ExpectSameParameters(unsharded, RunDecoder(run, 4, kTrainedSteps));
+    }
+  }
+}
+
+// The router's loads go from layer to layer, through what is computed again, too.
+TEST(Experts, WhatIsComputedAgainHasTheSameBits) {
+  for (const char* model : {kBalanced, kManyExperts}) {
+    const DecoderOutcome plain = RunDecoder({.model = model, .stage = 3}, 2, kTrainedSteps);
+    using Kind = config::RecomputeChoice::Kind;
+    for (const Kind kind : {Kind::kBlocks, Kind::kAttention}) {
+      SCOPED_TRACE(static_cast<int>(kind));
+      const DecoderRun run{.model = model, .stage = 3, .recompute = {.kind = kind}};
+      ExpectSameParameters(plain, RunDecoder(run, 2, kTrainedSteps));
+    }
+  }
+}
+
+TEST(Experts, TilesDocumentsAndOffloadAreAsOnOneRank) {
+  std::vector<DecoderRun> runs(4, {.model = kMixtral, .stage = 3});
+  runs[0].mlp_tiles = 3;
+  runs[1].packed = true;
+  runs[2].offloads_optimizer = true;
+  runs[3].model = kManyExperts;
+  runs[3].mlp_tiles = 2;
+  for (const DecoderRun& run : runs) {
+    SCOPED_TRACE(&run - runs.data());
+    DecoderRun one{.model = run.model, .packed = run.packed};
+    ExpectSameSteps(RunDecoder(one, 1, kTrainedSteps).steps,
+                    RunDecoder(run, 2, kTrainedSteps).steps);
+  }
+}
+
+// An expert without tokens has gradients, zeros: it is not one of those that are named and end the
+// run.
+TEST(Experts, AnExpertWithoutTokensIsNotUnused) {
+  for (const int stage : {0, 3}) {
+    const DecoderRun run{
+        .model = kManyExperts, .stage = stage, .accumulation = 2, .names_unused = true};
+    ExpectSameSteps(RunDecoder({.model = kManyExperts}, 1, kTrainedSteps).steps,
+                    RunDecoder(run, 4, kTrainedSteps).steps);
+  }
+}
+
+TEST(Experts, CheckpointsMoveBetweenRanksAndStages) {
+  const DecoderRun one{.model = kManyExperts};
+  const DecoderRun sharded{.model = kManyExperts, .stage = 3};
+  const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
+  ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, sharded, 4));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(sharded, 2, one, 1));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(sharded, 4, {.model = kManyExperts, .stage = 2}, 2));
+}
+
+// A rank of a sequence sends its own tokens to experts.
+TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
+  for (const char* model : {kMixtral, kManyExperts}) {
+    const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
+    for (const int stage : {0, 1, 3}) {
+      SCOPED_TRACE(fmt::format("{} stage {}", model, stage));
+      ExpectSameSteps(
+          alone,
+          RunDecoder({.model = model, .sequence = 2, .stage = stage}, 4, kTrainedSteps).steps);
+      ExpectSameSteps(
+          alone, RunDecoder({.model = model, .pipeline = 2, .stage = stage, .accumulation = 2}, 4,
+                            kTrainedSteps)
+                     .steps);
+    }
+  }
+}
+
+// The load of the first stage's layers goes with their activations.
+TEST(Experts, StagesOfAPipelineJudgeTheBalanceOfAllLayers) {
+  const auto alone = RunDecoder({.model = kBalanced}, 1, kTrainedSteps).steps;
+  ExpectSameSteps(alone, RunDecoder({.model = kBalanced, .pipeline = 2}, 2, kTrainedSteps).steps);
+}
+
+}  // namespace
+}  // namespace ds::tests
