@@ -15,6 +15,7 @@
 #include "runtime/engine/finish_step.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/recompute_block.h"
+#include "runtime/models/expert_load.h"
 #include "runtime/precision/autocast_scope.h"
 #include "runtime/zero/undeclared_reads.h"
 
@@ -228,6 +229,8 @@ at::Tensor Executor::Forward(Bundle bundle) {
   bundle = RunModel(std::move(bundle));
   if (c10::GradMode::is_enabled()) {
     const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
+    const auto routes = bundle.extras.find(models::kExpertRoutes);
+    if (routes != bundle.extras.end()) parts_.step.current.AddExpertRoutes(routes->second);
     parts_.step.current.returned.push_back(
         {decltype(ReturnedLoss::loss)(bundle.loss.getIntrusivePtr()), weight});
   }

@@ -66,6 +66,20 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
   return totals;
 }
 
+// Every rank's last block has left routes, or none has. Collective.
+std::vector<std::vector<std::int64_t>> SumExpertRoutes(const EngineParts& parts) {
+  std::vector<std::vector<std::int64_t>> layers;
+  const at::Tensor& own = parts.step.current.expert_routes;
+  if (!own.defined() || parts.channels) return layers;
+  parts.sharded->context().groups.gradients->AllReduce(own, comm::ReduceOp::kSum, "expert routes");
+  const at::Tensor routes = own.to(at::kCPU);
+  for (std::int64_t layer = 0; layer < routes.size(0); ++layer) {
+    const auto* first = routes[layer].const_data_ptr<std::int64_t>();
+    layers.emplace_back(first, first + routes.size(1));
+  }
+  return layers;
+}
+
 // Ranks that hold the same model have gathered and reduced by the same plans, or what they have
 // put together does not belong together.
 Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64_t>& hashes) {
@@ -222,7 +236,8 @@ StatusOr<StepResult> FinishStep(EngineParts& parts) {
                     .lr = scheduled[0].lr,
                     .loss_scale = loss_scale,
                     .tokens = totals.tokens,
-                    .samples = totals.samples};
+                    .samples = totals.samples,
+                    .expert_routes = SumExpertRoutes(parts)};
   if (std::isfinite(totals.norm)) {
     DS_RETURN_IF_ERROR(parts.ApplyUpdate(totals.norm, std::move(scheduled)));
   } else {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ds::engine {
 
@@ -43,6 +44,9 @@ struct StepResult {
   double loss_scale = 1.0;  // of this step; 1 in fp32 and bf16
   std::int64_t tokens = 0;  // labels of all ranks and micro-batches
   std::int64_t samples = 0;
+  // Each layer with experts has here how many routes each of them got, of all ranks and
+  // micro-batches. Empty without experts, and where stages of a pipeline have the layers.
+  std::vector<std::vector<std::int64_t>> expert_routes;
   std::optional<Evaluation> evaluation;  // by the training loop, of the parameters after the step
 };
 

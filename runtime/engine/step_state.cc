@@ -7,6 +7,12 @@
 
 namespace ds::engine {
 
+void StepInProgress::AddExpertRoutes(const at::Tensor& routes) {
+  // Whole numbers, of which fp32 would not hold the sums of long steps.
+  const at::Tensor counts = routes.detach().to(at::kLong);
+  expert_routes = expert_routes.defined() ? expert_routes + counts : counts;
+}
+
 double StepInProgress::FindWeight(const at::Tensor& loss) const {
   for (const ReturnedLoss& known : returned) {
     if (known.loss._unsafe_get_target() == loss.unsafeGetTensorImpl()) return known.weight;

@@ -12,14 +12,16 @@
 namespace ds::models {
 namespace {
 
-// The bundle's extras are called so. They go from layer to layer, for the balance is judged over
-// all of them.
-constexpr const char* kRoutes = "expert_routes";
+// The bundle's extra of this name has the sum over layers, for the balance is judged over all of
+// them.
 constexpr const char* kProbabilities = "expert_probabilities";
 
-void AddTo(Bundle* bundle, const char* name, const at::Tensor& tensor) {
-  at::Tensor& sum = bundle->extras[name];
-  sum = sum.defined() ? sum + tensor : tensor;
+void AddLoad(const moe::ExpertLoad& load, Bundle* bundle) {
+  at::Tensor& routes = bundle->extras[kExpertRoutes];
+  at::Tensor& sum = bundle->extras[kProbabilities];
+  const at::Tensor row = load.routes.unsqueeze(0);
+  routes = routes.defined() ? at::cat({routes, row}) : row;
+  sum = sum.defined() ? sum + load.probabilities : load.probabilities;
 }
 
 }  // namespace
@@ -92,8 +94,7 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle) const {
   const at::Tensor& mask = bundle->tensor("mask");
   const moe::ExpertLoad load =
       moe::MeasureLoad(choice, mask.defined() ? mask.flatten() : at::Tensor());
-  AddTo(bundle, kRoutes, load.routes);
-  AddTo(bundle, kProbabilities, load.probabilities);
+  AddLoad(load, bundle);
   // A tile chooses again, for what it computes is a function of its rows alone.
   at::Tensor y = bundle->mlp_tiles.count == 1
                      ? Mix(rows, choice)
@@ -107,7 +108,7 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle) const {
 }
 
 std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle) {
-  const auto routes = bundle->extras.extract(kRoutes);
+  const auto routes = bundle->extras.extract(kExpertRoutes);
   const auto probabilities = bundle->extras.extract(kProbabilities);
   if (routes.empty() || probabilities.empty()) return std::nullopt;
   return moe::ExpertLoad{.routes = routes.mapped(), .probabilities = probabilities.mapped()};

@@ -11,6 +11,7 @@
 #include "runtime/models/bundle.h"
 #include "runtime/models/decoder_mlp.h"
 #include "runtime/models/decoder_slice.h"
+#include "runtime/models/expert_load.h"
 #include "runtime/models/layers.h"
 #include "runtime/moe/routing.h"
 
@@ -53,7 +54,8 @@ class DecoderExperts {
   std::shared_ptr<Product> shared_gate_;
 };
 
-// Takes the loads of all layers out of the bundle: nothing where none has experts.
+// Takes the loads of all layers, one behind the other, out of the bundle: nothing where none has
+// experts.
 std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle);
 
 }  // namespace ds::models

@@ -96,9 +96,10 @@ ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask) {
 }
 
 at::Tensor BalanceLoss(const ExpertLoad& load, std::int64_t k) {
-  const at::Tensor tokens = (load.routes.sum() / static_cast<double>(k)).clamp_min(1.0);
-  const auto experts = static_cast<double>(load.routes.numel());
-  return (load.routes / tokens * (load.probabilities / tokens)).sum() * experts;
+  const std::int64_t experts = load.probabilities.numel();
+  const at::Tensor routes = load.routes.reshape({-1, experts}).sum(0);
+  const at::Tensor tokens = (routes.sum() / static_cast<double>(k)).clamp_min(1.0);
+  return (routes / tokens * (load.probabilities / tokens)).sum() * static_cast<double>(experts);
 }
 
 }  // namespace ds::moe

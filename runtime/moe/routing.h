@@ -45,10 +45,10 @@ class SortedRoutes {
   std::vector<std::int64_t> counts_;
 };
 
-// The balance of experts is judged by sums over layers and tokens: routes of each expert and its
-// probabilities, [E] fp32.
+// The balance of experts is judged by sums over layers and tokens.
 struct ExpertLoad {
-  at::Tensor routes, probabilities;  // the latter differentiable
+  at::Tensor routes;         // of each expert, [E] fp32, or by layer [layers, E]
+  at::Tensor probabilities;  // [E] fp32, differentiable
 };
 // Measures that of all tokens, or of those that `mask` [N] leaves, if it is defined.
 ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask);

@@ -34,6 +34,7 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
                                        .step_seconds = seconds};
   nlohmann::ordered_json report =
       telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory});
+  if (!result.expert_routes.empty()) telemetry::AddExpertLoad(result.expert_routes, &report);
   if (const auto& evaluation = result.evaluation) {
     telemetry::AddEvaluation({.loss = evaluation->loss,
                               .accuracy = evaluation->accuracy,

@@ -1,8 +1,11 @@
 #include "runtime/telemetry/step_metrics.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "runtime/base/files.h"
 #include "runtime/device/activation_meter.h"
@@ -33,6 +36,21 @@ void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* 
   if (evaluation.accuracy) (*metrics)["eval_accuracy"] = *evaluation.accuracy;
   (*metrics)["eval_tokens"] = evaluation.labels;
   (*metrics)["eval_seconds"] = evaluation.seconds;
+}
+
+void AddExpertLoad(const std::vector<std::vector<std::int64_t>>& routes,
+                   nlohmann::ordered_json* metrics) {
+  std::size_t numbers = 0;
+  nlohmann::ordered_json imbalance = nlohmann::ordered_json::array();
+  for (const std::vector<std::int64_t>& layer : routes) {
+    numbers += layer.size();
+    const auto all = std::accumulate(layer.begin(), layer.end(), std::int64_t{0});
+    const std::int64_t most = layer.empty() ? 0 : *std::max_element(layer.begin(), layer.end());
+    const double mean = static_cast<double>(all) / static_cast<double>(layer.size());
+    imbalance.push_back(all == 0 ? 1.0 : static_cast<double>(most) / mean);
+  }
+  (*metrics)["expert_imbalance"] = std::move(imbalance);
+  if (numbers <= kMostExpertRoutes) (*metrics)["expert_routes"] = routes;
 }
 
 nlohmann::ordered_json ReadProcessMemory() {

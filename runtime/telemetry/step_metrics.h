@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 namespace ds::device {
 class ActivationMeter;
@@ -48,6 +49,14 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& ran
 // "eval_perplexity" (e to the loss), "eval_accuracy" (of tokens, where it is known), "eval_tokens"
 // (labels that counted), "eval_seconds".
 void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* metrics);
+
+// Adds what a step's object has besides where the model has experts: "expert_imbalance", of each
+// layer with experts the routes of the fullest one over their mean (1: all are as full), and
+// "expert_routes", of each of these layers the routes of every expert, unless they are more than
+// kMostExpertRoutes numbers.
+inline constexpr std::size_t kMostExpertRoutes = 4096;
+void AddExpertLoad(const std::vector<std::vector<std::int64_t>>& routes,
+                   nlohmann::ordered_json* metrics);
 
 // The process as the kernel sees it: {"resident_bytes","peak_resident_bytes"}; empty where it does
 // not say. Pages that are shared with other processes count in full.

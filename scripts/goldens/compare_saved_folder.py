@@ -44,9 +44,12 @@ def run_dsrank(dsrank, folder, job):
 
 
 def loss_of_transformers(folder):
+    config = (folder / "config.json").read_text()
+    # Grouped products want rows of a multiple of 16 bytes.
+    experts = {"experts_implementation": "eager"} if "num_experts_per_tok" in config else {}
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True, dtype="auto",
-        attn_implementation="eager" if "gemma2" in (folder / "config.json").read_text() else "sdpa")
+        attn_implementation="eager" if "gemma2" in config else "sdpa", **experts)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     tokens = numpy.frombuffer(DATA.read_bytes(), dtype=numpy.uint8).astype(numpy.int64)
     rows = torch.from_numpy(

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <numeric>
 #include <sstream>
 
 #include "runtime/base/files.h"
@@ -125,6 +126,28 @@ TEST_P(TrainRecipesTest, ItsPagesCommandTrains) {
       EXPECT_EQ(job[flag], value) << flag;
     }
   }
+}
+
+class ExpertsRecipeTest : public TrainRecipesTest {};
+
+// In a step every token has two routes in each of the four layers.
+TEST_F(ExpertsRecipeTest, EveryStepTellsTheirLoad) {
+  const auto run = Run("run", CommandOnPage("experts"));
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  std::istringstream lines(ReadFile(folder_.path() / "run/metrics.jsonl").value());
+  int steps = 0;
+  for (std::string line; std::getline(lines, line); ++steps) {
+    const Json step = Json::parse(line);
+    ASSERT_EQ(step["expert_routes"].size(), 4U);
+    for (const Json& layer : step["expert_routes"]) {
+      const auto routes = layer.get<std::vector<std::int64_t>>();
+      EXPECT_EQ(routes.size(), 8U);
+      EXPECT_EQ(std::accumulate(routes.begin(), routes.end(), std::int64_t{0}),
+                2 * step["tokens"].get<std::int64_t>());
+    }
+    EXPECT_EQ(step["expert_imbalance"].size(), 4U);
+  }
+  EXPECT_EQ(steps, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, TrainRecipesTest, ::testing::ValuesIn(RecipeNames()),

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <vector>
 
 #include "tests/ranks/decoder_run.h"
@@ -126,6 +127,21 @@ TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
                      .steps);
     }
   }
+}
+
+// Two routes of each token in each of the two layers, whoever has the token; ignored labels count.
+TEST(Experts, AStepTellsTheRoutesOfAllRanks) {
+  const auto alone = RunDecoder({.model = kMixtral}, 1, kTrainedSteps).steps;
+  const DecoderRun run{.model = kMixtral, .sequence = 2, .stage = 3, .accumulation = 2};
+  const auto ours = RunDecoder(run, 4, kTrainedSteps).steps;
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    ASSERT_EQ(alone[i].expert_routes.size(), 2U);
+    for (const auto& layer : alone[i].expert_routes) {
+      EXPECT_EQ(layer.size(), 4U);
+      EXPECT_EQ(std::accumulate(layer.begin(), layer.end(), std::int64_t{0}), 2 * 8 * 12);
+    }
+  }
+  EXPECT_EQ(ours[0].expert_routes, alone[0].expert_routes);
 }
 
 // The load of the first stage's layers goes with their activations.

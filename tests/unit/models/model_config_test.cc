@@ -161,7 +161,8 @@ TEST(ModelConfig, SaysWhatItDidNotFind) {
   EXPECT_THAT(
       ReadModelConfig("gpt2-dem").status().message(),
       HasSubstr("model 'gpt2-dem': no such folder, config.json or preset (presets: gemma3-tiny, "
-                "gpt2-30m, gpt2-demo, llama-tiny, mistral-tiny, neox-tiny, phi3-tiny, qwen3-tiny); "
+                "gpt2-30m, gpt2-demo, llama-tiny, mistral-tiny, mixtral-tiny, neox-tiny, "
+                "phi3-tiny, qwen3-tiny); "
                 "did you mean 'gpt2-demo'?"));
   const std::string folder = GoldenFolder().string();
   EXPECT_EQ(ReadModelConfig(folder).status().message(),

@@ -48,6 +48,16 @@ TEST(StepMetrics, WhatIsNotFiniteIsNull) {
   EXPECT_EQ(back["tokens_per_second"], 0.0);
 }
 
+TEST(StepMetrics, ExpertsHaveTheirRoutesAndTheFullestOfEachLayer) {
+  auto json = ToJson(kStep, {});
+  AddExpertLoad({{4, 4, 4}, {0, 12, 0}, {0, 0, 0}}, &json);
+  EXPECT_EQ(json["expert_imbalance"], nlohmann::ordered_json({1.0, 3.0, 1.0}));
+  EXPECT_EQ(json["expert_routes"][1][1], 12);
+  AddExpertLoad({std::vector<std::int64_t>(kMostExpertRoutes + 1, 2)}, &(json = ToJson(kStep, {})));
+  EXPECT_EQ(json["expert_imbalance"][0], 1.0);
+  EXPECT_FALSE(json.contains("expert_routes")) << "a line has an end";
+}
+
 TEST(MemoryReport, HoldsTheLedgerAndTheProcess) {
   device::MemoryLedger ledger;
   ledger.Add(device::MemoryUse::kGradients, device::MemoryTier::kHost, 4096);
