@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Parsed {
   LaunchFlags flags;
@@ -90,6 +91,41 @@ TEST(ForeignFlagsTest, OneDashIsOneOnlyForKnownNames) {
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_TRUE(parsed->flags.quiet);
   EXPECT_THAT(parsed->flags.exports, ElementsAre("-np"));
+}
+
+// As torchrun of PyTorch 2.11, deepspeed 0.19, and mpirun of Open MPI 5 and MPICH 4 list them, as
+// far as an ordinary job has a use for them.
+TEST(ForeignFlagsTest, NoFlagOfTheirsIsUnknown) {
+  for (const std::string name :
+       {"--nnodes", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--rdzv_id",
+        "--rdzv_conf", "--standalone", "--max_restarts", "--monitor_interval", "--start_method",
+        "--event_log_handler", "--role", "-m", "--module", "--no_python", "--run_path", "--log_dir",
+        "-r", "--redirects", "-t", "--tee", "--local_ranks_filter", "--duplicate_stdout_filters",
+        "--duplicate_stderr_filters", "--node_rank", "--master_addr", "--master_port",
+        "--local_addr", "--logs_specs", "--numa_binding", "--signals_to_handle",
+        "--virtual_local_rank",
+        // deepspeed
+        "-H", "--hostfile", "-i", "--include", "-e", "--exclude", "--num_nodes",
+        "--min_elastic_nodes", "--max_elastic_nodes", "--num_gpus", "--num_accelerators",
+        "--launcher", "--launcher_args", "--no_local_rank", "--no_ssh", "--no_ssh_check",
+        "--force_multi", "--save_pid", "--enable_each_rank_log", "--autotuning",
+        "--elastic_training", "--bind_cores_to_rank", "--bind_core_list", "--ssh_port",
+        "--venv_script", "--log_level", "-q", "--quiet",
+        // mpirun
+        "-n", "-np", "--np", "-N", "-npernode", "-ppn", "-perhost", "-x", "-wdir", "--wd", "-host",
+        "-hosts", "-machinefile", "--bind-to", "--map-by", "--rank-by", "--cpu-set",
+        "--oversubscribe", "--mca", "-genv", "-genvlist", "-genvall", "-envall",
+        "--output-filename", "--merge-stderr-to-stdout", "--report-bindings", "--display-map",
+        "--xterm", "--tag-output", "--timestamp-output", "--timeout", "--prepend-rank",
+        "--allow-run-as-root"}) {
+    for (const std::string value : {"1", "a"}) {
+      const auto parsed = ParseLine({name, value, "x"});
+      if (parsed.ok()) continue;
+      EXPECT_THAT(parsed.status().message(), Not(HasSubstr("unknown flag"))) << name;
+    }
+  }
+  EXPECT_THAT(ParseLine({"--no_such_flag", "1", "x"}).status().message(),
+              HasSubstr("unknown flag"));
 }
 
 TEST(ForeignFlagsTest, WhatCannotBeDoneIsTranslated) {
