@@ -35,12 +35,13 @@ at::Tensor WeightOnly::forward(const at::Tensor& x) const {
 
 DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                                const at::TensorOptions& options)
-    : experts_per_token_(slice.spec().experts_per_token),
+    : group_(slice.group),
+      experts_per_token_(slice.spec().experts_per_token),
       normalises_(slice.spec().normalises_routes),
       activation_(slice.spec().activation) {
   const DecoderSpec& spec = slice.spec();
   const WeightNames& names = spec.names;
-  DS_CHECK(slice.plan->parts() == 1 && spec.gated_mlp && !spec.fused_gate_up);
+  DS_CHECK(spec.gated_mlp && !spec.fused_gate_up);
   const std::int64_t width = spec.width, wide = WidthOfExpert(spec);
   router_ = RegisterAt(layer, {names.mlp, names.router},
                        std::make_shared<WeightOnly>(spec.experts, width, options));
@@ -78,12 +79,13 @@ at::Tensor DecoderExperts::RunExpert(const Expert& expert, const at::Tensor& row
 at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice) const {
   const moe::SortedRoutes routes(choice.experts, static_cast<std::int64_t>(experts_.size()));
   const std::vector<at::Tensor> inputs =
-      routes.SpreadRows(rows).split_with_sizes(routes.counts(), 0);
+      routes.SpreadRows(group_.Share(rows, "experts")).split_with_sizes(routes.counts(), 0);
   std::vector<at::Tensor> outputs;
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     outputs.push_back(RunExpert(experts_[i], inputs[i]));
   }
-  const at::Tensor results = at::cat(outputs);
+  // Added up before they are weighted, so that the router's gradient is whole on every rank.
+  const at::Tensor results = group_.AddUp(at::cat(outputs), "experts");
   const at::Tensor weights = routes.SortValues(choice.weights).unsqueeze(1);
   return routes.SumRows((results * weights).to(results.scalar_type()));
 }

@@ -29,7 +29,8 @@ class WeightOnly : public torch::nn::Module {
 
 class DecoderExperts {
  public:
-  // Registers its parts in `layer`. Requires a slice that is the whole decoder.
+  // Registers its parts in `layer`. Tensor ranks have a part of every expert's width, and each has
+  // the router whole.
   DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                  const at::TensorOptions& options);
 
@@ -45,6 +46,7 @@ class DecoderExperts {
   at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
 
+  tensor_parallel::Group group_;
   std::int64_t experts_per_token_;
   bool normalises_;
   Activation activation_;

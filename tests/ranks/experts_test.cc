@@ -30,6 +30,12 @@ constexpr char kBalanced[] = R"({"model_type":"qwen3_moe","vocab_size":48,"hidde
     "moe_intermediate_size":8,"output_router_logits":true,"router_aux_loss_coef":0.5,
     "initializer_range":0.1})";
 
+// Two ranks have nine and eight of an expert's seventeen.
+constexpr char kUnevenExperts[] = R"({"model_type":"qwen3_moe","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "head_dim":6,"max_position_embeddings":16,"num_local_experts":3,"num_experts_per_tok":2,
+    "moe_intermediate_size":17,"norm_topk_prob":true,"initializer_range":0.1})";
+
 TEST(Experts, EveryStageTrainsWhatOneRankTrains) {
   for (const char* model : {kMixtral, kManyExperts}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
@@ -127,6 +133,34 @@ TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
                      .steps);
     }
   }
+}
+
+// Every rank has a part of each expert and of the shared one.
+TEST(Experts, TensorRanksTrainWhatOneRankTrains) {
+  for (const char* model : {kMixtral, kManyExperts, kBalanced}) {
+    const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
+    for (const int stage : {0, 2, 3}) {
+      SCOPED_TRACE(fmt::format("{} stage {}", model, stage));
+      const bool has_balance = model == kBalanced;  // of one rank's samples
+      const DecoderRun run{.model = model, .tensor = 2, .stage = stage};
+      ExpectSameSteps(alone, RunDecoder(run, has_balance ? 2 : 4, kTrainedSteps).steps);
+    }
+    DecoderRun tiled{.model = model, .tensor = 2, .stage = 3, .mlp_tiles = 3};
+    ExpectSameSteps(alone, RunDecoder(tiled, 2, kTrainedSteps).steps);
+    tiled.recompute = {.kind = config::RecomputeChoice::Kind::kBlocks};
+    ExpectSameSteps(alone, RunDecoder(tiled, 2, kTrainedSteps).steps);
+  }
+  const DecoderRun uneven{.model = kUnevenExperts, .tensor = 2, .stage = 1};
+  ExpectSameSteps(RunDecoder({.model = kUnevenExperts}, 1, kTrainedSteps).steps,
+                  RunDecoder(uneven, 2, kTrainedSteps).steps);
+}
+
+TEST(Experts, CheckpointsMoveBetweenTensorRanks) {
+  const DecoderRun one{.model = kManyExperts};
+  const DecoderRun cut{.model = kManyExperts, .tensor = 2, .stage = 3};
+  const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
+  ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, cut, 4));
+  ExpectSameSteps(expected, GoOnFromCheckpoint(cut, 4, one, 2));
 }
 
 // Two routes of each token in each of the two layers, whoever has the token; ignored labels count.

@@ -29,7 +29,9 @@ std::string WhyNotCut(const DecoderSpec& spec, int parts) {
   if (spec.query_key_norm == QueryKeyNorm::kWhole) {
     return "norms of its queries span all heads, which are not built in parts";
   }
-  if (parts > spec.mlp_width) return "its feed-forward width is " + std::to_string(spec.mlp_width);
+  for (const std::int64_t width : {spec.mlp_width, spec.expert_width, spec.shared_expert_width}) {
+    if (width > 0 && parts > width) return "its feed-forward width is " + std::to_string(width);
+  }
   if (parts > spec.vocabulary) return "its vocabulary has " + std::to_string(spec.vocabulary);
   if (parts <= spec.kv_heads) return "";
   const std::string keys = std::to_string(spec.kv_heads) + " heads of the keys";
@@ -60,9 +62,6 @@ StatusOr<TensorPlan> TensorPlan::Create(const DecoderSpec& spec, int part, int p
     return InvalidArgumentError("there is no part " + std::to_string(part) + " of " +
                                 std::to_string(parts));
   }
-  if (parts > 1 && spec.experts > 0) {
-    return UnimplementedError("tensor parallelism of a decoder with experts is not built");
-  }
   if (const std::string why = WhyNotCut(spec, parts); !why.empty()) {
     return InvalidArgumentError("tensor parallelism cannot cut the model into " +
                                 std::to_string(parts) + " parts: " + why + "; " +
@@ -75,7 +74,6 @@ TensorPlan::TensorPlan(const DecoderSpec& spec, int part, int parts)
     : whole_(spec),
       slice_(spec),
       parts_(parts),
-      mlp_(CutEvenly(spec.mlp_width, part, parts)),
       vocabulary_(CutEvenly(spec.vocabulary, part, parts)) {
   const std::int64_t shared_by = spec.heads / spec.kv_heads;
   if (parts <= spec.kv_heads) {
@@ -88,12 +86,21 @@ TensorPlan::TensorPlan(const DecoderSpec& spec, int part, int parts)
   }
   slice_.heads = heads_.count;
   slice_.kv_heads = key_heads_.count;
-  slice_.mlp_width = mlp_.count;
+  slice_.mlp_width = CutEvenly(spec.mlp_width, part, parts).count;
+  slice_.expert_width = CutEvenly(spec.expert_width, part, parts).count;
+  slice_.shared_expert_width = CutEvenly(spec.shared_expert_width, part, parts).count;
   slice_.vocabulary = vocabulary_.count;
   if (parts == 1) return;
   AddAttention();
-  AddMlp();
   const WeightNames& names = spec.names;
+  AddMlp(names.mlp, spec.mlp_width, part);
+  const std::string in_mlp = std::string(names.mlp) + ".";
+  for (std::int64_t i = 0; i < spec.experts; ++i) {
+    AddMlp(in_mlp + names.experts + "." + std::to_string(i), WidthOfExpert(spec), part);
+  }
+  if (spec.shared_expert_width > 0) {
+    AddMlp(in_mlp + names.shared_expert, spec.shared_expert_width, part);
+  }
   for (const std::string& table : {Join(names.base, names.tokens), std::string(names.head)}) {
     rows_.push_back({.module = table, .extent = spec.vocabulary, .kept = {vocabulary_}});
   }
@@ -133,24 +140,24 @@ void TensorPlan::AddAttention() {
   add(names.attention_output, query_width, {queries}, /*by_outputs=*/false);
 }
 
-void TensorPlan::AddMlp() {
+void TensorPlan::AddMlp(const std::string& path, std::int64_t width, int part) {
   const WeightNames& names = whole_.names;
-  const std::int64_t width = whole_.mlp_width;
+  const IndexRange kept_of_width = CutEvenly(width, part, parts_);
   const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> kept,
                        bool by_outputs = true) {
-    rows_.push_back({.module = Join(names.mlp, name),
+    rows_.push_back({.module = Join(path, name),
                      .by_outputs = by_outputs,
                      .in_out = whole_.weights_are_in_out,
                      .extent = extent,
                      .kept = std::move(kept)});
   };
   if (whole_.fused_gate_up) {
-    add(names.gate_up, 2 * width, {mlp_, Scale(mlp_, 1, width)});
+    add(names.gate_up, 2 * width, {kept_of_width, Scale(kept_of_width, 1, width)});
   } else {
-    if (whole_.gated_mlp) add(names.gate, width, {mlp_});
-    add(names.up, width, {mlp_});
+    if (whole_.gated_mlp) add(names.gate, width, {kept_of_width});
+    add(names.up, width, {kept_of_width});
   }
-  add(names.down, width, {mlp_}, /*by_outputs=*/false);
+  add(names.down, width, {kept_of_width}, /*by_outputs=*/false);
 }
 
 std::optional<WeightSlice> TensorPlan::SliceOf(const std::string& name) const {

@@ -4,10 +4,10 @@
 //
 // Matrices that a layer applies first (queries, keys, values; gate and up) are cut by their
 // outputs, those behind them (the attention's output, down) by their inputs, so that the parts'
-// results of attention and MLP add up; tables and head are cut by the vocabulary; every part has
-// the rest whole. Heads stay whole: a part has heads of the keys and the queries that share them.
-// Parts are as even as can be, the first ones larger. Where there are more parts than heads of the
-// keys, all parts have all keys and values, and each uses one head of them.
+// results of attention and MLP add up, and those of every expert; tables and head are cut by the
+// vocabulary; every part has the rest whole. Heads stay whole: a part has heads of the keys and the
+// queries that share them. Parts are as even as can be, the first ones larger. Where there are more
+// parts than heads of the keys, all parts have all keys and values, and each uses one head of them.
 //
 // Pure; safe from any thread.
 
@@ -64,11 +64,12 @@ class TensorPlan {
 
   TensorPlan(const DecoderSpec& spec, int part, int parts);
   void AddAttention();
-  void AddMlp();
+  // An MLP that stands at `path` in a layer.
+  void AddMlp(const std::string& path, std::int64_t width, int part);
 
   DecoderSpec whole_, slice_;
   int parts_;
-  IndexRange heads_, key_heads_, mlp_, vocabulary_;
+  IndexRange heads_, key_heads_, vocabulary_;
   std::optional<std::int64_t> copied_key_head_;
   std::vector<Row> rows_;
 };

@@ -166,7 +166,8 @@ TEST(TensorPlan, WhatCannotBeCutIsRefusedWithWhatCan) {
               HasSubstr("span all heads, which are not built in parts; it cannot be cut"));
   DecoderSpec experts = Llama();
   experts.experts = 8;
-  EXPECT_THAT(Why(experts, 2), HasSubstr("experts is not built"));
+  experts.expert_width = 2;
+  EXPECT_THAT(Why(experts, 3), HasSubstr("feed-forward width is 2; it can into 2"));
 }
 
 }  // namespace
