@@ -114,13 +114,14 @@ TEST_F(TrainDataTest, LossAndPerplexityOfOtherDataAreReported) {
   const auto result =
       Train("run", data, {"--eval_data", Write("other.jsonl", Chats(9)), "--eval_every", "2"});
   ASSERT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, ContainsRegex("eval loss [0-9.]+ .perplexity [0-9.]+. at step 4\n"));
+  EXPECT_THAT(result.out, ContainsRegex("eval loss [0-9.]+ .perplexity [0-9.]+, accuracy [0-9.]+ %. at step 4\n"));
   const auto steps = Steps("run");
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_FALSE(steps[0].contains("eval_loss"));
   const auto loss = steps[1].at("eval_loss").get<double>();
   EXPECT_GT(loss, steps[3].at("eval_loss").get<double>());
   EXPECT_NEAR(steps[1].at("eval_perplexity").get<double>(), std::exp(loss), 1e-9);
+  EXPECT_GT(steps[3].at("eval_accuracy").get<double>(), 0.0);
   EXPECT_GT(steps[3].at("eval_tokens").get<int>(), 9);
   // A part of the data itself; the training takes no notice of being looked at.
   ASSERT_EQ(Train("split", data, {"--eval_split", "0.2"}).status, 0);
