@@ -58,8 +58,8 @@ void AddInputFlags(CLI::App& app, TrainFlags* flags) {
                  "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
       ->type_name("MODEL");
   app.add_option(FlagNames("data"), flags->data,
-                 "text and .jsonl files, folders of them, or .bin token files (default: a demo "
-                 "corpus)")
+                 "text and .jsonl files, .bin token files (with Megatron-LM's .idx beside them or "
+                 "without), folders and quoted patterns of them (default: a demo corpus)")
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("data_weights"), flags->data_weights,

@@ -8,6 +8,7 @@
 #include "cli/train/find_model.h"
 #include "cli/train/schedule_flags.h"
 #include "runtime/base/files.h"
+#include "runtime/base/glob.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/file/base_config.h"
 #include "runtime/config/file/check_config.h"
@@ -77,18 +78,31 @@ bool HoldsData(const fs::path& path) {
   return false;
 }
 
+// Megatron-LM names its files by what .bin and .idx have in common.
+std::string FindTokenFile(const std::string& path) {
+  std::error_code error;
+  const bool has_both = fs::exists(path + ".bin", error) && fs::exists(path + ".idx", error);
+  return !fs::exists(path, error) && has_both ? path + ".bin" : path;
+}
+
 StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& data,
                                              const std::string& flag = "--data") {
   std::vector<std::string> checked;
   for (const std::string& path : data) {
+    const std::string found = FindTokenFile(path);
     std::error_code error;
-    if (!fs::exists(path, error)) {
-      return NotFoundError(flag + " " + path + ": no such file or folder");
+    const bool is_there = fs::exists(found, error);
+    const std::vector<fs::path> matches =
+        is_there ? std::vector<fs::path>{found} : ExpandGlob(found);
+    if (matches.empty()) {
+      return NotFoundError(
+          flag + " " + path +
+          (IsGlob(path) ? ": nothing matches this pattern" : ": no such file or folder"));
     }
-    if (!HoldsData(path)) {
+    if (std::none_of(matches.begin(), matches.end(), HoldsData)) {
       return InvalidArgumentError(flag + " " + path + ": there is nothing in it");
     }
-    checked.push_back(Absolute(path));
+    checked.push_back(Absolute(found));  // a pattern stays one: its files are one path's
   }
   return checked;
 }

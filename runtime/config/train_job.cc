@@ -7,6 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "runtime/base/glob.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/recompute_choice.h"
 
@@ -217,6 +218,21 @@ Status CheckRanges(const TrainJob& job) {
 }  // namespace
 
 bool IsTokenFile(const std::filesystem::path& path) { return path.extension() == ".bin"; }
+
+bool HasTokenIndex(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto has = [&](const std::filesystem::path& file) {
+    return IsTokenFile(file) &&
+           std::filesystem::exists(std::filesystem::path(file).replace_extension(".idx"), error);
+  };
+  if (std::filesystem::is_directory(path, error)) {
+    const std::filesystem::directory_iterator files(path, error);
+    return std::any_of(begin(files), end(files),
+                       [&](const auto& file) { return has(file.path()); });
+  }
+  const std::vector<std::filesystem::path> matches = ExpandGlob(path.string());
+  return has(path) || std::any_of(matches.begin(), matches.end(), has);
+}
 
 std::string ToJson(const TrainJob& job) {
   nlohmann::ordered_json object;

@@ -73,6 +73,8 @@ struct TrainJob {
 
 // Tells a file of tokens from one of text, by its name.
 bool IsTokenFile(const std::filesystem::path& path);
+// Tells a file, folder or pattern of tokens of which Megatron-LM's index says where documents end.
+bool HasTokenIndex(const std::filesystem::path& path);
 
 // Indented JSON, every field present. Bytes that are not UTF-8, which JSON cannot hold, become
 // U+FFFD.

@@ -5,22 +5,47 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::data {
 namespace {
 
 constexpr std::int64_t kBlock = 1024;
 
+StatusOr<std::vector<std::uint64_t>> ReadFileOfEnds(int fd, const std::string& name,
+                                                    std::int64_t first, std::int64_t count) {
+  std::vector<std::uint64_t> ends(static_cast<std::size_t>(count));
+  const std::size_t bytes = ends.size() * sizeof(ends[0]);
+  const auto offset = static_cast<off_t>(first) * static_cast<off_t>(sizeof(ends[0]));
+  ssize_t got = 0;
+  do {
+    got = ::pread(fd, ends.data(), bytes, offset);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return ErrnoError(errno, name);
+  if (static_cast<std::size_t>(got) == bytes) return ends;
+  return DataLossError(name + ": the file is shorter than its documents");
+}
+
 }  // namespace
 
 StatusOr<DocumentIndex> DocumentIndex::Open(const std::filesystem::path& path, std::int64_t count) {
+  const auto fd = std::make_shared<UniqueFd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd->valid()) return ErrnoError(errno, ShortenPath(path));
+  return Create(ShortenPath(path), count,
+                [fd, name = ShortenPath(path)](std::int64_t first, std::int64_t many) {
+                  return ReadFileOfEnds(fd->get(), name, first, many);
+                });
+}
+
+StatusOr<DocumentIndex> DocumentIndex::Create(std::string name, std::int64_t count, ReadEnds read) {
   DocumentIndex index;
-  index.path_ = path;
+  index.name_ = std::move(name);
+  index.read_ = std::move(read);
   index.count_ = count;
-  index.fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!index.fd_.valid()) return ErrnoError(errno, ShortenPath(path));
   for (std::int64_t block = 0; block * kBlock < count; ++block) {
     DS_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> ends, index.ReadBlock(block));
     index.last_ends_.push_back(ends.back());
@@ -29,17 +54,7 @@ StatusOr<DocumentIndex> DocumentIndex::Open(const std::filesystem::path& path, s
 }
 
 StatusOr<std::vector<std::uint64_t>> DocumentIndex::ReadBlock(std::int64_t block) const {
-  std::vector<std::uint64_t> ends(
-      static_cast<std::size_t>(std::min(kBlock, count_ - block * kBlock)));
-  const std::size_t bytes = ends.size() * sizeof(ends[0]);
-  const auto offset = static_cast<off_t>(block * kBlock) * static_cast<off_t>(sizeof(ends[0]));
-  ssize_t got = 0;
-  do {
-    got = ::pread(fd_.get(), ends.data(), bytes, offset);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return ErrnoError(errno, ShortenPath(path_));
-  if (static_cast<std::size_t>(got) == bytes) return ends;
-  return DataLossError(ShortenPath(path_) + ": the file is shorter than its documents");
+  return read_(block * kBlock, std::min(kBlock, count_ - block * kBlock));
 }
 
 Status DocumentIndex::ForEachEnd(const std::function<void(std::int64_t end)>& visit) const {
@@ -58,8 +73,7 @@ Status DocumentIndex::Number(std::int64_t first, std::span<std::int64_t> numbers
   std::size_t at = 0;
   while (at < numbers.size()) {
     if (block * kBlock >= count_) {
-      return DataLossError(ShortenPath(path_) + ": token " + std::to_string(token) +
-                           " is of no document");
+      return DataLossError(name_ + ": token " + std::to_string(token) + " is of no document");
     }
     DS_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> ends, ReadBlock(block++));
     for (auto end = std::upper_bound(ends.begin(), ends.end(), token);

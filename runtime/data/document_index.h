@@ -1,7 +1,7 @@
 #pragma once
 
-// DocumentIndex: where the documents of a row of tokens end: a file of little-endian uint64, one
-// for each document, in their order.
+// DocumentIndex: where the documents of a row of tokens end, in their order: in a file of
+// little-endian uint64, one for each document, or wherever else somebody knows it.
 //
 // One end in a thousand is held in memory, the others are read when they are needed. Threads: const
 // functions may be called concurrently.
@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/base/unique_fd.h"
 
 namespace ds::data {
 
@@ -21,6 +21,12 @@ class DocumentIndex {
  public:
   // `count` documents are in the file.
   static StatusOr<DocumentIndex> Open(const std::filesystem::path& path, std::int64_t count);
+
+  // Reads the ends of documents [first, first + count).
+  using ReadEnds =
+      std::function<StatusOr<std::vector<std::uint64_t>>(std::int64_t first, std::int64_t count)>;
+  // `name` is what errors call it.
+  static StatusOr<DocumentIndex> Create(std::string name, std::int64_t count, ReadEnds read);
 
   // Calls visit(end) for every document in order; ends are tokens of the row, the first not theirs.
   Status ForEachEnd(const std::function<void(std::int64_t end)>& visit) const;
@@ -33,8 +39,8 @@ class DocumentIndex {
   DocumentIndex() = default;
   StatusOr<std::vector<std::uint64_t>> ReadBlock(std::int64_t block) const;
 
-  std::filesystem::path path_;
-  UniqueFd fd_;
+  std::string name_;
+  ReadEnds read_;
   std::int64_t count_ = 0;
   std::vector<std::uint64_t> last_ends_;  // of each block
 };

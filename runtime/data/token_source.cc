@@ -12,6 +12,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
+#include "runtime/base/glob.h"
 #include "runtime/checkpoint/format/crc32c.h"
 
 namespace ds::data {
@@ -54,6 +55,12 @@ Status ReadAt(int fd, const fs::path& path, std::int64_t offset, std::span<char>
 
 bool IsHidden(const fs::path& path) { return path.filename().string().starts_with("."); }
 
+// Tells a file that says something of the .bin file beside it.
+bool IsIndex(const fs::path& path) {
+  std::error_code error;
+  return path.extension() == ".idx" && fs::exists(fs::path(path).replace_extension(".bin"), error);
+}
+
 Status AppendFolder(const fs::path& folder, std::vector<fs::path>* files) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -61,7 +68,7 @@ Status AppendFolder(const fs::path& folder, std::vector<fs::path>* files) {
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (IsHidden(entry->path())) {
       entry.disable_recursion_pending();
-    } else if (entry->is_regular_file(error)) {
+    } else if (entry->is_regular_file(error) && !IsIndex(entry->path())) {
       found.push_back(entry->path());
     }
   }
@@ -96,6 +103,28 @@ StatusOr<std::string> ReadJsonlTexts(const fs::path& path) {
   return texts;
 }
 
+// A file's part of the row's tokens and documents.
+struct IndexedPart {
+  std::int64_t first_token, first_document;
+  std::shared_ptr<const MegatronIndex> index;
+};
+
+StatusOr<std::vector<std::uint64_t>> ReadJoinedEnds(const std::vector<IndexedPart>& parts,
+                                                    std::int64_t first, std::int64_t count) {
+  std::vector<std::uint64_t> ends;
+  for (const IndexedPart& part : parts) {
+    const std::int64_t begin = std::max(first, part.first_document);
+    const std::int64_t end = std::min(first + count, part.first_document + part.index->documents());
+    if (begin >= end) continue;
+    DS_ASSIGN_OR_RETURN(const auto own,
+                        part.index->ReadEnds(begin - part.first_document, end - begin));
+    for (const std::uint64_t each : own) {
+      ends.push_back(each + static_cast<std::uint64_t>(part.first_token));
+    }
+  }
+  return ends;
+}
+
 }  // namespace
 
 StatusOr<std::vector<fs::path>> ListDataFiles(const std::vector<std::string>& paths) {
@@ -106,8 +135,17 @@ StatusOr<std::vector<fs::path>> ListDataFiles(const std::vector<std::string>& pa
       DS_RETURN_IF_ERROR(AppendFolder(path, &files));
     } else if (fs::exists(path, error)) {
       files.emplace_back(path);
+    } else if (const std::vector<fs::path> matches = ExpandGlob(path); !matches.empty()) {
+      for (const fs::path& match : matches) {
+        if (fs::is_directory(match, error)) {
+          DS_RETURN_IF_ERROR(AppendFolder(match, &files));
+        } else if (!IsIndex(match)) {
+          files.push_back(match);
+        }
+      }
     } else {
-      return NotFoundError(path + ": no such data file or folder");
+      return NotFoundError(path + (IsGlob(path) ? ": no data file matches this pattern"
+                                                : ": no such data file or folder"));
     }
   }
   return files;
@@ -124,6 +162,7 @@ StatusOr<TokenSource> TokenSource::Open(const std::vector<std::string>& paths,
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, ListDataFiles(paths));
   TokenSource source;
   for (const fs::path& file : files) DS_RETURN_IF_ERROR(source.AddFile(file, bin_width));
+  DS_RETURN_IF_ERROR(source.JoinDocuments());
   if (source.size_ > 0) return source;
   std::string names;
   for (const std::string& path : paths) names += (names.empty() ? "" : ", ") + path;
@@ -167,6 +206,7 @@ Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {
     file.fd.Reset();
     bytes = static_cast<std::int64_t>(file.text.size());
   }
+  DS_ASSIGN_OR_RETURN(file.width, OpenIndex(&file, bytes, file.width));
   const auto width = static_cast<std::int64_t>(file.width);
   if (bytes % width != 0) {
     return InvalidArgumentError(path.string() + ": " + std::to_string(bytes) +
@@ -182,6 +222,43 @@ Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {
   if (files_.size() >= kMaxOpenFiles) file.fd.Reset();
   size_ += file.count;
   files_.push_back(std::move(file));
+  return OkStatus();
+}
+
+// The width of a .bin file's tokens, from its index where it has one.
+StatusOr<TokenWidth> TokenSource::OpenIndex(File* file, std::int64_t bytes, TokenWidth bin_width) {
+  const fs::path index = MegatronIndex::PathFor(file->path);
+  std::error_code error;
+  if (file->path.extension() != ".bin" || !fs::exists(index, error)) return bin_width;
+  DS_ASSIGN_OR_RETURN(MegatronIndex opened, MegatronIndex::Open(index, bytes));
+  file->index = std::make_shared<const MegatronIndex>(std::move(opened));
+  return static_cast<TokenWidth>(file->index->token_bytes());
+}
+
+// The documents of all files in one row, where indices say them.
+Status TokenSource::JoinDocuments() {
+  std::vector<IndexedPart> parts;
+  std::int64_t documents = 0;
+  const File* without = nullptr;
+  for (const File& file : files_) {
+    if (file.index == nullptr) {
+      without = &file;
+      continue;
+    }
+    parts.push_back({file.first, documents, file.index});
+    documents += file.index->documents();
+  }
+  if (parts.empty()) return OkStatus();
+  if (without != nullptr) {
+    return InvalidArgumentError(without->path.string() +
+                                " has no .idx beside it, as others of the data's .bin files have: "
+                                "where documents end is known of all of them or of none");
+  }
+  DS_ASSIGN_OR_RETURN(documents_,
+                      DocumentIndex::Create("the indices of the .bin files", documents,
+                                            [parts](std::int64_t first, std::int64_t count) {
+                                              return ReadJoinedEnds(parts, first, count);
+                                            }));
   return OkStatus();
 }
 
@@ -264,6 +341,9 @@ Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<st
       break;
     case TokenWidth::kUint32:
       Widen<std::uint32_t>(bytes.data(), out);
+      break;
+    case TokenWidth::kInt64:
+      Widen<std::int64_t>(bytes.data(), out);
       break;
   }
   return OkStatus();

@@ -5,13 +5,15 @@
 // Paths may be text files (every byte is a token), folders of them (all files inside, hidden ones
 // left out, in the order of their paths), .jsonl files (the "text" of every line, each followed by
 // a newline) or flat .bin files of little-endian uint16 or uint32 ids. They are joined in the order
-// given; byte tokens and .bin tokens are not mixed.
+// given; byte tokens and .bin tokens are not mixed. .bin files with an .idx beside them are
+// Megatron-LM's, whose index says width and documents (megatron_index.h).
 //
 // Files are read by offset for every sample: nothing but .jsonl text is held in memory, and a file
 // that shrinks meanwhile is an error. Threads: Read may be called concurrently.
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,12 +22,13 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/data/document_index.h"
+#include "runtime/data/megatron_index.h"
 #include "runtime/data/token_cache.h"
 
 namespace ds::data {
 
 // Ids of .bin files: "uint16" or "uint32".
-enum class TokenWidth : std::uint8_t { kByte = 1, kUint16 = 2, kUint32 = 4 };
+enum class TokenWidth : std::uint8_t { kByte = 1, kUint16 = 2, kUint32 = 4, kInt64 = 8 };
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name);
 
 // Fingerprints are checksums that tell data which has changed since from the same data, wherever it
@@ -38,7 +41,9 @@ struct Fingerprints {
 };
 
 // Replaces folders by the files inside, at any depth, sorted by path; entries whose name begins
-// with a dot are left out. Refuses a path that does not exist and a folder without files.
+// with a dot are left out, and so are indices of .bin files. Replaces patterns (base/glob.h) by the
+// files that they match. Refuses a path that does not exist, a pattern that matches nothing, and a
+// folder without files.
 StatusOr<std::vector<std::filesystem::path>> ListDataFiles(const std::vector<std::string>& paths);
 
 class TokenSource {
@@ -80,10 +85,13 @@ class TokenSource {
     TokenWidth width = TokenWidth::kByte;
     std::int64_t first = 0;
     std::int64_t count = 0;
+    std::shared_ptr<const MegatronIndex> index = {};  // null without
   };
 
   TokenSource() = default;
   Status AddFile(const std::filesystem::path& path, TokenWidth bin_width);
+  static StatusOr<TokenWidth> OpenIndex(File* file, std::int64_t bytes, TokenWidth bin_width);
+  Status JoinDocuments();
   const File& FileAt(std::int64_t position) const;
   std::vector<std::int64_t> ListMiddleBlocks(const File& file) const;
   static Status ExtendChecksum(const File& file, std::int64_t from, std::int64_t count,

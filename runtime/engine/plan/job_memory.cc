@@ -220,8 +220,9 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
   DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
-  const bool is_cut =
-      !job.tokenizer.empty() && !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile);
+  const bool is_cut = (!job.tokenizer.empty() &&
+                       !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile)) ||
+                      std::any_of(job.data.begin(), job.data.end(), config::HasTokenIndex);
   return JobShape{.model = std::move(model),
                   .seq_len = job.seq_len,
                   .recompute = recompute,
