@@ -5,6 +5,8 @@
 //
 // A line is an object with "messages", written by the folder's chat template, of which the
 // assistant's words are learnt; or with "prompt" and "completion", of which the completion is; or
+// with "chosen" and "rejected", answers or whole conversations as text or messages, with a "prompt"
+// or without: there what both begin with is the prompt, and what is chosen behind it is learnt; or
 // with a text. A text, and a completion, is followed by the folder's end-of-text token.
 //
 // Threads: one.
@@ -33,7 +35,13 @@ class DocumentEncoder {
   StatusOr<EncodedDocument> EncodeLine(std::string_view line);
 
  private:
-  StatusOr<EncodedDocument> EncodeMessages(const nlohmann::ordered_json& line);
+  // Learns all of the assistant's messages but the first `known`.
+  StatusOr<EncodedDocument> EncodeMessages(const nlohmann::ordered_json& messages,
+                                           const nlohmann::ordered_json& line,
+                                           std::size_t known = 0);
+  StatusOr<EncodedDocument> EncodeCompletion(const std::string& prompt,
+                                             const std::string& completion);
+  StatusOr<EncodedDocument> EncodeChosen(const nlohmann::ordered_json& line);
   // The bytes of `text` in `learnt` are what is learnt.
   StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& learnt,
                                          bool special_tokens);

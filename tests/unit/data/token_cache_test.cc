@@ -90,6 +90,31 @@ TEST_F(TokenCacheTest, PromptsAreNotLearnt) {
                                               0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
 }
 
+TEST_F(TokenCacheTest, OfPreferencesTheChosenAnswerIsLearnt) {
+  const auto cached = Find(Request({folder_.Write(
+      "1.jsonl",
+      "{\"prompt\": \"a b \", \"chosen\": \"c\", \"rejected\": \"d\"}\n"
+      "{\"chosen\": \"a b c\", \"rejected\": \"a b d\"}\n"
+      R"({"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+      R"( {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}],)"
+      R"( "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+      R"( {"role": "user", "content": "c"}, {"role": "assistant", "content": "e"}]})"
+      "\n"
+      R"({"prompt": [{"role": "user", "content": "a"}],)"
+      R"( "chosen": [{"role": "assistant", "content": "b"}],)"
+      R"( "rejected": [{"role": "assistant", "content": "c"}]})")}));
+  ASSERT_TRUE(cached.ok()) << cached.status().message();
+  EXPECT_THAT(AllIds(*cached), ElementsAre(1, 2, 3, 27, 1, 2, 3, 27,                    //
+                                           28, 1, 27, 29, 2, 27, 28, 3, 27, 29, 4, 27,  //
+                                           28, 1, 27, 29, 2, 27));
+  EXPECT_THAT(AllLearnt(*cached), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1,              //
+                                              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1,  //
+                                              0, 0, 0, 0, 1, 1));
+  const auto mixed = Find(Request({folder_.Write(
+      "2.jsonl", "{\"text\": \"a\"}\n{\"chosen\": \"a\", \"rejected\": [{\"role\": 1}]}\n")}));
+  EXPECT_THAT(mixed.status().message(), HasSubstr("2.jsonl:2: \"chosen\", \"rejected\" and"));
+}
+
 TEST_F(TokenCacheTest, WhatEndsATextIsInOneOfSeveralFiles) {
   const TokenRequest request = Request({folder_.Write("1.jsonl", R"({"text": "a b"})")});
   folder_.Write("tokenizer_config.json", R"({"eos_token": null})");
