@@ -51,6 +51,18 @@ at::Tensor DecoderLayer::Add(const Norms& norms, const at::Tensor& x, const Part
 }
 
 Bundle DecoderLayer::forward(Bundle bundle) {
+  const std::int64_t tokens = bundle.hidden.size(1);
+  const std::int64_t kept = drop_ && is_training() ? drop_->kept : 0;
+  if (kept <= 0 || kept >= tokens) return Run(std::move(bundle));
+  const at::Tensor chosen =
+      ChooseTokens(bundle.hidden.size(0), tokens, kept, bundle.random, bundle.hidden.device());
+  const at::Tensor seen = Run(KeepTokens(bundle, chosen)).hidden;
+  const at::Tensor places = chosen.unsqueeze(-1).expand({-1, -1, seen.size(2)});
+  bundle.hidden = bundle.hidden.scatter(1, places, seen);
+  return bundle;
+}
+
+Bundle DecoderLayer::Run(Bundle bundle) const {
   const auto attend = [&](const at::Tensor& x) {
     return attention_->forward(x, bundle, is_training());
   };

@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "runtime/models/decoder_attention.h"
 #include "runtime/models/decoder_experts.h"
 #include "runtime/models/decoder_mlp.h"
 #include "runtime/models/initialize.h"
 #include "runtime/models/norms.h"
+#include "runtime/models/token_drop.h"
 
 namespace ds::models {
 
@@ -23,11 +25,16 @@ class DecoderLayer : public FamilyBlock {
 
   Bundle forward(Bundle bundle) override;
 
+  // While training it sees as many tokens of a sample as `drop` says (token_drop.h).
+  void DropTokens(std::shared_ptr<const TokenDrop> drop) { drop_ = std::move(drop); }
+
  private:
   // The norms around attention or MLP; null where there is none.
   struct Norms {
     std::shared_ptr<Norm> before, behind;
   };
+  // The layer on all tokens that the bundle has.
+  Bundle Run(Bundle bundle) const;
   void AddParts(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                 const at::TensorOptions& options);
   // x and what `part` makes of it, in turn.
@@ -41,6 +48,7 @@ class DecoderLayer : public FamilyBlock {
   // One of the two.
   std::unique_ptr<DecoderMlp> mlp_;
   std::unique_ptr<DecoderExperts> experts_;
+  std::shared_ptr<const TokenDrop> drop_;  // null: it sees all tokens
 };
 
 }  // namespace ds::models

@@ -33,6 +33,7 @@
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/rank_memory.h"
+#include "runtime/rank/seen_tokens.h"
 #include "runtime/rank/step_report.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/rank/train_data.h"
@@ -82,6 +83,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   RankReporter& reporter_;
 
   config::DsConfig config_;
+  SeenTokens seen_tokens_;  // of the training
   models::ModelConfig model_config_;
   topology::Mesh mesh_;
   std::optional<models::StagePart> part_;  // of the model; none: this rank has all blocks
@@ -103,13 +105,6 @@ engine::NonFinitePolicy ParsePolicy(const std::string& name) {
   if (name == "skip") return engine::NonFinitePolicy::kSkip;
   if (name == "rewind") return engine::NonFinitePolicy::kRewind;
   return name == "stop" ? engine::NonFinitePolicy::kStop : engine::NonFinitePolicy::kAsConfigured;
-}
-
-optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks) {
-  const optim::ParameterGrouper decays =
-      job.no_decay_on_norms_and_biases ? optim::NoDecayOnNormsAndBiases : optim::OneGroup;
-  if (job.layer_decay == 1.0) return decays;
-  return optim::WithLayerwiseRates(decays, blocks, job.layer_decay);
 }
 
 struct Phase {
@@ -164,6 +159,7 @@ Status TrainCommand::CheckJob() {
       config::CheckConfig(job_.ds_config, "ds_config", identity_.world_size);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
   config_ = std::move(checked.config);
+  seen_tokens_ = SeenTokens(std::move(checked.data_efficiency));
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   const topology::Degrees degrees = engine::DegreesOf(config_, identity_.world_size);
   DS_RETURN_IF_ERROR(
@@ -190,6 +186,7 @@ Status TrainCommand::BuildEngine() {
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
                              engine::FindModelRanks(mesh_, *world_), part_));
+  DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
   DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job_.pipeline_schedule));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&
@@ -318,7 +315,11 @@ Status TrainCommand::Train() {
   }
   model_.blocks->train(true);
   traffic_ = world_->traffic();
-  const engine::BatchSource next_batch = [this] { return ReadBatch(*data_.training); };
+  const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
+    DS_ASSIGN_OR_RETURN(Bundle bundle, ReadBatch(*data_.training));
+    seen_tokens_.Limit(engine_->finished_steps(), &bundle);
+    return bundle;
+  };
   const bool was_done = engine_->finished_steps() >= total_steps_;
   const engine::TrainLoopEnd end =
       engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);

@@ -69,6 +69,13 @@ StatusOr<std::unique_ptr<Writer>> CreateOnFirst(comm::Communicator& world, const
 
 }  // namespace
 
+optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks) {
+  const optim::ParameterGrouper decays =
+      job.no_decay_on_norms_and_biases ? optim::NoDecayOnNormsAndBiases : optim::OneGroup;
+  if (job.layer_decay == 1.0) return decays;
+  return optim::WithLayerwiseRates(decays, blocks, job.layer_decay);
+}
+
 engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
   if (weights == nullptr && derived == nullptr) return {};
   const engine::ValueReader read_base = [this, seed](const std::string& name, std::int64_t first,

@@ -39,6 +39,9 @@ struct TrainModel {
   engine::ValueReader MakeReader(std::uint64_t seed) const;
 };
 
+// Says which parameters have a rate or decay of their own, of a model of so many blocks.
+optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks);
+
 // Refuses a folder that does not suit the model, and what cannot be frozen or adapted.
 // `part`: of BuildModel.
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,

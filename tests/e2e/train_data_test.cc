@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
 using ::testing::DoubleNear;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
@@ -95,6 +96,43 @@ TEST_F(TrainDataTest, ChatsAreLearntAndCutOnce) {
   EXPECT_EQ(Column(Steps("second"), "loss"), losses);
 }
 
+TEST_F(TrainDataTest, SamplesAndWhatLayersSeeOfThemGrowAndAResumedRunGoesOn) {
+  const nlohmann::json ltd = {{"enabled", true},
+                              {"total_layer_num", 2},
+                              {"random_ltd_layer_num", 1},
+                              {"random_ltd_layer_id", {1}},
+                              {"model_type", "decoder"},
+                              {"hidden_state_order", "batch_seq_dim"},
+                              {"random_ltd_schedule",
+                               {{"min_value", 8},
+                                {"max_value", 64},
+                                {"schedule_type", "fixed_linear"},
+                                {"schedule_config", {{"require_steps", 8}, {"seq_per_step", 8}}}}}};
+  const nlohmann::json config = {
+      {"train_batch_size", 4},
+      {"zero_optimization", {{"stage", 2}}},
+      {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-2}}}}},
+      {"curriculum_learning",
+       {{"enabled", true},
+        {"min_difficulty", 16},
+        {"max_difficulty", 64},
+        {"schedule_type", "fixed_linear"},
+        {"schedule_config", {{"total_curriculum_step", 4}, {"difficulty_step", 16}}}}},
+      {"data_efficiency",
+       {{"enabled", true}, {"data_routing", {{"enabled", true}, {"random_ltd", ltd}}}}}};
+  Write("ds.json", config.dump());
+  const std::string data = Write("chat.jsonl", Chats(40));
+  const auto whole = Train("whole", data);
+  ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
+  EXPECT_THAT(Column(Steps("whole"), "tokens"), ElementsAre(4 * 16, 4 * 32, 4 * 48, 4 * 64));
+  ASSERT_EQ(Train("half", data, {"--steps", "2", "--save_every", "2"}).status, 0);
+  const auto resumed = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
+                                   (folder_.path() / "half").string(), "--steps", "4"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Column(Steps("half"), "loss"),
+              Pointwise(DoubleNear(1e-5), Column(Steps("whole"), "loss")));
+}
+
 TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
   const std::string data = Write("chat.jsonl", Chats(40) + "{\"messages\": 1}\n" + Chats(2));
   const auto stopped = Train("stopped", data);
@@ -114,7 +152,9 @@ TEST_F(TrainDataTest, LossAndPerplexityOfOtherDataAreReported) {
   const auto result =
       Train("run", data, {"--eval_data", Write("other.jsonl", Chats(9)), "--eval_every", "2"});
   ASSERT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, ContainsRegex("eval loss [0-9.]+ .perplexity [0-9.]+, accuracy [0-9.]+ %. at step 4\n"));
+  EXPECT_THAT(
+      result.out,
+      ContainsRegex("eval loss [0-9.]+ .perplexity [0-9.]+, accuracy [0-9.]+ %. at step 4\n"));
   const auto steps = Steps("run");
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_FALSE(steps[0].contains("eval_loss"));

@@ -10,6 +10,7 @@
 #include "runtime/config/file/base_config.h"
 #include "runtime/config/file/resolved_config.h"
 #include "runtime/config/file/section_order.h"
+#include "runtime/config/sections/data_efficiency_section.h"
 
 namespace ds::config {
 namespace {
@@ -61,7 +62,10 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, const
     result.origins = ListOrigins(values);
     AddWhatTravels(values, &result.given);
     for (const auto& [key, position] : values.autos()) result.autos.push_back(key);
-    if (issues.errors().empty() && base_issues.errors().empty()) result.config = FillConfig(values);
+    if (issues.errors().empty() && base_issues.errors().empty()) {
+      result.config = FillConfig(values);
+      result.data_efficiency = ReadDataEfficiency(values);
+    }
   }
   result.errors = issues.errors();
   result.warnings = issues.warnings();

@@ -14,6 +14,7 @@
 
 #include "runtime/config/check/issue.h"
 #include "runtime/config/check/job_facts.h"
+#include "runtime/config/curriculum.h"
 #include "runtime/config/ds_config.h"
 
 namespace ds::config {
@@ -22,7 +23,8 @@ struct CheckResult {
   bool ok = false;
   std::vector<Issue> errors;
   std::vector<Issue> warnings;
-  DsConfig config;  // meaningful only when ok
+  DataEfficiency data_efficiency;  // as `config`
+  DsConfig config;                 // meaningful only when ok
   // The config in force and where its values are from (resolved_config.h).
   nlohmann::ordered_json resolved;
   nlohmann::ordered_json origins;

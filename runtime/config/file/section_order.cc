@@ -12,6 +12,7 @@
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/sections/auto_values.h"
 #include "runtime/config/sections/batch_section.h"
+#include "runtime/config/sections/data_efficiency_section.h"
 #include "runtime/config/sections/elasticity_section.h"
 #include "runtime/config/sections/not_built.h"
 #include "runtime/config/sections/offload_section.h"
@@ -142,6 +143,7 @@ constexpr Section kSections[] = {
     {ZeroRules, FillZero, ZeroLeavesOut},
     {OffloadRules, FillOffload},  // adds to what FillZero has filled
     {NoRules, FillActivation},
+    {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},
     {NotBuiltRules},
 };
 

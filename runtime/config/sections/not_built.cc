@@ -1,8 +1,6 @@
 #include "runtime/config/sections/not_built.h"
 
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/zero_section.h"
@@ -24,29 +22,6 @@ bool IsAboveOne(const RuleContext& context, Key key) {
 void AmpExcludesZero(RuleContext& context) {
   if (context.IsOn(keys::kAmpEnabled) && ZeroStage(context.values) > 0) {
     context.Refuse(keys::kAmpEnabled, "cannot be combined with ZeRO: use bf16 or fp16");
-  }
-}
-
-void CurriculumNeedsItsKeys(RuleContext& context) {
-  const Values& values = context.values;
-  if (!context.IsOn(keys::kCurriculumLearningEnabled)) return;
-  std::vector<Key> needed = {keys::kCurriculumLearningMinDifficulty,
-                             keys::kCurriculumLearningMaxDifficulty,
-                             keys::kCurriculumLearningScheduleType};
-  const Json type = values.Get(keys::kCurriculumLearningScheduleType);
-  if (type == "fixed_discrete") {
-    needed.insert(needed.end(), {keys::kCurriculumLearningScheduleConfigDifficulty,
-                                 keys::kCurriculumLearningScheduleConfigMaxStep});
-  } else if (type == "fixed_linear" || type == "fixed_root") {
-    needed.insert(needed.end(), {keys::kCurriculumLearningScheduleConfigTotalCurriculumStep,
-                                 keys::kCurriculumLearningScheduleConfigDifficultyStep});
-    if (type == "fixed_root") {
-      needed.push_back(keys::kCurriculumLearningScheduleConfigRootDegree);
-    }
-  }
-  for (const Key key : needed) {
-    if (values.IsGiven(key) || values.IsBroken(key)) continue;
-    context.Refuse(key, "is missing: curriculum_learning needs it");
   }
 }
 
@@ -103,7 +78,6 @@ void InferenceInjectsOneWay(RuleContext& context) {
 
 constexpr Rule kRules[] = {
     {"AmpExcludesZero", {keys::kAmpEnabled, kStage}, AmpExcludesZero},
-    {"CurriculumNeedsItsKeys", {keys::kCurriculumLearningEnabled}, CurriculumNeedsItsKeys},
     {"CompileOffloadsOneThing", {kOffloadOptimizer}, CompileOffloadsOneThing},
     {"ExpertParallelismAgrees", {kStage}, ExpertParallelismAgrees},
     {"InferenceInjectsOneWay", {}, InferenceInjectsOneWay},

@@ -161,7 +161,7 @@ const std::vector<Line> kLines = {
     {"random_ltd with a rate per layer and token", kRegistry,
      "data_efficiency: {enabled: true, data_routing: {enabled: true, random_ltd: {enabled: true, "
      "layer_token_lr_schedule: {enabled: true}}}}",
-     kError, "random layer-token dropping are not built"},
+     kError, "rates by layer and token are not built"},
     {"compile.offload_opt_states with optimizer offload", "CompileOffloadsOneThing",
      "compile: {offload_opt_states: true}, zero_optimization: {offload_optimizer: {device: "
      "\"cpu\"}}",

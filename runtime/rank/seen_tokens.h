@@ -1,0 +1,35 @@
+#pragma once
+
+// SeenTokens: how much of its samples a step of the training sees, where a ds_config lets that grow
+// (config/curriculum.h). It follows from the number of the step alone.
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "runtime/base/status.h"
+#include "runtime/config/curriculum.h"
+#include "runtime/models/block.h"
+#include "runtime/models/token_drop.h"
+
+namespace ds::rank {
+
+class SeenTokens {
+ public:
+  SeenTokens() = default;  // all
+  explicit SeenTokens(config::DataEfficiency efficiency) : efficiency_(std::move(efficiency)) {}
+
+  // Makes layers drop tokens, if some are to. Refuses a model that has not the layers that the
+  // config counts.
+  Status Prepare(const BlockList& model);
+
+  // Cuts the samples of a micro-batch of the step behind so many finished ones, and says how many
+  // tokens layers keep in it.
+  void Limit(std::int64_t finished_steps, Bundle* bundle) const;
+
+ private:
+  config::DataEfficiency efficiency_;
+  std::shared_ptr<models::TokenDrop> drop_;  // null: all layers see all tokens
+};
+
+}  // namespace ds::rank

@@ -1,0 +1,166 @@
+// Lengths are those of DeepSpeed's schedulers (goldens), and the keys say what they need.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/base/files.h"
+#include "runtime/config/curriculum.h"
+#include "tests/places.h"
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using PlainJson = nlohmann::json;
+
+PlainJson Goldens() {
+  return PlainJson::parse(*ReadFile(DS_SOURCE_DIR "/tests/unit/config/goldens/curriculum.json"));
+}
+
+std::string Legacy(PlainJson section) {
+  section["enabled"] = true;
+  return "\"curriculum_learning\": " + section.dump();
+}
+
+std::string Seqlen(PlainJson metric, const std::string& name = "seqlen") {
+  metric["difficulty_type"] = metric.value("difficulty_type", "value");
+  metric["clustering_type"] = metric.value("clustering_type", "single_cluster");
+  metric["index_to_sample_path"] = "none";
+  metric["index_to_metric_path"] = "none";
+  const PlainJson section = {{"enabled", true},
+                             {"data_sampling",
+                              {{"enabled", true},
+                               {"curriculum_learning",
+                                {{"enabled", true},
+                                 {"data_cluster_path", "x"},
+                                 {"curriculum_metrics", {{name, metric}}}}}}}};
+  return "\"data_efficiency\": " + section.dump();
+}
+
+std::string RandomLtd(const PlainJson& changes = PlainJson::object()) {
+  PlainJson section = {{"enabled", true},
+                       {"total_layer_num", 4},
+                       {"random_ltd_layer_num", 2},
+                       {"random_ltd_layer_id", {1, 2}},
+                       {"model_type", "decoder"},
+                       {"hidden_state_order", "batch_seq_dim"},
+                       {"random_ltd_schedule",
+                        {{"min_value", 16},
+                         {"max_value", 64},
+                         {"schedule_type", "fixed_linear"},
+                         {"schedule_config", {{"require_steps", 10}, {"seq_per_step", 8}}}}}};
+  section.merge_patch(changes);
+  return "\"data_efficiency\": " +
+         PlainJson(
+             {{"enabled", true}, {"data_routing", {{"enabled", true}, {"random_ltd", section}}}})
+             .dump();
+}
+
+std::vector<std::string> EfficiencyErrors(const std::string& members) {
+  return Messages(CheckWith(members).errors);
+}
+
+TEST(Curriculum, GrowsAsDeepSpeedsDoesInBothForms) {
+  for (const PlainJson& golden : Goldens()["curricula"]) {
+    SCOPED_TRACE(golden["config"].dump());
+    for (const std::string& members : {Legacy(golden["config"]), Seqlen(golden["config"])}) {
+      const CheckResult checked = CheckWith(members);
+      ASSERT_THAT(Messages(checked.errors), IsEmpty());
+      ASSERT_TRUE(checked.data_efficiency.curriculum.has_value());
+      for (std::size_t i = 0; i < golden["values"].size(); ++i) {
+        EXPECT_EQ(
+            DifficultyAt(*checked.data_efficiency.curriculum, static_cast<std::int64_t>(i) + 1),
+            golden["values"][i])
+            << "step " << i + 1;
+      }
+    }
+  }
+}
+
+TEST(RandomLtd, KeepsAsManyTokensAsDeepSpeeds) {
+  for (const PlainJson& golden : Goldens()["random_ltd"]) {
+    SCOPED_TRACE(golden["config"].dump());
+    const CheckResult checked = CheckWith(RandomLtd({{"random_ltd_schedule", golden["config"]}}));
+    ASSERT_THAT(Messages(checked.errors), IsEmpty());
+    ASSERT_TRUE(checked.data_efficiency.random_ltd.has_value());
+    EXPECT_THAT(checked.data_efficiency.random_ltd->layers, ElementsAre(1, 2));
+    for (std::size_t i = 0; i < golden["values"].size(); ++i) {
+      EXPECT_EQ(KeptTokensAt(*checked.data_efficiency.random_ltd, static_cast<std::int64_t>(i)),
+                golden["values"][i])
+          << i << " finished steps";
+    }
+  }
+}
+
+TEST(DataEfficiencyRules, CurriculumNeedsItsKeys) {
+  EXPECT_THAT(EfficiencyErrors(Legacy({{"schedule_type", "fixed_root"}, {"min_difficulty", 8}})),
+              Contains(HasSubstr("curriculum_learning.max_difficulty is missing")));
+  EXPECT_THAT(EfficiencyErrors(Seqlen({{"min_difficulty", 8},
+                                       {"max_difficulty", 64},
+                                       {"schedule_type", "fixed_linear"},
+                                       {"schedule_config", {{"difficulty_step", 8}}}})),
+              ElementsAre(HasSubstr("seqlen.schedule_config.total_curriculum_step is missing")));
+}
+
+TEST(DataEfficiencyRules, CurriculumIsDefined) {
+  PlainJson section = {{"min_difficulty", 8}, {"max_difficulty", 64}, {"schedule_type", "custom"}};
+  EXPECT_THAT(EfficiencyErrors(Legacy(section)), ElementsAre(HasSubstr("custom needs a function")));
+  section["schedule_type"] = "fixed_discrete";
+  section["schedule_config"] = {{"difficulty", {8, 16}}, {"max_step", {4, 5}}};
+  EXPECT_THAT(EfficiencyErrors(Legacy(section)),
+              ElementsAre(HasSubstr("must have one number less")));
+  section["schedule_config"] = {{"difficulty", {8, 16, 32}}, {"max_step", {5, 4}}};
+  EXPECT_THAT(EfficiencyErrors(Legacy(section)), ElementsAre(HasSubstr("max_step must ascend")));
+  section["schedule_config"] = {{"difficulty", {8, "x"}}, {"max_step", {5}}};
+  EXPECT_THAT(EfficiencyErrors(Seqlen(section)),
+              ElementsAre(HasSubstr("must be a list of whole numbers from 1")));
+  section["schedule_config"] = {{"difficulty", {8, 16}}, {"max_step", {5}}};
+  EXPECT_THAT(EfficiencyErrors(Legacy(section) + ", " + Seqlen(section)),
+              ElementsAre(HasSubstr("is the older form of data_efficiency's: give one")));
+}
+
+TEST(DataEfficiencyRules, MetricIsTheLength) {
+  PlainJson metric = {{"min_difficulty", 8},
+                      {"max_difficulty", 64},
+                      {"schedule_type", "fixed_linear"},
+                      {"schedule_config", {{"difficulty_step", 8}, {"total_curriculum_step", 9}}}};
+  EXPECT_THAT(EfficiencyErrors(Seqlen(metric, "vocabularyrarity")),
+              Contains(HasSubstr("the metric vocabularyrarity is not built")));
+  metric["clustering_type"] = "schedule_based";
+  EXPECT_THAT(EfficiencyErrors(Seqlen(metric)), ElementsAre(HasSubstr("must be single_cluster")));
+}
+
+TEST(DataEfficiencyRules, RandomLtdIsDefined) {
+  EXPECT_THAT(EfficiencyErrors(RandomLtd({{"random_ltd_layer_id", {1, 4}}})),
+              ElementsAre(HasSubstr("must name layers from 0 to total_layer_num - 1")));
+  EXPECT_THAT(EfficiencyErrors(RandomLtd({{"random_ltd_layer_num", 3}})),
+              ElementsAre(HasSubstr("must be the number of random_ltd_layer_id, 2")));
+  EXPECT_THAT(EfficiencyErrors(RandomLtd({{"model_type", "encoder"}})),
+              ElementsAre(HasSubstr("must be decoder")));
+  EXPECT_THAT(EfficiencyErrors(RandomLtd({{"random_ltd_schedule", {{"min_value", 4}}}})),
+              ElementsAre(HasSubstr("no token would be left at first")));
+  EXPECT_THAT(EfficiencyErrors(RandomLtd({{"total_layer_num", nullptr}})),
+              ElementsAre(HasSubstr("total_layer_num is missing")));
+}
+
+TEST(DataEfficiencyRules, LengthsAreOfWholeSamples) {
+  EXPECT_THAT(EfficiencyErrors(RandomLtd() + ", \"sequence_parallel_size\": 2"),
+              ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
+}
+
+TEST(DataEfficiencyRules, WhatIsNotBuiltIsRefused) {
+  EXPECT_THAT(
+      EfficiencyErrors("\"data_efficiency\": {\"enabled\": true, \"data_sampling\": {\"enabled\": "
+                       "true, \"dynamic_batching\": {\"enabled\": true}}}"),
+      ElementsAre(HasSubstr("batches by tokens are not built")));
+  const CheckResult off = CheckWith("\"data_efficiency\": {\"enabled\": true}");
+  EXPECT_THAT(Messages(off.errors), IsEmpty());
+  EXPECT_FALSE(off.data_efficiency.curriculum || off.data_efficiency.random_ltd);
+}
+
+}  // namespace
+}  // namespace ds::config
