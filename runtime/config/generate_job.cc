@@ -30,6 +30,7 @@ bool IsSound(const GenerateJob& job) {
 std::string ToJson(const GenerateJob& job) {
   const Json json = {{"model", job.model},
                      {"tokenizer", job.tokenizer},
+                     {"lora_adapter", job.lora_adapter},
                      {"prompts", job.prompts},
                      {"max_new_tokens", OrNull(job.max_new_tokens)},
                      {"draws", OrNull(job.draws)},
@@ -52,6 +53,7 @@ StatusOr<GenerateJob> GenerateJobFromJson(std::string_view text) {
     const Json json = Json::parse(text);
     job = {.model = json.at("model"),
            .tokenizer = json.at("tokenizer"),
+           .lora_adapter = json.at("lora_adapter"),
            .prompts = json.at("prompts"),
            .max_new_tokens = OrNothing<std::int64_t>(json.at("max_new_tokens")),
            .draws = OrNothing<bool>(json.at("draws")),

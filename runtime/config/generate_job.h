@@ -14,8 +14,9 @@
 namespace ds::config {
 
 struct GenerateJob {
-  std::string model;      // a folder, a config.json or a preset
-  std::string tokenizer;  // its folder; "" = a token is a byte
+  std::string model;         // a folder, a config.json or a preset
+  std::string tokenizer;     // its folder; "" = a token is a byte
+  std::string lora_adapter;  // a PEFT folder for the model; "" = none
   // A text, or a list of messages for the chat template, each.
   std::vector<nlohmann::ordered_json> prompts;
   // These take the place of what the folder's generation_config.json says.

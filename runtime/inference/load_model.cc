@@ -2,17 +2,41 @@
 
 #include <c10/core/TensorOptions.h>
 
+#include "runtime/models/adapter_folder.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/lora.h"
 #include "runtime/models/weights.h"
 
 namespace ds::inference {
 namespace {
 
-Status ReadBlock(const models::WeightReader& weights, Block& block) {
+// Borrows both; the second is null without adapters.
+struct Readers {
+  const models::WeightReader& weights;
+  const models::AdapterReader* adapter;
+};
+
+Status ReadBlock(const Readers& readers, Block& block) {
   for (const auto& item : block.named_parameters()) {
-    DS_RETURN_IF_ERROR(weights.Read(block.FullName(item.key()), 0, item.value()));
+    const std::string name = block.FullName(item.key());
+    DS_RETURN_IF_ERROR(models::IsLoraParameter(name) ? readers.adapter->Read(name, 0, item.value())
+                                                     : readers.weights.Read(name, 0, item.value()));
   }
   return OkStatus();
+}
+
+StatusOr<std::unique_ptr<models::AdapterReader>> OpenAdapter(const std::filesystem::path& folder,
+                                                             bool has_weights, BlockList& model) {
+  if (folder.empty()) return std::unique_ptr<models::AdapterReader>();
+  if (!has_weights) {
+    return FailedPreconditionError(folder.string() +
+                                   ": the model has no weights that adapters could belong to");
+  }
+  DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(folder));
+  DS_RETURN_IF_ERROR(models::AddLora(model, &spec));
+  DS_ASSIGN_OR_RETURN(auto reader, models::AdapterReader::Open(folder));
+  DS_RETURN_IF_ERROR(reader->Check(model));
+  return reader;
 }
 
 }  // namespace
@@ -34,7 +58,7 @@ StatusOr<c10::ScalarType> FindDtype(const std::string& name, const models::Model
 }
 
 StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::ScalarType dtype,
-                                std::uint64_t seed) {
+                                std::uint64_t seed, const std::filesystem::path& adapter) {
   LoadedModel loaded{.blocks = models::BuildModel(config, c10::TensorOptions(dtype))};
   std::unique_ptr<models::WeightReader> weights;
   if (!config.folder.empty()) {
@@ -44,11 +68,13 @@ StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::ScalarTy
   if (loaded.has_weights) {
     DS_ASSIGN_OR_RETURN(loaded.unused, weights->Check(*loaded.blocks));
   }
+  DS_ASSIGN_OR_RETURN(const auto adapters,
+                      OpenAdapter(adapter, loaded.has_weights, *loaded.blocks));
   for (const auto& block : loaded.blocks->blocks()) {
     models::AllocateParameters(*block);
     block->eval();
     if (!loaded.has_weights) block->Initialize(seed);
-    if (loaded.has_weights) DS_RETURN_IF_ERROR(ReadBlock(*weights, *block));
+    if (loaded.has_weights) DS_RETURN_IF_ERROR(ReadBlock({*weights, adapters.get()}, *block));
   }
   return loaded;
 }

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,8 +27,9 @@ struct LoadedModel {
 };
 
 // Reads the weights of config.folder; where there are none, draws them by `seed`. Refuses a folder
-// that does not suit the model before anything is allocated.
+// that does not suit the model before anything is allocated. Puts the adapters of a PEFT folder
+// beside the weights, if there is one, unmerged.
 StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::ScalarType dtype,
-                                std::uint64_t seed);
+                                std::uint64_t seed, const std::filesystem::path& adapter = {});
 
 }  // namespace ds::inference

@@ -56,9 +56,10 @@ Bundle DecoderLayer::forward(Bundle bundle) {
   if (kept <= 0 || kept >= tokens) return Run(std::move(bundle));
   const at::Tensor chosen =
       ChooseTokens(bundle.hidden.size(0), tokens, kept, bundle.random, bundle.hidden.device());
-  const at::Tensor seen = Run(KeepTokens(bundle, chosen)).hidden;
-  const at::Tensor places = chosen.unsqueeze(-1).expand({-1, -1, seen.size(2)});
-  bundle.hidden = bundle.hidden.scatter(1, places, seen);
+  Bundle seen = Run(KeepTokens(bundle, chosen));
+  const at::Tensor places = chosen.unsqueeze(-1).expand({-1, -1, seen.hidden.size(2)});
+  bundle.hidden = bundle.hidden.scatter(1, places, seen.hidden);
+  bundle.extras = std::move(seen.extras);  // what experts count
   return bundle;
 }
 

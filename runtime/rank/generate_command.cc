@@ -124,7 +124,8 @@ StatusOr<inference::Prompt> GenerateCommand::ReadPrompt(std::size_t index,
 }
 
 Status GenerateCommand::Load() {
-  DS_ASSIGN_OR_RETURN(model_, inference::LoadModel(model_config_, dtype_, job_.seed));
+  DS_ASSIGN_OR_RETURN(model_,
+                      inference::LoadModel(model_config_, dtype_, job_.seed, job_.lora_adapter));
   if (!model_.has_weights) {
     Tell(job_.model + " has no weights: they are drawn by --seed, and the text means nothing");
   }

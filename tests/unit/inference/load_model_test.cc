@@ -1,10 +1,13 @@
 #include "runtime/inference/load_model.h"
 
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
+#include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 
@@ -50,6 +53,22 @@ TEST(LoadModelTest, WeightsAreReadInAnyDtypeOrDrawn) {
   const LoadedModel again = LoadModel(bare, c10::kFloat, 1).value();
   EXPECT_TRUE(drawn.blocks->block(1).parameters().front().equal(
       again.blocks->block(1).parameters().front()));
+}
+
+TEST(LoadModelTest, AdaptersStandBesideTheWeights) {
+  const models::ModelConfig config = GoldenConfig();
+  const fs::path adapters = DS_SOURCE_DIR "/tests/numerics/goldens/lora";
+  const auto logits = [](const LoadedModel& model) {
+    const at::Tensor tokens = at::arange(24, at::kLong).view({1, 24});
+    return RunBlocks(*model.blocks, {.batch = {{"tokens", tokens}}}).extras.at("logits");
+  };
+  const LoadedModel plain = LoadModel(config, c10::kFloat, 1).value();
+  for (const char* name : {"llama", "llama_dora"}) {
+    const LoadedModel adapted = LoadModel(config, c10::kFloat, 1, adapters / name).value();
+    EXPECT_FALSE(logits(adapted).allclose(logits(plain), 1e-3, 1e-3)) << name;
+  }
+  EXPECT_THAT(LoadModel(config, c10::kFloat, 1, adapters / "gpt2_rslora").status().message(),
+              HasSubstr("no linear layer of the model's layers is called c_attn"));
 }
 
 TEST(LoadModelTest, AFolderOfAnotherModelIsRefused) {
