@@ -48,7 +48,7 @@ FirstValue FamilyBlock::DescribeFirstValue(const std::string& name, std::int64_t
   // Adapters change nothing at first. Of A the variance is PEFT's, which draws it uniformly.
   if (name.ends_with("lora_B.weight")) return {};
   if (IsMagnitudeParameter(name)) return {.mean = 1.0};  // DerivedValues has the norms
-  const std::int64_t in = named_parameters()[name].size(1);
+  const std::int64_t in = DescribePlacement(name, named_parameters()[name]).global_shape[1];
   return {.std = 1.0 / std::sqrt(3.0 * static_cast<double>(in))};
 }
 

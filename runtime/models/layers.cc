@@ -36,9 +36,18 @@ at::Tensor Product::Multiply(const at::Tensor& x, const at::Tensor& bias) const 
   return Affine(x, weight_, bias, layout_, add_up_);
 }
 
+at::Tensor Product::MakeChange(const at::Tensor& x) const {
+  // What flows back into A is the sum of what all parts of the outputs give.
+  const at::Tensor narrowed = users_.size() == 1
+                                  ? narrow_->forward(x)
+                                  : Affine(x, users_.Share(narrow_->weight(), "adapter"),
+                                           /*bias=*/{}, WeightLayout::kOutIn);
+  return wide_->forward(narrowed * adapter_scale_);
+}
+
 at::Tensor Product::forward(const at::Tensor& x) const {
   if (!narrow_) return Multiply(x, bias_);
-  const at::Tensor change = wide_->forward(narrow_->forward(x) * adapter_scale_);
+  const at::Tensor change = MakeChange(x);
   if (!magnitudes_.defined()) return Multiply(x, bias_) + change;
   const at::Tensor y = Multiply(x, /*bias=*/{}) + change;
   const at::Tensor adapted = y * (magnitudes_ / AdaptedNorms()).to(y.scalar_type());
@@ -60,7 +69,9 @@ void Product::AddAdapter(const Adapter& adapter) {
   DS_CHECK_MSG(!narrow_, "a layer takes one adapter");
   const auto options =
       at::TensorOptions(dtype_).device(quantized_layout_ ? quantized_.device() : weight_.device());
-  narrow_ = register_module("lora_A", MakeProduct({.in = in_, .out = adapter.rank}, options));
+  users_ = adapter.users;
+  narrow_ = register_module(
+      "lora_A", MakeProduct({.in = in_, .out = adapter.rank, .add_up = add_up_}, options));
   wide_ = register_module("lora_B", MakeProduct({.in = adapter.rank, .out = out_}, options));
   if (adapter.magnitudes) {
     magnitudes_ =

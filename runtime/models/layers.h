@@ -39,6 +39,8 @@ class Product : public torch::nn::Module {
     std::int64_t rank = 0;
     double scale = 1.0;
     bool magnitudes = false;  // DoRA: https://arxiv.org/abs/2402.09353
+    // The ranks that have the outputs between them, on inputs that they share.
+    tensor_parallel::Group users = {};
   };
   // Adds scale * B A x to what it computes from here on, with A [rank, in] and B [out, rank] as
   // parameters "lora_A.weight" and "lora_B.weight". Once. With magnitudes each output, but for the
@@ -52,6 +54,8 @@ class Product : public torch::nn::Module {
 
   // Says what stands for the weight; nothing where the weight is itself.
   const std::optional<QuantizedLayout>& quantized() const { return quantized_layout_; }
+  // Tells whether ranks have the inputs between them.
+  bool adds_up() const { return add_up_.size() > 1; }
   bool has_magnitudes() const { return magnitudes_.defined(); }
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }
@@ -59,6 +63,7 @@ class Product : public torch::nn::Module {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
+  at::Tensor MakeChange(const at::Tensor& x) const;  // scale * B A x
   at::Tensor Multiply(const at::Tensor& x, const at::Tensor& bias) const;
   at::Tensor AdaptedNorms() const;  // of the rows of W + scale * B A, [out], fp32
 
@@ -71,6 +76,7 @@ class Product : public torch::nn::Module {
   std::optional<QuantizedLayout> quantized_layout_;
   std::shared_ptr<Product> narrow_, wide_;  // A and B of the adapter; null without
   at::Tensor magnitudes_;                   // of DoRA
+  tensor_parallel::Group users_;            // of A
   double adapter_scale_ = 1.0;
 };
 

@@ -14,17 +14,28 @@
 namespace ds::models {
 namespace {
 
-// The linear layers within layers by their last names; neither the head nor an adapter's matrices
-// are among them.
-std::vector<std::pair<std::string, std::shared_ptr<Product>>> ListProducts(const BlockList& model) {
-  std::vector<std::pair<std::string, std::shared_ptr<Product>>> products;
+// A linear layer within a layer, by its last name.
+struct NamedProduct {
+  std::string name;
+  std::shared_ptr<Product> product;
+  bool has_part_of_outputs = false;  // ranks have them between them
+};
+
+// Lists all but the head and the matrices of adapters.
+std::vector<NamedProduct> ListProducts(const BlockList& model) {
+  std::vector<NamedProduct> products;
   for (const auto& block : model.blocks()) {
     if (block->prefix().empty()) continue;
     for (const auto& item : block->named_modules("", /*include_self=*/false)) {
       auto product = std::dynamic_pointer_cast<Product>(item.value());
       const std::string& path = item.key();
       if (!product || IsLoraParameter(path + ".weight")) continue;
-      products.emplace_back(path.substr(path.rfind('.') + 1), std::move(product));
+      const at::Tensor& weight = product->weight();
+      const bool is_part =
+          weight.defined() && !block->DescribePlacement(path + ".weight", weight).boxes.empty();
+      products.push_back({.name = path.substr(path.rfind('.') + 1),
+                          .product = product,
+                          .has_part_of_outputs = is_part && !product->adds_up()});
     }
   }
   return products;
@@ -48,25 +59,31 @@ void Freeze(const Block& block) {
 
 }  // namespace
 
-Status AddLora(BlockList& model, LoraSpec* spec) {
+Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks) {
   const auto products = ListProducts(model);
   std::set<std::string> names;
-  for (const auto& [name, product] : products) names.insert(name);
+  for (const NamedProduct& each : products) names.insert(each.name);
   const std::vector<std::string> known(names.begin(), names.end());
   DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
   if (spec->targets.empty()) spec->targets = known;
   for (const auto& block : model.blocks()) Freeze(*block);
-  for (const auto& [name, product] : products) {
+  for (const auto& [name, product, has_part_of_outputs] : products) {
     const auto& targets = spec->targets;
     if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
-    product->AddAdapter(
-        {.rank = spec->rank, .scale = spec->scale(), .magnitudes = spec->magnitudes});
+    if (spec->magnitudes && product->adds_up()) {
+      return UnimplementedError("DoRA of " + name +
+                                ", of whose rows each tensor rank has a part, is not built");
+    }
+    product->AddAdapter({.rank = spec->rank,
+                         .scale = spec->scale(),
+                         .magnitudes = spec->magnitudes,
+                         .users = has_part_of_outputs ? ranks : tensor_parallel::Group()});
   }
   return OkStatus();
 }
 
 void QuantizeBase(BlockList& model, BaseFormat format) {
-  for (const auto& [name, product] : ListProducts(model)) product->Quantize(format);
+  for (const NamedProduct& each : ListProducts(model)) each.product->Quantize(format);
 }
 
 Status FreezeParameters(const BlockList& model, const std::vector<std::string>& patterns) {

@@ -12,13 +12,15 @@
 #include "runtime/models/block.h"
 #include "runtime/models/spec/lora_spec.h"
 #include "runtime/models/spec/quantized_layout.h"
+#include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
 // Puts an adapter beside every linear layer whose last name is a target, and freezes all other
-// parameters. Fills in the targets that `spec` leaves open. Refuses a target that no layer has.
-// Comes before the engine, which gives the adapters their memory.
-Status AddLora(BlockList& model, LoraSpec* spec);
+// parameters. Fills in the targets that `spec` leaves open. Refuses a target that no layer has, and
+// magnitudes of rows that several ranks have between them. Comes before the engine, which gives the
+// adapters their memory. `ranks` are those that have the model's matrices between them.
+Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {});
 
 // Lets bytes of `format` stand for the weights of all linear layers within layers, which are not
 // trained then: not for the head, nor for tables and norms. Comes before the engine, too.

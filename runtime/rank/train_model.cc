@@ -6,6 +6,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/models/decoder_embedding.h"
+#include "runtime/models/initialize.h"
 
 namespace ds::rank {
 namespace {
@@ -32,7 +33,9 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
     if (!prefix.empty() && !name.starts_with(prefix + ".")) continue;
     const std::string inside = prefix.empty() ? name : name.substr(prefix.size() + 1);
     if (!block->named_parameters().contains(inside)) continue;
-    block->InitializeRange(name, seed, first, values);
+    // The range is of the whole parameter, of which this rank may have a part.
+    const auto dimensions = block->named_parameters()[inside].dim();
+    models::FillRange(name, block->DescribeFirstValue(inside, dimensions), seed, {first, values});
     return OkStatus();
   }
   return InternalError(name + " is of no block");
@@ -94,17 +97,19 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
 
 namespace {
 
-// What is built of adapters does without other cuts of the model than ZeRO's.
-Status CheckAdaptable(const models::ModelRanks& ranks, bool is_stage) {
+Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ranks, bool is_stage) {
   if (is_stage) return UnimplementedError("LoRA is not built with a pipeline of several stages");
-  if (ranks.tensor.size() == 1) return OkStatus();
-  return UnimplementedError("LoRA on matrices that tensor ranks have between them is not built");
+  if (ranks.tensor.size() == 1 || job.quantize_base.empty()) return OkStatus();
+  return UnimplementedError(
+      "--quantize_base of matrices that tensor ranks have between them is not "
+      "built: ZeRO-3 shares the bytes out");
 }
 
 // Adapts, quantises and freezes the blocks as the job says.
-Status PrepareBlocks(const config::TrainJob& job, TrainModel* model) {
+Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& ranks,
+                     TrainModel* model) {
   models::AddEmbeddingNoise(*model->blocks, job.neftune_noise_alpha);
-  if (model->lora) DS_RETURN_IF_ERROR(models::AddLora(*model->blocks, &*model->lora));
+  if (model->lora) DS_RETURN_IF_ERROR(models::AddLora(*model->blocks, &*model->lora, ranks.tensor));
   if (!job.quantize_base.empty()) {
     DS_ASSIGN_OR_RETURN(const auto format, models::ParseBaseFormat(job.quantize_base));
     models::QuantizeBase(*model->blocks, format);
@@ -129,8 +134,8 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
   const bool is_unlike_folder = part || !job.quantize_base.empty();
   model.whole = is_unlike_folder ? models::BuildModel(config, options, ranks) : model.blocks;
   DS_ASSIGN_OR_RETURN(model.lora, FindLora(job));
-  if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(ranks, part.has_value()));
-  DS_RETURN_IF_ERROR(PrepareBlocks(job, &model));
+  if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(job, ranks, part.has_value()));
+  DS_RETURN_IF_ERROR(PrepareBlocks(job, ranks, &model));
   if (!config.folder.empty()) {
     DS_ASSIGN_OR_RETURN(model.weights, models::WeightReader::Open(config.folder));
   }

@@ -11,6 +11,7 @@
 #include "runtime/engine/stage_part.h"
 #include "runtime/engine/train_step.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/lora.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -95,6 +96,10 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   auto model = models::BuildModel(described, at::TensorOptions(dtype),
                                   engine::FindModelRanks(mesh, world), part);
   model->train(true);
+  if (run.lora_rank > 0) {
+    models::LoraSpec lora{.rank = run.lora_rank};
+    DS_CHECK(models::AddLora(*model, &lora, engine::FindModelRanks(mesh, world).tensor).ok());
+  }
   return Engine::create(std::move(model), config,
                         {.world = &world,
                          .recompute = run.recompute,

@@ -47,7 +47,8 @@ struct DecoderRun {
   std::int64_t mlp_tiles = 1;
   bool offloads_optimizer = false;
   bool partitions_activations = false;
-  bool names_unused = false;  // and ends the run for them
+  bool names_unused = false;   // and ends the run for them
+  std::int64_t lora_rank = 0;  // of adapters on all linear layers, which are trained alone
 
   int ranks_of_a_sample() const { return tensor * sequence * pipeline; }
 };

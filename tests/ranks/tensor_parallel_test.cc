@@ -62,6 +62,30 @@ constexpr char kOpt[] = R"({"model_type":"opt","vocab_size":48,"hidden_size":24,
     "word_embed_proj_dim":24,"dropout":0.0,"attention_dropout":0.0})";
 
 // In bf16 products and sums round on the way, and Adam's first updates are the signs of gradients.
+// A is whole where the outputs are cut, B where the inputs are; fused weights and copied heads,
+// too.
+TEST(TensorParallel, AdaptersTrainAsOnOneRank) {
+  for (const char* model : {kGpt2, kUnevenLlama, kPhi3, kBloom}) {
+    for (const int stage : {0, 3}) {
+      SCOPED_TRACE(fmt::format("{}, stage {}", model, stage));
+      DecoderRun run{.model = model, .stage = stage, .lora_rank = 3};
+      const DecoderOutcome alone = RunDecoder(run, 1, kTrainedSteps);
+      run.tensor = 2;
+      const DecoderOutcome cut = RunDecoder(run, 4, kTrainedSteps);
+      ExpectSameSteps(alone.steps, cut.steps);
+      for (const auto& [name, value] : alone.parameters) {
+        EXPECT_TRUE(cut.parameters.at(name).allclose(value, 1e-3, 1e-5)) << name;
+      }
+    }
+  }
+  // More ranks than heads of the keys: all of them have all keys.
+  const DecoderRun four{.model = kQwen3, .tensor = 4, .stage = 2, .lora_rank = 3};
+  DecoderRun one = four;
+  one.tensor = 1;
+  ExpectSameSteps(RunDecoder(one, 1, kTrainedSteps).steps,
+                  RunDecoder(four, 4, kTrainedSteps).steps);
+}
+
 // The most likely token may be in any rank's part of the vocabulary.
 TEST(TensorParallel, EvaluatesWhatOneRankEvaluates) {
   for (const char* model : {kGpt2, kUnevenLlama}) {

@@ -160,17 +160,28 @@ void TensorPlan::AddMlp(const std::string& path, std::int64_t width, int part) {
   add(names.down, width, {kept_of_width}, /*by_outputs=*/false);
 }
 
-std::optional<WeightSlice> TensorPlan::SliceOf(const std::string& name) const {
-  const std::size_t dot = name.rfind('.');
-  if (dot == std::string::npos) return std::nullopt;
-  const std::string_view module = std::string_view(name).substr(0, dot);
-  const bool is_bias = std::string_view(name).substr(dot + 1) == "bias";
+const TensorPlan::Row* TensorPlan::FindRow(std::string_view module) const {
   for (const Row& row : rows_) {
-    const bool is_row = module == row.module || module.ends_with("." + row.module);
-    if (!is_row) continue;
-    if (is_bias && !row.by_outputs) return std::nullopt;
-    const bool is_first = is_bias || row.by_outputs != row.in_out;
+    if (module == row.module || module.ends_with("." + row.module)) return &row;
+  }
+  return nullptr;
+}
+
+std::optional<WeightSlice> TensorPlan::SliceOf(const std::string& name) const {
+  const auto before = [&](std::string_view end) -> const Row* {
+    if (!name.ends_with(end)) return nullptr;
+    return FindRow(std::string_view(name).substr(0, name.size() - end.size()));
+  };
+  const auto slice = [](const Row& row, bool is_first) {
     return WeightSlice{is_first ? 0U : 1U, row.extent, row.kept};
+  };
+  if (const Row* const row = before(".weight")) return slice(*row, row->by_outputs != row->in_out);
+  // Biases and adapters are stored outputs by inputs.
+  if (const Row* const row = before(".lora_A.weight"); row && !row->by_outputs) {
+    return slice(*row, false);
+  }
+  for (const char* end : {".bias", ".lora_B.weight", ".lora_magnitude_vector"}) {
+    if (const Row* const row = before(end); row && row->by_outputs) return slice(*row, true);
   }
   return std::nullopt;
 }

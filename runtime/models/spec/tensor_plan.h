@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -49,7 +50,8 @@ class TensorPlan {
   // The one head of the keys that this part uses, where every part has all of them.
   std::optional<std::int64_t> copied_key_head() const { return copied_key_head_; }
 
-  // Tells what the part has of the weight with this full name; nothing: all of it.
+  // Tells what the part has of the weight with this full name, or of an adapter's beside it (of A
+  // inputs, of B and magnitudes outputs); nothing: all of it.
   std::optional<WeightSlice> SliceOf(const std::string& name) const;
 
  private:
@@ -63,6 +65,7 @@ class TensorPlan {
   };
 
   TensorPlan(const DecoderSpec& spec, int part, int parts);
+  const Row* FindRow(std::string_view module) const;  // null: all parts have all of it
   void AddAttention();
   // An MLP that stands at `path` in a layer.
   void AddMlp(const std::string& path, std::int64_t width, int part);

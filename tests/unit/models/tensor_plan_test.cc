@@ -51,6 +51,21 @@ TEST(TensorPlan, CutsWhatComesFirstByOutputsAndWhatComesBehindByInputs) {
   EXPECT_THAT(slice("lm_head.weight").kept, ElementsAre(IndexRange{34, 34}));
 }
 
+TEST(TensorPlan, AdaptersAreCutAsTheWeightBesideThem) {
+  const TensorPlan plan = Plan(Llama(), 1, 2);
+  const auto whole = plan.SliceOf("model.layers.0.self_attn.q_proj.weight").value();
+  const auto wide = plan.SliceOf("model.layers.0.self_attn.q_proj.lora_B.weight").value();
+  EXPECT_EQ(wide.dimension, 0U);
+  EXPECT_EQ(wide.kept, whole.kept);
+  EXPECT_FALSE(plan.SliceOf("model.layers.0.self_attn.q_proj.lora_A.weight"));
+  EXPECT_EQ(plan.SliceOf("model.layers.0.self_attn.q_proj.lora_magnitude_vector")->kept,
+            whole.kept);
+  const auto narrow = plan.SliceOf("model.layers.0.mlp.down_proj.lora_A.weight").value();
+  EXPECT_EQ(narrow.dimension, 1U);
+  EXPECT_EQ(narrow.kept, plan.SliceOf("model.layers.0.mlp.down_proj.weight")->kept);
+  EXPECT_FALSE(plan.SliceOf("model.layers.0.mlp.down_proj.lora_B.weight"));
+}
+
 TEST(TensorPlan, LeavesWhatAllHaveWhole) {
   const TensorPlan plan = Plan(Llama(), 1, 3);
   for (const char* name :
