@@ -142,6 +142,8 @@ StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
       section["params"]["total_num_steps"] = result.given[total];
     } else if (facts.total_steps) {
       section["params"]["total_num_steps"] = *facts.total_steps;
+    } else if (facts.steps_come_later) {
+      section["params"]["total_num_steps"] = "auto";
     }
   }
   nlohmann::ordered_json changed = result.given;
@@ -257,6 +259,7 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
                          .ignore_unknown_keys = flags.ignore_unknown_keys};
   DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(job.model, share));
   if (job.steps > 0) facts.total_steps = job.steps;
+  facts.steps_come_later = job.steps == 0;  // ranks count the samples of the epochs
   return facts;
 }
 

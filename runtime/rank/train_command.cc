@@ -30,7 +30,6 @@
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/model_config.h"
 #include "runtime/models/spec/model_ranks.h"
-#include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/rank/rank_memory.h"
 #include "runtime/rank/seen_tokens.h"
@@ -62,6 +61,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   [[noreturn]] void EndWithFailure(const Failure& failure);
 
   Status CheckJob();
+  Status ReadConfig();
   Status Connect();
   Status BuildEngine();
   Status OpenData();
@@ -127,8 +127,8 @@ void TrainCommand::Run() {
   const Phase phases[] = {
       {"check the job", kExitUsage, &TrainCommand::CheckJob, ""},
       {"connect the ranks", kExitFailure, &TrainCommand::Connect, ""},
-      {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
       {"open the data", kExitUsage, &TrainCommand::OpenData, ""},
+      {"build the model", kExitUsage, &TrainCommand::BuildEngine, ""},
       {"try the data to evaluate on", kExitUsage, &TrainCommand::TryEvaluation, ""},
       {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
       {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
@@ -154,12 +154,19 @@ void TrainCommand::Run() {
   reporter_.ReportEnd({{"steps", engine_->finished_steps()}});
 }
 
-Status TrainCommand::CheckJob() {
-  config::CheckResult checked =
-      config::CheckConfig(job_.ds_config, "ds_config", identity_.world_size);
+// Again once it is known how many steps there are, which "auto" may stand for.
+Status TrainCommand::ReadConfig() {
+  config::JobFacts facts{.world_size = identity_.world_size, .steps_come_later = true};
+  if (total_steps_ > 0) facts.total_steps = total_steps_;
+  config::CheckResult checked = config::CheckConfig(job_.ds_config, "ds_config", facts);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
   config_ = std::move(checked.config);
   seen_tokens_ = SeenTokens(std::move(checked.data_efficiency));
+  return OkStatus();
+}
+
+Status TrainCommand::CheckJob() {
+  DS_RETURN_IF_ERROR(ReadConfig());
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   const topology::Degrees degrees = engine::DegreesOf(config_, identity_.world_size);
   DS_RETURN_IF_ERROR(
@@ -182,7 +189,6 @@ Status TrainCommand::Connect() {
 }
 
 Status TrainCommand::BuildEngine() {
-  DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
                              engine::FindModelRanks(mesh_, *world_), part_));
@@ -220,6 +226,7 @@ Status TrainCommand::BuildEngine() {
 }
 
 Status TrainCommand::OpenData() {
+  DS_RETURN_IF_ERROR(models::CheckSequenceLength(model_config_, job_.seq_len));
   const data::LoaderOptions options{.micro_batch = config_.batch.train_micro_batch_size_per_gpu,
                                     .seq_len = job_.seq_len,
                                     .vocab_size = model_config_.decoder.vocabulary,
@@ -230,19 +237,12 @@ Status TrainCommand::OpenData() {
   DS_RETURN_IF_ERROR(CheckSameData(data_.training->State(), *world_));
   DS_ASSIGN_OR_RETURN(total_steps_,
                       CountSteps(job_, data_.samples_per_epoch, config_.batch.train_batch_size));
+  DS_RETURN_IF_ERROR(ReadConfig());
   if (data_.blend && identity_.rank == 0) {
     reporter_.ReportNotice(
         "the blend: " + DescribeBlend(job_, data_, total_steps_ * config_.batch.train_batch_size));
   }
-  parts_ = {&engine_->state(), data_.training.get()};
-  const auto last = optim::LastUpdateOf(config_);
-  if (last && *last < total_steps_) {
-    return InvalidArgumentError("the schedule of the ds_config ends after " +
-                                std::to_string(*last) + " steps, and this run has " +
-                                std::to_string(total_steps_) +
-                                ": change scheduler.params or --steps");
-  }
-  return OkStatus();
+  return CheckScheduleLasts(config_, total_steps_);
 }
 
 // Data that cannot be evaluated on is better known before the training than behind it. Collective.
@@ -257,6 +257,7 @@ Status TrainCommand::TryEvaluation() {
 }
 
 Status TrainCommand::Resume() {
+  parts_ = {&engine_->state(), data_.training.get()};
   const std::vector<checkpoint::Stateful*> without_best = parts_;
   if (data_.evaluation) parts_.push_back(&best_);
   if (job_.resume_from.empty()) return OkStatus();

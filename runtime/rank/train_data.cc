@@ -11,6 +11,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/data/prefetching_loader.h"
 #include "runtime/data/token_source.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 
 namespace ds::rank {
 namespace {
@@ -137,6 +138,14 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samp
   }
   // The last step of an epoch takes what it lacks from the start of the data.
   return samples / batch + (samples % batch == 0 ? 0 : 1);
+}
+
+Status CheckScheduleLasts(const config::DsConfig& config, std::int64_t steps) {
+  const auto last = optim::LastUpdateOf(config);
+  if (!last || *last >= steps) return OkStatus();
+  return InvalidArgumentError("the schedule of the ds_config ends after " + std::to_string(*last) +
+                              " steps, and this run has " + std::to_string(steps) +
+                              ": change scheduler.params or --steps");
 }
 
 std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,

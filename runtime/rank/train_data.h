@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
 #include "runtime/data/loader.h"
 #include "runtime/models/block.h"
@@ -39,6 +40,9 @@ Status CheckSameData(const nlohmann::json& state, comm::Communicator& world);
 // need.
 StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
                                   std::int64_t batch);
+
+// Refuses a schedule of the config that has no rate for so many steps.
+Status CheckScheduleLasts(const config::DsConfig& config, std::int64_t steps);
 
 // "700 samples of a.jsonl (1.40 epochs), 300 of b.bin (0.30)": what a run over so many samples of
 // the job's blend takes of each path. Requires a blend.

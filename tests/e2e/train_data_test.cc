@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -131,6 +132,41 @@ TEST_F(TrainDataTest, SamplesAndWhatLayersSeeOfThemGrowAndAResumedRunGoesOn) {
   ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
   EXPECT_THAT(Column(Steps("half"), "loss"),
               Pointwise(DoubleNear(1e-5), Column(Steps("whole"), "loss")));
+}
+
+TEST_F(TrainDataTest, ADecayEndsWithTheEpochs) {
+  nlohmann::json config = nlohmann::json::parse(ReadFile(folder_.path() / "ds.json").value());
+  config["scheduler"] = {
+      {"type", "WarmupDecayLR"},
+      {"params", {{"total_num_steps", "auto"}, {"warmup_num_steps", 1}, {"warmup_max_lr", 0.01}}}};
+  Write("ds.json", config.dump());
+  const std::string data = Write("chat.jsonl", Chats(40));
+  const auto train = [&](const std::string& run, std::vector<std::string> more) {
+    std::vector<std::string> words = {"--num_gpus",
+                                      "2",
+                                      "train",
+                                      "--model",
+                                      model_.string(),
+                                      "--data",
+                                      data,
+                                      "--deepspeed_config",
+                                      (folder_.path() / "ds.json").string(),
+                                      "--seq_len",
+                                      "64"};
+    words.insert(words.end(), more.begin(), more.end());
+    return RunProgram(DsrunCommand(folder_.path() / run, words));
+  };
+  const auto epochs = train("epochs", {"--epochs", "2"});
+  ASSERT_EQ(epochs.status, 0) << epochs.out << epochs.err;
+  const std::vector<double> rates = Column(Steps("epochs"), "lr");
+  ASSERT_GT(rates.size(), 3u);
+  ASSERT_EQ(train("steps", {"--steps", std::to_string(rates.size())}).status, 0);
+  EXPECT_EQ(Column(Steps("steps"), "lr"), rates);
+  EXPECT_LT(rates.back(), *std::max_element(rates.begin(), rates.end()));
+  // The same by a flag.
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "ds.json", R"({"train_batch_size": 4})").ok());
+  const auto flag = train("flag", {"--epochs", "2", "--lr_schedule", "WarmupDecayLR"});
+  EXPECT_EQ(flag.status, 0) << flag.err;
 }
 
 TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
