@@ -75,5 +75,28 @@ TEST(Bucket, HasARangeForEachGroupAndEachKindOfPlacement) {
   EXPECT_TRUE(frozen.ranges().empty());
 }
 
+// Those of a quantised weight.
+TEST(Bucket, FrozenBytesAreABucketThatStaysBytes) {
+  NamedParameter bytes = Make("bytes", 100, 1, true);
+  bytes.tensor = at::zeros({100}, at::kByte).fill_(7);
+  const auto buckets = BucketParameters({Make("f", 5, 1, true), bytes, Make("w", 8, 1)});
+  ASSERT_EQ(buckets.size(), 3U);
+  EXPECT_THAT(NamesOf(buckets[0]), ElementsAre("w"));
+  EXPECT_THAT(NamesOf(buckets[1]), ElementsAre("f"));
+  EXPECT_THAT(NamesOf(buckets[2]), ElementsAre("bytes"));
+
+  const auto world = comm::MakeLocalWorld(1);
+  device::MemoryLedger ledger;
+  Context context{
+      .groups = {.all = world[0].get(), .gradients = world[0].get(), .shards = world[0].get()},
+      .ledger = &ledger};
+  context.dtypes.parameter = at::kBFloat16;
+  BufferPool pool(context);
+  Bucket frozen(context, pool, buckets[2], Rest::kHere);
+  EXPECT_EQ(frozen.parameters().full().scalar_type(), at::kByte);
+  EXPECT_EQ(bytes.tensor.sum().item<std::int64_t>(), 700);
+  EXPECT_EQ(ledger.Bytes(device::MemoryUse::kParameters, device::MemoryTier::kHost), 128);
+}
+
 }  // namespace
 }  // namespace ds::zero
