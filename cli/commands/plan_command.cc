@@ -174,10 +174,9 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
         "plan: --svg draws the schedule of a pipeline: give --mesh pipeline=N, too");
   }
   DS_ASSIGN_OR_RETURN(const ScheduleKind kind, pipeline::ParseScheduleKind(flags.schedule));
-  const bool has_chunks = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubbleV;
   const pipeline::PipelineShape shape{
       .stages = stages,
-      .chunks = flags.chunks > 0 ? flags.chunks : (has_chunks ? 2 : 1),
+      .chunks = flags.chunks > 0 ? flags.chunks : pipeline::DefaultChunksOf(kind),
       .micro_batches = flags.micro_batches > 0 ? flags.micro_batches : 2 * stages};
   DS_ASSIGN_OR_RETURN(ScheduleDrawing drawing, ScheduleDrawing::Create(kind, shape));
   if (!flags.svg.empty()) {

@@ -64,13 +64,17 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
   return status.ok() ? status : status.WithContext("--model " + model);
 }
 
-Status CheckStagesFit(const std::string& model, const config::DsConfig& config,
+Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share) {
   if (config.parallel.pipeline == 1) return OkStatus();
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  DS_ASSIGN_OR_RETURN(
+      const engine::StageOrder order,
+      engine::ParseStageOrder(job.pipeline_schedule, job.pipeline_virtual_stages, config));
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
   const auto spec = ParseDecoder(text);
-  const Status status = spec.ok() ? engine::CutStages(*spec, config).status() : spec.status();
-  return status.ok() ? status : status.WithContext("--model " + model);
+  const Status status =
+      spec.ok() ? engine::CutStages(*spec, config, order.chunks).status() : spec.status();
+  return status.ok() ? status : status.WithContext("--model " + job.model);
 }
 
 }  // namespace ds::cli

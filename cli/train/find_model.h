@@ -22,8 +22,9 @@ StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const Shar
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
                        const ShareFolder& share);
 
-// OK when each stage that the config asks for gets a part of the model (engine::CutStages).
-Status CheckStagesFit(const std::string& model, const config::DsConfig& config,
+// OK when each stage that the config asks for gets a part of the job's model, in the job's order
+// (engine::CutStages).
+Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share);
 
 }  // namespace ds::cli

@@ -150,14 +150,20 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("N");
   app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
                  "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
-                 "micro-batches), or gpipe")
-      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
+                 "micro-batches), gpipe, interleaved (waits less, sends more), zb-h1 (waits less, "
+                 "holds inputs longer) or zb-v (both)")
+      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
       ->type_name("NAME");
   app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
                  "NEFTune: while training, embeddings get noise of up to this over the root of a "
                  "sample's tokens times the width (default: 0, none)")
       ->check(NumberBetween(0.0, 1e9))
       ->type_name("X");
+  app.add_option(FlagNames("pp_virtual_stages"), flags->pp_virtual_stages,
+                 "with --pp_schedule interleaved: into how many runs of layers each stage is cut "
+                 "(default: 2)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
@@ -286,7 +292,9 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.layer_decay, &job->layer_decay);
   Set(flags.recompute, &job->recompute);
   Set(flags.tile_mlp, &job->mlp_tiles);
+  if (flags.pp_schedule.has_value()) job->pipeline_virtual_stages = 0;  // those of another one
   Set(flags.pp_schedule, &job->pipeline_schedule);
+  Set(flags.pp_virtual_stages, &job->pipeline_virtual_stages);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle) job->shuffle = false;

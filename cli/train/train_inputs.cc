@@ -160,13 +160,16 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
-  if (flags.pp_schedule.has_value() && result.config.parallel.pipeline == 1) {
+  const char* of_stages = flags.pp_virtual_stages.has_value() ? "--pp_virtual_stages" : nullptr;
+  if (flags.pp_schedule.has_value()) of_stages = "--pp_schedule";
+  if (of_stages != nullptr && result.config.parallel.pipeline == 1) {
     return InvalidArgumentError(
-        "--pp_schedule: of what? --pp or the config's pipeline.stages says into how many stages "
+        std::string(of_stages) +
+        ": of what? --pp or the config's pipeline.stages says into how many stages "
         "the model is cut");
   }
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share));
-  DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job.model, result.config, share));
+  DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
                          .WithContext("--seq_len"));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {

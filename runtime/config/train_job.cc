@@ -46,6 +46,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"recompute", &TrainJob::recompute},
     std::pair{"mlp_tiles", &TrainJob::mlp_tiles},
     std::pair{"pipeline_schedule", &TrainJob::pipeline_schedule},
+    std::pair{"pipeline_virtual_stages", &TrainJob::pipeline_virtual_stages},
     std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
     std::pair{"layer_decay", &TrainJob::layer_decay},
     std::pair{"ds_config", &TrainJob::ds_config},
@@ -207,7 +208,9 @@ Status CheckRanges(const TrainJob& job) {
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));
   DS_RETURN_IF_ERROR(CheckOneOf("packing", job.packing, {"stream", "whole", "none"}));
-  DS_RETURN_IF_ERROR(CheckOneOf("pipeline_schedule", job.pipeline_schedule, {"1f1b", "gpipe"}));
+  DS_RETURN_IF_ERROR(CheckOneOf("pipeline_schedule", job.pipeline_schedule,
+                                {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}));
+  if (job.pipeline_virtual_stages < 0) return FieldError("pipeline_virtual_stages", "0 or more");
   DS_RETURN_IF_ERROR(CheckOneOf("device", job.device, {"auto", "cpu", "cuda"}));
   if (job.on_non_finite == "rewind" && job.save_every == 0) {
     return FieldError("save_every", "above 0 when on_non_finite is 'rewind'");

@@ -190,7 +190,8 @@ struct ModelDescription {
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, EngineParts* parts,
                      ModelDescription* described) {
-  DS_RETURN_IF_ERROR(CheckSuitsStages(parts->mesh, config, model, options.world->rank()));
+  DS_RETURN_IF_ERROR(
+      CheckSuitsStages(parts->mesh, config, model, options.schedule, options.world->rank()));
   DS_ASSIGN_OR_RETURN(described->units,
                       DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
   DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
@@ -233,7 +234,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
   DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
   parts->parameter_count = CountParameters(*parts->sharded, parts->mesh);
-  parts->schedule = options.schedule;
+  parts->virtual_stages = {options.schedule, parts->mesh.degrees().pipeline, model->chunk_count()};
   if (context.groups.stage != nullptr) {
     parts->channels.emplace(
         comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world));

@@ -55,7 +55,7 @@ struct EngineParts {
 
   topology::Mesh mesh;
   std::optional<StageChannels> channels;  // to the other stages; none: there is one stage
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
+  pipeline::VirtualStages virtual_stages;
   std::int64_t parameter_count = 0;  // of all stages
   ModuleBuffers buffers;
   std::unique_ptr<zero::ShardedModel> sharded;
@@ -78,12 +78,12 @@ struct EngineParts {
             .managed = config.managed_gradient_accumulation};
   }
   int stage() const { return sharded->context().stage(); }
-  bool is_last_stage() const { return stage() + 1 == mesh.degrees().pipeline; }
-  // Lists the ranks that know the losses, the last stage's, over these axes from where this rank
-  // stands along the others.
+  // Lists the ranks that know the losses, those with the model's last block, over these axes from
+  // where this rank stands along the others.
   std::vector<int> LossRanksOver(topology::AxisSet axes) const {
     topology::Coordinates place = mesh.CoordinatesOf(world().rank());
-    place[static_cast<std::size_t>(topology::Axis::kPipeline)] = mesh.degrees().pipeline - 1;
+    place[static_cast<std::size_t>(topology::Axis::kPipeline)] =
+        virtual_stages.PlaceOf(virtual_stages.count() - 1).stage;
     return mesh.GroupOf(mesh.RankAt(place), axes);
   }
   // Throws where a stage cannot do by itself what `what` is.

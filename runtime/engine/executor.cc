@@ -4,9 +4,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 #include <algorithm>
-#include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -16,6 +14,7 @@
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/recompute_block.h"
 #include "runtime/models/expert_load.h"
+#include "runtime/engine/stage_run.h"
 #include "runtime/precision/autocast_scope.h"
 #include "runtime/zero/undeclared_reads.h"
 
@@ -127,6 +126,8 @@ RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
 // update takes this rank's own.
 zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   if (parts.step.local_gradients) return zero::GradientEnd::kHeld;
+  // Chunks of a micro-batch come one by one, with those of others between them.
+  if (parts.virtual_stages.chunks > 1) return zero::GradientEnd::kAsSharded;
   const bool is_last = parts.step.IsInLastMicroBatch(parts.accumulation()) &&
                        parts.optimizer->TakesMeans(parts.step.counts.applied + 1);
   if (!is_last) return zero::GradientEnd::kAsSharded;
@@ -134,21 +135,16 @@ zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   return updates ? zero::GradientEnd::kUpdate : zero::GradientEnd::kLast;
 }
 
-bool Has(pipeline::Instruction::Kind kind, const pipeline::StageProgram& program) {
-  return std::any_of(program.begin(), program.end(),
-                     [&](const pipeline::Instruction& each) { return each.kind == kind; });
-}
-
 // Refuses what a program may ask for and the executor does not do.
-Status CheckIsBuilt(const pipeline::StageProgram& program, bool has_channels) {
+Status CheckIsBuilt(const pipeline::StageProgram& program, int chunks, bool has_channels) {
   using Kind = pipeline::Instruction::Kind;
-  using TaskKind = pipeline::Task::Kind;
   for (const auto& [kind, task, peer] : program) {
-    if (task.chunk > 0) return UnimplementedError("a stage of several chunks is not built");
-    const bool computes = kind == Kind::kCompute;
-    if (computes && task.kind != TaskKind::kForward && task.kind != TaskKind::kBackward) {
-      return UnimplementedError("a backward pass in two parts (zb-h1, zb-v) is not built");
+    if (task.chunk >= chunks) {
+      return InvalidArgumentError("the step has a chunk " + std::to_string(task.chunk) +
+                                  ", and the model " + std::to_string(chunks) +
+                                  " (BlockList::SetPart)");
     }
+    const bool computes = kind == Kind::kCompute;
     if (computes || kind == Kind::kReduce || kind == Kind::kStep) continue;
     if (!has_channels) {
       return InvalidArgumentError("the step has messages for or from stage " +
@@ -158,51 +154,37 @@ Status CheckIsBuilt(const pipeline::StageProgram& program, bool has_channels) {
   return OkStatus();
 }
 
-// The tensors that a bundle takes from block to block, by their places in it.
-constexpr std::string_view kHidden = "hidden", kExtras = "extras/";
-
-NamedTensors TakeActivations(Bundle bundle) {
-  NamedTensors tensors;
-  if (bundle.hidden.defined()) tensors.emplace(kHidden, bundle.hidden);
-  for (const auto& [name, tensor] : bundle.extras) {
-    if (tensor.defined()) tensors.emplace(std::string(kExtras) + name, tensor);
-  }
-  return tensors;
-}
-
-void PutActivations(const NamedTensors& tensors, Bundle* bundle) {
-  for (const auto& [name, tensor] : tensors) {
-    at::Tensor& place =
-        name == kHidden ? bundle->hidden : bundle->extras[name.substr(kExtras.size())];
-    place = tensor;
-  }
-}
-
 // Serves where there is nothing to return a status in.
 void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
 }  // namespace
 
-Bundle Executor::RunBlocks(Bundle bundle) {
+void Executor::BeginMicroBatch(Bundle* bundle) {
+  const std::int64_t samples = models::CountSamples(bundle->batch);
+  StepInProgress& current = parts_.step.current;
+  bundle->random = FindRandomPlace(parts_, samples);
+  bundle->loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
+  bundle->loss_unit = parts_.loss_unit();
+  if (parts_.config.fp16.enabled && parts_.config.fp16.auto_cast) CastInputs(*bundle);
+  if (!c10::GradMode::is_enabled()) return;
+  const at::Tensor& labels_or_none = bundle->tensor("labels");
+  const std::int64_t labels = labels_or_none.defined() ? labels_or_none.numel() : 0;
+  current.samples += samples;
+  current.tokens += labels;
+  current.most_labels = std::max(current.most_labels, labels);
+  current.random_places += CountRandomPlaces(parts_, samples);
+}
+
+Bundle Executor::RunChunk(Bundle bundle, int chunk) {
   ThrowIfError(parts_.ReloadStates());
   zero::ShardedModel& sharded = *parts_.sharded;
-  if (c10::GradMode::is_enabled()) {
-    parts_.step.current.samples += models::CountSamples(bundle.batch);
-    const at::Tensor& labels_or_none = bundle.tensor("labels");
-    const std::int64_t labels = labels_or_none.defined() ? labels_or_none.numel() : 0;
-    parts_.step.current.tokens += labels;
-    parts_.step.current.most_labels = std::max(parts_.step.current.most_labels, labels);
-    parts_.step.current.backward_is_latest = false;
-  }
-  if (parts_.config.fp16.enabled && parts_.config.fp16.auto_cast) CastInputs(bundle);
+  const bool records = c10::GradMode::is_enabled();
+  if (records) parts_.step.current.backward_is_latest = false;
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
-  bundle.loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
-  bundle.loss_unit = parts_.loss_unit();
-  const std::int64_t samples = models::CountSamples(bundle.batch);
-  bundle.random = FindRandomPlace(parts_, samples);
-  sharded.BeginForward();
-  for (int i = 0; i < parts_.model->size(); ++i) {
+  const models::BlockRange blocks = parts_.model->chunk(chunk);
+  sharded.BeginForward({blocks.first, blocks.end});
+  for (int i = blocks.first; i < blocks.end; ++i) {
     sharded.Enter(i);
     bundle.random.block = parts_.model->index_in_model(i);
     bundle = parts_.blocks.reads_are_declared ? RunBlock(parts_, i, std::move(bundle))
@@ -210,23 +192,25 @@ Bundle Executor::RunBlocks(Bundle bundle) {
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();
-  parts_.blocks.reads_are_declared = true;
-  if (c10::GradMode::is_enabled()) {
-    parts_.step.current.random_places += CountRandomPlaces(parts_, samples);
-    parts_.memory.Mark("forward");
-  }
+  if (blocks.end == parts_.model->size()) parts_.blocks.reads_are_declared = true;
+  if (records) parts_.memory.Mark("forward");
   return bundle;
 }
 
-Bundle Executor::RunModel(Bundle bundle) {
-  bundle = RunBlocks(std::move(bundle));
+Bundle Executor::RunToLoss(Bundle bundle, int chunk) {
+  bundle = RunChunk(std::move(bundle), chunk);
   TORCH_CHECK(bundle.loss.defined() && bundle.loss.numel() == 1,
               "the model's last block has set no loss (a scalar): are there labels?");
   return bundle;
 }
 
-at::Tensor Executor::Forward(Bundle bundle) {
-  bundle = RunModel(std::move(bundle));
+Bundle Executor::RunModel(Bundle bundle) {
+  BeginMicroBatch(&bundle);
+  return RunToLoss(std::move(bundle), /*chunk=*/0);
+}
+
+at::Tensor Executor::ForwardToLoss(Bundle bundle, int chunk) {
+  bundle = RunToLoss(std::move(bundle), chunk);
   if (c10::GradMode::is_enabled()) {
     const double weight = bundle.loss_count ? *bundle.loss_count / bundle.loss_unit : 1.0;
     const auto routes = bundle.extras.find(models::kExpertRoutes);
@@ -237,25 +221,53 @@ at::Tensor Executor::Forward(Bundle bundle) {
   return bundle.loss;
 }
 
-void Executor::TakeGradients(double arrival_factor, const std::function<void()>& backward) {
-  const zero::GradientEnd end = ChooseGradientEnd(parts_);
+at::Tensor Executor::Forward(Bundle bundle) {
+  BeginMicroBatch(&bundle);
+  return ForwardToLoss(std::move(bundle), /*chunk=*/0);
+}
+
+void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
+                             const std::function<void()>& backward) {
+  const zero::GradientEnd end =
+      delayed != nullptr ? zero::GradientEnd::kLater : ChooseGradientEnd(parts_);
   parts_.sharded->EndGradients(end);
   parts_.sharded->ScaleGradients(arrival_factor);
   if (end == zero::GradientEnd::kUpdate) ThrowIfError(parts_.BeginUpdate());
+  if (delayed != nullptr) parts_.sharded->DelayGradients(delayed);
   backward();
-  parts_.sharded->EndBackward();
-  ++parts_.step.current.micro_batches;
+  const models::BlockRange blocks = parts_.model->chunk(chunk);
+  parts_.sharded->EndBackward({blocks.first, blocks.end});
+  if (delayed != nullptr) {
+    parts_.sharded->DelayGradients(nullptr);
+  } else if (chunk == 0) {  // the last one to have its backward
+    ++parts_.step.current.micro_batches;
+  }
   parts_.step.current.backward_is_latest = true;
   parts_.memory.Mark("backward");
 }
 
+void Executor::BringWeightGradients(Passage* passage, int chunk) {
+  ThrowIfError(parts_.ReloadStates());
+  parts_.sharded->EndGradients(zero::GradientEnd::kAsSharded);
+  parts_.sharded->ScaleGradients(1.0);
+  const models::BlockRange blocks = parts_.model->chunk(chunk);
+  parts_.sharded->BringGradients({blocks.first, blocks.end}, &passage->delayed);
+  if (chunk == 0) ++parts_.step.current.micro_batches;
+}
+
 void Executor::Backward(const at::Tensor& loss, bool scale_wrt_gas) {
+  BackwardFromLoss(loss, scale_wrt_gas, /*chunk=*/0, /*delayed=*/nullptr);
+}
+
+void Executor::BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
+                                zero::DelayedGradients* delayed) {
   ThrowIfError(parts_.ReloadStates());
   const double weight = scale_wrt_gas ? parts_.step.current.FindWeight(loss) : 1.0;
   const double scale = parts_.backward_scale(scale_wrt_gas) * weight;
   const double factor = FindArrivalFactor(loss, scale);
   parts_.step.current.losses.push_back({loss.detach(), scale_wrt_gas, weight});
-  TakeGradients(factor, [&] { loss.backward(at::full_like(loss, scale / factor)); });
+  TakeGradients(chunk, factor, delayed,
+                [&] { loss.backward(at::full_like(loss, scale / factor)); });
 }
 
 Status Executor::Reduce() {
@@ -278,113 +290,68 @@ StatusOr<StepResult> Executor::Step() {
   return result;
 }
 
-// What the backward needs of the forward, and what other stages have sent for it or will get of it.
-struct Executor::MicroBatch {
-  NamedTensors received;   // activations of the stage before
-  at::Tensor loss;         // of the last stage
-  NamedTensors sent;       // activations for the stage behind
-  NamedTensors gradients;  // of these
-};
-
-void Executor::RunForward(Bundle batch, bool is_last_stage, MicroBatch* micro_batch) {
-  PutActivations(micro_batch->received, &batch);
-  if (is_last_stage) {
-    micro_batch->loss = Forward(std::move(batch));
-  } else {
-    micro_batch->sent = TakeActivations(RunBlocks(std::move(batch)));
-  }
-}
-
 // What has been kept for it goes with it.
-void Executor::RunBackward(MicroBatch* micro_batch) {
-  if (const at::Tensor loss = std::exchange(micro_batch->loss, {}); loss.defined()) {
+void Executor::RunBackward(Passage* passage, const pipeline::Task& task) {
+  const bool is_whole = task.kind == pipeline::Task::Kind::kBackward;
+  zero::DelayedGradients* const delayed = is_whole ? nullptr : &passage->delayed;
+  if (const at::Tensor loss = std::exchange(passage->loss, {}); loss.defined()) {
     // Its gradients would arrive divided, and those that go on to the stage before stay so.
-    TORCH_CHECK(micro_batch->received.empty() || loss.scalar_type() != at::kHalf,
+    TORCH_CHECK(passage->received.empty() || loss.scalar_type() != at::kHalf,
                 "the last stage's loss is in fp16, which ends before loss scales do: have its last "
                 "block return it in fp32");
-    return Backward(loss, /*scale_wrt_gas=*/true);
+    return BackwardFromLoss(loss, /*scale_wrt_gas=*/true, task.chunk, delayed);
   }
   ThrowIfError(parts_.ReloadStates());
   std::vector<at::Tensor> roots, gradients;
-  for (const auto& [name, gradient] : std::exchange(micro_batch->gradients, {})) {
-    roots.push_back(micro_batch->sent.at(name));
+  for (const auto& [name, gradient] : std::exchange(passage->gradients, {})) {
+    roots.push_back(passage->sent.at(name));
     gradients.push_back(gradient);
   }
-  micro_batch->sent.clear();
-  TakeGradients(/*arrival_factor=*/1.0, [&] {
+  passage->sent.clear();
+  TakeGradients(task.chunk, /*arrival_factor=*/1.0, delayed, [&] {
     if (!roots.empty()) torch::autograd::backward(roots, gradients);  // else all is frozen
   });
 }
 
 std::optional<Bundle> Executor::RunThroughStages(Bundle bundle) {
   if (!parts_.channels) return RunModel(std::move(bundle));
+  BeginMicroBatch(&bundle);
   StageChannels& channels = *parts_.channels;
+  const pipeline::VirtualStages& places = parts_.virtual_stages;
   const int stage = parts_.stage();
-  if (stage > 0) PutActivations(channels.ReceiveActivations(stage - 1), &bundle);
-  if (parts_.is_last_stage()) return RunModel(std::move(bundle));
-  bundle = RunBlocks(std::move(bundle));
-  channels.AwaitSends();  // no stage runs ahead by more than one micro-batch
-  channels.SendActivations(stage + 1, TakeActivations(std::move(bundle)));
+  NamedTensors activations;  // of the virtual stage before
+  for (int chunk = 0; chunk < places.chunks; ++chunk) {
+    const int place = places.At({stage, chunk});
+    const int before = place == 0 ? stage : places.PlaceOf(place - 1).stage;
+    if (before != stage) activations = channels.ReceiveActivations(before);
+    Bundle input = bundle;
+    PutActivations(activations, &input);
+    if (place + 1 == places.count()) return RunToLoss(std::move(input), chunk);
+    activations = TakeActivations(RunChunk(std::move(input), chunk));
+    const int next = places.PlaceOf(place + 1).stage;
+    if (next == stage) continue;
+    channels.AwaitSends();  // no stage runs ahead by more than one micro-batch
+    channels.SendActivations(next, activations);
+  }
   return std::nullopt;
 }
 
 StatusOr<StepResult> Executor::RunStep(const BatchSource& next_batch) {
   const auto micro_batches = static_cast<int>(parts_.config.batch.gradient_accumulation_steps);
   if (!parts_.channels) return Run(pipeline::PlanStep(micro_batches), next_batch);
-  const pipeline::PipelineShape shape{.stages = parts_.mesh.degrees().pipeline,
-                                      .micro_batches = micro_batches};
-  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::Schedule::Create(parts_.schedule, shape));
+  const auto& [kind, stages, chunks] = parts_.virtual_stages;
+  const pipeline::PipelineShape shape{
+      .stages = stages, .chunks = chunks, .micro_batches = micro_batches};
+  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::Schedule::Create(kind, shape));
   const auto programs = PlanStagePrograms(schedule);
   return Run(programs[static_cast<std::size_t>(parts_.stage())], next_batch, &*parts_.channels);
 }
 
 StatusOr<StepResult> Executor::Run(const pipeline::StageProgram& program,
                                    const BatchSource& next_batch, StageChannels* channels) {
-  using Kind = pipeline::Instruction::Kind;
   DS_RETURN_IF_ERROR(CheckStageProgram(program));
-  DS_RETURN_IF_ERROR(CheckIsBuilt(program, channels != nullptr));
-  const bool is_last_stage = !Has(Kind::kSendActivation, program);
-  std::map<int, MicroBatch> micro_batches;
-  StepResult result;
-  for (const auto& [kind, task, peer] : program) {
-    MicroBatch& micro_batch = micro_batches[task.micro_batch];
-    if (kind == Kind::kCompute && task.kind == pipeline::Task::Kind::kForward) {
-      DS_ASSIGN_OR_RETURN(Bundle batch, next_batch());
-      RunForward(std::move(batch), is_last_stage, &micro_batch);
-    } else if (kind == Kind::kCompute) {
-      RunBackward(&micro_batch);
-    } else if (kind == Kind::kReduce) {
-      DS_RETURN_IF_ERROR(Reduce());
-    } else if (kind == Kind::kStep) {
-      DS_ASSIGN_OR_RETURN(result, Step());
-    } else {
-      Move(kind, peer, *channels, &micro_batch);
-    }
-  }
-  if (channels != nullptr) channels->AwaitSends();
-  return result;
-}
-
-void Executor::Move(pipeline::Instruction::Kind kind, int peer, StageChannels& channels,
-                    MicroBatch* micro_batch) {
-  using Kind = pipeline::Instruction::Kind;
-  switch (kind) {
-    case Kind::kReceiveActivation:
-      micro_batch->received = channels.ReceiveActivations(peer);
-      return;
-    case Kind::kSendActivation:
-      return channels.SendActivations(peer, micro_batch->sent);
-    case Kind::kReceiveGradient:
-      micro_batch->gradients = channels.ReceiveGradients(peer, micro_batch->sent);
-      return;
-    case Kind::kSendGradient:
-      return channels.SendGradients(peer, std::exchange(micro_batch->received, {}));
-    case Kind::kCompute:
-    case Kind::kReduce:
-    case Kind::kStep:
-      break;
-  }
-  DS_CHECK_MSG(false, "no message");
+  DS_RETURN_IF_ERROR(CheckIsBuilt(program, parts_.virtual_stages.chunks, channels != nullptr));
+  return StageRun(*this, next_batch, channels).Run(program);
 }
 
 }  // namespace ds::engine

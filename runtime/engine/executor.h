@@ -19,10 +19,12 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/stage_channels.h"
 #include "runtime/pipeline/stage_program.h"
+#include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {
 
 struct EngineParts;
+struct Passage;
 
 // Gives the next micro-batch of this rank.
 using BatchSource = std::function<StatusOr<Bundle>()>;
@@ -36,10 +38,10 @@ class Executor {
   // the engine's schedule.
   StatusOr<StepResult> RunStep(const BatchSource& next_batch);
 
-  // Runs a whole step of a stage; its forwards take their batches in the list's order, and of what
-  // is in them what the stage before has sent takes the place. Refused before anything happens are
-  // a list that is not a step (CheckStageProgram), what is not built (chunks, a backward in two
-  // parts) and messages without channels.
+  // Runs a whole step of a stage; the forwards of its first chunk take their batches in the list's
+  // order, and of what is in them what the virtual stage before has sent takes the place. Refused
+  // before anything happens are a list that is not a step (CheckStageProgram), chunks that the
+  // model does not have, and messages without channels.
   StatusOr<StepResult> Run(const pipeline::StageProgram& program, const BatchSource& next_batch,
                            StageChannels* channels = nullptr);
 
@@ -59,16 +61,23 @@ class Executor {
  private:
   friend StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
                                        std::int64_t micro_batches);
-  struct MicroBatch;  // between its forward and its backward
+  friend class StageRun;
 
-  void RunForward(Bundle batch, bool is_last_stage, MicroBatch* micro_batch);
-  void RunBackward(MicroBatch* micro_batch);
-  void Move(pipeline::Instruction::Kind kind, int peer, StageChannels& channels,
-            MicroBatch* micro_batch);
-  Bundle RunBlocks(Bundle bundle);
-  // Runs `backward`, by which the parameters' gradients arrive, each to be multiplied by the
-  // factor, and ends the micro-batch.
-  void TakeGradients(double arrival_factor, const std::function<void()>& backward);
+  // Counts the micro-batch and tells its bundle what the blocks of all chunks need to know of it.
+  void BeginMicroBatch(Bundle* bundle);
+  Bundle RunChunk(Bundle bundle, int chunk);
+  Bundle RunToLoss(Bundle bundle, int chunk);
+  at::Tensor ForwardToLoss(Bundle bundle, int chunk);
+  void BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
+                        zero::DelayedGradients* delayed);
+  // Takes a task that is a whole backward, or kInputGradient: then the gradients of weights wait in
+  // the passage for BringWeightGradients.
+  void RunBackward(Passage* passage, const pipeline::Task& task);
+  void BringWeightGradients(Passage* passage, int chunk);
+  // Runs `backward`, by which the gradients of the chunk's parameters arrive, each to be multiplied
+  // by the factor, and ends the micro-batch there; or, with `delayed`, has them wait in it.
+  void TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
+                     const std::function<void()>& backward);
 
   EngineParts& parts_;
 };

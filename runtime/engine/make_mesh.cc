@@ -97,7 +97,7 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
 }
 
 Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
-                        const BlockList& model, int rank) {
+                        const BlockList& model, pipeline::ScheduleKind schedule, int rank) {
   const int stages = mesh.degrees().pipeline;
   const models::StagePart part = model.part().value_or(models::StagePart());
   const int stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index;
@@ -108,6 +108,18 @@ Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& conf
         std::to_string(stages) + ": build each stage's blocks alone (BlockList::SetPart)");
   }
   if (stages == 1) return OkStatus();
+  int blocks = 0;
+  for (const models::BlockRange& range : part.chunks) blocks += range.size();
+  if (blocks != model.size()) {
+    return InvalidArgumentError("the model has " + std::to_string(model.size()) +
+                                " blocks, and the chunks of its part " + std::to_string(blocks) +
+                                " (BlockList::SetPart)");
+  }
+  const pipeline::PipelineShape shape{
+      .stages = stages,
+      .chunks = model.chunk_count(),
+      .micro_batches = static_cast<int>(config.batch.gradient_accumulation_steps)};
+  DS_RETURN_IF_ERROR(pipeline::Schedule::Create(schedule, shape).status());
   std::string what;
   if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
     what = "an optimizer that knows more than a stage has";

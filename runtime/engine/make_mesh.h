@@ -10,6 +10,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/models/build_model.h"
+#include "runtime/pipeline/schedule.h"
 #include "runtime/topology/mesh.h"
 
 namespace ds::engine {
@@ -37,9 +38,10 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
                              comm::Communicator& world);
 
 // Refuses a model that is not the part of this rank's stage, and, of several stages, what looks at
-// all parameters of a model. Not collective.
+// all parameters of a model, and chunks or micro-batches that the schedule does not take. Not
+// collective.
 Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
-                        const BlockList& model, int rank);
+                        const BlockList& model, pipeline::ScheduleKind schedule, int rank);
 
 // Refuses `what`, which knows whole models only, where ranks have parts of them.
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);

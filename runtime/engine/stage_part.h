@@ -6,6 +6,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/block.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/topology/mesh.h"
@@ -16,6 +17,7 @@ namespace ds::engine {
 // Refuses what CutStages does.
 StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
                                                          const models::DecoderSpec& model,
-                                                         const config::DsConfig& config);
+                                                         const config::DsConfig& config,
+                                                         const StageOrder& order = {});
 
 }  // namespace ds::engine

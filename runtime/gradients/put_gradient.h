@@ -17,14 +17,16 @@
 namespace ds::gradients {
 
 // Makes place = beta * place + the gradient. `place` is contiguous and has the parameter's shape
-// and dtype; beta is 0 or 1, and with 0 the values before are undefined.
+// and dtype; beta is 0 or 1, and with 0 the values before are undefined. It may be kept and called
+// later, behind the backward pass, so it owns what it reads.
 using WriteGradient = std::function<void(at::Tensor& place, float beta)>;
 
 // The hook takes what comes in the ordinary way, which is nothing (no .grad) after parts that were
 // put.
 class GradientSink : public torch::autograd::PostAccumulateGradHook {
  public:
-  // Calls `write` for the place of the parameter's gradient, or returns false where it cannot.
+  // Calls `write` for the place of the parameter's gradient, now or later, or returns false where
+  // it cannot.
   virtual bool Put(const at::Tensor& parameter, const WriteGradient& write) = 0;
 };
 

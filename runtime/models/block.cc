@@ -67,6 +67,23 @@ void BlockList::Add(std::shared_ptr<Block> block, std::vector<int> also_reads) {
   also_reads_.push_back(std::move(also_reads));
 }
 
+int BlockList::index_in_model(int i) const {
+  if (!part_) return i;
+  int before = 0;
+  for (const BlockRange& range : part_->chunks) {
+    if (i < before + range.size()) return range.first + i - before;
+    before += range.size();
+  }
+  DS_CHECK_MSG(false, "the stage's part has fewer blocks");
+}
+
+BlockRange BlockList::chunk(int number) const {
+  if (!part_) return {0, size()};
+  int first = 0;
+  for (int i = 0; i < number; ++i) first += part_->chunks.at(static_cast<std::size_t>(i)).size();
+  return {first, first + part_->chunks.at(static_cast<std::size_t>(number)).size()};
+}
+
 void BlockList::train(bool on) {
   for (const auto& block : blocks_) block->train(on);
 }

@@ -21,6 +21,7 @@
 
 #include "runtime/checkpoint/placement.h"
 #include "runtime/models/bundle.h"
+#include "runtime/models/stage_blocks.h"
 
 namespace ds::models {
 
@@ -72,14 +73,6 @@ class Block : public torch::nn::Module {
 
 using BlockFactory = std::function<std::shared_ptr<Block>()>;  // makes a new one each time
 
-// StagePart says what a stage of a pipeline has of a model: blocks [first, end) of `all`.
-struct StagePart {
-  int stage = 0, stages = 1;
-  int first = 0, end = 0, all = 0;
-
-  friend bool operator==(const StagePart&, const StagePart&) = default;
-};
-
 // The model, or a stage's part of it: blocks in the order they run.
 class BlockList {
  public:
@@ -94,12 +87,16 @@ class BlockList {
   // so that one block is there whole, beside the buffer that it goes into.
   void Add(BlockFactory make, std::vector<int> also_reads = {});
 
-  // Makes this list a stage's part, whose block 0 is block `part.first` of the model.
+  // Makes this list a stage's part: its blocks are those of the chunks, one behind the other.
   void SetPart(const StagePart& part) { part_ = part; }
   const std::optional<StagePart>& part() const { return part_; }
   // The place of block i in the whole model, and how many blocks that has.
-  int index_in_model(int i) const { return part_ ? part_->first + i : i; }
+  int index_in_model(int i) const;
   int model_size() const { return part_ ? part_->all : size(); }
+  // The runs of blocks that are computed one after the other, of this list's: one, or a stage's
+  // chunks.
+  int chunk_count() const { return part_ ? static_cast<int>(part_->chunks.size()) : 1; }
+  BlockRange chunk(int number) const;
 
   int size() const { return static_cast<int>(blocks_.size()); }
   Block& block(int i) const { return *blocks_.at(static_cast<std::size_t>(i)); }

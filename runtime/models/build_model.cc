@@ -22,21 +22,27 @@ std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::Tenso
                      .heads = ShareHeads(plan, ranks.sequence.size()).value()};
   auto model = std::make_shared<BlockList>();
   const int blocks = static_cast<int>(config.decoder.layers) + 2;
-  int first = 0, end = blocks;
+  std::vector<BlockRange> chunks{{0, blocks}};
   if (part) {
-    DS_CHECK(part->stages > 1 && part->all == blocks && part->first < part->end);
+    DS_CHECK(part->stages > 1 && part->all == blocks && !part->chunks.empty());
     model->SetPart(*part);
-    first = part->first;
-    end = part->end;
-    if (config.decoder.tied_head) slice.table_stages = {0, part->stages - 1};
+    chunks = part->chunks;
+    const bool has_both = chunks.front().first == 0 && chunks.back().end == blocks;
+    if (config.decoder.tied_head && !has_both) slice.table_stages = {0, part->stages - 1};
   }
   std::shared_ptr<DecoderEmbedding> embedding;  // null where another stage has it
-  if (first == 0) model->Add(embedding = std::make_shared<DecoderEmbedding>(slice, options));
   const SharedTables tables(slice);
-  for (int i = std::max(first, 1); i < std::min(end, blocks - 1); ++i) {
-    model->Add(std::make_shared<DecoderLayer>(slice, i - 1, tables, options));
+  for (const BlockRange& range : chunks) {
+    for (int i = range.first; i < range.end; ++i) {
+      if (i == 0) {
+        model->Add(embedding = std::make_shared<DecoderEmbedding>(slice, options));
+      } else if (i < blocks - 1) {
+        model->Add(std::make_shared<DecoderLayer>(slice, i - 1, tables, options));
+      } else {
+        AddLmHead(*model, slice, embedding ? embedding->tokens() : nullptr, options);
+      }
+    }
   }
-  if (end == blocks) AddLmHead(*model, slice, embedding ? embedding->tokens() : nullptr, options);
   return model;
 }
 

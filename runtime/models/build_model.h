@@ -22,8 +22,8 @@ struct ModelRanks {
 // (fp32, bf16 or fp16) and device. Its blocks call the other ranks in their passes. Requires a
 // decoder that CheckModelRanks takes.
 //
-// With `part`: only the blocks that a stage of a pipeline has, of layers + 2. The first stage has
-// the first block and the last one the last, which are two. A tied table is on both of them.
+// With `part`: only the blocks that a stage of a pipeline has, of layers + 2. A tied table is on
+// the first stage and on the last, unless one stage has the first block and the last.
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
                                       const ModelRanks& ranks = {},
                                       const std::optional<StagePart>& part = {});

@@ -118,9 +118,9 @@ class LookUpFunction : public torch::autograd::Function<LookUpFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &table = saved[0], &ids = saved[1];
     const std::int64_t padding = context->saved_data["padding"].toInt();
-    const auto add_rows = [&](at::Tensor& place, float beta) {
+    const auto add_rows = [ids, padding, gradient = upstream[0]](at::Tensor& place, float beta) {
       if (beta == 0.0F) place.zero_();
-      at::Tensor rows = upstream[0].reshape({-1, table.size(1)});
+      at::Tensor rows = gradient.reshape({-1, place.size(1)});
       if (padding >= 0) rows = rows.masked_fill(ids.reshape({-1, 1}).eq(padding), 0.0);
       place.index_add_(0, ids.flatten(), rows);
     };

@@ -248,7 +248,7 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
       if (hidden.defined()) hidden.mul_(scale);
       if (weight.defined()) weight.mul_(scale);
     }
-    const auto write = [&](at::Tensor& place, float beta) {
+    const auto write = [weight](at::Tensor& place, float beta) {
       beta == 0.0F ? place.copy_(weight) : place.add_(weight);
     };
     const variable_list parameter = context->get_saved_variables();  // or nothing

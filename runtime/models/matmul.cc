@@ -97,12 +97,12 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
       MatMulInto(result[0], gradient, in_out ? weight.t() : weight);
     }
     if (context->needs_input_grad(1)) {
-      result[1] = gradients::PutOrMakeGradient(weight, [&](at::Tensor& place, float beta) {
+      result[1] = gradients::PutOrMakeGradient(weight, [=](at::Tensor& place, float beta) {
         MatMulInto(place, in_out ? x.t() : gradient.t(), in_out ? gradient : x, beta);
       });
     }
     if (saved[2].defined() && context->needs_input_grad(2)) {
-      result[2] = gradients::PutOrMakeGradient(saved[2], [&](at::Tensor& place, float beta) {
+      result[2] = gradients::PutOrMakeGradient(saved[2], [=](at::Tensor& place, float beta) {
         beta == 0.0F ? at::sum_out(place, gradient, at::IntArrayRef{0})
                      : place.add_(gradient.sum(0));
       });

@@ -65,7 +65,7 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
       });
     });
     if (!sums.defined()) return {gradient, {}, {}};
-    const auto add_rows = [&](at::Tensor& place, float beta) {
+    const auto add_rows = [sums](at::Tensor& place, float beta) {
       const at::Tensor sum = sums.sum(0).to(place.scalar_type());
       beta == 0.0F ? place.copy_(sum) : place.add_(sum);
     };

@@ -206,16 +206,20 @@ StatusOr<Schedule> Schedule::Create(ScheduleKind kind, const PipelineShape& shap
   return schedule;
 }
 
-ChunkPlace Schedule::PlaceOf(int virtual_stage) const {
-  const int row = virtual_stage / shape_.stages;
-  const int in_row = virtual_stage % shape_.stages;
-  const bool goes_up = kind_ == ScheduleKind::kZeroBubbleV && row == 1;
-  return {.stage = goes_up ? shape_.stages - 1 - in_row : in_row, .chunk = row};
+ChunkPlace VirtualStages::PlaceOf(int virtual_stage) const {
+  const int row = virtual_stage / stages;
+  const int in_row = virtual_stage % stages;
+  const bool goes_up = kind == ScheduleKind::kZeroBubbleV && row == 1;
+  return {.stage = goes_up ? stages - 1 - in_row : in_row, .chunk = row};
 }
 
-int Schedule::VirtualStageAt(const ChunkPlace& place) const {
-  const bool goes_up = kind_ == ScheduleKind::kZeroBubbleV && place.chunk == 1;
-  return place.chunk * shape_.stages + (goes_up ? shape_.stages - 1 - place.stage : place.stage);
+int VirtualStages::At(const ChunkPlace& place) const {
+  const bool goes_up = kind == ScheduleKind::kZeroBubbleV && place.chunk == 1;
+  return place.chunk * stages + (goes_up ? stages - 1 - place.stage : place.stage);
+}
+
+int DefaultChunksOf(ScheduleKind kind) {
+  return kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubbleV ? 2 : 1;
 }
 
 int Schedule::CountHeld(int stage) const {

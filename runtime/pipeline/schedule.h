@@ -74,6 +74,20 @@ struct ChunkPlace {
   friend bool operator==(const ChunkPlace&, const ChunkPlace&) = default;
 };
 
+// VirtualStages says where each of them is.
+struct VirtualStages {
+  ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
+  int stages = 1;
+  int chunks = 1;  // of every stage
+
+  int count() const { return stages * chunks; }
+  ChunkPlace PlaceOf(int virtual_stage) const;
+  int At(const ChunkPlace& place) const;
+};
+
+// The chunks that a stage has where nobody says how many.
+int DefaultChunksOf(ScheduleKind kind);
+
 class Schedule {
  public:
   // Refuses sizes below 1, chunks that the kind does not have (two for ZB-V, two or more for
@@ -87,8 +101,9 @@ class Schedule {
     return tasks_[static_cast<std::size_t>(stage)];
   }
 
-  ChunkPlace PlaceOf(int virtual_stage) const;
-  int VirtualStageAt(const ChunkPlace& place) const;
+  VirtualStages virtual_stages() const { return {kind_, shape_.stages, shape_.chunks}; }
+  ChunkPlace PlaceOf(int virtual_stage) const { return virtual_stages().PlaceOf(virtual_stage); }
+  int VirtualStageAt(const ChunkPlace& place) const { return virtual_stages().At(place); }
   // Counts the micro-batches, once for each of its chunks, of which the stage holds activations at
   // once.
   int CountHeld(int stage) const;

@@ -86,6 +86,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   SeenTokens seen_tokens_;  // of the training
   models::ModelConfig model_config_;
   topology::Mesh mesh_;
+  engine::StageOrder order_;
   std::optional<models::StagePart> part_;  // of the model; none: this rank has all blocks
   device::RankDevice device_;
   RankMemory memory_;
@@ -175,8 +176,10 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(
       models::CheckModelRanks(model_config_.decoder, degrees.tensor, degrees.sequence));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
-  DS_ASSIGN_OR_RETURN(part_,
-                      engine::FindStagePart(mesh_, identity_.rank, model_config_.decoder, config_));
+  DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_.pipeline_schedule,
+                                                      job_.pipeline_virtual_stages, config_));
+  DS_ASSIGN_OR_RETURN(
+      part_, engine::FindStagePart(mesh_, identity_.rank, model_config_.decoder, config_, order_));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
   DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, identity_.local_rank));
   memory_.Open(device_.device);
@@ -194,7 +197,6 @@ Status TrainCommand::BuildEngine() {
                              engine::FindModelRanks(mesh_, *world_), part_));
   DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
-  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job_.pipeline_schedule));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&
       recompute.kind == config::RecomputeChoice::Kind::kNone) {
     recompute.kind = config::RecomputeChoice::Kind::kBlocks;
@@ -208,7 +210,7 @@ Status TrainCommand::BuildEngine() {
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
                         .recompute = recompute,
-                        .schedule = schedule,
+                        .schedule = order_.kind,
                         .mlp_tiles = job_.mlp_tiles,
                         .parameter_group = MakeGrouper(job_, model_.blocks->model_size())};
   if (!model_.unused.empty() && identity_.rank == 0) {

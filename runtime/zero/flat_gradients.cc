@@ -1,5 +1,7 @@
 #include "runtime/zero/flat_gradients.h"
 
+#include <ATen/ops/empty.h>
+
 #include <cmath>
 #include <exception>
 #include <utility>
@@ -88,6 +90,10 @@ at::Tensor FlatGradients::ViewOwnPart(const at::Tensor& whole) const {
 }
 
 void FlatGradients::Add(int i, const at::Tensor& gradient) {
+  if (queue_ != nullptr) {
+    queue_->push_back([this, i, gradient] { Add(i, gradient); });
+    return;
+  }
   const FlatRange& place = layout_.parameter(i);
   const Lease buffer = AcquireForArrival();
   const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);
@@ -102,7 +108,19 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
   EndArrival(i, arrived);
 }
 
+void FlatGradients::PutOrAdd(int i, const at::Tensor& parameter,
+                             const gradients::WriteGradient& write) {
+  if (Put(i, parameter, write)) return;
+  at::Tensor gradient = at::empty(parameter.sizes(), parameter.options().requires_grad(false));
+  write(gradient, /*beta=*/0.0F);
+  Add(i, gradient);
+}
+
 bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write) {
+  if (queue_ != nullptr) {
+    queue_->push_back([this, i, parameter, write] { PutOrAdd(i, parameter, write); });
+    return true;
+  }
   const c10::ScalarType dtype = block_ ? travel_.dtype : context_.dtypes.gradient;
   if (arrival_factor_ != 1.0 || dtype != parameter.scalar_type()) return false;
   const FlatRange& place = layout_.parameter(i);

@@ -26,29 +26,12 @@
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/zero/buffer_pool.h"
 #include "runtime/zero/context.h"
+#include "runtime/zero/gradient_travel.h"
 #include "runtime/zero/plan/flat_layout.h"
 #include "runtime/zero/quantized_reduction.h"
 #include "runtime/zero/store.h"
 
 namespace ds::zero {
-
-// The first gradient of a step that was not finite when it arrived.
-struct NonFiniteArrival {
-  int parameter = 0;            // in the layout
-  std::int64_t micro_step = 0;  // of the step, from 0
-  std::int64_t element = 0;     // of the flattened parameter
-  double value = 0.0;
-};
-
-// The form in which gradients go between ranks.
-struct GradientTravel {
-  c10::ScalarType dtype = c10::kFloat;
-  std::string tag = {};  // of the collectives
-  // Tables (2-D) that unsharded travel by rows have the elements of a row here, by parameter.
-  // Empty: everything travels.
-  std::vector<std::int64_t> row_widths = {};
-  bool rounded = false;  // where Context::quantized_gradients says so
-};
 
 enum class MicroBatchEnd {
   kWait,    // gradients stay whole, for the next micro-batch or Reduce
@@ -75,6 +58,10 @@ class FlatGradients {
   using Measure = std::function<double(const at::Tensor& shard)>;
   void set_rest(Rest rest, Measure measure);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
+  // Has what comes wait in `queue`, which is run in its order later: Add and Put only append to it.
+  // Null: no longer.
+  using Queue = std::vector<std::function<void()>>;
+  void DelayInto(Queue* queue) { queue_ = queue; }
 
   // Ends a micro-batch, all of whose gradients are there.
   void EndMicroBatch(MicroBatchEnd end);
@@ -110,6 +97,7 @@ class FlatGradients {
   void Clear();
 
  private:
+  void PutOrAdd(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
   void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
   // Takes the buffer that Add writes to, made unless it is there, zeros where no parameter lies.
@@ -130,6 +118,7 @@ class FlatGradients {
   const FlatLayout& layout_;
   const GradientTravel travel_;
   double arrival_factor_ = 1.0;
+  Queue* queue_ = nullptr;
   Rest rest_;
   Measure measure_;
   std::optional<double> measured_;

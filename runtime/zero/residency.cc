@@ -33,17 +33,17 @@ PlannedUnit DescribeUnit(const Unit& unit) {
 }
 
 // What follows a forward pass, unless its graph is cut or dropped.
-std::vector<Place> ListBackward(int units, std::int64_t micro_batch) {
+std::vector<Place> ListBackward(UnitRange units, std::int64_t micro_batch) {
   std::vector<Place> places;
-  for (int unit = units - 1; unit >= 0; --unit) {
+  for (int unit = units.end - 1; unit >= units.first; --unit) {
     places.push_back({Place::Kind::kBackward, micro_batch, unit});
   }
   return places;
 }
 
-std::vector<Place> ListForward(int units, std::int64_t micro_batch) {
+std::vector<Place> ListForward(UnitRange units, std::int64_t micro_batch) {
   std::vector<Place> places;
-  for (int unit = 0; unit < units; ++unit) {
+  for (int unit = units.first; unit < units.end; ++unit) {
     places.push_back({Place::Kind::kForward, micro_batch, unit});
   }
   return places;
@@ -57,7 +57,9 @@ Residency::Residency(const Context& context, const std::vector<std::unique_ptr<U
   for (const auto& unit : units) planned_.push_back(DescribeUnit(*unit));
 }
 
-void Residency::Start(std::vector<Place> places, GradientEnd end, std::vector<Place> expected) {
+void Residency::Start(std::vector<Place> places, GradientEnd end, UnitRange units,
+                      std::vector<Place> expected) {
+  const bool is_part = units.first > 0 || units.end < static_cast<int>(units_.size());
   plan_.emplace(ResidencyPlan::Input{
       .units = planned_,
       .sharding = context_.sharding,
@@ -66,10 +68,12 @@ void Residency::Start(std::vector<Place> places, GradientEnd end, std::vector<Pl
       .hold_gradients = end == GradientEnd::kHeld,
       .reduce_whole_gradients =
           end == GradientEnd::kUpdate || (end == GradientEnd::kLast && context_.overlap),
+      .gradients_come_later = end == GradientEnd::kLater,
       .places = std::move(places),
       .expected = std::move(expected),
       .present = present_,
-      .fetched = fetched_});
+      .fetched = fetched_,
+      .pass = is_part ? std::optional(units) : std::nullopt});
   end_ = end;
   at_ = -1;
 }
@@ -140,12 +144,12 @@ void Residency::Execute(const Action& action) {
   }
 }
 
-std::shared_ptr<ForwardGraph> Residency::BeginForward() {
+std::shared_ptr<ForwardGraph> Residency::BeginForward(UnitRange units) {
   graph_.reset();
-  auto graph = std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_});
-  const int units = static_cast<int>(units_.size());
+  auto graph =
+      std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_, .units = units});
   const bool keeps = context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled();
-  Start(ListForward(units, graph->micro_batch), {},
+  Start(ListForward(units, graph->micro_batch), {}, units,
         keeps ? ListBackward(units, graph->micro_batch) : std::vector<Place>());
   return graph;
 }
@@ -172,7 +176,7 @@ void Residency::StartBackward(const GraphPtr& graph, GradientEnd end) {
     places.push_back({Place::Kind::kBackward, graph->micro_batch, *unit});
   }
   places.push_back({Place::Kind::kEndOfMicroBatch, graph->micro_batch});
-  Start(std::move(places), end);
+  Start(std::move(places), end, graph->units);
 }
 
 void Residency::EnterBackward(const GraphPtr& graph, int unit, GradientEnd end) {
@@ -185,16 +189,34 @@ void Residency::EnterBackward(const GraphPtr& graph, int unit, GradientEnd end) 
   GoTo(*place);
 }
 
-void Residency::EndBackward(GradientEnd end) {
-  if (!graph_) StartBackward(std::make_shared<const ForwardGraph>(), end);
+void Residency::EndBackward(UnitRange units, GradientEnd end) {
+  if (!graph_) {
+    StartBackward(std::make_shared<const ForwardGraph>(ForwardGraph{.units = units}), end);
+  }
   GoTo(*Find(Place::Kind::kEndOfMicroBatch));
   Rest();
+}
+
+void Residency::BringGradients(UnitRange units, GradientEnd end,
+                               const std::function<void(int)>& arrive) {
+  graph_.reset();
+  std::vector<Place> places;
+  for (int unit = units.end - 1; unit >= units.first; --unit) {
+    places.push_back({Place::Kind::kWeightGradient, 0, unit});
+  }
+  places.push_back({Place::Kind::kEndOfMicroBatch});
+  Start(std::move(places), end, units);
+  for (int unit = units.end - 1; unit >= 0; --unit) {
+    if (unit >= units.first) GoTo(*Find(Place::Kind::kWeightGradient, unit));
+    arrive(unit);
+  }
+  GoTo(*Find(Place::Kind::kEndOfMicroBatch));
 }
 
 void Residency::Rest() {
   graph_.reset();
   if (present_.empty() && fetched_.empty()) return;
-  Start({{Place::Kind::kRest}}, {});
+  Start({{Place::Kind::kRest}}, {}, {0, static_cast<int>(units_.size())});
   GoTo(0);
 }
 

@@ -2,9 +2,10 @@
 
 // Residency: does on one rank what ResidencyPlan says, as the rank comes to the plan's places.
 //
-// Each pass has a plan of its own: a forward pass is that of all units in order, and what its marks
-// in the autograd graph will lead to is known when it ends. A backward pass may lead through the
-// graphs of several forward passes, one after the other, each a micro-batch.
+// Each pass has a plan of its own: a forward pass is that of units in order, all or a stage's
+// chunk, and what its marks in the autograd graph will lead to is known when it ends. A backward
+// pass may lead through the graphs of several forward passes, one after the other, each a
+// micro-batch.
 //
 // Threads: one thread at a time. Collective where the plan's actions are.
 
@@ -26,6 +27,7 @@ namespace ds::zero {
 struct ForwardGraph {
   std::int64_t micro_batch = 0;  // counts such passes
   std::vector<int> marked = {};  // units, ascending: whose outputs have gradients
+  UnitRange units = {};          // that it leads through
 };
 
 // GradientEnd says what becomes of the gradients of a micro-batch when they are complete.
@@ -34,6 +36,7 @@ enum class GradientEnd {
   kHeld,       // all of them stay whole
   kLast,       // no other micro-batch of the step follows, so that none has to wait for one
   kUpdate,     // the same, and each unit is updated as soon as its gradients are there
+  kLater,      // they are not complete: weights have theirs behind the backward pass
 };
 
 // Whoever updates units, in passes of GradientEnd::kUpdate. Both are called with nothing under way
@@ -53,16 +56,19 @@ class Residency {
 
   void SetUpdates(UnitUpdates updates) { updates_ = std::move(updates); }
 
-  // Begins a forward pass, which then comes to the units in order.
-  std::shared_ptr<ForwardGraph> BeginForward();
+  // Begins a forward pass, which then comes to these units in order.
+  std::shared_ptr<ForwardGraph> BeginForward(UnitRange units);
   void EnterForward(int unit);
   // Notes that the pass leaves a mark behind the unit.
   void AddMark(int unit, ForwardGraph* graph);
 
   // Comes to a mark of the graph.
   void EnterBackward(const GraphPtr& graph, int unit, GradientEnd end);
-  // Ends the micro-batch in progress, or one that has come to no mark, and rests.
-  void EndBackward(GradientEnd end);
+  // Ends the micro-batch in progress, or one of these units that has come to no mark, and rests.
+  void EndBackward(UnitRange units, GradientEnd end);
+  // Goes through these units as a backward pass does, and brings the gradients of one of kLater:
+  // `arrive` is called for each, and for those before them that they may also read.
+  void BringGradients(UnitRange units, GradientEnd end, const std::function<void(int)>& arrive);
   // Waits for all parameters that are being gathered or published.
   void AwaitParameters();
 
@@ -78,7 +84,8 @@ class Residency {
   std::uint64_t hash() const { return hash_; }
 
  private:
-  void Start(std::vector<Place> places, GradientEnd end, std::vector<Place> expected = {});
+  void Start(std::vector<Place> places, GradientEnd end, UnitRange units,
+             std::vector<Place> expected = {});
   void StartBackward(const GraphPtr& graph, GradientEnd end);
   // The place ahead of where the rank is.
   std::optional<int> Find(Place::Kind kind, int unit = 0) const;

@@ -204,7 +204,24 @@ void ShardedModel::EndForward() {
   if (!c10::GradMode::is_enabled()) ReleaseAll();
 }
 
-void ShardedModel::EndBackward() { residency_->EndBackward(gradient_end_); }
+void ShardedModel::DelayGradients(DelayedGradients* delayed) {
+  if (delayed != nullptr) delayed->resize(units_.size());
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    for (const auto& bucket : units_[i]->buckets()) {
+      if (!bucket->trainable()) continue;
+      bucket->gradients().DelayInto(delayed != nullptr ? &(*delayed)[i] : nullptr);
+    }
+  }
+}
+
+void ShardedModel::BringGradients(UnitRange units, DelayedGradients* delayed) {
+  const c10::NoGradGuard no_grad;
+  residency_->BringGradients(units, gradient_end_, [&](int unit) {
+    // What one has held goes with it.
+    for (auto& arrive : (*delayed)[static_cast<std::size_t>(unit)]) std::exchange(arrive, {})();
+  });
+  delayed->clear();
+}
 
 void ShardedModel::ScaleGradients(double factor) {
   for (const auto& unit : units_) {

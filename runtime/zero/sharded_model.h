@@ -43,6 +43,9 @@ struct OwnRange {
 // the call, so nobody needs to compute more.
 using FillUnit = std::function<StatusOr<FirstValues>(int index, const std::vector<OwnRange>& own)>;
 
+// DelayedGradients is what a backward pass has left to do for the gradients of parameters, by unit.
+using DelayedGradients = std::vector<FlatGradients::Queue>;
+
 class ShardedModel {
  public:
   // Builds unit by unit: memory, values, own shard kept, rest released. Refuses parameters that are
@@ -58,8 +61,9 @@ class ShardedModel {
   std::int64_t trainable_numel() const { return trainable_numel_; }
   std::int64_t frozen_numel() const { return frozen_numel_; }
 
-  // Begins a forward pass, or another pass through the units in order.
-  void BeginForward() { forward_graph_ = residency_->BeginForward(); }
+  // Begins a forward pass, or another pass through units in order: all of them, or a stage's chunk.
+  void BeginForward() { BeginForward({0, static_cast<int>(units_.size())}); }
+  void BeginForward(UnitRange units) { forward_graph_ = residency_->BeginForward(units); }
   // The same, between steps, to read the weights as they are kept: what ZeRO++ rounds on the way to
   // the blocks arrives exactly. Until EndReading.
   void BeginReading();
@@ -75,8 +79,14 @@ class ShardedModel {
   // Ends the forward pass behind the last unit. With a backward pass to follow, that unit stays
   // present.
   void EndForward();
-  // Ends a backward pass: reduces and releases what is left.
-  void EndBackward();
+  // Ends a backward pass, through all units or a chunk: reduces and releases what is left.
+  void EndBackward() { EndBackward({0, static_cast<int>(units_.size())}); }
+  void EndBackward(UnitRange units) { residency_->EndBackward(units, gradient_end_); }
+  // Has what the backward passes to come bring wait in `delayed`, which outlives them; null: no
+  // longer. Such passes are of GradientEnd::kLater.
+  void DelayGradients(DelayedGradients* delayed);
+  // Brings what has been delayed in a pass through these units; it is spent.
+  void BringGradients(UnitRange units, DelayedGradients* delayed);
   // Residency::hash.
   std::uint64_t plan_hash() const { return residency_->hash(); }
   // Decides what the backward passes to come do with gradients.

@@ -92,7 +92,9 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   const auto described = models::ParseModelConfig(run.model, "config.json").value();
   const auto dtype = run.bf16 ? at::kBFloat16 : run.fp16.enabled ? at::kHalf : at::kFloat;
   const config::DsConfig config = ConfigOf(run, world.size() / run.ranks_of_a_sample());
-  const auto part = engine::FindStagePart(mesh, world.rank(), described.decoder, config).value();
+  const auto part = engine::FindStagePart(mesh, world.rank(), described.decoder, config,
+                                          {run.schedule, run.chunks})
+                        .value();
   auto model = models::BuildModel(described, at::TensorOptions(dtype),
                                   engine::FindModelRanks(mesh, world), part);
   model->train(true);
@@ -127,6 +129,13 @@ void ExpectSameSteps(const std::vector<StepResult>& expected, const std::vector<
         << i;
     EXPECT_EQ(ours[i].tokens, expected[i].tokens);
     EXPECT_EQ(ours[i].samples, expected[i].samples);
+  }
+}
+
+void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& ours) {
+  ASSERT_EQ(ours.parameters.size(), expected.parameters.size());
+  for (const auto& [name, value] : expected.parameters) {
+    EXPECT_TRUE(ours.parameters.at(name).allclose(value, 1e-4, 1e-5)) << name;
   }
 }
 

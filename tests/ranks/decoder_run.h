@@ -35,6 +35,7 @@ struct DecoderRun {
   // The other ranks have samples of their own.
   int tensor = 1, sequence = 1, pipeline = 1;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
+  int chunks = 1;  // of every stage
   std::string partition = "uniform";
   int stage = 0;
   std::int64_t accumulation = 1;
@@ -74,6 +75,9 @@ struct StepTolerance {
 // Expects the same losses and norms, of as many tokens and samples.
 void ExpectSameSteps(const std::vector<StepResult>& expected, const std::vector<StepResult>& ours,
                      const StepTolerance& tolerance = {});
+
+// Expects the same parameters, but for the order of sums.
+void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& ours);
 
 // Evaluates an untrained one on the samples of the first step.
 engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks);

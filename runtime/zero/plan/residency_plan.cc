@@ -23,6 +23,14 @@ class Hasher {
     Add(numbers.size());
     for (const Number number : numbers) Add(number);
   }
+  void AddPlaces(const std::vector<Place>& places) {
+    Add(places.size());
+    for (const Place& place : places) {
+      Add(place.kind);
+      Add(place.micro_batch);
+      Add(place.unit);
+    }
+  }
   std::uint64_t hash() const { return hash_; }
 
  private:
@@ -121,21 +129,33 @@ void ResidencyPlan::AppendEnd(int unit, std::size_t place, std::vector<int>* und
 
 void ResidencyPlan::PlanGradients() {
   gradients_.resize(input_.places.size());
+  if (input_.gradients_come_later) return;
+  const UnitRange pass = input_.pass.value_or(UnitRange{0, static_cast<int>(input_.units.size())});
+  std::vector<int> read_elsewhere;  // units before the pass, descending
+  for (int unit = pass.first - 1; unit >= 0; --unit) {
+    for (int reader = pass.first; reader < pass.end; ++reader) {
+      const auto& reads = input_.units[static_cast<std::size_t>(reader)].also_reads;
+      if (std::find(reads.begin(), reads.end(), unit) == reads.end()) continue;
+      read_elsewhere.push_back(unit);
+      break;
+    }
+  }
+  const auto end_unit = [&](int unit, std::size_t place, std::vector<int>* under_way) {
+    if (input_.units[static_cast<std::size_t>(unit)].trained) AppendEnd(unit, place, under_way);
+  };
   std::vector<int> under_way;               // the first begun first
   std::map<std::int64_t, int> first_ended;  // by micro-batch: from this unit on all have ended
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
     const Place& place = input_.places[i];
-    const bool backward = place.kind == Place::Kind::kBackward;
+    const bool backward =
+        place.kind == Place::Kind::kBackward || place.kind == Place::Kind::kWeightGradient;
     if (!backward && place.kind != Place::Kind::kEndOfMicroBatch) continue;
-    const int count = static_cast<int>(input_.units.size());
-    int& ended = first_ended.try_emplace(place.micro_batch, count).first->second;
-    const int end = backward ? place.unit + 1 : 0;
-    DS_CHECK_MSG(end < ended || ended == count, "a backward pass goes upwards");
-    while (ended > end) {
-      --ended;
-      if (input_.units[static_cast<std::size_t>(ended)].trained) AppendEnd(ended, i, &under_way);
-    }
+    int& ended = first_ended.try_emplace(place.micro_batch, pass.end).first->second;
+    const int end = backward ? place.unit + 1 : pass.first;
+    DS_CHECK_MSG(end < ended || ended == pass.end, "a backward pass goes upwards");
+    while (ended > end) end_unit(--ended, i, &under_way);
     if (backward) continue;
+    for (const int unit : read_elsewhere) end_unit(unit, i, &under_way);
     for (const int unit : std::exchange(under_way, {})) {
       gradients_[i].push_back({Action::Kind::kAwaitGradients, unit});
     }
@@ -209,8 +229,9 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
     hasher.AddAll(unit.also_reads);
   }
   const config::Sharding& sharding = input_.sharding;
-  for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,
-                            input_.overlap, input_.hold_gradients, input_.reduce_whole_gradients}) {
+  for (const bool is_set :
+       {sharding.optimizer, sharding.gradients, sharding.parameters, input_.overlap,
+        input_.hold_gradients, input_.reduce_whole_gradients, input_.gradients_come_later}) {
     hasher.Add(is_set);
   }
   hasher.Add(input_.budgets.prefetch_bytes);
@@ -220,15 +241,11 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   hasher.Add(input_.budgets.reduce_bytes);
   hasher.Add(input_.budgets.persistent_parameter_bytes);
   hasher.Add(input_.budgets.persistent_bytes);
+  if (input_.pass) hasher.AddAll(std::vector<int>{input_.pass->first, input_.pass->end});
   hasher.AddAll(input_.present);
   hasher.AddAll(input_.fetched);
   for (const std::vector<Place>* places : {&input_.places, &input_.expected}) {
-    hasher.Add(places->size());
-    for (const Place& place : *places) {
-      hasher.Add(place.kind);
-      hasher.Add(place.micro_batch);
-      hasher.Add(place.unit);
-    }
+    hasher.AddPlaces(*places);
   }
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
     for (const std::vector<UnitChange>* changes : {&presence_[i], &fetched_[i]}) {

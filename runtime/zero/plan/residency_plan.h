@@ -18,13 +18,15 @@
 //
 // A micro-batch is one forward pass and the backward of its graph. A unit's gradient of it ends, by
 // reduction or kept whole for later, once: at the first place behind the backward of all that have
-// read the unit.
+// read the unit. Where passes lead through a part of the units, those of the part's micro-batch.
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "runtime/config/model_state.h"
+#include "runtime/zero/plan/places.h"
 
 namespace ds::zero {
 
@@ -59,43 +61,6 @@ struct ResidencyBudgets {
   friend bool operator==(const ResidencyBudgets&, const ResidencyBudgets&) = default;
 };
 
-struct Place {
-  enum class Kind {
-    kForward,          // of the unit
-    kBackward,         // of the unit; those of one micro-batch come in descending order
-    kEndOfMicroBatch,  // behind its backward
-    kRest,             // neither: nothing has to be present, and what is small may be
-  };
-
-  Kind kind = Kind::kRest;
-  std::int64_t micro_batch = 0;
-  int unit = 0;
-
-  bool is_visit() const { return kind == Kind::kForward || kind == Kind::kBackward; }
-  friend bool operator==(const Place&, const Place&) = default;
-};
-
-struct Action {
-  enum class Kind {
-    kReduce,  // begins
-    kKeepWhole,
-    kRelease,
-    kGather,  // begins
-    kFetch,   // this rank's shards come from another tier
-    kStow,    // and go back there
-    // Where calls go on beside the computation, the rank waits until what was begun has ended.
-    kAwaitParameters,
-    kAwaitGradients,
-  };
-
-  Kind kind = Kind::kGather;
-  int unit = 0;
-
-  // Tells whether all ranks of the group take part.
-  bool collective() const { return kind == Kind::kReduce || kind == Kind::kGather; }
-  friend bool operator==(const Action&, const Action&) = default;
-};
-
 // A unit begins or ends to be present, or to be fetched.
 struct UnitChange {
   int unit = 0;
@@ -112,10 +77,14 @@ class ResidencyPlan {
     bool hold_gradients = false;  // sharded ones stay whole, too
     // No other micro-batch of the step follows: whole ones are reduced, too.
     bool reduce_whole_gradients = false;
+    bool gradients_come_later = false;  // no unit's end in this backward pass
     std::vector<Place> places;
     std::vector<Place> expected = {};  // what is to come behind them, for reuse alone
     std::vector<int> present = {};     // units, before the first place
     std::vector<int> fetched = {};     // those whose shards have been, and are not gathered
+    // Those that the places lead through, and with what they also read the ones whose gradients end
+    // in a backward pass. None: all.
+    std::optional<UnitRange> pass = {};
     // Lists the units whose parameters are read at the place, in ascending order.
     std::vector<int> ListNeeds(const Place& place) const;
   };

@@ -99,6 +99,7 @@ TEST_F(TrainInputsTest, StagesSuitTheModel) {
   TrainFlags flags{.model = Path("model")};
   flags.training.pp = 2;
   flags.pp_schedule = "gpipe";
+  flags.pp_virtual_stages = 1;
   const auto inputs = GatherTrainInputs(flags, share_, 4);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
   EXPECT_EQ(inputs->config.parallel.pipeline, 2);

@@ -42,7 +42,8 @@ TrainJob FullJob() {
           .on_non_finite = "rewind",
           .recompute = "every:2",
           .mlp_tiles = 4,
-          .pipeline_schedule = "gpipe",
+          .pipeline_schedule = "interleaved",
+          .pipeline_virtual_stages = 3,
           .no_decay_on_norms_and_biases = true,
           .layer_decay = 0.75,
           .ds_config = R"({"train_batch_size":8})",
@@ -95,7 +96,8 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("save_every", 0), HasSubstr("above 0 when on_non_finite is 'rewind'"));
   EXPECT_THAT(ErrorWith("recompute", "all"), HasSubstr("'all' is none of none, full"));
   EXPECT_THAT(ErrorWith("mlp_tiles", 0), HasSubstr("'mlp_tiles' must be 1 or more"));
-  EXPECT_THAT(ErrorWith("pipeline_schedule", "zb-v"), HasSubstr("'1f1b' 'gpipe', not 'zb-v'"));
+  EXPECT_THAT(ErrorWith("pipeline_schedule", "dualpipe"), HasSubstr("not 'dualpipe'"));
+  EXPECT_THAT(ErrorWith("pipeline_virtual_stages", -1), HasSubstr("must be 0 or more"));
   EXPECT_THAT(ErrorWith("layer_decay", 0), HasSubstr("above 0 and at most 1"));
   EXPECT_THAT(ErrorWith("layer_decay", 1.01), HasSubstr("above 0 and at most 1"));
   EXPECT_THAT(ErrorWith("layer_decay", "x"), HasSubstr("'layer_decay' must be a number"));

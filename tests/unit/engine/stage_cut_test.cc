@@ -55,5 +55,25 @@ TEST(StageCutTest, MoreStagesThanBlocksHaveNoPlanOfMemory) {
               HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
 }
 
+TEST(StageCutTest, AnOrdersVirtualStagesSuitStagesAndMicroBatches) {
+  config::DsConfig config = MakeConfig(2, "uniform");
+  config.batch.gradient_accumulation_steps = 4;
+  const auto chunks = [&](const char* schedule, std::int64_t wanted) {
+    return ParseStageOrder(schedule, wanted, config).value().chunks;
+  };
+  EXPECT_EQ(chunks("1f1b", 0), 1);
+  EXPECT_EQ(chunks("interleaved", 0), 2);
+  EXPECT_EQ(chunks("interleaved", 4), 4);
+  EXPECT_THAT(CutStages(MakeModel(32), config, 4).value(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
+  const auto why = [&](const char* schedule, std::int64_t wanted) {
+    return ParseStageOrder(schedule, wanted, config).status().message();
+  };
+  EXPECT_THAT(why("interleaved", 1), HasSubstr("--pp_schedule: an interleaved schedule has 2"));
+  EXPECT_THAT(why("1f1b", 3), HasSubstr("a 1f1b schedule has 1 chunk a stage, not 3"));
+  EXPECT_THAT(why("dualpipe", 0), HasSubstr("no schedule of a pipeline"));
+  config.batch.gradient_accumulation_steps = 3;
+  EXPECT_THAT(why("interleaved", 2), HasSubstr("a multiple of 2 micro-batches (as 4), not 3"));
+}
+
 }  // namespace
 }  // namespace ds::engine

@@ -56,7 +56,7 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
 
 // Its head holds the table of tokens that block 0 holds elsewhere, with the same first values.
 TEST(Initialize, AStageHasItsBlocksAndTheTableThatItReads) {
-  const StagePart part{.stage = 1, .stages = 2, .first = 3, .end = 6, .all = 6};
+  const StagePart part{.stage = 1, .stages = 2, .chunks = {{3, 6}}, .all = 6};
   const auto config = ReadModelConfig("gpt2-demo").value();
   const auto model = BuildModel(config, at::kFloat, {}, part), whole = Build("gpt2-demo");
   ASSERT_EQ(model->size(), 3);

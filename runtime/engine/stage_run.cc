@@ -1,0 +1,163 @@
+#include "runtime/engine/stage_run.h"
+
+#include <ATen/ops/zeros_like.h>
+
+#include <torch/csrc/autograd/autograd.h>
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/engine/engine_parts.h"
+
+namespace ds::engine {
+namespace {
+
+constexpr std::string_view kHidden = "hidden", kExtras = "extras/";
+
+// Makes what one virtual stage leaves what the next one, of the same stage, has received.
+NamedTensors HandOn(const NamedTensors& sent) {
+  NamedTensors received;
+  for (const auto& [name, tensor] : sent) {
+    received[name] = tensor.detach().set_requires_grad(tensor.requires_grad());
+  }
+  return received;
+}
+
+NamedTensors TakeGradientsOf(const NamedTensors& received) {
+  NamedTensors gradients;
+  for (const auto& [name, tensor] : received) {
+    if (!tensor.requires_grad()) continue;
+    gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
+  }
+  return gradients;
+}
+
+}  // namespace
+
+NamedTensors TakeActivations(Bundle bundle) {
+  NamedTensors tensors;
+  if (bundle.hidden.defined()) tensors.emplace(kHidden, bundle.hidden);
+  for (const auto& [name, tensor] : bundle.extras) {
+    if (tensor.defined()) tensors.emplace(std::string(kExtras) + name, tensor);
+  }
+  return tensors;
+}
+
+void PutActivations(const NamedTensors& tensors, Bundle* bundle) {
+  for (const auto& [name, tensor] : tensors) {
+    at::Tensor& place =
+        name == kHidden ? bundle->hidden : bundle->extras[name.substr(kExtras.size())];
+    place = tensor;
+  }
+}
+
+StageRun::StageRun(Executor& executor, const BatchSource& next_batch, StageChannels* channels)
+    : executor_(executor),
+      next_batch_(next_batch),
+      channels_(channels),
+      places_(channels != nullptr ? executor.parts_.virtual_stages : pipeline::VirtualStages()) {}
+
+StageRun::MicroBatch& StageRun::FindMicroBatch(int number) {
+  MicroBatch& micro_batch = micro_batches_[number];
+  micro_batch.passages.resize(static_cast<std::size_t>(places_.chunks));
+  return micro_batch;
+}
+
+Passage& StageRun::PassageOf(const pipeline::Task& task) {
+  return FindMicroBatch(task.micro_batch).passages[static_cast<std::size_t>(task.chunk)];
+}
+
+StatusOr<StepResult> StageRun::Run(const pipeline::StageProgram& program) {
+  using Kind = pipeline::Instruction::Kind;
+  StepResult result;
+  int open_chunks = places_.chunks;
+  for (const pipeline::Instruction& instruction : program) {
+    if (instruction.kind == Kind::kCompute) {
+      DS_RETURN_IF_ERROR(Compute(instruction.task));
+    } else if (instruction.kind == Kind::kReduce) {
+      // All at once, behind the last chunk's backward: the step's update is due from there on.
+      if (--open_chunks == 0) DS_RETURN_IF_ERROR(executor_.Reduce());
+    } else if (instruction.kind == Kind::kStep) {
+      DS_ASSIGN_OR_RETURN(result, executor_.Step());
+    } else {
+      Move(instruction);
+    }
+  }
+  if (channels_ != nullptr) channels_->AwaitSends();
+  return result;
+}
+
+Status StageRun::Compute(const pipeline::Task& task) {
+  using Kind = pipeline::Task::Kind;
+  if (task.kind == Kind::kForward) return Forward(task);
+  if (task.kind == Kind::kWeightGradient) {
+    executor_.BringWeightGradients(&PassageOf(task), task.chunk);
+  } else {
+    Backward(task);
+  }
+  return OkStatus();
+}
+
+Status StageRun::Forward(const pipeline::Task& task) {
+  MicroBatch& micro_batch = FindMicroBatch(task.micro_batch);
+  if (task.chunk == 0) {
+    DS_ASSIGN_OR_RETURN(micro_batch.batch, next_batch_());
+    executor_.BeginMicroBatch(&micro_batch.batch);
+  }
+  const bool is_last_chunk = task.chunk + 1 == places_.chunks;
+  Bundle bundle = is_last_chunk ? std::move(micro_batch.batch) : micro_batch.batch;
+  Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
+  PutActivations(passage.received, &bundle);
+  const int stage = channels_ != nullptr ? executor_.parts_.stage() : 0;
+  const int place = places_.At({stage, task.chunk});
+  if (place + 1 == places_.count()) {
+    passage.loss = executor_.ForwardToLoss(std::move(bundle), task.chunk);
+    return OkStatus();
+  }
+  passage.sent = TakeActivations(executor_.RunChunk(std::move(bundle), task.chunk));
+  if (const auto next = places_.PlaceOf(place + 1); next.stage == stage) {
+    micro_batch.passages[static_cast<std::size_t>(next.chunk)].received = HandOn(passage.sent);
+  }
+  return OkStatus();
+}
+
+// What has been kept for it goes with it.
+void StageRun::Backward(const pipeline::Task& task) {
+  MicroBatch& micro_batch = FindMicroBatch(task.micro_batch);
+  Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
+  executor_.RunBackward(&passage, task);
+  if (channels_ == nullptr || task.chunk == 0) return;
+  const int stage = executor_.parts_.stage();
+  const auto before = places_.PlaceOf(places_.At({stage, task.chunk}) - 1);
+  if (before.stage != stage) return;
+  micro_batch.passages[static_cast<std::size_t>(before.chunk)].gradients =
+      TakeGradientsOf(std::exchange(passage.received, {}));
+}
+
+void StageRun::Move(const pipeline::Instruction& instruction) {
+  using Kind = pipeline::Instruction::Kind;
+  const int peer = instruction.peer;
+  Passage& passage = PassageOf(instruction.task);
+  switch (instruction.kind) {
+    case Kind::kReceiveActivation:
+      passage.received = channels_->ReceiveActivations(peer);
+      return;
+    case Kind::kSendActivation:
+      return channels_->SendActivations(peer, passage.sent);
+    case Kind::kReceiveGradient:
+      passage.gradients = channels_->ReceiveGradients(peer, passage.sent);
+      return;
+    case Kind::kSendGradient:
+      return channels_->SendGradients(peer, std::exchange(passage.received, {}));
+    case Kind::kCompute:
+    case Kind::kReduce:
+    case Kind::kStep:
+      break;
+  }
+  DS_CHECK_MSG(false, "no message");
+}
+
+}  // namespace ds::engine
