@@ -15,15 +15,19 @@
 namespace ds::engine {
 namespace {
 
-// Returns the whole tensor on rank 0, without gradient, where the ranks along the tensor axis have
-// it between them; elsewhere nothing that anybody may read. Requires a parameter whose local tensor
-// is there. Collective of the mesh's ranks, all in `world`.
+// Those of the ranks of a stage.
+constexpr topology::AxisSet kStageAxes = topology::kGradientAxes.With(topology::Axis::kTensor);
+
+// Returns the whole tensor on the first rank of each stage, without gradient, where the ranks along
+// the tensor axis have it between them; elsewhere nothing that anybody may read. Requires a
+// parameter whose local tensor is there. Collective of the mesh's ranks, all in `world`.
 at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Mesh& mesh,
                        comm::Communicator& world) {
   const at::Tensor local = parameter.tensor.detach();
   const checkpoint::Placement& placement = parameter.placement;
   const topology::AxisSet axes{topology::Axis::kTensor};
-  if (placement.boxes.empty() || mesh.GroupOf(world.rank(), axes).front() != 0) return local;
+  const int first = mesh.GroupOf(world.rank(), axes).front();
+  if (placement.boxes.empty() || mesh.MemberOf(first, kStageAxes).index != 0) return local;
   const at::Tensor whole = at::zeros(placement.global_shape, local.options());
   const at::Tensor flat = whole.view({-1}), own = local.reshape({-1});
   for (const checkpoint::Stretch& stretch :
@@ -118,9 +122,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
     parts_->channels->SendActivations(0, {{name, whole}});
     parts_->channels->AwaitSends();
   };
-  const bool is_first_of_stage =
-      parts_->mesh.MemberOf(world().rank(), topology::kGradientAxes.With(topology::Axis::kTensor))
-          .index == 0;
+  const bool is_first_of_stage = parts_->mesh.MemberOf(world().rank(), kStageAxes).index == 0;
   ForEachWhole(*parts_, [&](const std::string& name, const at::Tensor& whole) {
     if (world().rank() == 0) return give_to_sink(name, whole);
     if (is_first_of_stage && parts_->channels) hand_on(name, whole);

@@ -49,17 +49,18 @@ DecoderEmbedding::DecoderEmbedding(const DecoderSlice& slice, const at::TensorOp
   }
 }
 
-void DecoderEmbedding::KeepOwnTokens(Bundle* bundle) const {
-  if (sequence_.size() == 1) return;
+void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
+  if (sequence.size() == 1) return;
   Batch& batch = bundle->batch;
   const at::Tensor tokens = bundle->tensor("tokens");
-  const std::int64_t all = tokens.size(1), own = all / sequence_.size();
-  TORCH_CHECK(own * sequence_.size() == all, sequence_.size(), " sequence ranks cannot share ", all,
+  if (bundle->hidden.defined() && bundle->hidden.size(1) == tokens.size(1)) return;
+  const std::int64_t all = tokens.size(1), own = all / sequence.size();
+  TORCH_CHECK(own * sequence.size() == all, sequence.size(), " sequence ranks cannot share ", all,
               " tokens of a sample");
   if (!FindTensor(batch, "positions").defined()) {
     batch["positions"] = FindPositions(batch).expand_as(tokens);
   }
-  const std::int64_t first = sequence_.rank() * own;
+  const std::int64_t first = sequence.rank() * own;
   for (auto& [name, tensor] : batch) {
     // Attention, which alone asks for documents, is of all tokens.
     if (name != "documents") tensor = tensor.narrow(1, first, own).contiguous();
@@ -76,7 +77,7 @@ at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const RandomPlace& p
 
 Bundle DecoderEmbedding::forward(Bundle bundle) {
   CheckNames(bundle.batch, kLanguageModelBatch);
-  KeepOwnTokens(&bundle);
+  KeepOwnTokens(sequence_, &bundle);
   at::Tensor x = tokens_->forward(bundle.tensor("tokens"));
   // The factor has x's dtype, as transformers' has.
   if (scale_ != 1.0) x = x * at::scalar_tensor(scale_, x.options());

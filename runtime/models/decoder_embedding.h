@@ -18,6 +18,11 @@ std::shared_ptr<Embedding> MakeTokenTable(const DecoderSlice& slice,
 // The elements of it that start at 0: the row of the padding.
 FirstValue::Zeros FindPaddingZeros(const DecoderSpec& spec);
 
+// Leaves of a batch this sequence rank's part of the samples, and says where that stands. Where a
+// stage of a pipeline begins it is whole, so each block whose hidden states are of fewer tokens
+// than the batch calls this.
+void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle);
+
 // Tables of tokens and, where they are learnt, positions.
 class DecoderEmbedding : public FamilyBlock {
  public:
@@ -38,8 +43,6 @@ class DecoderEmbedding : public FamilyBlock {
 
  private:
   at::Tensor MakeNoisy(const at::Tensor& x, const RandomPlace& place) const;
-  // Leaves of the batch this rank's part of the samples, and says where that stands.
-  void KeepOwnTokens(Bundle* bundle) const;
 
   sequence_parallel::Group sequence_;
   std::string tokens_name_;

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "runtime/models/decoder_embedding.h"
+
 namespace ds::models {
 
 DecoderLayer::DecoderLayer(const DecoderSlice& slice, std::int64_t index,
@@ -11,6 +13,7 @@ DecoderLayer::DecoderLayer(const DecoderSlice& slice, std::int64_t index,
     : FamilyBlock(std::string(slice.spec().names.base) + "." + slice.spec().names.layers + "." +
                       std::to_string(index),
                   DescribeInit(slice.spec()), slice),
+      sequence_(slice.sequence),
       place_(slice.spec().norm_place),
       residual_(slice.spec().residual) {
   AddParts(slice, index, tables, options);
@@ -51,6 +54,7 @@ at::Tensor DecoderLayer::Add(const Norms& norms, const at::Tensor& x, const Part
 }
 
 Bundle DecoderLayer::forward(Bundle bundle) {
+  KeepOwnTokens(sequence_, &bundle);
   const std::int64_t tokens = bundle.hidden.size(1);
   const std::int64_t kept = drop_ && is_training() ? drop_->kept : 0;
   if (kept <= 0 || kept >= tokens) return Run(std::move(bundle));

@@ -41,6 +41,7 @@ class DecoderLayer : public FamilyBlock {
   template <typename Part>
   at::Tensor Add(const Norms& norms, const at::Tensor& x, const Part& part) const;
 
+  sequence_parallel::Group sequence_;
   NormPlace place_;
   Residual residual_;
   Norms attention_norms_, mlp_norms_;

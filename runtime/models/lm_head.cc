@@ -30,6 +30,7 @@ class LmHead : public FamilyBlock {
   LmHead(const DecoderSlice& slice, std::shared_ptr<Embedding> embedding,
          const at::TensorOptions& options)
       : FamilyBlock("", DescribeInit(slice.spec()), slice),
+        sequence_(slice.sequence),
         embedding_(std::move(embedding)),
         vocabulary_{.group = slice.group,
                     .first = slice.plan->vocabulary().first,
@@ -60,6 +61,7 @@ class LmHead : public FamilyBlock {
   }
 
   Bundle forward(Bundle bundle) override {
+    KeepOwnTokens(sequence_, &bundle);
     const std::optional<moe::ExpertLoad> load = TakeExpertLoad(&bundle);
     const at::Tensor normed = norm_ ? norm_->forward(bundle.hidden) : bundle.hidden;
     const at::Tensor hidden = vocabulary_.group.Share(normed, "head");
@@ -89,6 +91,7 @@ class LmHead : public FamilyBlock {
   }
 
  private:
+  sequence_parallel::Group sequence_;
   std::shared_ptr<Norm> norm_;            // null without
   std::shared_ptr<Embedding> embedding_;  // registered only where block 0 is elsewhere
   std::shared_ptr<Product> projection_;   // null when tied

@@ -121,18 +121,8 @@ Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model) {
 }
 
 Status CheckBuilt(const Degrees& degrees) {
-  std::string missing;
-  const auto add = [&](std::string_view what, std::string_view must) {
-    missing +=
-        (missing.empty() ? "" : "; ") + std::string(what) + " is not built: " + std::string(must);
-  };
-  for (const Axis axis : {Axis::kSequence, Axis::kTensor}) {
-    if (degrees.pipeline == 1 || degrees.along(axis) == 1) continue;
-    const std::string name(NameOf(axis));
-    add("a pipeline of " + name + " ranks", "pipeline or " + name + " must be 1");
-  }
-  if (degrees.expert > 1) add("expert parallelism", "expert must be 1");
-  return missing.empty() ? OkStatus() : UnimplementedError(missing);
+  if (degrees.expert == 1) return OkStatus();
+  return UnimplementedError("expert parallelism is not built: expert must be 1");
 }
 
 }  // namespace ds::topology

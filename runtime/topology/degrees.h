@@ -89,8 +89,7 @@ StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 // is told by models/spec/model_ranks.h.
 Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
 
-// Names what the runtime has nothing for yet, of degrees above 1 and of two of them together; OK
-// when there is nothing.
+// Names what the runtime has nothing for yet, of degrees above 1; OK when there is nothing.
 Status CheckBuilt(const Degrees& degrees);
 
 }  // namespace ds::topology

@@ -79,7 +79,7 @@ TEST_F(PlanCommandTest, DrawsAMesh) {
   EXPECT_THAT(table.out,
               HasSubstr("\n  tensor (have parts of every matrix): 0-1 | 2-3 | 4-5 | 6-7\n"
                         "  experts (have all experts together): 0,2 | 1,3 | 4,6 | 5,7\n"
-                        "training refuses this mesh: a pipeline of tensor ranks is not built: "));
+                        "training refuses this mesh: expert parallelism is not built: "));
   const std::string json =
       Dsrun({"-H", hosts, "plan", "--json", "--mesh", "shard=8", "--", "prog"}).out;
   EXPECT_THAT(json, HasSubstr(R"("coordinates":{"pipeline":0,"replicate":0,"shard":7,"sequence":0,)"

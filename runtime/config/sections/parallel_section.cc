@@ -92,9 +92,6 @@ void StagesSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kPipeline) == 1) return;
   const std::string with = " is not built with " + std::string(kPipeline) + " above 1";
-  for (const Key key : {kTensor, kSequence}) {
-    if (DegreeOf(values, key) > 1) context.Refuse(key, with.substr(1));
-  }
   RefuseOptimizersOfMatrices(context, with, "it looks at more than a stage has");
   for (const Key key :
        {keys::kSparseGradients, keys::kManagedGradientAccumulation,
@@ -128,7 +125,7 @@ constexpr Rule kRules[] = {
      {kExpert, kPipeline, kSequence, kTensor},
      ExpertsDivideTheStateRanks},
     {"TensorPartsSuitTheRest", {kTensor, kOptimizerType}, TensorPartsSuitTheRest},
-    {"StagesSuitTheRest", {kPipeline, kTensor, kSequence, kOptimizerType}, StagesSuitTheRest},
+    {"StagesSuitTheRest", {kPipeline, kOptimizerType}, StagesSuitTheRest},
     {"PartitionIsKnown", {kPartition}, PartitionIsKnown}};
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
     config.parallel.expert = 2;
   }
   EXPECT_THAT(MakeMesh({}, config, 32).status().message(),
-              HasSubstr("a pipeline of sequence ranks is not built"));
+              HasSubstr("expert parallelism is not built"));
 }
 
 TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {

@@ -1,0 +1,226 @@
+// Stages of a pipeline whose ranks have each matrix or each sample between them, with data
+// parallelism beside it, train to what one rank trains; and so does a seeded walk over everything
+// that composes. Sums have another order than one rank's.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "runtime/models/spec/model_ranks.h"
+#include "tests/ranks/decoder_run.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using pipeline::ScheduleKind;
+
+// A head that is tied, cut in a vocabulary that two does not divide; dropout.
+constexpr const char* kTied = kDroppingDecoder;
+constexpr const char* kUntied = kLlamaDecoder;
+
+constexpr std::initializer_list<ScheduleKind> kKinds = {
+    ScheduleKind::kOneForwardOneBackward, ScheduleKind::kGPipe, ScheduleKind::kInterleaved,
+    ScheduleKind::kZeroBubbleH1, ScheduleKind::kZeroBubbleV};
+
+std::string Describe(const DecoderRun& run, int ranks) {
+  return fmt::format(
+      "{} on {} ranks: pp {} ({}, {} chunks) tp {} sp {}, ZeRO {}, {} micro-batches{}",
+      run.model == kTied ? "gpt2" : "llama", ranks, run.pipeline, NameOf(run.schedule), run.chunks,
+      run.tensor, run.sequence, run.stage, run.accumulation, run.bf16 ? ", bf16" : "");
+}
+
+// One rank's run of the same numbers.
+DecoderRun AloneOf(DecoderRun run) {
+  run.pipeline = run.tensor = run.sequence = run.chunks = 1;
+  run.schedule = ScheduleKind::kOneForwardOneBackward;
+  run.stage = 0;
+  return run;
+}
+
+struct Shape {
+  int pipeline, tensor, sequence, readers, zero;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  int chunks = 1;
+};
+
+void ExpectTrainsWhatOneRankTrains(const std::vector<Shape>& shapes) {
+  for (const char* model : {kTied, kUntied}) {
+    const DecoderRun one{
+        .model = model, .accumulation = 4, .optimizer = config::SgdConfig{.momentum = 0.9}};
+    const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
+    for (const Shape& shape : shapes) {
+      DecoderRun run = one;
+      run.pipeline = shape.pipeline;
+      run.tensor = shape.tensor;
+      run.sequence = shape.sequence;
+      run.stage = shape.zero;
+      run.schedule = shape.schedule;
+      run.chunks = shape.chunks;
+      const int ranks = run.ranks_of_a_sample() * shape.readers;
+      SCOPED_TRACE(Describe(run, ranks));
+      const DecoderOutcome ours = RunDecoder(run, ranks, kTrainedSteps);
+      ExpectSameSteps(alone.steps, ours.steps);
+      ExpectSameParameters(alone, ours);
+    }
+  }
+}
+
+TEST(ComposedParallel, StagesOfTensorRanksTrainWhatOneRankTrains) {
+  ExpectTrainsWhatOneRankTrains({{2, 2, 1, 1, 0},
+                                 {2, 2, 1, 2, 1},
+                                 {2, 2, 1, 2, 2},
+                                 {2, 2, 1, 2, 3},
+                                 {3, 2, 1, 1, 1, ScheduleKind::kGPipe},
+                                 {2, 4, 1, 1, 1},
+                                 {4, 2, 1, 1, 0},
+                                 {2, 2, 1, 2, 3, ScheduleKind::kInterleaved, 2},
+                                 {2, 2, 1, 2, 2, ScheduleKind::kZeroBubbleH1},
+                                 {2, 2, 1, 2, 3, ScheduleKind::kZeroBubbleV, 2}});
+}
+
+TEST(ComposedParallel, StagesOfSequenceRanksTrainWhatOneRankTrains) {
+  ExpectTrainsWhatOneRankTrains({{2, 1, 2, 1, 0},
+                                 {2, 1, 2, 2, 1},
+                                 {2, 1, 2, 2, 2},
+                                 {2, 1, 2, 2, 3},
+                                 {3, 1, 2, 1, 3},
+                                 {2, 1, 4, 1, 1},
+                                 {2, 2, 2, 1, 1},
+                                 {2, 2, 2, 1, 3, ScheduleKind::kGPipe},
+                                 {2, 1, 2, 2, 2, ScheduleKind::kInterleaved, 2},
+                                 {2, 1, 2, 2, 1, ScheduleKind::kZeroBubbleH1},
+                                 {2, 1, 2, 2, 3, ScheduleKind::kZeroBubbleV, 2}});
+}
+
+TEST(ComposedParallel, CheckpointsMoveBetweenAllCuts) {
+  for (const char* model : {kTied, kUntied}) {
+    const DecoderRun alone{.model = model};
+    const DecoderOutcome through = RunDecoder(alone, 1, 4);
+    const DecoderRun tensor{
+        .model = model, .tensor = 2, .pipeline = 2, .stage = 1, .accumulation = 2};
+    const DecoderRun chunks{.model = model,
+                            .sequence = 2,
+                            .pipeline = 2,
+                            .schedule = ScheduleKind::kInterleaved,
+                            .chunks = 2,
+                            .stage = 3,
+                            .accumulation = 2};
+    const std::tuple<DecoderRun, int, DecoderRun, int> moves[] = {{tensor, 8, alone, 1},
+                                                                  {alone, 1, tensor, 4},
+                                                                  {tensor, 4, chunks, 4},
+                                                                  {chunks, 8, tensor, 8},
+                                                                  {chunks, 4, alone, 1}};
+    for (const auto& [first, ranks_of_first, second, ranks_of_second] : moves) {
+      SCOPED_TRACE(Describe(first, ranks_of_first) + " to " + Describe(second, ranks_of_second));
+      const auto ours = GoOnFromCheckpoint(first, ranks_of_first, second, ranks_of_second);
+      ExpectSameSteps({through.steps[2], through.steps[3]}, ours);
+    }
+  }
+}
+
+TEST(ComposedParallel, EvaluationSeesTheSameLoss) {
+  for (const char* model : {kTied, kUntied}) {
+    const DecoderRun one{.model = model, .accumulation = 2};
+    const auto expected = EvaluateDecoder(one, 1);
+    DecoderRun cut = one;
+    cut.pipeline = 2;
+    for (const auto& [tensor, sequence, chunks] :
+         {std::tuple(2, 1, 1), {1, 2, 1}, {2, 2, 1}, {1, 1, 2}, {2, 1, 2}}) {
+      cut.tensor = tensor;
+      cut.sequence = sequence;
+      cut.chunks = chunks;
+      cut.schedule = chunks > 1 ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward;
+      SCOPED_TRACE(Describe(cut, cut.ranks_of_a_sample()));
+      const auto ours = EvaluateDecoder(cut, cut.ranks_of_a_sample());
+      EXPECT_NEAR(ours.loss, expected.loss, 1e-6);
+      EXPECT_EQ(ours.labels, expected.labels);
+    }
+  }
+}
+
+// Draws until the ranks are at most eight and the model can be cut so.
+class Walk {
+ public:
+  explicit Walk(std::uint64_t seed) : random_(seed) {}
+
+  struct Step {
+    DecoderRun run;
+    int ranks = 1;
+  };
+  Step Next() {
+    while (true) {
+      Step step = Draw();
+      if (step.ranks > 1 && step.ranks <= 8 && IsValid(step)) return step;
+    }
+  }
+
+ private:
+  template <typename Value>
+  Value OneOf(std::initializer_list<Value> values) {
+    const auto last = static_cast<int>(values.size()) - 1;
+    return *(values.begin() + std::uniform_int_distribution<int>(0, last)(random_));
+  }
+
+  Step Draw() {
+    using Kind = config::RecomputeChoice::Kind;
+    DecoderRun run{.model = OneOf({kTied, kUntied}),
+                   .tensor = OneOf({1, 1, 2, 4}),
+                   .sequence = OneOf({1, 1, 2, 4}),
+                   .pipeline = OneOf({1, 2, 2, 3, 4}),
+                   .schedule = OneOf(kKinds),
+                   .stage = OneOf({0, 1, 2, 3}),
+                   .accumulation = OneOf({1, 2, 4, 8}),
+                   .bf16 = OneOf({0, 0, 0, 1}) == 1,
+                   .recompute = {.kind = OneOf({Kind::kNone, Kind::kNone, Kind::kBlocks})}};
+    run.chunks = pipeline::DefaultChunksOf(run.schedule);
+    readers_ = OneOf({1, 2, 4});
+    return {run, run.ranks_of_a_sample() * readers_};
+  }
+
+  bool IsValid(const Step& step) const {
+    const DecoderRun& run = step.run;
+    if (8 % (readers_ * run.accumulation) != 0) return false;
+    const auto described = models::ParseModelConfig(run.model, "config.json").value();
+    if (!models::CheckModelRanks(described.decoder, run.tensor, run.sequence).ok()) return false;
+    if (run.pipeline == 1) return run.schedule == ScheduleKind::kOneForwardOneBackward;
+    const int blocks = static_cast<int>(described.decoder.layers) + 2;
+    const pipeline::PipelineShape shape{.stages = run.pipeline,
+                                        .chunks = run.chunks,
+                                        .micro_batches = static_cast<int>(run.accumulation)};
+    return shape.virtual_stages() <= blocks && pipeline::Schedule::Create(run.schedule, shape).ok();
+  }
+
+  std::mt19937_64 random_;
+  int readers_ = 1;
+};
+
+TEST(ComposedParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
+  constexpr int kWalks = 64, kSteps = 2;
+  Walk walk(/*seed=*/19);
+  std::map<std::string, DecoderOutcome> alone;  // by what changes one rank's numbers
+  std::set<std::string> seen;
+  while (static_cast<int>(seen.size()) < kWalks) {
+    const auto [run, ranks] = walk.Next();
+    if (!seen.insert(Describe(run, ranks)).second) continue;
+    SCOPED_TRACE(Describe(run, ranks));
+    const std::string key = fmt::format("{} {} {}", run.model, run.accumulation, run.bf16);
+    if (!alone.contains(key)) alone[key] = RunDecoder(AloneOf(run), 1, kSteps);
+    const DecoderOutcome ours = RunDecoder(run, ranks, kSteps);
+    const StepTolerance narrow{.loss = 2e-2, .norm = 0.08};
+    ExpectSameSteps(alone[key].steps, ours.steps, run.bf16 ? narrow : StepTolerance());
+    if (::testing::Test::HasFailure()) return;  // others would say the same
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests
