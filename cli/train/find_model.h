@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/check/job_facts.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/config/train_job.h"
 
 namespace ds::cli {
 

@@ -131,6 +131,20 @@ void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("N");
 }
 
+void AddPipelineFlags(CLI::App& app, TrainFlags* flags) {
+  app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
+                 "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
+                 "micro-batches), gpipe, interleaved (waits less, sends more), zb-h1 (waits less, "
+                 "holds inputs longer) or zb-v (both)")
+      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
+      ->type_name("NAME");
+  app.add_option(FlagNames("pp_virtual_stages"), flags->pp_virtual_stages,
+                 "with --pp_schedule interleaved: into how many runs of layers each stage is cut "
+                 "(default: 2)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+}
+
 void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(
          FlagNames("on_non_finite"), flags->on_non_finite,
@@ -148,22 +162,11 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                  "other, and again in the backward pass (default: 1, all at once)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
-                 "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
-                 "micro-batches), gpipe, interleaved (waits less, sends more), zb-h1 (waits less, "
-                 "holds inputs longer) or zb-v (both)")
-      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
-      ->type_name("NAME");
   app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
                  "NEFTune: while training, embeddings get noise of up to this over the root of a "
                  "sample's tokens times the width (default: 0, none)")
       ->check(NumberBetween(0.0, 1e9))
       ->type_name("X");
-  app.add_option(FlagNames("pp_virtual_stages"), flags->pp_virtual_stages,
-                 "with --pp_schedule interleaved: into how many runs of layers each stage is cut "
-                 "(default: 2)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
@@ -218,6 +221,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   AddInputFlags(app, flags);
   AddLengthFlags(app, flags);
   AddEvaluationFlags(app, flags);
+  AddPipelineFlags(app, flags);
   AddMethodFlags(app, flags);
   AddAdapterFlags(app, flags);
   AddScheduleFlags(app, &flags->schedule);

@@ -3,8 +3,6 @@
 #include <c10/core/TensorOptions.h>
 
 #include <chrono>
-#include <cstdio>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>

@@ -242,6 +242,11 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
   if (parallel.pipeline == 1) return OkStatus();
+  if (job.schedule != pipeline::ScheduleKind::kOneForwardOneBackward &&
+      job.schedule != pipeline::ScheduleKind::kGPipe) {
+    return UnimplementedError("what stages hold by the schedule " +
+                              std::string(pipeline::NameOf(job.schedule)) + " is not known");
+  }
   DS_RETURN_IF_ERROR(CutStages(job.model, config).status());
   const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
   if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {

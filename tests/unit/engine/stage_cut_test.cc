@@ -55,6 +55,15 @@ TEST(StageCutTest, MoreStagesThanBlocksHaveNoPlanOfMemory) {
               HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
 }
 
+TEST(StageCutTest, WhatSchedulesOfSeveralChunksHoldHasNoPlan) {
+  const JobShape job{.model = MakeModel(32),
+                     .seq_len = 8,
+                     .schedule = pipeline::ScheduleKind::kZeroBubbleV,
+                     .setting = {.ranks = 2}};
+  EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2, "uniform"), job).message(),
+            "what stages hold by the schedule zb-v is not known");
+}
+
 TEST(StageCutTest, AnOrdersVirtualStagesSuitStagesAndMicroBatches) {
   config::DsConfig config = MakeConfig(2, "uniform");
   config.batch.gradient_accumulation_steps = 4;
