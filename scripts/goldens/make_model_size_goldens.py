@@ -40,7 +40,7 @@ CONFIGS = [
     {"model_type": "qwen2_moe", **SMALL, "num_experts": 6, "moe_intermediate_size": 20,
      "shared_expert_intermediate_size": 28, "mlp_only_layers": [1]},
     {"model_type": "qwen3_moe", **SMALL, "num_hidden_layers": 6, "num_experts": 6, "moe_intermediate_size": 20,
-     "decoder_sparse_step": 2},
+     "num_experts_per_tok": 2, "decoder_sparse_step": 2},
     {"model_type": "phi3"},
     {"model_type": "phi3", **SMALL, "pad_token_id": 1},
     {"model_type": "gemma"},
