@@ -7,7 +7,8 @@
 #   scripts/setup.sh --packages FILE the Debian packages that FILE names and nothing else
 #   BUILD_DIR=build-asan scripts/setup.sh -DDS_SANITIZE=address,undefined    other folder, CMake's options
 #
-# LibTorch comes from $LIBTORCH or $Torch_DIR when one is set, else from the torch wheel on PyPI, which is
+# What reads Parquet and Arrow files comes from the pyarrow wheel, in .deps/pyarrow; without a network it is left
+# out. LibTorch comes from $LIBTORCH or $Torch_DIR when one is set, else from the torch wheel on PyPI, which is
 # unpacked into .deps/libtorch (ignored by git). With -DDS_TORCH=OFF it is not needed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +16,8 @@ cd "$(dirname "$0")/.."
 torch_version=2.11.0
 build_dir=${BUILD_DIR:-build}
 libtorch_dir=.deps/libtorch
+arrow_version=26.0.1
+arrow_dir=.deps/pyarrow
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 2; }
@@ -70,8 +73,25 @@ fetch_libtorch() {
   touch "$libtorch_dir/.complete-$torch_version"
 }
 
+# Debian 12 has no Arrow; the wheel has its libraries with their headers, without Python.
+arrow_is_new=
+fetch_arrow() {
+  case " $* " in *" -DDS_ARROW=OFF "* | *" -DARROW="*) return ;; esac
+  [ -e "$arrow_dir/.complete-$arrow_version" ] && return
+  say "fetching Arrow $arrow_version from PyPI into $arrow_dir (55 MB, once)"
+  rm -rf "$arrow_dir"
+  if ! python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
+    --retries 0 --timeout 20 --target "$arrow_dir" "pyarrow==$arrow_version" >&2; then
+    say "Arrow could not be fetched: Parquet and Arrow files will not be read (-DDS_ARROW=OFF asks no more)"
+    rm -rf "$arrow_dir"
+    return
+  fi
+  touch "$arrow_dir/.complete-$arrow_version"
+  arrow_is_new=yes
+}
+
 configure() {
-  [ -e "$build_dir/build.ninja" ] && [ $# -eq 0 ] && return
+  [ -e "$build_dir/build.ninja" ] && [ $# -eq 0 ] && [ -z "$arrow_is_new" ] && return
   say "configuring $build_dir"
   # A folder keeps what it was configured with; a new one compiles in batches.
   local batches=()
@@ -135,5 +155,6 @@ case ${1:-} in
 esac
 install_packages scripts/debian-packages.txt
 fetch_libtorch "$@"
+fetch_arrow "$@"
 configure "$@"
 build "${targets[@]}"

@@ -14,6 +14,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/glob.h"
 #include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/tokenizer/corpus/row_file.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;
@@ -200,6 +201,11 @@ Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {
     return ErrnoError(errno, path.string());
   }
   if (!S_ISREG(info.st_mode)) return InvalidArgumentError(path.string() + ": not a regular file");
+  if (tokenizer::RowFile::IsOne(path)) {
+    return InvalidArgumentError(path.string() +
+                                ": the rows of such a file are texts for a tokenizer "
+                                "(--tokenizer); as bytes they are not read");
+  }
   auto bytes = static_cast<std::int64_t>(info.st_size);
   if (path.extension() == ".jsonl") {
     DS_ASSIGN_OR_RETURN(file.text, ReadJsonlTexts(path));

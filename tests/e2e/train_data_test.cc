@@ -169,6 +169,24 @@ TEST_F(TrainDataTest, ADecayEndsWithTheEpochs) {
   EXPECT_EQ(flag.status, 0) << flag.err;
 }
 
+TEST_F(TrainDataTest, RowsOfParquetFilesAreLearntLikeLines) {
+  const std::string data = DS_SOURCE_DIR "/tests/unit/tokenizer/arrow_goldens/chats.parquet";
+  const auto rows = Train("rows", data, {"--packing", "none"});
+  if (!fs::exists(DS_BIN_DIR "/libdsrun_arrow.so")) {
+    EXPECT_EQ(rows.status, 2);
+    EXPECT_THAT(rows.err, HasSubstr("scripts/setup.sh fetches them"));
+    return;
+  }
+  ASSERT_EQ(rows.status, 0) << rows.out << rows.err;
+  std::string lines;
+  for (const char* i : {"0", "1", "2", "3", "4"}) {
+    lines += std::string(R"({"messages": [{"role": "user", "content": ")") + i +
+             R"("}, {"role": "assistant", "content": "b )" + i + "\"}]}\n";
+  }
+  ASSERT_EQ(Train("lines", Write("chats.jsonl", lines), {"--packing", "none"}).status, 0);
+  EXPECT_EQ(Column(Steps("rows"), "loss"), Column(Steps("lines"), "loss"));
+}
+
 TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
   const std::string data = Write("chat.jsonl", Chats(40) + "{\"messages\": 1}\n" + Chats(2));
   const auto stopped = Train("stopped", data);

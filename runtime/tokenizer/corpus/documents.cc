@@ -31,7 +31,7 @@ StatusOr<std::uint64_t> SizeOf(const fs::path& path) {
     return InvalidArgumentError(ShortenPath(path) + " is a folder; name its files");
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (!HasLines(path) && size > kLargestText) {
+  if (!HasLines(path) && !RowFile::IsOne(path) && size > kLargestText) {
     return InvalidArgumentError(
         ShortenPath(path) + " has " + ByteSize(size) + ", and a text of more than " +
         ByteSize(kLargestText) +
@@ -79,9 +79,14 @@ StatusOr<DocumentReader> DocumentReader::Open(const std::vector<std::string>& pa
 }
 
 StatusOr<std::optional<DocumentBatch>> DocumentReader::Next() {
-  if (!file_.valid()) {
+  while (!file_.valid()) {
     if (next_path_ == paths_.size()) return std::optional<DocumentBatch>();
     const fs::path& path = paths_[next_path_];
+    if (RowFile::IsOne(path)) {
+      DS_ASSIGN_OR_RETURN(std::optional<DocumentBatch> batch, ReadRows());
+      if (batch) return batch;
+      continue;
+    }
     if (!HasLines(path)) {
       ++next_path_;
       DocumentBatch batch{.path = path};
@@ -94,6 +99,22 @@ StatusOr<std::optional<DocumentBatch>> DocumentReader::Next() {
   }
   DS_ASSIGN_OR_RETURN(DocumentBatch batch, ReadLines());
   return std::optional(std::move(batch));
+}
+
+StatusOr<std::optional<DocumentBatch>> DocumentReader::ReadRows() {
+  const fs::path& path = paths_[next_path_];
+  if (!rows_) {
+    DS_ASSIGN_OR_RETURN(RowFile opened, RowFile::Open(path));
+    rows_ = std::move(opened);
+  }
+  DS_ASSIGN_OR_RETURN(auto rows, rows_->Next());
+  if (!rows) {
+    rows_.reset();
+    ++next_path_;
+    return std::optional<DocumentBatch>();
+  }
+  return std::optional(DocumentBatch{
+      .path = path, .bytes = std::move(rows->lines), .lines = true, .first_line = rows->first});
 }
 
 StatusOr<DocumentBatch> DocumentReader::ReadLines() {

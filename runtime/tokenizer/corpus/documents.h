@@ -1,7 +1,8 @@
 #pragma once
 
 // DocumentReader: the texts of files one after the other, in batches that fit the memory. A text
-// file is one text; each line of a .jsonl file is an object with a text.
+// file is one text; each line of a .jsonl file is an object with a text, and so is each row of a
+// Parquet or Arrow file (row_file.h).
 //
 // Reads; parses nothing. Threads: one.
 
@@ -15,10 +16,11 @@
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/tokenizer/corpus/row_file.h"
 
 namespace ds::tokenizer {
 
-// Whole lines of a .jsonl file, or a whole text file.
+// Whole lines of a .jsonl file, rows as such lines, or a whole text file.
 struct DocumentBatch {
   std::filesystem::path path;
   std::string bytes;
@@ -39,10 +41,13 @@ class DocumentReader {
  private:
   DocumentReader() = default;
   StatusOr<DocumentBatch> ReadLines();
+  // Nothing behind the file's last row.
+  StatusOr<std::optional<DocumentBatch>> ReadRows();
 
   std::vector<std::filesystem::path> paths_;
   std::uint64_t total_bytes_ = 0;
   std::size_t next_path_ = 0;
+  std::optional<RowFile> rows_;  // the Parquet or Arrow file that is being read
   // These belong to the .jsonl file that is being read.
   UniqueFd file_;
   std::string rest_;  // read, but behind the last whole line

@@ -1,0 +1,100 @@
+// The rows of files that pyarrow has written; where this build has no Arrow, how to get it.
+
+#include "runtime/tokenizer/corpus/row_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/documents.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+
+namespace ds::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+fs::path ArrowGolden(const std::string& name) {
+  return fs::path(DS_SOURCE_DIR "/tests/unit/tokenizer/arrow_goldens") / name;
+}
+
+std::vector<nlohmann::ordered_json> ParseLines(const std::string& lines) {
+  std::vector<nlohmann::ordered_json> rows;
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    rows.push_back(nlohmann::ordered_json::parse(line));
+  }
+  return rows;
+}
+
+bool HasArrow() { return fs::exists(DS_BIN_DIR "/libdsrun_arrow.so"); }
+
+class RowFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasArrow()) GTEST_SKIP() << "this build has no Arrow";
+  }
+};
+
+TEST(RowFile, SaysHowToGetArrowWhereItIsNot) {
+  EXPECT_TRUE(RowFile::IsOne("a/b.parquet") && RowFile::IsOne("b.arrow"));
+  EXPECT_FALSE(RowFile::IsOne("b.jsonl"));
+  const auto file = RowFile::Open(ArrowGolden("kinds.parquet"));
+  EXPECT_EQ(file.ok(), HasArrow());
+  if (file.ok()) return;
+  EXPECT_THAT(file.status().message(), HasSubstr("kinds.parquet: Parquet and Arrow files need"));
+  EXPECT_THAT(file.status().message(), HasSubstr("scripts/setup.sh fetches them"));
+}
+
+TEST_F(RowFileTest, RowsOfEveryFormatAndKindAreThoseOfPyarrow) {
+  const auto expected = ParseLines(ReadFile(ArrowGolden("rows.jsonl")).value());
+  for (const char* name : {"kinds.parquet", "kinds.feather", "kinds.arrow"}) {
+    RowFile file = RowFile::Open(ArrowGolden(name)).value();
+    std::vector<nlohmann::ordered_json> rows;
+    for (auto read = file.Next().value(); read; read = file.Next().value()) {
+      EXPECT_EQ(read->first, rows.size() + 1);
+      for (auto& row : ParseLines(read->lines)) rows.push_back(std::move(row));
+    }
+    EXPECT_EQ(rows, expected) << name;
+  }
+}
+
+TEST_F(RowFileTest, RowsAreDocumentsBetweenOthers) {
+  const ds::testing::TemporaryFolder folder;
+  const std::string text = (folder.path() / "a.txt").string();
+  ASSERT_TRUE(WriteFileAtomically(text, "a text").ok());
+  auto reader = DocumentReader::Open({text, ArrowGolden("chats.parquet"), text}).value();
+  std::vector<std::string> places;
+  for (auto batch = reader.Next().value(); batch; batch = reader.Next().value()) {
+    ASSERT_TRUE(ForEachDocument(*batch, [&](std::string_view, const std::string& place) {
+                  places.push_back(fs::path(place).filename());
+                  return OkStatus();
+                }).ok());
+  }
+  EXPECT_THAT(places, ElementsAre("a.txt", "chats.parquet:1", "chats.parquet:2", "chats.parquet:3",
+                                  "chats.parquet:4", "chats.parquet:5", "a.txt"));
+}
+
+TEST_F(RowFileTest, DamagedFilesAreNamed) {
+  const ds::testing::TemporaryFolder folder;
+  const std::string whole = ReadFile(ArrowGolden("kinds.parquet")).value();
+  const fs::path path = folder.path() / "bad.parquet";
+  ASSERT_TRUE(WriteFileAtomically(path, whole.substr(0, 900)).ok());
+  EXPECT_THAT(RowFile::Open(path).status().message(), HasSubstr("bad.parquet: "));
+  std::string changed = whole;
+  for (std::size_t i = 4; i < 60; ++i) changed[i] = static_cast<char>(~changed[i]);
+  ASSERT_TRUE(WriteFileAtomically(path, changed).ok());
+  auto opened = RowFile::Open(path);
+  ASSERT_TRUE(opened.ok()) << "what is damaged are values";
+  EXPECT_THAT(opened->Next().status().message(),
+              HasSubstr("bad.parquet:1: the rows from here on cannot be read"));
+}
+
+}  // namespace
+}  // namespace ds::tokenizer
