@@ -42,7 +42,7 @@ constexpr ArgumentRow kArguments[] = {
     {"use_liger_kernel", "false", kNone, ""},
     {"liger_kernel_config", "null", kNone, ""},
     {"use_cache", "false", kNone, ""},
-    {"neftune_noise_alpha", "null", kChanges, "dsrun has no NEFTune"},
+    {"neftune_noise_alpha", "null", kMapped, ""},
     {"torch_empty_cache_steps", "null", kNone, ""},
     {"auto_find_batch_size", "false", kChanges,
      "dsrun keeps the batch it is given; `dsrun estimate` says what fits"},

@@ -211,6 +211,7 @@ class ArgumentTranslator {
   }
 
   void TranslateOrder() {
+    if (arguments_.Has("neftune_noise_alpha")) Carry("neftune_noise_alpha");
     if (const auto seed = arguments_.Whole("seed")) out_.SetFlag("seed", *seed, "seed", *seed);
     if (!arguments_.Get("data_seed").is_null() &&
         arguments_.Get("data_seed") != arguments_.Get("seed")) {
