@@ -13,7 +13,6 @@ namespace ds::config {
 namespace {
 
 using ::testing::Contains;
-using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
