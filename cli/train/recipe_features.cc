@@ -71,6 +71,9 @@ constexpr Feature kFeatures[] = {
      [](const TrainInputs& inputs) { return inputs.config.parallel.sequence > 1; },
      "cuts each sample over ranks",
      [](const TrainInputs&) { return std::string("one sequence rank is asked for (--sp)"); }},
+    {"stages", [](const TrainInputs& inputs) { return inputs.config.parallel.pipeline > 1; },
+     "cuts the layers into stages",
+     [](const TrainInputs&) { return std::string("one stage is asked for (--pp)"); }},
 };
 
 const Feature* FindFeature(std::string_view name) {

@@ -3,6 +3,7 @@
 // TrainTest: small trainings with the real programs, each in a run directory of its own.
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <filesystem>
 #include <string>
@@ -49,6 +50,18 @@ class TrainTest : public ::testing::Test {
 
   std::vector<double> Losses(const std::string& run) const {
     return Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "loss");
+  }
+
+  // The pid of a rank that was started last, as events.jsonl tells it.
+  pid_t RankPid(const std::string& run, int rank) const {
+    pid_t pid = -1;
+    for (const auto& event : ReadJsonLines(RunDir(run) / "events.jsonl")) {
+      if (event.value("event", "") == "rank_started" && event.value("rank", -1) == rank) {
+        pid = event.at("pid").get<pid_t>();
+      }
+    }
+    EXPECT_GT(pid, 0) << "no rank_started event";
+    return pid;
   }
 
   TemporaryFolder folder_;

@@ -50,9 +50,22 @@ TEST_F(TrainParallelTest, StagesTrainWhatOneRankTrainsAndItGoesOn) {
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--pp", "5"})));
   EXPECT_EQ(too_many.status, 2);
   EXPECT_THAT(too_many.err, HasSubstr("pipeline 5 asks for more stages than the model has layers"));
-  const auto both = RunProgram(DsrunCommand(RunDir("no"), Train(4, 2, {"--pp", "2", "--tp", "2"})));
-  EXPECT_EQ(both.status, 2);
-  EXPECT_THAT(both.err, HasSubstr("autotp_size is not built with pipeline.stages above 1"));
+}
+
+// Every schedule, and stages of tensor or sequence ranks.
+TEST_F(TrainParallelTest, StagesInAnyOrderTrainWhatOneRankTrains) {
+  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "2"}))).status, 0);
+  const auto expect_same = [&](const std::string& name, int ranks, std::vector<std::string> more) {
+    more.insert(more.end(), {"--steps", "2", "--pp", "2", "--gradient_accumulation_steps", "4"});
+    const auto run = RunProgram(DsrunCommand(RunDir(name), Train(ranks, 1, std::move(more))));
+    ASSERT_EQ(run.status, 0) << run.out << run.err;
+    EXPECT_THAT(Losses(name), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  };
+  for (const std::string order : {"interleaved", "zb-h1", "zb-v"}) {
+    expect_same(order, 2, {"--pp_schedule", order});
+  }
+  expect_same("tensor", 4, {"--tp", "2"});
+  expect_same("sequence", 4, {"--sp", "2"});
 }
 
 // A folder goes in and comes out, held-out data are looked at, and what two stages hold is once

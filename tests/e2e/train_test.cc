@@ -157,17 +157,6 @@ TEST_F(TrainTest, ResumeWithNothingToResumeIsRefused) {
 
 class FailingTrainTest : public TrainTest {
  protected:
-  // The pid of a rank that was started last, as events.jsonl tells it.
-  pid_t RankPid(const std::string& run, int rank) const {
-    pid_t pid = -1;
-    for (const auto& event : ReadJsonLines(RunDir(run) / "events.jsonl")) {
-      if (event.value("event", "") == "rank_started" && event.value("rank", -1) == rank) {
-        pid = event.at("pid").get<pid_t>();
-      }
-    }
-    EXPECT_GT(pid, 0) << "no rank_started event";
-    return pid;
-  }
   // The steps that have been made since there were so many lines of metrics.
   std::vector<double> StepsBehind(const std::string& run, std::size_t lines) const {
     std::vector<double> steps = Column(ReadJsonLines(RunDir(run) / "metrics.jsonl"), "step");
