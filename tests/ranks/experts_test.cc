@@ -49,13 +49,6 @@ TEST(Experts, EveryStageTrainsWhatOneRankTrains) {
   }
 }
 
-void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& ours) {
-  ASSERT_EQ(ours.parameters.size(), expected.parameters.size());
-  for (const auto& [name, value] : expected.parameters) {
-    EXPECT_TRUE(ours.parameters.at(name).equal(value)) << name;
-  }
-}
-
 // Every rank judges the balance of its own tokens, as in the reference, so that one rank's loss is
 // another one.
 TEST(Experts, EveryStageHasTheSameBitsWithTheirBalance) {
