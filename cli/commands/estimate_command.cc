@@ -49,6 +49,7 @@ struct EstimateJobFlags {
   std::int64_t mlp_tiles = 1;
   std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages;
   std::string schedule = "1f1b";
+  config::TrainJob trained;  // of its fields those of LoRA and what is frozen
   std::string device = "auto";
   std::string memory;  // that a rank may have; "" = not said
 };
@@ -248,6 +249,8 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
   question.job.mlp_tiles = flags.mlp_tiles;
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
+  DS_ASSIGN_OR_RETURN(question.job.trained.lora, engine::FindLora(flags.trained));
+  question.job.trained.freeze = flags.trained.freeze;
   DS_ASSIGN_OR_RETURN(question.job.schedule, pipeline::ParseScheduleKind(flags.schedule));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));
@@ -262,6 +265,34 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
     std::cout << Printable(ToText(prediction)) << std::flush;
   }
   return kExitOk;
+}
+
+// These say what the ranks have between them and which part of the model is trained.
+void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
+  app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  app.add_option(FlagNames("sp"), flags->sequence_ranks, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  app.add_option(FlagNames("pp"), flags->stages, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  app.add_option(FlagNames("pp_schedule"), flags->schedule, "as for train (default: 1f1b)")
+      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
+      ->type_name("1f1b|gpipe");
+  app.add_option(FlagNames("lora_rank"), flags->trained.lora_rank,
+                 "as for train (default: 0, none)")
+      ->check(WholeNumber(0, models::kMostLoraRank))
+      ->type_name("R");
+  app.add_option(FlagNames("lora_targets"), flags->trained.lora_targets, "as for train")
+      ->expected(1, -1)
+      ->type_name("NAME");
+  app.add_option(FlagNames("lora_adapter"), flags->trained.lora_adapter, "as for train")
+      ->type_name("DIR");
+  app.add_option(FlagNames("freeze"), flags->trained.freeze, "as for train")
+      ->expected(1, -1)
+      ->type_name("PATTERN");
 }
 
 void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
@@ -282,18 +313,7 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("tile_mlp"), flags->mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
-  app.add_option(FlagNames("sp"), flags->sequence_ranks, "as for train (default: the config's)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
-  app.add_option(FlagNames("pp"), flags->stages, "as for train (default: the config's)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
-  app.add_option(FlagNames("pp_schedule"), flags->schedule, "as for train (default: 1f1b)")
-      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
-      ->type_name("1f1b|gpipe");
+  AddPartFlags(app, flags);
   app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
       ->type_name("auto|cpu|cuda");

@@ -39,7 +39,7 @@ int MostRanksOfAHost(const WorldPlan& world) {
   return most;
 }
 
-// None of a model whose family cannot be predicted, or of which a part is frozen.
+// None of a model whose family cannot be predicted.
 std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
   const auto share = ShareFolder::OfThisProgram();
   if (!share.ok()) return std::nullopt;

@@ -67,6 +67,7 @@ at::Tensor Tile(const at::Tensor& matrix, std::int64_t row, std::int64_t column)
 
 struct AffineOptions {
   bool in_out = false;
+  bool trains = true;  // the weight, whose gradient reads x
   tensor_parallel::Group add_up;
 };
 
@@ -75,7 +76,8 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
   // x [N, in].
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const AffineOptions& options) {
-    context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
+    context->save_for_backward(
+        {options.trains ? x : at::Tensor(), weight, bias.value_or(at::Tensor())});
     context->saved_data["in_out"] = options.in_out;
     const at::Tensor matrix = options.in_out ? weight : weight.t();
     at::Tensor y = at::empty({x.size(0), matrix.size(1)}, x.options());
@@ -93,8 +95,9 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
     const at::Tensor gradient = upstream[0].contiguous();
     variable_list result(4);
     if (context->needs_input_grad(0)) {
-      result[0] = at::empty_like(x);
-      MatMulInto(result[0], gradient, in_out ? weight.t() : weight);
+      const at::Tensor matrix = in_out ? weight.t() : weight;
+      result[0] = at::empty({gradient.size(0), matrix.size(1)}, gradient.options());
+      MatMulInto(result[0], gradient, matrix);
     }
     if (context->needs_input_grad(1)) {
       result[1] = gradients::PutOrMakeGradient(weight, [=](at::Tensor& place, float beta) {
@@ -168,8 +171,9 @@ at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::T
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const std::optional<at::Tensor> optional_bias =
       bias.defined() ? std::optional(AutocastOperand(bias)) : std::nullopt;
-  return AffineFunction::apply(rows, weight, optional_bias, AffineOptions{in_out, add_up})
-      .view(shape);
+  // In the function every tensor looks like a constant.
+  const AffineOptions options{in_out, weight.requires_grad(), add_up};
+  return AffineFunction::apply(rows, weight, optional_bias, options).view(shape);
 }
 
 }  // namespace ds::models

@@ -31,7 +31,7 @@ class RankMemory {
   // Counts the device's tensors from here on. Requires that there is none yet.
   void Open(c10::Device device);
   // Predicts this rank, once Open has been called, by the code that `dsrun estimate` asks. Does
-  // nothing where it is not known what such a model keeps, or a part of it is frozen.
+  // nothing where it is not known what such a model keeps.
   void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
             const config::TrainJob& job, const comm::RankIdentity& identity,
             const topology::Mesh& mesh);

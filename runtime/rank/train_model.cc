@@ -5,25 +5,12 @@
 #include <utility>
 
 #include "runtime/comm/agreement.h"
+#include "runtime/engine/plan/job_memory.h"
 #include "runtime/models/decoder_embedding.h"
 #include "runtime/models/initialize.h"
 
 namespace ds::rank {
 namespace {
-
-StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) {
-  if (!job.lora_adapter.empty()) {
-    DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(job.lora_adapter));
-    return std::optional(std::move(spec));
-  }
-  if (job.lora_rank == 0) return std::optional<models::LoraSpec>();
-  return std::optional(models::LoraSpec{
-      .rank = job.lora_rank,
-      .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
-      .rank_stabilised = job.lora_rslora,
-      .magnitudes = job.lora_dora,
-      .targets = job.lora_targets});
-}
 
 // Draws what no folder has.
 Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string& name,
@@ -133,7 +120,7 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
   TrainModel model{.blocks = models::BuildModel(config, options, ranks, part)};
   const bool is_unlike_folder = part || !job.quantize_base.empty();
   model.whole = is_unlike_folder ? models::BuildModel(config, options, ranks) : model.blocks;
-  DS_ASSIGN_OR_RETURN(model.lora, FindLora(job));
+  DS_ASSIGN_OR_RETURN(model.lora, engine::FindLora(job));
   if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(job, ranks, part.has_value()));
   DS_RETURN_IF_ERROR(PrepareBlocks(job, ranks, &model));
   if (!config.folder.empty()) {

@@ -20,6 +20,7 @@ std::string NameOf(const Job& job) {
          (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
          (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) : "") +
          (job.stages > 1 ? "-pp" + std::to_string(job.stages) + job.schedule : "") +
+         (job.trained.empty() ? "" : job.trained.front() + std::to_string(job.trained.size())) +
          (job.partitions_activations ? "-parts" : "") + (job.documents ? "-documents" : "");
 }
 
@@ -97,6 +98,7 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
       "--tile_mlp",
       std::to_string(job.mlp_tiles)};
   if (job.stages > 1) words.insert(words.end(), {"--pp_schedule", job.schedule});
+  words.insert(words.end(), job.trained.begin(), job.trained.end());
   return words;
 }
 nlohmann::json PlannedMemory::EstimateOf(const Job& job,
@@ -120,6 +122,7 @@ nlohmann::json PlannedMemory::EstimateOf(const Job& job,
                                       std::to_string(job.mlp_tiles),
                                       "--pp_schedule",
                                       job.schedule};
+  command.insert(command.end(), job.trained.begin(), job.trained.end());
   command.insert(command.end(), more.begin(), more.end());
   const ProgramResult result = RunProgram(command);
   EXPECT_EQ(result.status, 0) << result.err;

@@ -30,6 +30,7 @@ struct Job {
   int sequence = 1;
   int stages = 1;
   std::string schedule = "1f1b";
+  std::vector<std::string> trained = {};  // flags that say what
   bool partitions_activations = false;
   bool documents = false;                          // several in a sample
   nlohmann::json zero = nlohmann::json::object();  // more of it

@@ -79,6 +79,34 @@ TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
   }
 }
 
+TEST_F(PlannedMemory, IsMeasuredWithAdaptersBesideAFrozenModel) {
+  const std::vector<std::string> all = {"--lora_rank", "8"};
+  for (const char* model : {"gpt2", "llama"}) {
+    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = all});
+    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = all});
+    ExpectPlanned({.stage = 3,
+                   .micro_batch = 16,
+                   .accumulation = 2,
+                   .recompute = "full",
+                   .model = model,
+                   .trained = all});
+  }
+  const std::vector<std::string> some = {"--lora_rank", "4", "--lora_targets", "q_proj", "v_proj"};
+  ExpectPlanned({.stage = 3, .micro_batch = 16, .model = "llama", .trained = some});
+  ExpectPlanned({.stage = 1, .bf16 = true, .micro_batch = 16, .model = "llama", .trained = some});
+}
+
+TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
+  const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
+                                          "transformer.wpe.weight", "transformer.h.[0-3].*"};
+  const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};
+  for (const int stage : {0, 3}) {
+    ExpectPlanned({.stage = stage, .micro_batch = 16, .trained = front});
+    ExpectPlanned({.stage = stage, .micro_batch = 16, .model = "llama", .trained = matrices});
+  }
+  ExpectPlanned({.stage = 0, .micro_batch = 8, .accumulation = 3, .stages = 2, .trained = front});
+}
+
 TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {
   for (const char* model : {"gpt2", "llama"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .sequence = 2});

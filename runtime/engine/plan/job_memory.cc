@@ -46,19 +46,34 @@ class UnitList {
     std::vector<zero::UnitShape> units;
     for (const models::BlockSizes& block : blocks) {
       units.push_back({.also_reads = block.also_reads, .backward_reads = block.backward_reads});
-      const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
-      const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
-      for (const auto& of_stages : SortBy(block.parameters, on_two_stages)) {
-        for (const auto& parameters : SortBy(of_stages, rounds)) {
-          units.back().buckets.push_back(MakeBucket(parameters));
-          units.back().buckets.back().rounded = rounds(parameters.front());
-        }
+      for (const auto& alike : SortBy(block.parameters, IsTrained)) {
+        AddBuckets(alike, &units.back().buckets);
       }
     }
     return units;
   }
 
  private:
+  static bool IsTrained(const ParameterSize& each) { return each.trained; }
+
+  void AddBuckets(const std::vector<ParameterSize>& list,
+                  std::vector<zero::BucketShape>* buckets) const {
+    if (list.empty()) return;
+    if (!list.front().trained) {
+      buckets->push_back(MakeBucket(list));
+      buckets->back().trained = false;
+      return;
+    }
+    const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
+    const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
+    for (const auto& of_stages : SortBy(list, on_two_stages)) {
+      for (const auto& parameters : SortBy(of_stages, rounds)) {
+        buckets->push_back(MakeBucket(parameters));
+        buckets->back().rounded = rounds(parameters.front());
+      }
+    }
+  }
+
   bool IsMuons(const ParameterSize& each) const {
     return muon_ != nullptr && each.is_matrix && config::IsMuonName(each.module);
   }
@@ -183,8 +198,13 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
                             int first, int end) {
   const models::DecoderSpec& model = rank.cut.slice();
   rank.step.first_block = first;
-  rank.step.units = UnitList(config, rank.step).List(models::ListStageSizes(model, first, end));
-  const auto blocks = models::ListBlockBytes(model, rank.batch, ChooseRecompute(config, job));
+  std::vector<models::BlockSizes> sizes = models::ListBlockSizes(model);
+  DS_CHECK(job.trained.is_all() || models::ApplyTrainedPart(job.trained, &sizes).ok());
+  const auto training = models::ListTraining(sizes);
+  rank.step.input_needs_gradient = training[static_cast<std::size_t>(first)].input;
+  rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, first, end));
+  const config::RecomputeChoice recompute = ChooseRecompute(config, job);
+  const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
   for (int i = first; i < end; ++i) {
     const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
     rank.step.activations.push_back(
@@ -212,10 +232,26 @@ zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, 
 
 }  // namespace
 
+StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) {
+  if (!job.lora_adapter.empty()) {
+    DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(job.lora_adapter));
+    return std::optional(std::move(spec));
+  }
+  if (job.lora_rank == 0) return std::optional<models::LoraSpec>();
+  return std::optional(models::LoraSpec{
+      .rank = job.lora_rank,
+      .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
+      .rank_stabilised = job.lora_rslora,
+      .magnitudes = job.lora_dora,
+      .targets = job.lora_targets});
+}
+
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting) {
-  if (job.adapts() || !job.freeze.empty()) {
-    return UnimplementedError("what ranks hold of a frozen model is not known yet");
+  DS_ASSIGN_OR_RETURN(auto lora, FindLora(job));
+  if (lora && lora->magnitudes) return UnimplementedError("what DoRA holds is not known");
+  if (!job.quantize_base.empty()) {
+    return UnimplementedError("what --quantize_base holds is not known");
   }
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
@@ -227,6 +263,7 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
                   .seq_len = job.seq_len,
                   .recompute = recompute,
                   .mlp_tiles = job.mlp_tiles,
+                  .trained = {.lora = std::move(lora), .freeze = job.freeze},
                   .packs_documents = is_cut && job.packing != "none",
                   .schedule = schedule,
                   .setting = setting};
@@ -241,6 +278,10 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   const config::ParallelConfig& parallel = config.parallel;
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
+  if (!job.trained.is_all()) {
+    std::vector<models::BlockSizes> sizes = models::ListBlockSizes(job.model);
+    DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));
+  }
   if (parallel.pipeline == 1) return OkStatus();
   if (job.schedule != pipeline::ScheduleKind::kOneForwardOneBackward &&
       job.schedule != pipeline::ScheduleKind::kGPipe) {

@@ -25,14 +25,18 @@ struct JobShape {
   std::int64_t seq_len = 1;
   config::RecomputeChoice recompute = {};
   std::int64_t mlp_tiles = 1;
+  models::TrainedPart trained = {};
   bool packs_documents = false;  // several in a sample
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   std::optional<int> stage = {};  // of a pipeline; absent: the one that holds the most
   zero::StepSetting setting;
 };
 
-// Describes the model's training by these ranks. Refuses what no plan counts: a model of which a
-// part is frozen.
+// Finds the adapters that the job trains; none where it trains the model itself. Reads their
+// folder's description, if they have one.
+StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job);
+
+// Describes the model's training by these ranks. The error is FindLora's.
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting);
 

@@ -7,90 +7,144 @@ namespace {
 
 class ParameterList {
  public:
-  explicit ParameterList(const DecoderSpec& spec) : spec_(spec) {}
+  ParameterList(const DecoderSpec& spec, std::string prefix) : spec_(spec) {
+    block_.prefix = std::move(prefix);
+  }
 
-  void AddMatrix(std::int64_t rows, std::int64_t columns, bool bias = false) {
-    AddTable("", rows, columns);
-    if (bias) AddVector(rows);
+  // The parameters that follow are of that part.
+  void Begin(BlockPart part) { part_ = part; }
+  void AddMatrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+                 bool bias = false) {
+    Add({.rows = rows, .columns = columns, .is_matrix = true, .name = name + ".weight"});
+    if (bias) Add({.rows = rows, .name = name + ".bias"});
   }
-  void AddTable(const char* module, std::int64_t rows, std::int64_t columns) {
-    block_.parameters.push_back(
-        {.rows = rows, .columns = columns, .is_matrix = true, .module = module});
+  void AddTable(const char* module, const std::string& path, std::int64_t rows,
+                std::int64_t columns) {
+    Add({.rows = rows,
+         .columns = columns,
+         .is_matrix = true,
+         .module = module,
+         .name = path + ".weight"});
   }
-  void AddNorms(int count, std::int64_t width) {
-    const int vectors = spec_.norm == NormKind::kLayer ? 2 : 1;
-    for (int i = 0; i < count * vectors; ++i) AddVector(width);
+  void AddNorm(const std::string& name, std::int64_t width) {
+    Add({.rows = width, .name = name + ".weight"});
+    if (spec_.norm == NormKind::kLayer) Add({.rows = width, .name = name + ".bias"});
   }
-  void AddVector(std::int64_t numel) { block_.parameters.push_back({.rows = numel}); }
+  void AddVector(const std::string& name, std::int64_t numel) {
+    Add({.rows = numel, .name = name + ".weight"});
+  }
   BlockSizes Take() { return std::move(block_); }
 
  private:
+  void Add(ParameterSize parameter) {
+    parameter.part = part_;
+    block_.parameters.push_back(std::move(parameter));
+  }
+
   const DecoderSpec& spec_;
   BlockSizes block_;
+  BlockPart part_ = BlockPart::kTable;
 };
 
-int CountNorms(const DecoderSpec& spec) {
-  if (spec.residual == Residual::kParallelOneNorm) return 1;
-  return spec.norm_place == NormPlace::kAround ? 4 : 2;
+void AddNorms(const DecoderSpec& spec, ParameterList* list) {
+  const WeightNames& names = spec.names;
+  list->Begin(BlockPart::kInputNorm);
+  list->AddNorm(names.attention_norm, spec.width);
+  if (spec.residual == Residual::kParallelOneNorm) return;
+  list->Begin(BlockPart::kMlpNorm);
+  list->AddNorm(names.mlp_norm, spec.width);
+  if (spec.norm_place != NormPlace::kAround) return;
+  list->AddNorm(names.attention_norm_behind, spec.width);
+  list->AddNorm(names.mlp_norm_behind, spec.width);
 }
 
-void AddDenseMlp(ParameterList& list, const DecoderSpec& spec) {
-  const bool two = spec.gated_mlp && !spec.fused_gate_up;
-  for (int i = 0; i < (two ? 2 : 1); ++i) {
-    list.AddMatrix(spec.fused_gate_up ? 2 * spec.mlp_width : spec.mlp_width, spec.width,
-                   spec.mlp_bias);
-  }
-  list.AddMatrix(spec.width, spec.mlp_width, spec.mlp_bias);
-}
-
-void AddExperts(ParameterList& list, const DecoderSpec& spec) {
-  const auto add = [&](std::int64_t width) {
-    for (int i = 0; i < 2; ++i) list.AddMatrix(width, spec.width);
-    list.AddMatrix(spec.width, width);
-  };
-  list.AddMatrix(spec.experts, spec.width);
-  for (std::int64_t i = 0; i < spec.experts; ++i) add(WidthOfExpert(spec));
-  if (spec.shared_expert_width == 0) return;
-  add(spec.shared_expert_width);
-  list.AddMatrix(1, spec.width);
-}
-
-BlockSizes ListLayer(const DecoderSpec& spec, bool experts) {
-  ParameterList list(spec);
+void AddAttention(const DecoderSpec& spec, ParameterList* list) {
+  const WeightNames& names = spec.names;
+  const auto path = [&](const char* name) { return std::string(names.attention) + "." + name; };
   const std::int64_t query = spec.heads * spec.head_width, key = spec.kv_heads * spec.head_width;
-  list.AddNorms(CountNorms(spec), spec.width);
+  list->Begin(BlockPart::kProjection);
   if (spec.qkv == QkvLayout::kApart) {
-    list.AddMatrix(query, spec.width, spec.qkv_bias);
-    for (int i = 0; i < 2; ++i) list.AddMatrix(key, spec.width, spec.qkv_bias);
+    list->AddMatrix(path(names.query), query, spec.width, spec.qkv_bias);
+    list->AddMatrix(path(names.key), key, spec.width, spec.qkv_bias);
+    list->AddMatrix(path(names.value), key, spec.width, spec.qkv_bias);
   } else {
-    list.AddMatrix(query + 2 * key, spec.width, spec.qkv_bias);
+    list->AddMatrix(path(names.qkv), query + 2 * key, spec.width, spec.qkv_bias);
   }
-  list.AddMatrix(spec.width, query, spec.attention_output_bias);
-  if (spec.query_key_norm != QueryKeyNorm::kNone) {
-    const bool per_head = spec.query_key_norm == QueryKeyNorm::kPerHead;
-    list.AddVector(per_head ? spec.head_width : query);
-    list.AddVector(per_head ? spec.head_width : key);
+  list->Begin(BlockPart::kMixed);
+  list->AddMatrix(path(names.attention_output), spec.width, query, spec.attention_output_bias);
+  if (spec.query_key_norm == QueryKeyNorm::kNone) return;
+  const bool per_head = spec.query_key_norm == QueryKeyNorm::kPerHead;
+  list->Begin(BlockPart::kProjection);
+  list->AddVector(path(names.query_norm), per_head ? spec.head_width : query);
+  list->AddVector(path(names.key_norm), per_head ? spec.head_width : key);
+}
+
+// The product of a gated MLP's first part, one of a plain MLP; then the one that goes back.
+void AddMlp(const DecoderSpec& spec, const std::string& path, std::int64_t width,
+            ParameterList* list) {
+  const WeightNames& names = spec.names;
+  const auto named = [&](const char* name) { return path + "." + name; };
+  list->Begin(BlockPart::kWiden);
+  if (spec.fused_gate_up) {
+    list->AddMatrix(named(names.gate_up), 2 * width, spec.width, spec.mlp_bias);
+  } else {
+    if (spec.gated_mlp) list->AddMatrix(named(names.gate), width, spec.width, spec.mlp_bias);
+    list->AddMatrix(named(names.up), width, spec.width, spec.mlp_bias);
   }
-  experts ? AddExperts(list, spec) : AddDenseMlp(list, spec);
+  list->Begin(BlockPart::kDown);
+  list->AddMatrix(named(names.down), spec.width, width, spec.mlp_bias);
+}
+
+void AddExperts(const DecoderSpec& spec, ParameterList* list) {
+  const WeightNames& names = spec.names;
+  const auto path = [&](const std::string& name) { return std::string(names.mlp) + "." + name; };
+  list->Begin(BlockPart::kWiden);
+  list->AddMatrix(path(names.router), spec.experts, spec.width);
+  for (std::int64_t i = 0; i < spec.experts; ++i) {
+    AddMlp(spec, path(names.experts) + "." + std::to_string(i), WidthOfExpert(spec), list);
+  }
+  if (spec.shared_expert_width == 0) return;
+  AddMlp(spec, path(names.shared_expert), spec.shared_expert_width, list);
+  list->AddMatrix(path(names.shared_expert_gate), 1, spec.width);
+}
+
+BlockSizes ListLayer(const DecoderSpec& spec, std::int64_t index) {
+  const WeightNames& names = spec.names;
+  ParameterList list(spec,
+                     std::string(names.base) + "." + names.layers + "." + std::to_string(index));
+  AddNorms(spec, &list);
+  AddAttention(spec, &list);
+  if (spec.HasExperts(index)) {
+    AddExperts(spec, &list);
+  } else {
+    AddMlp(spec, names.mlp, spec.mlp_width, &list);
+  }
   return list.Take();
 }
 
 BlockSizes ListEmbedding(const DecoderSpec& spec) {
-  ParameterList list(spec);
-  list.AddTable(spec.names.tokens, spec.vocabulary, spec.width);
+  ParameterList list(spec, spec.names.base);
+  list.AddTable(spec.names.tokens, spec.names.tokens, spec.vocabulary, spec.width);
   if (const std::int64_t rows = CountPositions(spec); rows > 0) {
-    list.AddTable(spec.names.positions, rows, spec.width);
+    list.AddTable(spec.names.positions, spec.names.positions, rows, spec.width);
   }
-  if (spec.embedding_norm) list.AddNorms(1, spec.width);
+  list.Begin(BlockPart::kOuterNorm);
+  if (spec.embedding_norm) list.AddNorm(spec.names.embedding_norm, spec.width);
   BlockSizes sizes = list.Take();
   sizes.backward_reads = spec.embedding_norm;
   return sizes;
 }
 
 BlockSizes ListHead(const DecoderSpec& spec) {
-  ParameterList list(spec);
-  if (spec.final_norm) list.AddNorms(1, spec.width);
-  if (!spec.tied_head) list.AddTable(spec.names.head, spec.vocabulary, spec.width);
+  ParameterList list(spec, "");
+  list.Begin(BlockPart::kOuterNorm);
+  if (spec.final_norm) {
+    list.AddNorm(std::string(spec.names.base) + "." + spec.names.final_norm, spec.width);
+  }
+  list.Begin(BlockPart::kTable);
+  if (!spec.tied_head) {
+    list.AddTable(spec.names.head, spec.names.head, spec.vocabulary, spec.width);
+  }
   BlockSizes sizes = list.Take();
   if (spec.tied_head) sizes.also_reads = {0};
   return sizes;
@@ -102,27 +156,24 @@ std::int64_t CountPositions(const DecoderSpec& spec) {
   return spec.positions == Positions::kLearned ? spec.max_positions + spec.first_position : 0;
 }
 
-std::vector<BlockSizes> ListStageSizes(const DecoderSpec& spec, int first, int end) {
-  std::vector<BlockSizes> all = ListBlockSizes(spec);
-  const bool has_part = end - first < static_cast<int>(all.size());
-  if (has_part && spec.tied_head) {
-    ParameterSize& table = all.front().parameters.front();
-    table.on_two_stages = true;
-    if (first > 0) {
-      all.back().parameters.push_back(table);
-      all.back().also_reads.clear();
-    }
+std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all, int first, int end) {
+  std::vector<BlockSizes> stage(all.begin() + first, all.begin() + end);
+  const bool is_part = stage.size() < all.size();
+  const bool tied = !all.back().also_reads.empty();
+  if (!is_part || !tied) return stage;
+  ParameterSize table = all.front().parameters.front();
+  table.on_two_stages = true;
+  if (first == 0) stage.front().parameters.front() = table;
+  if (end == static_cast<int>(all.size())) {
+    stage.back().parameters.push_back(table);
+    stage.back().also_reads.clear();
   }
-  return {all.begin() + first, all.begin() + end};
+  return stage;
 }
 
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec) {
   std::vector<BlockSizes> blocks = {ListEmbedding(spec)};
-  const BlockSizes dense = ListLayer(spec, /*experts=*/false);
-  const BlockSizes mixed = spec.experts > 0 ? ListLayer(spec, /*experts=*/true) : dense;
-  for (std::int64_t i = 0; i < spec.layers; ++i) {
-    blocks.push_back(spec.HasExperts(i) ? mixed : dense);
-  }
+  for (std::int64_t i = 0; i < spec.layers; ++i) blocks.push_back(ListLayer(spec, i));
   blocks.push_back(ListHead(spec));
   return blocks;
 }

@@ -3,17 +3,34 @@
 // ListBlockSizes: the parameters of a decoder's blocks, in numbers.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
 
+// BlockPart is of a block; a layer has none of the first two, the others have no other.
+enum class BlockPart {
+  kTable,       // tokens or positions, or the head's matrix
+  kOuterNorm,   // the embedding's or the final one
+  kInputNorm,   // attention's
+  kProjection,  // queries, keys and values, with their norms
+  kMixed,       // the product behind attention
+  kMlpNorm,
+  kWiden,
+  kDown,
+};
+inline constexpr int kBlockParts = 8;
+
 struct ParameterSize {
   std::int64_t rows = 0;
   std::int64_t columns = 1;
   bool is_matrix = false;
-  const char* module = "";     // its name, of a table or a head
+  const char* module = "";  // its name, of a table or a head
+  std::string name = {};    // within the block
+  BlockPart part = BlockPart::kTable;
+  bool trained = true;
   bool on_two_stages = false;  // the first of a pipeline and the last hold it
 
   std::int64_t numel() const { return rows * columns; }
@@ -21,6 +38,7 @@ struct ParameterSize {
 
 // A block's parameters in the order of the model, and what else it reads.
 struct BlockSizes {
+  std::string prefix;  // of their names
   std::vector<ParameterSize> parameters;
   std::vector<int> also_reads = {};
   bool backward_reads = true;  // parameters
@@ -29,10 +47,9 @@ struct BlockSizes {
 // The embedding, the layers, the head.
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
 
-// Those of a pipeline's stage that has the blocks from `first` up to `end` of the model's: what
-// they also read is counted from the first of them, and a tied head of the last stage has a table
-// of its own.
-std::vector<BlockSizes> ListStageSizes(const DecoderSpec& spec, int first, int end);
+// Takes those of a pipeline's stage that has the blocks from `first` up to `end` of all: a tied
+// head of the last stage has a table of its own.
+std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all, int first, int end);
 
 // Rows of the table of learned positions; 0: there is none.
 std::int64_t CountPositions(const DecoderSpec& spec);

@@ -16,14 +16,15 @@ constexpr std::int64_t kFloatBytes = 4;
 std::int64_t QueryWidth(const DecoderSpec& spec) { return spec.heads * spec.head_width; }
 std::int64_t KeyWidth(const DecoderSpec& spec) { return spec.kv_heads * spec.head_width; }
 
-// Bytes of a micro-batch's activations in blocks of one shape.
+// Bytes of a micro-batch's activations in a block.
 class Activations {
  public:
-  Activations(const DecoderSpec& spec, const MicroBatch& batch)
-      : spec_(spec), batch_(batch), width_(config::Width(batch.type)) {}
+  Activations(const DecoderSpec& spec, const MicroBatch& batch, const BlockTraining& training)
+      : spec_(spec), batch_(batch), training_(training), width_(config::Width(batch.type)) {}
 
   BlockBytes OfEmbedding() const;
   BlockBytes OfLayer(bool recomputes_attention) const;
+  BlockBytes OfFrozenLayer() const;  // that nothing before it trains, either
   // Of a layer that is computed again as a whole.
   BlockBytes OfRecomputedLayer() const;
   BlockBytes OfHead() const;
@@ -50,8 +51,24 @@ class Activations {
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
 
   std::int64_t KeptByAttention(bool recomputes) const;
-  std::int64_t NormOfMlp() const { return 2 * Hidden() + NormNumbers(); }
+  // A norm's input, where it computes a gradient, and its output, if a product behind it reads it.
+  std::int64_t KeptByNorm(bool computes, BlockPart reader) const {
+    return (computes ? Hidden() + NormNumbers() : 0) +
+           (training_.at(reader).reads_input ? Hidden() : 0);
+  }
+  bool mlp_input() const { return training_.of_attention() || training_.trains(BlockPart::kMixed); }
+  bool of_widened() const {
+    return mlp_input() || training_.trains(BlockPart::kMlpNorm) ||
+           training_.trains(BlockPart::kWiden);
+  }
+  // What goes into the activation, and what comes out.
+  std::int64_t KeptWide() const {
+    const int inputs = spec_.gated_mlp ? 2 : 1;
+    return (of_widened() ? Values(inputs * spec_.mlp_width) : 0) +
+           (training_.at(BlockPart::kDown).reads_input ? Values(spec_.mlp_width) : 0);
+  }
   std::int64_t Wide() const { return Values((spec_.gated_mlp ? 3 : 2) * spec_.mlp_width); }
+  bool adapts(BlockPart part) const { return training_.at(part).adapts; }
   // A product that has gate and the other side by side is there beside the two.
   std::int64_t WideProduct() const { return spec_.fused_gate_up ? Values(2 * spec_.mlp_width) : 0; }
   std::int64_t WideGradients() const { return Values((spec_.gated_mlp ? 2 : 1) * spec_.mlp_width); }
@@ -61,14 +78,19 @@ class Activations {
 
   const DecoderSpec& spec_;
   const MicroBatch& batch_;
+  const BlockTraining& training_;
   const std::int64_t width_;
 };
 
 // The norm's input and output, queries, keys, values, and what the weights have mixed.
 std::int64_t Activations::KeptByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
-  std::int64_t kept =
-      2 * Hidden() + NormNumbers() + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads());
+  const bool computes = training_.input || training_.trains(BlockPart::kInputNorm);
+  const std::int64_t norm = KeptByNorm(computes, BlockPart::kProjection);
+  if (!training_.of_attention()) {
+    return norm + (training_.at(BlockPart::kMixed).reads_input ? Values(query) : 0);
+  }
+  std::int64_t kept = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads());
   // They are turned beside the values, in whose product they are, too; exchanged ones are not.
   if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary && !exchanges()) {
     kept += Values(query + key);
@@ -86,27 +108,43 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
 }
 
-// The norms' inputs and outputs, what goes into the activation and what comes out. Tiles of the MLP
-// keep their rows of the norm's output alone.
+// Counts norms, activation and what goes into adapters' second matrices. Tiles of the MLP keep
+// their rows of the norm's output alone.
 std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   const std::int64_t factors = spec_.residual_dropout > 0.0 ? 2 * Hidden() : 0;
-  return KeptByAttention(recomputes_attention) + NormOfMlp() + (is_tiled() ? 0 : Wide()) + factors;
+  const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
+  const std::int64_t norm = KeptByNorm(computes, BlockPart::kWiden);
+  const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + KeptWide();
+  return KeptByAttention(recomputes_attention) + mlp + factors + Values(training_.ranks);
 }
 
-// Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy.
+// Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy. An
+// adapter's result is there beside the product's.
 std::int64_t Activations::MlpForwardBeside() const {
-  if (!is_tiled()) return std::max(2 * Hidden(), WideProduct());
+  if (!is_tiled()) {
+    const std::int64_t adapter = adapts(BlockPart::kWiden) ? Values(spec_.mlp_width) : 0;
+    return std::max({(adapts(BlockPart::kDown) ? 3 : 2) * Hidden(), WideProduct(), adapter});
+  }
   return Hidden() + std::max((Wide() + WideProduct()) / tiles(), Hidden());
 }
 
 // What comes from above, and the gradients of what the last product was given. A tile is there
 // again beside the gradients of those behind it.
 std::int64_t Activations::MlpBackwardBeside() const {
-  if (!is_tiled()) return Hidden() + WideGradients();
+  const std::int64_t adapter = adapts(BlockPart::kDown) ? Values(2 * spec_.mlp_width) : 0;
+  if (!is_tiled()) return Hidden() + std::max(WideGradients(), adapter);
   return 2 * Hidden() + std::max((Wide() + WideGradients()) / tiles(), Hidden());
 }
 
+BlockBytes Activations::OfFrozenLayer() const {
+  const std::int64_t mlp = 3 * Hidden() + Wide() + WideProduct();
+  const std::int64_t heads = Values(2 * QueryWidth(spec_) + 2 * KeyWidth(spec_)) + 3 * Hidden();
+  const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
+  return {.forward = std::max(mlp, heads + weights)};
+}
+
 BlockBytes Activations::OfLayer(bool recomputes_attention) const {
+  if (!training_.of_block()) return OfFrozenLayer();
   const std::int64_t kept = KeptByLayer(recomputes_attention);
   const std::int64_t attention = KeptByAttention(/*recomputes=*/false);
   const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
@@ -120,19 +158,24 @@ BlockBytes Activations::OfRecomputedLayer() const {
   const std::int64_t mlp = 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
   const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
   const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
-  return {.kept = cuts ? part : Hidden(),
+  return {.kept = !training_.of_block() ? 0
+                  : cuts                ? part
+                                        : Hidden(),
           .forward = std::max(mlp, KeptByAttention(/*recomputes=*/false)) + Hidden(),
           .backward = again.backward + Hidden() + part};
 }
 
 BlockBytes Activations::OfEmbedding() const {
-  const std::int64_t factors = spec_.embedding_dropout > 0.0 ? Hidden() : 0;
-  const std::int64_t norm = spec_.embedding_norm ? Hidden() + NormNumbers() : 0;
+  const bool computes = training_.of_block();
+  const std::int64_t factors = computes && spec_.embedding_dropout > 0.0 ? Hidden() : 0;
+  const std::int64_t norm = computes && spec_.embedding_norm ? Hidden() + NormNumbers() : 0;
   const std::int64_t sum = CountPositions(spec_) > 0 ? Hidden() : 0;
   // Elsewhere, and in 16 bits, the rows' gradients are added up in a table of their own.
   const bool in_place = batch_.type == config::DataType::kFp32 && !batch_.on_gpu;
   const std::int64_t table =
-      in_place ? 0 : std::max(spec_.vocabulary, CountPositions(spec_)) * spec_.width * width_;
+      in_place || !training_.trains(BlockPart::kTable)
+          ? 0
+          : std::max(spec_.vocabulary, CountPositions(spec_)) * spec_.width * width_;
   return {.kept = factors + norm,
           .forward = Hidden() + std::max(sum, norm) + 2 * factors,
           .backward = factors + norm + Hidden() + table};
@@ -142,7 +185,8 @@ BlockBytes Activations::OfHead() const {
   constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20, kLeastRows = 64;  // of LmLoss
   const std::int64_t row = spec_.vocabulary * width_;
   const std::int64_t rows = std::min(batch_.tokens(), std::max(kLeastRows, kChunkBytes / row));
-  const std::int64_t matrix = spec_.vocabulary * spec_.width;
+  const bool trains = training_.trains(BlockPart::kTable);
+  const std::int64_t matrix = trains ? spec_.vocabulary * spec_.width : 0;
   // 16-bit gradients are added up in fp32.
   const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
   // Parts of a vocabulary are worked on in fp32.
@@ -217,15 +261,22 @@ std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
 
 std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
                                        const config::RecomputeChoice& recompute) {
-  const Activations made(spec, batch);
+  const std::vector<BlockTraining> all(static_cast<std::size_t>(spec.layers) + 2);
+  return ListBlockBytes(spec, batch, recompute, all);
+}
+
+std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
+                                       const config::RecomputeChoice& recompute,
+                                       const std::vector<BlockTraining>& training) {
   const bool attention = recompute.kind == config::RecomputeChoice::Kind::kAttention;
   const int count = static_cast<int>(spec.layers) + 2;
-  std::vector<BlockBytes> blocks = {made.OfEmbedding()};
+  std::vector<BlockBytes> blocks = {Activations(spec, batch, training.front()).OfEmbedding()};
   for (int i = 1; i + 1 < count; ++i) {
+    const Activations made(spec, batch, training[static_cast<std::size_t>(i)]);
     blocks.push_back(config::IsRecomputed(recompute, i, count) ? made.OfRecomputedLayer()
                                                                : made.OfLayer(attention));
   }
-  blocks.push_back(made.OfHead());
+  blocks.push_back(Activations(spec, batch, training.back()).OfHead());
   for (BlockBytes& block : blocks) {
     if (batch.on_gpu) break;
     block.forward += kProductScratch;

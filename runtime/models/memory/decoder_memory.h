@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
+#include "runtime/models/memory/trained_part.h"
 #include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
@@ -59,5 +60,9 @@ struct BlockBytes {
 // multiply fp32 faster (models/matmul.h). Requires CheckMemoryIsKnown.
 std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
                                        const config::RecomputeChoice& recompute);
+// The same of a model of which a part is trained, as `training` says of each block.
+std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
+                                       const config::RecomputeChoice& recompute,
+                                       const std::vector<BlockTraining>& training);
 
 }  // namespace ds::models

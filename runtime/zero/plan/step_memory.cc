@@ -28,6 +28,10 @@ class Simulation {
     books_.held = model.here;
     result_.away = model.away;
     for (std::size_t i = 0; i < input.units.size(); ++i) AddUnit(input.units[i], model.units[i]);
+    const auto trains = [](const PlannedUnit& unit) { return unit.trained; };
+    if (input.input_needs_gradient) return;
+    const auto first = std::find_if(planned_.begin(), planned_.end(), trains);
+    first_trained_ = static_cast<int>(first - planned_.begin());
   }
 
   StepMemory Run() {
@@ -85,7 +89,8 @@ class Simulation {
   void Note(const std::string& when, std::int64_t activations, std::int64_t copies = 0);
 
   const StepMemoryInput& input_;
-  bool updates_ = false;  // in the backward pass that this is in
+  int first_trained_ = 0;  // the backward pass ends here
+  bool updates_ = false;   // in the backward pass that this is in
   std::vector<PlannedUnit> planned_;
   RankBooks books_;
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
@@ -251,6 +256,7 @@ void Simulation::Forward(std::int64_t micro_batch) {
   std::vector<Place> forward, backward;
   for (int unit = 0; unit < count; ++unit) {
     forward.push_back({Place::Kind::kForward, micro_batch, unit});
+    if (count - 1 - unit < first_trained_) continue;
     backward.push_back({Place::Kind::kBackward, micro_batch, count - 1 - unit});
   }
   const bool keeps = input_.budgets.reuse_bytes > 0;
@@ -267,7 +273,7 @@ void Simulation::Forward(std::int64_t micro_batch) {
 
 void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
   std::vector<Place> places;
-  for (int unit = static_cast<int>(input_.units.size()) - 1; unit >= 0; --unit) {
+  for (int unit = static_cast<int>(input_.units.size()) - 1; unit >= first_trained_; --unit) {
     places.push_back({Place::Kind::kBackward, micro_batch, unit});
   }
   places.push_back({Place::Kind::kEndOfMicroBatch, micro_batch});

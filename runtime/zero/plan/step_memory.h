@@ -34,6 +34,7 @@ struct BucketShape {
 };
 
 // The parameters of a block.
+// Nothing is done in the backward pass of those before the first trained one.
 struct UnitShape {
   std::vector<BucketShape> buckets;
   std::vector<int> also_reads = {};  // earlier units
@@ -71,6 +72,7 @@ struct StepMemoryInput {
   // A stage of a pipeline has the step's passes in this order. None: each micro-batch's backward
   // pass follows its forward pass.
   std::vector<Pass> passes = {};
+  bool input_needs_gradient = false;  // a stage before has something that is trained
   int first_block = 0;  // of the model, that this stage has: the number of the first unit
   // A micro-batch's forward pass sends these to the stage behind. They are held until the end of
   // its backward pass, which has a gradient of that size from there; the gradient that goes to the

@@ -134,13 +134,42 @@ TEST(JobMemoryTest, DocumentsInASampleArePlanned) {
   EXPECT_EQ(peak_of(job), packed - kNumbers - kBias) << "bytes have none";
 }
 
-TEST(JobMemoryTest, AModelOfWhichAPartIsFrozenIsNotPlanned) {
-  for (const config::TrainJob& job :
-       {config::TrainJob{.lora_rank = 4}, config::TrainJob{.lora_adapter = "folder"},
-        config::TrainJob{.freeze = {"*.weight"}}}) {
-    EXPECT_EQ(DescribeJob(job, MakeModel(), {.ranks = 2}).status().message(),
-              "what ranks hold of a frozen model is not known yet");
-  }
+zero::StepMemory PlanTrained(const models::TrainedPart& part) {
+  JobShape job = MakeJob(2);
+  job.trained = part;
+  EXPECT_TRUE(CheckMemoryIsKnown(MakeConfig(2, 4), job).ok());
+  return PlanJobMemory(MakeConfig(2, 4), job);
+}
+
+TEST(JobMemoryTest, OfAFrozenModelTheAdaptersHaveState) {
+  const zero::StepMemory whole = PlanTrained({});
+  const zero::StepMemory adapted = PlanTrained({.lora = models::LoraSpec{.rank = 4}});
+  // A and B beside queries, keys, values and output and the two products of the MLP, in 16 layers.
+  constexpr std::int64_t kAdapters = 16 * 4 * (4 * (128 + 128) + 2 * (128 + 512));
+  EXPECT_NEAR(adapted.between_steps.parameters - whole.between_steps.parameters, 4 * kAdapters,
+              0.01 * 4 * kAdapters);
+  EXPECT_NEAR(adapted.between_steps.optimizer_state, 2 * 4 * kAdapters / 2, 0.01 * 4 * kAdapters);
+}
+
+TEST(JobMemoryTest, FrozenLayersInFrontKeepNothing) {
+  const std::int64_t whole = PlanTrained({}).peak_activations;
+  const zero::StepMemory head = PlanTrained({.freeze = {"*embed*", "model.layers.*"}});
+  EXPECT_LT(head.peak_activations, whole / 4);
+  const zero::StepMemory biases = PlanTrained({.freeze = {"*.weight"}});
+  EXPECT_LT(biases.peak_activations, whole);
+  EXPECT_GT(biases.peak_activations, whole / 3);
+}
+
+TEST(JobMemoryTest, WhatIsNotThereCannotBeFrozenOrAdapted) {
+  JobShape job = MakeJob(2);
+  job.trained = {.freeze = {"nothing"}};
+  EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
+            "no parameter of the model matches nothing");
+  job.trained = {.lora = models::LoraSpec{.targets = {"nobody"}}};
+  EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
+            "no linear layer of the model's layers is called nobody");
+  job.trained = {.freeze = {"*"}};
+  EXPECT_FALSE(CheckMemoryIsKnown(MakeConfig(2), job).ok());
 }
 
 TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {

@@ -1,0 +1,123 @@
+#include "runtime/models/memory/trained_part.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ds::models {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+// The last name of the product whose weight this is, "" of any other parameter.
+std::string NameProduct(const ParameterSize& parameter) {
+  const bool is_outer =
+      parameter.part == BlockPart::kTable || parameter.part == BlockPart::kOuterNorm;
+  if (!parameter.is_matrix || is_outer) return "";
+  const std::string path = parameter.name.substr(0, parameter.name.size() - kWeight.size());
+  return path.substr(path.rfind('.') + 1);
+}
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Puts A [rank, in] and B [out, rank] behind the product's own parameters.
+void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::string>* found) {
+  std::vector<ParameterSize> parameters;
+  for (ParameterSize parameter : std::exchange(block->parameters, {})) {
+    parameter.trained = false;
+    const std::string product = NameProduct(parameter);
+    parameters.push_back(parameter);
+    if (product.empty() || (!lora.targets.empty() && !Contains(lora.targets, product))) continue;
+    found->push_back(product);
+    const std::string path = parameter.name.substr(0, parameter.name.size() - kWeight.size());
+    ParameterSize narrow = parameter, wide = parameter;
+    narrow.rows = wide.columns = lora.rank;
+    narrow.name = path + ".lora_A.weight";
+    wide.name = path + ".lora_B.weight";
+    narrow.trained = wide.trained = true;
+    parameters.push_back(std::move(narrow));
+    parameters.push_back(std::move(wide));
+  }
+  block->parameters = std::move(parameters);
+}
+
+bool IsMatched(const std::string& pattern, const BlockSizes& block,
+               const ParameterSize& parameter) {
+  const std::string name =
+      block.prefix.empty() ? parameter.name : block.prefix + "." + parameter.name;
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+Status Freeze(const std::string& pattern, std::vector<BlockSizes>* blocks) {
+  bool matches = false;
+  for (BlockSizes& block : *blocks) {
+    for (ParameterSize& parameter : block.parameters) {
+      if (!IsMatched(pattern, block, parameter)) continue;
+      parameter.trained = false;
+      matches = true;
+    }
+  }
+  if (matches) return OkStatus();
+  return InvalidArgumentError("no parameter of the model matches " + pattern);
+}
+
+bool Trains(const BlockSizes& block) {
+  return std::any_of(block.parameters.begin(), block.parameters.end(),
+                     [](const ParameterSize& parameter) { return parameter.trained; });
+}
+
+void AddParameter(const ParameterSize& parameter, BlockTraining* training) {
+  if (!parameter.trained) return;
+  PartTraining& part = training->at(parameter.part);
+  part.trains = true;
+  part.reads_input = part.reads_input || parameter.is_matrix;
+  if (!parameter.name.ends_with(".lora_A.weight")) return;
+  part.adapts = true;
+  training->ranks += parameter.rows;
+}
+
+}  // namespace
+
+Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks) {
+  std::vector<std::string> found;
+  for (BlockSizes& block : *blocks) {
+    if (part.lora) AddAdapters(*part.lora, &block, &found);
+  }
+  for (const std::string& target : part.lora.value_or(LoraSpec{}).targets) {
+    if (Contains(found, target)) continue;
+    return InvalidArgumentError("no linear layer of the model's layers is called " + target);
+  }
+  for (const std::string& pattern : part.freeze) DS_RETURN_IF_ERROR(Freeze(pattern, blocks));
+  if (std::any_of(blocks->begin(), blocks->end(), Trains)) return OkStatus();
+  return InvalidArgumentError("every parameter is frozen: nothing is left to train");
+}
+
+bool BlockTraining::of_attention() const {
+  return input || trains(BlockPart::kInputNorm) || trains(BlockPart::kProjection);
+}
+
+bool BlockTraining::of_block() const {
+  return input || std::any_of(parts.begin(), parts.end(),
+                              [](const PartTraining& part) { return part.trains; });
+}
+
+std::vector<BlockTraining> ListTraining(const std::vector<BlockSizes>& blocks) {
+  std::vector<BlockTraining> all;
+  bool input = false;
+  for (const BlockSizes& block : blocks) {
+    BlockTraining training{.input = input};
+    training.parts.fill({.trains = false, .reads_input = false});
+    for (const ParameterSize& parameter : block.parameters) AddParameter(parameter, &training);
+    if (!block.also_reads.empty()) {
+      training.at(BlockPart::kTable).trains = blocks.front().parameters.front().trained;
+    }
+    all.push_back(training);
+    input = input || Trains(block);
+  }
+  return all;
+}
+
+}  // namespace ds::models

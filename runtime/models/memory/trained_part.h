@@ -1,0 +1,52 @@
+#pragma once
+
+// TrainedPart says which of a decoder's parameters are trained, where not all are: adapters beside
+// frozen ones (LoRA), and what patterns leave. Pure; safe from any thread.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/spec/lora_spec.h"
+
+namespace ds::models {
+
+struct TrainedPart {
+  std::optional<LoraSpec> lora = {};
+  std::vector<std::string> freeze = {};  // patterns of full names, as of files
+
+  bool is_all() const { return !lora && freeze.empty(); }
+};
+
+// Marks the blocks' frozen parameters, and adds those of adapters, as AddLora and FreezeParameters
+// (models/lora.h) do. Refuses what they refuse, and says so in fewer words.
+Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks);
+
+struct PartTraining {
+  bool trains = true;
+  bool reads_input = true;  // in its backward pass: it has a matrix that is trained
+  bool adapts = false;      // one of its products has an adapter
+};
+
+// BlockTraining says what a block's backward pass computes.
+struct BlockTraining {
+  bool input = true;  // needs a gradient: something before is trained
+  std::array<PartTraining, kBlockParts> parts = {};
+  std::int64_t ranks = 0;  // of all adapters together
+
+  const PartTraining& at(BlockPart part) const { return parts[static_cast<std::size_t>(part)]; }
+  PartTraining& at(BlockPart part) { return parts[static_cast<std::size_t>(part)]; }
+  bool trains(BlockPart part) const { return at(part).trains; }
+  // Tells whether queries, keys or values need a gradient, or what the block gives on does.
+  bool of_attention() const;
+  bool of_block() const;
+};
+
+// By block. A tied head's table is the first block's.
+std::vector<BlockTraining> ListTraining(const std::vector<BlockSizes>& blocks);
+
+}  // namespace ds::models
