@@ -5,7 +5,11 @@
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/config/model_state.h"
@@ -13,6 +17,8 @@
 #include "runtime/device/counting_allocator.h"
 #include "runtime/engine/plan/job_memory.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/lora.h"
+#include "runtime/models/memory/trained_part.h"
 #include "runtime/models/model_config.h"
 #include "runtime/precision/dtype_policy.h"
 #include "tests/ranks/tiny_model.h"
@@ -112,7 +118,7 @@ TEST_F(ActivationMemory, OfRecomputedBlocksAndAttention) {
   }
 }
 
-TEST_F(ActivationMemory, OfWindowsDistancesAndProductsThatAreSharedOut) {
+std::vector<ordered_json> ListOtherFamilies() {
   ordered_json mistral = Llama();
   mistral["model_type"] = "mistral";
   mistral["sliding_window"] = 32;
@@ -122,7 +128,11 @@ TEST_F(ActivationMemory, OfWindowsDistancesAndProductsThatAreSharedOut) {
   const ordered_json bloom = {
       {"model_type", "bloom"}, {"vocab_size", 500},     {"hidden_size", 96},       {"n_layer", 20},
       {"n_head", 4},           {"hidden_dropout", 0.0}, {"attention_dropout", 0.0}};
-  for (const ordered_json& model : {mistral, phi3, bloom}) {
+  return {mistral, phi3, bloom};
+}
+
+TEST_F(ActivationMemory, OfWindowsDistancesAndProductsThatAreSharedOut) {
+  for (const ordered_json& model : ListOtherFamilies()) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       SCOPED_TRACE(model["model_type"].get<std::string>() +
                    (precision == Precision::kFp32 ? " fp32" : " bf16"));
@@ -130,6 +140,59 @@ TEST_F(ActivationMemory, OfWindowsDistancesAndProductsThatAreSharedOut) {
     }
     // What one layer makes in bf16 is so little here that what oneDNN takes would decide.
     ExpectPlanned({.model = model, .recompute = {.kind = RecomputeChoice::Kind::kBlocks}});
+  }
+}
+
+// By full name: elements and whether it is trained.
+using Parameters = std::map<std::string, std::pair<std::int64_t, bool>>;
+
+Parameters ListBuilt(const models::ModelConfig& config, const models::TrainedPart& part) {
+  auto model = models::BuildModel(config, at::kFloat);
+  if (part.lora) {
+    models::LoraSpec lora = *part.lora;
+    EXPECT_TRUE(models::AddLora(*model, &lora).ok());
+  }
+  if (!part.freeze.empty()) EXPECT_TRUE(models::FreezeParameters(*model, part.freeze).ok());
+  Parameters parameters;
+  for (const auto& block : model->blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      parameters[block->FullName(item.key())] = {item.value().numel(),
+                                                 item.value().requires_grad()};
+    }
+  }
+  return parameters;
+}
+
+Parameters ListPlanned(const models::ModelConfig& config, const models::TrainedPart& part) {
+  std::vector<models::BlockSizes> blocks = models::ListBlockSizes(config.decoder);
+  EXPECT_TRUE(models::ApplyTrainedPart(part, &blocks).ok());
+  Parameters parameters;
+  for (const models::BlockSizes& block : blocks) {
+    for (const models::ParameterSize& each : block.parameters) {
+      const std::string prefix = block.prefix.empty() ? "" : block.prefix + ".";
+      parameters[prefix + each.name] = {each.numel(), each.trained};
+    }
+  }
+  return parameters;
+}
+
+TEST_F(ActivationMemory, IsOfTheParametersThatTheModelHasAndTrains) {
+  std::vector<ordered_json> families = ListOtherFamilies();
+  families.push_back(Gpt2());
+  families.push_back(Llama());
+  const models::TrainedPart parts[] = {{},
+                                       {.lora = models::LoraSpec{.rank = 3}},
+                                       {.freeze = {"*norm*"}},
+                                       {.freeze = {"*ln_*", "*.h.[1-9].*"}},
+                                       {.freeze = {"*.weight"}}};
+  for (const ordered_json& family : families) {
+    SCOPED_TRACE(family["model_type"]);
+    const auto config = models::ParseModelConfig(family.dump(), "config.json").value();
+    for (const models::TrainedPart& part : parts) {
+      std::vector<models::BlockSizes> blocks = models::ListBlockSizes(config.decoder);
+      if (!models::ApplyTrainedPart(part, &blocks).ok()) continue;  // it has no such names
+      EXPECT_EQ(ListPlanned(config, part), ListBuilt(config, part));
+    }
   }
 }
 
