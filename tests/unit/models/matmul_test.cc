@@ -159,5 +159,27 @@ TEST(Affine, LeavesOutGradientsThatNobodyWants) {
   EXPECT_TRUE(weight.grad().defined());
 }
 
+// Adapters beside a frozen model are trained for its memory.
+TEST(Affine, KeepsItsInputForTheGradientOfATrainedWeightAlone) {
+  for (const WeightLayout layout : {WeightLayout::kInOut, WeightLayout::kOutIn}) {
+    for (const bool trains : {false, true}) {
+      const bool in_out = layout == WeightLayout::kInOut;
+      const at::Tensor leaf = Random({3, 8});
+      const at::Tensor weight = in_out ? at::randn({8, 5}) : at::randn({5, 8});
+      const at::Tensor bias = Random({5});
+      weight.set_requires_grad(trains);
+      at::Tensor x = leaf * 2;
+      const c10::weak_intrusive_ptr<c10::StorageImpl> kept = x.storage().getWeakStorageImpl();
+      const at::Tensor y = Affine(x, weight, bias, layout);
+      x.reset();
+      EXPECT_EQ(!kept.expired(), trains);
+      y.sum().backward();
+      const at::Tensor of_input = 2 * weight.detach().sum(in_out ? 1 : 0);
+      EXPECT_LT(Distance(leaf.grad(), of_input.expand({3, 8})), 1e-6);
+      EXPECT_LT(Distance(bias.grad(), at::full({5}, 3.0)), 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ds::models
