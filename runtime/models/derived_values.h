@@ -29,8 +29,8 @@ class DerivedValues {
 
   // Tells whether the parameter with this full name is one of them.
   static bool Has(const std::string& name);
-  // Fills `values` with the elements [first, first + values.numel()) of such a parameter. The whole
-  // weight is read meanwhile.
+  // Fills `values` with the elements [first, first + values.numel()) of such a parameter, of the
+  // whole one where tensor ranks have it between them. The whole weight is read meanwhile.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values,
               const ReadWeight& read);
 
@@ -42,7 +42,13 @@ class DerivedValues {
  private:
   StatusOr<at::Tensor> Derive(const std::string& name, const ReadWeight& read) const;
 
-  std::map<std::string, std::shared_ptr<Product>> layers_;  // by full name
+  // The sizes are those of the whole weight, of which this rank's product may have a part.
+  struct Layer {
+    std::shared_ptr<Product> product;
+    std::int64_t in = 0, out = 0;
+  };
+
+  std::map<std::string, Layer> layers_;  // by full name
   std::string last_name_;  // what was derived last, for the rest of it is likely to be asked for
   at::Tensor last_;
 };

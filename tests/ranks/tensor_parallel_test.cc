@@ -2,6 +2,7 @@
 // parallelism beside it, and whatever else changes how a step runs. Sums have another order than
 // one rank's, so numbers are compared, not bits.
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +11,11 @@
 #include <filesystem>
 
 #include "runtime/base/files.h"
+#include "runtime/engine/make_mesh.h"
 #include "runtime/engine/tensor_access.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/derived_values.h"
+#include "runtime/models/lora.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
@@ -84,6 +89,31 @@ TEST(TensorParallel, AdaptersTrainAsOnOneRank) {
   one.tensor = 1;
   ExpectSameSteps(RunDecoder(one, 1, kTrainedSteps).steps,
                   RunDecoder(four, 4, kTrainedSteps).steps);
+}
+
+// DoRA's first magnitudes are read as of the whole weight, of which each rank takes its part.
+TEST(TensorParallel, MagnitudesBeginAsNormsOfTheWholeWeight) {
+  const at::Tensor whole = at::arange(24 * 24, at::kFloat).view({24, 24});
+  const auto read = [&](const std::string&, std::int64_t first, const at::Tensor& values) {
+    values.copy_(whole.flatten().narrow(0, first, values.numel()));
+    return OkStatus();
+  };
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    config::DsConfig config;
+    config.parallel.tensor = 2;
+    const topology::Mesh mesh = engine::MakeMesh({}, config, 2).value();
+    const models::ModelRanks ranks = engine::FindModelRanks(mesh, world);
+    const auto described = models::ParseModelConfig(kLlamaDecoder, "config.json").value();
+    const auto model = models::BuildModel(described, at::TensorOptions(at::kFloat), ranks);
+    models::LoraSpec lora{.rank = 2, .magnitudes = true, .targets = {"q_proj"}};
+    ASSERT_TRUE(models::AddLora(*model, &lora, ranks.tensor).ok());
+    models::DerivedValues derived(*model);
+    const std::string name = "model.layers.1.self_attn.q_proj.lora_magnitude_vector";
+    const std::int64_t first = 12 * world.rank();
+    const at::Tensor own = at::zeros({12});
+    ASSERT_TRUE(derived.Read(name, first, own, read).ok());
+    EXPECT_TRUE(own.allclose(whole.narrow(0, first, 12).norm(2, {1})));
+  });
 }
 
 // The most likely token may be in any rank's part of the vocabulary.
