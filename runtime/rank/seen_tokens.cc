@@ -1,10 +1,22 @@
 #include "runtime/rank/seen_tokens.h"
 
+#include <string>
+
 namespace ds::rank {
 
-Status SeenTokens::Prepare(const BlockList& model) {
+Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& spec,
+                           std::int64_t seq_len) {
+  using models::Positions;
   const auto& drops = efficiency_.random_ltd;
   if (!drops) return OkStatus();
+  const bool has_slopes =
+      spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
+  if (has_slopes || (spec.window > 0 && spec.window < seq_len)) {
+    return UnimplementedError(
+        "data_efficiency.data_routing.random_ltd: the model's attention goes by distances (" +
+        std::string(has_slopes ? "ALiBi" : "a sliding window") +
+        "), and those between the tokens that a layer keeps are not built");
+  }
   DS_ASSIGN_OR_RETURN(drop_, models::AddTokenDrop(model, drops->total_layer_num, drops->layers));
   return OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/curriculum.h"
 #include "runtime/models/block.h"
+#include "runtime/models/spec/decoder_spec.h"
 #include "runtime/models/token_drop.h"
 
 namespace ds::rank {
@@ -20,8 +21,11 @@ class SeenTokens {
   explicit SeenTokens(config::DataEfficiency efficiency) : efficiency_(std::move(efficiency)) {}
 
   // Makes layers drop tokens, if some are to. Refuses a model that has not the layers that the
-  // config counts.
-  Status Prepare(const BlockList& model);
+  // config counts, and one whose attention counts the tokens between two of `seq_len`, of which
+  // some would be dropped.
+  Status Prepare(const BlockList& model, const models::DecoderSpec& spec, std::int64_t seq_len);
+  // Tells whether there are steps that see less than all.
+  bool limits() const { return efficiency_.curriculum || efficiency_.random_ltd; }
 
   // Cuts the samples of a micro-batch of the step behind so many finished ones, and says how many
   // tokens layers keep in it.

@@ -193,7 +193,7 @@ Status TrainCommand::BuildEngine() {
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
                              engine::FindModelRanks(mesh_, *world_), part_));
-  DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks));
+  DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks, model_config_.decoder, job_.seq_len));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&
       recompute.kind == config::RecomputeChoice::Kind::kNone) {
