@@ -231,6 +231,9 @@ StatusOr<config::DsConfig> ReadConfig(const EstimateJobFlags& flags, const std::
                       config::ReadConfigText(flags.deepspeed_config));
   config::CheckResult checked = config::CheckConfig(text.text, text.name, facts);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
+  if (checked.data_efficiency.random_ltd) {
+    return UnimplementedError("what layers hold that drop tokens (random_ltd) is not known");
+  }
   if (flags.micro_batch) {
     checked.config.batch.train_micro_batch_size_per_gpu = *flags.micro_batch;
   }
