@@ -118,7 +118,7 @@ TEST_F(SshTrainTest, AnInterfaceThatAHostHasNotIsRefused) {
 
 // One host has both, the other one lacks the second.
 TEST_F(SshTrainTest, AHostThatLacksOneOfSeveralInterfacesIsNamed) {
-  if (!hosts().namespaces()) SkipWithout("namespaces", hosts().why_not());
+  if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   OnHost(0,
          "ip link add spare type bridge && ip addr add 10.79.0.1/24 dev spare && "
          "ip link set spare up");
