@@ -74,9 +74,12 @@ fetch_libtorch() {
 }
 
 # Debian 12 has no Arrow; the wheel has its libraries with their headers, without Python.
-arrow_is_new=
 fetch_arrow() {
-  case " $* " in *" -DDS_ARROW=OFF "* | *" -DARROW="*) return ;; esac
+  case " $* " in
+    *" -DDS_ARROW=OFF "* | *" -DARROW="*) return ;;
+    *" -DDS_ARROW=ON "*) ;;
+    *) if grep -qs '^DS_ARROW:BOOL=OFF$' "$build_dir/CMakeCache.txt"; then return; fi ;;
+  esac
   [ -e "$arrow_dir/.complete-$arrow_version" ] && return
   say "fetching Arrow $arrow_version from PyPI into $arrow_dir (55 MB, once)"
   rm -rf "$arrow_dir"
@@ -87,11 +90,12 @@ fetch_arrow() {
     return
   fi
   touch "$arrow_dir/.complete-$arrow_version"
-  arrow_is_new=yes
 }
 
 configure() {
-  [ -e "$build_dir/build.ninja" ] && [ $# -eq 0 ] && [ -z "$arrow_is_new" ] && return
+  # A folder that is older than Arrow has no plugin, also where what came after its fetch was interrupted.
+  [ -e "$build_dir/build.ninja" ] && [ $# -eq 0 ] &&
+    [ ! "$arrow_dir/.complete-$arrow_version" -nt "$build_dir/build.ninja" ] && return
   say "configuring $build_dir"
   # A folder keeps what it was configured with; a new one compiles in batches.
   local batches=()
