@@ -202,6 +202,7 @@ Status GenerationRun::ShareValues(int node_rank, const std::vector<v1::SharedVal
 void GenerationRun::HandleInputs() {
   open_streams_ = launched_.size();
   std::chrono::milliseconds patience = kQuietAfter;
+  auto next_repeat = std::chrono::steady_clock::now();
   while (open_streams_ > 0) {
     const std::optional<JobInput> input =
         inputs_->Take(unanswered_stops_.empty() ? patience : kStopAgainAfter);
@@ -211,7 +212,10 @@ void GenerationRun::HandleInputs() {
     } else {
       observer_->OnQuiet();
     }
+    // Not after each input: a host that does not answer would hold up every one for a call's time.
+    if (std::chrono::steady_clock::now() < next_repeat) continue;
     RepeatStops();
+    next_repeat = std::chrono::steady_clock::now() + kStopAgainAfter;
   }
 }
 

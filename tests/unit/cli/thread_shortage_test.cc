@@ -46,8 +46,10 @@ class SameProgram : public Program {
 class ThreadShortageTest : public ::testing::Test {
  protected:
   // Of two hosts, "a" and "b", whose ranks run until they are stopped; those of "a" say something.
-  JobController& Controller() {
-    for (FakeDaemon* daemon : {&first_, &second_}) {
+  JobController& Controller() { return Controller(&first_); }
+  // Another daemon may have host "a".
+  JobController& Controller(FakeDaemon* first) {
+    for (FakeDaemon* daemon : {first, &second_}) {
       daemon->prepare_answer.set_core_count(4);
       daemon->prepare_answer.set_master_port(4242);
     }
@@ -56,7 +58,7 @@ class ThreadShortageTest : public ::testing::Test {
                 .flags = {.grace_seconds = 1},
                 .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
                 .master_addr = "m"},
-        &program_, std::vector<HostDaemon*>{&first_, &second_}, &observer_,
+        &program_, std::vector<HostDaemon*>{first, &second_}, &observer_,
         JobController::Options{.stop = &stop_});
     return *controller_;
   }
@@ -92,6 +94,34 @@ TEST_F(ThreadShortageTest, AStopReachesEveryHost) {
   EXPECT_EQ(outcome.failure().cause, Cause::kUserStop);
   EXPECT_THAT(first_.graces, ElementsAre(1));
   EXPECT_THAT(second_.graces, ElementsAre(1));
+}
+
+// What waits in line is not made to wait for as many calls to a host that does not answer.
+TEST_F(ThreadShortageTest, EventsAreHandledBetweenStopsThatNobodyAnswers) {
+  constexpr int kEvents = 2000;
+  constexpr int kStops = 1'000'000;
+  FakeDaemon talking{{std::vector<v1::Event>(kEvents, Output(0, "running\n"))}};
+  JobController& controller = Controller(&talking);
+  second_.unanswered_stops = kStops;
+  std::optional<NoMoreThreads> none;
+  int handled = 0;
+  int sent = 0;
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::duration elapsed{};
+  observer_.on_output = [&] {
+    if (++handled == 1) {
+      begin = std::chrono::steady_clock::now();
+      none.emplace();
+      controller.OnSignal(SIGINT);
+    }
+    if (handled < kEvents) return;
+    elapsed = std::chrono::steady_clock::now() - begin;
+    sent = kStops - second_.unanswered_stops;
+    second_.unanswered_stops = 0;
+  };
+  ASSERT_FALSE(controller.Run().ok());
+  EXPECT_EQ(handled, kEvents);
+  EXPECT_LE(sent, 3 + elapsed / std::chrono::milliseconds(200));
 }
 
 TEST(BacklogWriterTest, ShowsTextWithoutAThread) {
