@@ -142,9 +142,11 @@ std::set<std::string> NamesIn(const std::filesystem::path& folder) {
 Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path& root) {
   const std::filesystem::path folder = root / "sys/class/infiniband";
   const std::set<std::string> devices = NamesIn(folder);
+  // udev gives an InfiniBand device and its interface the same name where nobody gives another.
+  const std::set<std::string> interfaces_here = NamesIn(root / "sys/class/net");
   for (const std::string& name : SplitAtCommas(wanted)) {
     const std::string device = name.substr(0, name.find(':'));
-    if (!devices.contains(device)) continue;
+    if (!devices.contains(device) || interfaces_here.contains(name)) continue;
     std::string interfaces;
     for (const std::string& each : NamesIn(folder / device / "device/net")) {
       interfaces += (interfaces.empty() ? "" : " or ") + each;

@@ -34,6 +34,7 @@ StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddre
 
 // Refuses RDMA devices among the names of such a list ("mlx5_0", or "mlx5_0:1" as UCX writes it),
 // which carry nothing of CPU ranks: kUnimplemented tells which interfaces lead to their network.
+// A name that a network interface has as well is the interface's.
 // `root`: of the file system, but in tests.
 Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path& root = "/");
 

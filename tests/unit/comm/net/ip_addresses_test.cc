@@ -118,6 +118,16 @@ TEST(IpAddressesTest, AnRdmaDeviceIsRefusedWithTheInterfacesOfItsNetwork) {
   }
 }
 
+TEST(IpAddressesTest, AnInterfaceThatIsCalledAsItsRdmaDeviceIsAnInterface) {
+  const testing::TemporaryFolder root;
+  const auto classes = root.path() / "sys/class";
+  std::filesystem::create_directories(classes / "infiniband/ibp1s0/device/net/ibp1s0");
+  std::filesystem::create_directories(classes / "net/ibp1s0");
+  EXPECT_TRUE(RefuseRdmaDevices("eth0,ibp1s0", root.path()).ok());
+  EXPECT_THAT(RefuseRdmaDevices("ibp1s0:1", root.path()).message(),
+              HasSubstr("--interface ibp1s0 takes TCP over its network"));
+}
+
 TEST(IpAddressesTest, ThisHostHasAnAddress) {
   const auto addresses = ListLocalAddresses();
   ASSERT_TRUE(addresses.ok());
