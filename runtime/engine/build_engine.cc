@@ -245,17 +245,25 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   return OkStatus();
 }
 
+// Skipping a step takes back what its backward pass has updated.
+Status CheckCanSkip(const config::DsConfig& config, const EngineOptions& options) {
+  const zero::Tiers tiers = zero::PlanTiers(config, !options.device.is_cpu());
+  if (tiers.updates_in_backward && !tiers.takes_back &&
+      options.non_finite == NonFinitePolicy::kSkip) {
+    return InvalidArgumentError(
+        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
+        "updated the model by then and keeps nothing to go back to without gradient_clipping: set "
+        "that, rewind to a checkpoint, or stop");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
                                                    const config::DsConfig& config,
                                                    EngineOptions options) {
-  if (config.zero_optimization.offload_optimizer.super_offload &&
-      options.non_finite == NonFinitePolicy::kSkip) {
-    return InvalidArgumentError(
-        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
-        "updated the model by then: rewind to a checkpoint instead, or stop");
-  }
+  DS_RETURN_IF_ERROR(CheckCanSkip(config, options));
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   try {

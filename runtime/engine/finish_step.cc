@@ -147,7 +147,7 @@ void EngineParts::AgreeOnWeight() {
 
 Status EngineParts::HandleNonFinite(StepResult* result) {
   result->skipped = true;
-  if (optimizer->has_updated() && non_finite != NonFinitePolicy::kRewind) {
+  if (!optimizer->TakeBack() && non_finite != NonFinitePolicy::kRewind) {
     return NonFiniteError(result->step, result->non_finite, /*has_updated=*/true);
   }
   const Status scaled = loss_scaler.Update(/*overflow=*/true);

@@ -94,9 +94,9 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
   }
   if (wanted.kind == Kind::kGradient) {
     DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
-    if (!bucket.gradients().has_mean()) {
+    if (parts.optimizer->has_updated()) {
       return FailedPreconditionError("the gradient of " + wanted.name +
-                                     " is gone: super_offload updates by it in the backward pass");
+                                     " is used: super_offload updates by it in the backward pass");
     }
     const zero::FlatLayout& layout = bucket.parameters().layout();
     const zero::FlatRange range =

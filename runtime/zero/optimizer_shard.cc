@@ -59,16 +59,30 @@ OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
                    .stored = {},
                    .may_be_cut = optimizer.reach(group) == optim::Reach::kElement,
                    .names = optimizer.state_names(group),
-                   .stores = {}});
+                   .stores = {},
+                   .kept = {}});
     const std::int64_t ahead =
         rest == Rest::kFile ? (state.range.start - own_.start) % kPageElements : 0;
     state.stored = {state.range.start - ahead, state.range.count + ahead};
+    const FlatSpec spec{state.stored.count, context.dtypes.state, MemoryUse::kOptimizerState, rest};
     for (std::size_t i = 0; i < state.names.size(); ++i) {
-      state.stores.emplace_back(context, FlatSpec{state.stored.count, context.dtypes.state,
-                                                  MemoryUse::kOptimizerState, rest});
+      state.stores.emplace_back(context, spec);
       state.stores.back().Zero();
       state.stores.back().Stow();
     }
+  }
+  if (context.tiers.takes_back) MakeRoomToKeep(rest);
+}
+
+void OptimizerShard::MakeRoomToKeep(Rest rest) {
+  const bool masters = master_.defined();
+  kept_weights_ =
+      Store(context_, {own_.count, masters ? context_.dtypes.master : context_.dtypes.parameter,
+                       masters ? MemoryUse::kMasterWeights : MemoryUse::kOptimizerState, rest});
+  for (RangeState& state : states_) {
+    const FlatSpec spec{state.stored.count, context_.dtypes.state, MemoryUse::kOptimizerState,
+                        rest};
+    for (std::size_t i = 0; i < state.names.size(); ++i) state.kept.emplace_back(context_, spec);
   }
 }
 
@@ -153,7 +167,7 @@ optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<
   const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
   RangeState& state = states_[turn.state];
-  const bool updates = use == PartUse::kUpdate;
+  const bool updates = use != PartUse::kReview;
   const bool publishes = updates && master_.defined();
   // An optimizer of ranges leaves the padding between parameters as it is.
   const Access published = state.may_be_cut ? Access::kOverwrite : Access::kUpdate;
@@ -168,7 +182,29 @@ optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<
         hold(store.Acquire({turn.range.start - state.stored.start, turn.range.count})));
   }
   if (turn.range == state.range) Describe(state, &part);
+  if (use == PartUse::kTry) Keep(turn, part);
+  if (use == PartUse::kRetry) GiveBack(turn, part);
   return part;
+}
+
+void OptimizerShard::Keep(const Turn& turn, const optim::Part& part) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  kept_weights_.Acquire(own, Access::kOverwrite).tensor().copy_(part.parameter);
+  RangeState& state = states_[turn.state];
+  const FlatRange range{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.kept.size(); ++i) {
+    state.kept[i].Acquire(range, Access::kOverwrite).tensor().copy_(part.state[i]);
+  }
+}
+
+void OptimizerShard::GiveBack(const Turn& turn, const optim::Part& part) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  part.parameter.copy_(kept_weights_.Acquire(own, Access::kRead).tensor());
+  RangeState& state = states_[turn.state];
+  const FlatRange range{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.kept.size(); ++i) {
+    part.state[i].copy_(state.kept[i].Acquire(range, Access::kRead).tensor());
+  }
 }
 
 void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const {
@@ -192,17 +228,22 @@ void OptimizerShard::Stow(const Turn& turn) {
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
   bucket_.gradients().Stow(own);
   StowInFiles(own);
+  if (kept_weights_.defined() && kept_weights_.rests_away()) kept_weights_.Stow(own);
   RangeState& state = states_[turn.state];
-  for (Store& store : state.stores) {
-    if (store.rests_away()) store.Stow({turn.range.start - state.stored.start, turn.range.count});
+  for (std::vector<Store>* stores : {&state.stores, &state.kept}) {
+    for (Store& store : *stores) {
+      if (store.rests_away()) store.Stow({turn.range.start - state.stored.start, turn.range.count});
+    }
   }
 }
 
 void OptimizerShard::Settle() {
   master_.Settle();
   bucket_.parameters().store().Settle();
+  if (kept_weights_.defined()) kept_weights_.Settle();
   for (RangeState& state : states_) {
     for (Store& store : state.stores) store.Settle();
+    for (Store& store : state.kept) store.Settle();
   }
 }
 

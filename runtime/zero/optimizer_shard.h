@@ -41,6 +41,8 @@ class OptimizerShard {
   enum class PartUse {
     kReview,  // optim::RankParts::for_each: parameters are read, and there is no narrow copy
     kUpdate,
+    kTry,    // the same, and what is there is kept: requires Tiers::takes_back
+    kRetry,  // kUpdate from what kTry has kept
   };
   // Makes the part that the optimizer updates, which is there as long as `leases` are. Where it is
   // not the whole of a training range, nothing but views and group are in it. Requires reduced
@@ -77,6 +79,7 @@ class OptimizerShard {
     bool may_be_cut = false;
     std::span<const std::string_view> names;
     std::vector<Store> stores;  // as they name it
+    std::vector<Store> kept;    // the same before kTry
   };
 
   // A range of the weights that the optimizer updates, counted from the first: its own, or the
@@ -90,6 +93,10 @@ class OptimizerShard {
   template <typename Visit>
   void ForEachPiece(Visit visit);
   void StowInFiles(const FlatRange& range);
+  void MakeRoomToKeep(Rest rest);
+  // Keeps what the turn's part holds, or gives it back what was kept.
+  void Keep(const Turn& turn, const optim::Part& part);
+  void GiveBack(const Turn& turn, const optim::Part& part);
   // Makes masters of the parameters, or parameters of the masters.
   void CopyWeights(bool to_masters);
   void Describe(const RangeState& state, optim::Part* part) const;
@@ -101,6 +108,7 @@ class OptimizerShard {
   FlatRange own_;  // what this rank updates of the buffer
   optim::FlatUpdate launch_ = nullptr;
   Store master_;
+  Store kept_weights_;  // before kTry
   std::vector<RangeState> states_;
 };
 

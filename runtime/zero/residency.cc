@@ -113,8 +113,9 @@ void Residency::Execute(const Action& action) {
   Unit& unit = *units_[static_cast<std::size_t>(action.unit)];
   switch (action.kind) {
     case Action::Kind::kReduce:
-      unit.EndMicroBatch(end_ == GradientEnd::kUpdate ? MicroBatchEnd::kUse
-                                                      : MicroBatchEnd::kReduce);
+      unit.EndMicroBatch(end_ == GradientEnd::kUpdate && !context_.tiers.takes_back
+                             ? MicroBatchEnd::kUse
+                             : MicroBatchEnd::kReduce);
       return;
     case Action::Kind::kKeepWhole:
       unit.EndMicroBatch(MicroBatchEnd::kWait);

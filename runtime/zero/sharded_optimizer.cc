@@ -34,7 +34,8 @@ std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
 void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kept) {
   const Context& context = model.context();
   const Tiers& tiers = context.tiers;
-  if (tiers.gradients != Rest::kFile || tiers.updates_in_backward) return;
+  const bool updates_first = tiers.updates_in_backward && !tiers.takes_back;
+  if (tiers.gradients != Rest::kFile || updates_first) return;
   std::vector<offload::Extent> room;
   std::size_t index = 0;
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
@@ -237,21 +238,42 @@ void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
 }
 
 void ShardedOptimizer::StepInTurns(const optim::Update& update) {
-  Turns turns(model_.context().tiers);
+  Turns turns(model_.context().tiers), again(model_.context().tiers);
+  const bool was_right = !update_ || update_->gradient_scale == update.gradient_scale;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     if (!squares_[i]) turns.Add(*shards_[i]);
+    if (squares_[i] && !was_right) again.Add(*shards_[i]);
   }
   optim::RankParts all = DescribeRank();
   all.for_each = [&](const optim::VisitPart& visit) {
     turns.Take(PartUse::kReview, visit, [](OptimizerShard& shard) { shard.Stow(); });
   };
   optimizer_->Begin(update, all);
+  const auto apply = [&](const optim::Part& part) { optimizer_->Apply(update, part); };
+  const auto leave = [](OptimizerShard& shard) {
+    shard.Publish();  // goes on under the next update
+    shard.Stow();
+  };
+  if (!was_right) AwaitAndStow();  // what is on its way is the wrong one
+  again.Take(PartUse::kRetry, apply, leave);
+  turns.Take(PartUse::kUpdate, apply, leave);
+}
+
+bool ShardedOptimizer::TakeBack() {
+  if (!has_updated()) return true;
+  if (!model_.context().tiers.takes_back) return false;
+  model_.ReleaseAll();
+  AwaitAndStow();  // what is on its way is the wrong one
+  Turns turns(model_.context().tiers);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (squares_[i]) turns.Add(*shards_[i]);
+  }
   turns.Take(
-      PartUse::kUpdate, [&](const optim::Part& part) { optimizer_->Apply(update, part); },
-      [](OptimizerShard& shard) {
-        shard.Publish();  // goes on under the next update
-        shard.Stow();
-      });
+      PartUse::kRetry, [](const optim::Part&) {},
+      [](OptimizerShard& shard) { shard.PublishWeights(); });
+  AwaitAndStow();
+  squares_.assign(squares_.size(), std::nullopt);
+  return true;
 }
 
 void ShardedOptimizer::BeginUpdate(const optim::Update& update) {
@@ -290,10 +312,12 @@ void ShardedOptimizer::UpdateUnit(int unit) {
     squares = SumOfSquaresOf(*shards[i]);
     turns.Add(*shards[i]);
   }
+  const bool may_be_wrong = model_.context().tiers.takes_back;
   turns.Take(
-      PartUse::kUpdate, [&](const optim::Part& part) { optimizer_->Apply(*update_, part); },
-      [](OptimizerShard& shard) {
-        shard.bucket().gradients().DropMean();
+      may_be_wrong ? PartUse::kTry : PartUse::kUpdate,
+      [&](const optim::Part& part) { optimizer_->Apply(*update_, part); },
+      [may_be_wrong](OptimizerShard& shard) {
+        if (!may_be_wrong) shard.bucket().gradients().DropMean();
         shard.Publish();  // goes on under the backward pass
         shard.Stow();
       });

@@ -9,7 +9,9 @@
 //
 // With Tiers::updates_in_backward, and BeginUpdate ahead of a backward pass that has
 // GradientEnd::kUpdate, buckets are updated in that pass, and Step updates what is left. Of their
-// gradients nothing remains but the sum of squares. No bit changes by that.
+// gradients nothing remains but the sum of squares. Where that may not be the step's update, as the
+// norm is not known yet (Tiers::takes_back), gradients and what was there before remain: Step
+// updates again, from there, by the right gradient_scale, or TakeBack goes back. No bit changes.
 //
 // The norm is always computed from this rank's shard, whatever is sharded, so that it has the same
 // bits at every stage.
@@ -52,6 +54,9 @@ class ShardedOptimizer {
   void BeginUpdate(const optim::Update& update);
   // Tells whether a bucket has been updated since ClearGradients.
   bool has_updated() const;
+  // Makes what has been updated since ClearGradients what it was, and returns true; returns false
+  // where that cannot be done any more. Collective.
+  bool TakeBack();
   void Step(const optim::Update& update);
   void ClearGradients();
 

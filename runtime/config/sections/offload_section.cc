@@ -67,9 +67,9 @@ void BlocksAreWholePages(RuleContext& context) {
   context.Refuse(kBlockSize, "must be a multiple of 4096: transfers pass by the page cache");
 }
 
-// What needs all gradients before the first block is updated, or takes an update back. DeepSpeed
-// then updates behind the backward pass, or computes the update backwards.
-void UpdatesInBackwardTakeNothingBack(RuleContext& context) {
+// What needs all gradients before the first block is updated, but for their norm, by which a step
+// is clipped or skipped: that takes the update back (Tiers::takes_back).
+void UpdatesInBackwardNeedNoOtherBlock(RuleContext& context) {
   if (!context.IsOn(kSuperOffload)) return;
   const auto refuse = [&](Key key, std::string_view problem) {
     context.Refuse(key, std::string(problem) +
@@ -78,15 +78,6 @@ void UpdatesInBackwardTakeNothingBack(RuleContext& context) {
   };
   if (context.values.Get(kOptimizer.device) == "none") {
     context.Refuse(kSuperOffload, "needs offload_optimizer.device \"cpu\" or \"nvme\"");
-  }
-  if (context.values.Get(keys::kGradientClipping) != 0.0) {
-    refuse(keys::kGradientClipping, "must be 0 (it is 1 where it is not given)");
-  }
-  if (context.IsOn(keys::kFp16Enabled)) {
-    refuse(keys::kFp16Enabled, "skips steps whose gradients overflow");
-  }
-  if (context.IsOn(keys::kBf16Enabled) && context.IsOn(keys::kBf16CheckGradOverflow)) {
-    refuse(keys::kBf16CheckGradOverflow, "must be false, as it skips steps");
   }
   if (!context.IsOn(keys::kManagedGradientAccumulation)) {
     refuse(keys::kManagedGradientAccumulation,
@@ -107,9 +98,9 @@ constexpr Rule kRules[] = {
     {"NvmeNeedsFolders",
      {kOptimizer.device, kOptimizer.path, kParam.device, kParam.path},
      NvmeNeedsFolders},
-    {"UpdatesInBackwardTakeNothingBack",
-     {kSuperOffload, kOptimizer.device, keys::kGradientClipping, keys::kOptimizerType},
-     UpdatesInBackwardTakeNothingBack},
+    {"UpdatesInBackwardNeedNoOtherBlock",
+     {kSuperOffload, kOptimizer.device, keys::kOptimizerType},
+     UpdatesInBackwardNeedNoOtherBlock},
     {"BlocksAreWholePages", {kBlockSize}, BlocksAreWholePages},
 };
 

@@ -92,16 +92,25 @@ void Measurement::MeasureState(BucketSizes* bucket) {
   const bool sharded = input_.sharding.optimizer;
   const bool stays = keeps_state_[trained_++];
   const Rest rest = sharded && !stays ? input_.tiers.optimizer : Rest::kHere;
-  if (Put(rest, bytes.masters, &model_.here.master_weights) == Rest::kHost) {
-    bucket->brought_masters = bytes.masters;
+  const bool masters = input_.types.has_master_weights();
+  std::vector<std::int64_t> states = bytes.states;
+  for (int i = 0; i < (input_.tiers.takes_back ? 2 : 1); ++i) {
+    if (i > 0) {  // what was there before the update
+      states.insert(states.end(), bytes.states.begin(), bytes.states.end());
+      if (!masters) states.push_back(sharded ? bytes.own_parameters : bytes.parameters);
+    }
+    if (Put(rest, bytes.masters, &model_.here.master_weights) == Rest::kHost) {
+      bucket->brought_masters += bytes.masters;
+    }
   }
-  for (const std::int64_t state : bytes.states) {
+  for (const std::int64_t state : states) {
     const Rest put = Put(rest, state, &model_.here.optimizer_state);
     if (put == Rest::kHost) bucket->brought_state += state;
   }
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
-  const bool is_used_at_once = input_.tiers.updates_in_backward && input_.micro_batches == 1;
+  const bool is_used_at_once =
+      input_.tiers.updates_in_backward && !input_.tiers.takes_back && input_.micro_batches == 1;
   bucket->own_rest = stays || is_used_at_once
                          ? Rest::kHere
                          : Put(input_.tiers.gradients, bytes.own_gradients, &none);
@@ -124,6 +133,9 @@ void Measurement::CountFileBuffers() {
   std::int64_t of_element =
       Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
   if (types.has_master_weights()) of_element += Width(types.master);
+  if (tiers.takes_back) {  // one after the other
+    of_element += std::max(Width(types.master), Width(types.state));
+  }
   const std::int64_t largest = largest_own / Width(types.gradient);
   const std::int64_t elements =
       input_.cuts_turns ? std::min(largest, tiers.most_elements) : largest;

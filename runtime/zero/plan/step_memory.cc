@@ -205,7 +205,7 @@ void Simulation::UpdateEarly(SimulatedBucket* bucket) {
   bucket->BeginUpdate();
   Note("the update", kept_);
   bucket->EndUpdate();
-  bucket->DropGradients();
+  if (!input_.tiers.takes_back) bucket->DropGradients();
 }
 
 Simulation::State Simulation::Capture() {
@@ -310,7 +310,7 @@ void Simulation::EndStep() {
 }
 
 void Simulation::Update() {
-  if (input_.tiers.updates_in_backward) return;
+  if (input_.tiers.updates_in_backward && !input_.tiers.takes_back) return;
   ForEachBucket([&](SimulatedBucket& bucket) {
     bucket.BeginUpdate();
     Note("the update", kept_);

@@ -35,6 +35,12 @@ Rest RestOn(OffloadDevice device, bool on_gpu) {
   return device == OffloadDevice::kCpu && on_gpu ? Rest::kHost : Rest::kHere;
 }
 
+// Tells whether a step's update may be known only when all of its gradients are.
+bool ClipsOrSkips(const config::DsConfig& config) {
+  return config.gradient_clipping != 0.0 || config.fp16.enabled ||
+         (config.bf16.enabled && config.bf16.check_grad_overflow);
+}
+
 }  // namespace
 
 Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
@@ -48,7 +54,8 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
               .optimizer_share = optimizer.ratio,
               .reads_ahead = optimizer.pipeline_read,
               .writes_behind = optimizer.pipeline_write,
-              .updates_in_backward = optimizer.super_offload};
+              .updates_in_backward = optimizer.super_offload,
+              .takes_back = optimizer.super_offload && ClipsOrSkips(config)};
   if (tiers.optimizer == Rest::kFile) {
     tiers.gradients = Rest::kFile;
     tiers.most_elements = ChooseMostElements(zero);

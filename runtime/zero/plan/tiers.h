@@ -49,6 +49,9 @@ struct Tiers {
 
   // Buckets are updated in the step's last backward pass, each once its gradients are reduced.
   bool updates_in_backward = false;
+  // Such an update may be the wrong one, as the step is clipped or skipped once its norm is known:
+  // what was there before is kept beside it.
+  bool takes_back = false;
 };
 
 // Takes offload_param and offload_optimizer of a config, all but the files. On CPU ranks the host

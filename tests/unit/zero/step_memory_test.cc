@@ -170,6 +170,9 @@ TEST(StepMemoryTest, UpdatesInTheBackwardPassLeaveOneBlocksGradients) {
   EXPECT_EQ(memory.away.files, 16 * kAll / 2) << "those of the first micro-batch";
   EXPECT_EQ(memory.peak.gradients, 0);
 
+  input.tiers.takes_back = true;
+  EXPECT_EQ(PlanStepMemory(input).away.files, (16 + 12) * kAll / 2) << "weights and state twice";
+
   StepMemoryInput alone = MakeInput(1, 1);
   alone.tiers.updates_in_backward = true;
   EXPECT_EQ(PlanStepMemory(alone).peak.total(), 12 * kAll + 4 * (kTable + kLayer))
