@@ -222,9 +222,31 @@ std::int64_t CountParameters(const zero::ShardedModel& sharded, const topology::
   return all;
 }
 
+// Skipping a step takes back what its backward pass has updated. All ranks agree on the weight of a
+// step's samples ahead of its last backward pass, which stages reach one behind the other.
+Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineOptions& options,
+                              const topology::Mesh& mesh) {
+  const zero::Tiers tiers = zero::PlanTiers(config, !options.device.is_cpu());
+  if (tiers.updates_in_backward && mesh.degrees().pipeline > 1) {
+    return InvalidArgumentError(
+        "zero_optimization.offload_optimizer.super_offload updates a block as its gradients come, "
+        "and stages of a pipeline have to agree on the step first: leave it out, or pipeline "
+        "stages");
+  }
+  if (tiers.updates_in_backward && !tiers.takes_back &&
+      options.non_finite == NonFinitePolicy::kSkip) {
+    return InvalidArgumentError(
+        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
+        "updated the model by then and keeps nothing to go back to without gradient_clipping: set "
+        "that, rewind to a checkpoint, or stop");
+  }
+  return OkStatus();
+}
+
 Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
                   const EngineOptions& options, EngineParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
+  DS_RETURN_IF_ERROR(CheckUpdatesInBackward(config, options, parts->mesh));
   DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
   DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(parts->mesh, config, *options.world));
   ModelDescription described;
@@ -245,25 +267,11 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   return OkStatus();
 }
 
-// Skipping a step takes back what its backward pass has updated.
-Status CheckCanSkip(const config::DsConfig& config, const EngineOptions& options) {
-  const zero::Tiers tiers = zero::PlanTiers(config, !options.device.is_cpu());
-  if (tiers.updates_in_backward && !tiers.takes_back &&
-      options.non_finite == NonFinitePolicy::kSkip) {
-    return InvalidArgumentError(
-        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
-        "updated the model by then and keeps nothing to go back to without gradient_clipping: set "
-        "that, rewind to a checkpoint, or stop");
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
                                                    const config::DsConfig& config,
                                                    EngineOptions options) {
-  DS_RETURN_IF_ERROR(CheckCanSkip(config, options));
   auto parts = std::make_unique<EngineParts>();
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   try {

@@ -295,6 +295,21 @@ TEST(BackwardUpdate, RefusesWhatComesBetweenItAndItsStep) {
   });
 }
 
+// Stages would wait for each other: the last one for the weight of the step, the first one for the
+// gradient of what it has sent.
+TEST(BackwardUpdate, RefusesStagesOfAPipeline) {
+  const TinyRun run = Unclipped(1);
+  config::DsConfig config = TinyConfig(run);
+  config.zero_optimization.offload_optimizer = {.device = OffloadDevice::kCpu,
+                                                .super_offload = true};
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto engine =
+        Engine::create(MakeTinyModel(run.shape, run.dtype()), config,
+                       {.world = &world, .degrees = topology::Degrees{.pipeline = 2}});
+    EXPECT_THAT(engine.status().message(), HasSubstr("stages of a pipeline"));
+  });
+}
+
 TEST(BackwardUpdate, RefusesABackwardPassThroughTwoForwardPasses) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(1, [&](comm::Communicator& world) {
