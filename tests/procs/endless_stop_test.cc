@@ -168,6 +168,9 @@ class UnkillableRankTest : public EndlessStopTest {
     command[dsrun_at] = folder_.path() / "dsrun";
     return command;
   }
+  ProgramOptions Outside() const {
+    return {.environment = {"XDG_RUNTIME_DIR="}, .working_directory = folder_.path()};
+  }
   // Says its pid and stays.
   std::vector<std::string> Stubborn() const {
     return {setpriv_.string(), "--reuid", "0",
@@ -187,7 +190,7 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
   command.back() = "[ $RANK = 1 ] && { read x <" + changed + "; exit 7; }; echo >" + changed +
                    "; " + command.back();
   *(std::find(command.begin(), command.end(), "--num_gpus") + 1) = "2";
-  Program program(command, {.environment = {"XDG_RUNTIME_DIR="}});
+  Program program(command, Outside());
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
   const pid_t rank = NumberBehind("pid ", program.out());
   const ProgramResult result = program.Wait();
@@ -199,7 +202,7 @@ TEST_F(UnkillableRankTest, ItIsGivenUpAndNamedAndItsJobEnds) {
 }
 
 TEST_F(UnkillableRankTest, AThirdSignalEndsItsJob) {
-  Program program(AsNobody(Stubborn()), {.environment = {"XDG_RUNTIME_DIR="}});
+  Program program(AsNobody(Stubborn()), Outside());
   ASSERT_TRUE(program.WaitForOutput(" .\n")) << program.err();
   const pid_t rank = NumberBehind("pid ", program.out());
   StopThrice(program);

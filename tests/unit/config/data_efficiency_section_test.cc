@@ -65,7 +65,8 @@ std::vector<std::string> EfficiencyErrors(const std::string& members) {
 }
 
 TEST(Curriculum, GrowsAsDeepSpeedsDoesInBothForms) {
-  for (const PlainJson& golden : Goldens()["curricula"]) {
+  const PlainJson goldens = Goldens();
+  for (const PlainJson& golden : goldens["curricula"]) {
     SCOPED_TRACE(golden["config"].dump());
     for (const std::string& members : {Legacy(golden["config"]), Seqlen(golden["config"])}) {
       const CheckResult checked = CheckWith(members);
@@ -82,7 +83,8 @@ TEST(Curriculum, GrowsAsDeepSpeedsDoesInBothForms) {
 }
 
 TEST(RandomLtd, KeepsAsManyTokensAsDeepSpeeds) {
-  for (const PlainJson& golden : Goldens()["random_ltd"]) {
+  const PlainJson goldens = Goldens();
+  for (const PlainJson& golden : goldens["random_ltd"]) {
     SCOPED_TRACE(golden["config"].dump());
     const CheckResult checked = CheckWith(RandomLtd({{"random_ltd_schedule", golden["config"]}}));
     ASSERT_THAT(Messages(checked.errors), IsEmpty());
