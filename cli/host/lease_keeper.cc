@@ -195,7 +195,9 @@ void LeaseKeeper::Listen(OnChange on_change) {
 std::optional<OwnPause> LeaseKeeper::FindOwnPause() const {
   const std::lock_guard lock(state_->mutex);
   const OwnPause pause = state_->pauses.FindLongest(BootTime());
-  if (pause.length < state_->lease * 2 / 3) return std::nullopt;
+  // A lease counts from an answer that a later renewal has named: on a busy machine, and before the
+  // first renewals, most of it is over when the pause begins.
+  if (pause.length < state_->lease / 3) return std::nullopt;
   return pause;
 }
 

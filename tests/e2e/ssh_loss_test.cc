@@ -115,7 +115,7 @@ TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
 
 TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
-  const auto dsrun = Start("4");
+  const auto dsrun = Start("8");
   dsrun->Signal(SIGSTOP);
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(BecomesEmpty(i));
   dsrun->Signal(SIGCONT);
