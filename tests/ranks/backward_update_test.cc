@@ -302,7 +302,7 @@ TEST(BackwardUpdate, RefusesStagesOfAPipeline) {
   config::DsConfig config = TinyConfig(run);
   config.zero_optimization.offload_optimizer = {.device = OffloadDevice::kCpu,
                                                 .super_offload = true};
-  config.pipeline.stages = 2;
+  config.parallel.pipeline = 2;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto engine =
         Engine::create(MakeTinyModel(run.shape, run.dtype()), config,
