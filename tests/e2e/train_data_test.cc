@@ -61,6 +61,12 @@ class TrainDataTest : public ::testing::Test {
 
   ProgramResult Train(const std::string& run, const std::string& data,
                       std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--steps", "4"});
+    return TrainAsLongAs(run, data, more);
+  }
+  // The flags say how long.
+  ProgramResult TrainAsLongAs(const std::string& run, const std::string& data,
+                              const std::vector<std::string>& flags) const {
     std::vector<std::string> arguments = {"--num_gpus",
                                           "2",
                                           "train",
@@ -73,10 +79,8 @@ class TrainDataTest : public ::testing::Test {
                                           "--seq_len",
                                           "64",
                                           "--data_cache",
-                                          (folder_.path() / "cache").string(),
-                                          "--steps",
-                                          "4"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
+                                          (folder_.path() / "cache").string()};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
     return RunProgram(DsrunCommand(folder_.path() / run, arguments));
   }
   std::vector<nlohmann::json> Steps(const std::string& run) const {
@@ -141,31 +145,17 @@ TEST_F(TrainDataTest, ADecayEndsWithTheEpochs) {
       {"params", {{"total_num_steps", "auto"}, {"warmup_num_steps", 1}, {"warmup_max_lr", 0.01}}}};
   Write("ds.json", config.dump());
   const std::string data = Write("chat.jsonl", Chats(40));
-  const auto train = [&](const std::string& run, std::vector<std::string> more) {
-    std::vector<std::string> words = {"--num_gpus",
-                                      "2",
-                                      "train",
-                                      "--model",
-                                      model_.string(),
-                                      "--data",
-                                      data,
-                                      "--deepspeed_config",
-                                      (folder_.path() / "ds.json").string(),
-                                      "--seq_len",
-                                      "64"};
-    words.insert(words.end(), more.begin(), more.end());
-    return RunProgram(DsrunCommand(folder_.path() / run, words));
-  };
-  const auto epochs = train("epochs", {"--epochs", "2"});
+  const auto epochs = TrainAsLongAs("epochs", data, {"--epochs", "2"});
   ASSERT_EQ(epochs.status, 0) << epochs.out << epochs.err;
   const std::vector<double> rates = Column(Steps("epochs"), "lr");
   ASSERT_GT(rates.size(), 3u);
-  ASSERT_EQ(train("steps", {"--steps", std::to_string(rates.size())}).status, 0);
+  ASSERT_EQ(TrainAsLongAs("steps", data, {"--steps", std::to_string(rates.size())}).status, 0);
   EXPECT_EQ(Column(Steps("steps"), "lr"), rates);
   EXPECT_LT(rates.back(), *std::max_element(rates.begin(), rates.end()));
   // The same by a flag.
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "ds.json", R"({"train_batch_size": 4})").ok());
-  const auto flag = train("flag", {"--epochs", "2", "--lr_schedule", "WarmupDecayLR"});
+  const auto flag =
+      TrainAsLongAs("flag", data, {"--epochs", "2", "--lr_schedule", "WarmupDecayLR"});
   EXPECT_EQ(flag.status, 0) << flag.err;
 }
 

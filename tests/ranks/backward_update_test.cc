@@ -107,9 +107,9 @@ void ExpectSame(const Trained& a, const Trained& b) {
   }
 }
 
-class BackwardUpdates : public ::testing::TestWithParam<int> {};
-
-TEST_P(BackwardUpdates, HaveTheBitsOfUpdatesBehindTheBackwardPass) {
+// Calls `body` with an unclipped run of every stage, precision and accumulation.
+template <typename Body>
+void ForEveryRun(const Body& body) {
   for (const int stage : {1, 2, 3}) {
     for (const Precision precision :
          {Precision::kFp32, Precision::kBf16, Precision::kBf16Throughout}) {
@@ -117,16 +117,23 @@ TEST_P(BackwardUpdates, HaveTheBitsOfUpdatesBehindTheBackwardPass) {
         SCOPED_TRACE(::testing::Message()
                      << "stage " << stage << ", precision " << static_cast<int>(precision)
                      << ", accumulation " << accumulation);
-        const TinyRun run = Unclipped(stage, accumulation, precision);
-        const Trained expected = TrainUpdating(
-            run, {.in_backward = false, .optimizer = OffloadDevice::kNone}, GetParam());
-        ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
-        ExpectSame(TrainUpdating(run, {}, GetParam()), expected);
-        ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
-                   expected);
+        body(Unclipped(stage, accumulation, precision), stage);
       }
     }
   }
+}
+
+class BackwardUpdates : public ::testing::TestWithParam<int> {};
+
+TEST_P(BackwardUpdates, HaveTheBitsOfUpdatesBehindTheBackwardPass) {
+  ForEveryRun([&](const TinyRun& run, int stage) {
+    const Trained expected =
+        TrainUpdating(run, {.in_backward = false, .optimizer = OffloadDevice::kNone}, GetParam());
+    ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
+    ExpectSame(TrainUpdating(run, {}, GetParam()), expected);
+    ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
+               expected);
+  });
 }
 
 TEST_P(BackwardUpdates, TakeEveryOptimizerOfElements) {
@@ -152,33 +159,24 @@ TEST(BackwardUpdate, GoesWithGroupsThatShardAmongThemselves) {
 
 // A limit below all norms, one among them, and one above.
 TEST_P(BackwardUpdates, AreMadeAgainWhereTheNormIsClipped) {
-  for (const int stage : {1, 2, 3}) {
-    for (const Precision precision :
-         {Precision::kFp32, Precision::kBf16, Precision::kBf16Throughout}) {
-      for (const std::int64_t accumulation : {1, 2}) {
-        SCOPED_TRACE(::testing::Message()
-                     << "stage " << stage << ", precision " << static_cast<int>(precision)
-                     << ", accumulation " << accumulation);
-        TinyRun run = Unclipped(stage, accumulation, precision);
-        const Updates behind = {.in_backward = false, .optimizer = OffloadDevice::kNone};
-        std::vector<double> norms;
-        for (const StepResult& step : TrainUpdating(run, behind, GetParam()).steps) {
-          norms.push_back(step.grad_norm);
-        }
-        std::sort(norms.begin(), norms.end());
-        ASSERT_LT(norms.front(), norms.back());
-        for (const double limit :
-             {norms.front() / 8, (norms.front() + norms.back()) / 2, norms.back() * 8}) {
-          SCOPED_TRACE(limit);
-          run.gradient_clipping = limit;
-          const Trained expected = TrainUpdating(run, behind, GetParam());
-          ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
-          ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
-                     expected);
-        }
-      }
+  ForEveryRun([&](TinyRun run, int stage) {
+    const Updates behind = {.in_backward = false, .optimizer = OffloadDevice::kNone};
+    std::vector<double> norms;
+    for (const StepResult& step : TrainUpdating(run, behind, GetParam()).steps) {
+      norms.push_back(step.grad_norm);
     }
-  }
+    std::sort(norms.begin(), norms.end());
+    ASSERT_LT(norms.front(), norms.back());
+    for (const double limit :
+         {norms.front() / 8, (norms.front() + norms.back()) / 2, norms.back() * 8}) {
+      SCOPED_TRACE(limit);
+      run.gradient_clipping = limit;
+      const Trained expected = TrainUpdating(run, behind, GetParam());
+      ExpectSame(TrainUpdating(run, {.optimizer = OffloadDevice::kCpu}, GetParam()), expected);
+      ExpectSame(TrainUpdating(run, {.parameters = stage == 3, .pipelined = true}, GetParam()),
+                 expected);
+    }
+  });
 }
 
 // Steps of which the second one is skipped: what blocks have been updated by then goes back.
