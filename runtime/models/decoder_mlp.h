@@ -15,7 +15,7 @@ namespace ds::models {
 
 class DecoderMlp {
  public:
-  // Where it stands in the layer, and how wide it is between its products.
+  // A Part has the MLP's place in the layer and its width between its products.
   struct Part {
     std::string path;
     std::int64_t width = 0;

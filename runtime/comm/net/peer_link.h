@@ -62,8 +62,8 @@ class PeerLink {
 
   // Says what poll shall wait for; 0: nothing.
   short events() const;
-  // Where what is read comes from, and where what is written goes: poll waits for them apart when
-  // they differ.
+  // The rail that is read from and the one that is written to: poll waits for them apart when they
+  // differ.
   int read_fd() const { return rails_.read_fd(); }
   int write_fd() const { return rails_.write_fd(); }
   // There are bytes to be read that poll does not know of.
