@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -40,9 +41,13 @@ HostOutcome Try(int index, const FanOutOptions& options, Interrupter* interrupte
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> between(0.0, 1.0);
   const Interrupter::Deadline deadline = SteadyClock::now() + options.timeout;
+  std::optional<HostFailure> earlier;
   for (int tried = 1;; ++tried) {
     HostOutcome outcome = AttemptOnce(attempt, index, deadline);
     if (outcome.ok() || !outcome.failure().transient) return outcome;
+    // A try that the deadline cut short knows less than the one before it, which was answered.
+    if (outcome.failure().kind == FailureKind::kTimeout && earlier) outcome = *earlier;
+    earlier = outcome.failure();
     // A server that is busy with others' logins says so by hanging up.
     if (tried >= options.tries && outcome.failure().kind != FailureKind::kHandshake) {
       return outcome;

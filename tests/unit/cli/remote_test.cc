@@ -197,6 +197,15 @@ TEST_F(FanOutRunTest, AServerThatHangsUpIsTriedUntilTheTimeIsOver) {
   EXPECT_TRUE(failures[0].ok());
 }
 
+TEST_F(FanOutRunTest, ATryCutShortDoesNotHideWhatTheOneBeforeItSaw) {
+  int tries = 0;
+  const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> HostOutcome {
+    if (++tries == 1) return HostFailure{.kind = FailureKind::kRefused, .transient = true};
+    return HostFailure{.kind = FailureKind::kTimeout, .transient = true};
+  });
+  EXPECT_EQ(failures[0].failure().kind, FailureKind::kRefused);
+}
+
 TEST_F(FanOutRunTest, NeverMoreAtOnceThanAllowed) {
   std::atomic<int> now = 0;
   std::atomic<int> most = 0;
