@@ -14,6 +14,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/number_checks.h"
+#include "cli/job/program.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
@@ -270,7 +271,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(job.stages, DrawStages(own, job.schedule));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
-  job.argv = MakeProgramCommand(flags, parsed.rest);
+  job.argv = MakeUserProgram(flags, parsed.rest).argv;
   job.environment = MakeJobEnvironment(flags);
   job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.master_port = flags.master_port;

@@ -11,7 +11,6 @@
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"
-#include "cli/plan/launch_plan.h"
 #include "cli/session/job_session.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
@@ -30,15 +29,6 @@ StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words
   return parser.Parse(words, FlagParser::Rest::kProgram);
 }
 
-RankProgram MakeProgram(const LaunchFlags& flags, const std::vector<std::string>& words) {
-  RankProgram program{.argv = MakeProgramCommand(flags, words),
-                      .script = FindProgramScript(flags, words)};
-  // --local_rank=N stands right behind the program, as deepspeed puts it.
-  const std::size_t interpreter_words = program.argv.size() - words.size();
-  if (flags.pass_local_rank) program.local_rank_position = static_cast<int>(interpreter_words) + 1;
-  return program;
-}
-
 }  // namespace
 
 StatusOr<int> RunCommand(const Invocation& invocation) {
@@ -54,7 +44,7 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
                       GatherJobRequest(MakeJobId(words[0], Clock::System().UnixNanos()), flags,
                                        invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request));
-  const RankProgram program = MakeProgram(flags, words);
+  const RankProgram program = MakeUserProgram(flags, words);
   nlohmann::ordered_json job = DescribeJob("run", plan, invocation.command_line);
   AddWords("argv", RedactCommandLine(program.argv), &job);
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,

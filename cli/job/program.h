@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/flags/launch_flags.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -20,6 +21,11 @@ struct RankProgram {
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
 };
+
+// The user's program, as `words` name it behind the launch flags: a Python program gets its
+// interpreter, a script is looked for on every host, anything else stays as it is. Without words
+// there is nothing to execute.
+RankProgram MakeUserProgram(const LaunchFlags& flags, const std::vector<std::string>& words);
 
 class Program {
  public:

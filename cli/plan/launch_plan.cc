@@ -319,23 +319,4 @@ StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
   return plan;
 }
 
-std::vector<std::string> MakeProgramCommand(const LaunchFlags& flags,
-                                            const std::vector<std::string>& words) {
-  if (words.empty()) return {};
-  std::vector<std::string> command;
-  if (flags.module) {
-    command = {flags.python, "-u", "-m"};
-  } else if (!FindProgramScript(flags, words).empty()) {
-    command = {flags.python, "-u"};
-  }
-  command.insert(command.end(), words.begin(), words.end());
-  return command;
-}
-
-std::string FindProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words) {
-  const bool script =
-      !words.empty() && words[0].ends_with(".py") && !flags.module && !flags.no_python;
-  return script ? words[0] : "";
-}
-
 }  // namespace ds::cli

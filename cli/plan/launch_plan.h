@@ -119,12 +119,4 @@ void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
 // MakeLaunchPlan and PlaceHosts with what this process sees.
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 
-// Turns what stands behind the launch flags into what the ranks execute: a Python program gets its
-// interpreter, anything else stays as it is.
-std::vector<std::string> MakeProgramCommand(const LaunchFlags& flags,
-                                            const std::vector<std::string>& words);
-
-// The script that MakeProgramCommand has found an interpreter for; "" when it is no file.
-std::string FindProgramScript(const LaunchFlags& flags, const std::vector<std::string>& words);
-
 }  // namespace ds::cli

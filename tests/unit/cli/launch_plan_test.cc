@@ -239,25 +239,5 @@ TEST(ProbeThisHostTest, AHostfileIsComparedWithTheAddresses) {
   EXPECT_TRUE(ProbeFor({.bind_cores_to_rank = true}).cores);
 }
 
-TEST(ProgramCommandTest, OnlyPythonProgramsGetAnInterpreter) {
-  EXPECT_THAT(MakeProgramCommand({}, {"./prog", "a b", ""}), ElementsAre("./prog", "a b", ""));
-  EXPECT_THAT(MakeProgramCommand({}, {"train.py", "-x"}),
-              ElementsAre("python3", "-u", "train.py", "-x"));
-  EXPECT_THAT(MakeProgramCommand({.python = "/py"}, {"d/train.py"}),
-              ElementsAre("/py", "-u", "d/train.py"));
-  EXPECT_THAT(MakeProgramCommand({.module = true}, {"pkg.train"}),
-              ElementsAre("python3", "-u", "-m", "pkg.train"));
-  EXPECT_THAT(MakeProgramCommand({.no_python = true}, {"train.py"}), ElementsAre("train.py"));
-  EXPECT_THAT(MakeProgramCommand({}, {}), IsEmpty());
-}
-
-TEST(ProgramCommandTest, OnlyAScriptIsAFileThatMustBeThere) {
-  EXPECT_EQ(FindProgramScript({}, {"d/train.py", "x.py"}), "d/train.py");
-  EXPECT_EQ(FindProgramScript({}, {"./prog", "x.py"}), "");
-  EXPECT_EQ(FindProgramScript({.module = true}, {"pkg.py"}), "");
-  EXPECT_EQ(FindProgramScript({.no_python = true}, {"train.py"}), "");
-  EXPECT_EQ(FindProgramScript({}, {}), "");
-}
-
 }  // namespace
 }  // namespace ds::cli
