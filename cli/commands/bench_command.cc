@@ -22,7 +22,6 @@
 #include "cli/job/run_directory.h"
 #include "cli/session/job_session.h"
 #include "proto/job_directory.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
@@ -216,18 +215,17 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
 
   launch.quiet = launch.quiet || flags.json;  // standard output is the document
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId("bench", Clock::System().UnixNanos()), launch,
-                                       invocation.command_line));
+                      GatherJobRequest("bench", launch, invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request), {.built_in = true});
   if (plan.world.world_size() < 2) {
     return InvalidArgumentError(
         "bench: one rank has nobody to talk to; --num_gpus N or a hostfile gives more");
   }
   job.device = DeviceName(launch.device);
-  Json description = DescribeJob("bench", plan, invocation.command_line);
+  Json description = DescribeJob("bench", plan);
   description["bench"] = Json::parse(config::ToJson(job));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(ChooseRunDirectory(launch, plan.job_id)));
+                      RunDirectory::Create(plan.run_directory));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(description, Durability::kWhole));
   DS_ASSIGN_OR_RETURN(const int status,
                       RunJob(plan, SameProgram(MakeProgram(job)), run_directory.get()));

@@ -161,7 +161,9 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(run.job_id, flags.launch, invocation.command_line));
+                      GatherJobRequest("train", flags.launch, invocation.command_line));
+  request.job_id = run.job_id;  // it goes on under its own name, in its own folder
+  request.run_directory = run.directory->path();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
                                                               request.launch.world.world_size()));
@@ -178,8 +180,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
       !chosen.ok()) {
     return ReportError(chosen, FinalStatus(kExitCheckpoint, flags.launch.exit_codes));
   }
-  return RunTraining(std::move(request), std::move(inputs), invocation.command_line,
-                     std::move(run.directory));
+  return RunTraining(std::move(request), std::move(inputs), std::move(run.directory));
 }
 
 }  // namespace ds::cli

@@ -12,7 +12,6 @@
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"
 #include "cli/session/job_session.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
@@ -41,15 +40,13 @@ StatusOr<int> RunCommand(const Invocation& invocation) {
   if (words.empty()) return InvalidArgumentError("run: no program given; see dsrun run --help");
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId(words[0], Clock::System().UnixNanos()), flags,
-                                       invocation.command_line));
+                      GatherJobRequest(words[0], flags, invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request));
   const RankProgram program = MakeUserProgram(flags, words);
-  nlohmann::ordered_json job = DescribeJob("run", plan, invocation.command_line);
-  AddWords("argv", RedactCommandLine(program.argv), &job);
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(ChooseRunDirectory(flags, plan.job_id)));
-  DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kWhole));
+                      RunDirectory::Create(plan.run_directory));
+  DS_RETURN_IF_ERROR(
+      run_directory->WriteJob(DescribeJob("run", plan, program.argv), Durability::kWhole));
   return RunJob(plan, SameProgram(program), run_directory.get());
 }
 

@@ -13,7 +13,6 @@
 #include "cli/train/recipe_features.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/exit_codes.h"
 
 namespace ds::cli {
@@ -133,8 +132,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
-                      GatherJobRequest(MakeJobId("train", Clock::System().UnixNanos()),
-                                       flags.launch, invocation.command_line));
+                      GatherJobRequest("train", flags.launch, invocation.command_line));
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags.train, share, request.launch.world.world_size()));
   if (!below.name.empty()) {
@@ -142,9 +140,8 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
     inputs.notices.insert(inputs.notices.begin(), notice);
   }
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
-                      RunDirectory::Create(ChooseRunDirectory(flags.launch, request.job_id)));
-  return RunTraining(std::move(request), std::move(inputs), invocation.command_line,
-                     std::move(run_directory));
+                      RunDirectory::Create(request.run_directory));
+  return RunTraining(std::move(request), std::move(inputs), std::move(run_directory));
 }
 
 }  // namespace ds::cli

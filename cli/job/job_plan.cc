@@ -33,6 +33,17 @@ std::string MakeFileName(std::string_view name) {
   return readable.empty() || readable[0] == '.' ? "job" + readable : readable;
 }
 
+std::string MakeJobId(std::string_view name) {
+  const std::time_t seconds = Clock::System().UnixNanos() / 1'000'000'000;
+  std::tm local{};
+  ::localtime_r(&seconds, &local);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%Y%m%d-%H%M%S", &local);
+  std::array<char, 16> random{};
+  std::snprintf(random.data(), random.size(), "%04x", std::random_device()() & 0xFFFFU);
+  return MakeFileName(name) + "-" + time.data() + "-" + random.data();
+}
+
 // The ranks of a host run as its hostfile entry says, else as --workdir says, else here.
 std::string FindWorkingDirectory(const LaunchFlags& flags, const HostEntry& entry,
                                  const Shell& shell) {
@@ -66,6 +77,13 @@ Json DescribeExports(const Environment& exports) {
   return json;
 }
 
+// Adds words under a name, and beside it, under "redacted", which of them hide something. In the
+// file bytes that are no UTF-8 become U+FFFD.
+void AddWords(const std::string& name, const RedactedWords& words, Json* job) {
+  (*job)[name] = words.words;
+  (*job)["redacted"][name] = words.places;
+}
+
 }  // namespace
 
 const JobHost& JobPlan::host(int number) const {
@@ -75,6 +93,8 @@ const JobHost& JobPlan::host(int number) const {
 
 JobPlan PlanJob(JobRequest request, JobPurpose purpose) {
   JobPlan plan{.job_id = std::move(request.job_id),
+               .run_directory = std::move(request.run_directory),
+               .command_line = std::move(request.command_line),
                .flags = std::move(request.flags),
                .world = std::move(request.launch.world),
                .spares = std::move(request.launch.spares),
@@ -88,43 +108,23 @@ JobPlan PlanJob(JobRequest request, JobPurpose purpose) {
   return plan;
 }
 
-std::string MakeJobId(std::string_view name, std::int64_t unix_nanos) {
-  const std::time_t seconds = unix_nanos / 1'000'000'000;
-  std::tm local{};
-  ::localtime_r(&seconds, &local);
-  std::array<char, 32> time{};
-  std::strftime(time.data(), time.size(), "%Y%m%d-%H%M%S", &local);
-  std::array<char, 16> random{};
-  std::snprintf(random.data(), random.size(), "%04x", std::random_device()() & 0xFFFFU);
-  return MakeFileName(name) + "-" + time.data() + "-" + random.data();
-}
-
-StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags,
+StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& flags,
                                       const std::vector<std::string>& command_line) {
-  DS_RETURN_IF_ERROR(RefuseRedacted(command_line, flags.export_values));
-  JobRequest request{.job_id = std::move(job_id), .flags = flags};
+  JobRequest request{.job_id = MakeJobId(name), .flags = flags};
+  DS_ASSIGN_OR_RETURN(request.command_line, RedactCommandLine(command_line, flags.export_values));
   DS_ASSIGN_OR_RETURN(request.launch, PlanFromThisHost(flags));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   request.exports = std::move(exports.environment);
   request.notices = std::move(exports.notices);
   request.shell = {.environment = ReadShellEnvironment(),
                    .working_directory = std::filesystem::current_path()};
+  const std::filesystem::path run =
+      flags.run_dir.empty() ? "runs/" + request.job_id : flags.run_dir;
+  request.run_directory = (request.shell.working_directory / run).lexically_normal();
   return request;
 }
 
-std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id) {
-  return std::filesystem::absolute(flags.run_dir.empty() ? std::filesystem::path("runs") / job_id
-                                                         : std::filesystem::path(flags.run_dir))
-      .lexically_normal();
-}
-
-void AddWords(const std::string& name, const RedactedWords& words, Json* job) {
-  (*job)[name] = words.words;
-  (*job)["redacted"][name] = words.places;
-}
-
-Json DescribeJob(std::string_view kind, const JobPlan& plan,
-                 const std::vector<std::string>& command_line) {
+Json DescribeJob(std::string_view kind, const JobPlan& plan, const std::vector<std::string>& argv) {
   LaunchFlags flags = plan.flags;
   if (flags.hostfile.has_value())
     flags.hostfile = std::filesystem::absolute(*flags.hostfile).string();
@@ -142,13 +142,14 @@ Json DescribeJob(std::string_view kind, const JobPlan& plan,
               {"dsrun_version", DS_VERSION},
               {"created_unix_nanos", Clock::System().UnixNanos()},
               {"pid", ::getpid()}};
-  AddWords("command_line", RedactCommandLine(command_line, plan.flags.export_values), &job);
+  AddWords("command_line", plan.command_line, &job);
   job.update({{"working_directory", std::filesystem::current_path().string()},
               {"launch", ToJson(flags)},
               {"exports", DescribeExports(plan.exports)},
               {"world_size", plan.world.world_size()},
               {"hosts", hosts}});
   job["redacted"]["exports"] = *exports.had_values;
+  if (!argv.empty()) AddWords("argv", HideSecrets(argv), &job);
   return job;
 }
 

@@ -44,7 +44,9 @@ struct JobPurpose {
 
 struct JobPlan {
   std::string job_id;
-  LaunchFlags flags;  // as they were given, and checked
+  std::filesystem::path run_directory;
+  RedactedWords command_line;  // dsrun's own, as it may be shown
+  LaunchFlags flags;           // as they were given, and checked
   WorldPlan world;
   std::vector<JobHost> spares;
   Environment exports;               // that the user has named, over the environment of every host
@@ -67,6 +69,8 @@ struct Shell {
 // The user's wishes and where they were uttered: all that a plan is made from but the purpose.
 struct JobRequest {
   std::string job_id;
+  std::filesystem::path run_directory;  // absolute, so that it means the same from anywhere
+  RedactedWords command_line;
   LaunchFlags flags;
   LaunchPlan launch;  // made from `flags`
   Environment exports;
@@ -77,26 +81,18 @@ struct JobRequest {
 // Pure.
 JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});
 
-// "train-20261121-071203-4f2a": what it runs, when (local time), and something random, so that
-// names sort by time and differ on this machine. `name` is cut down to letters, digits, '-', '_'
-// and '.'.
-std::string MakeJobId(std::string_view name, std::int64_t unix_nanos);
-
-// Fills in what this process sees: this host, the hostfile, env files. Refuses a command line that
-// shows where secrets were (plan/redacted_words.h). One thread at a time.
-StatusOr<JobRequest> GatherJobRequest(std::string job_id, const LaunchFlags& flags,
+// Fills in what this process sees: this host, the hostfile, env files, the time. The job's id is
+// "train-20261121-071203-4f2a": the name of what it runs, cut down to letters, digits, '-', '_' and
+// '.', when (local time), and something random, so that ids sort by time and differ on this
+// machine. Its run directory is --run_dir, else runs/<id>. Refuses a command line that shows where
+// secrets were (plan/redacted_words.h). One thread at a time.
+StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& flags,
                                       const std::vector<std::string>& command_line);
 
-// --run_dir, else runs/<job>; absolute, so that it means the same from anywhere.
-std::filesystem::path ChooseRunDirectory(const LaunchFlags& flags, const std::string& job_id);
-
-// Adds words under a name, and beside it, under "redacted", which of them hide something. In the
-// file bytes that are no UTF-8 become U+FFFD.
-void AddWords(const std::string& name, const RedactedWords& words, nlohmann::ordered_json* job);
-
 // Makes what job.json says of every job before it starts. `kind` is "run" or "train"; the caller
-// adds what is particular to it.
+// adds what is particular to it. `argv` is what ranks of a user's program execute; it is shown
+// without secrets, and none of other kinds.
 nlohmann::ordered_json DescribeJob(std::string_view kind, const JobPlan& plan,
-                                   const std::vector<std::string>& command_line);
+                                   const std::vector<std::string>& argv = {});
 
 }  // namespace ds::cli

@@ -56,22 +56,6 @@ std::vector<bool> FindHidden(std::vector<std::string> words,
   return hidden;
 }
 
-}  // namespace
-
-RedactedWords RedactCommandLine(const std::vector<std::string>& words,
-                                const std::vector<ValuePlace>& values) {
-  std::vector<std::string> hidden = words;
-  for (const ValuePlace& value : values) {
-    std::string& word = WordOf(value, &hidden);
-    word.replace(word.size() - value.bytes, value.bytes, kRedacted);
-  }
-  RedactedWords redacted{.words = RedactWords(hidden), .places = {}};
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (redacted.words[i] != words[i]) redacted.places.push_back(i);
-  }
-  return redacted;
-}
-
 Status RefuseRedacted(const std::vector<std::string>& words,
                       const std::vector<ValuePlace>& values) {
   const std::vector<bool> hidden = FindHidden(words, values);
@@ -86,6 +70,28 @@ Status RefuseRedacted(const std::vector<std::string>& words,
   return InvalidArgumentError(
       "this was copied from where dsrun hides secrets and other values: " + found +
       "; give the values themselves again (-x NAME takes the one of this shell)");
+}
+
+}  // namespace
+
+RedactedWords HideSecrets(const std::vector<std::string>& words,
+                          const std::vector<ValuePlace>& values) {
+  std::vector<std::string> hidden = words;
+  for (const ValuePlace& value : values) {
+    std::string& word = WordOf(value, &hidden);
+    word.replace(word.size() - value.bytes, value.bytes, kRedacted);
+  }
+  RedactedWords redacted{.words = RedactWords(hidden), .places = {}};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (redacted.words[i] != words[i]) redacted.places.push_back(i);
+  }
+  return redacted;
+}
+
+StatusOr<RedactedWords> RedactCommandLine(const std::vector<std::string>& words,
+                                          const std::vector<ValuePlace>& values) {
+  DS_RETURN_IF_ERROR(RefuseRedacted(words, values));
+  return HideSecrets(words, values);
 }
 
 }  // namespace ds::cli

@@ -20,10 +20,12 @@ struct RedactedWords {
 };
 
 // `values` is where -x has its values.
-RedactedWords RedactCommandLine(const std::vector<std::string>& words,
-                                const std::vector<ValuePlace>& values = {});
+RedactedWords HideSecrets(const std::vector<std::string>& words,
+                          const std::vector<ValuePlace>& values = {});
 
-// The error names every kRedacted that stands where RedactCommandLine puts one.
-Status RefuseRedacted(const std::vector<std::string>& words, const std::vector<ValuePlace>& values);
+// The same of a command line that the user has typed. The error names every kRedacted that stands
+// where HideSecrets puts one.
+StatusOr<RedactedWords> RedactCommandLine(const std::vector<std::string>& words,
+                                          const std::vector<ValuePlace>& values);
 
 }  // namespace ds::cli

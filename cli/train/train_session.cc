@@ -79,7 +79,6 @@ Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_dire
 }  // namespace
 
 StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
-                          const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
   inputs.job.device = DeviceName(request.flags.device);
@@ -92,10 +91,11 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
       .first_generation = ChooseGeneration(*run_directory),
       .closing_lines = {},
       .memory = predicted ? PlanMemory(*predicted, inputs.allow_overcommit) : MemoryNeed()};
-  if (inputs.demo) purpose.closing_lines = NextCommands(ShortenPath(command_line.at(0)));
+  if (inputs.demo)
+    purpose.closing_lines = NextCommands(ShortenPath(request.command_line.words.at(0)));
   const JobPlan plan = PlanJob(std::move(request), std::move(purpose));
 
-  nlohmann::ordered_json job = DescribeJob("train", plan, command_line);
+  nlohmann::ordered_json job = DescribeJob("train", plan);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
   const auto before = run_directory->ReadSettings();  // of a run that is resumed
   DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));

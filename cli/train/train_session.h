@@ -4,8 +4,6 @@
 // it.
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
@@ -17,7 +15,6 @@ namespace ds::cli {
 // RunTraining plans the job from `request` and what `inputs` say of training, and runs it. It
 // returns the exit status of dsrun; an error means that nothing ran.
 StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
-                          const std::vector<std::string>& command_line,
                           std::unique_ptr<RunDirectory> run_directory);
 
 }  // namespace ds::cli

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
 namespace ds::cli {
 namespace {
 
@@ -123,12 +127,33 @@ TEST(JobPlanTest, ThreadsOfThisShellMeanNothingElsewhere) {
       << "to export nothing is to set nothing";
 }
 
-TEST(JobIdTest, ReadableAndUnique) {
-  const std::string id = MakeJobId("/usr/bin/my prog;rm", 1'700'000'000'000'000'000);
-  EXPECT_THAT(id, ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"));
-  EXPECT_THAT(MakeJobId("", 0), ::testing::StartsWith("job-"));
-  EXPECT_THAT(MakeJobId("..", 0), ::testing::StartsWith("job..-"));
-  EXPECT_LT(MakeJobId(std::string(500, 'x'), 0).size(), 64u);
+TEST(GatherJobRequestTest, AnIdIsReadableAndUnique) {
+  const auto id = [](const std::string& name) {
+    return GatherJobRequest(name, {}, {"dsrun"})->job_id;
+  };
+  EXPECT_THAT(id("/usr/bin/my prog;rm"),
+              ::testing::MatchesRegex("my-prog-rm-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"));
+  EXPECT_THAT(id(""), ::testing::StartsWith("job-"));
+  EXPECT_THAT(id(".."), ::testing::StartsWith("job..-"));
+  EXPECT_LT(id(std::string(500, 'x')).size(), 64u);
+}
+
+TEST(GatherJobRequestTest, TheRunDirectoryIsTheUsersElseNamedAfterTheJob) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  const JobRequest own = *GatherJobRequest("p", {}, {"dsrun", "p"});
+  EXPECT_EQ(own.run_directory, here / "runs" / own.job_id);
+  EXPECT_EQ(GatherJobRequest("p", {.run_dir = "x/../y"}, {"dsrun"})->run_directory, here / "y");
+  EXPECT_EQ(GatherJobRequest("p", {.run_dir = "/r"}, {"dsrun"})->run_directory, "/r");
+}
+
+TEST(DescribeJobTest, NoWordShowsASecret) {
+  JobRequest request = *GatherJobRequest("p", {}, {"dsrun", "p", "--key", "secret"});
+  const nlohmann::ordered_json job =
+      DescribeJob("run", PlanJob(std::move(request)), {"p", "--key", "secret"});
+  EXPECT_EQ(job["command_line"], nlohmann::ordered_json({"dsrun", "p", "--key", "<redacted>"}));
+  EXPECT_EQ(job["argv"], nlohmann::ordered_json({"p", "--key", "<redacted>"}));
+  EXPECT_EQ(job["redacted"]["argv"], nlohmann::ordered_json::array({2}));
+  EXPECT_FALSE(DescribeJob("train", PlanJob(RequestOf())).contains("argv"));
 }
 
 }  // namespace

@@ -19,13 +19,13 @@ const std::vector<ValuePlace> kValues = {{.words_behind = 10, .bytes = 1},
                                          {.words_behind = 7, .bytes = 0}};
 
 TEST(RedactedWordsTest, ValuesAndSecretsAreHiddenAndTheirPlacesNamed) {
-  const RedactedWords redacted = RedactCommandLine(kGiven, kValues);
+  const RedactedWords redacted = HideSecrets(kGiven, kValues);
   EXPECT_THAT(redacted.words,
               ElementsAre("dsrun", "-x", "A=<redacted>", "-qxB=<redacted>", "--export",
                           "C=<redacted>", "prog", "A=1", "--key", "<redacted>",
                           "p://u:<redacted>@h", "hf_<redacted>", "<redacted>"));
   EXPECT_THAT(redacted.places, ElementsAre(2, 3, 5, 9, 10, 11));
-  EXPECT_THAT(RedactCommandLine({"prog", "--lr", "1"}).places, IsEmpty());
+  EXPECT_THAT(HideSecrets({"prog", "--lr", "1"}).places, IsEmpty());
 }
 
 // What job.json shows is recognized, and a word that only looks like it is not.
@@ -33,21 +33,21 @@ TEST(RedactedWordsTest, AreRefusedWhereTheyHideSomething) {
   const std::vector<ValuePlace> values = {{.words_behind = 10, .bytes = 10},
                                           {.words_behind = 9, .bytes = 10},
                                           {.words_behind = 7, .bytes = 10}};
-  EXPECT_EQ(RefuseRedacted(RedactCommandLine(kGiven, kValues).words, values).message(),
+  EXPECT_EQ(RedactCommandLine(HideSecrets(kGiven, kValues).words, values).status().message(),
             "this was copied from where dsrun hides secrets and other values: -x A=<redacted>, "
             "-qxB=<redacted>, --export C=<redacted>, --key <redacted>, p://u:<redacted>, "
             "hf_<redacted>; give the values themselves again (-x NAME takes the one of this "
             "shell)");
-  EXPECT_THAT(RefuseRedacted({"sh", "-c", "x --key <redacted> y"}, {}).message(),
+  EXPECT_THAT(RedactCommandLine({"sh", "-c", "x --key <redacted> y"}, {}).status().message(),
               HasSubstr(": --key <redacted>; give"));
 }
 
 TEST(RedactedWordsTest, AreAUsersOwnElsewhere) {
   for (const char* word : {"<redacted>", "--mask_token=<redacted>", "a <redacted> b",
                            "x:<redacted>", "http://h/<redacted>", "redacted"}) {
-    EXPECT_TRUE(RefuseRedacted({"dsrun", "prog", word}, {}).ok()) << word;
+    EXPECT_TRUE(RedactCommandLine({"dsrun", "prog", word}, {}).ok()) << word;
   }
-  EXPECT_TRUE(RefuseRedacted({"prog", "--mask_token", "<redacted>"}, {}).ok());
+  EXPECT_TRUE(RedactCommandLine({"prog", "--mask_token", "<redacted>"}, {}).ok());
 }
 
 }  // namespace
