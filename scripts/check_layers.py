@@ -31,7 +31,7 @@ RUNTIME = {
     "gradients": set(),
     "tensor_parallel": {"comm"},
     "sequence_parallel": {"comm"},
-    "moe": set(),
+    "moe": {"comm"},
     "optim": {"device", "comm"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
     "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel", "sequence_parallel", "moe"},
