@@ -36,7 +36,8 @@ const std::array<Kind, 9>& Kinds() {
       {"sequence", "have parts of the same samples", Over({Axis::kSequence})},
       {"tensor", "have parts of every matrix", Over({Axis::kTensor})},
       {"experts", "have all experts together", std::mem_fn(&Mesh::ExpertGroupOf)},
-      {"expert_shard", "cut the same experts among them", std::mem_fn(&Mesh::ExpertShardGroupOf)},
+      {"expert_shard", "cut the same experts among them",
+       [](const Mesh& mesh, int rank) { return mesh.SameExpertsOf(rank, topology::kShardAxes); }},
   }};
   return kinds;
 }
@@ -99,8 +100,6 @@ std::string MeshDrawing::DrawGroups() const {
     const Groups groups = ListGroups(mesh_, kind);
     if (groups.front().size() > 1 && IsOfUse(mesh_, kind)) text += Line(kind, groups);
   }
-  const Status built = CheckBuilt(mesh_.degrees());
-  if (!built.ok()) text += "training refuses this mesh: " + built.message() + "\n";
   return text;
 }
 
@@ -114,11 +113,7 @@ Json MeshDrawing::ToJson() const {
   for (const Kind& kind : Kinds()) {
     if (IsOfUse(mesh_, kind)) groups[std::string(kind.name)] = ListGroups(mesh_, kind);
   }
-  const Status built = CheckBuilt(mesh_.degrees());
-  return {{"order", order},
-          {"degrees", degrees},
-          {"groups", groups},
-          {"not_built", built.ok() ? Json() : Json(built.message())}};
+  return {{"order", order}, {"degrees", degrees}, {"groups", groups}};
 }
 
 }  // namespace ds::cli

@@ -26,7 +26,7 @@ class MeshDrawing {
   // The degrees, then a line for every kind of group of more than one rank, then what training
   // still refuses of it. Ends with a newline.
   std::string DrawGroups() const;
-  // {"order": [axes], "degrees": {axis: N}, "groups": {kind: [[ranks]]}, "not_built": text or null}
+  // {"order": [axes], "degrees": {axis: N}, "groups": {kind: [[ranks]]}}
   nlohmann::ordered_json ToJson() const;
 
  private:

@@ -68,10 +68,9 @@ struct TorchAutocastConfig {
 // Into how many parts a job is cut beside data parallelism; what is left of the ranks are those
 // with samples of their own (sections/parallel_section.h).
 struct ParallelConfig {
-  int pipeline = 1;
-  int sequence = 1;
-  int tensor = 1;
+  int pipeline = 1, sequence = 1, tensor = 1;
   int expert = 1;  // of the ranks that share the state: holders of different experts
+  bool data_before_expert = false;  // topology::Degrees
 
   std::int64_t ranks_of_a_sample() const { return std::int64_t{pipeline} * sequence * tensor; }
 };

@@ -118,6 +118,21 @@ comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
           .stage = mesh.degrees().pipeline > 1 ? over(stage) : nullptr};
 }
 
+// Ranks with the same experts are to the parameters of these what all are to dense ones.
+zero::Context OfExperts(zero::Context dense, const config::ZeroConfig& zero) {
+  const topology::Mesh& mesh = dense.mesh;
+  comm::Communicator& world = *dense.groups.all;
+  const std::vector<int> adding = mesh.SameExpertsOf(world.rank(), topology::kGradientAxes);
+  const std::vector<int> cutting = mesh.SameExpertsOf(world.rank(), dense.cut_axes);
+  dense.groups.gradients = &world.Group("gradients of the same experts", adding);
+  dense.groups.shards = cutting == adding ? dense.groups.gradients
+                                          : &world.Group("shards of the same experts", cutting);
+  dense.sharding = config::ShardingOf(zero, dense.groups.shards->size());
+  dense.reduction = precision::ForExperts(dense.reduction, mesh.degrees().expert);
+  dense.is_of_experts = true;
+  return dense;
+}
+
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
                           const topology::Mesh& mesh, const zero::Tiers& tiers) {
   const config::ZeroConfig& zero = config.zero_optimization;
@@ -134,23 +149,26 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
       zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
       overlap);
   budgets.fetch_bytes = zero::ChooseFetchBytes(zero, size_of(dtypes.parameter));
-  return {.groups = groups,
-          .mesh = mesh,
-          .cut_axes = cut,
-          .ledger = options.ledger,
-          .device = options.device,
-          .sharding = config::ShardingOf(zero, mesh.CountOver(cut)),
-          .dtypes = dtypes,
-          .reduction =
-              precision::MakeGradientReduction(config, mesh.CountOver(topology::kGradientAxes)),
-          .budgets = budgets,
-          .secondary = MakeSecondaryGroups(zero, *groups.shards),
-          .quantized_weights = stage == 3 && zero.quantized_weights,
-          .quantized_gradients = stage == 3 && zero.quantized_gradients,
-          .loco = zero.loco,
-          .publish_elements = zero.allgather_bucket_size,
-          .overlap = overlap,
-          .tiers = tiers};
+  zero::Context context{.groups = groups,
+                        .mesh = mesh,
+                        .cut_axes = cut,
+                        .ledger = options.ledger,
+                        .device = options.device,
+                        .sharding = config::ShardingOf(zero, mesh.CountOver(cut)),
+                        .dtypes = dtypes,
+                        .reduction = precision::MakeGradientReduction(
+                            config, mesh.CountOver(topology::kGradientAxes)),
+                        .budgets = budgets,
+                        .secondary = MakeSecondaryGroups(zero, *groups.shards),
+                        .quantized_weights = stage == 3 && zero.quantized_weights,
+                        .quantized_gradients = stage == 3 && zero.quantized_gradients,
+                        .loco = zero.loco,
+                        .publish_elements = zero.allgather_bucket_size,
+                        .overlap = overlap,
+                        .tiers = tiers};
+  if (mesh.degrees().expert == 1) return context;
+  context.of_experts = std::make_shared<zero::Context>(OfExperts(context, zero));
+  return context;
 }
 
 // The model's units, whose parameters say their group and how their gradients travel.
@@ -249,6 +267,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   DS_RETURN_IF_ERROR(CheckUpdatesInBackward(config, options, parts->mesh));
   DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
   DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(parts->mesh, config, *options.world));
+  DS_RETURN_IF_ERROR(CheckSuitsExperts(parts->mesh, config));
   ModelDescription described;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));

@@ -1,5 +1,6 @@
 #include "runtime/engine/engine.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <string>
@@ -11,6 +12,7 @@
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/engine_state.h"
 #include "runtime/engine/executor.h"
+#include "runtime/engine/make_mesh.h"
 
 namespace ds::engine {
 namespace {
@@ -18,16 +20,23 @@ namespace {
 // Those of the ranks of a stage.
 constexpr topology::AxisSet kStageAxes = topology::kGradientAxes.With(topology::Axis::kTensor);
 
-// Returns the whole tensor on the first rank of each stage, without gradient, where the ranks along
-// the tensor axis have it between them; elsewhere nothing that anybody may read. Requires a
-// parameter whose local tensor is there. Collective of the mesh's ranks, all in `world`.
+// Tells whether the rank is the first of its stage, or has experts that this one has not.
+bool IsFirstWith(const checkpoint::Placement& placement, const topology::Mesh& mesh, int rank) {
+  const int asked = placement.expert ? mesh.ExpertGroupOf(rank).front() : rank;
+  return mesh.MemberOf(asked, kStageAxes).index == 0;
+}
+
+// Returns the whole tensor on the first rank of each stage, and on those that have other experts,
+// without gradient, where the ranks along the tensor axis have it between them; elsewhere nothing
+// that anybody may read. Requires a parameter whose local tensor is there. Collective of the mesh's
+// ranks, all in `world`.
 at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Mesh& mesh,
                        comm::Communicator& world) {
   const at::Tensor local = parameter.tensor.detach();
   const checkpoint::Placement& placement = parameter.placement;
   const topology::AxisSet axes{topology::Axis::kTensor};
   const int first = mesh.GroupOf(world.rank(), axes).front();
-  if (placement.boxes.empty() || mesh.MemberOf(first, kStageAxes).index != 0) return local;
+  if (placement.boxes.empty() || !IsFirstWith(placement, mesh, first)) return local;
   const at::Tensor whole = at::zeros(placement.global_shape, local.options());
   const at::Tensor flat = whole.view({-1}), own = local.reshape({-1});
   for (const checkpoint::Stretch& stretch :
@@ -79,6 +88,25 @@ StatusOr<StepResult> Engine::step() {
 
 namespace {
 
+// Calls take(name, tensor) on the first rank of a stage for the parameter at the same place of the
+// ranks with other experts. Collective of the stage.
+template <typename Take>
+void TakeOfOtherExperts(EngineParts& parts, const zero::NamedParameter& parameter,
+                        const at::Tensor& whole, const Take& take) {
+  constexpr const char* kTag = "experts on their way out";
+  if (!parameter.placement.expert) return;
+  comm::Communicator& ranks = FindExpertCommunicator(parts.mesh, parts.world());
+  if (!IsFirstWith(parameter.placement, parts.mesh, parts.world().rank())) return;
+  for (int rank = 1; rank < ranks.size(); ++rank) {
+    const std::string name = comm::BroadcastText(parameter.name, rank, ranks);
+    if (ranks.rank() == rank) ranks.Send(whole.contiguous(), /*peer=*/0, kTag);
+    if (ranks.rank() != 0) continue;
+    const at::Tensor other = at::empty_like(whole);
+    ranks.Recv(other, rank, kTag);
+    take(name, other);
+  }
+}
+
 // Calls take(name, tensor) for all of this stage that no stage before has, whole where this rank
 // is its stage's first. Collective of the stage.
 template <typename Take>
@@ -91,7 +119,9 @@ void ForEachWhole(EngineParts& parts, const Take& take) {
       for (int p = 0; p < bucket->parameters().layout().size(); ++p) {
         const zero::NamedParameter& parameter = bucket->parameters().parameter(p);
         if (!sharded.context().IsOfThisStage(parameter.placement)) continue;
-        take(parameter.name, PutTogether(parameter, parts.mesh, parts.world()));
+        const at::Tensor whole = PutTogether(parameter, parts.mesh, parts.world());
+        take(parameter.name, whole);
+        TakeOfOtherExperts(parts, parameter, whole, take);
       }
     }
   }

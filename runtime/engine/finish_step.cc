@@ -207,7 +207,8 @@ Status EngineParts::BeginUpdate() {
 Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
   if (!config.zero_optimization.ignore_unused_parameters) {
     Status used = zero::CheckNoneIsUnused(*sharded);
-    if (channels) used = comm::AgreeOnStatus(used, world());  // a stage knows of its own
+    // A stage knows of its own, and a rank of its experts.
+    if (channels || mesh.degrees().expert > 1) used = comm::AgreeOnStatus(used, world());
     DS_RETURN_IF_ERROR(used.WithContext("step " + std::to_string(step.counts.finished + 1)));
   }
   const double unit = gradient_unit();

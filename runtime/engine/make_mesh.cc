@@ -15,10 +15,14 @@ topology::Degrees DegreesOf(const config::DsConfig& config, int world_size) {
   topology::Degrees degrees{.pipeline = parallel.pipeline,
                             .sequence = parallel.sequence,
                             .tensor = parallel.tensor,
-                            .expert = parallel.expert};
+                            .expert = parallel.expert,
+                            .data_before_expert = parallel.data_before_expert};
   const int data = static_cast<int>(world_size / parallel.ranks_of_a_sample());
   const int state = data * parallel.sequence;  // ranks that have parts of a dense parameter
-  degrees.shard = zero.stage == 0 ? 1 : zero.mics_shard_size.value_or(state) / parallel.sequence;
+  // Where ZeRO cuts nothing, ranks along `shard` have experts of their own, if any have.
+  const int whole = parallel.expert > 1 ? data : 1;
+  degrees.shard =
+      zero.stage == 0 ? whole : zero.mics_shard_size.value_or(state) / parallel.sequence;
   degrees.replicate = degrees.shard == 0 ? 0 : data / degrees.shard;
   return degrees;
 }
@@ -47,8 +51,10 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
   if (degrees.sequence != parallel.sequence) {
     return disagree("sequence_parallel_size", parallel.sequence, "sequence", degrees.sequence);
   }
-  DS_RETURN_IF_ERROR(CheckBuilt(degrees));
-  if (zero.stage == 0 && degrees.shard > 1) {
+  if (degrees.expert != parallel.expert) {
+    return disagree("expert_parallel.autoep_size", parallel.expert, "expert", degrees.expert);
+  }
+  if (zero.stage == 0 && degrees.shard > 1 && degrees.expert == 1) {
     return InvalidArgumentError("ZeRO stage 0 cuts nothing: the mesh's shard must be 1, not " +
                                 std::to_string(degrees.shard) + "; replicate has the ranks");
   }
@@ -64,7 +70,16 @@ models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator
     ranks.sequence = sequence_parallel::Group(
         comm::GroupOver({topology::Axis::kSequence}, "model", mesh, world));
   }
+  if (mesh.degrees().expert > 1) {
+    ranks.experts = moe::ExpertGroup(FindExpertCommunicator(mesh, world));
+  }
   return ranks;
+}
+
+comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world) {
+  const std::vector<int> members = mesh.ExpertGroupOf(world.rank());
+  if (static_cast<int>(members.size()) == world.size()) return world;
+  return world.Group("experts of " + std::to_string(mesh.degrees().expert) + " ranks", members);
 }
 
 comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world) {
@@ -94,6 +109,20 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
                                 "would drift apart: give all OMP_NUM_THREADS alike");
   }
   return OkStatus();
+}
+
+Status CheckSuitsExperts(const topology::Mesh& mesh, const config::DsConfig& config) {
+  if (mesh.degrees().expert == 1) return OkStatus();
+  const config::ZeroConfig& zero = config.zero_optimization;
+  std::string what;
+  if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
+    what = "an optimizer that knows the whole model";
+  } else if (!config.group_schedules.empty()) {
+    what = "lists in scheduler.params, which number the groups of the whole model,";
+  } else if (zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1) {
+    what = "ZeRO++";
+  }
+  return what.empty() ? OkStatus() : CheckModelIsNotCut(mesh, what);
 }
 
 Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
@@ -137,6 +166,10 @@ Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {
   if (const int stages = mesh.degrees().pipeline; stages > 1) {
     return UnimplementedError(what + " is not built with a pipeline, which has " +
                               std::to_string(stages) + " stages here");
+  }
+  if (mesh.degrees().expert > 1) {
+    return UnimplementedError(what + " is not built with expert parallelism, which is " +
+                              std::to_string(mesh.degrees().expert) + " here");
   }
   if (mesh.degrees().tensor == 1) return OkStatus();
   return UnimplementedError(what + " is not built with tensor parallelism, which is " +

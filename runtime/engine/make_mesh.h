@@ -15,19 +15,22 @@
 
 namespace ds::engine {
 
-// The degrees that a config asks for, built or not: pipeline, sequence, tensor and expert as it
-// says; of the ranks that are left as many as ZeRO cuts the state among lie along `shard`, the
-// others along `replicate`: at stage 0, which cuts nothing, all of them.
+// The degrees that a config asks for: pipeline, sequence, tensor and expert as it says; of the
+// ranks that are left as many as ZeRO cuts the state among lie along `shard`, the others along
+// `replicate`: at stage 0, which cuts nothing, all of them, unless ranks have experts of their own,
+// who lie along `shard` at every stage.
 topology::Degrees DegreesOf(const config::DsConfig& config, int world_size);
 
-// The mesh of `wanted` degrees, or of the config's. Refuses degrees that are not built, that the
-// config contradicts, or that make another number of ranks.
+// The mesh of `wanted` degrees, or of the config's. Refuses degrees that the config contradicts, or
+// that make another number of ranks.
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
                                   const config::DsConfig& config, int world_size);
 
 // For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks. Collective
 // of those that are found.
 models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world);
+// The ranks that have a layer's experts between them, in the order of the experts.
+comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 // Its tensor ranks; null where the mesh has no more than one of them.
 comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 
@@ -36,6 +39,9 @@ comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Com
 // have would drift apart. Collective of `world`.
 Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
                              comm::Communicator& world);
+
+// Refuses what looks at the whole model where ranks have experts of their own. Not collective.
+Status CheckSuitsExperts(const topology::Mesh& mesh, const config::DsConfig& config);
 
 // Refuses a model that is not the part of this rank's stage, and, of several stages, what looks at
 // all parameters of a model, and chunks or micro-batches that the schedule does not take. Not

@@ -19,7 +19,8 @@ std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::Tenso
   DecoderSlice slice{.plan = std::make_shared<TensorPlan>(plan),
                      .group = ranks.tensor,
                      .sequence = ranks.sequence,
-                     .heads = ShareHeads(plan, ranks.sequence.size()).value()};
+                     .heads = ShareHeads(plan, ranks.sequence.size()).value(),
+                     .experts = ranks.experts};
   auto model = std::make_shared<BlockList>();
   const int blocks = static_cast<int>(config.decoder.layers) + 2;
   std::vector<BlockRange> chunks{{0, blocks}};

@@ -36,6 +36,8 @@ at::Tensor WeightOnly::forward(const at::Tensor& x) const {
 DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                                const at::TensorOptions& options)
     : group_(slice.group),
+      ranks_(slice.experts),
+      expert_count_(slice.spec().experts),
       experts_per_token_(slice.spec().experts_per_token),
       normalises_(slice.spec().normalises_routes),
       activation_(slice.spec().activation) {
@@ -45,7 +47,8 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
   const std::int64_t width = spec.width, wide = WidthOfExpert(spec);
   router_ = RegisterAt(layer, {names.mlp, names.router},
                        std::make_shared<WeightOnly>(spec.experts, width, options));
-  for (std::int64_t i = 0; i < spec.experts; ++i) {
+  const std::int64_t own = spec.experts / ranks_.size(), first = ranks_.rank() * own;
+  for (std::int64_t i = first; i < first + own; ++i) {
     const auto add = [&](const char* name, std::int64_t out, std::int64_t in) {
       return RegisterAt(layer, {names.mlp, names.experts, std::to_string(i), name},
                         std::make_shared<WeightOnly>(out, in, options));
@@ -77,15 +80,17 @@ at::Tensor DecoderExperts::RunExpert(const Expert& expert, const at::Tensor& row
 // An expert that got no token runs, too: its gradients are then zeros, as its peers' are, and
 // nothing that ranks do together depends on where tokens go.
 at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice) const {
-  const moe::SortedRoutes routes(choice.experts, static_cast<std::int64_t>(experts_.size()));
+  const moe::SortedRoutes routes(choice.experts, expert_count_);
+  const moe::TokenExchange exchange(ranks_, routes.counts());
   const std::vector<at::Tensor> inputs =
-      routes.SpreadRows(group_.Share(rows, "experts")).split_with_sizes(routes.counts(), 0);
+      exchange.Send(routes.SpreadRows(group_.Share(rows, "experts")))
+          .split_with_sizes(exchange.own_counts(), 0);
   std::vector<at::Tensor> outputs;
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     outputs.push_back(RunExpert(experts_[i], inputs[i]));
   }
   // Added up before they are weighted, so that the router's gradient is whole on every rank.
-  const at::Tensor results = group_.AddUp(at::cat(outputs), "experts");
+  const at::Tensor results = exchange.Return(group_.AddUp(at::cat(outputs), "experts"));
   const at::Tensor weights = routes.SortValues(choice.weights).unsqueeze(1);
   return routes.SumRows((results * weights).to(results.scalar_type()));
 }

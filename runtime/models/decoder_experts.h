@@ -14,6 +14,7 @@
 #include "runtime/models/expert_load.h"
 #include "runtime/models/layers.h"
 #include "runtime/moe/routing.h"
+#include "runtime/moe/token_exchange.h"
 
 namespace ds::models {
 
@@ -30,7 +31,7 @@ class WeightOnly : public torch::nn::Module {
 class DecoderExperts {
  public:
   // Registers its parts in `layer`. Tensor ranks have a part of every expert's width, and each has
-  // the router whole.
+  // the router whole. Of the experts it has those of this rank of `slice.experts`.
   DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                  const at::TensorOptions& options);
 
@@ -47,11 +48,12 @@ class DecoderExperts {
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
 
   tensor_parallel::Group group_;
-  std::int64_t experts_per_token_;
+  moe::ExpertGroup ranks_;  // that have the experts between them
+  std::int64_t expert_count_, experts_per_token_;
   bool normalises_;
   Activation activation_;
   std::shared_ptr<WeightOnly> router_;
-  std::vector<Expert> experts_;
+  std::vector<Expert> experts_;         // this rank's
   std::unique_ptr<DecoderMlp> shared_;  // null without
   std::shared_ptr<Product> shared_gate_;
 };

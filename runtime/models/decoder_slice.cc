@@ -13,6 +13,8 @@ checkpoint::Placement DecoderSlice::PlacementOf(const std::string& name,
                                                 checkpoint::Shape shape) const {
   checkpoint::Placement placement{.global_shape = std::move(shape)};
   if (!table_stages.empty() && name == NameTokenTable()) placement.stages = table_stages;
+  const std::string of_experts = std::string(".") + spec().names.experts + ".";
+  placement.expert = experts.size() > 1 && name.find(of_experts) != std::string::npos;
   if (plan->parts() == 1) return placement;
   const auto slice = plan->SliceOf(name);
   if (!slice) {

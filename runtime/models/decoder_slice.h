@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/placement.h"
 #include "runtime/models/spec/tensor_plan.h"
+#include "runtime/moe/token_exchange.h"
 #include "runtime/sequence_parallel/group.h"
 #include "runtime/tensor_parallel/group.h"
 
@@ -20,6 +21,7 @@ struct DecoderSlice {
   tensor_parallel::Group group;         // of as many ranks as the plan has parts
   sequence_parallel::Group sequence;    // whose ranks have the same slice and other tokens
   sequence_parallel::HeadShares heads;  // of the slice, by rank of that group
+  moe::ExpertGroup experts = {};        // whose ranks have a layer's experts between them
   // Stages that hold the table of tokens, where its first block and its last are on several.
   std::vector<int> table_stages = {};
 

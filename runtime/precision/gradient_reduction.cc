@@ -11,4 +11,9 @@ GradientReduction MakeGradientReduction(const config::DsConfig& config, int grad
   return {.average = false, .before = 1 / divisor, .after = divisor / ranks};
 }
 
+GradientReduction ForExperts(GradientReduction reduction, int expert) {
+  if (reduction.average) reduction.after = 1.0 / expert;
+  return reduction;
+}
+
 }  // namespace ds::precision

@@ -171,8 +171,8 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
   DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh(degrees, config_, identity_.world_size));
-  DS_RETURN_IF_ERROR(
-      models::CheckModelRanks(model_config_.decoder, degrees.tensor, degrees.sequence));
+  DS_RETURN_IF_ERROR(models::CheckModelRanks(model_config_.decoder, degrees.tensor,
+                                             degrees.sequence, degrees.expert));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
   DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_.pipeline_schedule,
                                                       job_.pipeline_virtual_stages, config_));

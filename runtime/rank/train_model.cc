@@ -28,7 +28,7 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
   return InternalError(name + " is of no block");
 }
 
-// Freezes what is frozen in the whole model.
+// Freezes what is frozen in the whole model, which has no adapters.
 void FreezeAlike(const BlockList& whole, const BlockList& part) {
   std::map<std::string, bool> trains;  // by full name
   for (const auto& block : whole.blocks()) {
@@ -38,7 +38,8 @@ void FreezeAlike(const BlockList& whole, const BlockList& part) {
   }
   for (const auto& block : part.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      item.value().set_requires_grad(trains.at(block->FullName(item.key())));
+      const auto in_whole = trains.find(block->FullName(item.key()));
+      if (in_whole != trains.end() && !in_whole->second) item.value().set_requires_grad(false);
     }
   }
 }
@@ -101,10 +102,10 @@ Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& rank
     DS_ASSIGN_OR_RETURN(const auto format, models::ParseBaseFormat(job.quantize_base));
     models::QuantizeBase(*model->blocks, format);
   }
-  const bool is_stage = model->blocks->part().has_value();
-  const BlockList& frozen = is_stage ? *model->whole : *model->blocks;
+  const bool is_part = model->blocks->part().has_value() || ranks.experts.size() > 1;
+  const BlockList& frozen = is_part ? *model->whole : *model->blocks;
   if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(frozen, job.freeze));
-  if (is_stage) FreezeAlike(*model->whole, *model->blocks);
+  if (is_part) FreezeAlike(*model->whole, *model->blocks);
   if (!job.quantize_base.empty() || (model->lora && model->lora->magnitudes)) {
     model->derived = std::make_unique<models::DerivedValues>(*model->blocks);
   }
@@ -118,8 +119,11 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
                                     const models::ModelRanks& ranks,
                                     const std::optional<models::StagePart>& part) {
   TrainModel model{.blocks = models::BuildModel(config, options, ranks, part)};
-  const bool is_unlike_folder = part || !job.quantize_base.empty();
-  model.whole = is_unlike_folder ? models::BuildModel(config, options, ranks) : model.blocks;
+  const bool is_unlike_folder = part || !job.quantize_base.empty() || ranks.experts.size() > 1;
+  models::ModelRanks with_all_experts = ranks;
+  with_all_experts.experts = {};
+  model.whole =
+      is_unlike_folder ? models::BuildModel(config, options, with_all_experts) : model.blocks;
   DS_ASSIGN_OR_RETURN(model.lora, engine::FindLora(job));
   if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(job, ranks, part.has_value()));
   DS_RETURN_IF_ERROR(PrepareBlocks(job, ranks, &model));

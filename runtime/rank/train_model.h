@@ -26,7 +26,8 @@ namespace ds::rank {
 struct TrainModel {
   std::shared_ptr<BlockList> blocks;  // of this rank's stage
   // All of them, with the weights that a folder has, to know names and shapes by, where the blocks
-  // are those of a stage or have bytes in place of weights: it gets no memory.
+  // are those of a stage, lack experts of other ranks or have bytes in place of weights: it gets no
+  // memory.
   std::shared_ptr<BlockList> whole;
   std::optional<models::LoraSpec> lora;            // its targets filled in
   std::unique_ptr<models::WeightReader> weights;   // null: values are drawn

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/divisors.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
@@ -89,12 +90,6 @@ class DegreesText {
   std::vector<Axis> named_;
 };
 
-std::string CannotDivide(std::string_view degree, std::int64_t by, std::int64_t count,
-                         std::string_view what) {
-  return std::string(degree) + " " + std::to_string(by) + " does not divide the model's " +
-         std::to_string(count) + " " + std::string(what);
-}
-
 }  // namespace
 
 std::string_view NameOf(Axis axis) { return RowOf(axis).name; }
@@ -115,14 +110,12 @@ Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model) {
                                 std::to_string(*model.layers) + ")");
   }
   if (degrees.expert > 1 && model.experts.value_or(degrees.expert) % degrees.expert != 0) {
-    return InvalidArgumentError(CannotDivide("expert", degrees.expert, *model.experts, "experts"));
+    return InvalidArgumentError("expert " + std::to_string(degrees.expert) +
+                                " does not divide the model's " + std::to_string(*model.experts) +
+                                " experts: take " +
+                                NameNearestDivisors(*model.experts, degrees.expert));
   }
   return OkStatus();
-}
-
-Status CheckBuilt(const Degrees& degrees) {
-  if (degrees.expert == 1) return OkStatus();
-  return UnimplementedError("expert parallelism is not built: expert must be 1");
 }
 
 }  // namespace ds::topology

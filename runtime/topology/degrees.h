@@ -73,6 +73,8 @@ struct Degrees {
   int sequence = 1;
   int tensor = 1;
   int expert = 1;  // a divisor of shard x sequence
+  // Neighbours hold different experts, or, by this second order, the same ones.
+  bool data_before_expert = false;
   // Outermost first: ranks that are neighbours along the last axis have neighbouring numbers.
   std::array<Axis, kAxisCount> order{Axis::kPipeline, Axis::kReplicate, Axis::kShard,
                                      Axis::kSequence, Axis::kTensor};
@@ -84,12 +86,9 @@ struct Degrees {
 // where the default order has them. Where `shard` has no degree, it takes the ranks that are left.
 StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 
-// Refuses more stages than layers, and experts that `expert` does not divide. A fact that the model
-// does not tell is not held against it. What tensor and sequence ranks can share of a model's heads
-// is told by models/spec/model_ranks.h.
+// Refuses more stages than layers, and experts that `expert` does not divide, naming the degrees
+// next to it that do. A fact that the model does not tell is not held against it. What tensor and
+// sequence ranks can share of a model's heads is told by models/spec/model_ranks.h.
 Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
-
-// Names what the runtime has nothing for yet, of degrees above 1; OK when there is nothing.
-Status CheckBuilt(const Degrees& degrees);
 
 }  // namespace ds::topology

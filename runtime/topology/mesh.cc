@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/base/check.h"
+#include "runtime/base/divisors.h"
 
 namespace ds::topology {
 namespace {
@@ -47,7 +48,8 @@ Status CheckDegrees(const Degrees& degrees, int world_size) {
   const int across = degrees.shard * degrees.sequence;
   if (degrees.expert < 1 || across % degrees.expert != 0) {
     return InvalidArgumentError("expert " + std::to_string(degrees.expert) +
-                                " does not divide shard x sequence = " + std::to_string(across));
+                                " does not divide shard x sequence = " + std::to_string(across) +
+                                ": take " + NameNearestDivisors(across, degrees.expert));
   }
   return OkStatus();
 }
@@ -134,19 +136,29 @@ std::optional<int> Mesh::Neighbour(int rank, Axis axis, int distance) const {
   return RankAt(coordinates);
 }
 
-std::vector<int> Mesh::ExpertGroupOf(int rank) const {
-  const std::vector<int> across = GroupOf(rank, kShardAxes);
-  const int first = MemberOf(rank, kShardAxes).index / degrees_.expert * degrees_.expert;
-  return {across.begin() + first, across.begin() + first + degrees_.expert};
+int Mesh::ExpertPartOf(int rank) const {
+  const Member member = MemberOf(rank, kShardAxes);
+  if (!degrees_.data_before_expert) return member.index % degrees_.expert;
+  return member.index / (member.count / degrees_.expert);
 }
 
-std::vector<int> Mesh::ExpertShardGroupOf(int rank) const {
+std::vector<int> Mesh::ExpertGroupOf(int rank) const {
   const std::vector<int> across = GroupOf(rank, kShardAxes);
+  const Member member = MemberOf(rank, kShardAxes);
+  const int copies = member.count / degrees_.expert;
   std::vector<int> group;
-  for (auto i = static_cast<std::size_t>(MemberOf(rank, kShardAxes).index % degrees_.expert);
-       i < across.size(); i += static_cast<std::size_t>(degrees_.expert)) {
-    group.push_back(across[i]);
+  for (int part = 0; part < degrees_.expert; ++part) {
+    const int place = degrees_.data_before_expert
+                          ? part * copies + member.index % copies
+                          : member.index / degrees_.expert * degrees_.expert + part;
+    group.push_back(across[static_cast<std::size_t>(place)]);
   }
+  return group;
+}
+
+std::vector<int> Mesh::SameExpertsOf(int rank, AxisSet axes) const {
+  std::vector<int> group = GroupOf(rank, axes);
+  std::erase_if(group, [&](int other) { return ExpertPartOf(other) != ExpertPartOf(rank); });
   return group;
 }
 

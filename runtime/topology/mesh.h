@@ -51,10 +51,14 @@ class Mesh {
   // The rank that is `distance` further along the axis; nothing past either end.
   std::optional<int> Neighbour(int rank, Axis axis, int distance) const;
 
-  // Within the rank's group over kShardAxes: the `expert` neighbours that hold all experts
-  // together, and the ranks that hold the same experts, among which these are cut.
+  // Tells which of the `expert` parts of all experts the rank holds.
+  int ExpertPartOf(int rank) const;
+  // Within the rank's group over kShardAxes: the `expert` ranks that hold all experts together, one
+  // part each, in the parts' order.
   std::vector<int> ExpertGroupOf(int rank) const;
-  std::vector<int> ExpertShardGroupOf(int rank) const;
+  // The ranks of its group over these axes that hold the same experts. Over kShardAxes these are
+  // cut among them; over kGradientAxes their gradients add up.
+  std::vector<int> SameExpertsOf(int rank, AxisSet axes) const;
 
  private:
   Degrees degrees_;

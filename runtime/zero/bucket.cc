@@ -10,19 +10,19 @@ using Members = std::vector<NamedParameter>;
 
 bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
   return a.reduction == b.reduction && a.sparse_rows == b.sparse_rows && a.rounded == b.rounded &&
-         a.placement.stages == b.placement.stages;
+         a.placement.stages == b.placement.stages && a.placement.expert == b.placement.expert;
 }
 
 // Floats have the dtype of the training, whatever they had; bytes that stand for weights stay
-// bytes.
+// bytes. Experts are held by other ranks.
 bool AreOfOneKind(const NamedParameter& a, const NamedParameter& b) {
-  return at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type());
+  return at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type()) &&
+         a.placement.expert == b.placement.expert;
 }
 
 bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
   const checkpoint::Placement &x = a.placement, &y = b.placement;
-  return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes &&
-         x.expert == y.expert;
+  return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes;
 }
 
 // Sorts into lists of which each is `alike` its first one, in order of first appearance.
@@ -86,7 +86,7 @@ std::vector<Members> BucketParameters(const Members& parameters) {
 }
 
 Bucket::Bucket(const Context& context, BufferPool& pool, Members members, Rest rest)
-    : parameters_(context, pool, members, ListStarts(members), rest) {
+    : context_(context), parameters_(context, pool, members, ListStarts(members), rest) {
   if (!members[0].tensor.requires_grad()) return;
   const FlatLayout& layout = parameters_.layout();
   gradients_ = std::make_unique<FlatGradients>(context, pool, layout,

@@ -1,8 +1,8 @@
 #pragma once
 
 // Bucket: parameters of one unit in one flat buffer, which one collective gathers and one reduces:
-// those of one dtype, cut among the same ranks, whose gradients travel alike, between the same
-// stages if there are several. Parameters that are
+// those of one dtype, cut among the same ranks (experts' among others than dense ones), whose
+// gradients travel alike, between the same stages if there are several. Parameters that are
 // trained alike are a range of it (TrainingRange).
 
 #include <memory>
@@ -23,10 +23,12 @@ struct TrainingRange {
 
 class Bucket {
  public:
-  // Takes members of BucketParameters, which are all trained or all frozen.
+  // Takes members of BucketParameters, which are all trained or all frozen, and their context.
   // `rest`: FlatParameters'.
   Bucket(const Context& context, BufferPool& pool, std::vector<NamedParameter> members, Rest rest);
 
+  // Its parameters have this one (Context::For).
+  const Context& context() const { return context_; }
   bool trainable() const { return gradients_ != nullptr; }
   FlatParameters& parameters() { return parameters_; }
   const FlatParameters& parameters() const { return parameters_; }
@@ -39,6 +41,7 @@ class Bucket {
   }
 
  private:
+  const Context& context_;
   FlatParameters parameters_;
   std::unique_ptr<FlatGradients> gradients_;  // null when frozen
   std::vector<TrainingRange> ranges_;

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "runtime/checkpoint/tensor_shard.h"
 #include "runtime/comm/rank_groups.h"
@@ -47,6 +48,14 @@ struct Context {
   // they bring.
   bool overlap = false;
   Tiers tiers = {};
+  // Experts' parameters have this one, where ranks hold different ones; null: they are as dense.
+  std::shared_ptr<const Context> of_experts = {};
+  bool is_of_experts = false;
+
+  // The context of parameters that are placed so.
+  const Context& For(const checkpoint::Placement& placement) const {
+    return placement.expert && of_experts != nullptr ? *of_experts : *this;
+  }
 
   // Those along which ranks hold the same flat shard of a parameter, and the same whole of it.
   static topology::AxisSet WholeCopyAxes(const checkpoint::Placement& placement) {
@@ -59,10 +68,11 @@ struct Context {
     const topology::Member member = mesh.MemberOf(groups.all->rank(), axes);
     return {.index = member.index, .count = member.count};
   }
-  // The same among ranks of all stages that hold the tensor.
+  // The same among the ranks that hold the tensor: of an expert's those with the same experts, and
+  // of all stages.
   checkpoint::Replica ReplicaOf(const checkpoint::Placement& placement,
                                 topology::AxisSet axes) const {
-    const checkpoint::Replica own = ReplicaAlong(axes);
+    const checkpoint::Replica own = placement.expert ? ReplicaOfExperts(axes) : ReplicaAlong(axes);
     if (placement.stages.empty()) return own;
     const auto& stages = placement.stages;
     const auto place = std::find(stages.begin(), stages.end(), stage()) - stages.begin();
@@ -80,6 +90,12 @@ struct Context {
   int stage() const {
     return mesh.CoordinatesOf(
         groups.all->rank())[static_cast<std::size_t>(topology::Axis::kPipeline)];
+  }
+  checkpoint::Replica ReplicaOfExperts(topology::AxisSet axes) const {
+    const int rank = groups.all->rank();
+    const std::vector<int> holders = mesh.SameExpertsOf(rank, axes);
+    const auto place = std::find(holders.begin(), holders.end(), rank) - holders.begin();
+    return {.index = static_cast<int>(place), .count = static_cast<int>(holders.size())};
   }
   device::MemoryTier tier() const { return device::TierOf(device.is_cpu()); }
 };

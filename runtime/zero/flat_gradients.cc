@@ -295,14 +295,16 @@ FlatGradients::~FlatGradients() {
 }
 
 bool FlatGradients::is_alone() const {
-  return context_.groups.gradients->size() == 1 && !context_.sharding.optimizer;
+  return context_.groups.gradients->size() == 1 && !context_.sharding.optimizer &&
+         !context_.is_of_experts;  // whose gradient is the sum of several ranks' tokens
 }
 
 // A mean to which somebody adds gradients, and which is reduced again, is still the mean of all
 // only where ranks take their average: elsewhere whole gradients wait for Reduce.
 bool FlatGradients::CanReduceBeforeTheEnd() const {
   if (block_ || context_.sharding.optimizer) return true;
-  return context_.reduction.average && travel_.row_widths.empty();
+  return context_.reduction.average && context_.reduction.after == 1.0 &&
+         travel_.row_widths.empty();
 }
 
 void FlatGradients::EndMicroBatch(MicroBatchEnd end) {

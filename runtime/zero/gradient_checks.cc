@@ -75,9 +75,9 @@ NonFiniteValue FindFirstIn(const at::Tensor& shard, const std::vector<Piece>& pi
 // Looks through this rank's shard of the mean; micro_step is 0.
 NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   NonFiniteValue first_value;
-  const int member = model.context().groups.shards->rank();
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
     if (std::isfinite(first_value.micro_step) || !bucket.gradients().has_mean()) return;
+    const int member = bucket.context().groups.shards->rank();
     const FlatLayout& layout = bucket.parameters().layout();
     first_value = FindFirstIn(bucket.gradients().shard().tensor(),
                               layout.FindPieces(layout.shard(member)), first);
@@ -86,12 +86,22 @@ NonFiniteValue FindFirstInShard(const ShardedModel& model) {
   return first_value;
 }
 
-std::optional<NonFiniteValue> FindFirstOfAllRanks(const Context& context,
-                                                  const NonFiniteValue& mine) {
-  const auto values = comm::GatherNumbers(mine.numbers(), context.groups.of_stage());
-  const std::vector<double>& first = *std::min_element(values.begin(), values.end());
-  if (!std::isfinite(first[0])) return std::nullopt;
-  return NonFiniteValue{first[0], first[1], first[2], first[3], first[4]};
+struct NamedValue {
+  NonFiniteValue value;
+  std::string parameter;
+};
+
+// The rank that has found it knows the parameter's name, which of an expert may be no other's.
+std::optional<NamedValue> FindFirstOfAllRanks(const ShardedModel& model,
+                                              const NonFiniteValue& mine) {
+  comm::Communicator& ranks = model.context().groups.of_stage();
+  const auto values = comm::GatherNumbers(mine.numbers(), ranks);
+  const auto first = std::min_element(values.begin(), values.end());
+  if (!std::isfinite((*first)[0])) return std::nullopt;
+  const auto finder = static_cast<int>(first - values.begin());
+  const std::string name = finder == ranks.rank() ? FindName(model, (*first)[2]) : "";
+  return NamedValue{{(*first)[0], (*first)[1], (*first)[2], (*first)[3], (*first)[4]},
+                    comm::BroadcastText(name, finder, ranks)};
 }
 
 std::string DescribeValue(const NonFiniteValue& found) {
@@ -108,20 +118,26 @@ struct Trained {
 };
 
 Trained FindUnused(const ShardedModel& model) {
+  const Context& context = model.context();
   std::vector<std::string> names;
+  std::vector<bool> of_experts;
   std::vector<double> received;
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
     const std::vector<bool>& of_group = bucket.gradients().received_in_step();
     for (std::size_t i = 0; i < of_group.size(); ++i) {
       names.push_back(bucket.parameters().parameter(static_cast<int>(i)).name);
+      of_experts.push_back(bucket.context().is_of_experts);
       received.push_back(of_group[i] ? 1.0 : 0.0);
     }
   });
-  const auto ranks = comm::GatherNumbers(received, model.context().groups.of_stage());
+  const double own_part = context.mesh.ExpertPartOf(context.groups.all->rank());
+  received.push_back(own_part);
+  const auto ranks = comm::GatherNumbers(received, context.groups.of_stage());
   Trained trained{.count = names.size()};
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const bool used = std::any_of(ranks.begin(), ranks.end(),
-                                  [i](const auto& of_rank) { return of_rank[i] != 0.0; });
+    const bool used = std::any_of(ranks.begin(), ranks.end(), [&](const auto& of_rank) {
+      return of_rank[i] != 0.0 && (!of_experts[i] || of_rank.back() == own_part);
+    });
     if (!used) trained.unused.push_back(names[i]);
   }
   return trained;
@@ -130,15 +146,14 @@ Trained FindUnused(const ShardedModel& model) {
 }  // namespace
 
 std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model) {
-  const Context& context = model.context();
-  if (const auto found = FindFirstOfAllRanks(context, FindFirstArrival(model))) {
-    return FindName(model, found->parameter) + " (" + DescribeValue(*found) + ", rank " +
-           std::to_string(static_cast<int>(found->rank)) + ", micro-step " +
-           std::to_string(static_cast<std::int64_t>(found->micro_step) + 1) + ")";
+  if (const auto found = FindFirstOfAllRanks(model, FindFirstArrival(model))) {
+    const NonFiniteValue& value = found->value;
+    return found->parameter + " (" + DescribeValue(value) + ", rank " +
+           std::to_string(static_cast<int>(value.rank)) + ", micro-step " +
+           std::to_string(static_cast<std::int64_t>(value.micro_step) + 1) + ")";
   }
-  if (const auto found = FindFirstOfAllRanks(context, FindFirstInShard(model))) {
-    return FindName(model, found->parameter) + " (" + DescribeValue(*found) +
-           " of the mean over ranks)";
+  if (const auto found = FindFirstOfAllRanks(model, FindFirstInShard(model))) {
+    return found->parameter + " (" + DescribeValue(found->value) + " of the mean over ranks)";
   }
   return std::nullopt;
 }

@@ -15,7 +15,9 @@ namespace {
 
 std::string DescribeParameter(const NamedParameter& parameter) {
   const optim::ParameterGroup& group = parameter.group;
-  std::string text = fmt::format("parameter {}: [{}] {}, {}", parameter.name,
+  // Which expert's it is differs between ranks that have all of them together.
+  const std::string name = parameter.placement.expert ? "of an expert" : parameter.name;
+  std::string text = fmt::format("parameter {}: [{}] {}, {}", name,
                                  fmt::join(parameter.placement.global_shape, ", "),
                                  c10::toString(parameter.tensor.scalar_type()),
                                  parameter.tensor.requires_grad() ? "trained" : "frozen");

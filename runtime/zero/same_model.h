@@ -13,8 +13,9 @@
 
 namespace ds::zero {
 
-// Hashes what the ranks' models have in common: the units in order, and of each parameter its name,
-// global shape, dtype, how it is trained and how its gradient travels.
+// Hashes what the ranks' models have in common: the units in order, and of each parameter its name
+// (unless it is an expert's, of which ranks have different ones), global shape, dtype, how it is
+// trained and how its gradient travels.
 std::uint64_t HashModel(const std::vector<ParameterUnit>& units);
 
 // OK where all ranks have the same model; else names the first unit or parameter in which a rank's

@@ -17,9 +17,14 @@ namespace {
 
 Status CheckPlacement(const Context& context, const NamedParameter& parameter) {
   const checkpoint::Placement& placement = parameter.placement;
-  if (placement.expert || placement.gradient_axes != topology::kGradientAxes) {
+  if (placement.expert && context.of_experts == nullptr) {
+    return InvalidArgumentError("parameter " + parameter.name +
+                                " is an expert's, of which ranks have different ones, and the "
+                                "mesh's expert is 1: all ranks have all experts");
+  }
+  if (placement.gradient_axes != topology::kGradientAxes) {
     return UnimplementedError("parameter " + parameter.name +
-                              " is an expert's: ZeRO cuts dense parameters only");
+                              " has gradients that add up along other axes than all others'");
   }
   const bool is_of_tensor_ranks =
       !placement.boxes.empty() || placement.copy_axes.contains(topology::Axis::kTensor);
@@ -93,9 +98,10 @@ Status CheckSameOrigin(FirstValues mine, comm::Communicator& all) {
                               " has none: a block has values on every rank or on none");
 }
 
-std::vector<OwnRange> ListOwnRanges(const Context& context, const Unit& unit) {
+std::vector<OwnRange> ListOwnRanges(const Unit& unit) {
   std::vector<OwnRange> ranges;
   for (const auto& bucket : unit.buckets()) {
+    const Context& context = bucket->context();
     const FlatParameters& parameters = bucket->parameters();
     const FlatLayout& layout = parameters.layout();
     const FlatRange own =
@@ -134,9 +140,9 @@ Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
   std::int64_t bytes = 0;
   for (const NamedParameter& parameter : described.parameters) {
     const bool is_float = at::isFloatingType(parameter.tensor.scalar_type());
-    bytes += parameter.tensor.numel() * (is_float ? size : 1);
+    bytes += parameter.tensor.numel() * (is_float ? size : 1) /
+             context_.For(parameter.placement).groups.shards->size();
   }
-  bytes /= context_.groups.shards->size();
   if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
   kept_parameter_bytes_ += bytes;
   return Rest::kHere;
@@ -151,10 +157,11 @@ Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fil
     for (int i = 0; i < parameters.layout().size(); ++i) {
       const checkpoint::Placement& placement = parameters.parameter(i).placement;
       if (!context_.IsOfThisStage(placement)) continue;
-      numel += checkpoint::ElementCount(placement.global_shape).value();
+      const int others = placement.expert ? context_.mesh.degrees().expert : 1;
+      numel += checkpoint::ElementCount(placement.global_shape).value() * others;
     }
   }
-  const StatusOr<FirstValues> values = fill(index, ListOwnRanges(context_, *units_.back()));
+  const StatusOr<FirstValues> values = fill(index, ListOwnRanges(*units_.back()));
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(values.status(), context_.groups.of_stage()));
   DS_RETURN_IF_ERROR(CheckSameOrigin(*values, context_.groups.of_stage()));
   if (*values == FirstValues::kRankZeros && context_.mesh.degrees().tensor > 1) {

@@ -49,7 +49,8 @@ void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kep
 }
 
 // Sums the squares of this rank's shard of a bucket's mean; what several ranks hold counts once.
-double SumOfSquares(const Context& context, const Bucket& bucket, const at::Tensor& shard) {
+double SumOfSquares(const Bucket& bucket, const at::Tensor& shard) {
+  const Context& context = bucket.context();
   const int member = context.groups.shards->rank();
   const FlatLayout& layout = bucket.parameters().layout();
   double sum = 0.0;
@@ -105,11 +106,10 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
   const std::vector<bool> kept = ListKeptBuckets(model);
   ForEachTrainableBucket(model, [&](Bucket& bucket, std::int64_t first) {
     const bool stays = kept[shards_.size()];
-    bucket.gradients().set_rest(stays ? Rest::kHere : tiers.gradients,
-                                [&context = model.context(), &bucket](const at::Tensor& shard) {
-                                  return SumOfSquares(context, bucket, shard);
-                                });
-    shards_.push_back(std::make_unique<OptimizerShard>(model.context(), bucket, *optimizer_, first,
+    bucket.gradients().set_rest(
+        stays ? Rest::kHere : tiers.gradients,
+        [&bucket](const at::Tensor& shard) { return SumOfSquares(bucket, shard); });
+    shards_.push_back(std::make_unique<OptimizerShard>(bucket.context(), bucket, *optimizer_, first,
                                                        stays ? Rest::kHere : tiers.optimizer));
     parameter_count_ = first + bucket.parameters().layout().size();
     takes_all_at_once_ =
@@ -193,7 +193,7 @@ double ShardedOptimizer::SumOfSquaresOfShard() const {
 double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard) const {
   FlatGradients& gradients = shard.bucket().gradients();
   if (const std::optional<double> measured = gradients.measured()) return *measured;
-  const double sum = SumOfSquares(model_.context(), shard.bucket(), gradients.shard().tensor());
+  const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor());
   gradients.Stow(gradients.optimizer_range());
   return sum;
 }
@@ -331,9 +331,9 @@ void ShardedOptimizer::ClearGradients() {
 
 void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
   for (const auto& shard : shards_) shard->AddShards(shards);
-  const Context& context = model_.context();
   ForEachBucket(model_, [&](Bucket& bucket) {
     if (bucket.trainable()) return;
+    const Context& context = bucket.context();
     FlatParameters& frozen = bucket.parameters();
     const FlatRange kept = frozen.kept_range();
     AddShardsOf(context, frozen, {frozen.store(), kept, kept, "", context.sharding.parameters},
@@ -376,11 +376,10 @@ void ShardedOptimizer::MoveBack() {
 void ShardedOptimizer::PublishWeights() {
   model_.EvictAll();  // what is frozen may have been written as well
   for (const auto& shard : shards_) shard->PublishWeights();
-  if (model_.context().sharding.parameters) {
-    ForEachBucket(model_, [](Bucket& bucket) {
-      if (!bucket.trainable()) bucket.parameters().Publish();
-    });
-  }
+  ForEachBucket(model_, [](Bucket& bucket) {
+    const bool was_cut = bucket.context().sharding.parameters;
+    if (was_cut && !bucket.trainable()) bucket.parameters().Publish();
+  });
   AwaitAndStow();
 }
 

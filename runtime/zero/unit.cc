@@ -47,7 +47,8 @@ Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& descri
       also_reads_(described.also_reads),
       backward_reads_(described.backward_reads) {
   for (std::vector<NamedParameter>& members : BucketParameters(described.parameters)) {
-    buckets_.push_back(std::make_unique<Bucket>(context, pool, std::move(members), rest));
+    const Context& own = context.For(members[0].placement);
+    buckets_.push_back(std::make_unique<Bucket>(own, pool, std::move(members), rest));
     if (buckets_.back()->trainable()) AttachHooks(*buckets_.back());
   }
 }

@@ -41,6 +41,8 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.parallel.tensor = run.tensor;
   config.parallel.sequence = run.sequence;
   config.parallel.pipeline = run.pipeline;
+  config.parallel.expert = run.expert;
+  config.parallel.data_before_expert = run.data_before_expert;
   config.pipeline.partition = run.partition;
   config.zero_optimization.ignore_unused_parameters = !run.names_unused;
   config.activation_checkpointing.partition_activations = run.partitions_activations;

@@ -28,12 +28,27 @@ inline constexpr char kLlamaDecoder[] =
     R"({"model_type":"llama","vocab_size":48,"hidden_size":24,"intermediate_size":42,
         "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
         "max_position_embeddings":16})";
+inline constexpr char kMixtralDecoder[] =
+    R"({"model_type":"mixtral","vocab_size":48,"hidden_size":24,"intermediate_size":20,
+        "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+        "max_position_embeddings":16,"num_local_experts":4,"num_experts_per_tok":2,
+        "initializer_range":0.1})";
+// A micro-batch of twelve tokens reaches twelve of the experts at most. One layer has none, the
+// others have one more that all tokens go through.
+inline constexpr char kManyExpertsDecoder[] =
+    R"({"model_type":"qwen2_moe","vocab_size":48,"hidden_size":24,"intermediate_size":20,
+        "num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
+        "max_position_embeddings":16,"num_experts":16,"num_experts_per_tok":1,
+        "moe_intermediate_size":8,"shared_expert_intermediate_size":12,"mlp_only_layers":[1],
+        "initializer_range":0.1})";
 inline constexpr std::int64_t kTrainedSteps = 3;  // of comparisons
 
 struct DecoderRun {
   std::string model;  // a config.json's text
   // The other ranks have samples of their own.
   int tensor = 1, sequence = 1, pipeline = 1;
+  int expert = 1;
+  bool data_before_expert = false;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;  // of every stage
   std::string partition = "uniform";

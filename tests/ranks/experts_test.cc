@@ -13,17 +13,6 @@
 namespace ds::tests {
 namespace {
 
-constexpr char kMixtral[] = R"({"model_type":"mixtral","vocab_size":48,"hidden_size":24,
-    "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
-    "max_position_embeddings":16,"num_local_experts":4,"num_experts_per_tok":2,
-    "initializer_range":0.1})";
-// A micro-batch of twelve tokens reaches twelve of the experts at most. One layer has none, the
-// others have one more that all tokens go through.
-constexpr char kManyExperts[] = R"({"model_type":"qwen2_moe","vocab_size":48,"hidden_size":24,
-    "intermediate_size":20,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,
-    "max_position_embeddings":16,"num_experts":16,"num_experts_per_tok":1,
-    "moe_intermediate_size":8,"shared_expert_intermediate_size":12,"mlp_only_layers":[1],
-    "initializer_range":0.1})";
 constexpr char kBalanced[] = R"({"model_type":"qwen3_moe","vocab_size":48,"hidden_size":24,
     "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
     "head_dim":6,"max_position_embeddings":16,"num_experts":5,"num_experts_per_tok":2,
@@ -37,7 +26,7 @@ constexpr char kUnevenExperts[] = R"({"model_type":"qwen3_moe","vocab_size":48,"
     "moe_intermediate_size":17,"norm_topk_prob":true,"initializer_range":0.1})";
 
 TEST(Experts, EveryStageTrainsWhatOneRankTrains) {
-  for (const char* model : {kMixtral, kManyExperts}) {
+  for (const char* model : {kMixtralDecoder, kManyExpertsDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (int stage = 0; stage <= 3; ++stage) {
       for (const std::int64_t accumulation : {1, 2}) {
@@ -65,7 +54,7 @@ TEST(Experts, EveryStageHasTheSameBitsWithTheirBalance) {
 
 // The router's loads go from layer to layer, through what is computed again, too.
 TEST(Experts, WhatIsComputedAgainHasTheSameBits) {
-  for (const char* model : {kBalanced, kManyExperts}) {
+  for (const char* model : {kBalanced, kManyExpertsDecoder}) {
     const DecoderOutcome plain = RunDecoder({.model = model, .stage = 3}, 2, kTrainedSteps);
     using Kind = config::RecomputeChoice::Kind;
     for (const Kind kind : {Kind::kBlocks, Kind::kAttention}) {
@@ -77,11 +66,11 @@ TEST(Experts, WhatIsComputedAgainHasTheSameBits) {
 }
 
 TEST(Experts, TilesDocumentsAndOffloadAreAsOnOneRank) {
-  std::vector<DecoderRun> runs(4, {.model = kMixtral, .stage = 3});
+  std::vector<DecoderRun> runs(4, {.model = kMixtralDecoder, .stage = 3});
   runs[0].mlp_tiles = 3;
   runs[1].packed = true;
   runs[2].offloads_optimizer = true;
-  runs[3].model = kManyExperts;
+  runs[3].model = kManyExpertsDecoder;
   runs[3].mlp_tiles = 2;
   for (const DecoderRun& run : runs) {
     SCOPED_TRACE(&run - runs.data());
@@ -96,24 +85,25 @@ TEST(Experts, TilesDocumentsAndOffloadAreAsOnOneRank) {
 TEST(Experts, AnExpertWithoutTokensIsNotUnused) {
   for (const int stage : {0, 3}) {
     const DecoderRun run{
-        .model = kManyExperts, .stage = stage, .accumulation = 2, .names_unused = true};
-    ExpectSameSteps(RunDecoder({.model = kManyExperts}, 1, kTrainedSteps).steps,
+        .model = kManyExpertsDecoder, .stage = stage, .accumulation = 2, .names_unused = true};
+    ExpectSameSteps(RunDecoder({.model = kManyExpertsDecoder}, 1, kTrainedSteps).steps,
                     RunDecoder(run, 4, kTrainedSteps).steps);
   }
 }
 
 TEST(Experts, CheckpointsMoveBetweenRanksAndStages) {
-  const DecoderRun one{.model = kManyExperts};
-  const DecoderRun sharded{.model = kManyExperts, .stage = 3};
+  const DecoderRun one{.model = kManyExpertsDecoder};
+  const DecoderRun sharded{.model = kManyExpertsDecoder, .stage = 3};
   const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
   ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, sharded, 4));
   ExpectSameSteps(expected, GoOnFromCheckpoint(sharded, 2, one, 1));
-  ExpectSameSteps(expected, GoOnFromCheckpoint(sharded, 4, {.model = kManyExperts, .stage = 2}, 2));
+  ExpectSameSteps(expected,
+                  GoOnFromCheckpoint(sharded, 4, {.model = kManyExpertsDecoder, .stage = 2}, 2));
 }
 
 // A rank of a sequence sends its own tokens to experts.
 TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
-  for (const char* model : {kMixtral, kManyExperts}) {
+  for (const char* model : {kMixtralDecoder, kManyExpertsDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (const int stage : {0, 1, 3}) {
       SCOPED_TRACE(fmt::format("{} stage {}", model, stage));
@@ -130,7 +120,7 @@ TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
 
 // Every rank has a part of each expert and of the shared one.
 TEST(Experts, TensorRanksTrainWhatOneRankTrains) {
-  for (const char* model : {kMixtral, kManyExperts, kBalanced}) {
+  for (const char* model : {kMixtralDecoder, kManyExpertsDecoder, kBalanced}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (const int stage : {0, 2, 3}) {
       SCOPED_TRACE(fmt::format("{} stage {}", model, stage));
@@ -149,8 +139,8 @@ TEST(Experts, TensorRanksTrainWhatOneRankTrains) {
 }
 
 TEST(Experts, CheckpointsMoveBetweenTensorRanks) {
-  const DecoderRun one{.model = kManyExperts};
-  const DecoderRun cut{.model = kManyExperts, .tensor = 2, .stage = 3};
+  const DecoderRun one{.model = kManyExpertsDecoder};
+  const DecoderRun cut{.model = kManyExpertsDecoder, .tensor = 2, .stage = 3};
   const auto expected = GoOnFromCheckpoint(one, 1, one, 1);
   ExpectSameSteps(expected, GoOnFromCheckpoint(one, 1, cut, 4));
   ExpectSameSteps(expected, GoOnFromCheckpoint(cut, 4, one, 2));
@@ -158,8 +148,8 @@ TEST(Experts, CheckpointsMoveBetweenTensorRanks) {
 
 // Two routes of each token in each of the two layers, whoever has the token; ignored labels count.
 TEST(Experts, AStepTellsTheRoutesOfAllRanks) {
-  const auto alone = RunDecoder({.model = kMixtral}, 1, kTrainedSteps).steps;
-  const DecoderRun run{.model = kMixtral, .sequence = 2, .stage = 3, .accumulation = 2};
+  const auto alone = RunDecoder({.model = kMixtralDecoder}, 1, kTrainedSteps).steps;
+  const DecoderRun run{.model = kMixtralDecoder, .sequence = 2, .stage = 3, .accumulation = 2};
   const auto ours = RunDecoder(run, 4, kTrainedSteps).steps;
   for (std::size_t i = 0; i < alone.size(); ++i) {
     ASSERT_EQ(alone[i].expert_routes.size(), 2U);

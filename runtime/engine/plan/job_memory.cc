@@ -108,6 +108,7 @@ std::string FindUnknown(const config::DsConfig& config) {
     return "what 1-bit optimizers hold";
   }
   if (config.sparse_gradients) return "what sparse_gradients hold";
+  if (config.parallel.expert > 1) return "what ranks hold that have experts of their own (--ep)";
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "runtime/base/divisors.h"
 #include "runtime/models/spec/rope_spec.h"
 
 namespace ds::models {
@@ -21,7 +22,24 @@ StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int s
   return sequence_parallel::ShareHeads(plan.slice().heads, keys, sequence);
 }
 
-Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence) {
+namespace {
+
+Status CheckExpertRanks(const DecoderSpec& spec, int expert) {
+  if (expert == 1) return OkStatus();
+  if (spec.experts == 0) {
+    return InvalidArgumentError("the model has no experts that " + std::to_string(expert) +
+                                " ranks could have between them: leave --ep out");
+  }
+  if (spec.experts % expert == 0) return OkStatus();
+  return InvalidArgumentError(std::to_string(expert) + " ranks cannot share the " +
+                              std::to_string(spec.experts) + " experts of a layer: take " +
+                              NameNearestDivisors(spec.experts, expert));
+}
+
+}  // namespace
+
+Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert) {
+  DS_RETURN_IF_ERROR(CheckExpertRanks(spec, expert));
   if (sequence > 1 && RotatesByLength(spec)) {
     return UnimplementedError(
         "sequence parallelism is not built for rotary positions that depend on the length");

@@ -12,9 +12,9 @@ namespace ds::models {
 // Decides which heads of the plan's slice each of so many sequence ranks has.
 StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence);
 
-// OK when each of `tensor` ranks can have a slice of the decoder, and `sequence` ranks can share
-// the heads of every slice.
-Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence);
+// OK when each of `tensor` ranks can have a slice of the decoder, `sequence` ranks can share the
+// heads of every slice, and `expert` ranks the experts of a layer.
+Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert = 1);
 
 // OK when as many ranks can have equal parts of samples of `seq_len` tokens.
 Status CheckSampleParts(std::int64_t seq_len, int sequence);

@@ -31,7 +31,6 @@ TEST(MakeMeshTest, GroupsOfMicsAreNeighbours) {
   EXPECT_EQ(mesh.CountOver(topology::kDataAxes), 6);
 }
 
-// Most of it is not built; the formulas that count ranks are held to the mesh that will be.
 TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
   config::DsConfig config = WithZero({.stage = 1});
   config.parallel = {.pipeline = 2, .sequence = 2, .tensor = 2, .expert = 4};
@@ -42,8 +41,18 @@ TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
     EXPECT_EQ(mesh.CountOver(topology::kShardAxes), mics > 0 ? mics : 8);
     config.parallel.expert = 2;
   }
-  EXPECT_THAT(MakeMesh({}, config, 32).status().message(),
-              HasSubstr("expert parallelism is not built"));
+}
+
+// Where ZeRO cuts nothing, experts are cut all the same.
+TEST(MakeMeshTest, ExpertsLieAlongShardAtEveryStage) {
+  for (const int stage : {0, 1, 3}) {
+    config::DsConfig config = WithZero({.stage = stage});
+    config.parallel = {.sequence = 2, .expert = 4, .data_before_expert = true};
+    const topology::Mesh mesh = MakeMesh({}, config, 8).value();
+    EXPECT_EQ(mesh.degrees().shard, 4);
+    EXPECT_EQ(mesh.degrees().replicate, 1);
+    EXPECT_EQ(mesh.ExpertGroupOf(1), (std::vector{1, 3, 5, 7}));
+  }
 }
 
 TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
@@ -55,6 +64,8 @@ TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
             "sequence_parallel_size is 1, and the mesh's sequence 2");
   EXPECT_EQ(why({.shard = 2, .tensor = 2}, 2),
             "tensor_parallel.autotp_size is 1, and the mesh's tensor 2");
+  EXPECT_EQ(why({.shard = 4, .expert = 2}, 2),
+            "expert_parallel.autoep_size is 1, and the mesh's expert 2");
   EXPECT_THAT(why({.shard = 4}, 0),
               HasSubstr("ZeRO stage 0 cuts nothing: the mesh's shard must be 1"));
   EXPECT_THAT(why({.shard = 2}, 3), HasSubstr("fewer ranks than the 4 of the job"));

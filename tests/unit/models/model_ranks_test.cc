@@ -57,6 +57,16 @@ TEST(ModelRanksTest, WhatCannotBeSharedIsRefused) {
   EXPECT_EQ(why(R"({"model_type":"mixtral"})", 2, 1), "");
 }
 
+TEST(ModelRanksTest, RanksShareWholeExperts) {
+  const auto why = [](const char* model, int expert) {
+    return CheckModelRanks(Described(model), 1, 1, expert).message();
+  };
+  constexpr char kEight[] = R"({"model_type":"mixtral","num_local_experts":8})";
+  EXPECT_EQ(why(kEight, 4), "");
+  EXPECT_EQ(why(kEight, 3), "3 ranks cannot share the 8 experts of a layer: take 2 or 4");
+  EXPECT_THAT(why(kSixAndThree, 2), HasSubstr("the model has no experts that 2 ranks"));
+}
+
 TEST(ModelRanksTest, PartsOfASampleAreEqual) {
   EXPECT_TRUE(CheckSampleParts(12, 3).ok());
   EXPECT_EQ(CheckSampleParts(13, 4).message(),

@@ -130,27 +130,30 @@ TEST(MeshTest, EveryOrderAndSetOfASmallMeshIsAsCounted) {
   while (std::next_permutation(degrees.order.begin(), degrees.order.end()));
 }
 
+// Two groups of a rank, of which one has the same experts and one all of them.
+void ExpectExpertsAreHeld(const Mesh& mesh, int rank) {
+  const std::vector<int> dense = mesh.GroupOf(rank, kShardAxes);
+  const std::vector<int> all_experts = mesh.ExpertGroupOf(rank);
+  const std::vector<int> same_experts = mesh.SameExpertsOf(rank, kShardAxes);
+  EXPECT_EQ(all_experts.size(), static_cast<std::size_t>(mesh.degrees().expert));
+  EXPECT_EQ(all_experts.size() * same_experts.size(), dense.size());
+  EXPECT_EQ(all_experts[static_cast<std::size_t>(mesh.ExpertPartOf(rank))], rank);
+  EXPECT_TRUE(std::is_sorted(all_experts.begin(), all_experts.end()));
+  for (const int other : all_experts) EXPECT_EQ(mesh.ExpertGroupOf(other), all_experts);
+  for (const int other : same_experts) {
+    EXPECT_EQ(mesh.SameExpertsOf(other, kShardAxes), same_experts);
+    EXPECT_EQ(mesh.ExpertPartOf(other), mesh.ExpertPartOf(rank));
+    EXPECT_TRUE(std::binary_search(dense.begin(), dense.end(), other));
+  }
+}
+
 TEST(MeshTest, GroupsOfExpertsDivideTheRanksThatCutDenseParameters) {
-  for (const int expert : {1, 2, 4, 8}) {
-    const Mesh mesh =
-        Mesh::Create({.pipeline = 2, .shard = 4, .sequence = 2, .tensor = 2, .expert = expert}, 32)
-            .value();
-    for (int rank = 0; rank < 32; ++rank) {
-      const std::vector<int> dense = mesh.GroupOf(rank, kShardAxes);
-      const std::vector<int> all_experts = mesh.ExpertGroupOf(rank);
-      const std::vector<int> same_experts = mesh.ExpertShardGroupOf(rank);
-      EXPECT_EQ(all_experts.size(), static_cast<std::size_t>(expert));
-      EXPECT_EQ(all_experts.size() * same_experts.size(), dense.size());
-      std::vector<int> both;
-      std::set_intersection(all_experts.begin(), all_experts.end(), same_experts.begin(),
-                            same_experts.end(), std::back_inserter(both));
-      EXPECT_THAT(both, ElementsAre(rank));
-      EXPECT_TRUE(
-          std::includes(dense.begin(), dense.end(), all_experts.begin(), all_experts.end()));
-      EXPECT_TRUE(
-          std::includes(dense.begin(), dense.end(), same_experts.begin(), same_experts.end()));
-      for (const int other : all_experts) EXPECT_EQ(mesh.ExpertGroupOf(other), all_experts);
-      for (const int other : same_experts) EXPECT_EQ(mesh.ExpertShardGroupOf(other), same_experts);
+  for (const bool data_before_expert : {false, true}) {
+    for (const int expert : {1, 2, 4, 8}) {
+      Degrees degrees{.pipeline = 2, .shard = 4, .sequence = 2, .tensor = 2, .expert = expert};
+      degrees.data_before_expert = data_before_expert;
+      const Mesh mesh = Mesh::Create(degrees, 32).value();
+      for (int rank = 0; rank < 32; ++rank) ExpectExpertsAreHeld(mesh, rank);
     }
   }
 }
@@ -158,7 +161,28 @@ TEST(MeshTest, GroupsOfExpertsDivideTheRanksThatCutDenseParameters) {
 TEST(MeshTest, ExpertsOfNeighboursDiffer) {
   const Mesh mesh = Mesh::Create({.shard = 8, .expert = 4}, 8).value();
   EXPECT_THAT(mesh.ExpertGroupOf(5), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(mesh.ExpertShardGroupOf(5), ElementsAre(1, 5));
+  EXPECT_THAT(mesh.SameExpertsOf(5, kShardAxes), ElementsAre(1, 5));
+}
+
+TEST(MeshTest, ExpertsOfNeighboursAreTheSameInTheOtherOrder) {
+  const Mesh mesh = Mesh::Create({.shard = 8, .expert = 4, .data_before_expert = true}, 8).value();
+  EXPECT_THAT(mesh.ExpertGroupOf(5), ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(mesh.SameExpertsOf(5, kShardAxes), ElementsAre(4, 5));
+}
+
+// DeepSpeed's example of 16 ranks, 2 of which are tensor ranks of each other.
+TEST(MeshTest, GroupsOfExpertsAreTheReferences) {
+  const Mesh mesh = Mesh::Create({.shard = 8, .tensor = 2, .expert = 4}, 16).value();
+  EXPECT_THAT(mesh.ExpertGroupOf(0), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(mesh.ExpertGroupOf(11), ElementsAre(9, 11, 13, 15));
+  EXPECT_THAT(mesh.SameExpertsOf(4, kShardAxes), ElementsAre(4, 12));
+  EXPECT_THAT(mesh.SameExpertsOf(15, kShardAxes), ElementsAre(7, 15));
+}
+
+TEST(MeshTest, CopiesHoldTheSameExperts) {
+  const Mesh mesh = Mesh::Create({.replicate = 2, .shard = 4, .expert = 2}, 8).value();
+  EXPECT_THAT(mesh.SameExpertsOf(3, kGradientAxes), ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(mesh.SameExpertsOf(3, kReplicaAxes), ElementsAre(3, 7));
 }
 
 TEST(MeshTest, WrongDegreesAreRefused) {
@@ -171,7 +195,7 @@ TEST(MeshTest, WrongDegreesAreRefused) {
               HasSubstr("has more ranks than the 8"));
   EXPECT_THAT(why({.shard = 0}, 1), HasSubstr("'shard' is 0, the least is 1"));
   EXPECT_THAT(why({.shard = 4, .tensor = 2, .expert = 3}, 8),
-              HasSubstr("expert 3 does not divide shard x sequence = 4"));
+              HasSubstr("expert 3 does not divide shard x sequence = 4: take 2 or 4"));
   Degrees twice;
   twice.order[0] = Axis::kTensor;
   EXPECT_THAT(why(twice, 1), HasSubstr("names 'tensor' twice"));
