@@ -47,19 +47,23 @@ StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const Shar
 
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
                        const ShareFolder& share) {
-  const auto& [pipeline, sequence, tensor, expert] = degrees;
+  const int expert = degrees.expert;
   if (degrees.ranks_of_a_sample() == 1 && expert == 1) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
   Status status;
-  if (tensor > 1 || sequence > 1) {
+  if (degrees.tensor > 1 || degrees.sequence > 1 || expert > 1) {
     const auto spec = ParseDecoder(text);
     status = spec.status();
-    if (spec.ok()) status = models::CheckModelRanks(*spec, tensor, sequence);
+    if (spec.ok()) {
+      status = models::CheckModelRanks(*spec, degrees.tensor, degrees.sequence, expert);
+    }
   }
   if (status.ok()) {
-    status = topology::CheckFitsModel(
-        {.pipeline = pipeline, .sequence = sequence, .tensor = tensor, .expert = expert},
-        config::ReadModelFacts(text, model));
+    status = topology::CheckFitsModel({.pipeline = degrees.pipeline,
+                                       .sequence = degrees.sequence,
+                                       .tensor = degrees.tensor,
+                                       .expert = expert},
+                                      config::ReadModelFacts(text, model));
   }
   return status.ok() ? status : status.WithContext("--model " + model);
 }

@@ -253,6 +253,7 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   add("tp", &flags->tp, "ranks that have each matrix between them, on the same samples");
   add("sp", &flags->sp, "ranks that have parts of the same samples, one behind the other");
   add("pp", &flags->pp, "stages of a pipeline, each with some of the layers");
+  add("ep", &flags->ep, "ranks that have a layer's experts between them, each whole ones");
   app.add_flag(FlagNames("bf16"), flags->bf16, "train in bf16")->group(kGroup);
   app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
 }

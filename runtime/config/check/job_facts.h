@@ -27,6 +27,7 @@ struct TrainingFlags {
   std::optional<std::int64_t> tp;  // tensor ranks; no TrainingArgument
   std::optional<std::int64_t> sp;  // sequence ranks; no TrainingArgument
   std::optional<std::int64_t> pp;  // stages of a pipeline; no TrainingArgument
+  std::optional<std::int64_t> ep;  // ranks with all experts between them; no TrainingArgument
 };
 
 struct ModelFacts {

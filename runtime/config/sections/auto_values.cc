@@ -71,6 +71,8 @@ std::vector<FlagValue> GivenFlags(const TrainingFlags& flags) {
   add(keys::kTensorParallelAutotpSize, "--tp", flags.tp);
   add(keys::kSequenceParallelSize, "--sp", flags.sp);
   add(keys::kPipelineStages, "--pp", flags.pp);
+  add(keys::kExpertParallelAutoepSize, "--ep", flags.ep);
+  if (flags.ep) given.push_back({keys::kExpertParallelEnabled, "--ep", true});
   if (flags.fp16) given.push_back({keys::kFp16Enabled, "--fp16", true});
   if (flags.bf16) given.push_back({keys::kBf16Enabled, "--bf16", true});
   return given;

@@ -42,28 +42,6 @@ void CompileOffloadsOneThing(RuleContext& context) {
   }
 }
 
-void ExpertParallelismAgrees(RuleContext& context) {
-  if (!context.IsOn(keys::kExpertParallelEnabled)) return;
-  const Json groups = context.values.Get(keys::kExpertParallelNumExpertGroups);
-  const Json limited = context.values.Get(keys::kExpertParallelNumLimitedGroups);
-  if (groups.is_number() && limited.is_number() && limited > groups) {
-    context.Refuse(keys::kExpertParallelNumLimitedGroups,
-                   "must not be above num_expert_groups, " + groups.dump());
-  }
-  if (!context.values.Get(keys::kExpertParallelLoadBalanceCoeff).is_null()) {
-    context.Refuse(keys::kExpertParallelLoadBalanceCoeff, "must be null");
-  }
-  if (ZeroStage(context.values) != 3) return;
-  for (const Key key :
-       {keys::kSequenceParallelSize, keys::kZeroOptimizationMicsShardSize,
-        keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationZeroQuantizedGradients,
-        keys::kExpertParallelExpertTensorParallelSize}) {
-    if (context.IsChanged(key)) {
-      context.Refuse(key, "cannot be combined with expert_parallel under ZeRO stage 3");
-    }
-  }
-}
-
 void InferenceInjectsOneWay(RuleContext& context) {
   const bool injects_kernels = context.IsOn(keys::kInferenceReplaceWithKernelInject);
   if (injects_kernels && !context.values.Get(keys::kInferenceInjectionPolicy).is_null()) {
@@ -79,7 +57,6 @@ void InferenceInjectsOneWay(RuleContext& context) {
 constexpr Rule kRules[] = {
     {"AmpExcludesZero", {keys::kAmpEnabled, kStage}, AmpExcludesZero},
     {"CompileOffloadsOneThing", {kOffloadOptimizer}, CompileOffloadsOneThing},
-    {"ExpertParallelismAgrees", {kStage}, ExpertParallelismAgrees},
     {"InferenceInjectsOneWay", {}, InferenceInjectsOneWay},
 };
 

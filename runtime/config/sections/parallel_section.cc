@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/base/divisors.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/optimizer_section.h"
+#include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {
 namespace {
@@ -48,10 +50,35 @@ void DegreesDivideTheRanks(RuleContext& context) {
 
 void ExpertsDivideTheStateRanks(RuleContext& context) {
   const int experts = ReadParallel(context.values).expert;
-  const auto ranks = StateRanks(context);
+  auto ranks = StateRanks(context);
+  const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
+  if (ranks && mics > 0 && ZeroStage(context.values) > 0) ranks = mics;
   if (!ranks || *ranks % experts == 0) return;
   context.Refuse(kExpert, "must divide the number of ranks that share the state, " +
-                              std::to_string(*ranks) + ", and is " + std::to_string(experts));
+                              std::to_string(*ranks) + ", and is " + std::to_string(experts) +
+                              ": take " + NameNearestDivisors(*ranks, experts));
+}
+
+// DeepSpeed refuses sequence ranks and MiCS as well, which have nothing against experts here.
+void ExpertParallelismAgrees(RuleContext& context) {
+  if (!context.IsOn(keys::kExpertParallelEnabled)) return;
+  const Json groups = context.values.Get(keys::kExpertParallelNumExpertGroups);
+  const Json limited = context.values.Get(keys::kExpertParallelNumLimitedGroups);
+  if (groups.is_number() && limited.is_number() && limited > groups) {
+    context.Refuse(keys::kExpertParallelNumLimitedGroups,
+                   "must not be above num_expert_groups, " + groups.dump());
+  }
+  if (!context.values.Get(keys::kExpertParallelLoadBalanceCoeff).is_null()) {
+    context.Refuse(keys::kExpertParallelLoadBalanceCoeff, "must be null");
+  }
+  if (ZeroStage(context.values) != 3) return;
+  for (const Key key :
+       {keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationZeroQuantizedGradients,
+        keys::kExpertParallelExpertTensorParallelSize}) {
+    if (context.IsChanged(key)) {
+      context.Refuse(key, "cannot be combined with expert_parallel under ZeRO stage 3");
+    }
+  }
 }
 
 void RefuseOptimizersOfMatrices(RuleContext& context, const std::string& with,
@@ -108,6 +135,21 @@ void StagesSuitTheRest(RuleContext& context) {
   }
 }
 
+// What looks at the whole model, and what has groups of its own.
+void ExpertsSuitTheRest(RuleContext& context) {
+  const Values& values = context.values;
+  if (ReadParallel(values).expert == 1) return;
+  const std::string with = " is not built with " + std::string(kExpert) + " above 1";
+  RefuseOptimizersOfMatrices(context, with, "it looks at the whole model");
+  if (context.IsChanged(keys::kZeroOptimizationZeroQuantizedWeights)) {
+    context.Refuse(keys::kZeroOptimizationZeroQuantizedWeights, with.substr(1));
+  }
+  for (const Key key :
+       {keys::kZeroOptimizationOffloadOptimizerDevice, keys::kZeroOptimizationOffloadParamDevice}) {
+    if (values.Get(key) == "nvme") context.Refuse(key, "nvme" + with);
+  }
+}
+
 void PartitionIsKnown(RuleContext& context) {
   const Json method = context.values.Get(kPartition);
   for (const char* known : {"best", "uniform", "parameters"}) {
@@ -124,6 +166,8 @@ constexpr Rule kRules[] = {
     {"ExpertsDivideTheStateRanks",
      {kExpert, kPipeline, kSequence, kTensor},
      ExpertsDivideTheStateRanks},
+    {"ExpertParallelismAgrees", {keys::kZeroOptimizationStage}, ExpertParallelismAgrees},
+    {"ExpertsSuitTheRest", {kExpert, kOptimizerType}, ExpertsSuitTheRest},
     {"TensorPartsSuitTheRest", {kTensor, kOptimizerType}, TensorPartsSuitTheRest},
     {"StagesSuitTheRest", {kPipeline, kOptimizerType}, StagesSuitTheRest},
     {"PartitionIsKnown", {kPartition}, PartitionIsKnown}};
@@ -137,7 +181,8 @@ ParallelConfig ReadParallel(const Values& values) {
   return {.pipeline = DegreeOf(values, kPipeline),
           .sequence = DegreeOf(values, kSequence),
           .tensor = DegreeOf(values, kTensor),
-          .expert = experts ? DegreeOf(values, kExpert) : 1};
+          .expert = experts ? DegreeOf(values, kExpert) : 1,
+          .data_before_expert = values.Get(keys::kUseDataBeforeExpertParallelism)};
 }
 
 void FillParallel(const Values& values, DsConfig* config) {

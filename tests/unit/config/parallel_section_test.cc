@@ -1,6 +1,5 @@
 // What the batch, elasticity and ZeRO's groups count when a config cuts a job beside data
-// parallelism. Expert parallelism is refused, as it is not built, and so are stages of tensor or
-// sequence ranks; their formulas hold all the same.
+// parallelism, and what goes with it.
 
 #include "runtime/config/sections/parallel_section.h"
 
@@ -182,7 +181,57 @@ TEST(ParallelSectionTest, ExpertsDivideTheRanksThatShareTheState) {
                         .errors);
   };
   EXPECT_THAT(errors(4), Not(Contains(HasSubstr("must divide"))));
-  EXPECT_THAT(errors(3), Contains(HasSubstr("share the state, 8, and is 3")));
+  EXPECT_THAT(errors(3), Contains(HasSubstr("share the state, 8, and is 3: take 2 or 4")));
+  EXPECT_THAT(errors(16), Contains(HasSubstr("and is 16: take 8")));
+}
+
+TEST(ParallelSectionTest, ExpertsDivideTheRanksOfAMicsGroup) {
+  const auto errors = [](int stage) {
+    return Messages(CheckOn(8, R"("train_batch_size": 8, "expert_parallel": {"enabled": true,
+        "autoep_size": 4}, "zero_optimization": {"mics_shard_size": 2, "stage": )" +
+                                   std::to_string(stage) + "}")
+                        .errors);
+  };
+  EXPECT_THAT(errors(3), Contains(HasSubstr("share the state, 2, and is 4: take 2")));
+  EXPECT_THAT(errors(0), ::testing::IsEmpty());
+}
+
+TEST(ParallelSectionTest, ExpertRanksComeFromTheFileOrTheFlag) {
+  const auto degree = [](const std::string& members, std::optional<std::int64_t> flag) {
+    return DegreeOn4(members, {.ep = flag}, &ParallelConfig::expert);
+  };
+  const std::string in_file = R"("expert_parallel": {"enabled": true, "autoep_size": 2})";
+  EXPECT_EQ(degree(in_file, {}), "2");
+  EXPECT_EQ(degree(in_file, 2), "2");
+  EXPECT_EQ(degree(R"("steps_per_print": 1)", 4), "4");
+  EXPECT_EQ(degree(R"("expert_parallel": {"enabled": false, "autoep_size": 2})", {}), "1");
+  EXPECT_THAT(degree(in_file, 4), HasSubstr("--ep says 4"));
+  EXPECT_THAT(degree(R"("expert_parallel": {"enabled": false})", 2), HasSubstr("--ep says true"));
+  EXPECT_THAT(degree(R"("steps_per_print": 1)", 3), HasSubstr("take 2 or 4"));
+}
+
+TEST(ParallelSectionTest, ExpertsSuitTheRest) {
+  const auto check = [](const std::string& members) {
+    return CheckOn(4, R"("train_batch_size": 4, "expert_parallel": {"enabled": true,
+        "autoep_size": 2}, )" +
+                          members);
+  };
+  const auto errors = [&](const std::string& members) { return Messages(check(members).errors); };
+  for (const char* good :
+       {R"("zero_optimization": {"stage": 3}, "sequence_parallel_size": 2)",
+        R"("tensor_parallel": {"autotp_size": 2})", R"("pipeline": {"stages": 2})",
+        R"("zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}})"}) {
+    EXPECT_THAT(errors(good), ::testing::IsEmpty()) << good;
+  }
+  EXPECT_TRUE(
+      check(R"("use_data_before_expert_parallelism": true)").config.parallel.data_before_expert);
+  EXPECT_THAT(errors(R"("optimizer": {"type": "Lamb"})"),
+              Contains(HasSubstr("Lamb is not built with expert_parallel.autoep_size above 1")));
+  EXPECT_THAT(errors(R"("zero_optimization": {"stage": 3, "zero_quantized_weights": true})"),
+              Contains(HasSubstr("zero_quantized_weights is not built with")));
+  EXPECT_THAT(errors(R"("zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme",
+                  "nvme_path": "/tmp"}})"),
+              Contains(HasSubstr("offload_optimizer.device nvme is not built with")));
 }
 
 TEST(ParallelSectionTest, ElasticityNamesTheSameRanks) {
