@@ -89,6 +89,7 @@ struct LocoConfig {
 
 struct ZeroConfig {
   int stage = 0;
+  bool quantized_frozen_weights = false;  // kept and gathered so
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
   std::optional<int> mics_shard_size;    // ranks among which state is cut; absent: all of them
   // ZeRO++, at stage 3.

@@ -22,10 +22,11 @@ Sharding ShardingOfStage(int stage, std::int64_t shard_ranks) {
 }
 
 Sharding ShardingOf(const ZeroConfig& zero, std::int64_t shard_ranks) {
-  const bool offloads = zero.offload_optimizer.device != OffloadDevice::kNone ||
-                        zero.offload_param.device != OffloadDevice::kNone;
+  const bool keeps_elsewhere = zero.offload_optimizer.device != OffloadDevice::kNone ||
+                               zero.offload_param.device != OffloadDevice::kNone ||
+                               (zero.stage == 3 && zero.quantized_frozen_weights);
   return ShardingOfStage(zero.stage,
-                         offloads ? std::max<std::int64_t>(2, shard_ranks) : shard_ranks);
+                         keeps_elsewhere ? std::max<std::int64_t>(2, shard_ranks) : shard_ranks);
 }
 
 StateTypes ChooseStateTypes(const DsConfig& config) {
@@ -41,17 +42,17 @@ StateTypes ChooseStateTypes(const DsConfig& config) {
 }
 
 ModelStateBytes CountModelStateBytes(const ModelStateInputs& in) {
-  const std::int64_t all = in.trainable + in.frozen;
+  const std::int64_t exact = in.trainable + in.frozen - in.rounded;
+  const std::int64_t parameters = Width(in.types.parameter) * exact + in.rounded;
   const std::int64_t master =
       in.types.has_master_weights() ? Width(in.types.master) * in.trainable : 0;
-  return {
-      .parameters = Share(Width(in.types.parameter) * all, in.sharding.parameters, in.shard_ranks),
-      .gradients =
-          Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.shard_ranks),
-      .optimizer_state =
-          Share((in.optimizer_states * in.trainable - in.muon) * Width(in.types.state),
-                in.sharding.optimizer, in.shard_ranks),
-      .master_weights = Share(master, in.sharding.optimizer, in.shard_ranks)};
+  return {.parameters = Share(parameters, in.sharding.parameters, in.shard_ranks),
+          .gradients =
+              Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.shard_ranks),
+          .optimizer_state =
+              Share((in.optimizer_states * in.trainable - in.muon) * Width(in.types.state),
+                    in.sharding.optimizer, in.shard_ranks),
+          .master_weights = Share(master, in.sharding.optimizer, in.shard_ranks)};
 }
 
 }  // namespace ds::config

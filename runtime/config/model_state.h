@@ -50,6 +50,7 @@ StateTypes ChooseStateTypes(const DsConfig& config);
 struct ModelStateInputs {
   std::int64_t trainable = 0;  // parameters with a gradient
   std::int64_t frozen = 0;
+  std::int64_t rounded = 0;      // of the frozen ones: kept in 8 bits (ZeroConfig)
   int optimizer_states = 2;      // CountOptimizerStates
   std::int64_t muon = 0;         // of the trainable ones: matrices under Muon, with one value less
   std::int64_t shard_ranks = 1;  // that have the shards between them

@@ -161,6 +161,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
                         .budgets = budgets,
                         .secondary = MakeSecondaryGroups(zero, *groups.shards),
                         .quantized_weights = stage == 3 && zero.quantized_weights,
+                        .quantized_frozen = stage == 3 && zero.quantized_frozen_weights,
                         .quantized_gradients = stage == 3 && zero.quantized_gradients,
                         .loco = zero.loco,
                         .publish_elements = zero.allgather_bucket_size,
@@ -185,8 +186,11 @@ StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
   }
   if (config.sparse_gradients) ReduceEmbeddingsByRows(model, &units);
   const config::ZeroConfig& zero = config.zero_optimization;
-  if (zero.stage == 3 && (zero.quantized_weights || zero.quantized_gradients))
-    RoundMatrices(&units);
+  if (zero.stage == 3) {
+    RoundMatrices({.trained = zero.quantized_weights || zero.quantized_gradients,
+                   .frozen = zero.quantized_frozen_weights},
+                  &units);
+  }
   return units;
 }
 

@@ -94,10 +94,12 @@ void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterU
   }
 }
 
-void RoundMatrices(std::vector<zero::ParameterUnit>* units) {
+void RoundMatrices(const RoundedMatrices& which, std::vector<zero::ParameterUnit>* units) {
   for (zero::ParameterUnit& unit : *units) {
     for (zero::NamedParameter& parameter : unit.parameters) {
-      parameter.rounded = parameter.tensor.requires_grad() && parameter.tensor.dim() > 1;
+      const at::Tensor& tensor = parameter.tensor;
+      parameter.rounded = (tensor.requires_grad() ? which.trained : which.frozen) &&
+                          tensor.dim() > 1 && at::isFloatingType(tensor.scalar_type());
     }
   }
 }

@@ -30,8 +30,12 @@ void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& class
 // A head's gradient has no row of zeros.
 void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterUnit>* units);
 
-// Lets trained matrices travel rounded (ZeRO++), as DeepSpeed does: biases and norms, whose numbers
-// are few and of another size, travel as they are.
-void RoundMatrices(std::vector<zero::ParameterUnit>* units);
+// Lets trained matrices travel rounded (ZeRO++), as DeepSpeed does, and frozen ones be kept so:
+// biases and norms, whose numbers are few and of another size, stay as they are.
+struct RoundedMatrices {
+  bool trained = false;
+  bool frozen = false;
+};
+void RoundMatrices(const RoundedMatrices& which, std::vector<zero::ParameterUnit>* units);
 
 }  // namespace ds::engine

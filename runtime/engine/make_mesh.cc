@@ -95,7 +95,8 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
     return CheckModelIsNotCut(mesh, "an optimizer that knows whole matrices");
   }
   if (config.sparse_gradients) return CheckModelIsNotCut(mesh, "sparse_gradients");
-  if (zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1) {
+  if (zero.quantized_weights || zero.quantized_gradients || zero.quantized_frozen_weights ||
+      zero.hpz_partition_size > 1) {
     return CheckModelIsNotCut(mesh, "ZeRO++");
   }
   const auto threads = comm::GatherNumbers({static_cast<double>(at::get_num_threads())}, world);

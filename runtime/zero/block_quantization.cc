@@ -58,36 +58,53 @@ at::Tensor Unpack(const at::Tensor& packed, QuantizedBits bits) {
   return pairs.view({-1});
 }
 
+void CheckPlace(const QuantizedPlace& place, std::int64_t values, QuantizedBits bits,
+                const at::Tensor& bytes) {
+  const std::int64_t end = place.first + values;
+  DS_CHECK(bytes.numel() == CountQuantizedBytes(place.count, bits));
+  DS_CHECK(place.first % kQuantizationBlock == 0);
+  DS_CHECK(end == place.count || (end < place.count && end % kQuantizationBlock == 0));
+}
+
 }  // namespace
 
 void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes) {
-  const std::int64_t count = values.numel();
-  DS_CHECK(bytes.numel() == CountQuantizedBytes(count, bits));
-  const Parts out = Split(bytes, count);
+  Quantize(values, bits, bytes, {0, values.numel()});
+}
+
+void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes,
+              const QuantizedPlace& place) {
+  CheckPlace(place, values.numel(), bits, bytes);
+  const Parts out = Split(bytes, place.count);
   const int width = static_cast<int>(bits);
   const double half = 1 << (width - 1);
-  ForEachPart(count, [&](std::int64_t start, std::int64_t rows, std::int64_t length) {
+  ForEachPart(values.numel(), [&](std::int64_t start, std::int64_t rows, std::int64_t length) {
     const at::Tensor part =
         values.narrow(0, start, rows * length).view({rows, length}).to(at::kFloat);
     const at::Tensor largest = at::amax(part.abs(), 1);
     // What is next to nothing becomes nothing: its factor would be infinite.
     const at::Tensor factor = largest.reciprocal().mul_(half).masked_fill_(largest < kTiny, 1.0);
-    out.scales.narrow(0, start / kQuantizationBlock, rows).copy_(factor.reciprocal());
+    const std::int64_t at = place.first + start;
+    out.scales.narrow(0, at / kQuantizationBlock, rows).copy_(factor.reciprocal());
     const at::Tensor elements =
         part.mul(factor.unsqueeze(1)).round_().clamp_(-half, half - 1).to(at::kChar).view({-1});
-    out.elements.narrow(0, start * width / 8, rows * length * width / 8)
-        .copy_(Pack(elements, bits));
+    out.elements.narrow(0, at * width / 8, rows * length * width / 8).copy_(Pack(elements, bits));
   });
 }
 
 void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values) {
-  const std::int64_t count = values.numel();
-  DS_CHECK(bytes.numel() == CountQuantizedBytes(count, bits));
-  const Parts in = Split(bytes, count);
+  Dequantize(bytes, bits, values, {0, values.numel()});
+}
+
+void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values,
+                const QuantizedPlace& place) {
+  CheckPlace(place, values.numel(), bits, bytes);
+  const Parts in = Split(bytes, place.count);
   const int width = static_cast<int>(bits);
-  ForEachPart(count, [&](std::int64_t start, std::int64_t rows, std::int64_t length) {
-    const at::Tensor packed = in.elements.narrow(0, start * width / 8, rows * length * width / 8);
-    const at::Tensor step = in.scales.narrow(0, start / kQuantizationBlock, rows);
+  ForEachPart(values.numel(), [&](std::int64_t start, std::int64_t rows, std::int64_t length) {
+    const std::int64_t at = place.first + start;
+    const at::Tensor packed = in.elements.narrow(0, at * width / 8, rows * length * width / 8);
+    const at::Tensor step = in.scales.narrow(0, at / kQuantizationBlock, rows);
     values.narrow(0, start, rows * length)
         .view({rows, length})
         .copy_(Unpack(packed, bits).view({rows, length}).to(at::kFloat).mul_(step.unsqueeze(1)));

@@ -16,12 +16,24 @@
 
 namespace ds::zero {
 
+// QuantizedPlace says where elements are among the `count` whose bytes lie together. They begin at a
+// block's beginning and end at a block's end, or at the last one's.
+struct QuantizedPlace {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 // Writes `values` (flat, of any floating-point dtype) to `bytes` (kByte, as long as
 // CountQuantizedBytes says): the scales of the blocks, then the elements, where there are two in a
 // byte the first in its lower half.
 void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes);
+// The same of some of the elements, whose bytes it writes, and no others.
+void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& bytes,
+              const QuantizedPlace& place);
 
-// Overwrites `values` with what `bytes` holds.
+// Overwrites `values` with what `bytes` holds, or with those of it that are at `place`.
 void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values);
+void Dequantize(const at::Tensor& bytes, QuantizedBits bits, const at::Tensor& values,
+                const QuantizedPlace& place);
 
 }  // namespace ds::zero

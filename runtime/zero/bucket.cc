@@ -15,9 +15,9 @@ bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
 
 // Floats have the dtype of the training, whatever they had; bytes that stand for weights stay
 // bytes. Experts are held by other ranks.
-bool AreOfOneKind(const NamedParameter& a, const NamedParameter& b) {
-  return at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type()) &&
-         a.placement.expert == b.placement.expert;
+bool AreKeptAlike(const NamedParameter& a, const NamedParameter& b) {
+  return a.rounded == b.rounded && a.placement.expert == b.placement.expert &&
+         at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type());
 }
 
 bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
@@ -81,7 +81,7 @@ std::vector<Members> BucketParameters(const Members& parameters) {
     }
     bucket = std::move(sorted);
   }
-  for (Members& alike : Sort(frozen, AreOfOneKind)) buckets.push_back(std::move(alike));
+  for (Members& alike : Sort(frozen, AreKeptAlike)) buckets.push_back(std::move(alike));
   return buckets;
 }
 

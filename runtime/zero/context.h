@@ -39,6 +39,7 @@ struct Context {
   ResidencyBudgets budgets = {};
   SecondaryGroups secondary = {};
   bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
+  bool quantized_frozen = false;     // frozen ones are kept so as well
   bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
   std::optional<config::LocoConfig> loco = {};
   // Publishing brings at most so many elements by one call, through a buffer of as many. None: a

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/zero/block_quantization.h"
 
 namespace ds::zero {
@@ -17,6 +18,15 @@ std::vector<std::int64_t> ListNumels(const std::vector<NamedParameter>& paramete
   numels.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) numels.push_back(parameter.tensor.numel());
   return numels;
+}
+
+ShardGather::Form ChooseForm(const Context& context, const NamedParameter& first) {
+  if (!first.rounded) return ShardGather::Form::kExact;
+  if (!first.tensor.requires_grad()) {
+    const bool keeps = context.sharding.parameters && context.quantized_frozen;
+    return keeps ? ShardGather::Form::kKeptQuantized : ShardGather::Form::kExact;
+  }
+  return context.quantized_weights ? ShardGather::Form::kQuantized : ShardGather::Form::kExact;
 }
 
 bool HasValues(const at::Tensor& parameter) {
@@ -33,7 +43,8 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
       layout_(ListNumels(parameters_), context.groups.shards->size(), starts,
               // So that no block has parts of two parameters.
               parameters_[0].rounded ? kQuantizationBlock : 1),
-      gather_(context, context.quantized_weights && parameters_[0].rounded) {
+      keeps_quantized_(ChooseForm(context, parameters_[0]) == ShardGather::Form::kKeptQuantized),
+      gather_(context, ChooseForm(context, parameters_[0])) {
   using device::MemoryUse;
   // Bytes that stand for weights stay bytes.
   const c10::ScalarType own = parameters_[0].tensor.scalar_type();
@@ -41,7 +52,10 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   if (context.sharding.parameters) {
     pooled_ = std::make_unique<PooledTensor>(pool, layout_.padded_numel(), dtype, context.device);
     pooled_->Acquire();
-    store_ = Store(context, {layout_.shard_numel(), dtype, MemoryUse::kParameters, rest});
+    const std::int64_t shard = layout_.shard_numel();
+    store_ = keeps_quantized_ ? Store(context, {CountQuantizedBytes(shard, QuantizedBits::k8),
+                                                at::kByte, MemoryUse::kParameters, rest})
+                              : Store(context, {shard, dtype, MemoryUse::kParameters, rest});
   } else {
     store_ = Store(context, {layout_.padded_numel(), dtype, MemoryUse::kParameters});
   }
@@ -69,6 +83,7 @@ void FlatParameters::Attach(int i) {
 void FlatParameters::Broadcast() { context_.groups.gradients->Broadcast(full(), 0, tag()); }
 
 Lease FlatParameters::AcquireShard(const FlatRange& range, Access access) {
+  DS_CHECK(!keeps_quantized_);
   const std::int64_t first =
       layout_.shard(context_.groups.shards->rank()).start - kept_range().start;
   return store_.Acquire({first + range.start, range.count}, access);
@@ -89,7 +104,15 @@ void FlatParameters::StowShard(const FlatRange& range) {
 void FlatParameters::KeepShard() {
   if (!pooled_) return;
   const FlatRange own = layout_.shard(context_.groups.shards->rank());
-  AcquireShard(Access::kOverwrite).tensor().copy_(full().narrow(0, own.start, own.count));
+  const at::Tensor values = full().narrow(0, own.start, own.count);
+  {
+    const Lease kept = AcquireKept(Access::kOverwrite);
+    if (keeps_quantized_) {
+      Quantize(values, QuantizedBits::k8, kept.tensor());
+    } else {
+      kept.tensor().copy_(values);
+    }
+  }
   Stow();
 }
 
@@ -99,9 +122,11 @@ void FlatParameters::Gather() {
   Bring();
 }
 
-void FlatParameters::Bring() {
-  gather_.Begin(full(), AcquireShard(Access::kRead), tag(), exactly_);
+Lease FlatParameters::AcquireKept(Access access) {
+  return keeps_quantized_ ? store_.Acquire(access) : AcquireShard(access);
 }
+
+void FlatParameters::Bring() { gather_.Begin(full(), AcquireKept(Access::kRead), tag(), exactly_); }
 
 void FlatParameters::Release() {
   Await();

@@ -42,7 +42,8 @@ class FlatParameters {
     return parameters_.at(static_cast<std::size_t>(i));
   }
   const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
-  // This rank's part, or a range of that; it is brought where it is not there.
+  // This rank's part, or a range of that; it is brought where it is not there. Requires that it is
+  // not kept quantized.
   Lease AcquireShard(Access access = Access::kUpdate);
   Lease AcquireShard(const FlatRange& range, Access access);
   // Begins to bring the range.
@@ -51,7 +52,9 @@ class FlatParameters {
   void StowShard(const FlatRange& range);
   // The kept values, and the part of the layout that they are: this rank's shard of sharded
   // parameters, otherwise everything.
+  // In 8 bits each, where frozen ones are kept so.
   Store& store() { return store_; }
+  bool keeps_quantized() const { return keeps_quantized_; }
   FlatRange kept_range() const {
     return pooled_ ? layout_.shard(context_.groups.shards->rank()) : layout_.whole();
   }
@@ -89,11 +92,13 @@ class FlatParameters {
   void Attach(int i);
   void Bring();
   void BringInParts(std::int64_t elements);
+  Lease AcquireKept(Access access);
   const std::string& tag() const { return parameters_[0].name; }  // of its collectives
 
   const Context& context_;
   std::vector<NamedParameter> parameters_;
   FlatLayout layout_;
+  const bool keeps_quantized_;
   std::unique_ptr<PooledTensor> pooled_;  // the whole, when the parameters are sharded
   Store store_;                           // the shard then, otherwise the whole
   Lease kept_;                            // of the store, unless that is or rests on the host

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/optim/kernels/flat_update.h"
+#include "runtime/zero/quantized_source.h"
 #include "runtime/zero/store_source.h"
 
 namespace ds::zero {
@@ -24,12 +25,14 @@ void AddShardsOf(const Context& context, const FlatParameters& parameters,
                  const CheckpointedRange& held, std::vector<checkpoint::TensorShard>* shards) {
   for (const Piece& piece : parameters.layout().FindPieces(held.range)) {
     const NamedParameter& parameter = parameters.parameter(piece.parameter);
+    const FlatRange range{held.range.start - held.stored.start + piece.range_start, piece.count};
     shards->push_back(
         {.name = parameter.name + held.suffix,
          .placement = parameter.placement,
          .flat_start = piece.parameter_start,
-         .source = SourceOf(
-             held.store, {held.range.start - held.stored.start + piece.range_start, piece.count}),
+         .source = held.quantized_from ? SourceOfQuantized(held.store, held.stored.count, range,
+                                                           *held.quantized_from)
+                                       : SourceOf(held.store, range),
          .replica = context.ReplicaOf(parameter.placement,
                                       held.is_shard ? context.ShardCopyAxes(parameter.placement)
                                                     : context.WholeCopyAxes(parameter.placement))});

@@ -6,6 +6,7 @@
 //
 // Threads: one thread at a time.
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -119,6 +120,8 @@ struct CheckpointedRange {
   FlatRange range;   // of that
   std::string suffix;
   bool is_shard = false;  // this rank's; otherwise the whole buffer
+  // The store has 8 bits each of elements of this dtype.
+  std::optional<at::ScalarType> quantized_from = {};
 };
 
 // Appends the range as shards of the bucket's parameters.

@@ -21,8 +21,8 @@ struct NamedParameter {
   optim::ParameterGroup group = {};
   std::optional<at::ScalarType> reduction = {};  // of its gradient between ranks, if its own
   bool sparse_rows = false;                      // a table of whose gradient most rows are 0
-  // Weights and gradients may travel rounded, where the context says so: a matrix, whose elements
-  // are of one size, but no bias or norm.
+  // Weights and gradients may travel rounded, and frozen weights be kept so, where the context says
+  // so: a matrix, whose elements are of one size, but no bias or norm.
   bool rounded = false;
 };
 

@@ -25,8 +25,9 @@ PlannedUnit DescribeUnit(const Unit& unit) {
     planned.trained = planned.trained || bucket->trainable();
     if (bucket->trainable()) planned.reduced_bytes += bucket->gradients().travelling_bytes();
     if (bucket->parameters().rests_away()) {
-      planned.fetched_bytes += bucket->parameters().layout().shard_numel() *
-                               static_cast<std::int64_t>(full.element_size());
+      const Store& kept = bucket->parameters().store();
+      planned.fetched_bytes +=
+          kept.whole().count * static_cast<std::int64_t>(c10::elementSize(kept.dtype()));
     }
   }
   return planned;

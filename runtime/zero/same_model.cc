@@ -31,7 +31,7 @@ std::string DescribeParameter(const NamedParameter& parameter) {
     text += fmt::format(", reduced in {}", c10::toString(*parameter.reduction));
   }
   if (parameter.sparse_rows) text += ", reduced by rows";
-  if (parameter.rounded) text += ", rounded on the way";
+  if (parameter.rounded) text += ", rounded";
   return text;
 }
 

@@ -29,17 +29,23 @@ void ShardGather::Begin(const at::Tensor& whole, Lease shard, const std::string&
   Await();
   under_way_.emplace(UnderWay{.whole = whole, .shard = std::move(shard)});
   const at::Tensor& own = under_way_->shard.tensor();
+  at::Tensor arriving = whole;
+  if (form_ == Form::kKeptQuantized) {
+    const std::int64_t size = own.numel() * context_.groups.shards->size();
+    Book(size);
+    arriving = under_way_->quantized = at::empty({size}, own.options());
+  }
   if (exactly) {
-    AllGather(*context_.groups.shards, whole, own, tag);
+    AllGather(*context_.groups.shards, arriving, own, tag);
   } else if (secondary_is_current_) {
     under_way_->shard = secondary_.Acquire();
-    AllGather(*context_.secondary.within, whole, under_way_->shard.tensor(), tag);
+    AllGather(*context_.secondary.within, arriving, under_way_->shard.tensor(), tag);
   } else {
     under_way_->keeps_secondary = context_.secondary.within != nullptr;
-    if (quantized_) {
+    if (form_ == Form::kQuantized) {
       BeginQuantized(tag);
     } else {
-      AllGather(*context_.groups.shards, whole, own, tag);
+      AllGather(*context_.groups.shards, arriving, own, tag);
     }
   }
   if (!context_.overlap) Await();
@@ -55,8 +61,7 @@ void ShardGather::BeginQuantized(const std::string& tag) {
   comm::Communicator& group = *context_.groups.shards;
   const at::Tensor& shard = under_way_->shard.tensor();
   const std::int64_t size = CountQuantizedBytes(shard.numel(), kWeightBits);
-  under_way_->booked = device::LedgerEntry(context_.ledger, device::MemoryUse::kCommBuffers,
-                                           context_.tier(), size * (group.size() + 1));
+  Book(size * (group.size() + 1));
   const at::TensorOptions options = at::TensorOptions(at::kByte).device(shard.device());
   const at::Tensor mine = at::empty({size}, options);
   under_way_->quantized = at::empty({size * group.size()}, options);
@@ -64,19 +69,24 @@ void ShardGather::BeginQuantized(const std::string& tag) {
   AllGather(group, under_way_->quantized, mine, tag);
 }
 
+void ShardGather::Book(std::int64_t bytes) {
+  under_way_->booked =
+      device::LedgerEntry(context_.ledger, device::MemoryUse::kCommBuffers, context_.tier(), bytes);
+}
+
 void ShardGather::Await() {
   if (!under_way_) return;
   UnderWay ended = std::move(*under_way_);
   under_way_.reset();
   if (ended.work) ended.work->wait();
-  const std::int64_t count = ended.shard.tensor().numel();
   const int size = ended.quantized.defined() ? context_.groups.shards->size() : 0;
   for (int rank = 0; rank < size; ++rank) {
-    const std::int64_t bytes = ended.quantized.numel() / size;
+    const std::int64_t count = ended.whole.numel() / size, bytes = ended.quantized.numel() / size;
     Dequantize(ended.quantized.narrow(0, rank * bytes, bytes), kWeightBits,
                ended.whole.narrow(0, rank * count, count));
   }
-  if (ended.keeps_secondary) KeepSecondaryShard(ended.whole);
+  const bool as_kept = form_ == Form::kKeptQuantized;
+  if (ended.keeps_secondary) KeepSecondaryShard(as_kept ? ended.quantized : ended.whole);
 }
 
 void ShardGather::KeepSecondaryShard(const at::Tensor& whole) {

@@ -4,6 +4,7 @@
 // does (arXiv 2306.10209):
 //
 //   qwZ  what travels is quantised to 8 bits; every rank, the owner too, gets what comes back
+//        frozen weights are kept in these 8 bits, and travel as they are kept (MixZ++)
 //   hpZ  this rank keeps a secondary, larger shard of the first gather after an update; the gathers
 //        until the next one are among the few ranks that have all of these (SecondaryGroups)
 //
@@ -23,8 +24,13 @@ namespace ds::zero {
 
 class ShardGather {
  public:
-  // `quantized`: travels as qwZ has it.
-  ShardGather(const Context& context, bool quantized) : context_(context), quantized_(quantized) {}
+  // Form says what the shards are, and what of them travels.
+  enum class Form {
+    kExact,
+    kQuantized,      // as qwZ has it
+    kKeptQuantized,  // the shards are kByte (Quantize), and are exact
+  };
+  ShardGather(const Context& context, Form form) : context_(context), form_(form) {}
   ~ShardGather();
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
@@ -45,7 +51,7 @@ class ShardGather {
   struct UnderWay {
     at::Tensor whole;
     Lease shard;
-    at::Tensor quantized = {};            // what comes, where it travels so
+    at::Tensor quantized = {};            // all shards, where they travel so
     device::LedgerEntry booked = {};      // its bytes
     bool keeps_secondary = false;         // a secondary shard of it
     std::optional<comm::Work> work = {};  // none: the call has ended
@@ -53,10 +59,11 @@ class ShardGather {
   void AllGather(comm::Communicator& group, const at::Tensor& whole, const at::Tensor& shard,
                  const std::string& tag);
   void BeginQuantized(const std::string& tag);
+  void Book(std::int64_t bytes);
   void KeepSecondaryShard(const at::Tensor& whole);
 
   const Context& context_;
-  const bool quantized_;
+  const Form form_;
   std::optional<UnderWay> under_way_;
   Store secondary_;  // hpZ's shard
   bool secondary_is_current_ = false;

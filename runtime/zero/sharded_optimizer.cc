@@ -336,8 +336,9 @@ void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) c
     const Context& context = bucket.context();
     FlatParameters& frozen = bucket.parameters();
     const FlatRange kept = frozen.kept_range();
-    AddShardsOf(context, frozen, {frozen.store(), kept, kept, "", context.sharding.parameters},
-                shards);
+    CheckpointedRange held{frozen.store(), kept, kept, "", context.sharding.parameters};
+    if (frozen.keeps_quantized()) held.quantized_from = frozen.full().scalar_type();
+    AddShardsOf(context, frozen, held, shards);
   });
 }
 

@@ -107,6 +107,25 @@ TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
   ExpectPlanned({.stage = 0, .micro_batch = 8, .accumulation = 3, .stages = 2, .trained = front});
 }
 
+TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
+  const nlohmann::json rounded = {{"zero_quantized_nontrainable_weights", true}};
+  const std::vector<std::string> adapters = {"--lora_rank", "8"};
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const int ranks : {1, 2}) {
+      ExpectPlanned({.stage = 3,
+                     .bf16 = ranks == 2,
+                     .micro_batch = 2,
+                     .model = model,
+                     .ranks = ranks,
+                     .trained = adapters,
+                     .zero = rounded});
+    }
+  }
+  nlohmann::json near = rounded;
+  near["zero_hpz_partition_size"] = 2;
+  ExpectPlanned({.stage = 3, .ranks = 4, .trained = adapters, .zero = near});
+}
+
 TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {
   for (const char* model : {"gpt2", "llama"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .sequence = 2});

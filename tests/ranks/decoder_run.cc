@@ -45,6 +45,8 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.parallel.data_before_expert = run.data_before_expert;
   config.pipeline.partition = run.partition;
   config.zero_optimization.ignore_unused_parameters = !run.names_unused;
+  config.zero_optimization.quantized_frozen_weights = run.quantizes_frozen;
+  config.zero_optimization.hpz_partition_size = run.hpz_partition_size;
   config.activation_checkpointing.partition_activations = run.partitions_activations;
   config.bf16.enabled = run.bf16;
   config.fp16 = run.fp16;
@@ -87,7 +89,8 @@ engine::BatchSource ReadFrom(std::int64_t micro_batch, const Engine& engine,
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world) {
+std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world,
+                                          device::MemoryLedger* ledger) {
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   const topology::Mesh mesh = MeshOf(run, world.size());
@@ -107,6 +110,7 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   return Engine::create(std::move(model), config,
                         {.world = &world,
                          .recompute = run.recompute,
+                         .ledger = ledger,
                          .schedule = run.schedule,
                          .mlp_tiles = run.mlp_tiles})
       .value();

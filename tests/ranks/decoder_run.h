@@ -63,14 +63,18 @@ struct DecoderRun {
   std::int64_t mlp_tiles = 1;
   bool offloads_optimizer = false;
   bool partitions_activations = false;
+  std::optional<std::int64_t> buffered_parts = {};  // of these
+  bool quantizes_frozen = false;                    // zero_quantized_nontrainable_weights
+  int hpz_partition_size = 1;
   bool names_unused = false;   // and ends the run for them
   std::int64_t lora_rank = 0;  // of adapters on all linear layers, which are trained alone
 
   int ranks_of_a_sample() const { return tensor * sequence * pipeline; }
 };
 
-// One rank's engine of it; `world` outlives it.
-std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world);
+// One rank's engine of it; `world` and `ledger` outlive it.
+std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communicator& world,
+                                          device::MemoryLedger* ledger = nullptr);
 
 // Trains from where the engine stands to `steps` finished steps.
 std::vector<StepResult> TrainDecoder(Engine& engine, const DecoderRun& run, std::int64_t steps);

@@ -96,7 +96,7 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
     return StatusOr<zero::FirstValues>(zero::FirstValues::kSameEverywhere);
   };
   std::vector<zero::ParameterUnit> units = engine::BuildUnits(*model, groups);
-  if (plus_plus) engine::RoundMatrices(&units);
+  if (plus_plus) engine::RoundMatrices({.trained = true}, &units);
   units[0].backward_reads = table_reads_backward;
   const auto sharded = zero::ShardedModel::Create(context, units, fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);

@@ -88,7 +88,7 @@ TEST(ShardGather, GoesFarOnceAfterAnUpdate) {
     const zero::Context context{.groups = {.all = &world, .shards = &all.group},
                                 .ledger = &ledger,
                                 .secondary = {.within = &near.group}};
-    zero::ShardGather gather(context, /*quantized=*/false);
+    zero::ShardGather gather(context, zero::ShardGather::Form::kExact);
     const at::Tensor shard = ShardOf(world.rank(), kCount);
     for (int update = 1; update <= 2; ++update) {
       for (int i = 0; i < 3; ++i) {
@@ -110,7 +110,7 @@ TEST(ShardGather, EveryRankGetsTheSameRoundedWeights) {
     Observed all(world);
     device::MemoryLedger ledger;
     const zero::Context context{.groups = {.all = &world, .shards = &all.group}, .ledger = &ledger};
-    zero::ShardGather gather(context, /*quantized=*/true);
+    zero::ShardGather gather(context, zero::ShardGather::Form::kQuantized);
     const at::Tensor shard = ShardOf(world.rank(), kCount);
     const at::Tensor whole = at::zeros({3 * kCount});
     gather.Begin(whole, zero::Lease(shard), "weights", /*exactly=*/false);

@@ -96,9 +96,10 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   if (DegreeOf(values, kTensor) == 1) return;
   const std::string with = " is not built with " + std::string(kTensor) + " above 1";
   RefuseOptimizersOfMatrices(context, with, "it looks at whole matrices");
-  for (const Key key : {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
-                        keys::kZeroOptimizationZeroQuantizedWeights,
-                        keys::kZeroOptimizationZeroQuantizedGradients}) {
+  for (const Key key :
+       {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
+        keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,
+        keys::kZeroOptimizationZeroQuantizedNontrainableWeights}) {
     if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
   }
   for (const auto& [path, entry] : values.entries()) {
@@ -123,8 +124,8 @@ void StagesSuitTheRest(RuleContext& context) {
   for (const Key key :
        {keys::kSparseGradients, keys::kManagedGradientAccumulation,
         keys::kZeroOptimizationMicsShardSize, keys::kZeroOptimizationZeroHpzPartitionSize,
-        keys::kZeroOptimizationZeroQuantizedWeights,
-        keys::kZeroOptimizationZeroQuantizedGradients}) {
+        keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,
+        keys::kZeroOptimizationZeroQuantizedNontrainableWeights}) {
     if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
   }
   for (const Key key :

@@ -198,6 +198,8 @@ void FillZero(const Values& values, DsConfig* config) {
       .hpz_partition_size = values.Get(keys::kZeroOptimizationZeroHpzPartitionSize),
       .quantized_weights = values.Get(keys::kZeroOptimizationZeroQuantizedWeights),
       .quantized_gradients = values.Get(keys::kZeroOptimizationZeroQuantizedGradients),
+      .quantized_frozen_weights =
+          values.Get(keys::kZeroOptimizationZeroQuantizedNontrainableWeights),
       .loco = ReadLoco(values),
       .overlap_comm = values.Get(kOverlap) == true,
       .reduce_bucket_size = ReadBudget(values, kBudgets[0]),

@@ -40,7 +40,8 @@ class UnitList {
  public:
   UnitList(const config::DsConfig& config, const zero::StepMemoryInput& step)
       : muon_(std::get_if<config::MuonConfig>(&config.optimizer.algorithm)),
-        rounds_(step.rounds_weights || step.rounds_gradients) {}
+        rounds_(step.rounds_weights || step.rounds_gradients),
+        keeps_rounded_(step.keeps_rounded) {}
 
   std::vector<zero::UnitShape> List(const std::vector<models::BlockSizes>& blocks) const {
     std::vector<zero::UnitShape> units;
@@ -59,11 +60,7 @@ class UnitList {
   void AddBuckets(const std::vector<ParameterSize>& list,
                   std::vector<zero::BucketShape>* buckets) const {
     if (list.empty()) return;
-    if (!list.front().trained) {
-      buckets->push_back(MakeBucket(list));
-      buckets->back().trained = false;
-      return;
-    }
+    if (!list.front().trained) return AddFrozen(list, buckets);
     const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
     const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
     for (const auto& of_stages : SortBy(list, on_two_stages)) {
@@ -75,6 +72,16 @@ class UnitList {
   }
 
   bool IsMuons(const ParameterSize& each) const {
+  void AddFrozen(const std::vector<ParameterSize>& list,
+                 std::vector<zero::BucketShape>* buckets) const {
+    const auto rounds = [&](const ParameterSize& each) { return keeps_rounded_ && each.is_matrix; };
+    for (const auto& parameters : SortBy(list, rounds)) {
+      buckets->push_back(MakeBucket(parameters));
+      buckets->back().trained = false;
+      buckets->back().rounded = rounds(parameters.front());
+    }
+  }
+
     return muon_ != nullptr && each.is_matrix && config::IsMuonName(each.module);
   }
 
@@ -96,7 +103,7 @@ class UnitList {
   }
 
   const config::MuonConfig* muon_;
-  bool rounds_;
+  bool rounds_, keeps_rounded_;
 };
 
 // Finds what an optimizer or a way of reducing makes that no plan knows.

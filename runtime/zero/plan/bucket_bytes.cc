@@ -111,12 +111,24 @@ void CountRoundedReduction(const FlatLayout& layout, const StepMemoryInput& inpu
   sizes->reduction_buffers += 4 * at_once * kFloatBytes;
 }
 
+// Every gather goes through the bytes of all shards.
+void CountKeptRounded(const FlatLayout& layout, const StepMemoryInput& input, BucketBytes* sizes) {
+  sizes->own_parameters = CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8);
+  sizes->gather_buffers = sizes->near_buffers = sizes->own_parameters * input.shard_ranks;
+  if (input.secondary_ranks > 0) {
+    sizes->secondary_shard = sizes->gather_buffers / input.secondary_ranks;
+  }
+}
+
 void CountRounding(const BucketShape& shape, const FlatLayout& layout, const StepMemoryInput& input,
                    BucketBytes* sizes) {
+  if (!shape.trained && shape.rounded && input.keeps_rounded) {
+    return CountKeptRounded(layout, input, sizes);
+  }
   if (input.secondary_ranks > 0) {
     sizes->secondary_shard = sizes->parameters / input.secondary_ranks;
   }
-  if (!shape.rounded) return;
+  if (!shape.rounded || !shape.trained) return;
   if (input.rounds_weights) {
     sizes->gather_buffers =
         CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8) * (input.shard_ranks + 1);

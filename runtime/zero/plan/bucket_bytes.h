@@ -29,6 +29,7 @@ struct BucketBytes {
   // ZeRO++ adds these.
   std::int64_t secondary_shard = 0;
   std::int64_t gather_buffers = 0;     // beside a gather that is rounded
+  std::int64_t near_buffers = 0;       // beside one from near ranks
   std::int64_t reduction_buffers = 0;  // beside a reduction that is rounded
   std::int64_t lost_values = 0;        // that LoCo keeps for the next reduction
 };

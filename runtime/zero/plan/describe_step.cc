@@ -45,6 +45,7 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
           .cuts_turns = reach == config::Reach::kElement,
           .secondary_ranks = HasSecondaryShards(zero, shards) ? zero.hpz_partition_size : 0,
           .rounds_weights = zero.stage == 3 && zero.quantized_weights,
+          .keeps_rounded = zero.stage == 3 && zero.quantized_frozen_weights,
           .rounds_gradients = zero.stage == 3 && zero.quantized_gradients,
           .keeps_lost_values = zero.stage == 3 && zero.loco.has_value()};
 }

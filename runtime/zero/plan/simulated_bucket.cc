@@ -14,17 +14,16 @@ SimulatedBucket::SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput
   if (trained() && input.sharding.gradients) books_.pool.AddUser(bytes().travelling);
 }
 
-// From near ranks they come as they are.
 void SimulatedBucket::BeginGather() {
   books_.pool.Take(bytes().parameters);
   has_.arriving = true;
-  if (!has_.near) books_.held.comm_buffers += bytes().gather_buffers;
+  books_.held.comm_buffers += has_.near ? bytes().near_buffers : bytes().gather_buffers;
 }
 
 void SimulatedBucket::EndGather() {
-  if (!std::exchange(has_.arriving, false) || has_.near) return;
-  books_.held.comm_buffers -= bytes().gather_buffers;
-  if (bytes().secondary_shard == 0) return;
+  if (!std::exchange(has_.arriving, false)) return;
+  books_.held.comm_buffers -= has_.near ? bytes().near_buffers : bytes().gather_buffers;
+  if (has_.near || bytes().secondary_shard == 0) return;
   has_.near = true;
   if (!std::exchange(has_.secondary, true)) books_.held.comm_buffers += bytes().secondary_shard;
 }

@@ -29,7 +29,7 @@ struct RangeShape {
 struct BucketShape {
   std::vector<std::int64_t> numels;
   bool trained = true;
-  bool rounded = false;                 // may travel so (ZeRO++)
+  bool rounded = false;                 // may travel so (ZeRO++), or, frozen, be kept so
   std::vector<RangeShape> ranges = {};  // none: all are trained alike, and not by Muon
 };
 
@@ -84,7 +84,8 @@ struct StepMemoryInput {
   bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket
   // ZeRO++.
   int secondary_ranks = 0;         // that have all secondary shards between them; 0: there are none
-  bool rounds_weights = false;     // what is gathered
+  bool rounds_weights = false;     // what is gathered of trained ones
+  bool keeps_rounded = false;      // frozen weights, which are gathered as they are kept
   bool rounds_gradients = false;   // what is reduced
   bool keeps_lost_values = false;  // LoCo
 };

@@ -5,6 +5,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,6 +57,24 @@ TEST(BlockQuantization, EveryElementOfAByteComesBack) {
   EXPECT_TRUE(ThereAndBack(fours, QuantizedBits::k4).equal(fours));
   const at::Tensor eights = at::arange(-128, 128, at::kFloat);
   EXPECT_TRUE(ThereAndBack(eights, QuantizedBits::k8).equal(eights));
+}
+
+TEST(BlockQuantization, SomeBlocksAreWrittenAndReadByThemselves) {
+  constexpr std::int64_t kCount = 3 * kQuantizationBlock + 1000;
+  for (const QuantizedBits bits : kBits) {
+    const at::Tensor values = at::randn({kCount});
+    const at::Tensor whole = at::empty({CountQuantizedBytes(kCount, bits)}, at::kByte);
+    Quantize(values, bits, whole);
+    const at::Tensor parts = at::zeros_like(whole);
+    at::Tensor back = at::empty_like(values);
+    for (const auto& [first, count] : {std::pair(2 * kQuantizationBlock, std::int64_t{3048}),
+                                       std::pair(std::int64_t{0}, 2 * kQuantizationBlock)}) {
+      Quantize(values.narrow(0, first, count), bits, parts, {first, kCount});
+      Dequantize(parts, bits, back.narrow(0, first, count), {first, kCount});
+    }
+    EXPECT_TRUE(parts.equal(whole));
+    EXPECT_TRUE(back.equal(ThereAndBack(values, bits)));
+  }
 }
 
 TEST(BlockQuantization, ZerosAndTheSmallestNumbersBecomeZeros) {
