@@ -81,7 +81,7 @@ class ReplayOfDraws {
 // What a node keeps of an input.
 class KeptInput {
  public:
-  KeptInput(const at::Tensor& input, const RecomputeOptions& options)
+  KeptInput(std::size_t number, const at::Tensor& input, const RecomputeOptions& options)
       : needs_gradient_(NeedsGradient(input)),
         device_(input.defined() ? input.device() : c10::kCPU),
         is_away_(options.keep_on_host && device_ != c10::kCPU) {
@@ -91,7 +91,8 @@ class KeptInput {
       ranks_ = options.cut_among;
       sizes_ = input.sizes().vec();
       const std::int64_t count = input.numel() / ranks_->size();
-      kept = input.reshape({-1}).narrow(0, ranks_->rank() * count, count).clone();
+      const at::Tensor part = input.reshape({-1}).narrow(0, ranks_->rank() * count, count);
+      kept = options.buffer != nullptr ? options.buffer->Keep(number, part) : part.clone();
     }
     saved_ = SavedVariable(is_away_ ? CopyToHost(kept) : kept, /*is_output=*/false);
   }
@@ -163,7 +164,7 @@ class RecomputeNode : public torch::autograd::Node {
         autocast_(ReadAutocast(generators_.device())),
         options_(options) {
     for (const at::Tensor& input : inputs) {
-      kept_.emplace_back(input, options);
+      kept_.emplace_back(kept_.size(), input, options);
       if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
     }
   }

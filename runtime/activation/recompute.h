@@ -20,6 +20,7 @@
 #include <functional>
 #include <vector>
 
+#include "runtime/activation/kept_buffer.h"
 #include "runtime/base/clock.h"
 #include "runtime/comm/communicator.h"
 
@@ -40,6 +41,8 @@ struct RecomputeOptions {
   // Present: ranks that are given the same inputs, of which each keeps its part. What cannot be cut
   // into equal parts each keeps. The second run is collective, and these outlive the graph.
   comm::Communicator* cut_among = nullptr;
+  // Present: their parts lie in it. It is used in this call only.
+  KeptBuffer* buffer = nullptr;
   bool synchronize = false;  // waits for the device before and behind each run
   // Present: gets what each run takes of this thread; with `synchronize`, of the device. Lives as
   // long as the graph, as the clock does.

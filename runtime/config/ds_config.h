@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/activation_config.h"
 #include "runtime/config/offload_config.h"
 #include "runtime/config/optimizer.h"
 #include "runtime/config/schedule.h"
@@ -29,13 +30,6 @@ struct BatchConfig {
 };
 
 // Says what becomes of the inputs of parts that are recomputed (RecomputeChoice: which ones).
-struct ActivationCheckpointingConfig {
-  bool partition_activations = false;  // each tensor rank keeps its part of them
-  bool cpu_checkpointing = false;
-  bool synchronize_checkpoint_boundary = false;
-  bool profile = false;  // the times of recomputed blocks, by step
-};
-
 struct Fp16Config {
   bool enabled = false;
   bool auto_cast = false;   // inputs of the model become fp16
@@ -89,13 +83,13 @@ struct LocoConfig {
 
 struct ZeroConfig {
   int stage = 0;
-  bool quantized_frozen_weights = false;  // kept and gathered so
   bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
   std::optional<int> mics_shard_size;    // ranks among which state is cut; absent: all of them
   // ZeRO++, at stage 3.
   int hpz_partition_size = 1;  // ranks that keep second shards; 1: nobody does
   bool quantized_weights = false;
   bool quantized_gradients = false;
+  bool quantized_frozen_weights = false;  // kept and gathered so
   std::optional<LocoConfig> loco;
   bool overlap_comm = false;  // collectives go on beside the computation, where that pays
   // Elements, as far as the config says something; absent: the runtime's own choice

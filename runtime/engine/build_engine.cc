@@ -201,6 +201,25 @@ StatusOr<ModuleBuffers> TakeBuffers(const BlockList& model, const config::DsConf
   return buffers;
 }
 
+// A forward pass goes through one chunk.
+Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& options,
+                          const BlockList& model) {
+  const auto& buffered = config.activation_checkpointing.buffered_parts;
+  for (int chunk = 0; buffered && chunk < model.chunk_count(); ++chunk) {
+    const models::BlockRange blocks = model.chunk(chunk);
+    std::int64_t recomputed = 0;
+    for (int i = blocks.first; i < blocks.end; ++i) {
+      const int index = model.index_in_model(i);
+      if (config::IsRecomputed(options.recompute, index, model.model_size())) ++recomputed;
+    }
+    if (recomputed <= *buffered) continue;
+    return InvalidArgumentError("activation_checkpointing.number_checkpoints is " +
+                                std::to_string(*buffered) + ", and " + std::to_string(recomputed) +
+                                " layers of this rank are computed again");
+  }
+  return OkStatus();
+}
+
 // What the engine is of before any rank has held state.
 struct ModelDescription {
   std::vector<zero::ParameterUnit> units;
@@ -212,6 +231,7 @@ struct ModelDescription {
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, EngineParts* parts,
                      ModelDescription* described) {
+  DS_RETURN_IF_ERROR(CheckBufferedParts(config, options, model));
   DS_RETURN_IF_ERROR(
       CheckSuitsStages(parts->mesh, config, model, options.schedule, options.world->rank()));
   DS_ASSIGN_OR_RETURN(described->units,

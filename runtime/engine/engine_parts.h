@@ -44,6 +44,8 @@ struct BlockRuns {
   // By block, of those that have been computed again; with activation_checkpointing.profile. A
   // graph may still refer to its entries when they are read.
   std::map<int, activation::RunTimes> recompute_times;
+  // It is the forward pass's that is under way (activation_checkpointing.buffered_parts).
+  std::optional<activation::KeptBuffer> kept_buffer;
   // A forward pass has come to its end without a block that reads what it has not declared.
   bool reads_are_declared = false;
 };

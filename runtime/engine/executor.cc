@@ -13,8 +13,8 @@
 #include "runtime/engine/finish_step.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/recompute_block.h"
-#include "runtime/models/expert_load.h"
 #include "runtime/engine/stage_run.h"
+#include "runtime/models/expert_load.h"
 #include "runtime/precision/autocast_scope.h"
 #include "runtime/zero/undeclared_reads.h"
 
@@ -41,6 +41,7 @@ activation::RecomputeOptions MakeBlockOptions(EngineParts& parts, int block) {
   activation::RecomputeOptions options = MakeRecomputeOptions(parts, block);
   if (parts.config.activation_checkpointing.partition_activations) {
     options.cut_among = FindTensorCommunicator(parts.mesh, *parts.sharded->context().groups.all);
+    if (parts.blocks.kept_buffer) options.buffer = &*parts.blocks.kept_buffer;
   }
   return options;
 }
@@ -180,6 +181,8 @@ Bundle Executor::RunChunk(Bundle bundle, int chunk) {
   zero::ShardedModel& sharded = *parts_.sharded;
   const bool records = c10::GradMode::is_enabled();
   if (records) parts_.step.current.backward_is_latest = false;
+  const auto& buffered = parts_.config.activation_checkpointing.buffered_parts;
+  if (records && buffered) parts_.blocks.kept_buffer.emplace(*buffered);
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
@@ -192,6 +195,7 @@ Bundle Executor::RunChunk(Bundle bundle, int chunk) {
     bundle = LeaveBlock(sharded, i, std::move(bundle));
   }
   sharded.EndForward();
+  parts_.blocks.kept_buffer.reset();
   if (blocks.end == parts_.model->size()) parts_.blocks.reads_are_declared = true;
   if (records) parts_.memory.Mark("forward");
   return bundle;

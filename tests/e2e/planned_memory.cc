@@ -21,7 +21,9 @@ std::string NameOf(const Job& job) {
          (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) : "") +
          (job.stages > 1 ? "-pp" + std::to_string(job.stages) + job.schedule : "") +
          (job.trained.empty() ? "" : job.trained.front() + std::to_string(job.trained.size())) +
-         (job.partitions_activations ? "-parts" : "") + (job.documents ? "-documents" : "");
+         (job.partitions_activations ? "-parts" : "") +
+         (job.buffered_parts > 0 ? "-buffer" + std::to_string(job.buffered_parts) : "") +
+         (job.documents ? "-documents" : "");
 }
 
 void PlannedMemory::SetUp() {
@@ -65,6 +67,11 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
     zero["offload_param"] = files;
     zero["offload_param"]["max_in_cpu"] = 0;
   }
+  nlohmann::json activation = {{"partition_activations", job.partitions_activations}};
+  if (job.buffered_parts > 0) {
+    activation["contiguous_memory_optimization"] = true;
+    activation["number_checkpoints"] = job.buffered_parts;
+  }
   Write(config,
         {{"train_micro_batch_size_per_gpu", job.micro_batch},
          {"gradient_accumulation_steps", job.accumulation},
@@ -75,7 +82,7 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
          {"tensor_parallel", {{"autotp_size", job.tensor}}},
          {"sequence_parallel_size", job.sequence},
          {"pipeline", {{"stages", job.stages}}},
-         {"activation_checkpointing", {{"partition_activations", job.partitions_activations}}},
+         {"activation_checkpointing", activation},
          {"zero_optimization", zero}});
   std::vector<std::string> words = {
       "--num_gpus",

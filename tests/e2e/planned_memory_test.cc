@@ -76,6 +76,17 @@ TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
                      .tensor = 2,
                      .partitions_activations = parts});
     }
+    // The model has six layers.
+    for (const int parts : {6, 12}) {
+      ExpectPlanned({.stage = 3,
+                     .micro_batch = 16,
+                     .accumulation = 2,
+                     .recompute = "full",
+                     .model = model,
+                     .tensor = 2,
+                     .partitions_activations = true,
+                     .buffered_parts = parts});
+    }
   }
 }
 
@@ -96,17 +107,6 @@ TEST_F(PlannedMemory, IsMeasuredWithAdaptersBesideAFrozenModel) {
   ExpectPlanned({.stage = 1, .bf16 = true, .micro_batch = 16, .model = "llama", .trained = some});
 }
 
-TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
-  const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
-                                          "transformer.wpe.weight", "transformer.h.[0-3].*"};
-  const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};
-  for (const int stage : {0, 3}) {
-    ExpectPlanned({.stage = stage, .micro_batch = 16, .trained = front});
-    ExpectPlanned({.stage = stage, .micro_batch = 16, .model = "llama", .trained = matrices});
-  }
-  ExpectPlanned({.stage = 0, .micro_batch = 8, .accumulation = 3, .stages = 2, .trained = front});
-}
-
 TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
   const nlohmann::json rounded = {{"zero_quantized_nontrainable_weights", true}};
   const std::vector<std::string> adapters = {"--lora_rank", "8"};
@@ -124,6 +124,17 @@ TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
   nlohmann::json near = rounded;
   near["zero_hpz_partition_size"] = 2;
   ExpectPlanned({.stage = 3, .ranks = 4, .trained = adapters, .zero = near});
+}
+
+TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
+  const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
+                                          "transformer.wpe.weight", "transformer.h.[0-3].*"};
+  const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};
+  for (const int stage : {0, 3}) {
+    ExpectPlanned({.stage = stage, .micro_batch = 16, .trained = front});
+    ExpectPlanned({.stage = stage, .micro_batch = 16, .model = "llama", .trained = matrices});
+  }
+  ExpectPlanned({.stage = 0, .micro_batch = 8, .accumulation = 3, .stages = 2, .trained = front});
 }
 
 TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {

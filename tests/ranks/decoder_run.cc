@@ -48,6 +48,7 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.zero_optimization.quantized_frozen_weights = run.quantizes_frozen;
   config.zero_optimization.hpz_partition_size = run.hpz_partition_size;
   config.activation_checkpointing.partition_activations = run.partitions_activations;
+  config.activation_checkpointing.buffered_parts = run.buffered_parts;
   config.bf16.enabled = run.bf16;
   config.fp16 = run.fp16;
   return config;
@@ -109,8 +110,8 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   }
   return Engine::create(std::move(model), config,
                         {.world = &world,
-                         .recompute = run.recompute,
                          .ledger = ledger,
+                         .recompute = run.recompute,
                          .schedule = run.schedule,
                          .mlp_tiles = run.mlp_tiles})
       .value();

@@ -169,13 +169,16 @@ TEST(TensorParallel, WhatIsRecomputedTiledOrOffloadedChangesNothing) {
   const DecoderRun plain{.model = kLlamaDecoder, .tensor = 2, .stage = 2};
   const DecoderOutcome expected = RunDecoder(plain, 4, kTrainedSteps);
   using Kind = config::RecomputeChoice::Kind;
-  std::vector<DecoderRun> runs(5, plain);
+  std::vector<DecoderRun> runs(6, plain);
   runs[0].recompute = {.kind = Kind::kBlocks};
   runs[1].recompute = {.kind = Kind::kAttention};
   runs[2].mlp_tiles = 3;
   runs[3].offloads_optimizer = true;
   runs[4].recompute = {.kind = Kind::kBlocks};
   runs[4].partitions_activations = true;
+  runs[5] = runs[4];
+  runs[5].accumulation = plain.accumulation;
+  runs[5].buffered_parts = 2;
   for (const DecoderRun& run : runs) {
     SCOPED_TRACE(&run - runs.data());
     ExpectSameSteps(expected.steps, RunDecoder(run, 4, kTrainedSteps).steps);

@@ -113,9 +113,41 @@ constexpr Rule kKeyStateRules[] = {{"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotB
 std::span<const Rule> RenamedKeyRules() { return kRenamedKeyRules; }
 std::span<const Rule> KeyStateRules() { return kKeyStateRules; }
 
+// DeepSpeed asserts the same.
+void BufferedPartsAreParts(RuleContext& context) {
+  constexpr Key kKey = keys::kActivationCheckpointingContiguousMemoryOptimization;
+  if (!context.IsOn(kKey)) return;
+  if (!context.IsOn(keys::kActivationCheckpointingPartitionActivations)) {
+    context.Refuse(kKey, "needs activation_checkpointing.partition_activations");
+  }
+  if (context.values.Get(keys::kActivationCheckpointingNumberCheckpoints).is_null()) {
+    context.Refuse(
+        kKey,
+        "needs activation_checkpointing.number_checkpoints, the layers that are computed "
+        "again");
+  }
+  if (ReadParallel(context.values).tensor > 1) return;
+  context.issues.Warning(kKey,
+                         std::string(kKey) +
+                             " has no effect without tensor ranks: what a layer "
+                             "was given is kept itself, and not copied",
+                         context.values.PositionOf(kKey));
+}
+
+constexpr Rule kActivationRules[] = {{"BufferedPartsAreParts",
+                                      {keys::kActivationCheckpointingContiguousMemoryOptimization,
+                                       keys::kActivationCheckpointingPartitionActivations,
+                                       keys::kActivationCheckpointingNumberCheckpoints},
+                                      BufferedPartsAreParts}};
+std::span<const Rule> ActivationRules() { return kActivationRules; }
+
 void FillActivation(const Values& values, DsConfig* config) {
+  const bool buffers = values.Get(keys::kActivationCheckpointingContiguousMemoryOptimization);
   config->activation_checkpointing = {
       .partition_activations = values.Get(keys::kActivationCheckpointingPartitionActivations),
+      .buffered_parts = buffers ? std::optional<std::int64_t>(
+                                      values.Get(keys::kActivationCheckpointingNumberCheckpoints))
+                                : std::nullopt,
       .cpu_checkpointing = values.Get(keys::kActivationCheckpointingCpuCheckpointing),
       .synchronize_checkpoint_boundary =
           values.Get(keys::kActivationCheckpointingSynchronizeCheckpointBoundary),
@@ -127,8 +159,6 @@ struct Section {
   void (*fill)(const Values& values, DsConfig* config) = nullptr;  // null: nothing for the runtime
   bool (*leaves_out)(const Values& values, Key key) = nullptr;     // null: no key
 };
-
-std::span<const Rule> NoRules() { return {}; }
 
 constexpr Section kSections[] = {
     {RenamedKeyRules},
@@ -142,7 +172,7 @@ constexpr Section kSections[] = {
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
     {ZeroRules, FillZero, ZeroLeavesOut},
     {OffloadRules, FillOffload},  // adds to what FillZero has filled
-    {NoRules, FillActivation},
+    {ActivationRules, FillActivation},
     {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},
     {NotBuiltRules},
 };

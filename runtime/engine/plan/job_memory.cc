@@ -10,6 +10,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/config/muon_memory.h"
+#include "runtime/engine/plan/buffered_parts.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/spec/model_ranks.h"
@@ -71,7 +72,6 @@ class UnitList {
     }
   }
 
-  bool IsMuons(const ParameterSize& each) const {
   void AddFrozen(const std::vector<ParameterSize>& list,
                  std::vector<zero::BucketShape>* buckets) const {
     const auto rounds = [&](const ParameterSize& each) { return keeps_rounded_ && each.is_matrix; };
@@ -82,6 +82,7 @@ class UnitList {
     }
   }
 
+  bool IsMuons(const ParameterSize& each) const {
     return muon_ != nullptr && each.is_matrix && config::IsMuonName(each.module);
   }
 
@@ -213,10 +214,18 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, first, end));
   const config::RecomputeChoice recompute = ChooseRecompute(config, job);
   const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
+  std::vector<bool> recomputed;
   for (int i = first; i < end; ++i) {
     const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
     rank.step.activations.push_back(
         {.kept = block.kept, .forward = block.forward, .backward = block.backward});
+    recomputed.push_back(config::IsRecomputed(recompute, i, static_cast<int>(blocks.size())));
+  }
+  const auto& buffered = config.activation_checkpointing.buffered_parts;
+  if (buffered && rank.batch.tensor_ranks > 1) {
+    const std::int64_t part = rank.batch.tokens() * model.width / rank.batch.tensor_ranks;
+    BufferParts({.count = *buffered, .part_bytes = part * config::Width(rank.batch.type)},
+                recomputed, &rank.step.activations);
   }
   return zero::PlanStepMemory(rank.step);
 }

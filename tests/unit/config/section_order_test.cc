@@ -49,9 +49,14 @@ TEST(RulesTest, ActivationCheckpointingIsThatOfWhatIsRecomputed) {
   EXPECT_TRUE(checked.config.activation_checkpointing.synchronize_checkpoint_boundary);
   EXPECT_TRUE(checked.config.activation_checkpointing.profile);
   EXPECT_TRUE(checked.config.activation_checkpointing.partition_activations);
+  EXPECT_EQ(checked.config.activation_checkpointing.buffered_parts, 4);
   EXPECT_THAT(Messages(checked.warnings),
-              AllOf(Contains(HasSubstr("contiguous_memory_optimization has no effect")),
-                    Contains(HasSubstr("number_checkpoints has no effect"))));
+              Contains(HasSubstr("contiguous_memory_optimization has no effect without tensor")));
+  const CheckResult number = CheckWith(R"("activation_checkpointing": {"number_checkpoints": 4})");
+  EXPECT_EQ(number.config.activation_checkpointing.buffered_parts, std::nullopt);
+  EXPECT_THAT(Messages(number.warnings),
+              Contains(HasSubstr("number_checkpoints has no effect while "
+                                 "activation_checkpointing.contiguous_memory_optimization is")));
 }
 
 TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
