@@ -133,6 +133,18 @@ zero::Context OfExperts(zero::Context dense, const config::ZeroConfig& zero) {
   return dense;
 }
 
+zero::ResidencyBudgets MakeBudgets(const config::ZeroConfig& zero,
+                                   const precision::DtypePolicy& dtypes, bool overlap) {
+  const auto size_of = [](c10::ScalarType type) {
+    return static_cast<std::int64_t>(c10::elementSize(type));
+  };
+  zero::ResidencyBudgets budgets = zero::MakeResidencyBudgets(
+      zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
+      overlap);
+  budgets.fetch_bytes = zero::ChooseFetchBytes(zero, size_of(dtypes.parameter));
+  return budgets;
+}
+
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
                           const topology::Mesh& mesh, const zero::Tiers& tiers) {
   const config::ZeroConfig& zero = config.zero_optimization;
@@ -142,13 +154,6 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   const comm::RankGroups groups = MakeGroups(cut, mesh, *options.world);
   const bool overlap = zero::ChooseOverlap(
       zero, {.spans_hosts = groups.shards->spans_hosts(), .on_gpu = !options.device.is_cpu()});
-  const auto size_of = [](c10::ScalarType type) {
-    return static_cast<std::int64_t>(c10::elementSize(type));
-  };
-  zero::ResidencyBudgets budgets = zero::MakeResidencyBudgets(
-      zero, {.parameter = size_of(dtypes.parameter), .gradient = size_of(dtypes.reduction)},
-      overlap);
-  budgets.fetch_bytes = zero::ChooseFetchBytes(zero, size_of(dtypes.parameter));
   zero::Context context{.groups = groups,
                         .mesh = mesh,
                         .cut_axes = cut,
@@ -158,7 +163,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
                         .dtypes = dtypes,
                         .reduction = precision::MakeGradientReduction(
                             config, mesh.CountOver(topology::kGradientAxes)),
-                        .budgets = budgets,
+                        .budgets = MakeBudgets(zero, dtypes, overlap),
                         .secondary = MakeSecondaryGroups(zero, *groups.shards),
                         .quantized_weights = stage == 3 && zero.quantized_weights,
                         .quantized_frozen = stage == 3 && zero.quantized_frozen_weights,
