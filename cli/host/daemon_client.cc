@@ -122,6 +122,44 @@ class DaemonClient::Call {
   grpc::ClientContext context_;
 };
 
+// A Launch that has been sent. What is never answered is cancelled.
+class DaemonClient::PendingLaunch {
+ public:
+  PendingLaunch(DaemonClient* client, const v1::LaunchRequest& request,
+                std::chrono::milliseconds timeout)
+      : call_(client, timeout, CallKind::kStart),
+        reader_(client->stub_->AsyncLaunch(call_.context(), request, &answers_)) {
+    reader_->Finish(&response_, &status_, this);
+  }
+  ~PendingLaunch() {
+    if (answered_) return;
+    call_.context()->TryCancel();
+    Await();
+  }
+  PendingLaunch(const PendingLaunch&) = delete;
+  PendingLaunch& operator=(const PendingLaunch&) = delete;
+
+  StatusOr<v1::LaunchResponse> Take() {
+    Await();
+    DS_RETURN_IF_ERROR(FromGrpc(status_));
+    return std::move(response_);
+  }
+
+ private:
+  void Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    answered_ = answers_.Next(&tag, &ok);
+  }
+
+  Call call_;
+  grpc::CompletionQueue answers_;  // of one
+  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::LaunchResponse>> reader_;
+  v1::LaunchResponse response_;
+  grpc::Status status_;
+  bool answered_ = false;
+};
+
 DaemonClient::DaemonClient(std::string job_id, UniqueFd connection,
                            std::chrono::milliseconds launch_timeout)
     : job_id_(std::move(job_id)),
@@ -177,7 +215,13 @@ StatusOr<v1::PrepareResponse> DaemonClient::Prepare(const v1::PrepareRequest& re
 }
 
 StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request) {
-  return Answer(&v1::Daemon::Stub::Launch, request, launch_timeout_, CallKind::kStart);
+  return BeginLaunch(request).get();
+}
+
+std::future<StatusOr<v1::LaunchResponse>> DaemonClient::BeginLaunch(
+    const v1::LaunchRequest& request) {
+  auto launch = std::make_unique<PendingLaunch>(this, request, launch_timeout_);
+  return std::async(std::launch::deferred, [launch = std::move(launch)] { return launch->Take(); });
 }
 
 StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request) {

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,7 +66,9 @@ class DaemonClient : public HostDaemon {
 
   // kNotFound: no such program; kAlreadyExists: this generation was launched before;
   // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override;
+  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
+  // The same in two steps; get() may be called on any thread. The client outlives the future.
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override;
 
   // Returns once every process group is signalled; the end is seen by Watch. May be repeated: a
   // shorter grace counts, a longer one does not.
@@ -103,6 +106,7 @@ class DaemonClient : public HostDaemon {
  private:
   enum class CallKind { kStart, kOther };  // CancelStarts is about the first
   class Call;
+  class PendingLaunch;
   template <typename Request, typename Response>
   using Method = grpc::Status (v1::Daemon::Stub::*)(grpc::ClientContext*, const Request&,
                                                     Response*);

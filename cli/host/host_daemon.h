@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <utility>
 
 #include "cli/host/connection_probe.h"
@@ -31,7 +32,9 @@ class HostDaemon {
 
   virtual ~HostDaemon() = default;
   virtual StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) = 0;
-  virtual StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) = 0;
+  // The request is on its way when this returns; get() waits for the answer.
+  virtual std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(
+      const v1::LaunchRequest& request) = 0;
   virtual StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) = 0;
   virtual StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) = 0;
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;

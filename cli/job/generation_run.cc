@@ -115,14 +115,15 @@ void GenerationRun::ConnectRanks() try {
   judge_.OnLaunchFailed(host_name(launched_.front()), NoThread("talk to it", error));
 }
 
-v1::LaunchRequest GenerationRun::MakeRequest(int node_rank, const RankProgram& program) const {
-  return MakeLaunchRequest(
-      job_, program,
-      {.node_rank = node_rank,
-       .generation = generation_,
-       .master_port = static_cast<int>(prepared_.front().answer.master_port()),
-       .core_count = static_cast<int>(prepared_[node_rank].answer.core_count()),
-       .forward_input = standard_input_ != nullptr && node_rank == 0});
+GenerationRun::LaunchAnswer GenerationRun::BeginLaunch(int node_rank, const RankProgram& program) {
+  const PreparedHost& host = prepared_[node_rank];
+  return host.daemon->BeginLaunch(
+      MakeLaunchRequest(job_, program,
+                        {.node_rank = node_rank,
+                         .generation = generation_,
+                         .master_port = static_cast<int>(prepared_.front().answer.master_port()),
+                         .core_count = static_cast<int>(host.answer.core_count()),
+                         .forward_input = standard_input_ != nullptr && node_rank == 0}));
 }
 
 void GenerationRun::WatchHost(int node_rank) {
@@ -132,22 +133,25 @@ void GenerationRun::WatchHost(int node_rank) {
   inputs_->Put({.node_rank = node_rank, .stream_status = status});
 }
 
-// The thread comes first: of ranks that nobody watches nobody would know when they have ended.
 std::future<Status> GenerationRun::LaunchHost(int node_rank, const RankProgram& program,
                                               std::vector<std::jthread>* hosts) {
+  std::promise<LaunchAnswer> begun;
   std::promise<Status> answer;
   std::future<Status> launched = answer.get_future();
   try {
-    hosts->emplace_back([this, node_rank, &program, answer = std::move(answer)]() mutable {
-      const auto launch = prepared_[node_rank].daemon->Launch(MakeRequest(node_rank, program));
-      answer.set_value(launch.status());
-      if (launch.ok()) WatchHost(node_rank);
-    });
+    hosts->emplace_back(
+        [this, node_rank, begun = begun.get_future(), answer = std::move(answer)]() mutable {
+          const Status status = begun.get().get().status();
+          answer.set_value(status);
+          if (status.ok()) WatchHost(node_rank);
+        });
   } catch (const std::system_error& error) {
     std::promise<Status> refusal;
     refusal.set_value(NoThread("watch it", error));
     return refusal.get_future();
   }
+  // Not before: of ranks that nobody watches nobody would know when they have ended.
+  begun.set_value(BeginLaunch(node_rank, program));
   return launched;
 }
 

@@ -82,12 +82,13 @@ class GenerationRun {
   const std::string& unended() const { return unended_; }
 
  private:
-  // A thread for every host launches its ranks and then moves its events into inputs_. Returns once
-  // all have answered; failures of it are judge_'s to know.
+  using LaunchAnswer = std::future<StatusOr<v1::LaunchResponse>>;
+  // A thread for every host awaits the launch of its ranks and then moves its events into inputs_.
+  // Returns once all have answered; failures of it are judge_'s to know.
   std::vector<std::jthread> LaunchHosts(const RankProgram& program);
   std::future<Status> LaunchHost(int node_rank, const RankProgram& program,
                                  std::vector<std::jthread>* hosts);
-  v1::LaunchRequest MakeRequest(int node_rank, const RankProgram& program) const;
+  LaunchAnswer BeginLaunch(int node_rank, const RankProgram& program);
   void WatchHost(int node_rank);
   // The first rank to standard input, all to each other. Where it fails judge_ knows.
   void ConnectRanks();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -29,15 +30,22 @@ TEST_F(DaemonClientTest, WhatGrpcLogsIsNotForTheUser) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
+TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
+  { const auto pending = client_.BeginLaunch({}); }
+  SUCCEED() << "without waiting for its answer";
+}
+
 TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
+  auto pending = client_.BeginLaunch({});
   std::jthread impatient([&] { client_.Abandon(); });
-  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(pending.get().status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(client_.BeginLaunch({}).get().status().code(), StatusCode::kCancelled);
 }
 
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
-  std::jthread ending([&] { pair_.theirs.Reset(); });
-  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kUnavailable);
+  auto pending = client_.BeginLaunch({});
+  pair_.theirs.Reset();
+  EXPECT_EQ(pending.get().status().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,12 +32,18 @@ class FakeDaemon : public HostDaemon {
     if (starts_cancelled) return CancelledError("not wanted any more");
     return prepare_answer;
   }
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request) override {
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override {
     launched.push_back(request);
+    std::promise<StatusOr<v1::LaunchResponse>> answer;
     if (on_start) on_start();
-    if (starts_cancelled) return CancelledError("not wanted any more");
-    if (!launch_answer.ok()) return launch_answer;
-    return v1::LaunchResponse();
+    if (starts_cancelled) {
+      answer.set_value(CancelledError("not wanted any more"));
+    } else if (launch_answer.ok()) {
+      answer.set_value(v1::LaunchResponse());
+    } else {
+      answer.set_value(launch_answer);
+    }
+    return answer.get_future();
   }
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override {
     if (unanswered_stops-- > 0) return UnavailableError("connection reset");

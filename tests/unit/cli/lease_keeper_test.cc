@@ -23,7 +23,9 @@ constexpr milliseconds kLease{300};
 class LeaseDaemon : public HostDaemon {
  public:
   StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest&) override { return kUnused; }
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest&) override { return kUnused; }
+  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest&) override {
+    return {};
+  }
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest&) override { return kUnused; }
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest&) override {
     return UnavailableError("no ranks here");
