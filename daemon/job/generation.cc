@@ -26,8 +26,9 @@ namespace {
 
 // As much as a pipe holds, so that one read empties it.
 constexpr std::size_t kReadBytes = 64 * 1024;
-// What was killed ends well within this time, unless it cannot.
-constexpr std::chrono::seconds kGiveUpAfter{5};
+
+// By the clock of the loop's timers.
+std::chrono::nanoseconds Now() { return EventLoop::TimePoint::clock::now().time_since_epoch(); }
 
 Status WriteJobFile(const std::filesystem::path& folder, const v1::JobFile& file) {
   const std::string& name = file.name();
@@ -117,9 +118,7 @@ Generation::Generation(EventLoop* loop, std::uint32_t number, std::chrono::nanos
       buffer_(kReadBytes) {}
 
 Generation::~Generation() {
-  for (const auto& timer : {kill_timer_, give_up_timer_}) {
-    if (timer) loop_->CancelTimer(*timer);
-  }
+  if (ladder_timer_) loop_->CancelTimer(*ladder_timer_);
 }
 
 StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequest& request) {
@@ -186,12 +185,9 @@ bool Generation::HasRank(pid_t pid) const {
 
 int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
   if (!running() && !in_grace()) return 0;
-  const auto deadline = std::chrono::steady_clock::now() + grace;
-  if (stop_cause_ != v1::STOP_NONE) {
-    if (kill_timer_ && deadline < kill_timer_->first) SetKillTimer(deadline);
-    return 0;
-  }
-  stop_cause_ = cause;
+  const StopLadder::Step step = ladder_.Stop(grace, cause, Now());
+  SetLadderTimer();
+  if (step == StopLadder::Step::kNothing) return 0;
   const int signalled = SignalAll(SIGTERM);
   SignalAll(SIGCONT);  // a stopped process takes no SIGTERM
   std::vector<pid_t> unreaped;
@@ -199,26 +195,29 @@ int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
     if (!rank->ended()) unreaped.push_back(rank->pid());
   }
   TerminateStrays(unreaped);
-  SetKillTimer(deadline);
   return signalled;
 }
 
-void Generation::SetKillTimer(EventLoop::TimePoint when) {
-  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
-  kill_timer_ = loop_->CallAt(when, [this] {
-    kill_timer_.reset();
-    KillAll();
-    AwaitEnd();
-    if (!running()) options_.on_ranks_ended();
-  });
+void Generation::SetLadderTimer() {
+  if (ladder_timer_) loop_->CancelTimer(*ladder_timer_);
+  ladder_timer_.reset();
+  const auto next = ladder_.next();
+  if (!next) return;
+  ladder_timer_ = loop_->CallAt(EventLoop::TimePoint(*next), [this] { OnLadderTime(); });
+}
+
+void Generation::OnLadderTime() {
+  const StopLadder::Step step = ladder_.OnTime(Now());
+  SetLadderTimer();  // first: what follows may be the end
+  if (step == StopLadder::Step::kGiveUp) return GiveUp();
+  if (step != StopLadder::Step::kKill) return;
+  KillAll();
+  if (!running()) options_.on_ranks_ended();
 }
 
 void Generation::AwaitEnd() {
-  if (give_up_timer_) return;
-  give_up_timer_ = loop_->CallAt(std::chrono::steady_clock::now() + kGiveUpAfter, [this] {
-    give_up_timer_.reset();
-    GiveUp();
-  });
+  ladder_.AwaitEnd(Now());
+  SetLadderTimer();
 }
 
 void Generation::GiveUp() {
@@ -270,12 +269,12 @@ void Generation::KillAll() {
 v1::RankExited Generation::OnExit(const RankExit& exit, pid_t pid) {
   // A stop kills nobody before its grace is over: then somebody else has.
   const bool killed_by_others = exit.signal == SIGKILL && !killed_;
-  const bool stopping = stop_cause_ != v1::STOP_NONE && !killed_by_others;
+  const bool stopping = ladder_.cause() != v1::STOP_NONE && !killed_by_others;
   v1::RankExited known;
   if (exit.failed() && !stopping) known = options_.evidence->Collect(exit, pid);
   known.set_stopping(stopping);
   // A stop that is under way keeps its own grace.
-  if (exit.failed() && stop_cause_ == v1::STOP_NONE) Stop(grace_, v1::STOP_RANK_FAILED);
+  if (exit.failed() && ladder_.cause() == v1::STOP_NONE) Stop(grace_, v1::STOP_RANK_FAILED);
   return known;
 }
 
@@ -286,14 +285,12 @@ void Generation::OnEnded() {
 }
 
 void Generation::End() {
-  if (kill_timer_) loop_->CancelTimer(*kill_timer_);
-  kill_timer_.reset();
-  if (give_up_timer_) loop_->CancelTimer(*give_up_timer_);
-  give_up_timer_.reset();
+  ladder_.End();
+  SetLadderTimer();
   files_.reset();
   cgroup_.reset();
   v1::Event event;
-  event.mutable_generation_ended()->set_stop_cause(stop_cause_);
+  event.mutable_generation_ended()->set_stop_cause(ladder_.cause());
   for (const std::string& each : unended_) event.mutable_generation_ended()->add_unended(each);
   options_.log->Append(std::move(event));
   options_.log->Close();

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/job/stop_ladder.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/logs/shared_values.h"
 #include "daemon/loop/event_loop.h"
@@ -83,7 +84,7 @@ class Generation final : public RankWatcher {
   bool running() const { return running_ > 0; }
   bool HasRank(pid_t pid) const;
   // True while a stop is under way whose grace is not over.
-  bool in_grace() const { return kill_timer_.has_value(); }
+  bool in_grace() const { return ladder_.in_grace(); }
 
   // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
   // the cause of the first stop is what GenerationEnded will name.
@@ -121,7 +122,9 @@ class Generation final : public RankWatcher {
   void OnEnded() override;
   int SignalAll(int signal);
   void KillAll();
-  void SetKillTimer(EventLoop::TimePoint when);
+  // Its next step has its time.
+  void SetLadderTimer();
+  void OnLadderTime();
   void GiveUp();
 
   EventLoop* const loop_;
@@ -134,11 +137,10 @@ class Generation final : public RankWatcher {
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;
-  bool killed_ = false;                           // all of them were, here
-  std::optional<EventLoop::TimerId> kill_timer_;  // while a stop is under way
-  std::optional<EventLoop::TimerId> give_up_timer_;
-  std::vector<std::string> unended_;  // given up
-  v1::StopCause stop_cause_ = v1::STOP_NONE;
+  bool killed_ = false;  // all of them were, here
+  StopLadder ladder_;
+  std::optional<EventLoop::TimerId> ladder_timer_;
+  std::vector<std::string> unended_;     // given up
   std::unique_ptr<OwnedCgroup> cgroup_;  // null where there can be none
 };
 

@@ -74,7 +74,7 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
   DS_RETURN_IF_ERROR(AdoptOrphans());
   DS_RETURN_IF_ERROR(supervisor->WatchSignals());
   DS_RETURN_IF_ERROR(supervisor->WatchController());
-  if (supervisor->options_.lease > std::chrono::nanoseconds(0)) {
+  if (supervisor->duty_.has_lease()) {
     DS_ASSIGN_OR_RETURN(DeathTimer death, DeathTimer::Create());
     supervisor->death_.emplace(std::move(death));
     supervisor->SetEndOfLease();
@@ -83,7 +83,7 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop,
 }
 
 Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options)
-    : loop_(loop), options_(std::move(options)), lease_from_(BootTime()) {}
+    : loop_(loop), options_(std::move(options)), duty_(options_.lease, BootTime()) {}
 
 Supervisor::~Supervisor() {
   loop_->Remove(signals_.get());
@@ -113,7 +113,7 @@ Status Supervisor::WatchController() {
 }
 
 void Supervisor::OnControllerGone() {
-  if (!generation_ || !generation_->running() || finishing_) return;
+  if (!duty_.running() || duty_.finishing()) return;
   LogWarning("dsrun is gone; stopping the ranks of its job");
   Finish(v1::STOP_CONTROLLER_GONE);
 }
@@ -125,9 +125,9 @@ void Supervisor::OnSignal() {
     if (info.ssi_signo == SIGHUP && options_.survives_hangup) continue;
     Finish(v1::STOP_DAEMON_SIGNALLED);
   }
-  if (refused_) {
+  if (duty_.refused()) {
     EndRefusedWhenAlone();
-  } else if (ending_generation_) {
+  } else if (duty_.ending()) {
     EndGenerationWhenAlone();
   } else {
     ReapOrphans([this](pid_t pid) { return generation_ && generation_->HasRank(pid); });
@@ -141,7 +141,7 @@ Status Supervisor::CheckJob(const std::string& job_id) const {
 
 Status Supervisor::CheckNewWork(const std::string& job_id) const {
   DS_RETURN_IF_ERROR(CheckJob(job_id));
-  return finishing_ ? UnavailableError("this daemon is ending") : OkStatus();
+  return duty_.CheckNewWork();
 }
 
 Status Supervisor::CheckGeneration(const std::string& job_id, std::uint32_t generation) const {
@@ -210,18 +210,8 @@ v1::Finding Supervisor::LeasePort(std::uint32_t port, std::uint32_t generation) 
 }
 
 StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request) {
-  DS_RETURN_IF_ERROR(CheckNewWork(request.job_id()));
-  const std::string name = "generation " + std::to_string(request.generation());
-  if (generation_ && request.generation() <= generation_->number()) {
-    return AlreadyExistsError(name + " was launched before, or a later one was");
-  }
-  if (generation_ && (generation_->running() || ending_generation_)) {
-    return FailedPreconditionError("generation " + std::to_string(generation_->number()) +
-                                   " has not ended");
-  }
-  if (refused_) {
-    return FailedPreconditionError("what the launch before has left behind has not ended");
-  }
+  DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
+  DS_RETURN_IF_ERROR(duty_.CheckLaunch(request.generation()));
   if (port_ && port_was_named_) port_->Release();
   auto log = std::make_shared<EventLog>(EventLogLimits{}, [this] {
     loop_->Post([this] {
@@ -239,10 +229,12 @@ StatusOr<v1::LaunchResponse> Supervisor::Launch(const v1::LaunchRequest& request
   if (!created.ok()) return MakeRefusal(created.status());
   if (const Status started = (*created)->Start(request); !started.ok()) {
     refused_ = std::move(created).value();
+    duty_.OnRefused();
     EndRefusedWhenAlone();
     return MakeRefusal(started);
   }
   generation_ = std::move(created).value();
+  duty_.OnLaunched(generation_->number(), generation_->grace());
   SetEndOfLease();
   ScheduleHeartbeat();
   v1::LaunchResponse response;
@@ -267,24 +259,21 @@ StatusOr<v1::StopResponse> Supervisor::Stop(const v1::StopRequest& request) {
 
 StatusOr<v1::RenewResponse> Supervisor::Renew(const v1::RenewRequest& request) {
   DS_RETURN_IF_ERROR(CheckJob(request.job_id()));
-  const auto now = static_cast<std::uint64_t>(BootTime().count());
-  if (request.answered() > now) return InvalidArgumentError("no such answer was given");
-  lease_from_ = std::max(lease_from_, std::chrono::nanoseconds(request.answered()));
+  const std::chrono::nanoseconds now = BootTime();
+  DS_RETURN_IF_ERROR(duty_.OnRenewal(std::chrono::nanoseconds(request.answered()), now));
   SetEndOfLease();
   if (request.release()) Finish(v1::STOP_REQUESTED);
   v1::RenewResponse response;
-  response.set_boot_nanos(now);
+  response.set_boot_nanos(static_cast<std::uint64_t>(now.count()));
   return response;
 }
 
 void Supervisor::SetEndOfLease() {
   if (!death_) return;
-  const std::chrono::nanoseconds end = lease_from_ + options_.lease;
-  const std::chrono::nanoseconds grace =
-      generation_ ? v1::LeaseGrace(generation_->grace()) : std::chrono::nanoseconds(0);
-  death_->SetTo(end + grace + v1::kLeaseKillAfter);
+  death_->SetTo(duty_.death());
   if (lease_end_) loop_->CancelTimer(*lease_end_);
-  lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + (end - BootTime()), [this] {
+  const auto left = duty_.end_of_lease() - BootTime();
+  lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + left, [this] {
     lease_end_.reset();
     LogWarning("nothing heard from dsrun for the time of its lease; stopping the ranks of its job");
     Finish(v1::STOP_LEASE_EXPIRED);
@@ -324,7 +313,7 @@ StatusOr<std::shared_ptr<RankInput>> Supervisor::FindInput(const std::string& jo
 }
 
 void Supervisor::OnRanksEnded() {
-  ending_generation_ = true;
+  duty_.OnRanksEnded();
   if (heartbeat_) loop_->CancelTimer(*heartbeat_);
   heartbeat_.reset();
   if (!generation_->in_grace()) generation_->AwaitEnd();
@@ -334,26 +323,20 @@ void Supervisor::OnRanksEnded() {
 void Supervisor::EndGenerationWhenAlone() {
   const bool alone = EndOrphans(generation_->in_grace() ? Orphans::kAwait : Orphans::kKill);
   if (!alone && !generation_->has_given_up()) return;
-  ending_generation_ = false;
   generation_->End();
-  if (finishing_) Quit();
+  if (duty_.OnAlone() == DaemonDuty::Next::kQuit) Quit();
 }
 
 void Supervisor::EndRefusedWhenAlone() {
   if (!EndOrphans(Orphans::kKill)) return;
   refused_.reset();
-  if (finishing_) Quit();
+  if (duty_.OnAlone() == DaemonDuty::Next::kQuit) Quit();
 }
 
 void Supervisor::Finish(v1::StopCause cause) {
-  finishing_ = true;
-  if (generation_ && (generation_->running() || ending_generation_)) {
-    const bool is_bounded = cause == v1::STOP_LEASE_EXPIRED;
-    generation_->Stop(is_bounded ? v1::LeaseGrace(generation_->grace()) : generation_->grace(),
-                      cause);
-  } else if (!refused_) {
-    Quit();
-  }
+  const DaemonDuty::Next next = duty_.Finish();
+  if (next == DaemonDuty::Next::kStopRanks) generation_->Stop(duty_.grace(cause), cause);
+  if (next == DaemonDuty::Next::kQuit) Quit();
 }
 
 // Nothing runs any more: the last events may take their time.

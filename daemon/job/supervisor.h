@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "daemon/host/death_timer.h"
+#include "daemon/job/daemon_duty.h"
 #include "daemon/job/generation.h"
 #include "daemon/logs/event_log.h"
 #include "daemon/loop/event_loop.h"
@@ -90,7 +91,7 @@ class Supervisor {
   void EndRefusedWhenAlone();
   // Stops the ranks, then the loop.
   void Finish(v1::StopCause cause);
-  // It ends, and its ranks with it, as long after lease_from_ as their grace allows.
+  // It ends, and its ranks with it, as long after its lease as their grace allows.
   void SetEndOfLease();
   void Quit();
   void ScheduleHeartbeat();
@@ -103,11 +104,9 @@ class Supervisor {
   std::uint32_t port_generation_ = 0;
   EvidenceCollector evidence_;
   std::unique_ptr<Generation> generation_;
-  bool ending_generation_ = false;       // its ranks have ended, orphans have not
   std::unique_ptr<Generation> refused_;  // could not be started; orphans have not ended
-  bool finishing_ = false;
+  DaemonDuty duty_;
   std::optional<EventLoop::TimerId> heartbeat_;
-  std::chrono::nanoseconds lease_from_;  // by BootTime(): the lease is counted from then on
   std::optional<EventLoop::TimerId> lease_end_;
   std::optional<DeathTimer> death_;  // of a daemon with a lease
 };
