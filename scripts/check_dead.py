@@ -26,7 +26,6 @@ ALLOWED = {
     "MakeLocalWorld": "ranks as threads, for tests",
     "Neighbour": "whom a stage or a ring sends to, until there are pipelines and rings",
     "RecvAsync": "what stages and rings pass on, until there are pipelines and rings",
-    "SendRecvAsync": "what stages and rings pass on, until there are pipelines and rings",
     "AllReduceMany": "coalesced calls, until small units are gathered together",
     "AllGatherMany": "coalesced calls, until small units are gathered together",
     "ReduceScatterMany": "coalesced calls, until small units are gathered together",

@@ -61,14 +61,15 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
   return topology::Mesh::Create(degrees, world_size);
 }
 
-models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world) {
+models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world,
+                                  sequence_parallel::SequenceKind kind) {
   models::ModelRanks ranks;
   if (auto* const tensor = FindTensorCommunicator(mesh, world); tensor != nullptr) {
     ranks.tensor = tensor_parallel::Group(*tensor);
   }
   if (mesh.degrees().sequence > 1) {
     ranks.sequence = sequence_parallel::Group(
-        comm::GroupOver({topology::Axis::kSequence}, "model", mesh, world));
+        comm::GroupOver({topology::Axis::kSequence}, "model", mesh, world), kind);
   }
   if (mesh.degrees().expert > 1) {
     ranks.experts = moe::ExpertGroup(FindExpertCommunicator(mesh, world));

@@ -26,9 +26,11 @@ topology::Degrees DegreesOf(const config::DsConfig& config, int world_size);
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
                                   const config::DsConfig& config, int world_size);
 
-// For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks. Collective
-// of those that are found.
-models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world);
+// For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks; those along
+// the sequence axis are of this kind. Collective of those that are found.
+models::ModelRanks FindModelRanks(
+    const topology::Mesh& mesh, comm::Communicator& world,
+    sequence_parallel::SequenceKind kind = sequence_parallel::SequenceKind::kUlysses);
 // The ranks that have a layer's experts between them, in the order of the experts.
 comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 // Its tensor ranks; null where the mesh has no more than one of them.

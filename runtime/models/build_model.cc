@@ -16,11 +16,12 @@ std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::Tenso
                                       const std::optional<StagePart>& part) {
   const auto plan =
       TensorPlan::Create(config.decoder, ranks.tensor.rank(), ranks.tensor.size()).value();
-  DecoderSlice slice{.plan = std::make_shared<TensorPlan>(plan),
-                     .group = ranks.tensor,
-                     .sequence = ranks.sequence,
-                     .heads = ShareHeads(plan, ranks.sequence.size()).value(),
-                     .experts = ranks.experts};
+  DecoderSlice slice{
+      .plan = std::make_shared<TensorPlan>(plan),
+      .group = ranks.tensor,
+      .sequence = ranks.sequence,
+      .heads = ShareHeads(plan, ranks.sequence.size(), ranks.sequence.kind()).value(),
+      .experts = ranks.experts};
   auto model = std::make_shared<BlockList>();
   const int blocks = static_cast<int>(config.decoder.layers) + 2;
   std::vector<BlockRange> chunks{{0, blocks}};

@@ -2,6 +2,7 @@
 
 #include "runtime/models/attention.h"
 #include "runtime/models/key_value_cache.h"
+#include "runtime/sequence_parallel/ring_attention.h"
 
 namespace ds::models {
 
@@ -34,6 +35,7 @@ DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSlice&
       attention_dropout_(slice.spec().attention_dropout),
       residual_dropout_(slice.spec().residual_dropout),
       windowed_(slice.spec().window > 0 && slice.spec().KindOf(index).windowed),
+      window_(windowed_ ? slice.spec().window : 0),
       bias_(tables.bias) {
   const DecoderSpec& spec = slice.spec();
   if (spec.KindOf(index).rotary) angles_ = windowed_ ? tables.windowed_angles : tables.angles;
@@ -140,8 +142,8 @@ at::Tensor DecoderAttention::FindBias(const Bundle& bundle, const at::Tensor& q)
                                  : bias_->FindCached(windowed_, *bundle.cache, q);
 }
 
-at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  auto [q, k, v] = Place(Project(x), bundle);
+at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v,
+                                        const Bundle& bundle, double dropout) const {
   // What follows is of all tokens and, among sequence ranks, of this one's share of the heads.
   const auto all_tokens = [this](const at::Tensor& of_heads,
                                  const std::vector<sequence_parallel::HeadRange>& shares) {
@@ -153,19 +155,61 @@ at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, 
   RandomPlace own_heads = bundle.random;
   own_heads.first_head += first_head_;
   own_heads.first_position = 0;
-  const DropoutDraw of_weights{.probability = trains ? attention_dropout_ : 0.0,
-                               .place = own_heads,
-                               .site = DropoutSite::kAttention};
+  const DropoutDraw of_weights{
+      .probability = dropout, .place = own_heads, .site = DropoutSite::kAttention};
   const at::Tensor mixed = CausalAttention(q, k, v,
                                            {.scale = scale_,
                                             .bias = FindBias(bundle, q),
                                             .soft_cap = soft_cap_,
                                             .recompute = bundle.recompute_attention,
                                             .dropout = of_weights});
-  return Dropout(output_->forward(sequence_.HeadsToTokens(mixed, shares_.queries)),
-                 {.probability = trains ? residual_dropout_ : 0.0,
-                  .place = bundle.random,
-                  .site = DropoutSite::kAttentionOutput});
+  return sequence_.HeadsToTokens(mixed, shares_.queries);
+}
+
+at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const Bundle& bundle,
+                                       double dropout) const {
+  using sequence_parallel::TokenRange;
+  sequence_parallel::AttentionRule rule{.scale = scale_, .soft_cap = soft_cap_, .window = window_};
+  if (bias_->HasBetween(bundle.batch)) {
+    rule.bias = [bias = bias_, batch = bundle.batch, device = q.device()](TokenRange queries,
+                                                                          TokenRange keys) {
+      return bias->FindBetween(batch, queries, keys, device);
+    };
+  }
+  if (dropout > 0.0) {
+    RandomPlace place = bundle.random;
+    place.first_head += first_head_;
+    place.first_stretch = RandomPlace().first_stretch;
+    // A row's draws are those of its keys from the first one on.
+    rule.factors = [place, dropout, samples = q.size(0), heads = q.size(1),
+                    options = at::TensorOptions(at::kFloat).device(q.device())](TokenRange queries,
+                                                                                TokenRange keys) {
+      DropoutDraw draw{.probability = dropout, .place = place, .site = DropoutSite::kAttention};
+      draw.place.first_position = queries.first;
+      return DropoutFactors({samples, heads, queries.count, keys.end()}, draw, options)
+          .narrow(3, keys.first, keys.count);
+    };
+  }
+  const activation::ForwardPart part = [ring = sequence_, rule](activation::Tensors qkv) {
+    return activation::Tensors{
+        sequence_parallel::RingAttention(ring, qkv[0], qkv[1], qkv[2], rule)};
+  };
+  const at::Tensor mixed =
+      bundle.recompute_attention
+          ? activation::Recompute(part, {q, k, v}, *bundle.recompute_attention)[0]
+          : part({q, k, v})[0];
+  return mixed.transpose(1, 2).flatten(/*start_dim=*/2);
+}
+
+at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
+  const auto [q, k, v] = Place(Project(x), bundle);
+  const double dropout = trains ? attention_dropout_ : 0.0;
+  const at::Tensor mixed = sequence_.is_ring() ? MixInRing(q, k, v, bundle, dropout)
+                                               : MixByHeads(q, k, v, bundle, dropout);
+  return Dropout(output_->forward(mixed), {.probability = trains ? residual_dropout_ : 0.0,
+                                           .place = bundle.random,
+                                           .site = DropoutSite::kAttentionOutput});
 }
 
 }  // namespace ds::models

@@ -52,6 +52,12 @@ class DecoderAttention {
   std::array<at::Tensor, 3> Place(const std::array<at::Tensor, 3>& projected,
                                   const Bundle& bundle) const;
   at::Tensor FindBias(const Bundle& bundle, const at::Tensor& q) const;
+  // Attention of all tokens for this rank's heads, or of this rank's tokens for all heads: [B, own
+  // tokens, heads * head width] of queries, keys and values as Place returns them.
+  at::Tensor MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v, const Bundle& bundle,
+                        double dropout) const;
+  at::Tensor MixInRing(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const Bundle& bundle, double dropout) const;
   // Returns of keys or values what this rank uses, where it has all heads.
   at::Tensor ChooseHead(const at::Tensor& heads) const;
 
@@ -66,6 +72,7 @@ class DecoderAttention {
   std::int64_t layer_;
   double scale_, soft_cap_, attention_dropout_, residual_dropout_;
   bool windowed_;
+  std::int64_t window_;  // 0: none
   std::shared_ptr<RotaryAngles> angles_;
   std::shared_ptr<AttentionBias> bias_;
   std::shared_ptr<Product> query_, key_, value_;  // kApart

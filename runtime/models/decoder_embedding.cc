@@ -1,9 +1,11 @@
 #include "runtime/models/decoder_embedding.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <cmath>
+#include <vector>
 
 #include "runtime/models/lm_head.h"
 #include "runtime/models/token_places.h"
@@ -60,12 +62,20 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
   if (!FindTensor(batch, "positions").defined()) {
     batch["positions"] = FindPositions(batch).expand_as(tokens);
   }
-  const std::int64_t first = sequence.rank() * own;
+  const auto ranges =
+      sequence_parallel::FindTokens(sequence.kind(), all, sequence.rank(), sequence.size());
   for (auto& [name, tensor] : batch) {
-    // Attention, which alone asks for documents, is of all tokens.
-    if (name != "documents") tensor = tensor.narrow(1, first, own).contiguous();
+    if (name == "documents") continue;  // attention, which alone asks for them, is of all tokens
+    std::vector<at::Tensor> parts;
+    for (const auto& range : ranges) parts.push_back(tensor.narrow(1, range.first, range.count));
+    tensor = at::cat(parts, /*dim=*/1);
   }
-  bundle->random.first_position += first;
+  RandomPlace& random = bundle->random;
+  const std::int64_t sample = random.first_position;
+  random.first_position = sample + ranges.front().first;
+  if (ranges.size() == 1) return;
+  random.first_stretch = ranges.front().count;
+  random.second_position = sample + ranges.back().first;
 }
 
 at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const RandomPlace& place) const {

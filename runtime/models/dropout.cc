@@ -3,9 +3,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -77,7 +79,7 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
   at::parallel_for(0, rows.count(), /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * rows.counters()));
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t position = draw.place.first_position + row % rows.positions;
+      const std::int64_t position = draw.place.PositionOf(row % rows.positions);
       const std::int64_t head = draw.place.first_head + row / rows.positions % rows.heads;
       const std::int64_t sample = draw.place.first_sample + row / rows.positions / rows.heads;
       DrawWords(key,
@@ -101,9 +103,13 @@ at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::
     return at::arange(first, first + count, integers).view(view);
   };
   const RandomPlace& place = draw.place;
+  const std::int64_t front = std::min(place.first_stretch, rows.positions);
+  const at::Tensor positions =
+      at::cat({along(place.first_position, front, {1, 1, -1, 1}),
+               along(place.second_position, rows.positions - front, {1, 1, -1, 1})},
+              /*dim=*/2);
   TensorWords words{{along(0, rows.counters(), {1, 1, 1, -1}),
-                     along(place.first_head, rows.heads, {1, -1, 1, 1}),
-                     along(place.first_position, rows.positions, {1, 1, -1, 1}),
+                     along(place.first_head, rows.heads, {1, -1, 1, 1}), positions,
                      along(place.first_sample, rows.samples, {-1, 1, 1, 1})}};
   words.Scramble(KeyOf(draw));
   return at::stack(words.counter, /*dim=*/-1).flatten(-2).narrow(-1, 0, rows.width).reshape(shape);

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 
 namespace ds::models {
 
@@ -16,7 +17,16 @@ struct RandomPlace {
   std::int64_t first_sample = 0;    // of this micro-batch, among the samples of the step
   std::int64_t first_head = 0;      // of this rank, among the model's
   std::int64_t first_position = 0;  // of this rank, in the samples
-  int block = 0;                    // in the model's list
+  // Where a rank has two stretches of a sample, the second one begins behind so many positions, at
+  // `second_position`.
+  std::int64_t first_stretch = std::numeric_limits<std::int64_t>::max();
+  std::int64_t second_position = 0;
+  int block = 0;  // in the model's list
+
+  // Tells where the rank's position `i` stands in the sample.
+  std::int64_t PositionOf(std::int64_t i) const {
+    return i < first_stretch ? first_position + i : second_position + i - first_stretch;
+  }
 };
 
 // The places of a block where something is dropped. Fixed for ever.

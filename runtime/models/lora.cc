@@ -59,10 +59,13 @@ void Freeze(const Block& block) {
 
 }  // namespace
 
-Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks) {
+Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks,
+               const BlockList* whole) {
   const auto products = ListProducts(model);
   std::set<std::string> names;
-  for (const NamedProduct& each : products) names.insert(each.name);
+  for (const NamedProduct& each : whole != nullptr ? ListProducts(*whole) : products) {
+    names.insert(each.name);
+  }
   const std::vector<std::string> known(names.begin(), names.end());
   DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
   if (spec->targets.empty()) spec->targets = known;

@@ -19,8 +19,10 @@ namespace ds::models {
 // Puts an adapter beside every linear layer whose last name is a target, and freezes all other
 // parameters. Fills in the targets that `spec` leaves open. Refuses a target that no layer has, and
 // magnitudes of rows that several ranks have between them. Comes before the engine, which gives the
-// adapters their memory. `ranks` are those that have the model's matrices between them.
-Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {});
+// adapters their memory. `ranks` are those that have the model's matrices between them. `whole`:
+// where the model is a stage of a pipeline, all blocks, in which targets are looked for.
+Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {},
+               const BlockList* whole = nullptr);
 
 // Lets bytes of `format` stand for the weights of all linear layers within layers, which are not
 // trained then: not for the head, nor for tables and norms. Comes before the engine, too.

@@ -104,6 +104,26 @@ at::Tensor AttentionBias::FindCached(bool windowed, const KeyValueCache& cache,
   return made.bias;
 }
 
+bool AttentionBias::HasBetween(const Batch& batch) const {
+  return !slopes_.empty() || FindTensor(batch, "documents").defined();
+}
+
+at::Tensor AttentionBias::FindBetween(const Batch& batch, sequence_parallel::TokenRange queries,
+                                      sequence_parallel::TokenRange keys,
+                                      c10::Device device) const {
+  const auto along = [&](const sequence_parallel::TokenRange& range) {
+    return at::arange(range.first, range.end(), at::TensorOptions(at::kFloat).device(device));
+  };
+  const at::Tensor bias = MakeSlopes(along(queries).unsqueeze(1), along(keys));
+  const at::Tensor& documents = FindTensor(batch, "documents");
+  if (!documents.defined()) return bias;
+  const auto of = [&](const sequence_parallel::TokenRange& range) {
+    return documents.narrow(1, range.first, range.count).unsqueeze(1);
+  };
+  return bias.masked_fill(of(queries).unsqueeze(3).ne(of(keys).unsqueeze(2)),
+                          -std::numeric_limits<double>::infinity());
+}
+
 bool AttentionBias::Made::Fits(const at::Tensor& made_of, std::int64_t keys,
                                const at::Tensor& q) const {
   return bias.defined() && of.is_same(made_of) && tokens == keys && bias.device() == q.device() &&

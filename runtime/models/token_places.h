@@ -15,6 +15,7 @@
 #include "runtime/models/key_value_cache.h"
 #include "runtime/models/spec/tensor_plan.h"
 #include "runtime/sequence_parallel/heads/head_shares.h"
+#include "runtime/sequence_parallel/heads/token_ranges.h"
 
 namespace ds::models {
 
@@ -34,6 +35,13 @@ class AttentionBias {
   // needs none, so that it can go by the fastest kernel: one document, no distances, and a window
   // that no token's past exceeds.
   at::Tensor Find(bool windowed, const Batch& batch, const at::Tensor& q);
+
+  // Tells whether FindBetween has something to add.
+  bool HasBetween(const Batch& batch) const;
+  // For tokens at these places of a batch's samples, fp32 [B or 1, heads or 1, queries, keys]: what
+  // documents and distances say. Not that later tokens are not seen, nor of a window.
+  at::Tensor FindBetween(const Batch& batch, sequence_parallel::TokenRange queries,
+                         sequence_parallel::TokenRange keys, c10::Device device) const;
 
   // For queries of a pass over what `cache` has: [B or 1, heads or 1, S, tokens()], undefined in a
   // first pass that needs none.

@@ -73,8 +73,11 @@ at::Tensor LineUp(const at::Tensor& heads, const std::vector<HeadRange>& shares)
 
 }  // namespace
 
-Group::Group(comm::Communicator& ranks)
-    : ranks_(ranks.size() > 1 ? &ranks : nullptr), rank_(ranks.rank()), size_(ranks.size()) {}
+Group::Group(comm::Communicator& ranks, SequenceKind kind)
+    : ranks_(ranks.size() > 1 ? &ranks : nullptr),
+      rank_(ranks.rank()),
+      size_(ranks.size()),
+      kind_(kind) {}
 
 at::Tensor Group::TokensToHeads(const at::Tensor& x, const std::vector<HeadRange>& shares) const {
   if (ranks_ == nullptr) return x;

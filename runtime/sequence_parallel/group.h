@@ -1,8 +1,9 @@
 #pragma once
 
-// Group: the ranks that have the parts of the same samples between them, one behind the other, as
-// layers use them (Ulysses, arXiv 2309.14509). What looks at a token alone runs on a rank's tokens;
-// attention, which looks at all of them, runs on a rank's heads.
+// Group: the ranks that have the parts of the same samples between them, as layers use them. What
+// looks at a token alone runs on a rank's tokens. Attention, which looks at all of them, runs on a
+// rank's heads (Ulysses, whose exchanges are here), or on its tokens, past which the others' keys
+// and values go (ring_attention.h).
 //
 // Every call is collective, in the same order on all ranks. Of one rank, which is the default,
 // nothing is communicated. Copies mean the same ranks. Threads: one thread per rank, that of the
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "runtime/sequence_parallel/heads/head_shares.h"
+#include "runtime/sequence_parallel/heads/token_ranges.h"
 
 namespace ds::comm {
 class Communicator;
@@ -25,10 +27,13 @@ class Group {
  public:
   Group() = default;
   // Borrowed; outlives all copies and the graphs that were recorded with them.
-  explicit Group(comm::Communicator& ranks);
+  explicit Group(comm::Communicator& ranks, SequenceKind kind = SequenceKind::kUlysses);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  SequenceKind kind() const { return kind_; }
+  bool is_ring() const { return size_ > 1 && kind_ == SequenceKind::kRing; }
+  comm::Communicator* ranks() const { return ranks_; }  // null of one rank
 
   // [samples, own tokens, all heads, width] -> [samples, all tokens, own heads, width], where rank
   // r has `shares[r]` of the heads. Differentiable: a head that several ranks have gets the sum.
@@ -40,6 +45,7 @@ class Group {
  private:
   comm::Communicator* ranks_ = nullptr;
   int rank_ = 0, size_ = 1;
+  SequenceKind kind_ = SequenceKind::kUlysses;
 };
 
 }  // namespace ds::sequence_parallel

@@ -23,6 +23,7 @@ namespace ds::tests {
 namespace {
 
 using pipeline::ScheduleKind;
+using sequence_parallel::SequenceKind;
 
 // A head that is tied, cut in a vocabulary that two does not divide; dropout.
 constexpr const char* kTied = kDroppingDecoder;
@@ -34,15 +35,17 @@ constexpr std::initializer_list<ScheduleKind> kKinds = {
 
 std::string Describe(const DecoderRun& run, int ranks) {
   return fmt::format(
-      "{} on {} ranks: pp {} ({}, {} chunks) tp {} sp {}, ZeRO {}, {} micro-batches{}",
+      "{} on {} ranks: pp {} ({}, {} chunks) tp {} sp {}{}, ZeRO {}, {} micro-batches{}",
       run.model == kTied ? "gpt2" : "llama", ranks, run.pipeline, NameOf(run.schedule), run.chunks,
-      run.tensor, run.sequence, run.stage, run.accumulation, run.bf16 ? ", bf16" : "");
+      run.tensor, run.sequence, run.sequence_kind == SequenceKind::kRing ? " in a ring" : "",
+      run.stage, run.accumulation, run.bf16 ? ", bf16" : "");
 }
 
 // One rank's run of the same numbers.
 DecoderRun AloneOf(DecoderRun run) {
   run.pipeline = run.tensor = run.sequence = run.chunks = 1;
   run.schedule = ScheduleKind::kOneForwardOneBackward;
+  run.sequence_kind = SequenceKind::kUlysses;
   run.stage = 0;
   return run;
 }
@@ -177,6 +180,7 @@ class Walk {
                    .tensor = OneOf({1, 1, 2, 4}),
                    .sequence = OneOf({1, 1, 2, 4}),
                    .pipeline = OneOf({1, 2, 2, 3, 4}),
+                   .sequence_kind = OneOf({SequenceKind::kUlysses, SequenceKind::kRing}),
                    .schedule = OneOf(kKinds),
                    .stage = OneOf({0, 1, 2, 3}),
                    .accumulation = OneOf({1, 2, 4, 8}),
@@ -191,7 +195,10 @@ class Walk {
     const DecoderRun& run = step.run;
     if (8 % (readers_ * run.accumulation) != 0) return false;
     const auto described = models::ParseModelConfig(run.model, "config.json").value();
-    if (!models::CheckModelRanks(described.decoder, run.tensor, run.sequence).ok()) return false;
+    if (!models::CheckModelRanks(described.decoder, run.tensor, run.sequence, 1, run.sequence_kind)
+             .ok()) {
+      return false;
+    }
     if (run.pipeline == 1) return run.schedule == ScheduleKind::kOneForwardOneBackward;
     const int blocks = static_cast<int>(described.decoder.layers) + 2;
     const pipeline::PipelineShape shape{.stages = run.pipeline,

@@ -37,6 +37,16 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   if (run.offloads_optimizer) {
     config.zero_optimization.offload_optimizer.device = config::OffloadDevice::kCpu;
   }
+  const auto to_files = [](const std::string& folder, auto* offload) {
+    if (folder.empty()) return;
+    offload->device = config::OffloadDevice::kNvme;
+    offload->nvme_path = {folder};
+  };
+  to_files(run.optimizer_folder, &config.zero_optimization.offload_optimizer);
+  to_files(run.parameter_folder, &config.zero_optimization.offload_param);
+  if (!run.parameter_folder.empty()) config.zero_optimization.offload_param.max_in_cpu = 0;
+  config.zero_optimization.sub_group_size = run.sub_group_size;
+  config.aio.block_size = 4096;    // what is smaller stays in memory
   config.gradient_clipping = 0.5;  // below the models' norms: it clips
   config.parallel.tensor = run.tensor;
   config.parallel.sequence = run.sequence;
@@ -102,11 +112,13 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
                                           {run.schedule, run.chunks})
                         .value();
   auto model = models::BuildModel(described, at::TensorOptions(dtype),
-                                  engine::FindModelRanks(mesh, world), part);
+                                  engine::FindModelRanks(mesh, world, run.sequence_kind), part);
   model->train(true);
   if (run.lora_rank > 0) {
     models::LoraSpec lora{.rank = run.lora_rank};
-    DS_CHECK(models::AddLora(*model, &lora, engine::FindModelRanks(mesh, world).tensor).ok());
+    const models::ModelRanks ranks = engine::FindModelRanks(mesh, world);
+    const auto whole = models::BuildModel(described, at::TensorOptions(dtype), ranks);
+    DS_CHECK(models::AddLora(*model, &lora, ranks.tensor, &*whole).ok());
   }
   return Engine::create(std::move(model), config,
                         {.world = &world,

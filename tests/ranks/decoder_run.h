@@ -17,6 +17,7 @@
 #include "runtime/engine/evaluate.h"
 #include "runtime/models/model_config.h"
 #include "runtime/pipeline/schedule.h"
+#include "runtime/sequence_parallel/heads/token_ranges.h"
 
 namespace ds::tests {
 
@@ -49,6 +50,7 @@ struct DecoderRun {
   int tensor = 1, sequence = 1, pipeline = 1;
   int expert = 1;
   bool data_before_expert = false;
+  sequence_parallel::SequenceKind sequence_kind = sequence_parallel::SequenceKind::kUlysses;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;  // of every stage
   std::string partition = "uniform";
@@ -62,6 +64,9 @@ struct DecoderRun {
   std::string base_shapes = {};
   std::int64_t mlp_tiles = 1;
   bool offloads_optimizer = false;
+  std::int64_t sub_group_size = 1'000'000'000;  // ZeRO's: of what is updated at once
+  // To files in these folders; empty: not.
+  std::string optimizer_folder = {}, parameter_folder = {};
   bool partitions_activations = false;
   std::optional<std::int64_t> buffered_parts = {};  // of these
   bool quantizes_frozen = false;                    // zero_quantized_nontrainable_weights

@@ -14,16 +14,6 @@ bool RotatesByLength(const DecoderSpec& spec) {
   return DependsOnLength(spec.rope) || (spec.windowed_rope && DependsOnLength(*spec.windowed_rope));
 }
 
-}  // namespace
-
-StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence) {
-  // Where every tensor rank has all keys it uses one head of them.
-  const std::int64_t keys = plan.copied_key_head() ? 1 : plan.slice().kv_heads;
-  return sequence_parallel::ShareHeads(plan.slice().heads, keys, sequence);
-}
-
-namespace {
-
 Status CheckExpertRanks(const DecoderSpec& spec, int expert) {
   if (expert == 1) return OkStatus();
   if (spec.experts == 0) {
@@ -38,7 +28,20 @@ Status CheckExpertRanks(const DecoderSpec& spec, int expert) {
 
 }  // namespace
 
-Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert) {
+StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence,
+                                                   SequenceKind kind) {
+  // Where every tensor rank has all keys it uses one head of them.
+  const std::int64_t keys = plan.copied_key_head() ? 1 : plan.slice().kv_heads;
+  if (kind == SequenceKind::kRing) {
+    const auto ranks = static_cast<std::size_t>(sequence);
+    return sequence_parallel::HeadShares{.queries = {ranks, {0, plan.slice().heads}},
+                                         .keys = {ranks, {0, keys}}};
+  }
+  return sequence_parallel::ShareHeads(plan.slice().heads, keys, sequence);
+}
+
+Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert,
+                       SequenceKind kind) {
   DS_RETURN_IF_ERROR(CheckExpertRanks(spec, expert));
   if (sequence > 1 && RotatesByLength(spec)) {
     return UnimplementedError(
@@ -52,7 +55,11 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int ex
   // The first slice has the most heads and the last one the fewest.
   for (const int part : {0, tensor - 1}) {
     DS_ASSIGN_OR_RETURN(const TensorPlan plan, TensorPlan::Create(spec, part, tensor));
-    DS_RETURN_IF_ERROR(ShareHeads(plan, sequence).status());
+    const Status shared = ShareHeads(plan, sequence, kind).status();
+    if (!shared.ok()) {
+      return Status(shared.code(),
+                    std::string(shared.message()) + "; --sp_kind ring takes any number of ranks");
+    }
   }
   return OkStatus();
 }

@@ -6,15 +6,21 @@
 #include "runtime/base/status.h"
 #include "runtime/models/spec/tensor_plan.h"
 #include "runtime/sequence_parallel/heads/head_shares.h"
+#include "runtime/sequence_parallel/heads/token_ranges.h"
 
 namespace ds::models {
 
-// Decides which heads of the plan's slice each of so many sequence ranks has.
-StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence);
+using sequence_parallel::ParseSequenceKind;
+using sequence_parallel::SequenceKind;
 
-// OK when each of `tensor` ranks can have a slice of the decoder, `sequence` ranks can share the
-// heads of every slice, and `expert` ranks the experts of a layer.
-Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert = 1);
+// Decides which heads of the plan's slice each of so many sequence ranks has; of a ring, all.
+StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence,
+                                                   SequenceKind kind = SequenceKind::kUlysses);
+
+// OK when each of `tensor` ranks can have a slice of the decoder, `sequence` ranks of this kind can
+// share the heads of every slice, and `expert` ranks the experts of a layer.
+Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert = 1,
+                       SequenceKind kind = SequenceKind::kUlysses);
 
 // OK when as many ranks can have equal parts of samples of `seq_len` tokens.
 Status CheckSampleParts(std::int64_t seq_len, int sequence);

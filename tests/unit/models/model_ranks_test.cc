@@ -40,11 +40,13 @@ TEST(ModelRanksTest, WhatCannotBeSharedIsRefused) {
   EXPECT_EQ(why(kSixAndThree, 1, 3), "");
   EXPECT_EQ(why(kSixAndThree, 6, 1), "");
   EXPECT_EQ(why(kSixAndThree, 1, 4),
-            "4 sequence ranks cannot share 6 heads of the queries and 3 of the keys: 3 or 6 can");
+            "4 sequence ranks cannot share 6 heads of the queries and 3 of the keys: 3 or 6 can; "
+            "--sp_kind ring takes any number of ranks");
   // The second slice has one head of the keys, and two of the queries.
   EXPECT_EQ(why(kSixAndThree, 2, 2), "");
   EXPECT_EQ(why(kSixAndThree, 2, 4),
-            "4 sequence ranks cannot share 2 heads of the queries and 1 of the keys: 2 can");
+            "4 sequence ranks cannot share 2 heads of the queries and 1 of the keys: 2 can; "
+            "--sp_kind ring takes any number of ranks");
   EXPECT_THAT(why(kSixAndThree, 6, 2), HasSubstr("cannot share 1 heads of the queries"));
   EXPECT_THAT(why(kSixAndThree, 4, 1), HasSubstr("cannot cut the model into 4 parts"));
   EXPECT_THAT(
@@ -65,6 +67,35 @@ TEST(ModelRanksTest, RanksShareWholeExperts) {
   EXPECT_EQ(why(kEight, 4), "");
   EXPECT_EQ(why(kEight, 3), "3 ranks cannot share the 8 experts of a layer: take 2 or 4");
   EXPECT_THAT(why(kSixAndThree, 2), HasSubstr("the model has no experts that 2 ranks"));
+}
+
+TEST(ModelRanksTest, ARingHasAllHeadsOnEveryRank) {
+  using sequence_parallel::SequenceKind;
+  const DecoderSpec spec = Described(kSixAndThree);
+  EXPECT_TRUE(CheckModelRanks(spec, 2, 4, 1, SequenceKind::kRing).ok());
+  const auto plan = TensorPlan::Create(spec, 0, 1).value();
+  const auto shares = ShareHeads(plan, 2, SequenceKind::kRing).value();
+  EXPECT_THAT(shares.queries, ElementsAre(HeadRange{0, 6}, HeadRange{0, 6}));
+  EXPECT_THAT(shares.keys, ElementsAre(HeadRange{0, 3}, HeadRange{0, 3}));
+  const auto by_length =
+      Described(R"({"model_type":"llama","rope_scaling":{"rope_type":"dynamic","factor":2.0}})");
+  EXPECT_THAT(CheckModelRanks(by_length, 1, 2, 1, SequenceKind::kRing).message(),
+              HasSubstr("not built for rotary positions that depend on the length"));
+}
+
+TEST(ModelRanksTest, ARingsRanksHaveTokensOfBothEnds) {
+  using sequence_parallel::FindTokens;
+  using sequence_parallel::SequenceKind;
+  using sequence_parallel::TokenRange;
+  const auto of = [](std::int64_t tokens, int rank, int ranks) {
+    return FindTokens(SequenceKind::kRing, tokens, rank, ranks);
+  };
+  EXPECT_THAT(of(12, 0, 2), ElementsAre(TokenRange{0, 3}, TokenRange{9, 3}));
+  EXPECT_THAT(of(12, 1, 2), ElementsAre(TokenRange{3, 3}, TokenRange{6, 3}));
+  EXPECT_THAT(of(9, 0, 3), ElementsAre(TokenRange{0, 2}, TokenRange{8, 1}));
+  EXPECT_THAT(of(9, 2, 3), ElementsAre(TokenRange{4, 2}, TokenRange{6, 1}));
+  EXPECT_THAT(of(3, 1, 3), ElementsAre(TokenRange{1, 1}));
+  EXPECT_THAT(FindTokens(SequenceKind::kUlysses, 12, 1, 3), ElementsAre(TokenRange{4, 4}));
 }
 
 TEST(ModelRanksTest, PartsOfASampleAreEqual) {
