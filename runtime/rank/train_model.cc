@@ -79,14 +79,13 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
     const bool adapts = models::IsLoraParameter(name);
     if (adapts && adapter != nullptr) return adapter->Read(name, first, values);
     if (models::DerivedValues::Has(name)) return derived->Read(name, first, values, read_base);
-    return adapts ? DrawValues(*blocks, seed, name, first, values) : read_base(name, first, values);
+    return adapts ? DrawValues(*alike, seed, name, first, values) : read_base(name, first, values);
   };
 }
 
 namespace {
 
-Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ranks, bool is_stage) {
-  if (is_stage) return UnimplementedError("LoRA is not built with a pipeline of several stages");
+Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ranks) {
   if (ranks.tensor.size() == 1 || job.quantize_base.empty()) return OkStatus();
   return UnimplementedError(
       "--quantize_base of matrices that tensor ranks have between them is not "
@@ -96,18 +95,25 @@ Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ran
 // Adapts, quantises and freezes the blocks as the job says.
 Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& ranks,
                      TrainModel* model) {
-  models::AddEmbeddingNoise(*model->blocks, job.neftune_noise_alpha);
-  if (model->lora) DS_RETURN_IF_ERROR(models::AddLora(*model->blocks, &*model->lora, ranks.tensor));
+  BlockList& blocks = *model->blocks;
+  BlockList& alike = *model->alike;
+  const bool is_part = &blocks != &alike;
+  models::AddEmbeddingNoise(blocks, job.neftune_noise_alpha);
+  if (model->lora) {
+    DS_RETURN_IF_ERROR(models::AddLora(alike, &*model->lora, ranks.tensor));
+    if (is_part) {
+      DS_RETURN_IF_ERROR(models::AddLora(blocks, &*model->lora, ranks.tensor, &alike));
+    }
+  }
   if (!job.quantize_base.empty()) {
     DS_ASSIGN_OR_RETURN(const auto format, models::ParseBaseFormat(job.quantize_base));
-    models::QuantizeBase(*model->blocks, format);
+    models::QuantizeBase(alike, format);
+    if (is_part) models::QuantizeBase(blocks, format);
   }
-  const bool is_part = model->blocks->part().has_value() || ranks.experts.size() > 1;
-  const BlockList& frozen = is_part ? *model->whole : *model->blocks;
-  if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(frozen, job.freeze));
-  if (is_part) FreezeAlike(*model->whole, *model->blocks);
+  if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(alike, job.freeze));
+  if (is_part) FreezeAlike(alike, blocks);
   if (!job.quantize_base.empty() || (model->lora && model->lora->magnitudes)) {
-    model->derived = std::make_unique<models::DerivedValues>(*model->blocks);
+    model->derived = std::make_unique<models::DerivedValues>(alike);
   }
   return OkStatus();
 }
@@ -119,13 +125,14 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
                                     const models::ModelRanks& ranks,
                                     const std::optional<models::StagePart>& part) {
   TrainModel model{.blocks = models::BuildModel(config, options, ranks, part)};
-  const bool is_unlike_folder = part || !job.quantize_base.empty() || ranks.experts.size() > 1;
+  const bool is_part = part || ranks.experts.size() > 1;
   models::ModelRanks with_all_experts = ranks;
   with_all_experts.experts = {};
-  model.whole =
-      is_unlike_folder ? models::BuildModel(config, options, with_all_experts) : model.blocks;
+  const auto build_all = [&] { return models::BuildModel(config, options, with_all_experts); };
+  model.alike = is_part ? build_all() : model.blocks;
+  model.whole = job.quantize_base.empty() ? model.alike : build_all();
   DS_ASSIGN_OR_RETURN(model.lora, engine::FindLora(job));
-  if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(job, ranks, part.has_value()));
+  if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(job, ranks));
   DS_RETURN_IF_ERROR(PrepareBlocks(job, ranks, &model));
   if (!config.folder.empty()) {
     DS_ASSIGN_OR_RETURN(model.weights, models::WeightReader::Open(config.folder));
@@ -139,7 +146,7 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
                                    ": --model has no weights that it could belong to");
   }
   DS_ASSIGN_OR_RETURN(model.adapter, models::AdapterReader::Open(job.lora_adapter));
-  DS_RETURN_IF_ERROR(model.adapter->Check(*model.blocks));
+  DS_RETURN_IF_ERROR(model.adapter->Check(*model.alike));
   return model;
 }
 
@@ -147,7 +154,7 @@ StatusOr<std::unique_ptr<models::AdapterWriter>> ModelExport::CreateAdapterWrite
     comm::Communicator& world) const {
   return CreateOnFirst<models::AdapterWriter>(world, [&] {
     return models::AdapterWriter::Create(
-        job_.save_hf_dir, *model_.blocks,
+        job_.save_hf_dir, *model_.alike,
         models::MakeAdapterConfig(*model_.lora, job_.model, config_.decoder.weights_are_in_out));
   });
 }

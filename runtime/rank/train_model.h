@@ -25,10 +25,10 @@ namespace ds::rank {
 
 struct TrainModel {
   std::shared_ptr<BlockList> blocks;  // of this rank's stage
-  // All of them, with the weights that a folder has, to know names and shapes by, where the blocks
-  // are those of a stage, lack experts of other ranks or have bytes in place of weights: it gets no
-  // memory.
-  std::shared_ptr<BlockList> whole;
+  // These two get no memory where they are not `blocks`; names and shapes are known by them. The
+  // first has all stages' blocks and all ranks' experts, adapted, quantised and frozen as `blocks`
+  // are; the second, all blocks with the weights that a folder has.
+  std::shared_ptr<BlockList> alike, whole;
   std::optional<models::LoraSpec> lora;            // its targets filled in
   std::unique_ptr<models::WeightReader> weights;   // null: values are drawn
   std::unique_ptr<models::AdapterReader> adapter;  // null: adapters start anew

@@ -153,6 +153,43 @@ TEST_F(TrainLoraTest, AQuantisedModelIsTrainedResumedAndMerged) {
   EXPECT_LE(accuracy.at("eval_accuracy").get<double>(), 1.0);
 }
 
+// A stage knows the others' layers by their names alone; rank 0 writes the adapters of all.
+TEST_F(TrainLoraTest, StagesTrainTakeUpAndMergeWhatOneStageDoes) {
+  const auto with = [](std::vector<std::string> first, std::vector<std::string> more) {
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+  };
+  const std::vector<std::string> stages = {"--pp", "2", "--gradient_accumulation_steps", "4"};
+  const std::vector<std::string> kinds[] = {
+      {"--lora_rank", "4", "--lora_targets", "q_proj", "down_proj", "--steps", "4"},
+      {"--lora_rank", "4", "--lora_dora", "--quantize_base", "nf4-double", "--steps", "4"}};
+  for (const auto& lora : kinds) {
+    const std::string name = lora[2] == "--lora_dora" ? "dora" : "lora";
+    SCOPED_TRACE(name);
+    const auto one =
+        Train(name + "-one", kBase, 0.02, with(lora, {"--save_hf", Folder(name + "-one-hf")}));
+    ASSERT_EQ(one.status, 0) << one.out << one.err;
+    const auto cut = Train(name + "-cut", kBase, 0.02,
+                           with(with(lora, stages), {"--save_hf", Folder(name + "-cut-hf")}));
+    ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+    const double loss = EvaluatedLoss(name + "-one");
+    EXPECT_NEAR(EvaluatedLoss(name + "-cut"), loss, 1e-5);
+    EXPECT_EQ(fs::file_size(folder_.path() / (name + "-cut-hf") / "adapter_model.safetensors"),
+              fs::file_size(folder_.path() / (name + "-one-hf") / "adapter_model.safetensors"));
+    std::vector<std::string> taken = {"--lora_adapter", Folder(name + "-cut-hf"), "--steps", "1"};
+    if (name == "dora") taken.insert(taken.end(), {"--quantize_base", "nf4-double"});
+    const auto again = Train(name + "-again", kBase, 0.0, with(taken, stages));
+    ASSERT_EQ(again.status, 0) << again.out << again.err;
+    EXPECT_NEAR(EvaluatedLoss(name + "-again"), loss, 1e-5);
+    const auto merged =
+        Train(name + "-merged", kBase, 0.02,
+              with(with(lora, stages), {"--save_hf", Folder(name + "-whole"), "--lora_merge"}));
+    ASSERT_EQ(merged.status, 0) << merged.out << merged.err;
+    ASSERT_EQ(Train(name + "-run", Folder(name + "-whole"), 0.0, {"--steps", "1"}).status, 0);
+    EXPECT_NEAR(EvaluatedLoss(name + "-run"), loss, 1e-4);
+  }
+}
+
 TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
   const auto frozen = Train("frozen", kBase, 0.02, {"--freeze", "model.layers.*", "--steps", "2"});
   EXPECT_EQ(frozen.status, 0) << frozen.err;
