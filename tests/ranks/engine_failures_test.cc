@@ -295,13 +295,13 @@ TEST(EngineCreate, RefusesAParameterThatIsInTwoBlocks) {
   });
 }
 
-TEST(EngineCreate, RefusesDegreesThatAreNotBuilt) {
+TEST(EngineCreate, RefusesDegreesThatTheConfigContradicts) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto engine =
         Engine::create(MakeTinyModel({}, at::kFloat), TinyConfig({.stage = 2}),
                        {.world = &world, .degrees = topology::Degrees{.shard = 2, .expert = 2}});
     EXPECT_THAT(engine.status().message(),
-                HasSubstr("expert parallelism is not built: expert must be 1"));
+                HasSubstr("expert_parallel.autoep_size is 1, and the mesh's expert 2"));
   });
 }
 
