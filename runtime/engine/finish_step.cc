@@ -1,6 +1,9 @@
 #include "runtime/engine/finish_step.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -25,6 +28,8 @@ struct Totals {
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
   std::int64_t most_labels = 0;  // of one micro-batch
+  // Of the routes that the last stage has counted: layers and experts; 0 where there are none.
+  std::array<std::int64_t, 2> route_sizes{};
   std::vector<double> rank_losses;
   std::vector<std::uint64_t> plan_hashes;  // by rank
 };
@@ -36,10 +41,15 @@ double MeanWeight(double sum, std::size_t ranks) {
 
 Totals SumOverRanks(const EngineParts& parts, double squares) {
   const StepInProgress& step = parts.step.current;
+  const at::Tensor& routes = step.expert_routes;
+  const auto size_of_routes = [&](std::int64_t dimension) {
+    return routes.defined() ? static_cast<double>(routes.size(dimension)) : 0.0;
+  };
   const std::vector<std::vector<double>> ranks = comm::GatherNumbers(
       {step.AddUpLosses(), squares, static_cast<double>(step.tokens),
        static_cast<double>(step.samples), step.AddUpWeights(),
-       static_cast<double>(step.most_labels), std::bit_cast<double>(parts.sharded->plan_hash())},
+       static_cast<double>(step.most_labels), std::bit_cast<double>(parts.sharded->plan_hash()),
+       size_of_routes(0), size_of_routes(1)},
       *parts.sharded->context().groups.all);
   Totals totals;
   double all_squares = 0.0, all_weights = 0.0;
@@ -60,19 +70,32 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
     totals.samples += static_cast<std::int64_t>(rank[3]);
     totals.most_labels = std::max(totals.most_labels, static_cast<std::int64_t>(rank[5]));
   }
+  const std::vector<double>& counter = ranks[static_cast<std::size_t>(gradient_ranks.front())];
+  totals.route_sizes = {static_cast<std::int64_t>(counter[7]),
+                        static_cast<std::int64_t>(counter[8])};
   totals.weight = MeanWeight(all_weights, gradient_ranks.size());
   totals.loss /= static_cast<double>(gradient_ranks.size()) * totals.weight;
   totals.norm = std::sqrt(all_squares);
   return totals;
 }
 
-// Every rank's last block has left routes, or none has. Collective.
-std::vector<std::vector<std::int64_t>> SumExpertRoutes(const EngineParts& parts) {
+// Every rank's last block has left routes, or none has; of several stages the last one tells the
+// others. Collective.
+std::vector<std::vector<std::int64_t>> SumExpertRoutes(const EngineParts& parts,
+                                                       const Totals& totals) {
   std::vector<std::vector<std::int64_t>> layers;
+  if (totals.route_sizes[0] == 0) return layers;
+  constexpr const char* kTag = "expert routes";
   const at::Tensor& own = parts.step.current.expert_routes;
-  if (!own.defined() || parts.channels) return layers;
-  parts.sharded->context().groups.gradients->AllReduce(own, comm::ReduceOp::kSum, "expert routes");
-  const at::Tensor routes = own.to(at::kCPU);
+  if (own.defined()) {
+    parts.sharded->context().groups.gradients->AllReduce(own, comm::ReduceOp::kSum, kTag);
+  }
+  const at::Tensor routes =
+      own.defined() ? own.to(at::kCPU).contiguous() : at::empty(totals.route_sizes, at::kLong);
+  if (parts.channels) {
+    const auto counters = topology::kGradientAxes.With(topology::Axis::kTensor);
+    parts.world().control().Broadcast(routes, parts.LossRanksOver(counters).front(), kTag);
+  }
   for (std::int64_t layer = 0; layer < routes.size(0); ++layer) {
     const auto* first = routes[layer].const_data_ptr<std::int64_t>();
     layers.emplace_back(first, first + routes.size(1));
@@ -238,7 +261,7 @@ StatusOr<StepResult> FinishStep(EngineParts& parts) {
                     .loss_scale = loss_scale,
                     .tokens = totals.tokens,
                     .samples = totals.samples,
-                    .expert_routes = SumExpertRoutes(parts)};
+                    .expert_routes = SumExpertRoutes(parts, totals)};
   if (std::isfinite(totals.norm)) {
     DS_RETURN_IF_ERROR(parts.ApplyUpdate(totals.norm, std::move(scheduled)));
   } else {

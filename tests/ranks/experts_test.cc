@@ -159,6 +159,11 @@ TEST(Experts, AStepTellsTheRoutesOfAllRanks) {
     }
   }
   EXPECT_EQ(ours[0].expert_routes, alone[0].expert_routes);
+  // The last stage has counted, and one of its tensor ranks tells all.
+  const DecoderRun stages{
+      .model = kMixtralDecoder, .tensor = 2, .pipeline = 2, .stage = 1, .accumulation = 2};
+  const auto of_stages = RunDecoder(stages, 8, kTrainedSteps).steps;
+  EXPECT_EQ(of_stages[0].expert_routes, alone[0].expert_routes);
 }
 
 // The load of the first stage's layers goes with their activations.
