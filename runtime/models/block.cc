@@ -5,6 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/models/initialize.h"
+#include "runtime/moe/expert_layer.h"
 
 namespace ds::models {
 
@@ -13,7 +14,12 @@ FirstValue Block::DescribeFirstValue(const std::string& name, std::int64_t dimen
 }
 
 checkpoint::Placement Block::DescribePlacement(const std::string&, const at::Tensor& tensor) const {
-  return {.global_shape = tensor.sizes().vec()};
+  checkpoint::Placement placement{.global_shape = tensor.sizes().vec()};
+  for (const auto& module : modules(/*include_self=*/false)) {
+    const auto* const layer = dynamic_cast<const moe::ExpertLayer*>(module.get());
+    if (layer != nullptr && layer->HasApart(tensor)) placement.expert = true;
+  }
+  return placement;
 }
 
 void Block::Initialize(std::uint64_t seed) {

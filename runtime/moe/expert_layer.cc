@@ -11,6 +11,8 @@
 
 #include <string>
 
+#include "runtime/base/divisors.h"
+
 namespace ds::moe {
 namespace {
 
@@ -51,7 +53,12 @@ ExpertLayer::ExpertLayer(const ExpertLayerOptions& options,
     : options_(options) {
   const auto without_bias = torch::nn::LinearOptions(options.width, options.experts).bias(false);
   gate_ = register_module("gate", torch::nn::Linear(without_bias));
-  for (std::int64_t i = 0; i < options.experts; ++i) {
+  TORCH_CHECK(options.experts % options.ranks.size() == 0, options.ranks.size(),
+              " ranks cannot share ", options.experts, " experts: take ",
+              NameNearestDivisors(options.experts, options.ranks.size()));
+  const std::int64_t own = options.experts / options.ranks.size();
+  const std::int64_t first = options.ranks.rank() * own;
+  for (std::int64_t i = first; i < first + own; ++i) {
     experts_.push_back(register_module("expert_" + std::to_string(i), make()));
   }
   if (!options.residual) return;
@@ -85,16 +92,29 @@ Routes ExpertLayer::Gate(const at::Tensor& rows, const Draw& draw, const at::Ten
 
 at::Tensor ExpertLayer::RunExperts(const at::Tensor& rows, const Routes& routes) {
   const ExpertRows listed = ListRows(routes);
-  const auto inputs = rows.index_select(0, listed.tokens).split_with_sizes(listed.counts, 0);
+  const TokenExchange exchange(options_.ranks, listed.counts);
+  const auto inputs =
+      exchange.Send(rows.index_select(0, listed.tokens)).split_with_sizes(exchange.own_counts(), 0);
   std::vector<at::Tensor> outputs;
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     outputs.push_back(experts_[i]->forward(inputs[i]));
   }
-  outputs.push_back(at::zeros({1, rows.size(1)}, outputs[0].options()));  // of what is dropped
-  const at::Tensor results = at::cat(outputs).index_select(0, listed.of_route.flatten());
+  const at::Tensor back = exchange.Return(at::cat(outputs));
+  const at::Tensor dropped = at::zeros({1, rows.size(1)}, back.options());
+  const at::Tensor results = at::cat({back, dropped}).index_select(0, listed.of_route.flatten());
   const at::Tensor by_route =
       results.view({routes.experts.size(0), routes.experts.size(1), rows.size(1)});
   return (by_route * routes.weights.unsqueeze(-1)).sum(0).to(results.scalar_type());
+}
+
+bool ExpertLayer::HasApart(const at::Tensor& parameter) const {
+  if (options_.ranks.size() == 1) return false;
+  for (const auto& expert : experts_) {
+    for (const at::Tensor& own : expert->parameters()) {
+      if (own.is_same(parameter)) return true;
+    }
+  }
+  return false;
 }
 
 ExpertLayer::Result ExpertLayer::forward(const at::Tensor& x, const Draw& draw,

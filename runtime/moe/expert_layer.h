@@ -1,12 +1,13 @@
 #pragma once
 
-// ExpertLayer: a layer of experts for a model of one's own, as DeepSpeed's deepspeed.moe.layer.MoE
-// with one rank to a group of experts, which it equals to the last bits: a gate with capacity, the
+// ExpertLayer: a layer of experts for a model of one's own, as DeepSpeed's deepspeed.moe.layer.MoE,
+// which it equals to the last bits where one rank has all experts: a gate with capacity, the
 // experts, and, where it is residual (Rajbhandari et al. 2022, PR-MoE), an MLP that all tokens go
 // through, mixed with them. Layers of a model may have different numbers of experts (a pyramid).
 //
-// All ranks hold all experts. A model adds `balance_loss` of its layers, times a coefficient, to
-// its loss. Threads: those of the module's caller.
+// All ranks hold all experts, or those of `ranks` whole ones each, to whom tokens travel; capacity
+// and balance are those of a rank's own tokens, as in the reference. A model adds `balance_loss` of
+// its layers, times a coefficient, to its loss. Threads: those of the module's caller.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "runtime/moe/gating.h"
+#include "runtime/moe/token_exchange.h"
 
 namespace ds::moe {
 
@@ -42,6 +44,7 @@ struct ExpertLayerOptions {
   bool selects_at_random = true;  // top-1: which tokens an expert that is full keeps
   bool draws_second = true;       // top-2: the second expert, in evaluation too
   bool residual = false;
+  ExpertGroup ranks = {};  // its size divides the experts
 };
 
 class ExpertLayer : public torch::nn::Module {
@@ -56,12 +59,16 @@ class ExpertLayer : public torch::nn::Module {
     at::Tensor counts;        // [experts] int64, before any token is dropped
   };
 
-  // Calls `make` for each expert, and for the residual MLP.
+  // Calls `make` for each expert that this rank has, registered by its number among all of them,
+  // and for the residual MLP.
   ExpertLayer(const ExpertLayerOptions& options,
               const std::function<std::shared_ptr<Expert>()>& make);
 
   // x [..., width]; `used` as Top1Options', flat, or undefined. Throws c10::Error as the gate does.
   Result forward(const at::Tensor& x, const Draw& draw, const at::Tensor& used = {});
+
+  // Tells whether the parameter is that of an expert that other ranks of the group do not have.
+  bool HasApart(const at::Tensor& parameter) const;
 
  private:
   Routes Gate(const at::Tensor& rows, const Draw& draw, const at::Tensor& used);
@@ -69,9 +76,9 @@ class ExpertLayer : public torch::nn::Module {
 
   const ExpertLayerOptions options_;
   torch::nn::Linear gate_ = nullptr;
-  std::vector<std::shared_ptr<Expert>> experts_;
-  std::shared_ptr<Expert> mlp_;              // null without
-  torch::nn::Linear coefficient_ = nullptr;  // of the experts' part and of the MLP's
+  std::vector<std::shared_ptr<Expert>> experts_;  // this rank's
+  std::shared_ptr<Expert> mlp_;                   // null without
+  torch::nn::Linear coefficient_ = nullptr;       // of the experts' part and of the MLP's
 };
 
 }  // namespace ds::moe

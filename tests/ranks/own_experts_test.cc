@@ -1,4 +1,5 @@
-// A layer of experts in a model of one's own: every ZeRO stage trains it to the same bits.
+// A layer of experts in a model of one's own: every ZeRO stage trains it to the same bits, and
+// ranks with experts of their own to the same numbers.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/mse_loss.h>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/make_mesh.h"
 #include "runtime/moe/expert_layer.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
@@ -36,21 +38,23 @@ at::Tensor DrawAlike(at::IntArrayRef shape) {
   return places.mul(0.618034).frac().view(shape);
 }
 
-// Eight rows for seven experts, each of which takes two: some get none, some rows are dropped.
+// Eight rows for the experts, each of which takes two: some get none, some rows are dropped.
 class OwnExpertsBlock : public Block {
  public:
-  OwnExpertsBlock() : Block("net") {
+  explicit OwnExpertsBlock(std::int64_t experts, const moe::ExpertGroup& ranks = {})
+      : Block("net") {
     const moe::ExpertLayerOptions options{.width = kFeatures,
-                                          .experts = 7,
+                                          .experts = experts,
                                           .capacity = {.factor = 1.5, .least = 2},
-                                          .residual = true};
+                                          .residual = true,
+                                          .ranks = ranks};
     layer_ = register_module("moe", std::make_shared<moe::ExpertLayer>(
                                         options, [] { return std::make_shared<OwnExpert>(); }));
     const c10::NoGradGuard no_grad;
-    double shift = 0.1;
-    for (at::Tensor& parameter : parameters()) {
-      parameter.copy_(DrawAlike(parameter.sizes()).add(shift).frac() - 0.5);
-      shift += 0.37;
+    for (auto& item : named_parameters()) {  // by its name, whoever else is there
+      double shift = 0.1;
+      for (const char letter : item.key()) shift = shift * 1.3 + 0.37 * letter;
+      item.value().copy_(DrawAlike(item.value().sizes()).add(shift).frac() - 0.5);
     }
   }
   Bundle forward(Bundle bundle) override {
@@ -69,13 +73,17 @@ Bundle BatchOfRank(int rank, int step) {
                     {"labels", values.remainder(3).view({8, kFeatures})}}};
 }
 
-std::map<std::string, at::Tensor> TrainOwnExperts(int stage) {
+std::map<std::string, at::Tensor> TrainOwnExperts(int stage, std::int64_t experts, int ranks,
+                                                  int expert_ranks = 1) {
   std::map<std::string, at::Tensor> parameters;
-  testing::RunRanks(2, [&](comm::Communicator& world) {
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    config::DsConfig config = TinyConfig({.stage = stage});
+    config.parallel.expert = expert_ranks;
+    const auto mesh = engine::MakeMesh({}, config, world.size()).value();
     auto model = std::make_shared<BlockList>();
-    model->Add(std::make_shared<OwnExpertsBlock>());
-    const auto engine =
-        Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+    model->Add(
+        std::make_shared<OwnExpertsBlock>(experts, engine::FindModelRanks(mesh, world).experts));
+    const auto engine = Engine::create(model, config, {.world = &world}).value();
     for (int step = 0; step < 4; ++step) {
       engine->backward(engine->forward(BatchOfRank(world.rank(), step)));
       ASSERT_TRUE(engine->step().ok());
@@ -87,16 +95,38 @@ std::map<std::string, at::Tensor> TrainOwnExperts(int stage) {
 }
 
 TEST(OwnExperts, EveryStageTrainsThemToTheSameBits) {
-  const auto unsharded = TrainOwnExperts(0);
+  const auto unsharded = TrainOwnExperts(0, 7, 2);
   ASSERT_EQ(unsharded.size(), 1U + 8 * 4 + 2) << "the gate, experts and MLP, and their shares";
-  const OwnExpertsBlock untrained;
+  const OwnExpertsBlock untrained(7);
   const at::Tensor gate = untrained.named_parameters()["moe.gate.weight"];
   EXPECT_FALSE(unsharded.at("net.moe.gate.weight").equal(gate));
   for (int stage = 1; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);
-    const auto sharded = TrainOwnExperts(stage);
+    const auto sharded = TrainOwnExperts(stage, 7, 2);
     for (const auto& [name, value] : unsharded) EXPECT_TRUE(sharded.at(name).equal(value)) << name;
   }
+}
+
+// Gates drop by a rank's own tokens, so that whoever has an expert changes no route.
+TEST(OwnExperts, RanksWithExpertsOfTheirOwnTrainTheSame) {
+  constexpr std::int64_t kExperts = 8;
+  const auto all_experts = TrainOwnExperts(0, kExperts, /*ranks=*/4);
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const int expert_ranks : {2, 4}) {
+      SCOPED_TRACE(std::to_string(stage) + " " + std::to_string(expert_ranks));
+      const auto apart = TrainOwnExperts(stage, kExperts, /*ranks=*/4, expert_ranks);
+      ASSERT_EQ(apart.size(), all_experts.size());
+      for (const auto& [name, value] : all_experts) {
+        EXPECT_TRUE(apart.at(name).allclose(value, 1e-4, 1e-5)) << name;
+      }
+    }
+  }
+}
+
+TEST(OwnExperts, RanksThatCannotShareThemAreRefused) {
+  testing::RunRanks(3, [](comm::Communicator& world) {
+    EXPECT_THROW(OwnExpertsBlock(8, moe::ExpertGroup(world)), c10::Error);
+  });
 }
 
 }  // namespace
