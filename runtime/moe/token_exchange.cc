@@ -41,7 +41,7 @@ at::Tensor Exchange(const at::Tensor& rows, const Counts& sent, const Counts& re
 }
 
 at::Tensor Reorder(const at::Tensor& rows, const at::Tensor& order) {
-  return order.defined() ? rows.index_select(0, order.to(rows.device())) : rows;
+  return order.defined() ? rows.index_select(0, order) : rows;
 }
 
 at::Tensor GoToExperts(const at::Tensor& rows, const TokenExchange::Plan& plan) {
@@ -129,8 +129,8 @@ TokenExchange::TokenExchange(const ExpertGroup& group, const Counts& counts) : o
   for (std::size_t i = 0; i < arriving.size(); ++i) own_counts_[i % experts] += arriving[i];
   if (experts > 1) {
     const Counts order = SortByExpert(arriving, experts);
-    plan->order = at::tensor(order, at::kLong);
-    plan->inverse = Invert(order);
+    plan->order = at::tensor(order, at::kLong).to(group.ranks()->device());
+    plan->inverse = Invert(order).to(group.ranks()->device());
   }
   plan_ = std::move(plan);
 }

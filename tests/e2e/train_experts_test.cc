@@ -1,0 +1,146 @@
+// Ranks with experts of their own, end to end: they train what one rank trains, the job goes on on
+// other numbers of ranks, a folder comes out whole, and a lost one is named and replaced.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/train_fixture.h"
+
+namespace ds::testing {
+namespace {
+namespace fs = std::filesystem;
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+class TrainExpertsTest : public TrainTest {
+ protected:
+  // A small Mixtral; every micro-batch is of one sample, as its balance is judged by micro-batch.
+  std::vector<std::string> TrainExperts(int ranks, int stage, std::vector<std::string> more) const {
+    more.insert(more.end(), {"--gradient_accumulation_steps", std::to_string(4 / ranks)});
+    auto arguments = Train(ranks, stage, std::move(more));
+    std::replace(arguments.begin(), arguments.end(), std::string("gpt2-demo"),
+                 std::string("mixtral-tiny"));
+    return arguments;
+  }
+  ProgramResult RunExperts(const std::string& name, int ranks, int stage,
+                           std::vector<std::string> more) const {
+    return RunProgram(DsrunCommand(RunDir(name), TrainExperts(ranks, stage, std::move(more))));
+  }
+  ProgramResult Resume(const std::string& name, int ranks, std::vector<std::string> more) const {
+    std::vector<std::string> words{DS_BIN_DIR "/dsrun",   "--num_gpus",
+                                   std::to_string(ranks), "resume",
+                                   RunDir(name).string(), "--steps"};
+    words.insert(words.end(), more.begin(), more.end());
+    return RunProgram(words);
+  }
+};
+
+TEST_F(TrainExpertsTest, TheyTrainWhatOneRankTrainsAndItGoesOn) {
+  ASSERT_EQ(RunExperts("one", 1, 0, {"--steps", "6"}).status, 0);
+  const auto cut = RunExperts("cut", 4, 2, {"--ep", "2", "--steps", "2", "--save_every", "2"});
+  ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
+  const auto other = Resume("cut", 4, {"4", "--ep", "4", "--save_every", "2"});
+  ASSERT_EQ(other.status, 0) << other.out << other.err;
+  fs::path config = WriteConfig(0);
+  const auto resumed = Resume("cut", 1,
+                              {"6", "--deepspeed_config", config.string(),
+                               "--gradient_accumulation_steps", "4", "--ep", "1"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Losses("cut"), Pointwise(DoubleNear(1e-5), Losses("one")));
+}
+
+// Routes of a step are those of all ranks' tokens: two of each in each of the four layers.
+TEST_F(TrainExpertsTest, EveryStepTellsTheLoadOfAllExperts) {
+  ASSERT_EQ(RunExperts("run", 2, 3, {"--ep", "2", "--steps", "2"}).status, 0);
+  for (const auto& step : ReadJsonLines(RunDir("run") / "metrics.jsonl")) {
+    ASSERT_EQ(step["expert_routes"].size(), 4U);
+    for (const auto& layer : step["expert_routes"]) {
+      const auto routes = layer.get<std::vector<std::int64_t>>();
+      EXPECT_EQ(routes.size(), 8U);
+      EXPECT_EQ(std::accumulate(routes.begin(), routes.end(), std::int64_t{0}),
+                2 * step["tokens"].get<std::int64_t>());
+    }
+  }
+}
+
+// A folder goes in, of which a rank reads its experts alone, and comes out with all of them.
+TEST_F(TrainExpertsTest, AFolderComesOutWhole) {
+  const auto folder = [&](const std::string& name) { return folder_.path() / (name + "-hf"); };
+  const auto save = [&](const std::string& name, int ranks, int stage,
+                        std::vector<std::string> more) {
+    more.insert(more.end(), {"--steps", "2", "--save_hf", folder(name).string()});
+    const auto run = RunExperts(name, ranks, stage, std::move(more));
+    EXPECT_EQ(run.status, 0) << run.out << run.err;
+  };
+  save("one", 1, 0, {});
+  save("two", 4, 3, {"--ep", "2"});
+  EXPECT_EQ(fs::file_size(folder("two") / "model.safetensors"),
+            fs::file_size(folder("one") / "model.safetensors"));
+  const auto go_on = [&](const std::string& name, int ranks, std::vector<std::string> more) {
+    auto words = TrainExperts(ranks, 1, std::move(more));
+    std::replace(words.begin(), words.end(), std::string("mixtral-tiny"), folder("two").string());
+    const auto run = RunProgram(DsrunCommand(RunDir(name), words));
+    EXPECT_EQ(run.status, 0) << run.out << run.err;
+  };
+  go_on("whole", 1, {"--steps", "2"});
+  go_on("cut", 4, {"--steps", "2", "--ep", "4"});
+  EXPECT_THAT(Losses("cut"), Pointwise(DoubleNear(1e-5), Losses("whole")));
+  EXPECT_LT(Losses("whole")[0], Losses("one")[0]);
+}
+
+TEST_F(TrainExpertsTest, DegreesThatDoNotFitAreRefusedWithThoseThatDo) {
+  const auto too_many = RunExperts("no", 4, 2, {"--ep", "3"});
+  EXPECT_EQ(too_many.status, 2);
+  EXPECT_THAT(too_many.err, HasSubstr("share the state, 4, and is 3: take 2 or 4"));
+  auto words = Train(4, 2, {"--ep", "2"});
+  const auto dense = RunProgram(DsrunCommand(RunDir("no"), words));
+  EXPECT_EQ(dense.status, 2);
+  EXPECT_THAT(dense.err, HasSubstr("the model has no experts that 2 ranks could have"));
+}
+
+// The last rank is the second of its expert group, which then lacks half of the experts.
+TEST_F(TrainExpertsTest, ALostRankIsNamedAndTheOthersEnd) {
+  Program program(
+      DsrunCommand(RunDir("lost"), TrainExperts(4, 2, {"--ep", "2", "--steps", "100000"})));
+  ASSERT_TRUE(program.WaitForOutput("step 2"));
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(RankPid("lost", rank));
+  ASSERT_EQ(::kill(ranks[3], SIGKILL), 0);
+  const auto result = program.Wait();
+  EXPECT_EQ(result.status, 137) << result.out << result.err;
+  const auto verdict = ReadJson(RunDir("lost") / "verdict.json");
+  EXPECT_EQ(verdict["rank"], 3);
+  EXPECT_EQ(verdict["signal"], SIGKILL);
+  for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0) << "a rank is still there";
+}
+
+TEST_F(TrainExpertsTest, TheJobIsRestartedAndItsLossesAreThoseOfAnUndisturbedOne) {
+  const std::vector<std::string> flags{"--ep", "2", "--steps", "24"};
+  ASSERT_EQ(RunExperts("whole", 4, 3, flags).status, 0);
+  auto more = flags;
+  more.insert(more.end(), {"--save_every", "6"});
+  auto command = DsrunCommand(RunDir("restarted"), TrainExperts(4, 3, more));
+  command.insert(command.begin() + 1, {"--max_restarts", "1"});
+  Program program(command);
+  ASSERT_TRUE(program.WaitForOutput("step-6"));
+  ASSERT_EQ(::kill(RankPid("restarted", 1), SIGKILL), 0);
+  const auto result = program.Wait();
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const auto expected = Losses("whole");
+  const auto lines = ReadJsonLines(RunDir("restarted") / "metrics.jsonl");
+  ASSERT_GE(lines.size(), expected.size());
+  for (const auto& line : lines) {
+    EXPECT_EQ(line["loss"].get<double>(), expected.at(line["step"].get<std::size_t>() - 1)) << line;
+  }
+}
+
+}  // namespace
+}  // namespace ds::testing
