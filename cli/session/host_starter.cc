@@ -75,7 +75,7 @@ void HostStarter::Keep(int number, std::unique_ptr<HostDaemon> daemon) {
   daemons_[number] = std::move(daemon);
 }
 
-Status HostStarter::StartHosts(NoticeCallback notice) {
+StatusOr<StartedHosts> HostStarter::StartHosts(NoticeCallback notice) {
   notice_ = std::move(notice);
   std::vector<int> remote;
   for (const int number : places_) {
@@ -85,15 +85,14 @@ Status HostStarter::StartHosts(NoticeCallback notice) {
       DS_RETURN_IF_ERROR(StartLocal(number));
     }
   }
-  if (!remote.empty()) DS_RETURN_IF_ERROR(StartRemote(remote));
-  if (!failed_.empty()) ReleaseHosts();
-  return OkStatus();
-}
-
-std::vector<HostDaemon*> HostStarter::daemons() const {
-  std::vector<HostDaemon*> daemons;
-  for (const int number : places_) daemons.push_back(daemons_[number].get());
-  return daemons;
+  StartedHosts started;
+  if (!remote.empty()) {
+    DS_ASSIGN_OR_RETURN(started.failed, StartRemote(remote));
+  }
+  if (!started.failed.empty()) ReleaseHosts();
+  for (const int number : places_) started.daemons.push_back(daemons_[number].get());
+  started.master_addr = FindMasterAddress();
+  return started;
 }
 
 StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank) {
@@ -101,10 +100,9 @@ StatusOr<StartedSpare> HostStarter::StartSpare(int spare, int node_rank) {
   if (!plan_->host(number).remote) {
     DS_RETURN_IF_ERROR(StartLocal(number));
   } else {
-    failed_.clear();
-    DS_RETURN_IF_ERROR(StartRemote({number}));
-    if (!failed_.empty()) {
-      const HostFailure& failure = failed_.front().failure;
+    DS_ASSIGN_OR_RETURN(const std::vector<FailedHost> failed, StartRemote({number}));
+    if (!failed.empty()) {
+      const HostFailure& failure = failed.front().failure;
       return UnavailableError(failure.message + (failure.hint.empty() ? "" : "; " + failure.hint));
     }
   }
@@ -178,7 +176,7 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
   return hosts;
 }
 
-Status HostStarter::StartRemote(const std::vector<int>& numbers) {
+StatusOr<std::vector<FailedHost>> HostStarter::StartRemote(const std::vector<int>& numbers) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<RemoteHosts> hosts, DescribeHosts(numbers));
   HostKeys host_keys(known_hosts_);
   const RemoteJob job{.job_id = plan_->job_id,
@@ -207,14 +205,15 @@ Status HostStarter::StartRemote(const std::vector<int>& numbers) {
   const std::vector<HostOutcome> outcomes = FanOut::Run(
       static_cast<int>(numbers.size()), {.timeout = timeout_}, &interrupter_, start,
       [&](const FanOutProgress& progress) { notice_(ProgressText(progress, hosts->targets)); });
+  std::vector<FailedHost> failed;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (!outcomes[i].ok()) {
-      failed_.push_back({hosts->targets[i].name, outcomes[i].failure()});
+      failed.push_back({hosts->targets[i].name, outcomes[i].failure()});
     } else if (!hosts->notices[i].empty()) {
       notice_("host " + hosts->targets[i].name + ": " + hosts->notices[i]);
     }
   }
-  return OkStatus();
+  return failed;
 }
 
 // Another host's is the address that was dialled; this machine's own is what is seen from the first

@@ -29,6 +29,13 @@
 
 namespace ds::cli {
 
+// StartedHosts tells what has come of a start. Where a host has failed the others are let go.
+struct StartedHosts {
+  std::vector<FailedHost> failed;
+  std::vector<HostDaemon*> daemons;  // by node rank
+  std::string master_addr;  // where the other hosts reach rank 0: the user's, where it is given
+};
+
 class HostStarter : public SpareStarter {
   struct RemoteHosts;
 
@@ -39,21 +46,15 @@ class HostStarter : public SpareStarter {
 
   using NoticeCallback = std::function<void(const std::string&)>;
 
-  // Returns when all take calls, or it is known which do not: failed(). Then the others are let go,
-  // and AwaitHosts waits for them. What `notice` gets is for the user; it is called on this thread,
-  // and on StartSpare's. An error Status: this machine is at fault, or what was asked.
-  Status StartHosts(NoticeCallback notice);
+  // Returns when all take calls, or it is known which do not; AwaitHosts waits for those that are
+  // let go. What `notice` gets is for the user; it is called on this thread, and on StartSpare's.
+  // An error Status: this machine is at fault, or what was asked.
+  StatusOr<StartedHosts> StartHosts(NoticeCallback notice);
   // The user gives up: what is starting hosts, or ranks on them, returns as soon as it can, and
   // later attempts do at once. Their failures are not worth showing.
   void Interrupt();
 
-  const std::vector<FailedHost>& failed() const { return failed_; }
-  // By node rank.
-  std::vector<HostDaemon*> daemons() const;
   LeaseKeeper* leases() { return &leases_; }
-  // The address at which the other hosts reach rank 0: the user's, where it is given.
-  std::string FindMasterAddress() const;
-
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override;
   // The job has ended: no daemon is needed any more.
   void ReleaseHosts();
@@ -68,9 +69,11 @@ class HostStarter : public SpareStarter {
  private:
   void Keep(int number, std::unique_ptr<HostDaemon> daemon);
   Status StartLocal(int number);
-  // Over SSH; what fails goes to failed_.
-  Status StartRemote(const std::vector<int>& numbers);
+  // Over SSH; returns those that fail.
+  StatusOr<std::vector<FailedHost>> StartRemote(const std::vector<int>& numbers);
   StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
+  std::string FindMasterAddress() const;
+
   const JobPlan* const plan_;
   const std::filesystem::path known_hosts_;
   const std::chrono::milliseconds timeout_;
@@ -80,7 +83,6 @@ class HostStarter : public SpareStarter {
   Interrupter interrupter_;
   std::vector<int> places_;             // by node rank: the number of the host there
   std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
-  std::vector<FailedHost> failed_;
   // By number; none for a spare that waits. Changes under mutex_.
   std::vector<std::unique_ptr<HostDaemon>> daemons_;
   LeaseKeeper leases_;  // of the daemons; goes before them

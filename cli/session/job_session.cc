@@ -72,16 +72,16 @@ class JobSession {
   JobSession& operator=(const JobSession&) = delete;
 
   // A daemon on every host. Signals that come meanwhile end it.
-  void StartHosts();
+  StatusOr<StartedHosts> StartHosts();
   // Then: the job on its hosts, to its end; the daemons are let go.
-  JobOutcome Run();
+  JobOutcome Run(const StatusOr<StartedHosts>& hosts);
   // Last: records what came of it and returns the exit status. The run directory may hang.
   int Conclude(const JobOutcome& outcome);
 
  private:
   // Whether there are daemons everywhere, and nobody wants them gone.
-  JobOutcome CheckHosts();
-  JobOutcome RunOnHosts();
+  JobOutcome CheckHosts(const StatusOr<StartedHosts>& hosts);
+  JobOutcome RunOnHosts(const StartedHosts& hosts);
   // Does what a signal means for daemons and calls. The ranks are the controller's.
   void TakeStep(StopStep step);
   void LimitEnd();
@@ -103,33 +103,32 @@ class JobSession {
   UserStop& stop_;
   JobRecord* const record_;
   HostStarter starter_;
-  Status started_;  // an error: this machine is at fault
 };
 
-void JobSession::StartHosts() {
+StatusOr<StartedHosts> JobSession::StartHosts() {
   const auto on_signal = [this](int signal) {
     if (!IsForwarded(signal)) TakeStep(stop_.OnSignal(signal));  // no rank could get the others
   };
   const SignalTarget target(signals_, MakeTarget(on_signal));
-  started_ = starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
+  return starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
 }
 
-JobOutcome JobSession::CheckHosts() {
+JobOutcome JobSession::CheckHosts(const StatusOr<StartedHosts>& hosts) {
   if (const int signal = stop_.signal(); signal != 0) {
     return MakeUserStopVerdict(signal, plan_.purpose.first_generation);
   }
-  if (!started_.ok()) return MakeStartVerdict(started_);
-  if (starter_.failed().empty()) return JobOutcome();
+  if (!hosts.ok()) return MakeStartVerdict(hosts.status());
+  if (hosts->failed.empty()) return JobOutcome();
   const int host_count = static_cast<int>(plan_.world.hosts.size());
-  for (const std::string& line : MakeFailureTable(starter_.failed(), host_count)) {
+  for (const std::string& line : MakeFailureTable(hosts->failed, host_count)) {
     record_->OnNotice(line);
   }
-  return MakeUnreachableVerdict(starter_.failed().front());
+  return MakeUnreachableVerdict(hosts->failed.front());
 }
 
-JobOutcome JobSession::Run() try {
-  const JobOutcome ready = CheckHosts();
-  return ready.ok() ? RunOnHosts() : ready;
+JobOutcome JobSession::Run(const StatusOr<StartedHosts>& hosts) try {
+  const JobOutcome ready = CheckHosts(hosts);
+  return ready.ok() ? RunOnHosts(*hosts) : ready;
 } catch (const std::system_error& error) {  // such as a machine that has no more threads to give
   return Verdict{.cause = Cause::kInternal,
                  .exit_code = kExitFailure,
@@ -170,12 +169,12 @@ void JobSession::TakeStep(StopStep step) {
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
 }
 
-JobOutcome JobSession::RunOnHosts() {
+JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
   InputForwarder input(STDIN_FILENO);
-  JobController controller(plan_, &program_, starter_.daemons(), record_,
+  JobController controller(plan_, &program_, hosts.daemons, record_,
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
-                            .master_addr = starter_.FindMasterAddress(),
+                            .master_addr = hosts.master_addr,
                             .stop = &stop_,
                             .leases = starter_.leases()});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
@@ -257,8 +256,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   {
     JobSession session(plan, program, run_directory->path() / "known_hosts", {&signals, &stop},
                        &record);
-    session.StartHosts();
-    status = session.Conclude(session.Run());
+    status = session.Conclude(session.Run(session.StartHosts()));
   }
   AwaitConsole(&signals, stop, &writer);
   return status;
