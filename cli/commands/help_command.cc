@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "cli/commands/command_table.h"
-#include "cli/commands/exit_status_table.h"
 #include "cli/commands/manual_page.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/check/issue.h"
+#include "runtime/config/check/issue_log.h"
 #include "runtime/config/check/job_facts.h"
 #include "runtime/config/curriculum.h"
 #include "runtime/config/ds_config.h"
