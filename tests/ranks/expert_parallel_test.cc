@@ -4,12 +4,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-#include <set>
+#include <initializer_list>
+#include <map>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "tests/ranks/decoder_run.h"
-#include "tests/support/rank_harness.h"
 
 namespace ds::tests {
 namespace {
@@ -155,6 +156,67 @@ TEST(ExpertParallel, EvaluationSeesTheSameLoss) {
     const auto ours = EvaluateDecoder({.model = kMixtralDecoder, .expert = 2, .stage = stage}, 4);
     EXPECT_NEAR(ours.loss, expected.loss, 1e-6);
     EXPECT_EQ(ours.labels, expected.labels);
+  }
+}
+
+// Draws what goes with ranks that have experts of their own, on eight of them at most.
+class ExpertWalk {
+ public:
+  struct Step {
+    DecoderRun run;
+    int ranks = 1;
+  };
+  Step Next() {
+    while (true) {
+      Step step = Draw();
+      const DecoderRun& run = step.run;
+      const int readers = step.ranks / run.ranks_of_a_sample();
+      const bool shares = readers * run.sequence % run.expert == 0;
+      if (step.ranks <= 8 && shares && 8 % (readers * run.accumulation) == 0) return step;
+    }
+  }
+
+ private:
+  int OneOf(std::initializer_list<int> values) {
+    const auto last = static_cast<int>(values.size()) - 1;
+    return *(values.begin() + std::uniform_int_distribution<int>(0, last)(random_));
+  }
+
+  Step Draw() {
+    using Kind = config::RecomputeChoice::Kind;
+    DecoderRun run{.model = OneOf({0, 1}) == 0 ? kMixtralDecoder : kManyExpertsDecoder,
+                   .tensor = OneOf({1, 1, 2}),
+                   .sequence = OneOf({1, 1, 2}),
+                   .pipeline = OneOf({1, 1, 2}),
+                   .expert = OneOf({2, 2, 4}),
+                   .data_before_expert = OneOf({0, 1}) == 1,
+                   .stage = OneOf({0, 1, 2, 3}),
+                   .accumulation = OneOf({1, 2, 4}),
+                   .recompute = {.kind = OneOf({0, 0, 1}) == 1 ? Kind::kBlocks : Kind::kNone},
+                   .mlp_tiles = OneOf({1, 1, 3})};
+    if (run.pipeline > 1 && OneOf({0, 1}) == 1) run.schedule = pipeline::ScheduleKind::kGPipe;
+    return {run, run.ranks_of_a_sample() * OneOf({1, 2, 4})};
+  }
+
+  std::mt19937_64 random_{/*seed=*/4};
+};
+
+TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
+  constexpr int kWalks = 32, kSteps = 2;
+  ExpertWalk walk;
+  std::map<std::string, std::vector<StepResult>> alone;  // by model
+  for (int i = 0; i < kWalks; ++i) {
+    const auto [run, ranks] = walk.Next();
+    SCOPED_TRACE(
+        fmt::format("{} on {} ranks: pp {} tp {} sp {} ep {} ({}), ZeRO {}, {} "
+                    "micro-batches, {} tiles",
+                    run.model, ranks, run.pipeline, run.tensor, run.sequence, run.expert,
+                    run.data_before_expert, run.stage, run.accumulation, run.mlp_tiles));
+    if (!alone.contains(run.model)) {
+      alone[run.model] = RunDecoder({.model = run.model}, 1, kSteps).steps;
+    }
+    ExpectSameSteps(alone[run.model], RunDecoder(run, ranks, kSteps).steps);
+    if (::testing::Test::HasFailure()) return;  // others would say the same
   }
 }
 
