@@ -122,6 +122,20 @@ TEST(GradientReduction, DividesWhereTheConfigSays) {
   EXPECT_EQ(MakeGradientReduction(config, 4).before, 1.0);
 }
 
+// Of thirty-two ranks four have all experts between them and eight the same ones, whose sum is that
+// of all.
+TEST(GradientReduction, OfExpertsCountsTheRanksWhoseTokensTheyHaveSeen) {
+  config::DsConfig config;
+  const GradientReduction average = ForExperts(MakeGradientReduction(config, 32), 4);
+  EXPECT_TRUE(average.average);
+  EXPECT_EQ(average.before, 1.0);
+  EXPECT_EQ(average.after, 1.0 / 4);
+  config.prescale_gradients = true;  // factors of a sum are those of all ranks already
+  const GradientReduction sum = ForExperts(MakeGradientReduction(config, 32), 4);
+  EXPECT_EQ(sum.before, 1.0 / 32);
+  EXPECT_EQ(sum.after, 1.0);
+}
+
 TEST(MakeLossScaler, TheStageDecidesTheRule) {
   config::DsConfig config;
   EXPECT_EQ(MakeLossScaler(config).scale(), 1.0);
