@@ -48,6 +48,7 @@ struct EstimateJobFlags {
   std::string recompute = "none";
   std::int64_t mlp_tiles = 1;
   std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages;
+  std::string sequence_kind = "ulysses";
   std::string schedule = "1f1b";
   config::TrainJob trained;  // of its fields those of LoRA and what is frozen
   std::string device = "auto";
@@ -167,19 +168,6 @@ void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& ro
   std::cout << std::flush;
 }
 
-// "80G" is 80 GiB.
-StatusOr<std::int64_t> ParseBytes(const std::string& text) {
-  const std::size_t digits = text.find_first_not_of("0123456789");
-  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
-  const int shift = unit.empty() ? 0 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
-  const auto count = ParseNumber<std::int64_t>(std::string_view(text).substr(0, digits));
-  if (shift < 0 || !count || *count < 1 || *count > (std::int64_t{1} << 50 >> shift)) {
-    return InvalidArgumentError("estimate: --memory " + text +
-                                ": give bytes, for example 80G, 512M or 85899345920");
-  }
-  return *count << shift;
-}
-
 // As the ranks beside this program would, in this environment.
 bool RanksHereFindGpus() {
   const auto program = FindOwnExecutable();
@@ -254,12 +242,13 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
   DS_ASSIGN_OR_RETURN(question.job.trained.lora, engine::FindLora(flags.trained));
   question.job.trained.freeze = flags.trained.freeze;
+  DS_ASSIGN_OR_RETURN(question.job.sequence_kind, models::ParseSequenceKind(flags.sequence_kind));
   DS_ASSIGN_OR_RETURN(question.job.schedule, pipeline::ParseScheduleKind(flags.schedule));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {
-    DS_ASSIGN_OR_RETURN(question.room, ParseBytes(flags.memory));
+    DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
   }
   const Prediction prediction = MakePrediction(std::move(question));
   if (json) {
@@ -278,6 +267,9 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("sp"), flags->sequence_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  app.add_option(FlagNames("sp_kind"), flags->sequence_kind, "as for train (default: ulysses)")
+      ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
+      ->type_name("ulysses|ring");
   app.add_option(FlagNames("pp"), flags->stages, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/models/memory/decoder_memory.h"
 #include "runtime/models/spec/families.h"
 
@@ -33,6 +36,18 @@ StatusOr<models::DecoderSpec> ReadJobModel(const fs::path& model) {
   const Status known = models::CheckMemoryIsKnown(spec);
   if (!known.ok()) return known.WithContext(path.string());
   return spec;
+}
+
+StatusOr<std::int64_t> ParseMemory(const std::string& text) {
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
+  const int shift = unit.empty() ? 0 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
+  const auto count = ParseNumber<std::int64_t>(std::string_view(text).substr(0, digits));
+  if (shift < 0 || !count || *count < 1 || *count > (std::int64_t{1} << 50 >> shift)) {
+    return InvalidArgumentError("--memory " + text +
+                                ": give bytes, for example 80G, 512M or 85899345920");
+  }
+  return *count << shift;
 }
 
 MemoryPrediction PredictMemory(const config::DsConfig& config, const engine::JobShape& job) {

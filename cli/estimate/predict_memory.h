@@ -24,6 +24,9 @@ StatusOr<models::DecoderSpec> ReadJobModel(const std::filesystem::path& model);
 // Measured: pages of the program and its libraries, which the ranks of a host share.
 inline constexpr std::int64_t kSharedProgramBytes = std::int64_t{80} << 20;
 
+// Reads what --memory says: "80G" is 80 GiB; M and T likewise, and bytes without a letter.
+StatusOr<std::int64_t> ParseMemory(const std::string& text);
+
 struct MemoryPrediction {
   zero::StepMemory step;           // tensors, in the tier where the rank computes
   std::int64_t process_bytes = 0;  // of the host: the program, without what ranks share

@@ -46,7 +46,7 @@ StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const Shar
 }
 
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
-                       const ShareFolder& share) {
+                       const ShareFolder& share, models::SequenceKind kind) {
   const int expert = degrees.expert;
   if (degrees.ranks_of_a_sample() == 1 && expert == 1) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
@@ -55,7 +55,7 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
     const auto spec = ParseDecoder(text);
     status = spec.status();
     if (spec.ok()) {
-      status = models::CheckModelRanks(*spec, degrees.tensor, degrees.sequence, expert);
+      status = models::CheckModelRanks(*spec, degrees.tensor, degrees.sequence, expert, kind);
     }
   }
   if (status.ok()) {

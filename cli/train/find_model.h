@@ -10,6 +10,7 @@
 #include "runtime/config/check/job_facts.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
+#include "runtime/models/spec/model_ranks.h"
 
 namespace ds::cli {
 
@@ -19,9 +20,10 @@ StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareF
 // Reads what its config.json says. NotFound when there is none.
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);
 
-// OK when the model can be cut by these degrees.
+// OK when the model can be cut by these degrees, with sequence ranks of this kind.
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
-                       const ShareFolder& share);
+                       const ShareFolder& share,
+                       models::SequenceKind kind = models::SequenceKind::kUlysses);
 
 // OK when each stage that the config asks for gets a part of the job's model, in the job's order
 // (engine::CutStages).

@@ -132,6 +132,12 @@ void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
 }
 
 void AddPipelineFlags(CLI::App& app, TrainFlags* flags) {
+  app.add_option(FlagNames("sp_kind"), flags->sp_kind,
+                 "how the ranks of --sp compute attention: ulysses (default; each for some heads, "
+                 "over all tokens) or ring (context parallelism: each for its tokens, past which "
+                 "keys and values go; any number of ranks)")
+      ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
+      ->type_name("NAME");
   app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
                  "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
                  "micro-batches), gpipe, interleaved (waits less, sends more), zb-h1 (waits less, "
@@ -297,6 +303,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.layer_decay, &job->layer_decay);
   Set(flags.recompute, &job->recompute);
   Set(flags.tile_mlp, &job->mlp_tiles);
+  Set(flags.sp_kind, &job->sequence_kind);
   if (flags.pp_schedule.has_value()) job->pipeline_virtual_stages = 0;  // those of another one
   Set(flags.pp_schedule, &job->pipeline_schedule);
   Set(flags.pp_virtual_stages, &job->pipeline_virtual_stages);

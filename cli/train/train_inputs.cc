@@ -168,7 +168,13 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
         ": of what? --pp or the config's pipeline.stages says into how many stages "
         "the model is cut");
   }
-  DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share));
+  if (flags.sp_kind.has_value() && result.config.parallel.sequence == 1) {
+    return InvalidArgumentError(
+        "--sp_kind: of what? --sp or the config's sequence_parallel_size says how many ranks have "
+        "parts of a sample");
+  }
+  DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(inputs->job.sequence_kind));
+  DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share, kind));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
                          .WithContext("--seq_len"));

@@ -32,6 +32,9 @@ constexpr std::string_view kLeftOut[] = {
     "parallelism_config_sp_backend", "parallelism_config_sp_attn_implementation",
     "parallelism_config_sp_seq_length", "parallelism_config_sp_seq_length_is_variable"};
 
+// Context parallelism, whose ranks pass keys and values round.
+constexpr const char* kRingSize = "parallelism_config_cp_size";
+
 // Keys that TranslateAccelerateConfig reads in one of its groups.
 constexpr std::string_view kRead[] = {"distributed_type",
                                       "num_processes",
@@ -45,6 +48,7 @@ constexpr std::string_view kRead[] = {"distributed_type",
                                       "deepspeed_config",
                                       "fsdp_config",
                                       "parallelism_config",
+                                      kRingSize,
                                       "mpirun_config",
                                       "deepspeed_config_file",
                                       "zero_stage",
@@ -260,6 +264,13 @@ class ConfigTranslator {
       const Json size = Get("parallelism_config", name);
       if (size.is_number_integer() && size > 1) out_.SetFlag(name, size, flag, size);
     }
+    const Json ring = Get("parallelism_config", kRingSize);
+    if (!ring.is_number_integer() || ring <= 1) return;
+    if (out_.flags.contains("sp")) {
+      return out_.Add(Mapping::kMissing, kRingSize, ring, "dsrun cuts samples once, by --sp");
+    }
+    out_.flags["sp_kind"] = "ring";
+    out_.SetFlag(kRingSize, ring, "sp", ring);
   }
 
   void TranslatePrecision() {
@@ -286,8 +297,6 @@ class ConfigTranslator {
         RemarkOnRest(value);
       } else if (Holds(kLeftOut, name)) {
         if (!SaysNothing(value)) out_.Add(Mapping::kLeftOut, name, "", "");
-      } else if (name == "parallelism_config_cp_size" && value == 1) {
-        continue;  // no part of a sample is another rank's
       } else if (!Holds(kRead, name) && !SaysNothing(value)) {
         RefuseOther(name, value);
       }
@@ -301,10 +310,7 @@ class ConfigTranslator {
     }
     std::vector<std::string> known(std::begin(kRead), std::end(kRead));
     known.insert(known.end(), std::begin(kLeftOut), std::end(kLeftOut));
-    out_.Add(Mapping::kMissing, name, value,
-             name == "parallelism_config_cp_size"
-                 ? std::string("dsrun cuts samples by --sp")
-                 : "dsrun knows no such key" + DidYouMean(name, known));
+    out_.Add(Mapping::kMissing, name, value, "dsrun knows no such key" + DidYouMean(name, known));
   }
 
   const Json& config_;

@@ -93,7 +93,11 @@ class ArgumentTranslator {
       const std::string flag = name.substr(0, 2);
       return out_.SetFlag(full, value, flag, value);
     }
-    out_.Add(Mapping::kMissing, full, value, "dsrun cuts samples by --sp");
+    if (name == "cp_size" && !out_.flags.contains("sp")) {
+      out_.flags["sp_kind"] = "ring";
+      return out_.SetFlag(full, value, "sp", value);
+    }
+    out_.Add(Mapping::kMissing, full, value, "dsrun cuts samples once, by --sp");
   }
 
   // "full_shard auto_wrap offload", as a text, a list, or true for FSDP's second version.

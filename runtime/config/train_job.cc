@@ -45,6 +45,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"on_non_finite", &TrainJob::on_non_finite},
     std::pair{"recompute", &TrainJob::recompute},
     std::pair{"mlp_tiles", &TrainJob::mlp_tiles},
+    std::pair{"sequence_kind", &TrainJob::sequence_kind},
     std::pair{"pipeline_schedule", &TrainJob::pipeline_schedule},
     std::pair{"pipeline_virtual_stages", &TrainJob::pipeline_virtual_stages},
     std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
@@ -208,6 +209,7 @@ Status CheckRanges(const TrainJob& job) {
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));
   DS_RETURN_IF_ERROR(CheckOneOf("packing", job.packing, {"stream", "whole", "none"}));
+  DS_RETURN_IF_ERROR(CheckOneOf("sequence_kind", job.sequence_kind, {"ulysses", "ring"}));
   DS_RETURN_IF_ERROR(CheckOneOf("pipeline_schedule", job.pipeline_schedule,
                                 {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}));
   if (job.pipeline_virtual_stages < 0) return FieldError("pipeline_virtual_stages", "0 or more");

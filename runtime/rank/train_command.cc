@@ -75,11 +75,11 @@ class TrainCommand : public engine::TrainLoopObserver {
   StatusOr<engine::Evaluation> Evaluate();
   void TellOfEnd(const std::string& early);
   at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
+  auto sequence_kind() const { return models::ParseSequenceKind(job_.sequence_kind).value(); }
 
   const config::TrainJob& job_;
   const comm::RankIdentity& identity_;
   RankReporter& reporter_;
-
   config::DsConfig config_;
   SeenTokens seen_tokens_;  // of the training
   models::ModelConfig model_config_;
@@ -172,7 +172,7 @@ Status TrainCommand::CheckJob() {
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
   DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh(degrees, config_, identity_.world_size));
   DS_RETURN_IF_ERROR(models::CheckModelRanks(model_config_.decoder, degrees.tensor,
-                                             degrees.sequence, degrees.expert));
+                                             degrees.sequence, degrees.expert, sequence_kind()));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
   DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_.pipeline_schedule,
                                                       job_.pipeline_virtual_stages, config_));
@@ -192,7 +192,7 @@ Status TrainCommand::Connect() {
 Status TrainCommand::BuildEngine() {
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
-                             engine::FindModelRanks(mesh_, *world_), part_));
+                             engine::FindModelRanks(mesh_, *world_, sequence_kind()), part_));
   DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks, model_config_.decoder, job_.seq_len));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&

@@ -17,10 +17,12 @@ using ::testing::HasSubstr;
 class TrainParallelTest : public TrainTest {
  protected:
   // Four ranks, in two pairs that `flag` makes, train two steps, and one rank goes on from there.
-  void ExpectPairsTrainWhatOneRankTrains(const std::string& flag) const {
+  void ExpectPairsTrainWhatOneRankTrains(const std::string& flag,
+                                         const std::vector<std::string>& more = {}) const {
     ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "4"}))).status, 0);
-    const auto cut = RunProgram(
-        DsrunCommand(RunDir("cut"), Train(4, 2, {flag, "2", "--steps", "2", "--save_every", "2"})));
+    std::vector<std::string> flags = {flag, "2", "--steps", "2", "--save_every", "2"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const auto cut = RunProgram(DsrunCommand(RunDir("cut"), Train(4, 2, flags)));
     ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
     const auto resumed =
         RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", RunDir("cut").string(),
@@ -45,6 +47,18 @@ TEST_F(TrainParallelTest, SequenceRanksTrainWhatOneRankTrainsAndItGoesOn) {
   EXPECT_THAT(too_many.err, HasSubstr("5 sequence ranks cannot share 4 heads of the queries"));
 }
 
+// The one rank goes on with a job that has no ring any more.
+TEST_F(TrainParallelTest, RanksOfARingTrainWhatOneRankTrainsAndItGoesOn) {
+  ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_kind", "ring"});
+  const auto of_eight = RunProgram(DsrunCommand(
+      RunDir("eight"), Train(8, 0, {"--sp", "8", "--sp_kind", "ring", "--steps", "4"})));
+  ASSERT_EQ(of_eight.status, 0) << of_eight.out << of_eight.err;
+  EXPECT_THAT(Losses("eight"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
+  const auto of_what = RunProgram(DsrunCommand(RunDir("no"), Train(2, 0, {"--sp_kind", "ring"})));
+  EXPECT_EQ(of_what.status, 2);
+  EXPECT_THAT(of_what.err, HasSubstr("--sp_kind: of what? --sp or the config's"));
+}
+
 TEST_F(TrainParallelTest, StagesTrainWhatOneRankTrainsAndItGoesOn) {
   ExpectPairsTrainWhatOneRankTrains("--pp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--pp", "5"})));
@@ -66,6 +80,7 @@ TEST_F(TrainParallelTest, StagesInAnyOrderTrainWhatOneRankTrains) {
   }
   expect_same("tensor", 4, {"--tp", "2"});
   expect_same("sequence", 4, {"--sp", "2"});
+  expect_same("ring", 4, {"--sp", "2", "--sp_kind", "ring"});
 }
 
 // A folder goes in and comes out, held-out data are looked at, and what two stages hold is once

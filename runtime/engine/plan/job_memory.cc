@@ -127,6 +127,7 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
           .on_gpu = job.setting.on_gpu,
           .mlp_tiles = job.mlp_tiles,
           .sequence_ranks = config.parallel.sequence,
+          .in_ring = job.sequence_kind == models::SequenceKind::kRing,
           .tensor_ranks = config.parallel.tensor,
           .keeps_parts = config.activation_checkpointing.partition_activations,
           .documents = job.packs_documents};
@@ -134,7 +135,7 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
 
 // Gives the micro-batch the heads of the first of the ranks that share them, which has the most.
 void ShareHeads(const models::TensorPlan& cut, models::MicroBatch* batch) {
-  if (batch->sequence_ranks == 1) return;
+  if (batch->sequence_ranks == 1 || batch->in_ring) return;
   const auto shares = models::ShareHeads(cut, batch->sequence_ranks);
   DS_CHECK(shares.ok());
   batch->own_heads = shares->queries.front().count;
@@ -273,6 +274,7 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
   DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
+  DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(job.sequence_kind));
   const bool is_cut = (!job.tokenizer.empty() &&
                        !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile)) ||
                       std::any_of(job.data.begin(), job.data.end(), config::HasTokenIndex);
@@ -282,6 +284,7 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
                   .mlp_tiles = job.mlp_tiles,
                   .trained = {.lora = std::move(lora), .freeze = job.freeze},
                   .packs_documents = is_cut && job.packing != "none",
+                  .sequence_kind = kind,
                   .schedule = schedule,
                   .setting = setting};
 }
@@ -293,7 +296,8 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));
   DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
   const config::ParallelConfig& parallel = config.parallel;
-  DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence));
+  DS_RETURN_IF_ERROR(
+      models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence, job.sequence_kind));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
   if (!job.trained.is_all()) {
     std::vector<models::BlockSizes> sizes = models::ListBlockSizes(job.model);

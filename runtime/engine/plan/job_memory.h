@@ -14,6 +14,7 @@
 #include "runtime/config/recompute_choice.h"
 #include "runtime/config/train_job.h"
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/models/spec/model_ranks.h"
 #include "runtime/pipeline/schedule.h"
 #include "runtime/zero/plan/describe_step.h"
 #include "runtime/zero/plan/step_memory.h"
@@ -27,6 +28,7 @@ struct JobShape {
   std::int64_t mlp_tiles = 1;
   models::TrainedPart trained = {};
   bool packs_documents = false;  // several in a sample
+  models::SequenceKind sequence_kind = models::SequenceKind::kUlysses;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   std::optional<int> stage = {};  // of a pipeline; absent: the one that holds the most
   zero::StepSetting setting;

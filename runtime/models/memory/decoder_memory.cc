@@ -40,13 +40,25 @@ class Activations {
   std::int64_t kv_heads() const {
     return batch_.own_kv_heads > 0 ? batch_.own_kv_heads : spec_.kv_heads;
   }
+  std::int64_t attention_tokens() const {
+    return batch_.in_ring ? batch_.tokens() : batch_.all_tokens();
+  }
   std::int64_t OfHeads(std::int64_t heads) const {
-    return batch_.all_tokens() * heads * spec_.head_width * width_;
+    return attention_tokens() * heads * spec_.head_width * width_;
   }
   // One matrix of attention weights for each head.
   std::int64_t Weights() const { return batch_.all_tokens() * batch_.seq_len * heads(); }
-  bool exchanges() const { return batch_.sequence_ranks > 1; }
-  bool drops_weights() const { return spec_.attention_dropout > 0.0; }
+  bool exchanges() const { return batch_.sequence_ranks > 1 && !batch_.in_ring; }
+  bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
+  // Of a ring the weights are never there at once.
+  bool drops_weights() const { return spec_.attention_dropout > 0.0 && !is_in_ring(); }
+  // What a ring has beside its results: a block of keys and values and the one that comes; what a
+  // block gives and what that is multiplied to; in 16 bits, the sums.
+  std::int64_t RingForwardBeside() const;
+  // The gradients of three blocks on their way besides, those of the queries, and what comes from
+  // above.
+  std::int64_t RingBackwardBeside() const;
+  std::int64_t RingScores() const;  // of one tile, where attention is made of operators
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
 
@@ -102,10 +114,34 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   // What the weights have mixed is itself what goes into the product, unless it is exchanged.
   if (exchanges()) kept += OfHeads(heads());
   // The sum of each row's weights.
-  if (!drops_weights()) return kept + batch_.all_tokens() * heads() * kFloatBytes;
+  if (!drops_weights()) return kept + attention_tokens() * heads() * kFloatBytes;
   // The softmax, what it is multiplied by, and the product; keys and values for each query head.
   const bool shares = kv_heads() != heads();
   return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
+}
+
+std::int64_t Activations::RingScores() const {
+  const bool narrow = spec_.window > 0 && spec_.window < batch_.seq_len;
+  const bool distances =
+      spec_.positions == Positions::kAlibi || spec_.positions == Positions::kAlibiRounded;
+  const bool fused = !batch_.on_gpu && !batch_.documents && !narrow && !distances &&
+                     spec_.attention_dropout == 0.0 && spec_.attention_soft_cap == 0.0;
+  constexpr std::int64_t kTileBytes = std::int64_t{64} << 20, kCopies = 4;
+  const std::int64_t own = batch_.tokens() / batch_.samples;
+  return fused ? 0 : kCopies * std::min(kTileBytes, Floats(own * heads()));
+}
+
+std::int64_t Activations::RingForwardBeside() const {
+  if (!is_in_ring()) return 0;
+  const std::int64_t sums = width_ < kFloatBytes ? Floats(QueryWidth(spec_)) : 0;
+  return 4 * OfHeads(kv_heads()) + Values(QueryWidth(spec_)) + Floats(QueryWidth(spec_)) + sums +
+         RingScores();
+}
+
+std::int64_t Activations::RingBackwardBeside() const {
+  if (!is_in_ring()) return 0;
+  return 6 * OfHeads(kv_heads()) + 6 * Floats(KeyWidth(spec_)) + Floats(QueryWidth(spec_)) +
+         2 * Values(QueryWidth(spec_)) + RingScores();
 }
 
 // Counts norms, activation and what goes into adapters' second matrices. Tiles of the MLP keep
@@ -149,8 +185,9 @@ BlockBytes Activations::OfLayer(bool recomputes_attention) const {
   const std::int64_t attention = KeptByAttention(/*recomputes=*/false);
   const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
   return {.kept = kept,
-          .forward = std::max(kept + MlpForwardBeside(), attention + weights),
-          .backward = std::max(kept + MlpBackwardBeside(), attention + weights + 2 * Hidden())};
+          .forward = std::max(kept + MlpForwardBeside(), attention + weights + RingForwardBeside()),
+          .backward = std::max(kept + MlpBackwardBeside(),
+                               attention + std::max(weights, RingBackwardBeside()) + 2 * Hidden())};
 }
 
 BlockBytes Activations::OfRecomputedLayer() const {
@@ -161,7 +198,8 @@ BlockBytes Activations::OfRecomputedLayer() const {
   return {.kept = !training_.of_block() ? 0
                   : cuts                ? part
                                         : Hidden(),
-          .forward = std::max(mlp, KeptByAttention(/*recomputes=*/false)) + Hidden(),
+          .forward =
+              std::max(mlp, KeptByAttention(/*recomputes=*/false) + RingForwardBeside()) + Hidden(),
           .backward = again.backward + Hidden() + part};
 }
 
@@ -245,6 +283,7 @@ Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch) {
 }
 
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
+  if (batch.sequence_ranks > 1 && batch.in_ring) return 0;  // it is made for a tile at a time
   const bool distances =
       spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
   const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;

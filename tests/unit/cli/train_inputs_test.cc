@@ -81,6 +81,7 @@ TEST_F(TrainInputsTest, DegreesSuitTheModel) {
   EXPECT_THAT(CheckDegreesFit(model, {.sequence = 4}, share_).message(),
               HasSubstr("4 sequence ranks cannot share 6 heads of the queries and 3 of the keys: "
                         "3 or 6 can"));
+  EXPECT_TRUE(CheckDegreesFit(model, {.sequence = 4}, share_, models::SequenceKind::kRing).ok());
   TrainFlags flags{.model = model, .seq_len = 31};
   flags.training.sp = 2;
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),

@@ -89,9 +89,11 @@ TEST(TrainingArgumentsTest, WhatChangesTrainingAndDoesNotMapIsNamed) {
   EXPECT_THAT(Missing(translation),
               ::testing::UnorderedElementsAre("label_smoothing_factor", "optim", "data_seed",
                                               "learning_rat", "train_sampling_strategy",
-                                              "lr_scheduler_type", "parallelism_config.cp_size"));
+                                              "lr_scheduler_type"));
   EXPECT_THAT(On(translation, "learning_rat").text, HasSubstr("did you mean 'learning_rate'?"));
   EXPECT_EQ(translation.flags["tp"], 2);
+  EXPECT_EQ(translation.flags["sp"], 2);
+  EXPECT_EQ(translation.flags["sp_kind"], "ring");
   EXPECT_THAT(DescribeMissing(translation), HasSubstr("label_smoothing_factor 0.1: dsrun"));
   EXPECT_EQ(translation.flags["neftune_noise_alpha"], 5.0);
 }
@@ -203,9 +205,7 @@ TEST(AccelerateConfigTest, EveryKeyIsKnown) {
       config[std::string(section) + "_config"][key.get<std::string>()] = "x";
     }
   }
-  for (const std::string& name : Missing(TranslateAccelerateConfig(config, {}))) {
-    EXPECT_EQ(name, "parallelism_config_cp_size");
-  }
+  EXPECT_THAT(Missing(TranslateAccelerateConfig(config, {})), ::testing::IsEmpty());
 }
 
 TEST(AccelerateConfigTest, FilesOfAccelerate) {
@@ -238,6 +238,18 @@ TEST(AccelerateConfigTest, RanksTakeTheFirstOfTheGpus) {
   EXPECT_EQ(include("gpu_ids: 0,2\nnum_processes: 2\n"), "localhost:0,2");
   EXPECT_EQ(include("gpu_ids: 0,2\n"), "localhost:0,2");
   EXPECT_EQ(include("gpu_ids: 3\nnum_processes: 1\n"), "localhost:3");
+}
+
+TEST(AccelerateConfigTest, ContextParallelismIsARing) {
+  const std::string head = "distributed_type: FSDP\nparallelism_config:\n";
+  const Translation ring = Accelerate(head + "  parallelism_config_cp_size: 4\n");
+  EXPECT_TRUE(ring.is_whole()) << DescribeMissing(ring);
+  EXPECT_EQ(ring.flags["sp"], 4);
+  EXPECT_EQ(ring.flags["sp_kind"], "ring");
+  const Translation both = Accelerate(head +
+                                      "  parallelism_config_cp_size: 4\n"
+                                      "  parallelism_config_sp_size: 2\n");
+  EXPECT_THAT(Missing(both), ElementsAre("parallelism_config_cp_size"));
 }
 
 TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {

@@ -111,6 +111,10 @@ TEST(JobMemoryTest, SequenceRanksHaveTheirPartOfTheActivations) {
   EXPECT_NEAR(shared, alone / 4, 0.1 * alone);
   EXPECT_EQ(PlanJobMemory(config, MakeJob(4)).between_steps.optimizer_state,
             PlanJobMemory(MakeConfig(1), MakeJob(4)).between_steps.optimizer_state);
+  JobShape ring = MakeJob(4);
+  ring.sequence_kind = models::SequenceKind::kRing;
+  const double passed = static_cast<double>(PlanJobMemory(config, ring).peak_activations);
+  EXPECT_NEAR(passed, alone / 4, 0.1 * alone);
   JobShape uneven = MakeJob(4);
   uneven.seq_len = 63;
   EXPECT_FALSE(CheckMemoryIsKnown(config, uneven).ok());
