@@ -296,8 +296,8 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));
   DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
   const config::ParallelConfig& parallel = config.parallel;
-  DS_RETURN_IF_ERROR(
-      models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence, job.sequence_kind));
+  DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
+                                             parallel.expert, job.sequence_kind));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
   if (!job.trained.is_all()) {
     std::vector<models::BlockSizes> sizes = models::ListBlockSizes(job.model);
