@@ -24,8 +24,7 @@ enum class DataType { kFp32, kFp16, kBf16 };
 
 // train_batch_size == micro * accumulation steps * world size, always.
 struct BatchConfig {
-  std::int64_t train_batch_size = 1;
-  std::int64_t train_micro_batch_size_per_gpu = 1;
+  std::int64_t train_batch_size = 1, train_micro_batch_size_per_gpu = 1;
   std::int64_t gradient_accumulation_steps = 1;
 };
 
@@ -36,8 +35,7 @@ struct Fp16Config {
   double loss_scale = 0.0;  // above 0: static
   // Settings of dynamic loss scaling (precision/loss_scaler.h).
   std::int64_t initial_scale_power = 16;
-  std::int64_t loss_scale_window = 1000;
-  std::int64_t hysteresis = 2;
+  std::int64_t loss_scale_window = 1000, hysteresis = 2;
   bool consecutive_hysteresis = false;
   double min_loss_scale = 1.0;
   bool fp16_master_weights_and_grads = false;  // parameters are updated in place
@@ -124,15 +122,15 @@ struct DsConfig {
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates
   // Absent: the training precision.
-  std::optional<DataType> communication_data_type;
-  std::optional<DataType> grad_accum_dtype;
+  std::optional<DataType> communication_data_type, grad_accum_dtype;
   std::optional<DataType> buffer_dtype;  // absent: the model's buffers stay as they are
   // The combination of ranks' gradients (precision/gradient_reduction.h).
   GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
-  bool sparse_gradients = false;  // embedding tables travel by rows at stage 0
-  bool memory_breakdown = false;  // memory by use is reported at the ends of a step's phases
+  bool sparse_gradients = false;      // embedding tables travel by rows at stage 0
+  bool memory_breakdown = false;      // memory by use is reported at the ends of a step's phases
+  bool wall_clock_breakdown = false;  // and how long each of them takes
 
   // The dtype of parameters and activations.
   DataType training_dtype() const {

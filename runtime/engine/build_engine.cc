@@ -348,6 +348,11 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                                .meter = options.meter,
                                .breakdown = config.memory_breakdown,
                                .prints = options.world->rank() == 0});
+  parts->phases = PhaseTimers({.enabled = config.wall_clock_breakdown,
+                               .prints = options.world->rank() == 0,
+                               .prints_micro_batches = !parts->channels,
+                               .device = options.device,
+                               .clock = options.clock});
   return parts;
 }
 

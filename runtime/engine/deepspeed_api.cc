@@ -100,6 +100,10 @@ std::vector<DeepSpeedApi::RecomputeTimes> DeepSpeedApi::take_recompute_times() {
   return all;
 }
 
+const std::optional<PhaseTimes>& DeepSpeedApi::wall_clock_timers() const {
+  return parts_.phases.latest();
+}
+
 Status DeepSpeedApi::offload_states(const std::vector<StateKind>& include) {
   DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
   DS_RETURN_IF_ERROR(parts_.step.CheckBetweenSteps("states are offloaded"));

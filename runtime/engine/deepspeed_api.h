@@ -18,6 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/phase_timers.h"
 #include "runtime/zero/state_kind.h"
 
 namespace ds::engine {
@@ -76,6 +77,9 @@ class DeepSpeedApi {
   };
   // Since the last call, in the model's order; nothing without activation_checkpointing.profile.
   std::vector<RecomputeTimes> take_recompute_times();
+  // Tells what the phases of the latest finished step have taken on this rank; none before the
+  // first, and without wall_clock_breakdown.
+  const std::optional<PhaseTimes>& wall_clock_timers() const;
 
   // Between steps: takes model state to host memory, all of it or these kinds, so that something
   // else can have the device's. It comes back with reload_states, or the next call that needs it.

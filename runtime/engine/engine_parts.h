@@ -14,6 +14,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/memory_marks.h"
 #include "runtime/engine/module_buffers.h"
+#include "runtime/engine/phase_timers.h"
 #include "runtime/engine/rates.h"
 #include "runtime/engine/stage_channels.h"
 #include "runtime/engine/step_state.h"
@@ -70,8 +71,9 @@ struct EngineParts {
 
   StepState step;
   MemoryMarks memory;
-  bool states_away = false;  // on the host
-  bool gathered = false;     // within WithGatheredParameters
+  PhaseTimers phases;
+  bool states_away = false;                        // on the host
+  bool gathered = false;                           // within WithGatheredParameters
 
   comm::Communicator& world() const { return *sharded->context().groups.all; }
 

@@ -168,6 +168,7 @@ void Executor::BeginMicroBatch(Bundle* bundle) {
   bundle->loss_unit = parts_.loss_unit();
   if (parts_.config.fp16.enabled && parts_.config.fp16.auto_cast) CastInputs(*bundle);
   if (!c10::GradMode::is_enabled()) return;
+  parts_.phases.EndMicroBatch();
   const at::Tensor& labels_or_none = bundle->tensor("labels");
   const std::int64_t labels = labels_or_none.defined() ? labels_or_none.numel() : 0;
   current.samples += samples;
@@ -186,6 +187,7 @@ Bundle Executor::RunChunk(Bundle bundle, int chunk) {
   const precision::AutocastScope autocast(sharded.context().dtypes.autocast,
                                           sharded.context().device);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
+  if (records) parts_.phases.Start(&PhaseTimes::forward);
   sharded.BeginForward({blocks.first, blocks.end});
   for (int i = blocks.first; i < blocks.end; ++i) {
     sharded.Enter(i);
@@ -197,6 +199,7 @@ Bundle Executor::RunChunk(Bundle bundle, int chunk) {
   sharded.EndForward();
   parts_.blocks.kept_buffer.reset();
   if (blocks.end == parts_.model->size()) parts_.blocks.reads_are_declared = true;
+  if (records) parts_.phases.Stop(&PhaseTimes::forward);
   if (records) parts_.memory.Mark("forward");
   return bundle;
 }
@@ -238,9 +241,15 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   parts_.sharded->ScaleGradients(arrival_factor);
   if (end == zero::GradientEnd::kUpdate) ThrowIfError(parts_.BeginUpdate());
   if (delayed != nullptr) parts_.sharded->DelayGradients(delayed);
+  parts_.phases.Start(&PhaseTimes::backward);
+  parts_.phases.Start(&PhaseTimes::backward_inner);
   backward();
+  parts_.phases.Stop(&PhaseTimes::backward_inner);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
+  parts_.phases.Start(&PhaseTimes::backward_allreduce);
   parts_.sharded->EndBackward({blocks.first, blocks.end});
+  parts_.phases.Stop(&PhaseTimes::backward_allreduce);
+  parts_.phases.Stop(&PhaseTimes::backward);
   if (delayed != nullptr) {
     parts_.sharded->DelayGradients(nullptr);
   } else if (chunk == 0) {  // the last one to have its backward
@@ -255,7 +264,11 @@ void Executor::BringWeightGradients(Passage* passage, int chunk) {
   parts_.sharded->EndGradients(zero::GradientEnd::kAsSharded);
   parts_.sharded->ScaleGradients(1.0);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
+  parts_.phases.Start(&PhaseTimes::backward);
+  parts_.phases.Start(&PhaseTimes::backward_inner);
   parts_.sharded->BringGradients({blocks.first, blocks.end}, &passage->delayed);
+  parts_.phases.Stop(&PhaseTimes::backward_inner);
+  parts_.phases.Stop(&PhaseTimes::backward);
   if (chunk == 0) ++parts_.step.current.micro_batches;
 }
 
@@ -284,12 +297,20 @@ Status Executor::Reduce() {
   parts_.step.current.backward_is_latest = false;
   if (!parts_.step.IsUpdateDue(parts_.accumulation())) return OkStatus();
   DS_RETURN_IF_ERROR(parts_.rates.CheckGoesOn(parts_.step.counts.applied));
-  return parts_.ReduceGradientsOnce();
+  parts_.phases.Start(&PhaseTimes::backward);
+  parts_.phases.Start(&PhaseTimes::backward_allreduce);
+  DS_RETURN_IF_ERROR(parts_.ReduceGradientsOnce());
+  parts_.phases.Stop(&PhaseTimes::backward_allreduce);
+  parts_.phases.Stop(&PhaseTimes::backward);
+  return OkStatus();
 }
 
 StatusOr<StepResult> Executor::Step() {
   if (!parts_.step.IsUpdateDue(parts_.accumulation())) return StepResult{};
+  parts_.phases.Start(&PhaseTimes::step);
   auto result = FinishStep(parts_);
+  parts_.phases.Stop(&PhaseTimes::step);
+  if (result.ok()) parts_.phases.EndStep();
   parts_.memory.Mark("step");
   return result;
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/telemetry/step_metrics.h"
@@ -20,9 +21,11 @@ std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& t
   return text;
 }
 
-nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
+nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, double seconds,
                                       const comm::Traffic& communicated,
-                                      const nlohmann::ordered_json& memory) {
+                                      nlohmann::ordered_json memory) {
+  const nlohmann::ordered_json& breakdown = engine.memory_breakdown();
+  if (!breakdown.empty()) memory["breakdown"] = breakdown;
   const telemetry::StepMetrics metrics{.step = result.step,
                                        .loss = result.loss,
                                        .grad_norm = result.grad_norm,
@@ -32,8 +35,17 @@ nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
                                        .tokens = result.tokens,
                                        .samples = result.samples,
                                        .step_seconds = seconds};
-  nlohmann::ordered_json report =
-      telemetry::ToJson(metrics, {.communicated = comm::ToJson(communicated), .memory = memory});
+  nlohmann::ordered_json report = telemetry::ToJson(
+      metrics, {.communicated = comm::ToJson(communicated), .memory = std::move(memory)});
+  if (const auto& times = DeepSpeedApi(engine).wall_clock_timers()) {
+    const auto in_seconds = [](std::chrono::duration<double> time) { return time.count(); };
+    telemetry::AddPhases({.forward = in_seconds(times->forward),
+                          .backward = in_seconds(times->backward),
+                          .backward_inner = in_seconds(times->backward_inner),
+                          .backward_allreduce = in_seconds(times->backward_allreduce),
+                          .step = in_seconds(times->step)},
+                         &report);
+  }
   if (!result.expert_routes.empty()) telemetry::AddExpertLoad(result.expert_routes, &report);
   if (const auto& evaluation = result.evaluation) {
     telemetry::AddEvaluation({.loss = evaluation->loss,

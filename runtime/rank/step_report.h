@@ -1,7 +1,7 @@
 #pragma once
 
 // MakeStepReport says what a finished step was: a line of metrics.jsonl. Beside it the sentences
-// that that activation_checkpointing.profile asks for. Pure.
+// that activation_checkpointing.profile asks for. Nothing here changes anything.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,10 +16,11 @@
 
 namespace ds::rank {
 
-// `seconds` is what the step took, `communicated` what it has sent, `memory` what is held by name.
-nlohmann::ordered_json MakeStepReport(const StepResult& result, double seconds,
+// `result` is of the engine's latest step, `seconds` what it took, `communicated` what it has sent,
+// `memory` what is held by name; the engine adds the breakdowns that its config asks for.
+nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, double seconds,
                                       const comm::Traffic& communicated,
-                                      const nlohmann::ordered_json& memory);
+                                      nlohmann::ordered_json memory);
 
 // Lists blocks with the time of their first and second forward pass: "block 1 (transformer.h.0)
 // 3100 + 3200 us, ...".

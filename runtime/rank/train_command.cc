@@ -362,7 +362,6 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   reporter_.ReportBeacon(result.step, memory);
   if (const auto compared = memory_.ComparePlan(&memory)) reporter_.ReportNotice(*compared);
   if (identity_.rank != 0) return;
-  if (config_.memory_breakdown) memory["breakdown"] = engine_->memory_breakdown();
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +
                            " changed nothing: " + result.non_finite);
@@ -374,7 +373,7 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   }
   const comm::Traffic traffic = world_->traffic();
   const comm::Traffic communicated = comm::Since(std::exchange(traffic_, traffic), traffic);
-  reporter_.ReportStep(MakeStepReport(result, seconds, communicated, memory));
+  reporter_.ReportStep(MakeStepReport(*engine_, result, seconds, communicated, std::move(memory)));
 }
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {

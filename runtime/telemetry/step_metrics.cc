@@ -30,6 +30,14 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& ran
       {"memory", rank.memory}};
 }
 
+void AddPhases(const PhaseMetrics& seconds, nlohmann::ordered_json* metrics) {
+  (*metrics)["phase_seconds"] = {{"forward", seconds.forward},
+                                 {"backward", seconds.backward},
+                                 {"backward_inner", seconds.backward_inner},
+                                 {"backward_allreduce", seconds.backward_allreduce},
+                                 {"step", seconds.step}};
+}
+
 void AddEvaluation(const EvaluationMetrics& evaluation, nlohmann::ordered_json* metrics) {
   (*metrics)["eval_loss"] = evaluation.loss;
   (*metrics)["eval_perplexity"] = std::exp(evaluation.loss);

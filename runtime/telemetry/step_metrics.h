@@ -45,6 +45,12 @@ struct RankMetrics {
 //  doubles; what is not finite is null, because JSON has no word for it.
 nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank);
 
+// Adds "phase_seconds", where the phases of the step were timed (wall_clock_breakdown).
+struct PhaseMetrics {
+  double forward = 0.0, backward = 0.0, backward_inner = 0.0, backward_allreduce = 0.0, step = 0.0;
+};
+void AddPhases(const PhaseMetrics& seconds, nlohmann::ordered_json* metrics);
+
 // Adds what a step's object has besides where data was evaluated behind it: "eval_loss",
 // "eval_perplexity" (e to the loss), "eval_accuracy" (of tokens, where it is known), "eval_tokens"
 // (labels that counted), "eval_seconds".

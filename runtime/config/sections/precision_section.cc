@@ -363,6 +363,7 @@ void FillPrecision(const Values& values, DsConfig* config) {
   config->prescale_gradients = values.Get(keys::kPrescaleGradients);
   config->sparse_gradients = values.Get(keys::kSparseGradients);
   config->memory_breakdown = values.Get(keys::kMemoryBreakdown);
+  config->wall_clock_breakdown = values.Get(keys::kWallClockBreakdown);
   config->gradient_predivide_factor = values.Get(keys::kGradientPredivideFactor);
 }
 

@@ -141,6 +141,11 @@ TEST(PrecisionRules, MemoryIsBrokenDownWhereAskedFor) {
   EXPECT_TRUE(CheckWith(R"("memory_breakdown": true)").config.memory_breakdown);
 }
 
+TEST(PrecisionRules, PhasesAreTimedWhereAskedFor) {
+  EXPECT_FALSE(CheckWith(R"("memory_breakdown": true)").config.wall_clock_breakdown);
+  EXPECT_TRUE(CheckWith(R"("wall_clock_breakdown": true)").config.wall_clock_breakdown);
+}
+
 TEST(PrecisionRules, UnmanagedAccumulationDoesNotOverlap) {
   const std::string unmanaged = R"("managed_gradient_accumulation": false)";
   const auto with = [&](const std::string& zero) {

@@ -48,6 +48,15 @@ TEST(StepMetrics, WhatIsNotFiniteIsNull) {
   EXPECT_EQ(back["tokens_per_second"], 0.0);
 }
 
+TEST(StepMetrics, PhasesOfTheStepStandBesideIt) {
+  auto json = ToJson(kStep, {});
+  EXPECT_FALSE(json.contains("phase_seconds"));
+  AddPhases({.forward = 0.25, .backward = 0.5, .backward_inner = 0.375, .step = 0.125}, &json);
+  EXPECT_EQ(json["phase_seconds"].dump(),
+            R"({"forward":0.25,"backward":0.5,"backward_inner":0.375,"backward_allreduce":0.0,)"
+            R"("step":0.125})");
+}
+
 TEST(StepMetrics, ExpertsHaveTheirRoutesAndTheFullestOfEachLayer) {
   auto json = ToJson(kStep, {});
   AddExpertLoad({{4, 4, 4}, {0, 12, 0}, {0, 0, 0}}, &json);
