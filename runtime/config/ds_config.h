@@ -17,6 +17,7 @@
 #include "runtime/config/offload_config.h"
 #include "runtime/config/optimizer.h"
 #include "runtime/config/schedule.h"
+#include "runtime/config/step_monitor_config.h"
 
 namespace ds::config {
 
@@ -131,6 +132,7 @@ struct DsConfig {
   bool sparse_gradients = false;      // embedding tables travel by rows at stage 0
   bool memory_breakdown = false;      // memory by use is reported at the ends of a step's phases
   bool wall_clock_breakdown = false;  // and how long each of them takes
+  StepMonitorConfig csv_monitor, tensorboard;
 
   // The dtype of parameters and activations.
   DataType training_dtype() const {

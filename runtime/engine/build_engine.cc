@@ -315,6 +315,13 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   return OkStatus();
 }
 
+Status OpenFirstRanksMonitors(const config::DsConfig& config, const EngineOptions& options,
+                              EngineParts* parts) {
+  if (options.world->rank() != 0) return OkStatus();
+  DS_ASSIGN_OR_RETURN(parts->monitors, OpenMonitors(config, *options.clock));
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
@@ -325,7 +332,8 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   try {
     DS_RETURN_IF_ERROR(BuildParts(model, config, options, parts.get()));
     // The optimizer is there on all ranks.
-    DS_RETURN_IF_ERROR(comm::AgreeOnStatus(OkStatus(), *options.world));
+    DS_RETURN_IF_ERROR(
+        comm::AgreeOnStatus(OpenFirstRanksMonitors(config, options, parts.get()), *options.world));
   } catch (const std::exception& error) {
     // The others wait for this rank, whatever its caller does with what is thrown.
     const auto* of_torch = dynamic_cast<const c10::Error*>(&error);

@@ -14,6 +14,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/memory_marks.h"
 #include "runtime/engine/module_buffers.h"
+#include "runtime/engine/monitor.h"
 #include "runtime/engine/phase_timers.h"
 #include "runtime/engine/rates.h"
 #include "runtime/engine/stage_channels.h"
@@ -72,6 +73,7 @@ struct EngineParts {
   StepState step;
   MemoryMarks memory;
   PhaseTimers phases;
+  std::vector<std::unique_ptr<Monitor>> monitors;  // on the first rank
   bool states_away = false;                        // on the host
   bool gathered = false;                           // within WithGatheredParameters
 
@@ -135,6 +137,8 @@ struct EngineParts {
   // Makes `result`, whose gradient is not finite, the step without an update that config and policy
   // want, or says why the run ends.
   Status HandleNonFinite(StepResult* result);
+  // Tells the monitors of the step that has ended.
+  Status WriteMonitors(const StepResult& result) const;
   // The next update's numbers.
   optim::Update MakeUpdate(double clip, std::vector<optim::ScheduledValues> scheduled) const;
 };

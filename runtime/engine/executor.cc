@@ -312,6 +312,7 @@ StatusOr<StepResult> Executor::Step() {
   parts_.phases.Stop(&PhaseTimes::step);
   if (result.ok()) parts_.phases.EndStep();
   parts_.memory.Mark("step");
+  if (result.ok()) DS_RETURN_IF_ERROR(parts_.WriteMonitors(*result));
   return result;
 }
 

@@ -288,6 +288,39 @@ TEST_F(FailingTrainTest, AFullDiskWhileSavingKeepsTheOldCheckpoint) {
   EXPECT_THAT(*ReadFile(RunDir("full") / "checkpoints" / "latest"), StartsWith("step-2\n"));
 }
 
+TEST_F(TrainTest, TimesAndMonitorsOfTheConfigTellOfEachStep) {
+  nlohmann::json config = ReadJson(WriteConfig(2));
+  config["train_micro_batch_size_per_gpu"] = 1;
+  config["wall_clock_breakdown"] = true;
+  for (const char* monitor : {"csv_monitor", "tensorboard"}) {
+    config[monitor] = {
+        {"enabled", true}, {"output_path", folder_.path().string()}, {"job_name", monitor}};
+  }
+  const fs::path told = folder_.path() / "told.json";
+  ASSERT_TRUE(WriteFileAtomically(told, config.dump()).ok());
+  std::vector<std::string> arguments = Train(2, 2, {"--steps", "2"});
+  std::replace(arguments.begin(), arguments.end(), WriteConfig(2).string(), told.string());
+  const auto result = RunProgram(DsrunCommand(RunDir("told"), arguments));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out,
+              ContainsRegex("time \\(ms\\) \\| fwd_microstep: [0-9.]+ \\| bwd_microstep"));
+  EXPECT_THAT(result.out, ContainsRegex("time \\(ms\\) \\| fwd: [0-9.]+ \\| bwd: [0-9.]+ \\| "));
+  for (const auto& step : ReadJsonLines(RunDir("told") / "metrics.jsonl")) {
+    const auto& phases = step.at("phase_seconds");
+    const double inner = phases.at("backward_inner"), rest = phases.at("backward_allreduce");
+    EXPECT_GT(phases.at("forward").get<double>(), 0.0);
+    EXPECT_GE(phases.at("backward").get<double>(), inner + rest);
+    EXPECT_LT(phases.at("forward").get<double>() + inner + phases.at("step").get<double>(),
+              step.at("step_seconds").get<double>());
+  }
+  const std::string losses =
+      *ReadFile(folder_.path() / "csv_monitor" / "Train_Samples_train_loss.csv");
+  EXPECT_THAT(losses, ::testing::MatchesRegex("step,train_loss\r\n4,[0-9.]+\r\n8,[0-9.]+\r\n"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "csv_monitor" /
+                         "Train_Samples_elapsed_time_ms_backward_allreduce.csv"));
+  EXPECT_GT(fs::file_size(*fs::directory_iterator(folder_.path() / "tensorboard")), 500U);
+}
+
 TEST_F(TrainTest, SavedModelIsAHuggingFaceFolder) {
   const fs::path model = folder_.path() / "hf";
   ASSERT_EQ(RunProgram(DsrunCommand(RunDir("save"),

@@ -154,6 +154,15 @@ void FillActivation(const Values& values, DsConfig* config) {
       .profile = values.Get(keys::kActivationCheckpointingProfile)};
 }
 
+void FillMonitors(const Values& values, DsConfig* config) {
+  config->csv_monitor = {.enabled = values.Get(keys::kCsvMonitorEnabled),
+                         .output_path = values.Get(keys::kCsvMonitorOutputPath),
+                         .job_name = values.Get(keys::kCsvMonitorJobName)};
+  config->tensorboard = {.enabled = values.Get(keys::kTensorboardEnabled),
+                         .output_path = values.Get(keys::kTensorboardOutputPath),
+                         .job_name = values.Get(keys::kTensorboardJobName)};
+}
+
 struct Section {
   std::span<const Rule> (*rules)();
   void (*fill)(const Values& values, DsConfig* config) = nullptr;  // null: nothing for the runtime
@@ -174,6 +183,7 @@ constexpr Section kSections[] = {
     {OffloadRules, FillOffload},  // adds to what FillZero has filled
     {ActivationRules, FillActivation},
     {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},
+    {NoRules, FillMonitors},
     {NotBuiltRules},
 };
 

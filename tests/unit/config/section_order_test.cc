@@ -59,6 +59,22 @@ TEST(RulesTest, ActivationCheckpointingIsThatOfWhatIsRecomputed) {
                                  "activation_checkpointing.contiguous_memory_optimization is")));
 }
 
+TEST(RulesTest, MonitorsWriteWhereTheConfigSays) {
+  const CheckResult checked = CheckWith(
+      R"("csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "a"},
+         "tensorboard": {"enabled": true, "output_path": "tb"})");
+  EXPECT_THAT(Messages(checked.errors), IsEmpty());
+  EXPECT_TRUE(checked.config.csv_monitor.enabled);
+  EXPECT_EQ(checked.config.csv_monitor.output_path, "logs");
+  EXPECT_EQ(checked.config.csv_monitor.job_name, "a");
+  EXPECT_TRUE(checked.config.tensorboard.enabled);
+  EXPECT_EQ(checked.config.tensorboard.output_path, "tb");
+  EXPECT_EQ(checked.config.tensorboard.job_name, "DeepSpeedJobName");
+  const CheckResult off = CheckWith(R"("csv_monitor": {"job_name": "a"})");
+  EXPECT_FALSE(off.config.csv_monitor.enabled);
+  EXPECT_THAT(Messages(off.warnings), Contains(HasSubstr("csv_monitor.job_name has no effect")));
+}
+
 TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
   const auto zero = [](const std::string& members) {
     return CheckWith(R"("zero_optimization": {)" + members + "}");
