@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <future>
 #include <optional>
 #include <utility>
 
@@ -17,23 +18,15 @@
 namespace ds::cli {
 namespace {
 
-// A stream is renewed when this has passed, so that one which died silently does not live for ever.
-constexpr std::chrono::hours kWatchDeadline{1};
-
 // What is sent again when its answer is lost keeps nobody waiting for long: a Stop that fails with
 // its connection, input and shared values, for which the end of a job does not wait.
 constexpr std::chrono::seconds kRepeatedCallTimeout{5};
 
-// Half of what the daemon sends ahead would do; a quarter keeps it from ever waiting for us.
-constexpr std::size_t kAcknowledgeEveryBytes = 256 * 1024;
-
 // What a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
 constexpr int kLocalWindowBytes = 4 * 1024 * 1024;
 
-// Between two attempts to go on watching over a network.
+// Between two attempts to connect over a network.
 constexpr std::chrono::milliseconds kFirstPause{50};
-constexpr std::chrono::milliseconds kLongestPause{1000};
-constexpr std::chrono::milliseconds kProbePatience{1000};
 
 // The one place where gRPC's errors become ours; the codes are numerically equal.
 Status FromGrpc(const grpc::Status& status) {
@@ -41,12 +34,25 @@ Status FromGrpc(const grpc::Status& status) {
   return Status(static_cast<StatusCode>(status.error_code()), status.error_message());
 }
 
+using Async = v1::Daemon::StubInterface::async_interface;
+
 // A daemon has so many threads for calls and no more. That all are at work is the one thing which
 // makes it refuse a small call like that, and the call may come again.
 template <typename Response>
 StatusOr<Response> OrUnanswered(StatusOr<Response> answer) {
   if (answer.status().code() != StatusCode::kResourceExhausted) return answer;
   return UnavailableError("the daemon has no thread for another call");
+}
+
+template <typename Response>
+std::function<void(StatusOr<Response>)> OnlyStatus(HostDaemon::DoneCallback done) {
+  return [done = std::move(done)](StatusOr<Response> answer) { done(answer.status()); };
+}
+
+v1::PrepareRequest AddVersions(v1::PrepareRequest request) {
+  request.set_protocol_version(v1::PROTOCOL_CURRENT);
+  request.set_dsrun_version(DS_VERSION);
+  return request;
 }
 
 void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout) {
@@ -88,14 +94,20 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstPause.count());
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, third);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, third / 4);
-  grpc::SslCredentialsOptions credentials;
-  credentials.pem_root_certs = tls.credentials.ca_certificate();
-  credentials.pem_private_key = tls.credentials.private_key();
-  credentials.pem_cert_chain = tls.credentials.certificate();
-  return grpc::CreateCustomChannel(target, grpc::SslCredentials(credentials), arguments);
+  return grpc::CreateCustomChannel(
+      target, tls.made ? tls.made : MakeChannelCredentials(tls.credentials), arguments);
 }
 
 }  // namespace
+
+std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
+    const v1::Credentials& credentials) {
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = credentials.ca_certificate();
+  options.pem_private_key = credentials.private_key();
+  options.pem_cert_chain = credentials.certificate();
+  return grpc::SslCredentials(options);
+}
 
 // The context of one call, known to the client as long as the call goes on.
 class DaemonClient::Call {
@@ -122,50 +134,12 @@ class DaemonClient::Call {
   grpc::ClientContext context_;
 };
 
-// A Launch that has been sent. What is never answered is cancelled.
-class DaemonClient::PendingLaunch {
- public:
-  PendingLaunch(DaemonClient* client, const v1::LaunchRequest& request,
-                std::chrono::milliseconds timeout)
-      : call_(client, timeout, CallKind::kStart),
-        reader_(client->stub_->AsyncLaunch(call_.context(), request, &answers_)) {
-    reader_->Finish(&response_, &status_, this);
-  }
-  ~PendingLaunch() {
-    if (answered_) return;
-    call_.context()->TryCancel();
-    Await();
-  }
-  PendingLaunch(const PendingLaunch&) = delete;
-  PendingLaunch& operator=(const PendingLaunch&) = delete;
-
-  StatusOr<v1::LaunchResponse> Take() {
-    Await();
-    DS_RETURN_IF_ERROR(FromGrpc(status_));
-    return std::move(response_);
-  }
-
- private:
-  void Await() {
-    void* tag = nullptr;
-    bool ok = false;
-    answered_ = answers_.Next(&tag, &ok);
-  }
-
-  Call call_;
-  grpc::CompletionQueue answers_;  // of one
-  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::LaunchResponse>> reader_;
-  v1::LaunchResponse response_;
-  grpc::Status status_;
-  bool answered_ = false;
-};
-
 DaemonClient::DaemonClient(std::string job_id, UniqueFd connection,
                            std::chrono::milliseconds launch_timeout)
     : job_id_(std::move(job_id)),
       launch_timeout_(launch_timeout),
       stub_(v1::Daemon::NewStub(MakeLocalChannel(std::move(connection)))),
-      lease_from_(BootTime()) {}
+      term_(BootTime()) {}
 
 DaemonClient::DaemonClient(std::string job_id, const std::string& target, const TlsOptions& tls,
                            std::unique_ptr<RemoteTunnel> tunnel)
@@ -174,18 +148,19 @@ DaemonClient::DaemonClient(std::string job_id, const std::string& target, const 
       launch_timeout_(kCallTimeout),
       tunnel_(std::move(tunnel)),
       stub_(v1::Daemon::NewStub(MakeTlsChannel(target, tls))),
-      lease_from_(BootTime()) {}
+      term_(BootTime()) {}
 
 DaemonClient::~DaemonClient() {
   Abandon();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return renewals_ == 0; });
+  changed_.wait(lock, [this] { return pending_ == 0; });
 }
 
 void DaemonClient::Abandon() {
   const std::lock_guard lock(mutex_);
   abandoned_ = true;
-  watch_cancelled_ = true;
+  term_.GiveUp();
+  if (const auto watch = watch_.lock()) watch->Cancel();
   for (const auto& [context, kind] : calls_) context->TryCancel();
   changed_.notify_all();
 }
@@ -199,183 +174,172 @@ void DaemonClient::CancelStarts() {
 }
 
 template <typename Request, typename Response>
-StatusOr<Response> DaemonClient::Answer(Method<Request, Response> method, const Request& request,
-                                        std::chrono::milliseconds timeout, CallKind kind) {
-  Call call(this, timeout, kind);
-  Response response;
-  DS_RETURN_IF_ERROR(FromGrpc((stub_.get()->*method)(call.context(), request, &response)));
-  return response;
+void DaemonClient::Begin(Method<Request, Response> method, const Request& request,
+                         const CallOptions& options, std::function<void(StatusOr<Response>)> done) {
+  struct Pending {
+    Pending(DaemonClient* client, const CallOptions& call_options)
+        : call(client, call_options.timeout, call_options.kind) {}
+    Call call;
+    Request request;
+    Response response;
+    std::function<void(StatusOr<Response>)> done;
+  };
+  auto pending = std::make_shared<std::optional<Pending>>();
+  pending->emplace(this, options);
+  (*pending)->request = request;
+  (*pending)->done = std::move(done);
+  {
+    const std::lock_guard lock(mutex_);
+    ++pending_;
+  }
+  (stub_->async()->*method)((*pending)->call.context(), &(*pending)->request, &(*pending)->response,
+                            [this, pending](const grpc::Status& status) {
+                              if (status.ok()) {
+                                (*pending)->done(std::move((*pending)->response));
+                              } else {
+                                (*pending)->done(FromGrpc(status));
+                              }
+                              pending->reset();  // it knows the client, which may go after this
+                              const std::lock_guard lock(mutex_);
+                              --pending_;
+                              changed_.notify_all();
+                            });
+}
+
+template <typename Request, typename Response>
+StatusOr<Response> DaemonClient::Await(Method<Request, Response> method, const Request& request,
+                                       const CallOptions& options) {
+  std::promise<StatusOr<Response>> answer;
+  Begin<Request, Response>(method, request, options, [&](StatusOr<Response> response) {
+    answer.set_value(std::move(response));
+  });
+  return answer.get_future().get();
 }
 
 StatusOr<v1::PrepareResponse> DaemonClient::Prepare(const v1::PrepareRequest& request) {
-  v1::PrepareRequest versioned = request;
-  versioned.set_protocol_version(v1::PROTOCOL_CURRENT);
-  versioned.set_dsrun_version(DS_VERSION);
-  return Answer(&v1::Daemon::Stub::Prepare, versioned, kCallTimeout, CallKind::kStart);
+  return Await(&Async::Prepare, AddVersions(request), {kCallTimeout, CallKind::kStart});
+}
+
+void DaemonClient::BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) {
+  Begin<v1::PrepareRequest, v1::PrepareResponse>(&Async::Prepare, AddVersions(request),
+                                                 {kCallTimeout, CallKind::kStart}, std::move(done));
 }
 
 StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request) {
-  return BeginLaunch(request).get();
+  return Await(&Async::Launch, request, {launch_timeout_, CallKind::kStart});
 }
 
-std::future<StatusOr<v1::LaunchResponse>> DaemonClient::BeginLaunch(
-    const v1::LaunchRequest& request) {
-  auto launch = std::make_unique<PendingLaunch>(this, request, launch_timeout_);
-  return std::async(std::launch::deferred, [launch = std::move(launch)] { return launch->Take(); });
+void DaemonClient::BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) {
+  Begin<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request,
+                                               {launch_timeout_, CallKind::kStart},
+                                               OnlyStatus<v1::LaunchResponse>(std::move(done)));
 }
 
 StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request) {
-  return OrUnanswered(Answer(&v1::Daemon::Stub::Stop, request, kRepeatedCallTimeout));
+  return OrUnanswered(Await(&Async::Stop, request, {kRepeatedCallTimeout}));
 }
 
-void DaemonClient::Renew(const RenewCall& call, RenewCallback done) {
-  // Lives until the callback has returned.
-  struct Renewal {
-    Renewal(DaemonClient* client, std::chrono::milliseconds call_timeout)
-        : call(client, call_timeout) {}
-    Call call;
-    v1::RenewRequest request;
-    v1::RenewResponse response;
-    RenewCallback done;
-  };
-  auto renewal = std::make_shared<std::optional<Renewal>>();
-  renewal->emplace(this, call.timeout);
-  (*renewal)->request.set_job_id(job_id_);
-  (*renewal)->request.set_release(call.release);
-  (*renewal)->done = std::move(done);
+void DaemonClient::BeginStop(const v1::StopRequest& request, DoneCallback done) {
+  Begin<v1::StopRequest, v1::StopResponse>(
+      &Async::Stop, request, {kRepeatedCallTimeout},
+      [done = std::move(done)](StatusOr<v1::StopResponse> answer) {
+        done(OrUnanswered(std::move(answer)).status());
+      });
+}
+
+StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request) {
+  return Await(&Async::Signal, request, {kRepeatedCallTimeout});
+}
+
+void DaemonClient::BeginSignal(const v1::SignalRequest& request, DoneCallback done) {
+  Begin<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {kRepeatedCallTimeout},
+                                               OnlyStatus<v1::SignalResponse>(std::move(done)));
+}
+
+StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
+  return OrUnanswered(Await(&Async::Input, request, {kRepeatedCallTimeout}));
+}
+
+StatusOr<v1::ShareResponse> DaemonClient::Share(const v1::ShareRequest& request) {
+  return Await(&Async::Share, request, {kRepeatedCallTimeout});
+}
+
+void DaemonClient::BeginShare(const v1::ShareRequest& request, DoneCallback done) {
+  Begin<v1::ShareRequest, v1::ShareResponse>(&Async::Share, request, {kRepeatedCallTimeout},
+                                             OnlyStatus<v1::ShareResponse>(std::move(done)));
+}
+
+void DaemonClient::Renew(const RenewCall& call, DoneCallback done) {
+  v1::RenewRequest request;
+  request.set_job_id(job_id_);
+  request.set_release(call.release);
   {
     const std::lock_guard lock(mutex_);
-    ++renewals_;
-    (*renewal)->request.set_answered(answered_);
+    request.set_answered(term_.answered());
   }
-  stub_->async()->Renew((*renewal)->call.context(), &(*renewal)->request, &(*renewal)->response,
-                        [this, renewal](const grpc::Status& status) {
-                          if (status.ok()) TakeAnswer((*renewal)->response);
-                          (*renewal)->done(FromGrpc(status));
-                          renewal->reset();  // it knows the client, which may go after this
-                          const std::lock_guard lock(mutex_);
-                          --renewals_;
-                          changed_.notify_all();
-                        });
-}
-
-void DaemonClient::TakeAnswer(const v1::RenewResponse& response) {
-  const std::lock_guard lock(mutex_);
-  if (abandoned_) return;  // no renewal will name it
-  answered_ = std::max<std::uint64_t>(answered_, response.boot_nanos());
-  lease_from_ = BootTime();
+  Begin<v1::RenewRequest, v1::RenewResponse>(
+      &Async::Renew, request, {call.timeout},
+      [this, done = std::move(done)](const StatusOr<v1::RenewResponse>& answer) {
+        if (answer.ok()) {
+          const std::lock_guard lock(mutex_);
+          term_.OnAnswer(answer->boot_nanos(), BootTime());
+        }
+        done(answer.status());
+      });
 }
 
 std::chrono::nanoseconds DaemonClient::LeaseFrom() const {
   const std::lock_guard lock(mutex_);
-  return lease_from_;
+  return term_.from();
 }
 
-StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request) {
-  return Answer(&v1::Daemon::Stub::Signal, request, kRepeatedCallTimeout);
+void DaemonClient::BeginWatch(int generation, WatchCallbacks callbacks) {
+  BeginWatch({.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)},
+             std::move(callbacks));
 }
 
-StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
-  return OrUnanswered(Answer(&v1::Daemon::Stub::Input, request, kRepeatedCallTimeout));
-}
-
-Status DaemonClient::Watch(int generation, const EventCallback& on_event) {
-  return Watch({.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)}, on_event);
-}
-
-StatusOr<v1::ShareResponse> DaemonClient::Share(const v1::ShareRequest& request) {
-  return Answer(&v1::Daemon::Stub::Share, request, kRepeatedCallTimeout);
+void DaemonClient::BeginWatch(const WatchOptions& options, WatchCallbacks callbacks) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++pending_;
+  }
+  callbacks.on_end = [this, on_end = std::move(callbacks.on_end)](const Status& status) {
+    on_end(status);
+    const std::lock_guard lock(mutex_);
+    --pending_;
+    changed_.notify_all();
+  };
+  const auto stream = EventStream::Begin(
+      {.stub = stub_.get(), .over_network = leased(), .last_event = &last_event_}, options,
+      std::move(callbacks));
+  const std::lock_guard lock(mutex_);
+  watch_ = stream;
+  if (abandoned_ || watch_cancelled_) stream->Cancel();
 }
 
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
-  {
-    const std::lock_guard lock(mutex_);
-    watching_ = true;
-    watch_cancelled_ = abandoned_;
-  }
-  Position position{options.after_sequence, false};
-  const Status status = WatchAcrossConnections(options, on_event, &position);
-  const std::lock_guard lock(mutex_);
-  watching_ = false;
-  if (position.ended) return OkStatus();
-  if (watch_cancelled_) return CancelledError("watching was cancelled");
-  if (status.ok()) return UnavailableError("the daemon ended the event stream before the job");
-  return status;
-}
-
-Status DaemonClient::WatchAcrossConnections(const WatchOptions& options,
-                                            const EventCallback& on_event, Position* position) {
-  std::chrono::milliseconds pause = kFirstPause;
-  while (true) {
-    const std::uint64_t before = position->sequence;
-    Status status = WatchOnce(options, on_event, position);
-    if (position->ended) return OkStatus();
-    if (status.code() == StatusCode::kDeadlineExceeded) continue;
-    if (network_target_.empty() || status.code() != StatusCode::kUnavailable) return status;
-    const ProbeResult probe = ProbeTarget(network_target_, kProbePatience);
-    if (probe.reachability == Reachability::kRefused) {
-      return UnavailableError(status.message() + "; then: " + probe.detail);
-    }
-    if (position->sequence != before) pause = kFirstPause;
-    if (!WaitToReconnect(pause)) return CancelledError("watching was cancelled");
-    pause = std::min(pause * 2, kLongestPause);
-  }
-}
-
-bool DaemonClient::WaitToReconnect(std::chrono::milliseconds pause) {
-  std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, pause, [this] { return watch_cancelled_.load(); });
+  const auto end = std::make_shared<std::promise<Status>>();
+  watch_cancelled_ = false;
+  BeginWatch(options, {.on_events =
+                           [&](const std::shared_ptr<const v1::EventBatch>& batch) {
+                             for (const v1::Event& event : batch->events()) {
+                               if (watch_cancelled_) return;
+                               on_event(event);
+                             }
+                           },
+                       .on_end = [end](const Status& status) { end->set_value(status); }});
+  return end->get_future().get();
 }
 
 void DaemonClient::CancelWatch() {
   const std::lock_guard lock(mutex_);
-  if (!watching_) return;
   watch_cancelled_ = true;
-  if (watch_ != nullptr) watch_->TryCancel();
-  changed_.notify_all();
+  if (const auto watch = watch_.lock()) watch->Cancel();
 }
 
 ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {
   if (network_target_.empty()) return {};
   return ProbeTarget(network_target_, timeout);
-}
-
-Status DaemonClient::WatchOnce(const WatchOptions& options, const EventCallback& on_event,
-                               Position* position) {
-  Call call(this, kWatchDeadline);
-  {
-    const std::lock_guard lock(mutex_);
-    if (watch_cancelled_) return CancelledError("watching was cancelled");
-    watch_ = call.context();
-  }
-  const auto stream = stub_->Watch(call.context());
-  v1::WatchRequest request;
-  request.set_job_id(options.job_id);
-  request.set_generation(options.generation);
-  request.set_after_sequence(position->sequence);
-  stream->Write(request);  // a failure shows in Read and Finish
-  v1::EventBatch batch;
-  std::size_t unacknowledged = 0;
-  while (stream->Read(&batch)) {
-    for (const v1::Event& event : batch.events()) {
-      if (watch_cancelled_) break;
-      last_event_ = Clock::System().Now();
-      on_event(event);
-      position->sequence = event.sequence();
-      position->ended = position->ended || event.has_generation_ended();
-    }
-    if (position->ended) call.context()->TryCancel();  // the daemon has nothing more to say
-    unacknowledged += batch.ByteSizeLong();
-    if (unacknowledged >= kAcknowledgeEveryBytes) {
-      request.set_after_sequence(position->sequence);
-      stream->Write(request);
-      unacknowledged = 0;
-    }
-  }
-  Status status = FromGrpc(stream->Finish());
-  const std::lock_guard lock(mutex_);
-  watch_ = nullptr;
-  return status;
 }
 
 }  // namespace ds::cli

@@ -3,11 +3,11 @@
 // HostDaemon: what the controller needs of the daemon of one host. The real ones are reached over
 // gRPC (daemon_client.h); tests bring their own.
 //
-// Threads: Watch is called from one thread while the other calls may come from others.
+// Threads: safe to use from several threads; one watch at a time.
 
 #include <chrono>
 #include <functional>
-#include <future>
+#include <memory>
 #include <utility>
 
 #include "cli/host/connection_probe.h"
@@ -27,22 +27,30 @@ inline bool NobodyAnswered(const Status& answer) {
 
 class HostDaemon {
  public:
-  using EventCallback = std::function<void(const v1::Event&)>;
-  using RenewCallback = std::function<void(const Status&)>;
+  using PrepareCallback = std::function<void(const StatusOr<v1::PrepareResponse>&)>;
+  using DoneCallback = std::function<void(const Status&)>;
 
   virtual ~HostDaemon() = default;
-  virtual StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) = 0;
-  // The request is on its way when this returns; get() waits for the answer.
-  virtual std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(
-      const v1::LaunchRequest& request) = 0;
-  virtual StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) = 0;
-  virtual StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) = 0;
-  virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
+  // Each of these calls `done` once, on any thread, before it returns or later, but before this
+  // object is gone.
+  virtual void BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) = 0;
+  virtual void BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) = 0;
+  virtual void BeginStop(const v1::StopRequest& request, DoneCallback done) = 0;
+  virtual void BeginSignal(const v1::SignalRequest& request, DoneCallback done) = 0;
   // Gives the ranks what those of other hosts have put.
-  virtual StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) = 0;
-  // Every event of the generation in order; returns OK after GenerationEnded, else why the stream
-  // broke. A daemon of another host goes on being watched over broken connections until Abandon.
-  virtual Status Watch(int generation, const EventCallback& on_event) = 0;
+  virtual void BeginShare(const v1::ShareRequest& request, DoneCallback done) = 0;
+  // Waits for the answer.
+  virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
+  // Both are called on threads of others, one call at a time.
+  struct WatchCallbacks {
+    // Events of the generation, in order. Whoever holds the batch still deals with them: what
+    // follows is read when the last has let go of it.
+    std::function<void(std::shared_ptr<const v1::EventBatch>)> on_events;
+    // Once, and nothing follows: OK after GenerationEnded, else why the stream broke.
+    DoneCallback on_end;
+  };
+  // A daemon of another host goes on being watched over broken connections until Abandon.
+  virtual void BeginWatch(int generation, WatchCallbacks callbacks) = 0;
   // The job has ended: nothing is asked of it any more, and it may end while others finish.
   virtual void HangUp() {}
   // The host is given up: calls that are going on, and all later ones, end at once.
@@ -63,8 +71,8 @@ class HostDaemon {
     std::chrono::milliseconds timeout{};
   };
   // Calls `done` once, on any thread, before the timeout is over or this object is gone.
-  virtual void Renew(const RenewCall& /*call*/, RenewCallback done) {
-    const RenewCallback answer = std::move(done);
+  virtual void Renew(const RenewCall& /*call*/, DoneCallback done) {
+    const DoneCallback answer = std::move(done);
     answer(OkStatus());
   }
   // The time at which the last event of a Watch came, by the monotonic clock; 0 = none has come.

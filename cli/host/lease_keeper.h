@@ -1,7 +1,7 @@
 #pragma once
 
 // LeaseKeeper: renews the leases of all hosts of a job from one thread, as long as the job lives,
-// and says how each host is (host_liveness.h).
+// and says how each host is, as LeaseTable decides.
 //
 // Hosts are added as they become ready, so that the first does not run out of its lease while the
 // last is still being reached. Hosts without a lease (this machine) cost nothing, and a job without
@@ -11,27 +11,15 @@
 // Threads: all members from any. `on_change` is called on the keeper's thread, one call at a time.
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "cli/host/host_daemon.h"
-#include "cli/host/host_liveness.h"
+#include "cli/host/lease_table.h"
 #include "cli/host/own_pauses.h"
 
 namespace ds::cli {
-
-struct HostChange {
-  int host = 0;  // its number, as given to Add
-  HostGrade grade = HostGrade::kAlive;
-  HostGrade before = HostGrade::kAlive;
-  std::chrono::nanoseconds silence{};     // until now; of a host that is alive again: until it was
-  std::int64_t last_sign_unix_nanos = 0;  // by this machine's clock
-  std::string evidence;                   // what became of its renewals
-  ProbeResult probe;                      // a look at its port; only with kLost
-};
 
 class LeaseKeeper {
  public:

@@ -14,10 +14,10 @@ void Fence::Add(const std::string& host, Time lease_from) {
   hosts_.push_back({host, lease_from + patience_});
 }
 
-Fence::Time Fence::Remaining(Time now) const {
-  Time longest{0};
-  for (const GivenUp& each : hosts_) longest = std::max(longest, each.ended - now);
-  return longest;
+Fence::Time Fence::opens() const {
+  Time last{0};
+  for (const GivenUp& each : hosts_) last = std::max(last, each.ended);
+  return last;
 }
 
 std::string Fence::Explain(Time now) const {

@@ -12,6 +12,7 @@
 //
 // Pure: times are given. Threads: one at a time.
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -28,8 +29,10 @@ class Fence {
   // The host was given up; its lease is counted from `lease_from` at the latest.
   void Add(const std::string& host, Time lease_from);
 
-  // The ranks of all these hosts have ended when this time has passed; 0 = they have.
-  Time Remaining(Time now) const;
+  // From then on the ranks of all these hosts have ended; 0 = there were none.
+  Time opens() const;
+  // When this time has passed; 0 = they have.
+  Time Remaining(Time now) const { return std::max(opens() - now, Time(0)); }
   // Says who is waited for and why; requires that somebody is.
   std::string Explain(Time now) const;
 

@@ -1,27 +1,23 @@
 #pragma once
 
-// JobController: one job from Prepare to its verdict.
+// JobController: does what JobMachine decides, on the hosts' daemons, and tells it what has come of
+// it.
 //
-//     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
-//
-// Before a restart spares take the places of lost hosts; where that cannot be, there is none. Nor
-// is there one before the ranks of the lost hosts have ended for certain (fence.h), and its ranks
-// meet at another port than those of the last generation.
-//
-// Threads: Run() on one thread; OnSignal and OnHostChange from any. The observer is called on Run's
-// thread. Lifetimes: program, daemons, observer and what the options name outlive the
-// controller.
+// Threads: Run() on one thread, which decides and on which the observer is called; what comes from
+// others only goes into the queue of inputs. OnSignal and OnHostChange from any.
+// Lifetimes: program, daemons, observer and what the options name outlive the controller.
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/host/host_daemon.h"
-#include "cli/host/host_liveness.h"
 #include "cli/host/lease_keeper.h"
-#include "cli/job/fence.h"
-#include "cli/job/generation_run.h"
 #include "cli/job/input_forwarder.h"
+#include "cli/job/input_queue.h"
+#include "cli/job/job_machine.h"
+#include "cli/job/job_messages.h"
 #include "cli/job/job_observer.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
@@ -43,6 +39,7 @@ class JobController {
   // `daemons` by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
                 JobObserver* observer, const Options& options);
+  ~JobController();
 
   JobOutcome Run();
 
@@ -50,45 +47,26 @@ class JobController {
   // is to be done to daemons and to calls: this thread may be waiting for them.
   StopStep OnSignal(int signal);
   // From the keeper of the hosts' leases.
-  void OnHostChange(const HostChange& change) { inputs_.PutUrgent({.host_change = change}); }
+  void OnHostChange(const HostChange& change) { inputs_->PutUrgent(change); }
 
  private:
-  JobOutcome PrepareHosts(const RankProgram& program, int generation);
-  // Says why there is none, whatever the verdict; "" = there may be one.
-  std::string ExplainNoGeneration() const;
-  // Keeps the answer and says whether the host is ready.
-  JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
-  JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
-  JobOutcome CheckMemory(const JobHost& host, const v1::PrepareResponse& response);
-  // Refuses, or, if the user wants it so, says what is short.
-  JobOutcome Overcommit(const JobOutcome& fits);
-  JobOutcome BindToCores();
-  // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
-  // none is.
-  std::string ExplainMissingHosts() const;
-  // False: a host's place stays empty, and the observer knows why.
-  bool ReplaceLostHosts(const RankProgram& program, int generation);
-  bool ReplaceHost(int node_rank, const RankProgram& program, int generation);
-  // Nothing is heard of it, or said to it, any more. `ended`: its ranks have, as it told.
-  void GiveUp(int node_rank, bool ended);
-  JobOutcome LeaseNewPort(const RankProgram& program, int generation);
-  // Waits until the fence is open, and says whether a signal or the loss of a host has ended the
-  // job while no rank ran.
-  JobOutcome TakeEarlyEnd(int generation);
-  // Blames this process where a host was lost because of it.
-  JobOutcome JudgeOwnPause(JobOutcome outcome) const;
+  using Inputs = InputQueue<JobInput>;
 
-  JobPlan job_;  // its ranks get their cores once the hosts have told of them
-  const Program* const program_;
+  void Perform(JobActions actions);
+  void Perform(const JobAction& action);
+  // Tells of the answer to a call.
+  HostDaemon::DoneCallback Answer(const JobAction& action, CallKind kind);
+  void Watch(const JobAction& action);
+  void GiveUp(const JobAction& action);
+  void StartSpare(const JobAction& action);
+  void AwaitInput(const JobAction& action);
+
+  const std::string job_id_;
   JobObserver* const observer_;
-  PreparedHosts prepared_;
   const Options options_;
-  UserStop* const stop_;
-  SparePool spares_;
-  std::map<int, bool> lost_;  // by node rank: whether its ranks have ended, as it told
-  Fence fence_;
-  std::string unended_;  // says what of the last generation may live on; "" = nothing
-  JobInputs inputs_;
+  std::map<int, HostDaemon*> daemons_;    // by the host's number
+  const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later
+  JobMachine machine_;
 };
 
 }  // namespace ds::cli

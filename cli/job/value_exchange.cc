@@ -2,10 +2,9 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "cli/host/host_daemon.h"
@@ -18,65 +17,63 @@ namespace {
 // Between tries while the way to a host is broken.
 constexpr std::chrono::milliseconds kSendAgainAfter{200};
 
-v1::SharedValue DrawKey() {
+}  // namespace
+
+std::string DrawRankKey() {
   std::array<std::uint8_t, 32> bytes;
   DS_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
-  v1::SharedValue key;
-  key.set_key(kRankKeyName);
+  std::string key;
   for (const std::uint8_t byte : bytes) {
     constexpr char kDigits[] = "0123456789abcdef";
-    key.mutable_value()->push_back(kDigits[byte >> 4]);
-    key.mutable_value()->push_back(kDigits[byte & 15]);
+    key.push_back(kDigits[byte >> 4]);
+    key.push_back(kDigits[byte & 15]);
   }
   return key;
 }
 
-}  // namespace
+ValueExchange::ValueExchange(const std::string& rank_key) : values_(1) {
+  values_.front().set_key(kRankKeyName);
+  values_.front().set_value(rank_key);
+}
 
-ValueExchange::ValueExchange(Send send, Tell tell)
-    : send_(std::move(send)), tell_(std::move(tell)), values_{DrawKey()} {}
+void ValueExchange::Connect(const std::vector<int>& hosts) {
+  for (const int host : hosts) readers_[host];
+}
 
-// The other has made an object whose destructor runs, and ends threads, when one cannot be started.
-ValueExchange::ValueExchange(const std::vector<int>& node_ranks, Send send, Tell tell)
-    : ValueExchange(std::move(send), std::move(tell)) {
-  for (const int node_rank : node_ranks) {
-    threads_.emplace_back([this, node_rank] { Serve(node_rank); });
+std::vector<ValueExchange::Parcel> ValueExchange::TakeDue(Time now) {
+  std::vector<Parcel> due;
+  for (auto& [host, reader] : readers_) {
+    if (reader.on_the_way > 0 || reader.sent == values_.size()) continue;
+    if (reader.again_at && *reader.again_at > now) continue;
+    reader.again_at.reset();
+    reader.on_the_way = values_.size() - reader.sent;
+    const auto first = values_.begin() + static_cast<std::ptrdiff_t>(reader.sent);
+    due.push_back({host, {first, values_.end()}});
   }
+  return due;
 }
 
-ValueExchange::~ValueExchange() {
-  const std::lock_guard lock(mutex_);
-  ending_ = true;
-  changed_.notify_all();
-}
-
-void ValueExchange::Add(const v1::SharedValue& value) {
-  const std::lock_guard lock(mutex_);
-  values_.push_back(value);
-  changed_.notify_all();
-}
-
-void ValueExchange::Serve(int node_rank) {
-  std::size_t sent = 0;
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [&] { return ending_ || sent < values_.size(); });
-    if (ending_) return;
-    const std::vector<v1::SharedValue> fresh(values_.begin() + static_cast<std::ptrdiff_t>(sent),
-                                             values_.end());
-    lock.unlock();
-    const Status status = send_(node_rank, fresh);
-    lock.lock();
-    if (status.ok()) {
-      sent += fresh.size();
-    } else if (!NobodyAnswered(status)) {
-      lock.unlock();
-      if (status.code() != StatusCode::kNotFound) tell_(node_rank, status);
-      return;
-    } else {
-      changed_.wait_for(lock, kSendAgainAfter, [&] { return ending_; });
-    }
+bool ValueExchange::OnAnswer(int host, const Status& status, Time now) {
+  const auto found = readers_.find(host);
+  if (found == readers_.end()) return true;
+  const std::size_t sent = std::exchange(found->second.on_the_way, 0);
+  if (status.ok()) {
+    found->second.sent += sent;
+  } else if (NobodyAnswered(status)) {
+    found->second.again_at = now + kSendAgainAfter;
+  } else {
+    readers_.erase(found);
+    return false;
   }
+  return true;
+}
+
+std::optional<ValueExchange::Time> ValueExchange::next() const {
+  std::optional<Time> next;
+  for (const auto& [host, reader] : readers_) {
+    if (reader.again_at) next = std::min(next.value_or(*reader.again_at), *reader.again_at);
+  }
+  return next;
 }
 
 }  // namespace ds::cli

@@ -1,19 +1,19 @@
 #pragma once
 
 // ValueExchange: passes on to every host what the ranks of all hosts put for each other, and the
-// key of the job's ranks, which it draws: so they meet and trust each other without a port that
-// anybody could connect to before.
+// key of the job's ranks: so they meet and trust each other without a port that anybody could
+// connect to before.
 //
 // What does not get through is sent again until the exchange goes or the host refuses it, whose
-// ranks then wait in vain: that is told, unless their generation has ended there.
+// ranks then wait in vain.
 //
-// Threads: a thread for every host, which calls Send and Tell; Add from any.
+// Pure: times are given. Threads: one at a time.
 
-#include <condition_variable>
+#include <chrono>
 #include <cstddef>
-#include <functional>
-#include <mutex>
-#include <thread>
+#include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "proto/dsrun.pb.h"
@@ -23,33 +23,40 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
+// Draws a key that no other generation has: 64 hexadecimal digits.
+std::string DrawRankKey();
+
 class ValueExchange {
  public:
-  // Sends values to the host of a node rank.
-  using Send = std::function<Status(int node_rank, const std::vector<v1::SharedValue>& values)>;
-  // Learns why a host got no more.
-  using Tell = std::function<void(int node_rank, const Status& why)>;
+  using Time = std::chrono::nanoseconds;
 
-  // Has the key from the beginning. Throws std::system_error where there are too few threads.
-  ValueExchange(const std::vector<int>& node_ranks, Send send, Tell tell);
-  // Waits for a Send that is going on.
-  ~ValueExchange();
-  ValueExchange(const ValueExchange&) = delete;
-  ValueExchange& operator=(const ValueExchange&) = delete;
+  // The key is the first value that everybody gets.
+  explicit ValueExchange(const std::string& rank_key);
 
-  void Add(const v1::SharedValue& value);
+  void Add(const v1::SharedValue& value) { values_.push_back(value); }
+  // These get everything from now on.
+  void Connect(const std::vector<int>& hosts);
+
+  struct Parcel {
+    int host = 0;
+    std::vector<v1::SharedValue> values;
+  };
+  // Returns what is to be sent now, one parcel at a time to each host.
+  std::vector<Parcel> TakeDue(Time now);
+  // Tells what became of it. False: the host refuses it, and gets no more.
+  bool OnAnswer(int host, const Status& status, Time now);
+  // When there is something to be sent again.
+  std::optional<Time> next() const;
 
  private:
-  ValueExchange(Send send, Tell tell);
-  void Serve(int node_rank);
+  struct Reader {
+    std::size_t sent = 0;
+    std::size_t on_the_way = 0;
+    std::optional<Time> again_at;
+  };
 
-  const Send send_;
-  const Tell tell_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<v1::SharedValue> values_;  // guarded by mutex_; grows
-  bool ending_ = false;                  // guarded by mutex_
-  std::vector<std::jthread> threads_;    // last: they use the rest
+  std::vector<v1::SharedValue> values_;  // grows
+  std::map<int, Reader> readers_;
 };
 
 }  // namespace ds::cli

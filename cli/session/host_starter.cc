@@ -45,6 +45,7 @@ struct HostStarter::RemoteHosts {
   std::vector<v1::Credentials> credentials;
   std::vector<std::string> notices;  // of those that are ready, for the user
   v1::Credentials controller;
+  std::shared_ptr<grpc::ChannelCredentials> made;  // of these, for all
 };
 
 HostStarter::HostStarter(const JobPlan* plan, std::filesystem::path known_hosts)
@@ -168,6 +169,7 @@ StatusOr<std::unique_ptr<HostStarter::RemoteHosts>> HostStarter::DescribeHosts(
     DS_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(plan_->job_id));
   }
   DS_ASSIGN_OR_RETURN(hosts->controller, authority_->IssueController());
+  hosts->made = MakeChannelCredentials(hosts->controller);
   for (const int number : numbers) {
     DS_ASSIGN_OR_RETURN(v1::Credentials credentials, authority_->IssueDaemon(number));
     hosts->credentials.push_back(std::move(credentials));
@@ -195,7 +197,8 @@ StatusOr<std::vector<FailedHost>> HostStarter::StartRemote(const std::vector<int
     addresses_[number] = daemon->address;
     const TlsOptions tls{.credentials = hosts->controller,
                          .daemon_name = ::dsrun::v1::DaemonPeerName(plan_->job_id, number),
-                         .lease = lease_};
+                         .lease = lease_,
+                         .made = hosts->made};
     Keep(number, std::make_unique<DaemonClient>(plan_->job_id, daemon->target(), tls,
                                                 std::move(daemon->tunnel)));
     // At once: its lease must last until the slowest host is ready.

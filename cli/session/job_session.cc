@@ -16,7 +16,7 @@
 #include "cli/console/backlog_writer.h"
 #include "cli/console/console.h"
 #include "cli/job/final_status.h"
-#include "cli/job/generation_run.h"
+#include "cli/job/generation_state.h"
 #include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/job_plan.h"
@@ -37,8 +37,7 @@ namespace {
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
 constexpr std::chrono::seconds kPatience{1};
-// It hears the user, writes to the console, watches a host and forwards standard input. On more
-// hosts it has more, and says what it does not get.
+// It hears the user, writes to the console, forwards standard input and renews leases.
 constexpr int kOwnThreads = 4;
 // A console that takes nothing for so long is blocked.
 constexpr std::chrono::seconds kConsolePatience{5};
@@ -242,7 +241,8 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   Console console(console_options, &writer);
   JobRecord record(&plan, run_directory, &console);
   // Until there is one that hears them, the user's signals end this process like any other.
-  if (const Status room = CheckThreadRoom(v1::CountGrpcThreads() + kOwnThreads); !room.ok()) {
+  const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads;
+  if (const Status room = CheckThreadRoom(threads); !room.ok()) {
     return record.Conclude(MakeStartVerdict(room));
   }
   UserSignals signals;  // before any other thread, which must not take the user's signals

@@ -39,7 +39,7 @@ class DaemonDuty {
   // And whether a generation may be launched now: the last has ended, and was an earlier one.
   Status CheckLaunch(std::uint32_t generation) const;
   void OnLaunched(std::uint32_t generation, Time grace);
-  // What a launch that was refused has left behind has not ended.
+  // A launch was refused, and what it has left behind has not ended.
   void OnRefused() { phase_ = Phase::kRefused; }
   // The ranks have ended, what they have left behind has not.
   void OnRanksEnded() { phase_ = Phase::kEnding; }

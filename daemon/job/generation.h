@@ -86,8 +86,7 @@ class Generation final : public RankWatcher {
   // True while a stop is under way whose grace is not over.
   bool in_grace() const { return ladder_.in_grace(); }
 
-  // Returns how many ranks were signalled. While a stop is under way only a shorter grace matters;
-  // the cause of the first stop is what GenerationEnded will name.
+  // Returns how many ranks were signalled. GenerationEnded names the cause of the first stop.
   int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
   // Passes a signal on to every rank's own process; returns to how many.
   int Forward(int signal);
@@ -122,7 +121,6 @@ class Generation final : public RankWatcher {
   void OnEnded() override;
   int SignalAll(int signal);
   void KillAll();
-  // Its next step has its time.
   void SetLadderTimer();
   void OnLadderTime();
   void GiveUp();

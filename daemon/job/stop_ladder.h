@@ -18,7 +18,7 @@ class StopLadder {
  public:
   using Time = std::chrono::nanoseconds;  // of a monotonic clock
 
-  // What was killed ends well within this time, unless it cannot.
+  // Killed processes end well within this time, unless they cannot.
   static constexpr std::chrono::seconds kGiveUpAfter{5};
 
   enum class Step { kNothing, kTerminate, kKill, kGiveUp };

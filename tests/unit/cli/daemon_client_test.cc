@@ -31,21 +31,24 @@ TEST_F(DaemonClientTest, WhatGrpcLogsIsNotForTheUser) {
 }
 
 TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
-  { const auto pending = client_.BeginLaunch({}); }
-  SUCCEED() << "without waiting for its answer";
+  std::promise<Status> answer;
+  SocketPair pair = std::move(MakeSocketPair()).value();
+  {
+    DaemonClient client("test-job", std::move(pair.ours), kLongerThanATest);
+    client.BeginLaunch({}, [&](const Status& status) { answer.set_value(status); });
+  }
+  EXPECT_EQ(answer.get_future().get().code(), StatusCode::kCancelled);
 }
 
 TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
-  auto pending = client_.BeginLaunch({});
   std::jthread impatient([&] { client_.Abandon(); });
-  EXPECT_EQ(pending.get().status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(client_.BeginLaunch({}).get().status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
 }
 
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
-  auto pending = client_.BeginLaunch({});
-  pair_.theirs.Reset();
-  EXPECT_EQ(pending.get().status().code(), StatusCode::kUnavailable);
+  std::jthread daemon([&] { pair_.theirs.Reset(); });
+  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

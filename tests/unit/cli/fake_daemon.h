@@ -1,21 +1,23 @@
 #pragma once
 
-// A host's daemon and the observer of a job, for tests of the controller.
+// A host's daemon, for tests of the controller.
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cli/host/host_daemon.h"
-#include "cli/job/bounded_queue.h"
-#include "cli/job/job_observer.h"
+#include "tests/support/bounded_queue.h"
 #include "tests/unit/cli/events.h"
+#include "tests/unit/cli/recording_observer.h"
 
 namespace ds::cli::testing {
 
@@ -26,42 +28,75 @@ class FakeDaemon : public HostDaemon {
   explicit FakeDaemon(std::vector<std::vector<v1::Event>> scripts)
       : scripts_(std::move(scripts)), stops_(16) {}
 
-  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request) override {
+  void BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) override {
     prepared = request;
     if (on_start) on_start();
-    if (starts_cancelled) return CancelledError("not wanted any more");
-    return prepare_answer;
+    if (starts_cancelled) return done(CancelledError("not wanted any more"));
+    done(prepare_answer);
   }
-  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest& request) override {
+  void BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) override {
     launched.push_back(request);
-    std::promise<StatusOr<v1::LaunchResponse>> answer;
     if (on_start) on_start();
-    if (starts_cancelled) {
-      answer.set_value(CancelledError("not wanted any more"));
-    } else if (launch_answer.ok()) {
-      answer.set_value(v1::LaunchResponse());
-    } else {
-      answer.set_value(launch_answer);
-    }
-    return answer.get_future();
+    done(starts_cancelled ? CancelledError("not wanted any more") : launch_answer);
   }
-  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request) override {
-    if (unanswered_stops-- > 0) return UnavailableError("connection reset");
+  void BeginStop(const v1::StopRequest& request, DoneCallback done) override {
+    if (unanswered_stops-- > 0) return done(UnavailableError("connection reset"));
     stops_.Put(request);
-    return v1::StopResponse();
+    done(OkStatus());
   }
-  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request) override {
+  void BeginSignal(const v1::SignalRequest& request, DoneCallback done) override {
     signals.push_back(request.signal());
-    return v1::SignalResponse();
+    done(OkStatus());
   }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
     return UnavailableError("no input here");
   }
-  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request) override {
+  void BeginShare(const v1::ShareRequest& request, DoneCallback done) override {
     for (const v1::SharedValue& each : request.values()) shared.Put(each);
-    return v1::ShareResponse();
+    done(OkStatus());
   }
-  Status Watch(int generation, const EventCallback& on_event) override {
+  void BeginWatch(int generation, WatchCallbacks callbacks) override {
+    player_ = std::jthread([this, generation, callbacks = std::move(callbacks)] {
+      callbacks.on_end(Play(generation, [&](const v1::Event& event) {
+        // The next is read when this has been dealt with.
+        const auto taken = std::make_shared<std::promise<void>>();
+        auto* const batch = new v1::EventBatch;
+        *batch->add_events() = event;
+        callbacks.on_events(
+            std::shared_ptr<const v1::EventBatch>(batch, [taken](const v1::EventBatch* done) {
+              delete done;
+              taken->set_value();
+            }));
+        taken->get_future().wait();
+      }));
+    });
+  }
+
+  void Abandon() override {
+    abandoned = true;
+    stops_.Put({});
+  }
+
+  void CancelStarts() override { starts_cancelled = true; }
+  bool leased() const override { return lease_from.has_value(); }
+  std::chrono::nanoseconds LeaseFrom() const override { return *lease_from; }
+
+  std::atomic<bool> abandoned = false;
+  std::atomic<bool> starts_cancelled = false;
+  std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
+  std::optional<std::chrono::nanoseconds> lease_from;
+  v1::PrepareResponse prepare_answer;
+  Status launch_answer;
+  v1::PrepareRequest prepared;
+  std::vector<v1::LaunchRequest> launched;
+  std::vector<double> graces;
+  std::atomic<int> unanswered_stops = 0;
+  std::vector<int> signals;
+  ds::testing::BoundedQueue<v1::SharedValue> shared{1000};
+  std::string awaited_key;
+
+ private:
+  Status Play(int generation, const std::function<void(const v1::Event&)>& on_event) {
     const int first = static_cast<int>(launched.front().generation());
     while (!awaited_key.empty()) {  // its ranks do nothing before they know it
       const auto value = shared.Take(std::chrono::seconds(60));
@@ -86,32 +121,9 @@ class FakeDaemon : public HostDaemon {
     return OkStatus();
   }
 
-  void Abandon() override {
-    abandoned = true;
-    stops_.Put({});
-  }
-
-  void CancelStarts() override { starts_cancelled = true; }
-  bool leased() const override { return lease_from.has_value(); }
-  std::chrono::nanoseconds LeaseFrom() const override { return *lease_from; }
-
-  std::atomic<bool> abandoned = false;
-  std::atomic<bool> starts_cancelled = false;
-  std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
-  std::optional<std::chrono::nanoseconds> lease_from;
-  v1::PrepareResponse prepare_answer;
-  Status launch_answer;
-  v1::PrepareRequest prepared;
-  std::vector<v1::LaunchRequest> launched;
-  std::vector<double> graces;
-  std::atomic<int> unanswered_stops = 0;
-  std::vector<int> signals;
-  BoundedQueue<v1::SharedValue> shared{1000};
-  std::string awaited_key;
-
- private:
   const std::vector<std::vector<v1::Event>> scripts_;
-  BoundedQueue<v1::StopRequest> stops_;
+  ds::testing::BoundedQueue<v1::StopRequest> stops_;
+  std::jthread player_;  // last: it uses the rest
 };
 
 // The stream breaks here.
@@ -120,28 +132,5 @@ inline v1::Event Cut() {
   event.mutable_heartbeat();
   return event;
 }
-
-class RecordingObserver : public JobObserver {
- public:
-  void OnPrepared(const std::string& host, const v1::PrepareResponse&) override {
-    prepared.push_back(host);
-  }
-  Status OnEvent(const HostEvent& event) override {
-    if (event.event.has_rank_output()) {
-      output += event.event.rank_output().data();
-      if (on_output) on_output();
-      return output_answer;
-    }
-    return OkStatus();
-  }
-  void OnNotice(const std::string& text) override { notices.push_back(text); }
-  void OnQuiet() override {}
-
-  std::vector<std::string> prepared;
-  std::vector<std::string> notices;
-  std::string output;
-  std::function<void()> on_output;
-  Status output_answer;
-};
 
 }  // namespace ds::cli::testing

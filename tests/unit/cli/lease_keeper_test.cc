@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cli/job/bounded_queue.h"
+#include "tests/support/bounded_queue.h"
 
 namespace ds::cli {
 namespace {
@@ -22,23 +22,15 @@ constexpr milliseconds kLease{300};
 // A daemon whose answers to renewals are told.
 class LeaseDaemon : public HostDaemon {
  public:
-  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest&) override { return kUnused; }
-  std::future<StatusOr<v1::LaunchResponse>> BeginLaunch(const v1::LaunchRequest&) override {
-    return {};
-  }
-  StatusOr<v1::StopResponse> Stop(const v1::StopRequest&) override { return kUnused; }
-  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest&) override {
-    return UnavailableError("no ranks here");
-  }
-  StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
-    return UnavailableError("no ranks here");
-  }
-  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest&) override {
-    return UnavailableError("no ranks here");
-  }
-  Status Watch(int, const EventCallback&) override { return kUnused; }
+  void BeginPrepare(const v1::PrepareRequest&, PrepareCallback done) override { done(kUnused); }
+  void BeginLaunch(const v1::LaunchRequest&, DoneCallback done) override { done(kUnused); }
+  void BeginStop(const v1::StopRequest&, DoneCallback done) override { done(kUnused); }
+  void BeginSignal(const v1::SignalRequest&, DoneCallback done) override { done(kUnused); }
+  void BeginShare(const v1::ShareRequest&, DoneCallback done) override { done(kUnused); }
+  StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return kUnused; }
+  void BeginWatch(int, WatchCallbacks callbacks) override { callbacks.on_end(kUnused); }
   bool leased() const override { return has_lease; }
-  void Renew(const RenewCall& call, RenewCallback done) override {
+  void Renew(const RenewCall& call, DoneCallback done) override {
     const std::lock_guard lock(mutex_);
     ++(call.release ? releases_ : renewals_);
     changed_.notify_all();
@@ -98,7 +90,7 @@ class Changes {
   HostChange last;
 
  private:
-  BoundedQueue<HostChange> queue_{64};
+  ds::testing::BoundedQueue<HostChange> queue_{64};
 };
 
 TEST(LeaseKeeperTest, RenewsAllHostsUntilItReleasesThem) {

@@ -71,16 +71,6 @@ class ThreadShortageTest : public ::testing::Test {
   std::optional<JobController> controller_;
 };
 
-TEST_F(ThreadShortageTest, NothingIsLaunchedThatNobodyCouldWatch) {
-  JobController& controller = Controller();
-  const NoMoreThreads none;
-  const JobOutcome outcome = controller.Run();
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().cause, Cause::kLaunch);
-  EXPECT_THAT(outcome.failure().message, HasSubstr("no thread to watch it"));
-  EXPECT_TRUE(first_.launched.empty());
-}
-
 TEST_F(ThreadShortageTest, AStopReachesEveryHost) {
   JobController& controller = Controller();
   second_.unanswered_stops = 2;

@@ -2,17 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <future>
-#include <map>
+#include <chrono>
 #include <string>
 #include <vector>
 
-#include "cli/job/bounded_queue.h"
 #include "runtime/base/rank_link.h"
 
 namespace ds::cli {
 namespace {
+
+using std::chrono::milliseconds;
+using Time = ValueExchange::Time;
 
 v1::SharedValue Value(const std::string& key, const std::string& value) {
   v1::SharedValue shared;
@@ -21,95 +21,66 @@ v1::SharedValue Value(const std::string& key, const std::string& value) {
   return shared;
 }
 
-// Two hosts that keep what they are sent; the second one fails as often as it is told to.
-class Hosts {
- public:
-  ValueExchange::Send Sender() {
-    return [this](int node_rank, const std::vector<v1::SharedValue>& values) {
-      if (node_rank == 1 && failures-- > 0) return failure;
-      for (const v1::SharedValue& each : values) came.at(node_rank).Put({each.key(), each.value()});
-      return OkStatus();
-    };
-  }
-  // The next value that the host got.
-  std::pair<std::string, std::string> Next(int node_rank) {
-    return came.at(node_rank).Take(std::chrono::seconds(60)).value();
-  }
+std::vector<std::string> KeysOf(const ValueExchange::Parcel& parcel) {
+  std::vector<std::string> keys;
+  for (const v1::SharedValue& each : parcel.values) keys.push_back(each.key());
+  return keys;
+}
 
-  ValueExchange::Tell Teller() {
-    return [this](int node_rank, const Status& why) { told.Put({node_rank, why}); };
-  }
-
-  int failures = 0;
-  Status failure = UnavailableError("connection reset");
-  BoundedQueue<std::pair<int, Status>> told{100};
-  std::map<int, BoundedQueue<std::pair<std::string, std::string>>> came = [] {
-    std::map<int, BoundedQueue<std::pair<std::string, std::string>>> queues;
-    for (const int node_rank : {0, 1}) queues.try_emplace(node_rank, 100);
-    return queues;
-  }();
-};
+using Keys = std::vector<std::string>;
 
 TEST(ValueExchangeTest, EveryHostGetsTheKeyOfTheRanksAndWhatAllOfThemPut) {
-  Hosts hosts;
-  ValueExchange exchange({0, 1}, hosts.Sender(), hosts.Teller());
+  ValueExchange exchange("secret");
   exchange.Add(Value("ranks/0", "here"));
-  exchange.Add(Value("ranks/1", "there"));
-  std::vector<std::string> keys;
-  for (const int node_rank : {0, 1}) {
-    const auto [name, key] = hosts.Next(node_rank);
-    EXPECT_EQ(name, kRankKeyName);
-    EXPECT_EQ(key.size(), 64u);
-    EXPECT_EQ(key.find_first_not_of("0123456789abcdef"), std::string::npos);
-    keys.push_back(key);
-    EXPECT_EQ(hosts.Next(node_rank), std::pair(std::string("ranks/0"), std::string("here")));
-    EXPECT_EQ(hosts.Next(node_rank), std::pair(std::string("ranks/1"), std::string("there")));
+  EXPECT_TRUE(exchange.TakeDue(Time(0)).empty()) << "nobody is there";
+  exchange.Connect({0, 1});
+  const auto due = exchange.TakeDue(Time(0));
+  ASSERT_EQ(due.size(), 2U);
+  for (const int host : {0, 1}) {
+    EXPECT_EQ(due[host].host, host);
+    EXPECT_EQ(KeysOf(due[host]), (Keys{kRankKeyName, "ranks/0"}));
+    EXPECT_EQ(due[host].values[0].value(), "secret");
   }
-  EXPECT_EQ(keys[0], keys[1]);
+  exchange.Add(Value("ranks/1", "there"));
+  EXPECT_TRUE(exchange.TakeDue(Time(0)).empty()) << "one parcel at a time";
+  EXPECT_TRUE(exchange.OnAnswer(1, OkStatus(), Time(0)));
+  const auto more = exchange.TakeDue(Time(0));
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0].host, 1);
+  EXPECT_EQ(KeysOf(more[0]), Keys{"ranks/1"});
 }
 
 TEST(ValueExchangeTest, WhatDoesNotGetThroughIsSentAgain) {
-  Hosts hosts;
-  hosts.failures = 2;
-  ValueExchange exchange({1}, hosts.Sender(), hosts.Teller());
+  ValueExchange exchange("secret");
+  exchange.Connect({1});
+  EXPECT_FALSE(exchange.next().has_value());
+  EXPECT_EQ(exchange.TakeDue(Time(0)).size(), 1U);
+  EXPECT_TRUE(exchange.OnAnswer(1, UnavailableError("connection reset"), milliseconds(10)));
   exchange.Add(Value("ranks/0", "here"));
-  EXPECT_EQ(hosts.Next(1).first, kRankKeyName);
-  EXPECT_EQ(hosts.Next(1).first, "ranks/0");
+  EXPECT_TRUE(exchange.TakeDue(milliseconds(10)).empty());
+  ASSERT_TRUE(exchange.next().has_value());
+  const auto again = exchange.TakeDue(*exchange.next());
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(KeysOf(again[0]), (Keys{kRankKeyName, "ranks/0"}));
 }
 
-TEST(ValueExchangeTest, AHostThatRefusesIsTold) {
-  Hosts hosts;
-  hosts.failures = 1;
-  hosts.failure = ResourceExhaustedError("too many values");
-  const ValueExchange exchange({0, 1}, hosts.Sender(), hosts.Teller());
-  const auto told = hosts.told.Take(std::chrono::seconds(60));
-  ASSERT_TRUE(told.has_value());
-  EXPECT_EQ(told->first, 1);
-  EXPECT_EQ(told->second, hosts.failure);
-}
-
-TEST(ValueExchangeTest, AHostWhoseGenerationHasEndedIsNoNews) {
-  Hosts hosts;
-  std::promise<void> asked;
-  {
-    const auto refuse = [&](int, const std::vector<v1::SharedValue>&) {
-      asked.set_value();
-      return NotFoundError("generation 0 is not the current one");
-    };
-    const ValueExchange exchange({1}, refuse, hosts.Teller());
-    asked.get_future().wait();
-  }
-  EXPECT_FALSE(hosts.told.Take(std::chrono::seconds(0)).has_value());
+TEST(ValueExchangeTest, AHostThatRefusesGetsNoMore) {
+  ValueExchange exchange("secret");
+  exchange.Connect({0, 1});
+  EXPECT_EQ(exchange.TakeDue(Time(0)).size(), 2U);
+  EXPECT_FALSE(exchange.OnAnswer(1, ResourceExhaustedError("too many values"), Time(0)));
+  EXPECT_TRUE(exchange.OnAnswer(0, OkStatus(), Time(0)));
+  exchange.Add(Value("ranks/0", "here"));
+  const auto due = exchange.TakeDue(Time(0));
+  ASSERT_EQ(due.size(), 1U);
+  EXPECT_EQ(due[0].host, 0);
 }
 
 TEST(ValueExchangeTest, NoTwoGenerationsHaveOneKey) {
-  Hosts hosts;
-  std::vector<std::string> keys;
-  for (int generation = 0; generation < 2; ++generation) {
-    const ValueExchange exchange({0}, hosts.Sender(), hosts.Teller());
-    keys.push_back(hosts.Next(0).second);
-  }
-  EXPECT_NE(keys[0], keys[1]);
+  const std::string key = DrawRankKey();
+  EXPECT_EQ(key.size(), 64U);
+  EXPECT_EQ(key.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_NE(key, DrawRankKey());
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #pragma once
 
-// BoundedQueue: many threads put, one takes. A full queue makes the putters wait, which is how a
-// slow consumer is felt all the way back to the ranks.
+// BoundedQueue: many threads put, one takes, or waits for what tests wait for.
 //
 // Threads: safe for any number of putters and takers.
 
@@ -13,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-namespace ds::cli {
+namespace ds::testing {
 
 template <typename T>
 class BoundedQueue {
@@ -25,14 +24,6 @@ class BoundedQueue {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return items_.size() < capacity_; });
     items_.push_back(std::move(item));
-    filled_.notify_one();
-  }
-
-  // Puts `item` in front of everything else and never waits: for what must not queue behind a
-  // flood.
-  void PutUrgent(T item) {
-    const std::lock_guard lock(mutex_);
-    items_.push_front(std::move(item));
     filled_.notify_one();
   }
 
@@ -54,4 +45,4 @@ class BoundedQueue {
   std::deque<T> items_;
 };
 
-}  // namespace ds::cli
+}  // namespace ds::testing

@@ -1,0 +1,356 @@
+#include "cli/job/generation_state.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "cli/host/host_daemon.h"
+#include "cli/job/verdict/make_verdict.h"
+#include "cli/job/wire_requests.h"
+
+namespace ds::cli {
+namespace {
+
+using Kind = JobAction::Kind;
+
+// A Stop that did not get through is sent again: until the host is lost its lease is being renewed.
+constexpr std::chrono::milliseconds kStopAgainAfter{200};
+
+// The daemon stopped its ranks for a reason of its own, and ends.
+bool EndsItsDaemon(v1::StopCause cause) {
+  return cause == v1::STOP_LEASE_EXPIRED || cause == v1::STOP_CONTROLLER_GONE ||
+         cause == v1::STOP_DAEMON_SIGNALLED;
+}
+
+std::string DescribeUnconfirmed(const std::string& host, const std::string& job_id) {
+  return "host " + host +
+         " did not confirm that its ranks have ended: look there for dsrund --job=" + job_id +
+         ", which ends them when it goes on";
+}
+
+}  // namespace
+
+std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number) {
+  const auto found = std::find_if(hosts.begin(), hosts.end(),
+                                  [&](const PreparedHost& host) { return host.number == number; });
+  if (found == hosts.end()) return std::nullopt;
+  return static_cast<int>(found - hosts.begin());
+}
+
+bool IsForwarded(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
+
+GenerationState::GenerationState(const Parts& parts)
+    : parts_(parts),
+      job_(*parts.job),
+      judge_(parts.number),
+      hosts_(parts.hosts->size()),
+      exchange_(parts.rank_key) {
+  if (job_.purpose.built_in) {
+    stopped_ranks_.emplace(
+        std::chrono::duration_cast<Time>(std::chrono::duration<double>(job_.flags.lease_seconds)));
+  }
+}
+
+JobActions GenerationState::Begin() {
+  parts_.stop->Enter(JobPhase::kLaunching);
+  JobActions actions;
+  if (parts_.has_input) {
+    actions.push_back(Act(Kind::kAwaitInput, 0));
+  } else {
+    Launch(&actions);
+  }
+  return actions;
+}
+
+void GenerationState::On(const InputAnswer& answer, Time /*now*/, JobActions* actions) {
+  if (answer.status.ok()) return Launch(actions);
+  judge_.OnLaunchFailed(host_name(0), answer.status.WithContext("rank 0's standard input"));
+  begun_ = true;
+}
+
+void GenerationState::Launch(JobActions* actions) {
+  begun_ = true;
+  const PreparedHosts& hosts = *parts_.hosts;
+  for (int node_rank = 0; node_rank < static_cast<int>(hosts.size()); ++node_rank) {
+    JobAction action = Act(Kind::kLaunch, node_rank);
+    action.request =
+        MakeLaunchRequest(job_, *parts_.program,
+                          {.node_rank = node_rank,
+                           .generation = parts_.number,
+                           .master_port = static_cast<int>(hosts.front().answer.master_port()),
+                           .core_count = static_cast<int>(hosts[node_rank].answer.core_count()),
+                           .forward_input = parts_.has_input && node_rank == 0});
+    actions->push_back(std::move(action));
+    ++unanswered_launches_;
+  }
+}
+
+JobActions GenerationState::Handle(const JobInput& input, Time now) {
+  JobActions actions;
+  std::visit(
+      [&](const auto& each) {
+        if constexpr (requires { each.generation; }) {
+          if (each.generation != parts_.number) return;  // of an earlier one, and late
+        }
+        On(each, now, &actions);
+      },
+      input);
+  if (judge_.failed() && !stop_grace_.has_value()) {
+    StopFailed(job_.flags.grace_seconds, &actions);
+  }
+  SendValues(now, &actions);
+  if (ended() && parts_.has_input) actions.push_back(Act(Kind::kEndInput, 0));
+  return actions;
+}
+
+JobActions GenerationState::OnTime(Time now) {
+  JobActions actions;
+  for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
+    const Host& host = hosts_[node_rank];
+    if (host.stop_again_at && *host.stop_again_at <= now) StopHost(node_rank, &actions);
+  }
+  SendValues(now, &actions);
+  return actions;
+}
+
+std::optional<GenerationState::Time> GenerationState::next() const {
+  std::optional<Time> next = exchange_.next();
+  for (const Host& host : hosts_) {
+    if (host.stop_again_at)
+      next = std::min(next.value_or(*host.stop_again_at), *host.stop_again_at);
+  }
+  return next;
+}
+
+JobOutcome GenerationState::Conclude() const {
+  if (observer_failed_.has_value() && !judge_.failed()) {
+    return MakeRunDirectoryVerdict(*observer_failed_, parts_.number);
+  }
+  const JobOutcome outcome = judge_.Conclude();
+  if (outcome.ok()) return outcome;
+  Verdict verdict = outcome.failure();
+  if (!unended_.empty()) verdict.hint += (verdict.hint.empty() ? "" : "; ") + unended_;
+  for (const int node_rank : launched()) {
+    const JobHost& host = job_.world.hosts[node_rank];
+    // This machine's daemons are waited for, whatever they say.
+    if (!host.remote || ended_.contains(node_rank) || host.host == verdict.host) continue;
+    verdict.hint +=
+        (verdict.hint.empty() ? "" : "; ") + DescribeUnconfirmed(host.host, job_.job_id);
+  }
+  return verdict;
+}
+
+void GenerationState::On(const CallAnswer& answer, Time now, JobActions* actions) {
+  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, answer.host);
+  if (!node_rank.has_value()) return;
+  Host& host = hosts_[*node_rank];
+  switch (answer.kind) {
+    case CallKind::kLaunch:
+      return OnLaunched(*node_rank, answer.status, actions);
+    case CallKind::kStop:
+      if (answer.call != host.stop_call || host.gone) return;
+      if (NobodyAnswered(answer.status)) host.stop_again_at = now + kStopAgainAfter;
+      return;
+    case CallKind::kSignal:
+      host.signals.pop_front();
+      if (!host.signals.empty()) SendSignal(*node_rank, actions);
+      return;
+    case CallKind::kShare:
+      if (exchange_.OnAnswer(*node_rank, answer.status, now) ||
+          answer.status.code() == StatusCode::kNotFound) {  // its generation has ended
+        return;
+      }
+      parts_.observer->OnNotice(
+          host_name(*node_rank) +
+          " does not take what its ranks need to meet the others: " + answer.status.message());
+  }
+}
+
+void GenerationState::OnLaunched(int node_rank, const Status& answer, JobActions* actions) {
+  --unanswered_launches_;
+  if (answer.ok()) {
+    hosts_[node_rank].launched = true;
+    ++open_streams_;
+    actions->push_back(Act(Kind::kWatch, node_rank));
+    if (stop_grace_.has_value()) StopHost(node_rank, actions);
+  } else {
+    // Who cancels a launch is to blame, and not the host that has not answered.
+    if (parts_.stop->is_to_blame()) judge_.OnUserStop(parts_.stop->signal());
+    judge_.OnLaunchFailed(host_name(node_rank), answer);
+    if (NobodyAnswered(answer)) lost_.insert(node_rank);
+    if (stop_grace_ != 0) StopFailed(0, actions);
+  }
+  if (unanswered_launches_ > 0) return;
+  if (!judge_.failed()) {
+    parts_.stop->Enter(JobPhase::kRunning);
+    ConnectRanks(actions);
+  }
+}
+
+std::vector<int> GenerationState::launched() const {
+  std::vector<int> node_ranks;
+  for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
+    if (hosts_[node_rank].launched) node_ranks.push_back(node_rank);
+  }
+  return node_ranks;
+}
+
+void GenerationState::ConnectRanks(JobActions* actions) {
+  if (parts_.has_input) actions->push_back(Act(Kind::kForwardInput, 0));
+  if (hosts_.size() > 1) exchange_.Connect(launched());
+}
+
+void GenerationState::SendValues(Time now, JobActions* actions) {
+  for (const ValueExchange::Parcel& parcel : exchange_.TakeDue(now)) {
+    v1::ShareRequest request;
+    request.set_job_id(job_.job_id);
+    request.set_generation(parts_.number);
+    request.mutable_values()->Assign(parcel.values.begin(), parcel.values.end());
+    actions->push_back(Act(Kind::kShare, parcel.host));
+    actions->back().request = std::move(request);
+  }
+}
+
+void GenerationState::On(const UserSignal& signal, Time /*now*/, JobActions* actions) {
+  if (IsForwarded(signal.number)) return ForwardSignal(signal.number, actions);
+  const UserStop& stop = *parts_.stop;
+  if (stop.is_to_blame()) judge_.OnUserStop(stop.signal());
+  if (!stop_grace_.has_value()) StopHosts(job_.flags.grace_seconds, actions);
+  if (stop.kills_ranks() && stop_grace_ != 0) StopHosts(0, actions);
+  if (stop.kills_daemons()) GiveUpHosts(actions);
+}
+
+// Nobody waits for a host that is slow, and one that is gone shows otherwise.
+void GenerationState::ForwardSignal(int signal, JobActions* actions) {
+  for (const int node_rank : launched()) {
+    hosts_[node_rank].signals.push_back(signal);
+    if (hosts_[node_rank].signals.size() == 1) SendSignal(node_rank, actions);
+  }
+}
+
+void GenerationState::SendSignal(int node_rank, JobActions* actions) {
+  v1::SignalRequest request;
+  request.set_job_id(job_.job_id);
+  request.set_generation(parts_.number);
+  request.set_signal(hosts_[node_rank].signals.front());
+  actions->push_back(Act(Kind::kSignal, node_rank));
+  actions->back().request = std::move(request);
+}
+
+// This machine's daemons are killed meanwhile, which ends their streams.
+void GenerationState::GiveUpHosts(JobActions* actions) {
+  for (const int node_rank : launched()) {
+    if (!job_.world.hosts[node_rank].remote) continue;
+    hosts_[node_rank].gone = true;
+    actions->push_back(Act(Kind::kAbandon, node_rank));
+  }
+}
+
+void GenerationState::On(const HostChange& change, Time /*now*/, JobActions* actions) {
+  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, change.host);
+  if (!node_rank.has_value()) return;
+  const std::string& host = host_name(*node_rank);
+  switch (change.grade) {
+    case HostGrade::kLate:
+      break;
+    case HostGrade::kAlive:
+      if (change.before == HostGrade::kSuspect) {
+        parts_.observer->OnNotice("host " + host + " is heard from again");
+      }
+      break;
+    case HostGrade::kSuspect:
+      parts_.observer->OnNotice("host " + host + " is not heard from; " + change.evidence);
+      break;
+    case HostGrade::kLost:
+      return OnLoss(*node_rank, change, actions);
+  }
+}
+
+void GenerationState::OnLoss(int node_rank, const HostChange& change, JobActions* actions) {
+  judge_.OnHostLost(host_name(node_rank), change);
+  lost_.insert(node_rank);
+  hosts_[node_rank].gone = true;
+  hosts_[node_rank].stop_again_at.reset();
+  actions->push_back(Act(Kind::kAbandon, node_rank));
+}
+
+void GenerationState::On(const StreamEnd& end, Time /*now*/, JobActions* /*actions*/) {
+  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, end.host);
+  if (!node_rank.has_value()) return;
+  --open_streams_;
+  hosts_[*node_rank].gone = true;
+  hosts_[*node_rank].stop_again_at.reset();
+  if (end.status.ok()) return;
+  lost_.insert(*node_rank);
+  // Nobody is to look for who killed it where it was dsrun.
+  if (parts_.stop->kills_daemons()) return;
+  judge_.OnDaemonLost(host_name(*node_rank), end.status.message());
+}
+
+void GenerationState::On(const HostEvents& events, Time /*now*/, JobActions* actions) {
+  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, events.host);
+  if (!node_rank.has_value()) return;
+  for (const v1::Event& event : events.batch->events()) OnEvent(*node_rank, event, actions);
+}
+
+void GenerationState::OnEvent(int node_rank, const v1::Event& event, JobActions* actions) {
+  if (event.rank_report().has_put()) {  // said to the other ranks, not to the user
+    exchange_.Add(event.rank_report().put());
+    return;
+  }
+  const std::string& host = host_name(node_rank);
+  judge_.OnEvent(host, event);
+  if (stopped_ranks_.has_value()) {
+    const auto stalled = stopped_ranks_->OnEvent(host, event);
+    if (stalled.has_value()) judge_.OnStall(*stalled);
+  }
+  if (event.has_generation_ended()) OnGenerationEnded(node_rank, event.generation_ended());
+  if (observer_failed_.has_value()) return;
+  const Status status = parts_.observer->OnEvent({host, parts_.number, event});
+  if (status.ok()) return;
+  observer_failed_ = status;
+  StopFailed(job_.flags.grace_seconds, actions);
+}
+
+void GenerationState::OnGenerationEnded(int node_rank, const v1::GenerationEnded& end) {
+  ended_.insert(node_rank);
+  for (const std::string& each : end.unended()) {
+    unended_ = "host " + host_name(node_rank) + ": " + each +
+               ", was killed and has not ended; it is left to itself";
+    parts_.observer->OnNotice(unended_);
+  }
+  if (EndsItsDaemon(end.stop_cause())) lost_.insert(node_rank);
+}
+
+void GenerationState::StopFailed(double grace_seconds, JobActions* actions) {
+  parts_.stop->Enter(JobPhase::kStopping);
+  StopHosts(grace_seconds, actions);
+}
+
+void GenerationState::StopHosts(double grace_seconds, JobActions* actions) {
+  stop_grace_ = std::min(stop_grace_.value_or(grace_seconds), grace_seconds);
+  for (const int node_rank : launched()) StopHost(node_rank, actions);
+}
+
+// It may be one of several on their way: the shortest grace counts.
+void GenerationState::StopHost(int node_rank, JobActions* actions) {
+  Host& host = hosts_[node_rank];
+  host.stop_again_at.reset();
+  if (host.gone) return;
+  v1::StopRequest request;
+  request.set_job_id(job_.job_id);
+  request.set_generation(parts_.number);
+  request.set_grace_seconds(*stop_grace_);
+  actions->push_back(Act(Kind::kStop, node_rank));
+  actions->back().call = ++host.stop_call;
+  actions->back().request = std::move(request);
+}
+
+JobAction GenerationState::Act(JobAction::Kind kind, int node_rank) const {
+  return {.kind = kind,
+          .host = (*parts_.hosts)[node_rank].number,
+          .node_rank = node_rank,
+          .generation = parts_.number};
+}
+
+}  // namespace ds::cli

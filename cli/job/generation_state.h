@@ -1,0 +1,133 @@
+#pragma once
+
+// GenerationState: one generation of ranks on all hosts, from Launch to the end of the last event
+// stream.
+//
+// The first failure anywhere, a lost daemon, an observer's error or the user (user_stop.h) stops
+// every rank everywhere. SIGUSR1 and SIGUSR2 go on to every rank.
+//
+// Pure but for the observer, which is told on the way: times are given, and what is to be done is
+// returned. Threads: one at a time.
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/job/job_messages.h"
+#include "cli/job/job_observer.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/program.h"
+#include "cli/job/user_stop.h"
+#include "cli/job/value_exchange.h"
+#include "cli/job/verdict/failure_judge.h"
+#include "cli/job/verdict/stopped_ranks.h"
+#include "cli/job/verdict/verdict.h"
+
+namespace ds::cli {
+
+struct PreparedHost {
+  int number = 0;  // JobPlan::host's
+  v1::PrepareResponse answer;
+};
+using PreparedHosts = std::vector<PreparedHost>;  // by node rank
+
+// Returns none when the host is not, or no longer, one of the world.
+std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number);
+
+// SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
+bool IsForwarded(int signal);
+
+class GenerationState {
+ public:
+  using Time = std::chrono::nanoseconds;
+
+  struct Parts {
+    int number = 0;
+    const JobPlan* job;
+    const RankProgram* program;
+    const PreparedHosts* hosts;
+    JobObserver* observer;
+    UserStop* stop;  // an input with such a signal says that it has changed
+    bool has_input = false;
+    std::string rank_key;
+  };
+  // Everything given outlives the generation.
+  explicit GenerationState(const Parts& parts);
+
+  JobActions Begin();
+  // An input that is about this generation, or about all.
+  JobActions Handle(const JobInput& input, Time now);
+  // Does what is due at `now`, which next() has named.
+  JobActions OnTime(Time now);
+  std::optional<Time> next() const;
+
+  // No host that was launched has more to say.
+  bool ended() const { return begun_ && unanswered_launches_ == 0 && open_streams_ == 0; }
+  bool failed() const { return judge_.failed(); }
+  // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
+  // were given up before they told of their ranks' end.
+  JobOutcome Conclude() const;
+  // Lists then the node ranks of hosts that are gone or whose daemons are.
+  const std::set<int>& lost() const { return lost_; }
+  // Tells whether the ranks of this host have ended, by its daemon's own word.
+  bool HasEnded(int node_rank) const { return ended_.contains(node_rank); }
+  // Says which process has not ended although it was killed; "" = none.
+  const std::string& unended() const { return unended_; }
+
+ private:
+  struct Host {
+    bool launched = false;
+    bool gone = false;  // its stream has ended, or it is lost: nothing is said to it any more
+    int stop_call = 0;  // the last that was sent; 0 = none was
+    std::optional<Time> stop_again_at;  // nobody has answered it
+    std::deque<int> signals;            // on their way, one after another
+  };
+
+  void Launch(JobActions* actions);
+  void On(const UserSignal& signal, Time now, JobActions* actions);
+  void On(const HostChange& change, Time now, JobActions* actions);
+  void On(const CallAnswer& answer, Time now, JobActions* actions);
+  void On(const HostEvents& events, Time now, JobActions* actions);
+  void On(const StreamEnd& end, Time now, JobActions* actions);
+  void On(const InputAnswer& answer, Time now, JobActions* actions);
+  template <typename Other>
+  void On(const Other& /*of the job*/, Time /*now*/, JobActions* /*actions*/) {}
+  void OnLaunched(int node_rank, const Status& answer, JobActions* actions);
+  void OnLoss(int node_rank, const HostChange& change, JobActions* actions);
+  void OnEvent(int node_rank, const v1::Event& event, JobActions* actions);
+  void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
+  // The first rank to standard input, all to each other.
+  void ConnectRanks(JobActions* actions);
+  void SendValues(Time now, JobActions* actions);
+  void SendSignal(int node_rank, JobActions* actions);
+  void ForwardSignal(int signal, JobActions* actions);
+  // For what has failed; then by what the user wants.
+  void StopFailed(double grace_seconds, JobActions* actions);
+  void StopHosts(double grace_seconds, JobActions* actions);
+  void StopHost(int node_rank, JobActions* actions);
+  void GiveUpHosts(JobActions* actions);  // other hosts are not waited for any more
+  JobAction Act(JobAction::Kind kind, int node_rank) const;
+  const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
+  std::vector<int> launched() const;
+
+  const Parts parts_;
+  const JobPlan& job_;
+  FailureJudge judge_;
+  std::optional<StoppedRanks> stopped_ranks_;  // of a job whose ranks wait for each other
+  std::vector<Host> hosts_;                    // by node rank
+  ValueExchange exchange_;                     // of a job on several hosts
+  std::set<int> ended_;                        // whose ranks have ended, as they told
+  bool begun_ = false;
+  int unanswered_launches_ = 0;
+  int open_streams_ = 0;
+  std::optional<double> stop_grace_;  // of the last stop
+  std::set<int> lost_;
+  std::string unended_;
+  std::optional<Status> observer_failed_;  // it is not called any more
+};
+
+}  // namespace ds::cli

@@ -1,0 +1,360 @@
+#include "cli/job/job_machine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "cli/host/host_daemon.h"
+#include "cli/job/memory_shortage.h"
+#include "cli/job/verdict/make_verdict.h"
+#include "cli/job/wire_requests.h"
+
+namespace ds::cli {
+namespace {
+
+using Kind = JobAction::Kind;
+
+// A host's clock that is far from ours, in words; "" when it is near or not told. The answer took
+// its time, so that small differences mean nothing.
+std::string DescribeClockSkew(const std::string& host, std::int64_t host_unix_nanos,
+                              std::int64_t unix_nanos) {
+  constexpr std::int64_t kNoticed = 10;
+  const std::int64_t seconds = (host_unix_nanos - unix_nanos) / 1'000'000'000;
+  if (host_unix_nanos == 0 || std::abs(seconds) < kNoticed) return "";
+  return "host " + host + ": its clock is " + std::to_string(std::abs(seconds)) + " s " +
+         (seconds > 0 ? "ahead" : "behind") + "; the times of its events are off by that";
+}
+
+std::chrono::nanoseconds FromSeconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+std::vector<int> CountSlots(const std::vector<JobHost>& spares) {
+  std::vector<int> counts;
+  for (const JobHost& spare : spares) counts.push_back(spare.rank_count());
+  return counts;
+}
+
+}  // namespace
+
+JobMachine::JobMachine(JobPlan job, Parts parts)
+    : job_(std::move(job)),
+      parts_(std::move(parts)),
+      observer_(parts_.observer),
+      stop_(parts_.stop),
+      prepared_(job_.world.hosts.size()),
+      spares_(CountSlots(job_.spares)),
+      restarts_(job_.flags.max_restarts),
+      fence_(FromSeconds(job_.flags.lease_seconds), FromSeconds(job_.flags.grace_seconds)),
+      generation_(job_.purpose.first_generation) {
+  for (std::size_t i = 0; i < prepared_.size(); ++i) prepared_[i].number = static_cast<int>(i);
+}
+
+JobActions JobMachine::Begin() {
+  BeginGeneration();
+  return TakeActions();
+}
+
+JobActions JobMachine::Handle(const JobInput& input, Time now) {
+  if (phase_ == Phase::kRunning) {
+    RunGeneration(run_->Handle(input, now));
+  } else {
+    std::visit([&](const auto& each) { On(each, now); }, input);
+  }
+  return TakeActions();
+}
+
+JobActions JobMachine::OnTime(Time now) {
+  if (phase_ == Phase::kRunning) RunGeneration(run_->OnTime(now));
+  if (phase_ == Phase::kFenced) PassFence(now);
+  return TakeActions();
+}
+
+std::optional<JobMachine::Time> JobMachine::next() const {
+  if (phase_ == Phase::kRunning) return run_->next();
+  if (phase_ == Phase::kFenced) return fence_.opens();
+  return std::nullopt;
+}
+
+void JobMachine::BeginGeneration() {
+  StatusOr<RankProgram> program = parts_.program->ForGeneration(generation_);
+  if (!program.ok()) return End(MakeProgramVerdict(program.status(), generation_));
+  program_ = *std::move(program);
+  pause_.reset();
+  for (const std::string& notice : program_.notices) observer_->OnNotice(notice);
+  if (generation_ == job_.purpose.first_generation) {
+    phase_ = Phase::kPreparing;
+    answers_.resize(prepared_.size());
+    awaited_ = static_cast<int>(prepared_.size());
+    for (int i = 0; i < awaited_; ++i) Prepare(i);
+    return;
+  }
+  phase_ = Phase::kGivingUp;
+  awaited_ = static_cast<int>(lost_.size());
+  for (const auto& [node_rank, ended] : lost_) {
+    actions_.push_back({.kind = Kind::kGiveUp, .host = prepared_[node_rank].number});
+  }
+  if (awaited_ == 0) ReplaceNext();
+}
+
+void JobMachine::Prepare(int node_rank) {
+  actions_.push_back({.kind = Kind::kPrepare,
+                      .host = prepared_[node_rank].number,
+                      .node_rank = node_rank,
+                      .request = MakePrepareRequest(job_, program_, node_rank, generation_)});
+}
+
+void JobMachine::On(const UserSignal& signal, Time now) {
+  if (IsForwarded(signal.number)) {
+    observer_->OnNotice("signal " + std::to_string(signal.number) +
+                        " came while no rank was running and has no effect");
+  } else if (phase_ == Phase::kFenced) {
+    PassFence(now);
+  }
+}
+
+void JobMachine::On(const HostChange& change, Time now) {
+  if (change.grade != HostGrade::kLost) return;
+  early_losses_.push_back(change);
+  if (phase_ == Phase::kFenced) PassFence(now);
+}
+
+void JobMachine::On(const PrepareAnswer& answer, Time now) {
+  const std::optional<int> node_rank = FindNodeRank(prepared_, answer.host);
+  if (!node_rank.has_value()) return;
+  if (phase_ == Phase::kReplacing) return OnSpareReady(answer.answer);
+  if (phase_ == Phase::kLeasingPort) return OnPortAnswer(answer.answer, now);
+  answers_[*node_rank] = answer.answer;
+  if (--awaited_ == 0) OnAllPrepared(now);
+}
+
+void JobMachine::OnAllPrepared(Time now) {
+  if (stop_->signal() != 0) return Conclude(MakeUserStopVerdict(stop_->signal(), generation_));
+  std::vector<Verdict> refusals;
+  for (std::size_t i = 0; i < answers_.size(); ++i) {
+    const JobOutcome taken = TakeAnswer(static_cast<int>(i), *answers_[i]);
+    if (!taken.ok()) refusals.push_back(taken.failure());
+  }
+  answers_.clear();
+  if (refusals.empty()) {
+    const JobOutcome bound = BindToCores();
+    return bound.ok() ? AwaitFence(now) : Conclude(bound);
+  }
+  if (refusals.size() > 1) {  // what is wrong on one host often is on others
+    observer_->OnNotice(std::to_string(refusals.size()) + " of " +
+                        std::to_string(prepared_.size()) + " hosts refuse the job:");
+    for (const Verdict& each : refusals) observer_->OnNotice("  " + each.message);
+  }
+  Conclude(refusals.front());
+}
+
+JobOutcome JobMachine::TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer) {
+  const JobHost& host = job_.world.hosts[node_rank];
+  if (!answer.ok()) return MakeRefusalVerdict(host.host, answer.status());
+  prepared_[node_rank].answer = *answer;
+  const JobOutcome good = CheckHost(host.host, *answer);
+  return good.ok() ? Overcommit(CheckHostMemory({job_, *parts_.program, host, *answer})) : good;
+}
+
+JobOutcome JobMachine::CheckHost(const std::string& host, const v1::PrepareResponse& response) {
+  for (const v1::Finding& finding : response.findings()) {
+    if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
+  }
+  const std::string skew = DescribeClockSkew(host, response.unix_nanos(), parts_.unix_nanos());
+  if (!skew.empty()) observer_->OnNotice(skew);
+  observer_->OnPrepared(host, response);
+  return JobOutcome();
+}
+
+JobOutcome JobMachine::Overcommit(const JobOutcome& fits) {
+  if (fits.ok() || !job_.purpose.memory.only_warns) return fits;
+  observer_->OnNotice(fits.failure().message + "; " + fits.failure().proof);
+  return JobOutcome();
+}
+
+JobOutcome JobMachine::BindToCores() {
+  for (std::size_t node_rank = 0; node_rank < prepared_.size(); ++node_rank) {
+    const Status bound = BindHost(prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
+    if (!bound.ok()) return MakeCoresVerdict(bound);
+    const JobOutcome fits = Overcommit(CheckNodeMemory(
+        {job_, *parts_.program, job_.world.hosts[node_rank], prepared_[node_rank].answer}));
+    if (!fits.ok()) return fits;
+  }
+  return JobOutcome();
+}
+
+std::string JobMachine::ExplainNoGeneration() const {
+  if (stop_->signal() != 0) return "the user stopped the job";
+  return unended_.empty() ? ExplainMissingHosts() : unended_;
+}
+
+std::string JobMachine::ExplainMissingHosts() const {
+  if (lost_.empty()) return "";
+  const JobHost& first = job_.world.hosts[lost_.begin()->first];
+  const std::string gone = "host " + first.host + " is gone";
+  if (lost_.contains(0) && !job_.flags.master_addr.empty()) {
+    return gone + ", and --master_addr names it: another cannot take its place";
+  }
+  std::vector<int> slot_counts;
+  for (const auto& [node_rank, ended] : lost_) {
+    slot_counts.push_back(job_.world.hosts[node_rank].rank_count());
+  }
+  if (spares_.Covers(slot_counts)) return "";
+  if (job_.spares.empty()) return gone + ", and there is no spare host";
+  return gone + ", and too few spares with as many slots are left";
+}
+
+void JobMachine::On(const HostGone& gone, Time /*now*/) {
+  const std::optional<int> node_rank = FindNodeRank(prepared_, gone.host);
+  if (phase_ != Phase::kGivingUp || !node_rank.has_value()) return;
+  if (!lost_.at(*node_rank) && gone.lease_from.has_value()) {
+    fence_.Add(job_.world.hosts[*node_rank].host, *gone.lease_from);
+  }
+  if (--awaited_ == 0) ReplaceNext();
+}
+
+void JobMachine::ReplaceNext() {
+  if (lost_.empty()) {
+    phase_ = Phase::kLeasingPort;
+    return Prepare(0);  // at the port of the last generation a rank of it may still knock
+  }
+  const int node_rank = lost_.begin()->first;
+  if (phase_ != Phase::kReplacing) replaced_ = job_.world.hosts[node_rank].host;
+  phase_ = Phase::kReplacing;
+  const auto spare = spares_.Take(job_.world.hosts[node_rank].rank_count());
+  if (!spare.has_value()) {
+    observer_->OnNotice("not restarted: no spare host could take the place of host " + replaced_);
+    if (stop_->signal() != 0) return End(MakeUserStopVerdict(stop_->signal(), generation_));
+    return End(outcome_);  // nothing follows that would have to wait for the lost hosts' ranks
+  }
+  spare_ = *spare;
+  actions_.push_back({.kind = Kind::kStartSpare,
+                      .host = job_.spare_number(spare_),
+                      .node_rank = node_rank,
+                      .spare = spare_});
+}
+
+void JobMachine::On(const SpareAnswer& answer, Time /*now*/) {
+  const JobHost& spare = job_.spares[spare_];
+  if (!answer.answer.ok()) {
+    observer_->OnNotice("spare host " + spare.host + ": " + answer.answer.status().message());
+    return ReplaceNext();
+  }
+  const int node_rank = lost_.begin()->first;
+  PutInPlace(spare, node_rank, &job_);
+  prepared_[node_rank].number = job_.spare_number(spare_);
+  job_.master_addr = answer.answer->master_addr;
+  Prepare(node_rank);
+}
+
+void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
+  JobOutcome ready = TakeAnswer(lost_.begin()->first, answer);
+  if (ready.ok()) ready = BindToCores();
+  if (!ready.ok()) {
+    observer_->OnNotice("spare " + ready.failure().message);
+    return ReplaceNext();
+  }
+  observer_->OnNotice("spare host " + job_.spares[spare_].host + " takes the place of host " +
+                      replaced_);
+  lost_.erase(lost_.begin());
+  phase_ = Phase::kGivingUp;  // the next has a name of its own
+  ReplaceNext();
+}
+
+void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time now) {
+  if (stop_->signal() != 0) return Conclude(MakeUserStopVerdict(stop_->signal(), generation_));
+  const std::string& host = job_.world.hosts.front().host;
+  if (!answer.ok()) {
+    if (!NobodyAnswered(answer.status())) {
+      return Conclude(MakeRefusalVerdict(host, answer.status()));
+    }
+    lost_[0] = true;
+    return Conclude(MakeDaemonLostVerdict(host, answer.status().message(), generation_));
+  }
+  for (const v1::Finding& finding : answer->findings()) {
+    if (finding.level() == v1::Finding::FAIL) {
+      return Conclude(MakeFindingVerdict(host, finding));
+    }
+  }
+  prepared_.front().answer.set_master_port(answer->master_port());
+  AwaitFence(now);
+}
+
+void JobMachine::AwaitFence(Time now) {
+  phase_ = Phase::kFenced;
+  if (fence_.Remaining(now) > Time(0)) observer_->OnNotice(fence_.Explain(now));
+  PassFence(now);
+}
+
+void JobMachine::PassFence(Time now) {
+  if (stop_->signal() != 0) return Conclude(MakeUserStopVerdict(stop_->signal(), generation_));
+  std::optional<Verdict> loss;
+  for (const HostChange& change : std::exchange(early_losses_, {})) {
+    const std::optional<int> node_rank = FindNodeRank(prepared_, change.host);
+    if (!node_rank.has_value()) continue;
+    lost_[*node_rank] = true;
+    if (loss.has_value()) continue;
+    loss = MakeHostLostVerdict(job_.world.hosts[*node_rank].host, change, generation_);
+  }
+  if (loss.has_value()) return Conclude(*loss);
+  if (fence_.Remaining(now) > Time(0)) return;
+  phase_ = Phase::kRunning;
+  run_.emplace(GenerationState::Parts{.number = generation_,
+                                      .job = &job_,
+                                      .program = &program_,
+                                      .hosts = &prepared_,
+                                      .observer = observer_,
+                                      .stop = stop_,
+                                      .has_input = parts_.has_input,
+                                      .rank_key = parts_.draw_key()});
+  RunGeneration(run_->Begin());
+}
+
+void JobMachine::RunGeneration(JobActions actions) {
+  actions_.insert(actions_.end(), std::make_move_iterator(actions.begin()),
+                  std::make_move_iterator(actions.end()));
+  // When it is heard of, and not when the last host has ended its ranks: pauses are forgotten.
+  if (run_->failed() && !pause_.has_value()) pause_ = parts_.find_own_pause();
+  if (!run_->ended()) return;
+  for (const int node_rank : run_->lost()) lost_[node_rank] = run_->HasEnded(node_rank);
+  unended_ = run_->unended();
+  Conclude(run_->Conclude());
+}
+
+void JobMachine::Conclude(JobOutcome outcome) {
+  if (outcome.ok()) return End(std::move(outcome));
+  outcome_ = JudgeOwnPause(std::move(outcome));
+  stop_->Enter(JobPhase::kPreparing);  // what the user wants from now on is not overlooked below
+  phase_ = Phase::kGivingUp;
+  const RestartDecision decision = restarts_.Decide(outcome_.failure(), ExplainNoGeneration());
+  if (!decision.restart) {
+    if (job_.flags.max_restarts > 0) observer_->OnNotice("not restarted: " + decision.reason);
+    return End(outcome_);
+  }
+  observer_->OnNotice(outcome_.failure().message + "; " + decision.reason);
+  ++generation_;
+  BeginGeneration();
+}
+
+void JobMachine::End(JobOutcome outcome) {
+  outcome_ = std::move(outcome);
+  phase_ = Phase::kEnded;
+}
+
+JobOutcome JobMachine::JudgeOwnPause(JobOutcome outcome) const {
+  const std::optional<OwnPause> pause = pause_.has_value() ? pause_ : parts_.find_own_pause();
+  if (!pause.has_value()) return outcome;
+  Verdict verdict = outcome.failure();
+  const bool is_loss = verdict.cause == Cause::kHostLost || verdict.cause == Cause::kDaemonLost;
+  const bool is_leased =
+      std::any_of(job_.world.hosts.begin(), job_.world.hosts.end(),
+                  [&](const JobHost& host) { return host.remote && host.host == verdict.host; });
+  if (is_loss && is_leased) return MakeSuspendedVerdict(*pause, verdict);
+  // It may be what came of it: leases do not run out in the same moment, and ranks fail whose peers
+  // are gone.
+  if (verdict.rank >= 0) AddSuspension(*pause, &verdict);
+  return verdict;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,130 @@
+#pragma once
+
+// JobMachine: one job from Prepare to its verdict, as a state machine: what is heard goes in, what
+// is to be done comes out.
+//
+//     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
+//
+// Before a restart spares take the places of lost hosts; where that cannot be, there is none. Nor
+// is there one before the ranks of the lost hosts have ended for certain (fence.h), and its ranks
+// meet at another port than those of the last generation.
+//
+// Pure but for the observer, which is told on the way, and the program, which is asked: times are
+// given, by BootTime(). Threads: one at a time.
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/host/own_pauses.h"
+#include "cli/job/fence.h"
+#include "cli/job/generation_state.h"
+#include "cli/job/job_messages.h"
+#include "cli/job/job_observer.h"
+#include "cli/job/job_plan.h"
+#include "cli/job/program.h"
+#include "cli/job/restart_policy.h"
+#include "cli/job/spares.h"
+#include "cli/job/user_stop.h"
+#include "cli/job/verdict/verdict.h"
+
+namespace ds::cli {
+
+class JobMachine {
+ public:
+  using Time = std::chrono::nanoseconds;
+
+  struct Parts {
+    const Program* program;
+    JobObserver* observer;
+    UserStop* stop;  // what the user wants; is told the job's phases
+    bool has_input = false;
+    std::function<std::string()> draw_key;                    // for each generation's ranks
+    std::function<std::optional<OwnPause>()> find_own_pause;  // as LeaseKeeper says
+    std::function<std::int64_t()> unix_nanos;                 // this machine's clock
+  };
+  // All that is named outlives the machine.
+  JobMachine(JobPlan job, Parts parts);
+  JobMachine(const JobMachine&) = delete;
+  JobMachine& operator=(const JobMachine&) = delete;
+
+  JobActions Begin();
+  JobActions Handle(const JobInput& input, Time now);
+  // Does what is due at `now`, which next() has named.
+  JobActions OnTime(Time now);
+  std::optional<Time> next() const;
+
+  bool ended() const { return phase_ == Phase::kEnded; }
+  const JobOutcome& outcome() const { return outcome_; }  // of one that has ended
+
+ private:
+  enum class Phase { kPreparing, kGivingUp, kReplacing, kLeasingPort, kFenced, kRunning, kEnded };
+
+  void BeginGeneration();
+  void Prepare(int node_rank);
+  // Those of this phase; what comes too late is nobody's.
+  void On(const UserSignal& signal, Time now);
+  void On(const HostChange& change, Time now);
+  void On(const PrepareAnswer& answer, Time now);
+  void On(const HostGone& gone, Time now);
+  void On(const SpareAnswer& answer, Time now);
+  template <typename Other>
+  void On(const Other& /*of a generation*/, Time /*now*/) {}
+
+  void OnAllPrepared(Time now);
+  // Says why there is none, whatever the verdict; "" = there may be one.
+  std::string ExplainNoGeneration() const;
+  // Keeps the answer and says whether the host is ready.
+  JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
+  JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
+  // Refuses, or, if the user wants it so, says what is short.
+  JobOutcome Overcommit(const JobOutcome& fits);
+  JobOutcome BindToCores();
+  // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
+  // none is.
+  std::string ExplainMissingHosts() const;
+  // A spare for the first lost host that has none; behind the last there is a port to be leased.
+  void ReplaceNext();
+  void OnSpareReady(const StatusOr<v1::PrepareResponse>& answer);
+  void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time now);
+  // Until it is open a signal or the loss of a host ends the job.
+  void AwaitFence(Time now);
+  void PassFence(Time now);
+  void RunGeneration(JobActions actions);
+  // Ends the job with what a generation, or what there is instead of one, has come to, or begins
+  // another.
+  void Conclude(JobOutcome outcome);
+  void End(JobOutcome outcome);
+  // Blames this process where a host was lost because of it.
+  JobOutcome JudgeOwnPause(JobOutcome outcome) const;
+  JobActions TakeActions() { return std::exchange(actions_, {}); }
+
+  JobPlan job_;  // its ranks get their cores once the hosts have told of them
+  const Parts parts_;
+  JobObserver* const observer_;
+  UserStop* const stop_;
+  PreparedHosts prepared_;
+  SparePool spares_;
+  RestartPolicy restarts_;
+  Fence fence_;
+  Phase phase_ = Phase::kPreparing;
+  int generation_;
+  RankProgram program_;                   // of this generation
+  std::map<int, bool> lost_;              // by node rank: whether its ranks have ended, as it told
+  std::vector<HostChange> early_losses_;  // while no rank ran
+  std::string unended_;  // says what of the last generation may live on; "" = nothing
+  int awaited_ = 0;      // answers
+  std::vector<std::optional<StatusOr<v1::PrepareResponse>>> answers_;  // by node rank
+  std::string replaced_;  // the lost host whose place a spare is to take
+  int spare_ = 0;         // that one
+  std::optional<GenerationState> run_;
+  std::optional<OwnPause> pause_;  // of this process, known when the generation had just failed
+  JobActions actions_;
+  JobOutcome outcome_;
+};
+
+}  // namespace ds::cli
