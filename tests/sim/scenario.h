@@ -1,0 +1,43 @@
+#pragma once
+
+// Scenario: a job, and what happens to it.
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/sim/event_clock.h"
+
+namespace ds::sim {
+
+enum class FaultKind {
+  kKillDaemon,
+  kPauseDaemon,  // for a while
+  kPartition,    // both ways
+  kDeafHost,     // what is sent to it does not come
+  kMuteHost,     // what it sends does not come
+  kSlowNetwork,  // what is sent takes up to a lease
+  kKillRank,
+  kPauseDsrun,  // for a while
+  kUserSignal,
+};
+
+struct Fault {
+  FaultKind kind{};
+  int host = -1;  // its number; -1: of dsrun
+  Time begin{};
+  Time length{};
+};
+
+struct Scenario {
+  int hosts = 2;
+  int spares = 0;
+  int max_restarts = 0;
+  double lease_seconds = 10;
+  double grace_seconds = 15;
+  std::vector<Fault> faults;
+};
+
+// A story that a seed tells; most have faults.
+Scenario DrawScenario(std::uint64_t seed);
+
+}  // namespace ds::sim

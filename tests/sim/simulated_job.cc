@@ -1,0 +1,302 @@
+#include "tests/sim/simulated_job.h"
+
+#include <csignal>
+#include <utility>
+#include <variant>
+
+namespace ds::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A job that has not ended by then does not end.
+constexpr seconds kLongestJob{900};
+// Every lease, grace and pause has passed by then.
+constexpr seconds kAftermath{120};
+constexpr std::size_t kTraced = 60;
+
+}  // namespace
+
+SimulatedJob::SimulatedJob(const Scenario& scenario, std::uint64_t seed, const Mistakes& mistakes)
+    : scenario_(scenario),
+      mistakes_(mistakes),
+      random_(seed),
+      table_(Seconds(scenario.lease_seconds)) {
+  for (int number = 0; number < scenario_.hosts; ++number) StartHost(number);
+  cli::JobMachine::Parts parts{.program = this, .observer = this, .stop = &stop_};
+  parts.draw_key = [] { return std::string("key"); };
+  parts.unix_nanos = [this] { return clock_.now().count(); };
+  parts.find_own_pause = [this]() -> std::optional<cli::OwnPause> {
+    if (mistakes_.pauses_go_unnoticed) return std::nullopt;
+    return table_.FindOwnPause(clock_.now());
+  };
+  machine_ = std::make_unique<cli::JobMachine>(MakePlan(), std::move(parts));
+}
+
+cli::JobPlan SimulatedJob::MakePlan() const {
+  std::vector<cli::HostSlots> hosts;
+  for (int number = 0; number < scenario_.hosts; ++number) {
+    hosts.push_back({.host = "h" + std::to_string(number), .slots = {0, 1}});
+  }
+  cli::JobPlan plan{.job_id = "job",
+                    .flags = {.lease_seconds = scenario_.lease_seconds,
+                              .max_restarts = scenario_.max_restarts,
+                              .grace_seconds = scenario_.grace_seconds},
+                    .world = cli::PlanWorld(hosts),
+                    .master_addr = "h0"};
+  for (cli::JobHost& host : plan.world.hosts) host.remote = true;
+  for (int spare = 0; spare < scenario_.spares; ++spare) {
+    plan.spares.push_back(
+        {.host = "h" + std::to_string(scenario_.hosts + spare), .slots = {0, 1}, .remote = true});
+  }
+  return plan;
+}
+
+StatusOr<cli::RankProgram> SimulatedJob::ForGeneration(int generation) const {
+  return cli::RankProgram{.argv = {"prog", std::to_string(generation)}};
+}
+
+void SimulatedJob::StartHost(int number) {
+  SimulatedHost::Options options{.lease = Seconds(scenario_.lease_seconds),
+                                 .boot_offset = Seconds(Draw(0, 1e6)),
+                                 .clean_up_after = Seconds(Draw(0, 0.99)),
+                                 .mistakes = mistakes_,
+                                 .live = {},
+                                 .on_launch = {},
+                                 .on_change = {}};
+  options.live = [this](int /*rank*/, int generation) { return DrawLife(generation); };
+  options.on_launch = [this](int generation) { OnLaunchAt(generation); };
+  options.on_change = [this, number] { Pump(number); };
+  links_[number];
+  hosts_[number] = std::make_unique<SimulatedHost>(&clock_, std::move(options));
+  terms_.emplace(number, cli::LeaseTerm(clock_.now()));
+  table_.Add(number, clock_.now());
+}
+
+RankLife SimulatedJob::DrawLife(int generation) {
+  RankLife life{.works_for = Seconds(Draw(5, 120))};
+  if (Flip(0.03)) life.exit_code = 1 + generation;
+  if (Flip(0.9)) life.ends_after_sigterm = Seconds(Draw(0, 1.5 * scenario_.grace_seconds));
+  life.survives_sigkill = scenario_.faults.empty() && Flip(0.02);
+  return life;
+}
+
+// Never two live generations.
+void SimulatedJob::OnLaunchAt(int generation) {
+  ending_.generations = std::max(ending_.generations, generation + 1);
+  for (const auto& [number, host] : hosts_) {
+    for (const SimulatedRank& rank : host->ranks()) {
+      if (rank.generation == generation || !host->lives(rank)) continue;
+      Violate("generation " + std::to_string(generation) + " begins while rank " +
+              std::to_string(rank.number) + " of generation " + std::to_string(rank.generation) +
+              " lives on h" + std::to_string(number));
+    }
+  }
+}
+
+Ending SimulatedJob::Run() {
+  for (const Fault& fault : scenario_.faults) {
+    clock_.At(fault.begin, [this, fault] {
+      if (!ended_.has_value()) Inject(fault);
+    });
+  }
+  Perform(machine_->Begin());
+  Look();
+  clock_.RunUntil(kLongestJob, [this] { return ended_.has_value(); });
+  if (!ended_.has_value()) {
+    Violate("the job does not end");
+  } else {
+    ending_.outcome = machine_->outcome();
+    CheckVerdict();
+    for (const int number : table_.present()) Renew(number, /*release=*/true);
+    clock_.RunUntil(*ended_ + kAftermath, [] { return false; });
+    CheckNothingLives();
+  }
+  for (const std::string& line : trace_) ending_.trace += line + "\n";
+  return ending_;
+}
+
+void SimulatedJob::OnNotice(const std::string& text) {
+  Trace(text);
+  ending_.fenced = ending_.fenced || text.find("before the restart") != std::string::npos;
+}
+
+void SimulatedJob::Trace(const std::string& what) {
+  trace_.push_back(std::to_string(static_cast<double>(clock_.now().count()) / 1e9) + " " + what);
+  if (trace_.size() > kTraced) trace_.pop_front();
+}
+
+bool SimulatedJob::Flip(double probability) { return Draw(0, 1) < probability; }
+
+// Not by std::uniform_real_distribution, whose numbers are each library's own.
+double SimulatedJob::Draw(double low, double high) {
+  return low + (high - low) * (static_cast<double>(random_() >> 11) * 0x1.0p-53);
+}
+
+void SimulatedJob::AtDsrun(std::function<void()> what) {
+  if (paused_) {
+    waiting_.push_back(std::move(what));
+  } else {
+    what();
+  }
+}
+
+void SimulatedJob::Feed(cli::JobInput input) {
+  AtDsrun([this, input = std::move(input)] {
+    if (!machine_->ended()) Perform(machine_->Handle(input, clock_.now()));
+  });
+}
+
+void SimulatedJob::Perform(const cli::JobActions& actions) {
+  for (const cli::JobAction& action : actions) Perform(action);
+  if (machine_->ended()) {
+    if (!ended_.has_value()) ended_ = clock_.now();
+    return;
+  }
+  ScheduleMachine();
+}
+
+void SimulatedJob::ScheduleMachine() {
+  const auto next = machine_->next();
+  if (!next.has_value()) return;
+  clock_.At(*next, [this] {
+    AtDsrun([this] {
+      const auto due = machine_->next();
+      if (machine_->ended() || !due.has_value() || *due > clock_.now()) return;
+      Perform(machine_->OnTime(clock_.now()));
+    });
+  });
+}
+
+void SimulatedJob::Perform(const cli::JobAction& action) {
+  using Kind = cli::JobAction::Kind;
+  SimulatedHost* const host = hosts_[action.host].get();
+  switch (action.kind) {
+    case Kind::kPrepare:
+      return Prepare(action);
+    case Kind::kLaunch:
+      return CallHost(action, cli::CallKind::kLaunch,
+                      [host, request = std::get<v1::LaunchRequest>(action.request)] {
+                        return host->Launch(request);
+                      });
+    case Kind::kStop:
+      if (stopped_.insert(action.generation).second) ExpectEndOf(action.generation);
+      return CallHost(action, cli::CallKind::kStop,
+                      [host, request = std::get<v1::StopRequest>(action.request)] {
+                        return host->Stop(request);
+                      });
+    case Kind::kSignal:
+      return CallHost(action, cli::CallKind::kSignal, [] { return OkStatus(); });
+    case Kind::kShare:
+      return CallHost(action, cli::CallKind::kShare, [] { return OkStatus(); });
+    case Kind::kWatch:
+      return Watch(action.host, action.generation);
+    case Kind::kAbandon:
+      return Abandon(action.host);
+    case Kind::kGiveUp:
+      return GiveUp(action);
+    case Kind::kStartSpare:
+      StartHost(action.host);
+      return clock_.After(milliseconds(500), [this, number = action.host] {
+        Feed(cli::SpareAnswer{cli::StartedSpare{.master_addr = "h" + std::to_string(number)}});
+      });
+    case Kind::kAwaitInput:
+    case Kind::kForwardInput:
+    case Kind::kEndInput:
+      return Violate("input is forwarded that nobody has given");
+  }
+}
+
+void SimulatedJob::Prepare(const cli::JobAction& action) {
+  const auto port = std::make_shared<std::uint32_t>(0);
+  Call(
+      action.host, seconds(30), /*is_start=*/true,
+      [this, port] {
+        *port = next_port_++;
+        return OkStatus();
+      },
+      [this, port, number = action.host](const Status& status) {
+        if (!status.ok()) return Feed(cli::PrepareAnswer{number, status});
+        v1::PrepareResponse response;
+        response.set_core_count(4);
+        response.set_master_port(*port);
+        Feed(cli::PrepareAnswer{number, response});
+      });
+}
+
+void SimulatedJob::CallHost(const cli::JobAction& action, cli::CallKind kind,
+                            std::function<Status()> serve) {
+  const bool is_launch = kind == cli::CallKind::kLaunch;
+  Call(action.host, is_launch ? seconds(30) : seconds(5), is_launch, std::move(serve),
+       [this, number = action.host, generation = action.generation, kind,
+        call = action.call](Status status) {
+         const bool lost = kind == cli::CallKind::kStop && cli::NobodyAnswered(status);
+         if (lost && mistakes_.lost_stops_count) status = OkStatus();
+         Feed(cli::CallAnswer{number, generation, kind, status, call});
+       });
+}
+
+void SimulatedJob::GiveUp(const cli::JobAction& action) {
+  Abandon(action.host);
+  Feed(cli::HostGone{action.host, terms_.at(action.host).from()});
+}
+
+// As LeaseKeeper does it.
+void SimulatedJob::Look() {
+  for (const int number : table_.TakeDue(clock_.now())) Renew(number, /*release=*/false);
+  for (const cli::HostChange& change : table_.TakeChanges(clock_.now(), clock_.now().count())) {
+    Feed(change);
+  }
+  if (ended_.has_value()) return;
+  const auto clocks = [this] { return cli::OwnPauses::Clocks{clock_.now(), clock_.now()}; };
+  table_.BeginWait(clocks());
+  clock_.After(table_.look_interval(), [this, clocks] {
+    AtDsrun([this, clocks] {
+      table_.EndWait(clocks());
+      Look();
+    });
+  });
+}
+
+void SimulatedJob::Renew(int number, bool release) {
+  const auto boot = std::make_shared<std::uint64_t>(0);
+  Call(
+      number, Seconds(scenario_.lease_seconds) / 2, /*is_start=*/false,
+      [host = hosts_[number].get(), answered = terms_.at(number).answered(), boot, release] {
+        *boot = static_cast<std::uint64_t>(host->boot_time().count());
+        return host->Renew(answered, release);
+      },
+      [this, number, boot](const Status& status) {
+        AtDsrun([this, number, boot, status] {
+          if (status.ok()) terms_.at(number).OnAnswer(*boot, clock_.now());
+          table_.OnRenewed(number, status, clock_.now());
+        });
+      });
+}
+
+void SimulatedJob::Abandon(int number) {
+  Link& link = links_[number];
+  link.abandoned = true;
+  terms_.at(number).GiveUp();
+  for (const auto& call : std::exchange(link.calls, {})) {
+    clock_.After(Time(0), [this, call] { Finish(call, CancelledError("given up")); });
+  }
+  if (link.watched >= 0) EndStream(number, CancelledError("given up"));
+}
+
+void SimulatedJob::CheckNothingLives() {
+  for (const auto& [number, host] : hosts_) {
+    for (const SimulatedRank& rank : host->ranks()) {
+      if (!host->lives(rank) || rank.life.survives_sigkill) continue;
+      Violate("rank " + std::to_string(rank.number) + " of generation " +
+              std::to_string(rank.generation) + " never ends on h" + std::to_string(number));
+    }
+  }
+}
+
+Ending Play(const Scenario& scenario, std::uint64_t seed, const Mistakes& mistakes) {
+  return SimulatedJob(scenario, seed, mistakes).Run();
+}
+
+}  // namespace ds::sim

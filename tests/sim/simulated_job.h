@@ -1,0 +1,138 @@
+#pragma once
+
+// SimulatedJob: one job from its start to its last process, by a seed: hosts (simulated_host.h), a
+// network, dsrun and its user. What dsrun decides is decided by the real JobMachine, LeaseTable,
+// LeaseTerm and UserStop.
+//
+// Threads: one.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/host/lease_table.h"
+#include "cli/host/lease_term.h"
+#include "cli/job/job_machine.h"
+#include "cli/job/user_stop.h"
+#include "tests/sim/event_clock.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/simulated_host.h"
+
+namespace ds::sim {
+
+struct Ending {
+  std::vector<std::string> violations;  // of what must always hold; none = all does
+  cli::JobOutcome outcome;
+  int generations = 0;
+  bool fenced = false;  // a restart has waited for ranks that might still run
+  std::string trace;    // of the last moments, for who looks for the reason
+};
+
+// Plays it to its end.
+Ending Play(const Scenario& scenario, std::uint64_t seed, const Mistakes& mistakes = {});
+
+class SimulatedJob : public cli::JobObserver, public cli::Program {
+ public:
+  SimulatedJob(const Scenario& scenario, std::uint64_t seed, const Mistakes& mistakes);
+  Ending Run();
+
+ private:
+  // An answer, once.
+  struct PendingCall {
+    std::function<void(const Status&)> done;
+    bool is_start = false;
+  };
+  struct Link {
+    std::vector<std::shared_ptr<PendingCall>> calls;
+    bool abandoned = false;
+    Time blocked_down_until{};  // towards the host
+    Time blocked_up_until{};
+    Time slow_until{};
+    // The stream of events of a generation.
+    int watched = -1;
+    bool broken = false;
+    std::size_t sent = 0;
+    std::size_t seen = 0;
+    Time last_arrival{};
+  };
+
+  void OnPrepared(const std::string&, const v1::PrepareResponse&) override {}
+  Status OnEvent(const cli::HostEvent&) override { return OkStatus(); }
+  void OnNotice(const std::string& text) override;
+  void OnQuiet() override {}
+  StatusOr<cli::RankProgram> ForGeneration(int generation) const override;
+
+  cli::JobPlan MakePlan() const;
+  void StartHost(int number);
+  RankLife DrawLife(int generation);
+  void Inject(const Fault& fault);
+  void InjectOnHost(const Fault& fault);
+  void PauseDsrun(Time length);
+  void SendUserSignal();
+  void OnLaunchAt(int generation);
+
+  // dsrun: what comes while it is paused waits.
+  void AtDsrun(std::function<void()> what);
+  void Feed(cli::JobInput input);
+  void Perform(const cli::JobActions& actions);
+  void Perform(const cli::JobAction& action);
+  void Prepare(const cli::JobAction& action);
+  void GiveUp(const cli::JobAction& action);
+  void CallHost(const cli::JobAction& action, cli::CallKind kind, std::function<Status()> serve);
+  void ScheduleMachine();
+  void Look();
+  void Renew(int number, bool release);
+  void Abandon(int number);
+
+  // The network.
+  void Call(int number, Time timeout, bool is_start, std::function<Status()> serve,
+            std::function<void(const Status&)> done);
+  void Finish(const std::shared_ptr<PendingCall>& call, const Status& status);
+  void SendDown(int number, bool may_come_twice, const std::function<void()>& arrive);
+  void SendUp(int number, std::function<void()> arrive);
+  Time DrawDelay(const Link& link);
+  void Watch(int number, int generation);
+  void Pump(int number);
+  void Reconnect(int number);
+  void EndStream(int number, const Status& status);
+
+  // It is stopped, and is to end in time, whatever becomes of the request.
+  void ExpectEndOf(int generation);
+  void CheckVerdict();
+  bool IsExplained(const cli::Verdict& verdict) const;
+  bool WasInjected(std::initializer_list<FaultKind> kinds, int host) const;
+  void CheckNothingLives();
+  void Violate(const std::string& what) { ending_.violations.push_back(what); }
+  void Trace(const std::string& what);
+  bool Flip(double probability);
+  double Draw(double low, double high);
+
+  const Scenario scenario_;
+  const Mistakes mistakes_;
+  std::mt19937_64 random_;
+  EventClock clock_;
+  std::map<int, std::unique_ptr<SimulatedHost>> hosts_;  // by number
+  std::map<int, Link> links_;
+  std::map<int, cli::LeaseTerm> terms_;
+  cli::UserStop stop_;
+  cli::LeaseTable table_;
+  std::unique_ptr<cli::JobMachine> machine_;
+  bool paused_ = false;
+  std::deque<std::function<void()>> waiting_;  // for dsrun to go on
+  bool starts_cancelled_ = false;
+  std::uint32_t next_port_ = 40000;
+  std::set<int> stopped_;  // generations
+  std::optional<Time> ended_;
+  std::deque<std::string> trace_;
+  Ending ending_;
+};
+
+}  // namespace ds::sim
