@@ -128,11 +128,9 @@ void StagesSuitTheRest(RuleContext& context) {
         keys::kZeroOptimizationZeroQuantizedNontrainableWeights}) {
     if (context.IsChanged(key)) context.Refuse(key, with.substr(1));
   }
-  for (const Key key :
-       {keys::kZeroOptimizationOffloadOptimizerDevice, keys::kZeroOptimizationOffloadParamDevice}) {
-    if (values.Get(key) != "none") {
-      context.Refuse(key, values.Get(key).get<std::string>() + with);
-    }
+  if (context.IsOn(keys::kZeroOptimizationOffloadOptimizerSuperOffload)) {
+    context.Refuse(keys::kZeroOptimizationOffloadOptimizerSuperOffload,
+                   with.substr(1) + ": stages have to agree on a step before a block is updated");
   }
 }
 

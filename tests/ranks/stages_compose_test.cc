@@ -1,0 +1,135 @@
+// What is trained of a model, and where its state lies, goes with stages of a pipeline: adapters
+// beside frozen weights train to what one rank trains, and state in files to the bits of state in
+// memory.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/ranks/decoder_run.h"
+#include "tests/support/program.h"
+
+namespace ds::tests {
+namespace {
+
+using pipeline::ScheduleKind;
+
+struct StageShape {
+  int pipeline, ranks, zero;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  int chunks = 1, tensor = 1;
+};
+
+DecoderRun CutBy(const StageShape& cut, DecoderRun run) {
+  run.pipeline = cut.pipeline;
+  run.stage = cut.zero;
+  run.schedule = cut.schedule;
+  run.chunks = cut.chunks;
+  run.tensor = cut.tensor;
+  return run;
+}
+
+// Of four stages the first has the table alone, in which nothing is trained, and the last the head.
+TEST(StagesCompose, AdaptersTrainWhatOneRankTrains) {
+  const StageShape cuts[] = {{2, 2, 0},
+                             {2, 4, 1},
+                             {2, 4, 2},
+                             {2, 4, 3},
+                             {4, 4, 3},
+                             {2, 4, 3, ScheduleKind::kInterleaved, 2},
+                             {2, 2, 1, ScheduleKind::kZeroBubbleH1},
+                             {2, 4, 3, ScheduleKind::kZeroBubbleV, 2},
+                             {2, 4, 2, ScheduleKind::kGPipe, 1, 2}};
+  for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
+    const DecoderRun one{.model = model, .accumulation = 4, .lora_rank = 3};
+    const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
+    for (const StageShape& cut : cuts) {
+      SCOPED_TRACE(fmt::format("{} pp {} tp {} of {} ranks, ZeRO {}, {}", model, cut.pipeline,
+                               cut.tensor, cut.ranks, cut.zero, NameOf(cut.schedule)));
+      const DecoderOutcome ours = RunDecoder(CutBy(cut, one), cut.ranks, kTrainedSteps);
+      ExpectSameSteps(alone.steps, ours.steps);
+      ExpectSameParameters(alone, ours);
+    }
+  }
+}
+
+void ExpectSameBits(const DecoderOutcome& expected, const DecoderOutcome& ours) {
+  ASSERT_EQ(ours.steps.size(), expected.steps.size());
+  for (std::size_t i = 0; i < ours.steps.size(); ++i) {
+    EXPECT_EQ(ours.steps[i].loss, expected.steps[i].loss) << i;
+    EXPECT_EQ(ours.steps[i].grad_norm, expected.steps[i].grad_norm) << i;
+  }
+  ASSERT_EQ(ours.parameters.size(), expected.parameters.size());
+  for (const auto& [name, value] : expected.parameters) {
+    EXPECT_TRUE(ours.parameters.at(name).equal(value)) << name;
+  }
+}
+
+// Sub-groups, which are as long in both, are what a norm's sum is made of.
+TEST(StagesCompose, StateInFilesTrainsWithTheBitsOfStateInMemory) {
+  const StageShape cuts[] = {{2, 4, 3},
+                             {2, 4, 3, ScheduleKind::kGPipe},
+                             {2, 4, 3, ScheduleKind::kInterleaved, 2},
+                             {2, 4, 3, ScheduleKind::kZeroBubbleH1},
+                             {2, 4, 3, ScheduleKind::kZeroBubbleV, 2}};
+  for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
+    for (const StageShape& cut : cuts) {
+      for (const bool bf16 : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} pp {} of {} ranks, {}{}", model, cut.pipeline, cut.ranks,
+                                 NameOf(cut.schedule), bf16 ? ", bf16" : ""));
+        const DecoderRun run =
+            CutBy(cut, {.model = model, .accumulation = 4, .bf16 = bf16, .sub_group_size = 2048});
+        const DecoderOutcome in_memory = RunDecoder(run, cut.ranks, kTrainedSteps);
+        const testing::TemporaryFolder folder;
+        DecoderRun state = run;
+        state.optimizer_folder = folder.path().string();
+        ExpectSameBits(in_memory, RunDecoder(state, cut.ranks, kTrainedSteps));
+        DecoderRun all = state;
+        all.parameter_folder = folder.path().string();
+        ExpectSameBits(in_memory, RunDecoder(all, cut.ranks, kTrainedSteps));
+        EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+      }
+    }
+  }
+}
+
+// A shard that is a whole gradient is summed in another order for its norm.
+TEST(StagesCompose, StagesOfOneRankHaveTheirStateInFiles) {
+  for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
+    const DecoderRun run = CutBy({2, 2, 3}, {.model = model, .accumulation = 4});
+    const DecoderOutcome in_memory = RunDecoder(run, 2, kTrainedSteps);
+    const testing::TemporaryFolder folder;
+    DecoderRun in_files = run;
+    in_files.optimizer_folder = in_files.parameter_folder = folder.path().string();
+    const DecoderOutcome ours = RunDecoder(in_files, 2, kTrainedSteps);
+    ExpectSameSteps(in_memory.steps, ours.steps);
+    ExpectSameParameters(in_memory, ours);
+  }
+}
+
+TEST(StagesCompose, EveryStageOfZeroOffloadsItsOptimizer) {
+  for (const int zero : {1, 2, 3}) {
+    SCOPED_TRACE(zero);
+    const DecoderRun run = CutBy({2, 4, zero}, {.model = kDroppingDecoder, .accumulation = 4});
+    const DecoderOutcome in_memory = RunDecoder(run, 4, kTrainedSteps);
+    DecoderRun to_host = run;
+    to_host.offloads_optimizer = true;
+    ExpectSameBits(in_memory, RunDecoder(to_host, 4, kTrainedSteps));
+  }
+}
+
+TEST(StagesCompose, CheckpointsOfOffloadedStagesGoOnOnOneRank) {
+  const testing::TemporaryFolder folder;
+  const DecoderRun alone{.model = kLlamaDecoder, .accumulation = 2};
+  DecoderRun stages = CutBy({2, 4, 3}, alone);
+  stages.optimizer_folder = stages.parameter_folder = folder.path().string();
+  auto through = RunDecoder(alone, 1, 4).steps;
+  through.erase(through.begin(), through.begin() + 2);
+  ExpectSameSteps(through, GoOnFromCheckpoint(stages, 4, alone, 1));
+  ExpectSameSteps(through, GoOnFromCheckpoint(alone, 1, stages, 4));
+}
+
+}  // namespace
+}  // namespace ds::tests
