@@ -18,7 +18,8 @@ std::string NameOf(const Job& job) {
          (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") + "-" +
          job.optimizer + (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
          (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
-         (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) : "") +
+         (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) + job.sequence_kind : "") +
+         (job.seq_len != 128 ? "-" + std::to_string(job.seq_len) : "") +
          (job.stages > 1 ? "-pp" + std::to_string(job.stages) + job.schedule : "") +
          (job.trained.empty() ? "" : job.trained.front() + std::to_string(job.trained.size())) +
          (job.partitions_activations ? "-parts" : "") +
@@ -97,7 +98,7 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
       "--deepspeed_config",
       PathOf(config),
       "--seq_len",
-      "128",
+      std::to_string(job.seq_len),
       "--steps",
       "2",
       "--recompute",
@@ -105,6 +106,7 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
       "--tile_mlp",
       std::to_string(job.mlp_tiles)};
   if (job.stages > 1) words.insert(words.end(), {"--pp_schedule", job.schedule});
+  if (job.sequence > 1) words.insert(words.end(), {"--sp_kind", job.sequence_kind});
   words.insert(words.end(), job.trained.begin(), job.trained.end());
   return words;
 }
@@ -122,13 +124,15 @@ nlohmann::json PlannedMemory::EstimateOf(const Job& job,
                                       "--num_gpus",
                                       std::to_string(job.ranks),
                                       "--seq_len",
-                                      "128",
+                                      std::to_string(job.seq_len),
                                       "--recompute",
                                       job.recompute,
                                       "--tile_mlp",
                                       std::to_string(job.mlp_tiles),
                                       "--pp_schedule",
-                                      job.schedule};
+                                      job.schedule,
+                                      "--sp_kind",
+                                      job.sequence_kind};
   command.insert(command.end(), job.trained.begin(), job.trained.end());
   command.insert(command.end(), more.begin(), more.end());
   const ProgramResult result = RunProgram(command);
@@ -162,6 +166,14 @@ void PlannedMemory::ExpectPlanned(const Job& job) {
     EXPECT_GE(estimated["peak"], plan["peak"]) << "it is that of the stage that holds the most";
     ExpectPlannedOnStages(job, result.err);
   }
+}
+
+double PlannedMemory::MeasurePeak(const Job& job) {
+  const auto run_dir = folder_.path() / NameOf(job);
+  const ProgramResult result = RunProgram(DsrunCommand(run_dir, TrainWords(job)));
+  EXPECT_EQ(result.status, 0) << result.err;
+  const auto steps = ReadJsonLines(run_dir / "metrics.jsonl");
+  return steps.empty() ? 0.0 : steps.back()["memory"]["tensors"]["peak"].get<double>();
 }
 
 void PlannedMemory::ExpectPlannedOnStages(const Job& job, const std::string& said) {

@@ -28,6 +28,8 @@ struct Job {
   std::string optimizer = "AdamW";
   int tensor = 1;
   int sequence = 1;
+  std::string sequence_kind = "ulysses";
+  int seq_len = 128;
   int stages = 1;
   std::string schedule = "1f1b";
   std::vector<std::string> trained = {};  // flags that say what
@@ -55,6 +57,8 @@ class PlannedMemory : public ::testing::Test {
   // Trains the job for two steps. Both are held to the plan within 5 percent of it, and so is every
   // stage of a pipeline.
   void ExpectPlanned(const Job& job);
+  // The most that the ranks' tensors have held in the second of two steps, in bytes.
+  double MeasurePeak(const Job& job);
   // Holds to it what every stage has said that it has measured.
   static void ExpectPlannedOnStages(const Job& job, const std::string& said);
 

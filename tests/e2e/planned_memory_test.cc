@@ -149,6 +149,43 @@ TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {
   }
 }
 
+TEST_F(PlannedMemory, IsMeasuredOnRanksOfARing) {
+  for (const char* model : {"gpt2", "llama"}) {
+    const auto expect = [this, model](Job job) {
+      job.model = model;
+      job.sequence_kind = "ring";
+      ExpectPlanned(job);
+    };
+    expect({.stage = 0, .micro_batch = 16, .sequence = 2});
+    expect({.stage = 2, .bf16 = true, .micro_batch = 16, .ranks = 4, .sequence = 4});
+    expect({.stage = 3, .micro_batch = 32, .recompute = "full", .sequence = 2});
+    expect({.stage = 3, .micro_batch = 16, .recompute = "attention", .sequence = 2});
+  }
+}
+
+// Weights, which no rank of these shares, are a small part of it.
+TEST_F(PlannedMemory, FourRanksHaveFourTimesTheSequenceInTheMemoryOfOne) {
+  Write("long.json", {{"model_type", "llama"},
+                      {"vocab_size", 300},
+                      {"hidden_size", 96},
+                      {"intermediate_size", 256},
+                      {"num_hidden_layers", 6},
+                      {"num_attention_heads", 6},
+                      {"num_key_value_heads", 2},
+                      {"max_position_embeddings", 4096},
+                      {"tie_word_embeddings", false}});
+  const Job one{.micro_batch = 4, .model = "long", .ranks = 1, .seq_len = 512};
+  Job longer = one, ring = one;
+  longer.seq_len = ring.seq_len = 2048;
+  ring.ranks = ring.sequence = 4;
+  ring.sequence_kind = "ring";
+  const double alone = MeasurePeak(one);
+  EXPECT_GT(MeasurePeak(longer), 3.0 * alone);
+  const double shared = MeasurePeak(ring);
+  EXPECT_LT(shared, 1.1 * alone);
+  RecordProperty("share_of_one_rank_percent", static_cast<int>(100.0 * shared / alone));
+}
+
 // The stages of a pipeline hold unlike much: parameters, and micro-batches on their way.
 TEST_F(PlannedMemory, IsMeasuredOnEveryStageOfAPipeline) {
   for (const char* model : {"gpt2", "llama"}) {
