@@ -54,7 +54,7 @@ CLI = {
     "job": {"flags", "plan", "host", "job/verdict"},
     "console": {"flags", "plan", "job", "job/verdict"},
     "session": {"remote", "host", "job", "job/verdict", "console"},
-    "train": {"flags", "job", "session", "estimate"},
+    "train": {"flags", "plan", "job", "session", "estimate"},
     "report": {"plan"},
     "estimate": set(),
     "tokenize": set(),

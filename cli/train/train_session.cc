@@ -10,6 +10,7 @@
 #include "cli/job/job_plan.h"
 #include "cli/session/job_session.h"
 #include "cli/train/find_model.h"
+#include "cli/train/split_groups.h"
 #include "cli/train/train_program.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/checkpoint/format/latest.h"
@@ -82,6 +83,9 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
                           std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
   inputs.job.device = DeviceName(request.flags.device);
+  const std::vector<std::string> split =
+      DescribeSplitGroups(request.launch.world, inputs.config.parallel);
+  inputs.notices.insert(inputs.notices.end(), split.begin(), split.end());
   request.notices.insert(request.notices.end(), inputs.notices.begin(), inputs.notices.end());
   std::optional<PredictedJob> predicted = FindPredictedJob(inputs, request.launch.world);
   JobPurpose purpose{
