@@ -6,11 +6,14 @@
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/estimate/fit_degrees.h"
 #include "cli/estimate/model_size.h"
+#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/number_checks.h"
@@ -28,6 +31,8 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"
+#include "runtime/config/file/check_config.h"
+#include "runtime/config/file/config_text.h"
 
 namespace ds::cli {
 namespace {
@@ -55,6 +60,10 @@ struct PlanFlags {
   int micro_batches = 0;  // 0: twice the stages
   int chunks = 0;         // 0: the fewest that the schedule has
   std::string svg;
+  bool fit = false;
+  std::string memory;  // of a rank, for fit
+  std::int64_t seq_len = 256;
+  std::string deepspeed_config;  // "" = bf16 and AdamW
 };
 
 // Bytes that are no UTF-8 become U+FFFD, which JSON takes.
@@ -221,6 +230,67 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   return std::optional<MeshDrawing>(mesh);
 }
 
+// Precision and optimizer of what is to fit. Its batch and degrees are the fit's to decide.
+StatusOr<config::DsConfig> ReadFitConfig(const PlanFlags& flags) {
+  config::ConfigText text{
+      .text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+                                      "optimizer": {"type": "AdamW"}})",
+      .name = "plan --fit"};
+  if (!flags.deepspeed_config.empty()) {
+    DS_ASSIGN_OR_RETURN(text, config::ReadConfigText(flags.deepspeed_config));
+  }
+  config::CheckResult checked =
+      config::CheckConfig(text.text, text.name, {.world_size = 1, .steps_come_later = true});
+  if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
+  return std::move(checked.config);
+}
+
+// Prints the ways of cutting the model with which a rank of the plan holds no more than it may.
+Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
+  if (flags.model.empty() || flags.memory.empty()) {
+    return InvalidArgumentError(
+        "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
+  }
+  FitQuestion question;
+  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(flags.model, share));
+  DS_ASSIGN_OR_RETURN(question.job.model, ReadJobModel(path));
+  DS_ASSIGN_OR_RETURN(question.config, ReadFitConfig(flags));
+  DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
+  question.ranks_of_a_host = world.hosts.front().rank_count();
+  for (const JobHost& host : world.hosts) {
+    question.ranks_of_a_host = std::gcd(question.ranks_of_a_host, host.rank_count());
+  }
+  question.job.seq_len = flags.seq_len;
+  question.job.setting = {.ranks = world.world_size(),
+                          .ranks_of_host = question.ranks_of_a_host,
+                          .on_gpu = !world.hosts.front().devices.empty()};
+  const std::vector<Fit> fits = FitDegrees(question);
+  if (flags.json) {
+    std::cout << Json{{"fits", ToJson(fits)}}.dump() << std::endl;
+  } else {
+    std::cout << Printable(ToText(fits, question)) << std::flush;
+  }
+  return OkStatus();
+}
+
+void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
+  parser->app().add_flag("--fit", flags->fit,
+                         "propose ZeRO's stage, --tp, --sp and --pp for --model on these ranks of "
+                         "--memory each, by what they will hold");
+  parser->app()
+      .add_option("--memory", flags->memory, "of --fit: what a rank may have (80G)")
+      ->type_name("BYTES");
+  parser->app()
+      .add_option("--seq_len", flags->seq_len, "of --fit: tokens per sample (default: 256)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  parser->app()
+      .add_option("--deepspeed_config", flags->deepspeed_config,
+                  "of --fit: precision and optimizer (default: bf16 and AdamW)")
+      ->type_name("FILE");
+}
+
 void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_option("--schedule", flags->schedule,
                            "draw this schedule of the mesh's pipeline: gpipe, 1f1b (the default), "
@@ -240,6 +310,18 @@ void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
 }
 
+void AddPlanFlags(FlagParser* parser, PlanFlags* flags) {
+  parser->app().add_flag("--json", flags->json, "print one JSON object");
+  parser->app().add_option("--mesh", flags->mesh,
+                           "draw these ranks as a mesh, outermost axis first, as in "
+                           "pipeline=2,shard=4,tensor=2 (axes: pipeline, replicate, shard, "
+                           "sequence, tensor; and expert); shard takes the ranks that are left");
+  parser->app().add_option("--model", flags->model,
+                           "hold the mesh against this model: a folder, a config.json or a preset");
+  AddScheduleFlags(parser, flags);
+  AddFitFlags(parser, flags);
+}
+
 }  // namespace
 
 StatusOr<int> PlanCommand(const Invocation& invocation) {
@@ -247,14 +329,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   PlanFlags own;
   FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
                     "Show which ranks would run where, with what. Starts and contacts nothing.");
-  parser.app().add_flag("--json", own.json, "print one JSON object");
-  parser.app().add_option("--mesh", own.mesh,
-                          "draw these ranks as a mesh, outermost axis first, as in "
-                          "pipeline=2,shard=4,tensor=2 (axes: pipeline, replicate, shard, "
-                          "sequence, tensor; and expert); shard takes the ranks that are left");
-  parser.app().add_option("--model", own.model,
-                          "hold the mesh against this model: a folder, a config.json or a preset");
-  AddScheduleFlags(&parser, &own);
+  AddPlanFlags(&parser, &own);
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
@@ -266,6 +341,10 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  if (own.fit) {
+    DS_RETURN_IF_ERROR(PrintFits(own, job.plan.world));
+    return kExitOk;
+  }
   DS_ASSIGN_OR_RETURN(job.mesh, DrawMesh(own, job.plan.world.world_size()));
   DS_ASSIGN_OR_RETURN(job.schedule, DrawSchedule(own, job.mesh ? job.mesh->degrees().pipeline : 1));
   DS_ASSIGN_OR_RETURN(job.stages, DrawStages(own, job.schedule));

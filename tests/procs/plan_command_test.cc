@@ -27,6 +27,23 @@ class PlanCommandTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(PlanCommandTest, ProposesHowToCutAModel) {
+  const std::string hosts = Write("hosts", "a slots=4\nb slots=4\n");
+  const ProgramResult fits = Dsrun({"-H", hosts, "--device", "cpu", "plan", "--fit", "--model",
+                                    "gpt2-30m", "--memory", "2G", "--seq_len", "1024"});
+  EXPECT_EQ(fits.status, 0) << fits.err;
+  EXPECT_THAT(fits.out, StartsWith("what fits 2.00 GiB a rank, of 8 ranks, 4 on a host;"));
+  EXPECT_THAT(fits.out, HasSubstr("\n  zero_optimization.stage 0: "));
+  EXPECT_THAT(fits.out, HasSubstr("--sp 2: "));
+  EXPECT_THAT(Dsrun({"-H", hosts, "plan", "--json", "--fit", "--model", "gpt2-30m", "--memory",
+                     "2G", "--device", "cpu"})
+                  .out,
+              StartsWith(R"({"fits":[{"zero_stage":0,"tp":1,"sp":1,"sp_kind":"ulysses","pp":1,)"));
+  const ProgramResult lacking = Dsrun({"-H", hosts, "plan", "--fit", "--model", "gpt2-30m"});
+  EXPECT_EQ(lacking.status, 2);
+  EXPECT_THAT(lacking.err, HasSubstr("for ranks of --memory each (80G): give both"));
+}
+
 TEST_F(PlanCommandTest, ShowsSpares) {
   const std::string hosts = Write("hosts", "a slots=2\nb slots=2 spare\nc slots=1 spare\n");
   const ProgramResult table = Dsrun({"-H", hosts, "plan", "--", "prog"});

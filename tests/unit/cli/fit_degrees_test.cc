@@ -1,0 +1,86 @@
+// The proposals for a model and hosts fit, in the order of the page that recipes are chosen by.
+
+#include "cli/estimate/fit_degrees.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/estimate/predict_memory.h"
+#include "tests/places.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FitDegreesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto model = ReadJobModel(DS_SOURCE_DIR "/configs/models/gpt2-30m.json");
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    question_.job.model = *model;
+    question_.job.seq_len = 256;
+    question_.job.setting = {.ranks = 8};
+    question_.ranks_of_a_host = 4;
+  }
+  std::vector<Fit> With(double gigabytes) {
+    question_.room = static_cast<std::int64_t>(gigabytes * (std::int64_t{1} << 30));
+    return FitDegrees(question_);
+  }
+
+  FitQuestion question_;
+};
+
+TEST_F(FitDegreesTest, WithRoomForAllNothingIsCut) {
+  const Fit first = With(64).front();
+  EXPECT_EQ(first.zero, 0);
+  EXPECT_EQ(first.Flags(), "");
+  EXPECT_GT(first.micro_batch, 1);
+}
+
+TEST_F(FitDegreesTest, WithLessRoomMoreIsShared) {
+  const std::int64_t whole = With(64).front().bytes;
+  question_.room = whole - 1;
+  const auto fits = FitDegrees(question_);
+  ASSERT_FALSE(fits.empty());
+  EXPECT_GT(fits.front().zero, 0);
+  EXPECT_EQ(fits.front().Flags(), "");
+  for (const Fit& fit : fits) {
+    EXPECT_LE(fit.bytes, question_.room) << fit.Flags();
+    EXPECT_GE(fit.micro_batch, 1) << fit.Flags();
+    EXPECT_EQ(4 % (fit.tensor * fit.sequence), 0) << fit.Flags();
+    EXPECT_EQ(8 % (fit.tensor * fit.sequence * fit.pipeline), 0) << fit.Flags();
+  }
+}
+
+TEST_F(FitDegreesTest, LongSamplesNeedSequenceRanks) {
+  question_.job.seq_len = 32768;
+  const std::int64_t alone = With(1e6).front().bytes;
+  question_.room = alone / 8;
+  const auto fits = FitDegrees(question_);
+  ASSERT_FALSE(fits.empty());
+  bool cuts_samples = false;
+  for (const Fit& fit : fits) cuts_samples = cuts_samples || fit.sequence > 1;
+  EXPECT_TRUE(cuts_samples);
+}
+
+TEST_F(FitDegreesTest, HeadsThatCannotBeSharedGoInARing) {
+  question_.job.model.heads = question_.job.model.kv_heads = 1;
+  question_.job.model.head_width = question_.job.model.width;
+  const auto fits = With(64);
+  ASSERT_GE(fits.size(), 2u);
+  EXPECT_EQ(fits[1].Flags(), "--sp 2 --sp_kind ring");
+  EXPECT_EQ(ToJson(fits)[1]["sp_kind"], "ring");
+}
+
+TEST_F(FitDegreesTest, WhereNothingFitsItIsSaid) {
+  const auto fits = With(0.05);
+  EXPECT_TRUE(fits.empty());
+  EXPECT_THAT(ToText(fits, question_), HasSubstr("nothing fits 51.2 MiB a rank, of 8 ranks, 4 on"));
+  EXPECT_THAT(ToText(With(64), question_), HasSubstr("zero_optimization.stage 0: "));
+}
+
+}  // namespace
+}  // namespace ds::cli
