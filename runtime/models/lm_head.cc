@@ -78,7 +78,7 @@ class LmHead : public FamilyBlock {
                             .hits = is_training() ? nullptr : &hits});
       if (!is_training()) bundle.extras[kHitsName] = at::scalar_tensor(hits, at::kLong);
       if (load) bundle.extras[kExpertRoutes] = load->routes;
-      if (load && balance_scale_ != 0.0) {
+      if (load && balance_scale_ != 0.0 && is_training()) {
         bundle.loss = bundle.loss + moe::BalanceLoss(*load, experts_per_token_) * balance_scale_;
       }
     } else {

@@ -25,8 +25,9 @@ inline constexpr char kHitsName[] = "hits";
 // untied head registers a matrix of its own; a tied one has none and reads block 0, or, where that
 // is on another stage, holds the same table under the same name.
 //
-// Its forward sets bundle.loss when there are labels, else extras["logits"] [B, S, vocabulary], of
-// the rank's part of the vocabulary.
+// Its forward sets bundle.loss when there are labels: in evaluation mode the cross entropy, while
+// training with the experts' balance loss where the model has one. Else it sets extras["logits"]
+// [B, S, vocabulary], of the rank's part of the vocabulary.
 void AddLmHead(BlockList& model, const DecoderSlice& slice,
                const std::shared_ptr<Embedding>& embedding, const at::TensorOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
@@ -122,6 +123,21 @@ TEST_P(FamilyGolden, ABatchHasTheSameLossAndGradients) {
   EXPECT_NEAR(result.loss.item<double>(), loss, kTolerance * loss);
   result.loss.backward();
   ExpectGradients(*model_, golden["gradients"], kTolerance);
+}
+
+// The balance of experts is something to train, not something that the data is unlikely by.
+TEST(FamilyEvaluation, TheLossIsTheCrossEntropyAlone) {
+  const auto balanced = LoadGoldenModel("families/mixtral_balanced");
+  for (const auto& block : balanced->blocks()) block->eval();
+  Bundle batch = GoldenBatch(ReadGolden("families/mixtral_balanced"), 2);
+  const double loss = RunBlocks(*balanced, batch).loss.item<double>();
+  const at::Tensor labels = batch.batch.extract("labels").mapped();
+  const at::Tensor logits = RunBlocks(*balanced, batch).extras["logits"];
+  const at::Tensor entropy = at::cross_entropy_loss(logits.flatten(0, 1), labels.flatten());
+  EXPECT_NEAR(loss, entropy.item<double>(), 1e-5);
+  batch.batch["labels"] = labels;
+  for (const auto& block : balanced->blocks()) block->train();
+  EXPECT_GT(RunBlocks(*balanced, batch).loss.item<double>(), loss + 0.05);
 }
 
 // All gradients of a model, side by side.
