@@ -269,7 +269,17 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
   DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(job.model, share));
   if (job.steps > 0) facts.total_steps = job.steps;
   facts.steps_come_later = job.steps == 0;  // ranks count the samples of the epochs
+  const bool has_other_config = !flags.deepspeed_config.empty();
+  if (!facts.flags.warmup_steps && job.warmup_share > 0.0 && !has_other_config) {
+    facts.flags.warmup_steps = job.warmup_share;
+  }
   return facts;
+}
+
+// A share of steps that ranks will count is theirs to apply.
+double LeaveWarmup(const config::JobFacts& facts) {
+  const double share = facts.steps_come_later ? facts.flags.warmup_steps.value_or(0.0) : 0.0;
+  return share < 1.0 ? share : 0.0;
 }
 
 }  // namespace
@@ -309,6 +319,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
+  inputs.job.warmup_share = LeaveWarmup(facts);
   DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument, flags.base));
   DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags, facts, share, &inputs));
   return inputs;
@@ -330,6 +341,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
+  inputs.job.warmup_share = LeaveWarmup(facts);
   config::ConfigText config = RunsConfig(job, flags);
   if (!flags.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config, std::nullopt));

@@ -99,10 +99,12 @@ class Params {
     return value.is_null() ? (*this)[otherwise] : value;
   }
   // 0 where they are still "auto": the run will know (JobFacts::steps_come_later).
-  std::int64_t total_num_steps() const {
-    const Json total = (*this)[keys::kSchedulerParamsTotalNumSteps];
-    return total.is_number() ? total.get<std::int64_t>() : 0;
+  std::int64_t Steps(Key key) const {
+    const Json steps = (*this)[key];
+    return steps.is_number() ? steps.get<std::int64_t>() : 0;
   }
+  std::int64_t total_num_steps() const { return Steps(keys::kSchedulerParamsTotalNumSteps); }
+  std::int64_t warmup_num_steps() const { return Steps(keys::kSchedulerParamsWarmupNumSteps); }
   WarmupType warmup_type() const {
     return (*this)[keys::kSchedulerParamsWarmupType] == "linear" ? WarmupType::kLinear
                                                                  : WarmupType::kLog;
@@ -139,7 +141,7 @@ Schedule FillOneCycle(const Params& p) {
 
 WarmupLr Warmup(const Params& p) {
   WarmupLr warmup{.min_lr = p[keys::kSchedulerParamsWarmupMinLr],
-                  .num_steps = p[keys::kSchedulerParamsWarmupNumSteps],
+                  .num_steps = p.warmup_num_steps(),
                   .type = p.warmup_type()};
   const Json end = p[keys::kSchedulerParamsWarmupMaxLr];
   if (!end.is_null()) warmup.max_lr = end.get<double>();
@@ -157,7 +159,7 @@ Schedule FillWarmupDecay(const Params& p) {
 Schedule FillWarmupCosine(const Params& p) {
   return WarmupCosineLr{.total_num_steps = p.total_num_steps(),
                         .min_ratio = p[keys::kSchedulerParamsWarmupMinRatio],
-                        .num_steps = p[keys::kSchedulerParamsWarmupNumSteps],
+                        .num_steps = p.warmup_num_steps(),
                         .cos_min_ratio = p[keys::kSchedulerParamsCosMinRatio],
                         .type = p.warmup_type()};
 }

@@ -30,6 +30,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"save_best", &TrainJob::save_best},
     std::pair{"eval_patience", &TrainJob::eval_patience},
     std::pair{"max_minutes", &TrainJob::max_minutes},
+    std::pair{"warmup_share", &TrainJob::warmup_share},
     std::pair{"packing", &TrainJob::packing},
     std::pair{"seq_len", &TrainJob::seq_len},
     std::pair{"steps", &TrainJob::steps},
@@ -192,6 +193,9 @@ Status CheckRanges(const TrainJob& job) {
   if (job.save_every < 0) return FieldError("save_every", "0 or more");
   if (!std::isfinite(job.max_minutes) || job.max_minutes < 0.0) {
     return FieldError("max_minutes", "0 or more");
+  }
+  if (!(job.warmup_share >= 0.0 && job.warmup_share < 1.0)) {
+    return FieldError("warmup_share", "0 or more, and below 1");
   }
   if (job.saves() && job.checkpoint_dir.empty()) {
     return FieldError("checkpoint_dir", "given when save_every, save_best or max_minutes is");

@@ -32,6 +32,7 @@ struct TrainJob {
   bool save_best = false;              // keeps the checkpoint of the lowest loss of evaluations
   std::int64_t eval_patience = 0;      // ends behind so many that are no better; 0: never
   double max_minutes = 0.0;    // ends with a checkpoint when it has trained so long; 0: never
+  double warmup_share = 0.0;   // of all steps, where `epochs` say how many; 0: ds_config knows
   std::int64_t seq_len = 256;  // tokens per sample
   std::int64_t steps = 0;      // total optimizer steps; 0: as many as `epochs` need
   std::int64_t epochs = 1;     // passes over the data; read only when steps is 0

@@ -68,7 +68,6 @@ class TrainCommand : public engine::TrainLoopObserver {
   Status Resume();
   Status Train();
   Status ExportModel();
-
   ModelExport model_export() const { return {job_, model_config_, model_}; }
   engine::TrainLoopOptions LoopOptions();
   StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
@@ -157,6 +156,7 @@ void TrainCommand::Run() {
 Status TrainCommand::ReadConfig() {
   config::JobFacts facts{.world_size = identity_.world_size, .steps_come_later = true};
   if (total_steps_ > 0) facts.total_steps = total_steps_;
+  if (job_.warmup_share > 0.0) facts.flags.warmup_steps = job_.warmup_share;
   config::CheckResult checked = config::CheckConfig(job_.ds_config, "ds_config", facts);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
   config_ = std::move(checked.config);

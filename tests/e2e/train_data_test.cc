@@ -152,6 +152,18 @@ TEST_F(TrainDataTest, ADecayEndsWithTheEpochs) {
   ASSERT_EQ(TrainAsLongAs("steps", data, {"--steps", std::to_string(rates.size())}).status, 0);
   EXPECT_EQ(Column(Steps("steps"), "lr"), rates);
   EXPECT_LT(rates.back(), *std::max_element(rates.begin(), rates.end()));
+  // A warm-up of a share of them is that of so many.
+  const auto warmed_up = [&](const std::string& run, const std::vector<std::string>& flags) {
+    Write("ds.json", config.dump());
+    const auto result = TrainAsLongAs(run, data, flags);
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    return Column(Steps(run), "lr");
+  };
+  config["scheduler"]["params"]["warmup_num_steps"] = (rates.size() + 1) / 2;
+  const std::vector<double> half = warmed_up("half", {"--epochs", "2"});
+  EXPECT_NE(half, rates);
+  config["scheduler"]["params"].erase("warmup_num_steps");
+  EXPECT_EQ(warmed_up("share", {"--epochs", "2", "--warmup_steps", "0.5"}), half);
   // The same by a flag.
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "ds.json", R"({"train_batch_size": 4})").ok());
   const auto flag =

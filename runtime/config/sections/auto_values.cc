@@ -94,6 +94,22 @@ void FillOrAgree(RuleContext& context, FlagValue flag) {
   }
 }
 
+// A share of steps that only the run will know.
+void LeaveWarmupToTheRun(RuleContext& context) {
+  Values& values = context.values;
+  if (values.IsBroken(kWarmupSteps)) return;
+  if (values.IsGiven(kWarmupSteps)) {
+    context.issues.Error(kWarmupSteps,
+                         std::string(kWarmupSteps) + " is " + ShortDump(values.Get(kWarmupSteps)) +
+                             " here, but --warmup_steps says a share of all steps: leave one out",
+                         values.PositionOf(kWarmupSteps));
+    return;
+  }
+  values.Resolve(kWarmupSteps, "auto",
+                 "--warmup_steps: a share of the steps of the run, known when it starts",
+                 Values::Source::kUser);
+}
+
 // What an "auto" was found to stand for. Nothing at all leaves the key to the other rules.
 struct Answer {
   Json value;
@@ -201,6 +217,8 @@ void FlagsFillOrAgree(RuleContext& context) {
                          "--warmup_steps must be at least 0, not " + ShortDump(Json(*warmup)));
   } else if (const auto steps = WarmupSteps(*warmup, context.facts.total_steps)) {
     FillOrAgree(context, {kWarmupSteps, "--warmup_steps", *steps});
+  } else if (context.facts.steps_come_later) {
+    LeaveWarmupToTheRun(context);
   } else {
     context.issues.Error(kWarmupSteps,
                          "--warmup_steps below 1 is a share of all steps: give --steps");

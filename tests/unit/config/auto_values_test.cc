@@ -192,6 +192,25 @@ TEST(FlagsFillOrAgreeTest, FillWhatTheFileLeavesOpen) {
   EXPECT_EQ(CheckConfig(ToDsConfigJson(result), "plain", 1).config.optimizer.lr, 0.25);
 }
 
+// The number of steps, and a share of them with it, is known once the data has been counted.
+TEST(AutoValuesTest, AShareOfStepsThatComeLaterIsLeftToTheRun) {
+  for (const char* const warmup : {"", R"("warmup_num_steps": "auto", )"}) {
+    const std::string text = R"({"train_batch_size": 8, "scheduler": {"type": "WarmupDecayLR",
+        "params": {)" + std::string(warmup) +
+                             R"("total_num_steps": "auto"}}})";
+    JobFacts facts{.flags = {.warmup_steps = 0.25}, .steps_come_later = true};
+    const CheckResult before = Check(text, facts);
+    ASSERT_THAT(Messages(before.errors), IsEmpty());
+    EXPECT_EQ(ValueOf(before, "scheduler.params.warmup_num_steps"), "auto");
+    facts.total_steps = 10;
+    const CheckResult known = CheckConfig(ToDsConfigJson(before), "the run's", facts);
+    ASSERT_THAT(Messages(known.errors), IsEmpty());
+    const auto& schedule = std::get<WarmupLr>(known.config.scheduler);
+    EXPECT_EQ(schedule.num_steps, 3);  // rounded up, as transformers does
+    EXPECT_EQ(schedule.total_num_steps, 10);
+  }
+}
+
 TEST(FlagsFillOrAgreeTest, MustNotContradictTheFile) {
   const std::string text = "{\"train_batch_size\": 8,\n\"gradient_clipping\": 0.5}";
   EXPECT_THAT(Messages(Check(text, {.flags = {.max_grad_norm = 1.0}}).errors),
@@ -207,6 +226,12 @@ TEST(FlagsFillOrAgreeTest, AreCheckedLikeTheFile) {
   EXPECT_THAT(errors({.learning_rate = -1.0}),
               ElementsAre(HasSubstr("--learning_rate must be at least 0, not -1.0")));
   EXPECT_THAT(errors({.warmup_steps = 0.1}), ElementsAre(HasSubstr("give --steps")));
+  const JobFacts later{.flags = {.warmup_steps = 0.1}, .steps_come_later = true};
+  EXPECT_THAT(Messages(Check(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR",
+                                  "params": {"warmup_num_steps": 3}}})",
+                             later)
+                           .errors),
+              ElementsAre(HasSubstr("is 3 here, but --warmup_steps says a share of all steps")));
   EXPECT_THAT(errors({.warmup_steps = -1.0}),
               ElementsAre(HasSubstr("--warmup_steps must be at least 0")));
   // A schedule that is not there cannot warm up.

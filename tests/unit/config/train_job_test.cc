@@ -28,6 +28,7 @@ TrainJob FullJob() {
           .save_best = true,
           .eval_patience = 3,
           .max_minutes = 1.5,
+          .warmup_share = 0.25,
           .seq_len = 128,
           .steps = 20,
           .epochs = 3,
@@ -125,6 +126,7 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("eval_every", 0), HasSubstr("above 0 with save_best or eval_patience"));
   EXPECT_THAT(ErrorWith("eval_patience", -1), HasSubstr("'eval_patience' must be 0 or more"));
   EXPECT_THAT(ErrorWith("max_minutes", -1.0), HasSubstr("'max_minutes' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("warmup_share", 1.0), HasSubstr("'warmup_share' must be 0 or more"));
   EXPECT_THAT(ErrorWith("eval_data", nlohmann::json::array()), HasSubstr("0 without eval_data"));
   EXPECT_THAT(ErrorWith("data_weights", {1.0}), HasSubstr("or one for each path of data"));
   EXPECT_THAT(ErrorWith("data_weights", {1.0, 0.0}), HasSubstr("'data_weights' must be above 0"));
