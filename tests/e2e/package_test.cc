@@ -36,6 +36,19 @@ TEST(PackageTest, InstalledPackageBuildsAProgram) {
     const auto version = RunProgram({prefix + "/bin/" + program, "--version"});
     EXPECT_EQ(version.status, 0) << program << version.err;
   }
+  // What reads Parquet and Arrow comes along, where the build has it.
+  const fs::path tokenizer = folder.path() / "tokenizer", rows = folder.path() / "rows.bin";
+  fs::create_directories(tokenizer);
+  fs::copy_file(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/gpt2.tokenizer.json",
+                tokenizer / "tokenizer.json");
+  const auto tokenized =
+      RunProgram({prefix + "/bin/dsrun", "tokenize",
+                  DS_SOURCE_DIR "/tests/unit/tokenizer/arrow_goldens/kinds.parquet", "--field",
+                  "coded", "--tokenizer", tokenizer, "--out", rows});
+  if (fs::exists(DS_BIN_DIR "/libdsrun_arrow.so")) {
+    EXPECT_EQ(tokenized.status, 0) << tokenized.err;
+    EXPECT_GT(fs::file_size(rows), 0U);
+  }
   for (const char* page : {"man/man1/dsrun.1", "bash-completion/completions/dsrun",
                            "zsh/site-functions/_dsrun", "fish/vendor_completions.d/dsrun.fish"}) {
     EXPECT_GT(fs::file_size(prefix + "/share/" + page), 0U) << page;

@@ -11,12 +11,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program, and, as of tests, beside the programs.
+// Beside the program; as of tests, beside the programs; or where an installed one lies.
 StatusOr<const DsArrowPlugin*> LoadPlugin() {
   DS_ASSIGN_OR_RETURN(const fs::path program, FindOwnExecutable());
   const fs::path folder = program.parent_path();
   std::error_code error;
-  for (const fs::path& place : {folder, folder.parent_path() / "bin"}) {
+  const fs::path above = folder.parent_path();
+  for (const fs::path& place : {folder, above / "bin", above / "lib"}) {
     const fs::path file = place / kArrowPluginFile;
     if (!fs::exists(file, error)) continue;
     // Never unloaded: Arrow has threads of its own.
