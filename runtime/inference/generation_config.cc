@@ -25,7 +25,6 @@ constexpr std::array kHarmless = {"bos_token_id",
                                   "use_cache",
                                   "cache_implementation",
                                   "cache_config",
-                                  "max_length",  // --max_new_tokens goes before it
                                   "max_time",
                                   "length_penalty",  // of beams
                                   "early_stopping",
@@ -72,13 +71,14 @@ class Reader {
     if (found->is_boolean()) *value = found->get<bool>();
     if (!found->is_boolean()) Refuse(key, "must be true or false");
   }
-  void Number(const char* key, double least, double most, double* value) {
+  void Number(const char* key, double most, double* value, bool may_be_zero = false) {
     const Json* const found = Find(key);
     if (found == nullptr) return;
     const bool is_number = found->is_number();
     if (is_number) *value = found->get<double>();
-    if (is_number && *value > least && *value <= most) return;
-    Refuse(key, "must be a number above " + Json(least).dump() + ", up to " + Json(most).dump());
+    if (is_number && *value <= most && (*value > 0.0 || (may_be_zero && *value == 0.0))) return;
+    Refuse(key, std::string("must be a number ") + (may_be_zero ? "from 0.0" : "above 0.0") +
+                    ", up to " + Json(most).dump());
   }
   std::optional<std::int64_t> Count(const char* key, std::int64_t least) {
     const Json* const found = Find(key);
@@ -160,11 +160,13 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view text,
   SamplingOptions& sampling = config.sampling;
   Reader reader(json, file_name);
   reader.Flag("do_sample", &sampling.draws);
-  reader.Number("repetition_penalty", 0.0, kLargest, &sampling.repetition_penalty);
-  reader.Number("temperature", 0.0, kLargest, &sampling.temperature);
-  reader.Number("top_p", 0.0, 1.0, &sampling.top_p);
+  reader.Number("repetition_penalty", kLargest, &sampling.repetition_penalty);
+  // Files of models that are not to draw say 0, which is nobody's business until somebody draws.
+  reader.Number("temperature", kLargest, &sampling.temperature, /*may_be_zero=*/true);
+  reader.Number("top_p", 1.0, &sampling.top_p);
   sampling.top_k = reader.Count("top_k", 0).value_or(sampling.top_k);
   config.max_new_tokens = reader.Count("max_new_tokens", 1);
+  config.max_length = reader.Count("max_length", 1);
   config.end_tokens = reader.Ids("eos_token_id");
   reader.RefuseOthers();
   if (!reader.status().ok()) return reader.status();

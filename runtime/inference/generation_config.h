@@ -20,6 +20,7 @@ namespace ds::inference {
 struct GenerationConfig {
   SamplingOptions sampling;
   std::optional<std::int64_t> max_new_tokens;
+  std::optional<std::int64_t> max_length;  // prompt included; counts without max_new_tokens
   std::vector<std::int64_t> end_tokens;
 };
 

@@ -46,7 +46,8 @@ class GenerateCommand {
   std::optional<tokenizer::TokenizerFolder> tokenizer_;
   inference::GenerateOptions options_;
   std::int64_t most_new_tokens_ = kMostNewTokens;
-  bool must_fit_ = false;  // all new tokens that were asked for
+  std::optional<std::int64_t> most_tokens_;  // of prompt and text, where that counts instead
+  bool must_fit_ = false;                    // all new tokens that were asked for
   std::vector<inference::Prompt> prompts_;
   c10::ScalarType dtype_ = c10::kFloat;
   inference::LoadedModel model_;
@@ -88,7 +89,13 @@ Status GenerateCommand::ReadOptions() {
   sampling.top_k = job_.top_k.value_or(sampling.top_k);
   sampling.top_p = job_.top_p.value_or(sampling.top_p);
   sampling.repetition_penalty = job_.repetition_penalty.value_or(sampling.repetition_penalty);
+  if (sampling.draws && sampling.temperature == 0.0) {
+    return InvalidArgumentError(
+        "generation_config.json: temperature is 0, with which nothing can be drawn: give --greedy, "
+        "or a --temperature");
+  }
   must_fit_ = job_.max_new_tokens.has_value();
+  if (!must_fit_ && !config.max_new_tokens) most_tokens_ = config.max_length;
   most_new_tokens_ = job_.max_new_tokens.value_or(config.max_new_tokens.value_or(kMostNewTokens));
   if (config.end_tokens.empty() && tokenizer_ && tokenizer_->end_of_text) {
     config.end_tokens.push_back(*tokenizer_->end_of_text);
@@ -108,15 +115,24 @@ StatusOr<inference::Prompt> GenerateCommand::ReadPrompt(std::size_t index,
                                 ": is this the model's tokenizer?");
   }
   const auto tokens = static_cast<std::int64_t>(prompt.tokens.size());
-  prompt.most_new_tokens = most_new_tokens_;
-  if (models::CheckSequenceLength(model_config_, tokens + most_new_tokens_).ok()) return prompt;
+  prompt.most_new_tokens = most_tokens_ ? *most_tokens_ - tokens : most_new_tokens_;
+  if (prompt.most_new_tokens < 1) {
+    return InvalidArgumentError("its " + std::to_string(tokens) +
+                                " tokens leave no room for new ones: generation_config.json has "
+                                "max_length " +
+                                std::to_string(*most_tokens_) +
+                                "; --max_new_tokens N goes before it");
+  }
+  if (models::CheckSequenceLength(model_config_, tokens + prompt.most_new_tokens).ok()) {
+    return prompt;
+  }
   const std::int64_t room = model_config_.decoder.max_positions - tokens;
   if (room > 0 && !must_fit_) {
     prompt.most_new_tokens = room;
     return prompt;
   }
   const std::string asked =
-      room > 0 ? " and " + std::to_string(most_new_tokens_) + " new ones" : "";
+      room > 0 ? " and " + std::to_string(prompt.most_new_tokens) + " new ones" : "";
   const std::string advice = room > 0 ? "; --max_new_tokens " + std::to_string(room) + " fits" : "";
   return InvalidArgumentError(
       "its " + std::to_string(tokens) + " tokens" + asked + " do not fit the model, which has " +

@@ -165,6 +165,26 @@ TEST_F(GenerateTest, TheFoldersGenerationConfigIsHonoured) {
             whole);
 }
 
+TEST_F(GenerateTest, AMaxLengthCountsThePrompt) {
+  const std::string model = MakeModel("llama");
+  Write("model/generation_config.json", R"({"max_length": 10})");
+  EXPECT_EQ(GenerateJson(model, {"t5 t6 t7"}).at(0)["tokens"].size(), 7u);
+  EXPECT_EQ(GenerateJson(model, {"--max_new_tokens", "9", "t5 t6"}).at(0)["tokens"].size(), 9u);
+  const std::vector<std::int64_t> tokens(10, 5);
+  ExpectRefused(Generate(model, {TextOf(tokens)}),
+                "its 10 tokens leave no room for new ones: generation_config.json has max_length "
+                "10; --max_new_tokens N goes before it");
+}
+
+TEST_F(GenerateTest, ATemperatureOf0IsOfNoMatterWhereNothingIsDrawn) {
+  const std::string model = MakeModel("llama");
+  const auto plain = GenerateJson(model, {"t5"});
+  Write("model/generation_config.json", R"({"do_sample": true, "temperature": 0.0})");
+  EXPECT_EQ(GenerateJson(model, {"--greedy", "t5"}), plain);
+  EXPECT_EQ(GenerateJson(model, {"--temperature", "0.5", "t5"}).size(), 1u);
+  ExpectRefused(Generate(model, {"t5"}), "temperature is 0, with which nothing can be drawn");
+}
+
 TEST_F(GenerateTest, WhatWasTrainedOnBytesIsWrittenInBytes) {
   const ProgramResult trained = RunProgram(
       DsrunCommand(folder_.path() / "run",

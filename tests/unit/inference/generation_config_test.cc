@@ -43,6 +43,7 @@ TEST(GenerationConfigTest, PublishedOnesAreRead) {
   EXPECT_EQ(config.sampling.top_p, 0.8);
   EXPECT_EQ(config.sampling.top_k, 20);
   EXPECT_EQ(config.max_new_tokens, 2048);
+  EXPECT_EQ(config.max_length, 4096);
   EXPECT_THAT(config.end_tokens, ElementsAre(128001, 128008, 128009));
 }
 
@@ -52,8 +53,13 @@ TEST(GenerationConfigTest, WhatWouldChangeTheTextIsRefusedByName) {
   EXPECT_THAT(Parse(R"({"suppress_tokens": [1]})").status().message(),
               HasSubstr("suppress_tokens = [1]"));
   EXPECT_THAT(Parse(R"({"some_new_key": 2})").status().message(), HasSubstr("some_new_key = 2"));
-  EXPECT_THAT(Parse(R"({"temperature": 0.0})").status().message(),
-              HasSubstr("temperature must be a number above 0.0"));
+  EXPECT_THAT(Parse(R"({"temperature": -0.5})").status().message(),
+              HasSubstr("temperature must be a number from 0.0"));
+  EXPECT_THAT(Parse(R"({"top_p": 0.0})").status().message(),
+              HasSubstr("top_p must be a number above 0.0"));
+  EXPECT_THAT(Parse(R"({"max_length": 0})").status().message(),
+              HasSubstr("max_length must be a whole number from 1"));
+  EXPECT_EQ(Parse(R"({"temperature": 0})")->sampling.temperature, 0.0) << "nothing is drawn";
   EXPECT_THAT(Parse(R"({"top_k": -1})").status().message(),
               HasSubstr("top_k must be a whole number from 0"));
   EXPECT_THAT(Parse(R"({"eos_token_id": "</s>"})").status().message(),
