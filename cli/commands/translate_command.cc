@@ -126,6 +126,11 @@ StatusOr<Translation> Translate(const TranslateFlags& flags) {
 // Prints the translation; its config lies in --out, or is printed.
 Status PrintTranslation(const TranslateFlags& flags, const Translation& translation) {
   const bool has_config = !translation.ds_config.empty();
+  if (!has_config && !flags.out.empty()) {
+    return InvalidArgumentError("--out " + flags.out +
+                                ": nothing of it comes to a ds_config that could be written there; "
+                                "leave --out out");
+  }
   const std::string config = translation.ds_config.dump(2) + "\n";
   const std::string name = flags.out.empty() ? "ds_config.json" : flags.out;
   if (has_config && !flags.out.empty()) {
