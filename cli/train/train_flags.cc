@@ -98,8 +98,8 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
       ->check(WholeNumber(0))
       ->type_name("N");
   app.add_option(FlagNames("max_minutes"), flags->max_minutes,
-                 "end with a checkpoint behind the step in which the training has taken so long; a "
-                 "resumed one has the time again (default: no limit)")
+                 "end with a checkpoint behind the step in which the training has taken so long, "
+                 "restarts included; a resumed one has the time again (default: no limit)")
       ->check(PositiveNumber())
       ->type_name("M");
   app.add_option(FlagNames("save_hf"), flags->save_hf,

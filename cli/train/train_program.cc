@@ -1,5 +1,6 @@
 #include "cli/train/train_program.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/estimate/predict_memory.h"
@@ -68,11 +69,18 @@ std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) 
   return cli::AdviseOnMemory(predicted_->config, shape, rank_bytes);
 }
 
+double TrainProgram::LeftMinutes() const {
+  constexpr double kNext = 1e-6;  // the time of the next step, for 0 is no limit
+  const std::chrono::duration<double, std::ratio<60>> gone = clock_.Now() - begin_;
+  return job_.max_minutes > 0.0 ? std::max(kNext, job_.max_minutes - gone.count()) : 0.0;
+}
+
 StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   RankProgram program{
       .argv = {"", "train", std::string(::dsrun::v1::kJobDirectory) + "/train.json"}};
   config::TrainJob job = job_;
   if (generation > first_generation_) {
+    job.max_minutes = LeftMinutes();
     const StatusOr<ResumePoint> point = FindResumePoint(job.checkpoint_dir, "", &program.notices);
     if (point.ok()) {
       job.resume_from = point->directory;

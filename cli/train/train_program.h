@@ -3,12 +3,14 @@
 // TrainProgram: what dsrank executes in each generation of a training job, and from which
 // checkpoint it goes on.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "cli/job/program.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
@@ -25,21 +27,30 @@ struct PredictedJob {
 class TrainProgram : public Program {
  public:
   // The first generation starts as `job` says; each later one from the newest good checkpoint, or
-  // like the first when there is none yet. ForGeneration makes the checkpoint that ranks go on from
-  // the head of the job's line, and a mark by which they know the folder that dsrun looks into.
+  // like the first when there is none yet. A restart has what is left of the job's max_minutes,
+  // which run from here on by `clock`; it trains one step at least. ForGeneration makes the
+  // checkpoint that ranks go on from the head of the job's line, and a mark by which they know the
+  // folder that dsrun looks into.
   TrainProgram(config::TrainJob job, int first_generation,
-               std::optional<PredictedJob> predicted = std::nullopt)
+               std::optional<PredictedJob> predicted = std::nullopt,
+               const Clock& clock = Clock::System())
       : job_(std::move(job)),
         first_generation_(first_generation),
-        predicted_(std::move(predicted)) {}
+        predicted_(std::move(predicted)),
+        clock_(clock),
+        begin_(clock.Now()) {}
 
   StatusOr<RankProgram> ForGeneration(int generation) const override;
   std::string AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const override;
 
  private:
+  double LeftMinutes() const;  // of max_minutes; 0: no limit
+
   const config::TrainJob job_;
   const int first_generation_;
   const std::optional<PredictedJob> predicted_;
+  const Clock& clock_;
+  const std::chrono::nanoseconds begin_;
 };
 
 // Finds the checkpoint under `root` to go on from. `named` is "" for the newest good one, else a

@@ -39,6 +39,28 @@ TEST(TrainProgramTest, ARestartGoesOnFromWhereTheUserSentTheRun) {
                           HasSubstr("from " + root.string() + "/step-10")));
 }
 
+// A job that ends when its time is over does so however often it has been restarted.
+TEST(TrainProgramTest, ARestartHasWhatIsLeftOfTheJobsTime) {
+  const ds::testing::TemporaryFolder run;
+  ManualClock clock;
+  const config::TrainJob job{
+      .model = "tiny", .data = {"d"}, .max_minutes = 10.0, .checkpoint_dir = run.path()};
+  const TrainProgram program(job, /*first_generation=*/3, std::nullopt, clock);
+  const auto minutes = [&](int generation) {
+    return config::TrainJobFromJson(program.ForGeneration(generation)->files[0].second)
+        ->max_minutes;
+  };
+  EXPECT_EQ(minutes(3), 10.0);
+  clock.Advance(std::chrono::minutes(4));
+  EXPECT_EQ(minutes(3), 10.0) << "starting is no training";
+  EXPECT_DOUBLE_EQ(minutes(4), 6.0);
+  clock.Advance(std::chrono::minutes(60));
+  EXPECT_GT(minutes(5), 0.0) << "0 would be no limit";
+  EXPECT_LT(minutes(5), 1e-3);
+  const TrainProgram endless({.model = "tiny", .data = {"d"}}, 0, std::nullopt, clock);
+  EXPECT_EQ(config::TrainJobFromJson(endless.ForGeneration(1)->files[0].second)->max_minutes, 0.0);
+}
+
 TEST(TrainProgramTest, ACheckpointThatCannotBeReadIsNamed) {
   const ds::testing::TemporaryFolder run;
   const config::TrainJob job{
