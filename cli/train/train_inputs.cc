@@ -184,6 +184,7 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
   for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
   inputs->job.ds_config = config::ToDsConfigJson(result);
   inputs->config = result.config;
+  inputs->data_efficiency = result.data_efficiency;
   inputs->resolved_config = config::ToResolvedConfigJson(result);
   return OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "cli/train/share_folder.h"
 #include "cli/train/train_flags.h"
 #include "runtime/base/status.h"
+#include "runtime/config/curriculum.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
 
@@ -23,6 +24,7 @@ struct TrainInputs {
   std::vector<std::string> notices;        // built-in inputs in use, warnings of the config
   bool demo = false;                       // the built-in model trains on the built-in data
   config::DsConfig config;                 // in force
+  config::DataEfficiency data_efficiency;  // as `config`
   bool allow_overcommit = false;
 };
 

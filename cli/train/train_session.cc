@@ -40,16 +40,22 @@ int MostRanksOfAHost(const WorldPlan& world) {
   return most;
 }
 
-// None of a model whose family cannot be predicted.
+// None of a model whose family cannot be predicted, nor where layers keep some of the tokens: what
+// gathering and scattering them takes is not planned. A curriculum is judged by its longest
+// samples.
 std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
   const auto share = ShareFolder::OfThisProgram();
-  if (!share.ok()) return std::nullopt;
+  if (!share.ok() || inputs.data_efficiency.random_ltd) return std::nullopt;
   const auto path = FindModel(inputs.job.model, *share);
   if (!path.ok()) return std::nullopt;
   const auto model = ReadJobModel(*path);
   if (!model.ok()) return std::nullopt;
+  config::TrainJob job = inputs.job;
+  if (const auto& curriculum = inputs.data_efficiency.curriculum) {
+    job.seq_len = std::min(job.seq_len, config::LongestSample(*curriculum));
+  }
   const auto shape = engine::DescribeJob(
-      inputs.job, *model, {.ranks = world.world_size(), .ranks_of_host = MostRanksOfAHost(world)});
+      job, *model, {.ranks = world.world_size(), .ranks_of_host = MostRanksOfAHost(world)});
   if (!shape.ok() || !engine::CheckMemoryIsKnown(inputs.config, *shape).ok()) return std::nullopt;
   return PredictedJob{.config = inputs.config, .shape = *shape};
 }
