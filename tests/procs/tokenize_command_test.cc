@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -110,6 +112,38 @@ TEST_F(TokenizeCommandTest, ThreadsChangeNothing) {
   EXPECT_TRUE(Read("1") == Read("3"));
   const auto tokenizer = tokenizer::ReadTokenizer(kTokenizer);
   EXPECT_EQ(ReadIds<std::uint16_t>("1").back(), *tokenizer->IdOf("<|end_of_text|>"));
+}
+
+// The most that a child of this process has held so far.
+std::int64_t PeakOfChildren() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+// Sixteen times the file, and the same memory: what is too large for a machine's is read as well.
+TEST_F(TokenizeCommandTest, AFileOfAnySizeIsCutInTheSameMemory) {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+  std::string lines;
+  for (int i = 0; lines.size() < 4 * kMebibyte; ++i) {
+    const std::size_t words = i % 500 == 0 ? 20'000 : 20;  // a long one now and then
+    std::string text;
+    for (std::size_t word = 0; word < words; ++word) text += "words of a text ";
+    lines += Json({{"text", text + std::to_string(i)}}).dump() + "\n";
+  }
+  Write("small.jsonl", lines);
+  std::string large;
+  for (int i = 0; i < 16; ++i) large += lines;
+  Write("large.jsonl", large);
+  const auto peak_of = [&](const char* file) {
+    const ProgramResult result =
+        Tokenize({file, "--tokenizer", kTokenizer, "--out", "x.bin", "--threads", "1"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return PeakOfChildren();
+  };
+  const std::int64_t small = peak_of("small.jsonl");
+  EXPECT_LT(peak_of("large.jsonl") - small, static_cast<std::int64_t>(16 * kMebibyte))
+      << "60 MiB of lines more";
 }
 
 TEST_F(TokenizeCommandTest, NamesTheLineThatIsWrongAndLeavesNothing) {

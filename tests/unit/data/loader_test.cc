@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
+#include <random>
 
 #include "tests/unit/data/scratch_folder.h"
 
@@ -229,6 +231,42 @@ TEST_F(LoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
   const at::Tensor expected = one->Next().value().inputs;
   EXPECT_TRUE(
       at::equal(at::cat({first->Next().value().inputs, second->Next().value().inputs}), expected));
+}
+
+// A run that is killed again and again, and goes on with another number of ranks each time, sees
+// the samples that it would have seen.
+TEST_F(LoaderTest, CutAtTwentyRandomPlacesTheOrderIsTheUninterruptedOne) {
+  constexpr std::int64_t kGlobalBatch = 12;
+  constexpr std::array kWorlds = {1, 2, 3, 4, 6, 12};
+  const auto open = [&](int world) {
+    std::vector<std::unique_ptr<Loader>> ranks;
+    for (int rank = 0; rank < world; ++rank) {
+      LoaderOptions options = Plain(kGlobalBatch / world, rank, world);
+      options.order = {.shuffle = true, .seed = 5};
+      ranks.push_back(Make(1000, options));  // 249 samples: some passes in all
+    }
+    return ranks;
+  };
+  const auto step = [](const std::vector<std::unique_ptr<Loader>>& ranks) {
+    std::vector<at::Tensor> parts;
+    for (const auto& rank : ranks) parts.push_back(rank->Next().value().inputs);
+    return at::cat(parts);
+  };
+  const auto whole = open(1);
+  std::mt19937_64 random(20);
+  nlohmann::json state = whole[0]->State();
+  for (int cut = 0; cut < 20; ++cut) {
+    const int world = kWorlds[random() % kWorlds.size()];
+    const auto ranks = open(world);
+    for (const auto& rank : ranks) ASSERT_TRUE(rank->LoadState(state).ok());
+    const int saved = static_cast<int>(random() % 9), lost = static_cast<int>(random() % 4);
+    for (int i = 0; i < saved; ++i) {
+      ASSERT_TRUE(at::equal(step(ranks), step(whole))) << "part " << cut << " on " << world;
+    }
+    state = nlohmann::json::parse(ranks.back()->State().dump());
+    EXPECT_EQ(state, ranks.front()->State());
+    for (int i = 0; i < lost; ++i) step(ranks);  // behind the checkpoint: seen once more
+  }
 }
 
 TEST_F(LoaderTest, RefusesAPositionInOtherDataOrNone) {
