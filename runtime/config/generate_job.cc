@@ -41,6 +41,7 @@ std::string ToJson(const GenerateJob& job) {
                      {"ignore_generation_config", job.ignore_generation_config},
                      {"seed", job.seed},
                      {"dtype", job.dtype},
+                     {"device", job.device},
                      {"batch_size", job.batch_size},
                      {"json", job.json},
                      {"status_offset", job.status_offset}};
@@ -64,6 +65,7 @@ StatusOr<GenerateJob> GenerateJobFromJson(std::string_view text) {
            .ignore_generation_config = json.at("ignore_generation_config"),
            .seed = json.at("seed"),
            .dtype = json.at("dtype"),
+           .device = json.at("device"),
            .batch_size = json.at("batch_size"),
            .json = json.at("json"),
            .status_offset = json.at("status_offset")};

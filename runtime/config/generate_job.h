@@ -29,6 +29,7 @@ struct GenerateJob {
   bool ignore_generation_config = false;  // but for the ends of a text
   std::uint64_t seed = 1234;              // of draws, and of weights without a file
   std::string dtype = "auto";             // or float32, bfloat16, float16
+  std::string device = "cpu";             // or cuda, the first GPU; auto: that, if there is one
   std::int64_t batch_size = 8;            // prompts that run together
   bool json = false;                      // a line of JSON for each prompt
   int status_offset = 0;                  // added to statuses of exit_codes.h (kDistinctBase)

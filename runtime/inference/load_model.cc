@@ -1,6 +1,6 @@
 #include "runtime/inference/load_model.h"
 
-#include <c10/core/TensorOptions.h>
+#include <ATen/ops/empty_like.h>
 
 #include "runtime/models/adapter_folder.h"
 #include "runtime/models/build_model.h"
@@ -19,8 +19,12 @@ struct Readers {
 Status ReadBlock(const Readers& readers, Block& block) {
   for (const auto& item : block.named_parameters()) {
     const std::string name = block.FullName(item.key());
-    DS_RETURN_IF_ERROR(models::IsLoraParameter(name) ? readers.adapter->Read(name, 0, item.value())
-                                                     : readers.weights.Read(name, 0, item.value()));
+    const at::Tensor& value = item.value();
+    const at::Tensor read =
+        value.is_cpu() ? value : at::empty_like(value, value.options().device(at::kCPU));
+    DS_RETURN_IF_ERROR(models::IsLoraParameter(name) ? readers.adapter->Read(name, 0, read)
+                                                     : readers.weights.Read(name, 0, read));
+    if (!value.is_cpu()) value.data().copy_(read);
   }
   return OkStatus();
 }
@@ -57,9 +61,9 @@ StatusOr<c10::ScalarType> FindDtype(const std::string& name, const models::Model
   return c10::kFloat;
 }
 
-StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::ScalarType dtype,
+StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::TensorOptions options,
                                 std::uint64_t seed, const std::filesystem::path& adapter) {
-  LoadedModel loaded{.blocks = models::BuildModel(config, c10::TensorOptions(dtype))};
+  LoadedModel loaded{.blocks = models::BuildModel(config, options)};
   std::unique_ptr<models::WeightReader> weights;
   if (!config.folder.empty()) {
     DS_ASSIGN_OR_RETURN(weights, models::WeightReader::Open(config.folder));

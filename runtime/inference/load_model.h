@@ -1,8 +1,9 @@
 #pragma once
 
-// LoadModel: a model with its weights, ready to run on the CPU.
+// LoadModel: a model with its weights, ready to run.
 
 #include <c10/core/ScalarType.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -28,8 +29,8 @@ struct LoadedModel {
 
 // Reads the weights of config.folder; where there are none, draws them by `seed`. Refuses a folder
 // that does not suit the model before anything is allocated. Puts the adapters of a PEFT folder
-// beside the weights, if there is one, unmerged.
-StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::ScalarType dtype,
+// beside the weights, if there is one, unmerged. `options` say dtype and device.
+StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::TensorOptions options,
                                 std::uint64_t seed, const std::filesystem::path& adapter = {});
 
 }  // namespace ds::inference

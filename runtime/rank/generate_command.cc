@@ -9,6 +9,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"
 #include "runtime/config/generate_job.h"
+#include "runtime/device/rank_device.h"
 #include "runtime/inference/generate.h"
 #include "runtime/inference/generation_config.h"
 #include "runtime/inference/load_model.h"
@@ -50,10 +51,13 @@ class GenerateCommand {
   bool must_fit_ = false;                    // all new tokens that were asked for
   std::vector<inference::Prompt> prompts_;
   c10::ScalarType dtype_ = c10::kFloat;
+  device::RankDevice device_;
   inference::LoadedModel model_;
 };
 
 Status GenerateCommand::Check() {
+  DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));
+  DS_ASSIGN_OR_RETURN(device_, device::OpenRankDevice(choice, /*local_rank=*/0));
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   DS_ASSIGN_OR_RETURN(dtype_, inference::FindDtype(job_.dtype, model_config_));
   if (!job_.tokenizer.empty()) {
@@ -140,8 +144,9 @@ StatusOr<inference::Prompt> GenerateCommand::ReadPrompt(std::size_t index,
 }
 
 Status GenerateCommand::Load() {
+  const auto options = c10::TensorOptions(dtype_).device(device_.device);
   DS_ASSIGN_OR_RETURN(model_,
-                      inference::LoadModel(model_config_, dtype_, job_.seed, job_.lora_adapter));
+                      inference::LoadModel(model_config_, options, job_.seed, job_.lora_adapter));
   if (!model_.has_weights) {
     Tell(job_.model + " has no weights: they are drawn by --seed, and the text means nothing");
   }
