@@ -26,10 +26,10 @@ void AddLoad(const moe::ExpertLoad& load, Bundle* bundle) {
 
 }  // namespace
 
-WeightOnly::WeightOnly(std::int64_t out, std::int64_t in, const at::TensorOptions& options)
-    : weight_(register_parameter("weight", UnmaterialisedParameter({out, in}, options))) {}
+Router::Router(std::int64_t experts, std::int64_t width, const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({experts, width}, options))) {}
 
-at::Tensor WeightOnly::forward(const at::Tensor& x) const {
+at::Tensor Router::forward(const at::Tensor& x) const {
   return Affine(x, weight_, /*bias=*/{}, WeightLayout::kOutIn);
 }
 
@@ -46,12 +46,13 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
   DS_CHECK(spec.gated_mlp && !spec.fused_gate_up);
   const std::int64_t width = spec.width, wide = WidthOfExpert(spec);
   router_ = RegisterAt(layer, {names.mlp, names.router},
-                       std::make_shared<WeightOnly>(spec.experts, width, options));
+                       std::make_shared<Router>(spec.experts, width, options));
   const std::int64_t own = spec.experts / ranks_.size(), first = ranks_.rank() * own;
   for (std::int64_t i = first; i < first + own; ++i) {
     const auto add = [&](const char* name, std::int64_t out, std::int64_t in) {
-      return RegisterAt(layer, {names.mlp, names.experts, std::to_string(i), name},
-                        std::make_shared<WeightOnly>(out, in, options));
+      return RegisterAt(
+          layer, {names.mlp, names.experts, std::to_string(i), name},
+          std::make_shared<ExpertWeight>(Product::Shape{.in = in, .out = out}, options));
     };
     Expert expert;
     expert.gate = add(names.gate, wide, width);

@@ -18,14 +18,15 @@
 
 namespace ds::models {
 
-// A weight that is no linear layer of transformers', which no adapter stands beside.
-class WeightOnly : public torch::nn::Module {
+// The matrix that says which experts a token goes to: no linear layer of transformers', so that no
+// adapter stands beside it, and never quantised, for few bits would send tokens elsewhere.
+class Router : public torch::nn::Module {
  public:
-  WeightOnly(std::int64_t out, std::int64_t in, const at::TensorOptions& options);
+  Router(std::int64_t experts, std::int64_t width, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;  // as Product
 
  private:
-  at::Tensor weight_;  // [out, in]
+  at::Tensor weight_;  // [experts, width]
 };
 
 class DecoderExperts {
@@ -40,7 +41,7 @@ class DecoderExperts {
 
  private:
   struct Expert {
-    std::shared_ptr<WeightOnly> gate, up, down;
+    std::shared_ptr<ExpertWeight> gate, up, down;
   };
   moe::Choice Choose(const at::Tensor& rows) const;
   // Rows [N, width] go where `choice` says.
@@ -52,7 +53,7 @@ class DecoderExperts {
   std::int64_t expert_count_, experts_per_token_;
   bool normalises_;
   Activation activation_;
-  std::shared_ptr<WeightOnly> router_;
+  std::shared_ptr<Router> router_;
   std::vector<Expert> experts_;         // this rank's
   std::unique_ptr<DecoderMlp> shared_;  // null without
   std::shared_ptr<Product> shared_gate_;

@@ -92,6 +92,13 @@ class Conv1d : public Product {
   using Product::Product;
 };
 
+// A matrix of an expert. transformers holds those of a layer in one parameter, which is no linear
+// layer, so that no adapter stands beside it.
+class ExpertWeight : public Product {
+ public:
+  using Product::Product;
+};
+
 std::shared_ptr<Product> MakeProduct(const Product::Shape& shape, const at::TensorOptions& options);
 
 // A row of the table [rows, width] per token id, differentiable: [...] int64 -> [..., width]. The

@@ -19,9 +19,10 @@ struct NamedProduct {
   std::string name;
   std::shared_ptr<Product> product;
   bool has_part_of_outputs = false;  // ranks have them between them
+  bool takes_adapter = true;
 };
 
-// Lists all but the head and the matrices of adapters.
+// Lists all but the head, routers and the matrices of adapters.
 std::vector<NamedProduct> ListProducts(const BlockList& model) {
   std::vector<NamedProduct> products;
   for (const auto& block : model.blocks()) {
@@ -35,7 +36,8 @@ std::vector<NamedProduct> ListProducts(const BlockList& model) {
           weight.defined() && !block->DescribePlacement(path + ".weight", weight).boxes.empty();
       products.push_back({.name = path.substr(path.rfind('.') + 1),
                           .product = product,
-                          .has_part_of_outputs = is_part && !product->adds_up()});
+                          .has_part_of_outputs = is_part && !product->adds_up(),
+                          .takes_adapter = product->as<ExpertWeight>() == nullptr});
     }
   }
   return products;
@@ -61,26 +63,32 @@ void Freeze(const Block& block) {
 
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks,
                const BlockList* whole) {
-  const auto products = ListProducts(model);
+  const auto list = [](const BlockList& blocks) {
+    std::vector<NamedProduct> found = ListProducts(blocks);
+    std::erase_if(found, [](const NamedProduct& each) { return !each.takes_adapter; });
+    return found;
+  };
+  const std::vector<NamedProduct> products = list(model);
   std::set<std::string> names;
-  for (const NamedProduct& each : whole != nullptr ? ListProducts(*whole) : products) {
+  for (const NamedProduct& each : whole != nullptr ? list(*whole) : products) {
     names.insert(each.name);
   }
   const std::vector<std::string> known(names.begin(), names.end());
   DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
   if (spec->targets.empty()) spec->targets = known;
   for (const auto& block : model.blocks()) Freeze(*block);
-  for (const auto& [name, product, has_part_of_outputs] : products) {
+  for (const NamedProduct& each : products) {
     const auto& targets = spec->targets;
-    if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
-    if (spec->magnitudes && product->adds_up()) {
-      return UnimplementedError("DoRA of " + name +
+    if (std::find(targets.begin(), targets.end(), each.name) == targets.end()) continue;
+    if (spec->magnitudes && each.product->adds_up()) {
+      return UnimplementedError("DoRA of " + each.name +
                                 ", of whose rows each tensor rank has a part, is not built");
     }
-    product->AddAdapter({.rank = spec->rank,
-                         .scale = spec->scale(),
-                         .magnitudes = spec->magnitudes,
-                         .users = has_part_of_outputs ? ranks : tensor_parallel::Group()});
+    each.product->AddAdapter(
+        {.rank = spec->rank,
+         .scale = spec->scale(),
+         .magnitudes = spec->magnitudes,
+         .users = each.has_part_of_outputs ? ranks : tensor_parallel::Group()});
   }
   return OkStatus();
 }

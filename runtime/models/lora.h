@@ -24,8 +24,9 @@ namespace ds::models {
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {},
                const BlockList* whole = nullptr);
 
-// Lets bytes of `format` stand for the weights of all linear layers within layers, which are not
-// trained then: not for the head, nor for tables and norms. Comes before the engine, too.
+// Lets bytes of `format` stand for the weights of all linear layers within layers and of all
+// experts, which are not trained then: not for the head, nor for routers, tables and norms. Comes
+// before the engine, too.
 void QuantizeBase(BlockList& model, BaseFormat format);
 
 // Freezes the parameters whose full names match one of the patterns (as of file names: *, ?,

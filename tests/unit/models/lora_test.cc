@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/models/adapter_folder.h"
+#include "runtime/models/derived_values.h"
+#include "runtime/models/quantized_weight.h"
 #include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 
@@ -64,6 +66,47 @@ TEST(Lora, OnlyTheLayersBelowAdaptersAreQuantised) {
     }
   }
   EXPECT_EQ(quantised, 2 * 7) << "of each layer all linear ones, but no head";
+}
+
+// What bytes stand for, in place of the weights themselves.
+void RoundToFormat(BlockList& model, const BlockList& quantised, BaseFormat format) {
+  for (std::size_t i = 0; i < model.blocks().size(); ++i) {
+    const auto ours = model.blocks()[i]->named_parameters();
+    for (const auto& item : quantised.blocks()[i]->named_parameters()) {
+      if (!IsQuantizedParameter(item.key())) continue;
+      const at::Tensor& weight = ours[DerivedValues::NameWeight(item.key())];
+      const QuantizedLayout layout{
+          .format = format, .rows = weight.size(0), .columns = weight.size(1)};
+      item.value().set_data(QuantizeWeight(weight, layout));
+      weight.set_data(DequantizeWeight(item.value(), layout, at::kFloat));
+    }
+  }
+}
+
+TEST(Lora, ExpertsAreQuantisedAndRoutersAreNot) {
+  const auto whole = LoadGoldenModel("families/mixtral");
+  for (const BaseFormat format : {BaseFormat::kNf4, BaseFormat::kInt8}) {
+    const auto rounded = LoadGoldenModel("families/mixtral");
+    const auto model = LoadGoldenModel("families/mixtral");
+    QuantizeBase(*model, format);
+    RoundToFormat(*rounded, *model, format);
+    int experts = 0;
+    for (const auto& block : model->blocks()) {
+      for (const auto& item : block->named_parameters()) {
+        const bool is_quantised = IsQuantizedParameter(item.key());
+        const bool is_expert = item.key().find(".experts.") != std::string::npos;
+        EXPECT_TRUE(is_quantised || !is_expert) << item.key();
+        EXPECT_FALSE(is_quantised && item.key().find("moe.gate.") != std::string::npos)
+            << item.key();
+        experts += is_expert ? 1 : 0;
+      }
+    }
+    EXPECT_GT(experts, 0);
+    const Bundle batch = GoldenBatch(ReadGolden("families/mixtral"), 2);
+    const double loss = RunBlocks(*model, batch).loss.item<double>();
+    EXPECT_NEAR(loss, RunBlocks(*rounded, batch).loss.item<double>(), 1e-6);
+    EXPECT_NE(loss, RunBlocks(*whole, batch).loss.item<double>());
+  }
 }
 
 // transformers holds routers and experts in tensors that are no linear layers.
