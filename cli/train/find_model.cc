@@ -68,6 +68,16 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
   return status.ok() ? status : status.WithContext("--model " + model);
 }
 
+Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  const auto spec = ParseDecoder(text);
+  if (!spec.ok()) return OkStatus();  // ranks say what is wrong with it
+  const Status status = models::CheckLength(*spec, seq_len);
+  if (status.ok()) return status;
+  return InvalidArgumentError("--model " + model + ": " + std::string(status.message()) +
+                              "; --seq_len " + std::to_string(spec->max_positions) + " fits");
+}
+
 Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share) {
   if (config.parallel.pipeline == 1) return OkStatus();

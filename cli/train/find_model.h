@@ -2,6 +2,7 @@
 
 // FindModel says what `--model` means: a folder, a config.json, or the name of a preset.
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -24,6 +25,10 @@ StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const Shar
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
                        const ShareFolder& share,
                        models::SequenceKind kind = models::SequenceKind::kUlysses);
+
+// OK when its positions suffice for samples of so many tokens. A model that cannot be read is not
+// judged here.
+Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share);
 
 // OK when each stage that the config asks for gets a part of the job's model, in the job's order
 // (engine::CutStages).

@@ -88,14 +88,7 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string&
 }
 
 Status CheckSequenceLength(const ModelConfig& config, std::int64_t seq_len) {
-  const DecoderSpec& decoder = config.decoder;
-  // Rotary angles that are stretched by the sequence itself have no last position.
-  const bool stretches = decoder.positions == Positions::kRotary &&
-                         decoder.rope.scaling == RopeSpec::Scaling::kDynamic;
-  if (seq_len >= 1 && (seq_len <= decoder.max_positions || stretches)) return OkStatus();
-  return InvalidArgumentError("a sequence of " + std::to_string(seq_len) +
-                              " tokens does not fit the model, which has " +
-                              std::to_string(decoder.max_positions) + " positions");
+  return CheckLength(config.decoder, seq_len);
 }
 
 }  // namespace ds::models

@@ -1,6 +1,7 @@
 #include "runtime/models/spec/decoder_spec.h"
 
 #include <cmath>
+#include <string>
 
 namespace ds::models {
 
@@ -12,6 +13,16 @@ double AttentionScale(const DecoderSpec& spec, std::int64_t layer) {
     scale /= std::sqrt(width);
   }
   return spec.scales_by_layer ? scale / static_cast<double>(layer + 1) : scale;
+}
+
+Status CheckLength(const DecoderSpec& spec, std::int64_t tokens) {
+  // Rotary angles that are stretched by the sequence itself have no last position.
+  const bool stretches =
+      spec.positions == Positions::kRotary && spec.rope.scaling == RopeSpec::Scaling::kDynamic;
+  if (tokens >= 1 && (tokens <= spec.max_positions || stretches)) return OkStatus();
+  return InvalidArgumentError("a sequence of " + std::to_string(tokens) +
+                              " tokens does not fit the model, which has " +
+                              std::to_string(spec.max_positions) + " positions");
 }
 
 }  // namespace ds::models

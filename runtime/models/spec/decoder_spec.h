@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/models/spec/rope_spec.h"
 #include "runtime/models/spec/weight_names.h"
 
@@ -140,6 +141,9 @@ struct DecoderSpec {
 inline std::int64_t WidthOfExpert(const DecoderSpec& spec) {
   return spec.expert_width > 0 ? spec.expert_width : spec.mlp_width;
 }
+
+// OK where a sequence of so many tokens has a position for each. The error says what would fit.
+Status CheckLength(const DecoderSpec& spec, std::int64_t tokens);
 
 // Returns what the scores of a layer's attention are multiplied by.
 double AttentionScale(const DecoderSpec& spec, std::int64_t layer);
