@@ -53,7 +53,7 @@ at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::T
   const at::Tensor mixed = options.recompute
                                ? activation::Recompute(part, {q, k, v}, *options.recompute)[0]
                                : Attend(q, k, v, options);
-  return mixed.transpose(1, 2).reshape({q.size(0), q.size(2), q.size(1) * q.size(3)});
+  return mixed.transpose(1, 2).reshape({q.size(0), q.size(2), q.size(1) * v.size(3)});
 }
 
 }  // namespace ds::models

@@ -23,7 +23,8 @@ struct AttentionOptions {
 };
 
 // Attention of [B, heads, S, head width] queries over keys and values that may have fewer heads
-// (each is shared by a group of query heads); returns [B, S, heads * head width]. By LibTorch's
+// (each is shared by a group of query heads) and values of another width; returns [B, S, heads *
+// width of a value]. By LibTorch's
 // fused kernels, unless there is dropout or a soft cap, which those have not.
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const AttentionOptions& options);

@@ -54,15 +54,17 @@ void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& 
     return RegisterAt(layer, {names.attention, name}, MakeProduct(shape, options));
   };
   const std::int64_t query_width = heads_ * head_width_, key_width = kv_heads_ * head_width_;
-  if (layout_ == QkvLayout::kApart) {
+  if (layout_ == QkvLayout::kLatent) {
+    latent_ = std::make_unique<LatentProjection>(layer, spec, options);
+  } else if (layout_ == QkvLayout::kApart) {
     query_ = add(names.query, spec.width, query_width, spec.qkv_bias);
     key_ = add(names.key, spec.width, key_width, spec.qkv_bias);
     value_ = add(names.value, spec.width, key_width, spec.qkv_bias);
   } else {
     qkv_ = add(names.qkv, spec.width, query_width + 2 * key_width, spec.qkv_bias);
   }
-  output_ =
-      add(names.attention_output, query_width, spec.width, spec.attention_output_bias, group_);
+  output_ = add(names.attention_output, heads_ * WidthOfValue(spec), spec.width,
+                spec.attention_output_bias, group_);
 }
 
 void DecoderAttention::AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
@@ -113,6 +115,7 @@ std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x) co
 }
 
 std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
+  if (latent_) return latent_->forward(x);
   auto [query, key, value] = layout_ == QkvLayout::kApart
                                  ? ProjectApart(x)
                                  : SplitFused(qkv_->forward(group_.Share(x, "attention")));

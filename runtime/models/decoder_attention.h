@@ -12,6 +12,7 @@
 
 #include "runtime/models/block.h"
 #include "runtime/models/decoder_slice.h"
+#include "runtime/models/latent_projection.h"
 #include "runtime/models/layers.h"
 #include "runtime/models/norms.h"
 #include "runtime/models/rotary_angles.h"
@@ -76,7 +77,8 @@ class DecoderAttention {
   std::shared_ptr<RotaryAngles> angles_;
   std::shared_ptr<AttentionBias> bias_;
   std::shared_ptr<Product> query_, key_, value_;  // kApart
-  std::shared_ptr<Product> qkv_;                  // otherwise
+  std::shared_ptr<Product> qkv_;                  // kConcatenated, kByGroup
+  std::unique_ptr<LatentProjection> latent_;      // kLatent
   std::shared_ptr<Product> output_;
   std::shared_ptr<Norm> query_norm_, key_norm_;  // null without
 };

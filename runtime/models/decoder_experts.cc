@@ -26,10 +26,15 @@ void AddLoad(const moe::ExpertLoad& load, Bundle* bundle) {
 
 }  // namespace
 
-Router::Router(std::int64_t experts, std::int64_t width, const at::TensorOptions& options)
-    : weight_(register_parameter("weight", UnmaterialisedParameter({experts, width}, options))) {}
+Router::Router(std::int64_t experts, std::int64_t width, bool wide,
+               const at::TensorOptions& options)
+    : weight_(register_parameter("weight", UnmaterialisedParameter({experts, width}, options))),
+      wide_(wide) {}
 
 at::Tensor Router::forward(const at::Tensor& x) const {
+  if (wide_ && weight_.scalar_type() != at::kFloat) {
+    return Affine(x.to(at::kFloat), weight_.to(at::kFloat), /*bias=*/{}, WeightLayout::kOutIn);
+  }
   return Affine(x, weight_, /*bias=*/{}, WeightLayout::kOutIn);
 }
 
@@ -38,15 +43,18 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
     : group_(slice.group),
       ranks_(slice.experts),
       expert_count_(slice.spec().experts),
-      experts_per_token_(slice.spec().experts_per_token),
-      normalises_(slice.spec().normalises_routes),
+      rule_{.k = slice.spec().experts_per_token,
+            .normalises = slice.spec().normalises_routes,
+            .scale = slice.spec().route_scale,
+            .groups = slice.spec().route_groups,
+            .kept_groups = slice.spec().kept_route_groups},
       activation_(slice.spec().activation) {
   const DecoderSpec& spec = slice.spec();
   const WeightNames& names = spec.names;
   DS_CHECK(spec.gated_mlp && !spec.fused_gate_up);
   const std::int64_t width = spec.width, wide = WidthOfExpert(spec);
   router_ = RegisterAt(layer, {names.mlp, names.router},
-                       std::make_shared<Router>(spec.experts, width, options));
+                       std::make_shared<Router>(spec.experts, width, spec.routes_in_fp32, options));
   const std::int64_t own = spec.experts / ranks_.size(), first = ranks_.rank() * own;
   for (std::int64_t i = first; i < first + own; ++i) {
     const auto add = [&](const char* name, std::int64_t out, std::int64_t in) {
@@ -64,12 +72,13 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
   const std::string shared = std::string(names.mlp) + "." + names.shared_expert;
   shared_ = std::make_unique<DecoderMlp>(
       layer, slice, options, DecoderMlp::Part{.path = shared, .width = spec.shared_expert_width});
+  if (!spec.gates_shared_expert) return;
   shared_gate_ = RegisterAt(layer, {names.mlp, names.shared_expert_gate},
                             MakeProduct(Product::Shape{.in = width, .out = 1}, options));
 }
 
 moe::Choice DecoderExperts::Choose(const at::Tensor& rows) const {
-  return moe::ChooseExperts(router_->forward(rows), experts_per_token_, normalises_);
+  return moe::ChooseExperts(router_->forward(rows), rule_);
 }
 
 at::Tensor DecoderExperts::RunExpert(const Expert& expert, const at::Tensor& rows) const {
@@ -110,7 +119,7 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle) const {
                                 [this](const at::Tensor& some) { return Mix(some, Choose(some)); });
   if (shared_) {
     const at::Tensor all = shared_->forward(rows, *bundle, /*trains=*/false);
-    y = y + shared_gate_->forward(rows).sigmoid() * all;
+    y = y + (shared_gate_ ? shared_gate_->forward(rows).sigmoid() * all : all);
   }
   return y.view(x.sizes());
 }

@@ -22,11 +22,13 @@ namespace ds::models {
 // adapter stands beside it, and never quantised, for few bits would send tokens elsewhere.
 class Router : public torch::nn::Module {
  public:
-  Router(std::int64_t experts, std::int64_t width, const at::TensorOptions& options);
+  // It computes in fp32 where it is `wide`.
+  Router(std::int64_t experts, std::int64_t width, bool wide, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const;  // as Product
 
  private:
   at::Tensor weight_;  // [experts, width]
+  bool wide_;
 };
 
 class DecoderExperts {
@@ -50,13 +52,13 @@ class DecoderExperts {
 
   tensor_parallel::Group group_;
   moe::ExpertGroup ranks_;  // that have the experts between them
-  std::int64_t expert_count_, experts_per_token_;
-  bool normalises_;
+  std::int64_t expert_count_;
+  moe::RouteRule rule_;
   Activation activation_;
   std::shared_ptr<Router> router_;
-  std::vector<Expert> experts_;         // this rank's
-  std::unique_ptr<DecoderMlp> shared_;  // null without
-  std::shared_ptr<Product> shared_gate_;
+  std::vector<Expert> experts_;           // this rank's
+  std::unique_ptr<DecoderMlp> shared_;    // null without
+  std::shared_ptr<Product> shared_gate_;  // null without
 };
 
 // Takes the loads of all layers, one behind the other, out of the bundle: nothing where none has

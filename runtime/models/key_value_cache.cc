@@ -22,10 +22,11 @@ KeyValueCache::KeyValueCache(const DecoderSpec& spec, const Shape& shape,
                              const at::TensorOptions& options)
     : capacity_(shape.capacity), lengths_(static_cast<std::size_t>(shape.samples), 0) {
   for (std::int64_t i = 0; i < spec.layers; ++i) {
-    for (std::vector<at::Tensor>* tables : {&keys_, &values_}) {
-      tables->push_back(
-          at::zeros({shape.samples, spec.kv_heads, capacity_, spec.head_width}, options));
-    }
+    const auto add = [&](std::vector<at::Tensor>& tables, std::int64_t width) {
+      tables.push_back(at::zeros({shape.samples, spec.kv_heads, capacity_, width}, options));
+    };
+    add(keys_, spec.head_width);
+    add(values_, WidthOfValue(spec));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
@@ -52,10 +53,26 @@ class SumFunction : public torch::autograd::Function<SumFunction> {
 
 }  // namespace
 
-Choice ChooseExperts(const at::Tensor& logits, std::int64_t k, bool normalises) {
+namespace {
+
+// Zeros where the groups are that the rule leaves out.
+at::Tensor KeepGroups(const at::Tensor& probabilities, const RouteRule& rule) {
+  if (rule.kept_groups == rule.groups) return probabilities;
+  const at::Tensor grouped = probabilities.unflatten(1, {rule.groups, -1});
+  const at::Tensor best = grouped.detach().amax(-1);
+  const at::Tensor kept = std::get<1>(at::topk(best, rule.kept_groups, -1));
+  const at::Tensor is_left_out = at::ones_like(best, at::kBool).scatter_(1, kept, false);
+  return grouped.masked_fill(is_left_out.unsqueeze(-1), 0.0).flatten(1);
+}
+
+}  // namespace
+
+Choice ChooseExperts(const at::Tensor& logits, const RouteRule& rule) {
   Choice choice{.probabilities = at::softmax(logits.to(at::kFloat), -1)};
-  std::tie(choice.weights, choice.experts) = at::topk(choice.probabilities, k, -1);
-  if (normalises) choice.weights = choice.weights / choice.weights.sum(-1, /*keepdim=*/true);
+  std::tie(choice.weights, choice.experts) =
+      at::topk(KeepGroups(choice.probabilities, rule), rule.k, -1);
+  if (rule.normalises) choice.weights = choice.weights / choice.weights.sum(-1, /*keepdim=*/true);
+  if (rule.scale != 1.0) choice.weights = choice.weights * rule.scale;
   return choice;
 }
 

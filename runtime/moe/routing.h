@@ -19,9 +19,17 @@ struct Choice {
   at::Tensor weights;        // [N, k] fp32, differentiable
 };
 
-// The softmax of logits [N, E] and its k largest values, which are made to add up to 1 where
-// `normalises`.
-Choice ChooseExperts(const at::Tensor& logits, std::int64_t k, bool normalises);
+struct RouteRule {
+  std::int64_t k = 1;
+  bool normalises = true;  // the weights of a token's experts are made to add up to 1
+  double scale = 1.0;      // and multiplied by it
+  // Neighbouring experts are a group, all of one size. A token's experts are of so many groups,
+  // those whose most probable expert is the most probable (DeepSeek-V2, arXiv 2405.04434).
+  std::int64_t groups = 1, kept_groups = 1;
+};
+
+// The softmax of logits [N, E] and its k largest values by the rule.
+Choice ChooseExperts(const at::Tensor& logits, const RouteRule& rule);
 
 // SortedRoutes is the order of routes by expert, those of one expert by token.
 class SortedRoutes {

@@ -86,6 +86,11 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
 namespace {
 
 Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ranks) {
+  if (ranks.experts.size() > 1 && !job.quantize_base.empty()) {
+    return UnimplementedError(
+        "--quantize_base of experts that ranks have between them is not built: ZeRO-3 shares the "
+        "bytes out");
+  }
   if (ranks.tensor.size() == 1 || job.quantize_base.empty()) return OkStatus();
   return UnimplementedError(
       "--quantize_base of matrices that tensor ranks have between them is not "

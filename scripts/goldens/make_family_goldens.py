@@ -37,6 +37,9 @@ ROPE = {"rope_theta": 100.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, **ROPE}
 LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 5.0], **ROPE}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
+LATENT = {**{key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}, "kv_lora_rank": 12,
+          "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5, "n_routed_experts": 6,
+          "num_experts_per_tok": 2, "moe_intermediate_size": 12}
 GPT2 = {"vocab_size": VOCAB, "n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2,
         "initializer_range": 0.3, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, **IDS}
 
@@ -44,6 +47,12 @@ GPT2 = {"vocab_size": VOCAB, "n_positions": 64, "n_embd": 16, "n_layer": 2, "n_h
 MODELS = {
     "bloom": ("bloom", {"vocab_size": VOCAB, "hidden_size": 18, "n_layer": 2, "n_head": 6,
                         "initializer_range": 0.3, **IDS}),
+    "deepseek_v2": ("deepseek_v2", {**LATENT, "q_lora_rank": 10, "n_group": 3, "topk_group": 2,
+                                    "topk_method": "group_limited_greedy", "first_k_dense_replace": 1,
+                                    "routed_scaling_factor": 2.5, "n_shared_experts": 2}),
+    "deepseek_v2_lite": ("deepseek_v2", {**LATENT, "q_lora_rank": None, "attention_bias": True,
+                                         "n_shared_experts": 1, "rope_parameters": {
+                                             **YARN, "mscale": 0.7, "mscale_all_dim": 0.9}}),
     "falcon_7b": ("falcon", {**SMALL}),
     "falcon_40b": ("falcon", {**SMALL, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True,
                               "tie_word_embeddings": False, "ffn_hidden_size": 24}),

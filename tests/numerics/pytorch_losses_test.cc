@@ -89,10 +89,10 @@ TEST_P(FamilyLosses, ShardedAreThoseOfPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyLosses,
-                         ::testing::Values("bloom", "falcon_40b", "falcon_7b", "gemma", "gemma2",
-                                           "gemma3", "gpt_neox", "mistral", "mixtral", "olmo2",
-                                           "opt", "phi3", "qwen2", "qwen2_moe_some", "qwen3",
-                                           "qwen3_moe", "smollm3"),
+                         ::testing::Values("bloom", "deepseek_v2", "deepseek_v2_lite", "falcon_40b",
+                                           "falcon_7b", "gemma", "gemma2", "gemma3", "gpt_neox",
+                                           "mistral", "mixtral", "olmo2", "opt", "phi3", "qwen2",
+                                           "qwen2_moe_some", "qwen3", "qwen3_moe", "smollm3"),
                          [](const auto& info) { return std::string(info.param); });
 
 class ExpertLosses : public ::testing::TestWithParam<const char*> {

@@ -58,7 +58,28 @@ void AddNorms(const DecoderSpec& spec, ParameterList* list) {
   list->AddNorm(names.mlp_norm_behind, spec.width);
 }
 
+void AddLatentAttention(const DecoderSpec& spec, ParameterList* list) {
+  const WeightNames& names = spec.names;
+  const auto path = [&](const char* name) { return std::string(names.attention) + "." + name; };
+  const std::int64_t query = spec.heads * spec.head_width, values = spec.heads * spec.value_width;
+  const std::int64_t turned = TurnedWidth(spec), of_queries = spec.query_latent_width;
+  list->Begin(BlockPart::kProjection);
+  if (of_queries > 0) {
+    list->AddMatrix(path(names.query_latent), of_queries, spec.width, spec.qkv_bias);
+    list->AddVector(path(names.query_latent_norm), of_queries);
+    list->AddMatrix(path(names.query_wide), query, of_queries);
+  } else {
+    list->AddMatrix(path(names.query), query, spec.width);
+  }
+  list->AddMatrix(path(names.latent), spec.latent_width + turned, spec.width, spec.qkv_bias);
+  list->AddVector(path(names.latent_norm), spec.latent_width);
+  list->AddMatrix(path(names.latent_wide), query - spec.heads * turned + values, spec.latent_width);
+  list->Begin(BlockPart::kMixed);
+  list->AddMatrix(path(names.attention_output), spec.width, values, spec.attention_output_bias);
+}
+
 void AddAttention(const DecoderSpec& spec, ParameterList* list) {
+  if (spec.qkv == QkvLayout::kLatent) return AddLatentAttention(spec, list);
   const WeightNames& names = spec.names;
   const auto path = [&](const char* name) { return std::string(names.attention) + "." + name; };
   const std::int64_t query = spec.heads * spec.head_width, key = spec.kv_heads * spec.head_width;
@@ -105,7 +126,7 @@ void AddExperts(const DecoderSpec& spec, ParameterList* list) {
   }
   if (spec.shared_expert_width == 0) return;
   AddMlp(spec, path(names.shared_expert), spec.shared_expert_width, list);
-  list->AddMatrix(path(names.shared_expert_gate), 1, spec.width);
+  if (spec.gates_shared_expert) list->AddMatrix(path(names.shared_expert_gate), 1, spec.width);
 }
 
 BlockSizes ListLayer(const DecoderSpec& spec, std::int64_t index) {

@@ -248,6 +248,7 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
       spec.activation == Activation::kGeluTanh || spec.activation == Activation::kGeluErf;
   const std::pair<bool, const char*> unknown[] = {
       {spec.experts > 0, "experts"},
+      {spec.qkv == QkvLayout::kLatent, "keys and values that come from narrow rows"},
       {spec.norm_place != NormPlace::kBefore || !spec.final_norm, "norms at these places"},
       {spec.residual != Residual::kInTurn, "attention and MLP side by side"},
       {spec.qkv == QkvLayout::kByGroup && spec.heads != spec.kv_heads,

@@ -36,7 +36,23 @@ class ModuleSum {
   bool too_many_ = false;
 };
 
+void AddLatentAttention(ModuleSum& sum, const DecoderSpec& spec) {
+  const std::int64_t layers = spec.layers, width = spec.width, latent = spec.latent_width;
+  const std::int64_t query = spec.heads * spec.head_width, values = spec.heads * spec.value_width;
+  const std::int64_t turned = TurnedWidth(spec), of_queries = spec.query_latent_width;
+  if (of_queries > 0) {
+    sum.Add(layers, of_queries, width, spec.qkv_bias);
+    sum.Add(layers, of_queries, 1);
+  }
+  sum.Add(layers, query, of_queries > 0 ? of_queries : width);
+  sum.Add(layers, latent + turned, width, spec.qkv_bias);
+  sum.Add(layers, latent, 1);
+  sum.Add(layers, query - spec.heads * turned + values, latent);
+  sum.Add(layers, width, values, spec.attention_output_bias);
+}
+
 void AddAttention(ModuleSum& sum, const DecoderSpec& spec) {
+  if (spec.qkv == QkvLayout::kLatent) return AddLatentAttention(sum, spec);
   const std::int64_t layers = spec.layers, width = spec.width;
   const std::int64_t query = spec.heads * spec.head_width, key = spec.kv_heads * spec.head_width;
   if (spec.qkv == QkvLayout::kApart) {
@@ -66,7 +82,7 @@ void AddExperts(ModuleSum& sum, const DecoderSpec& spec, std::int64_t layers) {
   sum.Add(layers, spec.experts * 3 * WidthOfExpert(spec), width);  // a layer's are one module
   if (shared == 0) return;
   sum.Add(3 * layers, shared, width);
-  sum.Add(layers, 1, width);  // its gate
+  if (spec.gates_shared_expert) sum.Add(layers, 1, width);
 }
 
 std::int64_t CountExpertLayers(const DecoderSpec& spec) {

@@ -12,6 +12,7 @@ double AttentionScale(const DecoderSpec& spec, std::int64_t layer) {
                                                       : static_cast<double>(spec.head_width);
     scale /= std::sqrt(width);
   }
+  if (spec.scales_by_rope) scale *= spec.rope.magnitude * spec.rope.magnitude;
   return spec.scales_by_layer ? scale / static_cast<double>(layer + 1) : scale;
 }
 

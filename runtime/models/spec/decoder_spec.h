@@ -13,55 +13,11 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/models/spec/decoder_kinds.h"
 #include "runtime/models/spec/rope_spec.h"
 #include "runtime/models/spec/weight_names.h"
 
 namespace ds::models {
-
-enum class Activation { kGeluTanh, kGeluErf, kRelu, kSilu };
-
-enum class NormKind {
-  kLayer,       // LayerNorm
-  kRms,         // x over its root mean square, rounded to x's dtype, times the weight
-  kRmsWide,     // rounded behind the weight
-  kRmsPlusOne,  // the same, times one plus the weight, which starts at 0
-};
-
-// Where the norms of a layer stand, x being what flows through the layers, f attention or MLP.
-enum class NormPlace {
-  kBefore,     // x + f(norm(x))
-  kBehind,     // x + norm(f(x))
-  kAround,     // x + norm'(f(norm(x)))
-  kBehindSum,  // norm(x + f(x))
-};
-
-enum class Residual {
-  kInTurn,           // the MLP sees what attention has added
-  kParallel,         // both see x, each through its norm
-  kParallelOneNorm,  // both see x through one norm
-};
-
-enum class QkvLayout {
-  kApart,         // a weight each
-  kConcatenated,  // all queries, all keys, all values
-  kByGroup,       // per head of the keys: its queries, its key, its value
-};
-
-enum class QueryKeyNorm { kNone, kPerHead, kWhole };
-
-enum class Positions {
-  kNone,
-  kLearned,
-  kRotary,
-  kAlibi,         // arXiv 2108.12409
-  kAlibiRounded,  // the same with slopes and products in bf16, and scaled as the scores are
-};
-
-// A layer may differ from the others in these.
-struct LayerKind {
-  bool windowed = false;
-  bool rotary = true;
-};
 
 struct DecoderSpec {
   std::string model_type;    // of config.json
@@ -94,12 +50,16 @@ struct DecoderSpec {
   double residual_dropout = 0.0;  // of what attention and MLP add
 
   QkvLayout qkv = QkvLayout::kApart;
-  bool qkv_bias = false;
+  bool qkv_bias = false;                // kLatent: of the products that narrow
+  std::int64_t latent_width = 0;        // kLatent: of the row that keys and values come from
+  std::int64_t query_latent_width = 0;  // of a row that queries come from; 0: they come from x
+  std::int64_t value_width = 0;         // of a head of the values; 0: the heads' width
   bool attention_output_bias = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::kNone;
   bool scales_scores = true;        // divides them by the root of query_scale_width
   double query_scale_width = 0.0;   // 0: the heads' width
   bool scales_by_layer = false;     // divides them by one plus the layer's index, too
+  bool scales_by_rope = false;      // multiplies them by the square of the rope's magnitude, too
   double attention_soft_cap = 0.0;  // c in c tanh(score / c); 0: none
   double attention_dropout = 0.0;
   std::int64_t window = 0;             // of windowed layers: how many tokens a token sees; 0: all
@@ -113,7 +73,12 @@ struct DecoderSpec {
   std::int64_t experts_per_token = 0;
   std::int64_t expert_width = 0;         // 0: the MLP's
   std::int64_t shared_expert_width = 0;  // of one that all tokens go through, too; 0: none
+  bool gates_shared_expert = true;       // by a sigmoid of a product
   bool normalises_routes = true;         // the weights of a token's experts add up to 1
+  double route_scale = 1.0;              // they are multiplied by it
+  std::int64_t route_groups = 1;         // of neighbouring experts
+  std::int64_t kept_route_groups = 1;    // a token's experts are of so many, the most probable ones
+  bool routes_in_fp32 = false;           // the router's product, whatever the model's dtype
   std::int64_t expert_interval = 1;      // one layer of so many has experts
   std::set<std::int64_t> dense_layers;   // these have an MLP nevertheless
   bool balances_experts = false;         // adds their balance loss to the loss
@@ -140,6 +105,15 @@ struct DecoderSpec {
 // Returns how wide one of a layer's experts is.
 inline std::int64_t WidthOfExpert(const DecoderSpec& spec) {
   return spec.expert_width > 0 ? spec.expert_width : spec.mlp_width;
+}
+
+inline std::int64_t WidthOfValue(const DecoderSpec& spec) {
+  return spec.value_width > 0 ? spec.value_width : spec.head_width;
+}
+
+// Returns how many of a head's elements are turned by its position.
+inline std::int64_t TurnedWidth(const DecoderSpec& spec) {
+  return 2 * RotatedPairs(spec.rope, spec.head_width);
 }
 
 // OK where a sequence of so many tokens has a position for each. The error says what would fit.

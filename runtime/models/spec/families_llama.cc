@@ -1,5 +1,6 @@
 // Llama and the families that differ from it in a norm, a bias or a window.
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/models/spec/families.h"
@@ -138,6 +139,43 @@ constexpr ConfigKey kQwen2MoeKeys[] = {
 };
 constexpr ConfigKey kQwen3MoeKeys[] = {Key("num_local_experts", &DecoderSpec::experts)};
 
+DecoderSpec DeepseekV2() {
+  DecoderSpec spec = Llama();
+  spec.model_type = "deepseek_v2";
+  spec.architecture = "DeepseekV2ForCausalLM";
+  spec.vocabulary = 102400;
+  spec.qkv = QkvLayout::kLatent;
+  spec.latent_width = 512;
+  spec.query_latent_width = 1536;
+  spec.value_width = 128;
+  spec.scales_by_rope = true;
+  spec.experts = 64;
+  spec.expert_width = 1407;
+  spec.gates_shared_expert = false;
+  spec.normalises_routes = false;
+  spec.routes_in_fp32 = true;
+  spec.names.shared_expert = "shared_experts";
+  return spec;
+}
+constexpr ConfigKey kDeepseekKeys[] = {
+    Ignored("head_dim"),     // transformers derives them
+    Ignored("qk_head_dim"),  // from the two below
+    Key("v_head_dim", &DecoderSpec::value_width),
+    Key("kv_lora_rank", &DecoderSpec::latent_width),
+    KeyOrNone("q_lora_rank", &DecoderSpec::query_latent_width),
+    Key("hidden_act", &DecoderSpec::activation),
+    Key("n_routed_experts", &DecoderSpec::experts),
+    Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
+    Key("moe_intermediate_size", &DecoderSpec::expert_width),
+    Key("routed_scaling_factor", &DecoderSpec::route_scale, 1e3),
+    Only("norm_topk_prob", false),
+    Ignored("pretraining_tp"),
+    Ignored("output_router_logits"),  // transformers adds no balance loss to this family's,
+    Ignored("aux_loss_alpha"),        // whatever these say
+    Ignored("seq_aux"),
+    Ignored("ep_size"),
+};
+
 DecoderSpec Phi3() {
   DecoderSpec spec = Llama();
   spec.model_type = "phi3";
@@ -238,6 +276,51 @@ void DeriveQwen2Moe(ConfigReader& reader, DecoderSpec* spec) {
   ReadLayerTypes(reader, spec);
 }
 
+// What a head is made of, and how many of its elements are turned.
+void DeriveLatentHeads(ConfigReader& reader, DecoderSpec* spec) {
+  const std::int64_t still = reader.Int("qk_nope_head_dim", 128);
+  const std::int64_t turned = reader.Int("qk_rope_head_dim", 64);
+  if (turned % 2 != 0) reader.Refuse("'qk_rope_head_dim' must be even");
+  if (spec->kv_heads != 0 && spec->kv_heads != spec->heads) {
+    reader.Refuse("'num_key_value_heads' must be num_attention_heads: all have their own keys");
+  }
+  spec->head_width = still + turned;
+  double& share = spec->rope.rotated_share;
+  share = static_cast<double>(turned) / static_cast<double>(spec->head_width);
+  // Rounding must not take an element away.
+  if (TurnedWidth(*spec) < turned) share = std::nextafter(share, 1.0);
+}
+
+void DeriveDeepseekV2(ConfigReader& reader, DecoderSpec* spec) {
+  DeriveLatentHeads(reader, spec);
+  spec->shared_expert_width = reader.Int("n_shared_experts", 2) * spec->expert_width;
+  const double dense = reader.Number("first_k_dense_replace", 0.0, {0.0, 1e6});
+  for (std::int64_t i = 0; i < std::min(static_cast<std::int64_t>(dense), spec->layers); ++i) {
+    spec->dense_layers.insert(i);
+  }
+  if (spec->experts_per_token == 0) reader.Refuse("'num_experts_per_tok' is missing");
+  if (reader.Int("moe_layer_freq", 1) != 1) reader.Refuse("'moe_layer_freq' must be 1");
+  if (reader.String("scoring_func", "softmax") != "softmax") {
+    reader.Refuse("'scoring_func' must be softmax");
+  }
+  const std::int64_t groups = reader.IntOrNone("n_group", 1);
+  const std::int64_t kept = reader.IntOrNone("topk_group", 1);
+  const std::string method = reader.String("topk_method", "greedy");
+  if (method == "greedy") return;
+  if (method != "group_limited_greedy") {
+    return reader.Refuse("'topk_method' is \"" + method +
+                         "\"; supported are greedy and group_limited_greedy");
+  }
+  if (groups < 1 || spec->experts % groups != 0 || kept < 1 || kept > groups ||
+      spec->experts_per_token > kept * (spec->experts / groups)) {
+    return reader.Refuse(
+        "'n_group' must divide n_routed_experts, and 'topk_group' of them must have enough "
+        "experts");
+  }
+  spec->route_groups = groups;
+  spec->kept_route_groups = kept;
+}
+
 // All layers are windowed, where there are windows.
 void DeriveQwen3Moe(ConfigReader& reader, DecoderSpec* spec) {
   ReadDenseLayers(reader, spec);
@@ -254,6 +337,9 @@ std::vector<Family> LlamaLikeFamilies() {
                            .original_positions = "original_max_position_embeddings",
                            .yarn_is_longrope = true};
   std::vector<Family> families{
+      {.spec = DeepseekV2(),
+       .keys = {kDecoderSizes, kAttentionBias, kMlpBias, kDeepseekKeys},
+       .derive = DeriveDeepseekV2},
       {.spec = Llama(), .keys = {kDecoderSizes, kLlamaSizes, kAttentionBias, kMlpBias, kLlamaKeys}},
       {.spec = Mistral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow}},
       {.spec = Mixtral(), .keys = {kDecoderSizes, kLlamaSizes, kWindow, kExperts, kMixtralKeys}},

@@ -37,6 +37,7 @@ void ReadYarn(ConfigReader& reader, RopeSpec* rope) {
   rope->whole_bounds = reader.Bool("truncate", true);
   const double scale = reader.NumberOrNone("mscale", 0.0, {0.0, 1e6});
   const double scale_of_all = reader.NumberOrNone("mscale_all_dim", 0.0, {0.0, 1e6});
+  rope->magnitude = scale_of_all != 0.0 ? MagnitudeOf(rope->factor, scale_of_all) : 1.0;
   double factor = MagnitudeOf(rope->factor, 1.0);
   if (scale != 0.0 && scale_of_all != 0.0) {
     factor = MagnitudeOf(rope->factor, scale) / MagnitudeOf(rope->factor, scale_of_all);
@@ -62,7 +63,7 @@ RopeSpec ReadRopeObject(ConfigReader& reader, const std::string& key,
   ConfigReader inner(json, "'" + key + "'");
   rope.theta = inner.Number("rope_theta", rope.theta, kTheta);
   const double share = inner.Number("partial_rotary_factor", rope.rotated_share, {0.0, 1.0});
-  if (keys.rotated_share == nullptr && share != 1.0) {
+  if (keys.rotated_share == nullptr && share != rope.rotated_share) {
     inner.Refuse("'partial_rotary_factor' is not supported for this model type");
   }
   rope.rotated_share = share;

@@ -18,6 +18,7 @@ struct RopeSpec {
   double factor = 1.0;
   double original_positions = 0.0;  // the length of the training before the stretch
   double attention_factor = 1.0;    // cosines and sines are multiplied by it
+  double magnitude = 1.0;           // kYarn: of mscale_all_dim, for families whose scores follow it
   double low_frequency_factor = 1.0, high_frequency_factor = 4.0;  // kLlama3
   double fast_turns = 32.0, slow_turns = 1.0;                      // kYarn: beta_fast, beta_slow
   bool whole_bounds = true;                                        // kYarn: truncate

@@ -26,6 +26,9 @@ std::string Join(std::string_view outer, std::string_view inner) {
 // What a decoder has to allow; empty when it does.
 std::string WhyNotCut(const DecoderSpec& spec, int parts) {
   if (parts == 1) return "";
+  if (spec.qkv == QkvLayout::kLatent) {
+    return "its keys and values come from narrow rows, which are not built in parts";
+  }
   if (spec.query_key_norm == QueryKeyNorm::kWhole) {
     return "norms of its queries span all heads, which are not built in parts";
   }
@@ -136,6 +139,8 @@ void TensorPlan::AddAttention() {
       add(names.qkv, query_width + 2 * key_width,
           {Scale(key_heads_, (whole_.heads / whole_.kv_heads + 2) * head)});
       break;
+    case QkvLayout::kLatent:
+      return;  // WhyNotCut says why
   }
   add(names.attention_output, query_width, {queries}, /*by_outputs=*/false);
 }

@@ -20,6 +20,13 @@ struct WeightNames {
   const char* value = "v_proj";
   const char* qkv = "qkv_proj";
   const char* attention_output = "o_proj";
+  // Latent projections (latent_projection.h) have these.
+  const char* query_latent = "q_a_proj";
+  const char* query_latent_norm = "q_a_layernorm";
+  const char* query_wide = "q_b_proj";
+  const char* latent = "kv_a_proj_with_mqa";
+  const char* latent_norm = "kv_a_layernorm";
+  const char* latent_wide = "kv_b_proj";
   const char* query_norm = "q_norm";
   const char* key_norm = "k_norm";
   const char* mlp = "mlp";

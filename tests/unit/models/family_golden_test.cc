@@ -22,6 +22,8 @@ constexpr double kTolerance = 2e-5;
 constexpr double kLeastNorm = 5e-3;
 
 const char* const kModels[] = {"bloom",
+                               "deepseek_v2",
+                               "deepseek_v2_lite",
                                "falcon_40b",
                                "falcon_7b",
                                "falcon_one_norm",

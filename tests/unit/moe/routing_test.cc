@@ -19,11 +19,22 @@ at::Tensor ExpertsOfThree() { return at::tensor({2, 0, 2, 3, 0, 2}, at::kLong).v
 TEST(Routing, WeightsAreTheLargestProbabilities) {
   const at::Tensor logits = at::tensor({1.0F, 3.0F, 2.0F, 0.0F}).view({1, 4});
   const at::Tensor all = at::softmax(logits, -1);
-  const Choice plain = ChooseExperts(logits, 2, /*normalises=*/false);
+  const Choice plain = ChooseExperts(logits, {.k = 2, .normalises = false});
   EXPECT_TRUE(plain.experts.equal(at::tensor({1, 2}, at::kLong).view({1, 2})));
   EXPECT_TRUE(plain.weights.equal(all.index_select(1, plain.experts[0])));
-  const Choice whole = ChooseExperts(logits, 2, /*normalises=*/true);
+  const Choice whole = ChooseExperts(logits, {.k = 2});
   EXPECT_FLOAT_EQ(whole.weights.sum().item<float>(), 1.0F);
+}
+
+// The second most probable expert is of a group whose best one comes third.
+TEST(Routing, ExpertsAreOfTheGroupsThatHaveTheMostProbable) {
+  const at::Tensor logits = at::tensor({0.0F, 5.0F, 4.0F, 1.0F, 2.0F, 4.5F}).view({1, 6});
+  const RouteRule rule{.k = 3, .normalises = false, .scale = 2.5, .groups = 3, .kept_groups = 2};
+  const Choice choice = ChooseExperts(logits, rule);
+  EXPECT_TRUE(choice.experts.equal(at::tensor({1, 5, 4}, at::kLong).view({1, 3})));
+  const at::Tensor all = at::softmax(logits, -1);
+  EXPECT_TRUE(choice.probabilities.equal(all)) << "loads are judged by all";
+  EXPECT_TRUE(choice.weights.allclose(all.index_select(1, choice.experts[0]) * 2.5));
 }
 
 TEST(Routing, RoutesAreSortedByExpertAndThenByToken) {
@@ -56,7 +67,7 @@ TEST(Routing, ABalancedLoadHasTheLeastLoss) {
 }
 
 TEST(Routing, TokensThatTheMaskLeavesOutAreNoLoad) {
-  const Choice choice = ChooseExperts(at::randn({3, 4}), 2, /*normalises=*/true);
+  const Choice choice = ChooseExperts(at::randn({3, 4}), {.k = 2});
   const Choice first = {.probabilities = choice.probabilities.narrow(0, 0, 2),
                         .experts = choice.experts.narrow(0, 0, 2),
                         .weights = choice.weights.narrow(0, 0, 2)};
