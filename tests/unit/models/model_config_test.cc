@@ -120,7 +120,23 @@ TEST(ModelConfig, RefusesByNameWhatItDoesNotHonour) {
               HasSubstr("'beta_fast' is not a key known"));
   EXPECT_THAT(
       ParseError(R"({"model_type": "bert"})"),
-      HasSubstr("model_type \"bert\" is not supported; supported are bloom, falcon, gemma, "));
+      HasSubstr(
+          "model_type \"bert\" is not supported; supported are bloom, deepseek_v2, falcon, "));
+}
+
+TEST(ModelConfig, RefusesOfLatentAttentionAndItsRouterWhatIsNotBuilt) {
+  const auto error = [](const std::string& key) {
+    return ParseError(R"({"model_type": "deepseek_v2", "num_experts_per_tok": 2, )" + key + "}");
+  };
+  EXPECT_THAT(ParseError(R"({"model_type": "deepseek_v2"})"),
+              HasSubstr("'num_experts_per_tok' is missing"));
+  EXPECT_THAT(error(R"("qk_rope_head_dim": 7)"), HasSubstr("'qk_rope_head_dim' must be even"));
+  EXPECT_THAT(error(R"("num_key_value_heads": 4)"), HasSubstr("'num_key_value_heads' must be"));
+  EXPECT_THAT(error(R"("norm_topk_prob": true)"), HasSubstr("'norm_topk_prob' true is not"));
+  EXPECT_THAT(error(R"("scoring_func": "sigmoid")"), HasSubstr("must be softmax"));
+  EXPECT_THAT(error(R"("topk_method": "noaux_tc")"), HasSubstr("supported are greedy and group"));
+  EXPECT_THAT(error(R"("topk_method": "group_limited_greedy", "n_group": 5)"),
+              HasSubstr("'n_group' must divide n_routed_experts"));
 }
 
 TEST(ModelConfig, RefusesUnknownKeysWithASuggestion) {

@@ -179,6 +179,9 @@ TEST(TensorPlan, WhatCannotBeCutIsRefusedWithWhatCan) {
   normed.query_key_norm = QueryKeyNorm::kWhole;
   EXPECT_THAT(Why(normed, 2),
               HasSubstr("span all heads, which are not built in parts; it cannot be cut"));
+  DecoderSpec latent = Llama();
+  latent.qkv = QkvLayout::kLatent;
+  EXPECT_THAT(Why(latent, 2), HasSubstr("come from narrow rows, which are not built in parts"));
   DecoderSpec experts = Llama();
   experts.experts = 8;
   experts.expert_width = 2;
