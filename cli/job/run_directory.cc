@@ -298,10 +298,18 @@ StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
     log_generation_ = generation;
   }
   const auto found = logs_.find(key);
-  if (found != logs_.end()) return &found->second;
+  if (found != logs_.end()) {
+    found->second.used = ++log_uses_;
+    return &found->second.file;
+  }
+  if (logs_.size() == kMostOpenLogs) {
+    logs_.erase(std::min_element(logs_.begin(), logs_.end(), [](const auto& a, const auto& b) {
+      return a.second.used < b.second.used;
+    }));
+  }
   DS_ASSIGN_OR_RETURN(AppendFile file,
                       AppendFile::Open(folder / RankFileName(key.first, key.second)));
-  return &logs_.emplace(key, std::move(file)).first->second;
+  return &logs_.emplace(key, OpenedLog{std::move(file), ++log_uses_}).first->second.file;
 }
 
 }  // namespace ds::cli

@@ -16,6 +16,8 @@
 //
 // Threads: one at a time.
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -65,7 +67,9 @@ class RunDirectory {
   Status WriteVerdict(const Verdict& verdict);
   // A verdict of an earlier try says nothing about the next.
   Status RemoveVerdict();
-  // The logs of a rank are made when it starts: one that wrote nothing has empty ones.
+  // The logs of a rank are made when it starts: one that wrote nothing has empty ones. However many
+  // there are, kMostOpenLogs of them are open.
+  static constexpr std::size_t kMostOpenLogs = 256;
   Status Append(const HostEvent& event);
   // Returns the last lines that the rank has written to standard error, or to standard output where
   // it wrote none there: 50 at most, of the last 64 KiB. None where there are no logs of it.
@@ -88,8 +92,14 @@ class RunDirectory {
   UniqueFd lock_;  // the folder itself, locked while it is open
   std::optional<AppendFile> events_;
   std::optional<AppendFile> metrics_;
-  int log_generation_ = -1;  // whose files logs_ holds
-  std::map<LogKey, AppendFile> logs_;
+  struct OpenedLog {
+    AppendFile file;
+    std::uint64_t used;  // log_uses_ when it was
+  };
+
+  int log_generation_ = -1;           // whose files logs_ holds
+  std::map<LogKey, OpenedLog> logs_;  // those used last, kMostOpenLogs at most
+  std::uint64_t log_uses_ = 0;
   std::optional<LogIndex> index_;  // of these logs
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/program.h"
@@ -51,6 +53,24 @@ TEST_F(RunDirectoryTest, KeepsEveryByteOfEveryRank) {
   EXPECT_EQ(Content("logs/0/rank-00000.out"), "") << "a silent rank has its files too";
   EXPECT_EQ(Content("logs/0/rank-00000.err"), "");
   EXPECT_EQ((*run)->NextGeneration(), 2);
+}
+
+TEST_F(RunDirectoryTest, ManyRanksLogsNeedFewDescriptors) {
+  constexpr int kRanks = 400;
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  const auto count = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = count();
+  for (int rank = 0; rank < kRanks; ++rank) ASSERT_TRUE(Append(**run, Started(rank, 7)).ok());
+  for (const char* line : {"one\n", "two\n"}) {
+    for (int rank = 0; rank < kRanks; ++rank) ASSERT_TRUE(Append(**run, Output(rank, line)).ok());
+  }
+  EXPECT_LE(count() - before, static_cast<std::ptrdiff_t>(RunDirectory::kMostOpenLogs) + 1);
+  for (const char* log : {"logs/0/rank-00000.out", "logs/0/rank-00399.out"}) {
+    EXPECT_EQ(Content(log), "one\ntwo\n");
+  }
 }
 
 TEST_F(RunDirectoryTest, SettingsArePutBackAsTheyLay) {
