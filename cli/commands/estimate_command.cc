@@ -44,13 +44,8 @@ struct EstimateJobFlags {
   std::string deepspeed_config;  // "" = no job is asked about
   LaunchFlags launch;            // hosts and their slots
   std::optional<std::int64_t> micro_batch;
-  std::int64_t seq_len = 256;
-  std::string recompute = "none";
-  std::int64_t mlp_tiles = 1;
   std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages;
-  std::string sequence_kind = "ulysses";
-  std::string schedule = "1f1b";
-  config::TrainJob trained;  // of its fields those of LoRA and what is frozen
+  config::TrainJob job;  // of its fields those that flags of `train` set, which are flags here, too
   std::string device = "auto";
   std::string memory;  // that a rank may have; "" = not said
 };
@@ -207,8 +202,8 @@ Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t
   return OkStatus();
 }
 
-StatusOr<config::DsConfig> ReadConfig(const EstimateJobFlags& flags, const std::string& model,
-                                      const ShareFolder& share, int ranks) {
+StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const std::string& model,
+                                         const ShareFolder& share, int ranks) {
   config::JobFacts facts{.world_size = ranks, .steps_come_later = true};
   facts.flags.per_device_train_batch_size = flags.micro_batch;
   facts.flags.tp = flags.tensor_ranks;
@@ -219,13 +214,10 @@ StatusOr<config::DsConfig> ReadConfig(const EstimateJobFlags& flags, const std::
                       config::ReadConfigText(flags.deepspeed_config));
   config::CheckResult checked = config::CheckConfig(text.text, text.name, facts);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
-  if (checked.data_efficiency.random_ltd) {
-    return UnimplementedError("what layers hold that drop tokens (random_ltd) is not known");
-  }
   if (flags.micro_batch) {
     checked.config.batch.train_micro_batch_size_per_gpu = *flags.micro_batch;
   }
-  return std::move(checked.config);
+  return checked;
 }
 
 // Prints what each rank of a job will hold, by its ds_config, with `model`, a folder, a config.json
@@ -235,17 +227,15 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(model, share));
   Prediction question;
-  DS_ASSIGN_OR_RETURN(question.job.model, ReadJobModel(path));
-  question.job.seq_len = flags.seq_len;
-  question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
-  question.job.mlp_tiles = flags.mlp_tiles;
-  DS_ASSIGN_OR_RETURN(question.job.recompute, config::ParseRecompute(flags.recompute));
-  DS_ASSIGN_OR_RETURN(question.job.trained.lora, engine::FindLora(flags.trained));
-  question.job.trained.freeze = flags.trained.freeze;
-  DS_ASSIGN_OR_RETURN(question.job.sequence_kind, models::ParseSequenceKind(flags.sequence_kind));
-  DS_ASSIGN_OR_RETURN(question.job.schedule, pipeline::ParseScheduleKind(flags.schedule));
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec decoder, ReadJobModel(path));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
-  DS_ASSIGN_OR_RETURN(question.config, ReadConfig(flags, model, share, question.job.setting.ranks));
+  DS_ASSIGN_OR_RETURN(question.job,
+                      engine::DescribeJob(flags.job, std::move(decoder), question.job.setting));
+  question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
+  DS_ASSIGN_OR_RETURN(config::CheckResult checked,
+                      ReadConfig(flags, model, share, question.job.setting.ranks));
+  question.config = std::move(checked.config);
+  question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {
     DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
@@ -267,25 +257,32 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("sp"), flags->sequence_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("sp_kind"), flags->sequence_kind, "as for train (default: ulysses)")
+  app.add_option(FlagNames("sp_kind"), flags->job.sequence_kind, "as for train (default: ulysses)")
       ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
       ->type_name("ulysses|ring");
   app.add_option(FlagNames("pp"), flags->stages, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("pp_schedule"), flags->schedule, "as for train (default: 1f1b)")
-      ->check(CLI::IsMember({"1f1b", "gpipe"}).description(""))
-      ->type_name("1f1b|gpipe");
-  app.add_option(FlagNames("lora_rank"), flags->trained.lora_rank,
-                 "as for train (default: 0, none)")
+  app.add_option(FlagNames("pp_schedule"), flags->job.pipeline_schedule,
+                 "as for train (default: 1f1b)")
+      ->check(CLI::IsMember({"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}).description(""))
+      ->type_name("1f1b|gpipe|interleaved|zb-h1|zb-v");
+  app.add_option(FlagNames("pp_virtual_stages"), flags->job.pipeline_virtual_stages, "as for train")
+      ->check(WholeNumber(0))
+      ->type_name("N");
+  app.add_option(FlagNames("lora_rank"), flags->job.lora_rank, "as for train (default: 0, none)")
       ->check(WholeNumber(0, models::kMostLoraRank))
       ->type_name("R");
-  app.add_option(FlagNames("lora_targets"), flags->trained.lora_targets, "as for train")
+  app.add_option(FlagNames("lora_targets"), flags->job.lora_targets, "as for train")
       ->expected(1, -1)
       ->type_name("NAME");
-  app.add_option(FlagNames("lora_adapter"), flags->trained.lora_adapter, "as for train")
+  app.add_flag(FlagNames("lora_dora"), flags->job.lora_dora, "as for train");
+  app.add_option(FlagNames("quantize_base"), flags->job.quantize_base, "as for train")
+      ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
+      ->type_name("nf4|nf4-double|int8");
+  app.add_option(FlagNames("lora_adapter"), flags->job.lora_adapter, "as for train")
       ->type_name("DIR");
-  app.add_option(FlagNames("freeze"), flags->trained.freeze, "as for train")
+  app.add_option(FlagNames("freeze"), flags->job.freeze, "as for train")
       ->expected(1, -1)
       ->type_name("PATTERN");
 }
@@ -300,12 +297,12 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
                  "samples of a rank at once (default: the config's)")
       ->check(WholeNumber(1, 1 << 24))
       ->type_name("N");
-  app.add_option(FlagNames("seq_len"), flags->seq_len, "tokens of a sample (default: 256)")
+  app.add_option(FlagNames("seq_len"), flags->job.seq_len, "tokens of a sample (default: 256)")
       ->check(WholeNumber(1, 1 << 24))
       ->type_name("S");
-  app.add_option(FlagNames("recompute"), flags->recompute, "as for train (default: none)")
+  app.add_option(FlagNames("recompute"), flags->job.recompute, "as for train (default: none)")
       ->type_name("none|full|attention|every:N");
-  app.add_option(FlagNames("tile_mlp"), flags->mlp_tiles, "as for train (default: 1)")
+  app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
   AddPartFlags(app, flags);

@@ -50,13 +50,11 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Wo
   if (!path.ok()) return std::nullopt;
   const auto model = ReadJobModel(*path);
   if (!model.ok()) return std::nullopt;
-  config::TrainJob job = inputs.job;
-  if (const auto& curriculum = inputs.data_efficiency.curriculum) {
-    job.seq_len = std::min(job.seq_len, config::LongestSample(*curriculum));
-  }
-  const auto shape = engine::DescribeJob(
-      job, *model, {.ranks = world.world_size(), .ranks_of_host = MostRanksOfAHost(world)});
-  if (!shape.ok() || !engine::CheckMemoryIsKnown(inputs.config, *shape).ok()) return std::nullopt;
+  auto shape = engine::DescribeJob(
+      inputs.job, *model, {.ranks = world.world_size(), .ranks_of_host = MostRanksOfAHost(world)});
+  if (!shape.ok()) return std::nullopt;
+  shape->efficiency = inputs.data_efficiency;
+  if (!engine::CheckMemoryIsKnown(inputs.config, *shape).ok()) return std::nullopt;
   return PredictedJob{.config = inputs.config, .shape = *shape};
 }
 

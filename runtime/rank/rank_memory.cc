@@ -27,7 +27,9 @@ void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& 
                                    {.ranks = identity.world_size,
                                     .ranks_of_host = identity.local_world_size,
                                     .on_gpu = on_gpu_});
-  if (!shape.ok() || !engine::CheckMemoryIsKnown(config, *shape).ok()) return;
+  if (!shape.ok()) return;
+  shape->efficiency = efficiency_;
+  if (!engine::CheckMemoryIsKnown(config, *shape).ok()) return;
   shape->stage = mesh.MemberOf(identity.rank, {Axis::kPipeline}).index;
   if (config.parallel.pipeline > 1) stage_ = " on stage " + std::to_string(*shape->stage);
   planned_ = engine::PlanJobMemory(config, *shape);

@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/comm/rank_identity.h"
+#include "runtime/config/curriculum.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
 #include "runtime/device/activation_meter.h"
@@ -30,6 +32,8 @@ class RankMemory {
  public:
   // Counts the device's tensors from here on. Requires that there is none yet.
   void Open(c10::Device device);
+  // Says what of samples the steps to plan see: all of them, if not called.
+  void SetEfficiency(config::DataEfficiency efficiency) { efficiency_ = std::move(efficiency); }
   // Predicts this rank, once Open has been called, by the code that `dsrun estimate` asks. Does
   // nothing where it is not known what such a model keeps.
   void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
@@ -49,6 +53,7 @@ class RankMemory {
  private:
   device::MemoryLedger ledger_;
   std::unique_ptr<device::ActivationMeter> meter_;
+  config::DataEfficiency efficiency_;
   std::optional<zero::StepMemory> planned_;
   bool on_gpu_ = false, is_first_of_stage_ = false;
   std::string stage_;  // " on stage 1", of a pipeline

@@ -24,8 +24,7 @@ class SeenTokens {
   // config counts, and one whose attention counts the tokens between two of `seq_len`, of which
   // some would be dropped.
   Status Prepare(const BlockList& model, const models::DecoderSpec& spec, std::int64_t seq_len);
-  // Tells whether there are steps that see less than all.
-  bool limits() const { return efficiency_.curriculum || efficiency_.random_ltd; }
+  const config::DataEfficiency& efficiency() const { return efficiency_; }
 
   // Cuts the samples of a micro-batch of the step behind so many finished ones, and says how many
   // tokens layers keep in it.

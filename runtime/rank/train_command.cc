@@ -221,8 +221,8 @@ Status TrainCommand::BuildEngine() {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_.blocks, config_, options));
-  // What steps hold that see less than all is not planned.
-  if (!seen_tokens_.limits()) memory_.Plan(model_config_.decoder, config_, job_, identity_, mesh_);
+  memory_.SetEfficiency(seen_tokens_.efficiency());
+  memory_.Plan(model_config_.decoder, config_, job_, identity_, mesh_);
   return OkStatus();
 }
 

@@ -21,7 +21,9 @@ std::string NameOf(const Job& job) {
          (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) + job.sequence_kind : "") +
          (job.seq_len != 128 ? "-" + std::to_string(job.seq_len) : "") +
          (job.stages > 1 ? "-pp" + std::to_string(job.stages) + job.schedule : "") +
-         (job.trained.empty() ? "" : job.trained.front() + std::to_string(job.trained.size())) +
+         (job.trained.empty() ? "" : job.trained.front() + job.trained.back()) +
+         (job.trained.size() > 2 ? std::to_string(job.trained.size()) : "") +
+         (job.config.empty() ? "" : "-" + std::to_string(job.config.dump().size())) +
          (job.partitions_activations ? "-parts" : "") +
          (job.buffered_parts > 0 ? "-buffer" + std::to_string(job.buffered_parts) : "") +
          (job.documents ? "-documents" : "");
@@ -73,18 +75,20 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
     activation["contiguous_memory_optimization"] = true;
     activation["number_checkpoints"] = job.buffered_parts;
   }
-  Write(config,
-        {{"train_micro_batch_size_per_gpu", job.micro_batch},
-         {"gradient_accumulation_steps", job.accumulation},
-         {"gradient_clipping", job.updates_in_backward ? 0.0 : 1.0},
-         {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !job.updates_in_backward}}},
-         {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
-         {"aio", {{"block_size", 65536}}},
-         {"tensor_parallel", {{"autotp_size", job.tensor}}},
-         {"sequence_parallel_size", job.sequence},
-         {"pipeline", {{"stages", job.stages}}},
-         {"activation_checkpointing", activation},
-         {"zero_optimization", zero}});
+  nlohmann::json all = {
+      {"train_micro_batch_size_per_gpu", job.micro_batch},
+      {"gradient_accumulation_steps", job.accumulation},
+      {"gradient_clipping", job.updates_in_backward ? 0.0 : 1.0},
+      {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !job.updates_in_backward}}},
+      {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
+      {"aio", {{"block_size", 65536}}},
+      {"tensor_parallel", {{"autotp_size", job.tensor}}},
+      {"sequence_parallel_size", job.sequence},
+      {"pipeline", {{"stages", job.stages}}},
+      {"activation_checkpointing", activation},
+      {"zero_optimization", zero}};
+  all.update(job.config);
+  Write(config, all);
   std::vector<std::string> words = {
       "--num_gpus",
       std::to_string(job.ranks),

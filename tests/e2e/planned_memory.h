@@ -34,9 +34,10 @@ struct Job {
   std::string schedule = "1f1b";
   std::vector<std::string> trained = {};  // flags that say what
   bool partitions_activations = false;
-  int buffered_parts = 0;                          // of these; 0: each has memory of its own
-  bool documents = false;                          // several in a sample
-  nlohmann::json zero = nlohmann::json::object();  // more of it
+  int buffered_parts = 0;                            // of these; 0: each has memory of its own
+  bool documents = false;                            // several in a sample
+  nlohmann::json zero = nlohmann::json::object();    // more of it
+  nlohmann::json config = nlohmann::json::object();  // more of all of it
 };
 
 // NameOf names its folder and files.

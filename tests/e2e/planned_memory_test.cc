@@ -90,53 +90,6 @@ TEST_F(PlannedMemory, IsMeasuredOnTensorRanks) {
   }
 }
 
-TEST_F(PlannedMemory, IsMeasuredWithAdaptersBesideAFrozenModel) {
-  const std::vector<std::string> all = {"--lora_rank", "8"};
-  for (const char* model : {"gpt2", "llama"}) {
-    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = all});
-    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = all});
-    ExpectPlanned({.stage = 3,
-                   .micro_batch = 16,
-                   .accumulation = 2,
-                   .recompute = "full",
-                   .model = model,
-                   .trained = all});
-  }
-  const std::vector<std::string> some = {"--lora_rank", "4", "--lora_targets", "q_proj", "v_proj"};
-  ExpectPlanned({.stage = 3, .micro_batch = 16, .model = "llama", .trained = some});
-  ExpectPlanned({.stage = 1, .bf16 = true, .micro_batch = 16, .model = "llama", .trained = some});
-}
-
-TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
-  const nlohmann::json rounded = {{"zero_quantized_nontrainable_weights", true}};
-  const std::vector<std::string> adapters = {"--lora_rank", "8"};
-  for (const char* model : {"gpt2", "llama"}) {
-    for (const int ranks : {1, 2}) {
-      ExpectPlanned({.stage = 3,
-                     .bf16 = ranks == 2,
-                     .micro_batch = 2,
-                     .model = model,
-                     .ranks = ranks,
-                     .trained = adapters,
-                     .zero = rounded});
-    }
-  }
-  nlohmann::json near = rounded;
-  near["zero_hpz_partition_size"] = 2;
-  ExpectPlanned({.stage = 3, .ranks = 4, .trained = adapters, .zero = near});
-}
-
-TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
-  const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
-                                          "transformer.wpe.weight", "transformer.h.[0-3].*"};
-  const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};
-  for (const int stage : {0, 3}) {
-    ExpectPlanned({.stage = stage, .micro_batch = 16, .trained = front});
-    ExpectPlanned({.stage = stage, .micro_batch = 16, .model = "llama", .trained = matrices});
-  }
-  ExpectPlanned({.stage = 0, .micro_batch = 8, .accumulation = 3, .stages = 2, .trained = front});
-}
-
 TEST_F(PlannedMemory, IsMeasuredOnSequenceRanks) {
   for (const char* model : {"gpt2", "llama"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .sequence = 2});
@@ -197,13 +150,15 @@ TEST_F(PlannedMemory, IsMeasuredOnEveryStageOfAPipeline) {
                      .stages = 2,
                      .schedule = schedule});
     }
-    ExpectPlanned({.stage = 1,
-                   .bf16 = true,
-                   .micro_batch = 8,
-                   .accumulation = 3,
-                   .model = model,
-                   .ranks = 4,
-                   .stages = 2});
+    for (const int stage : {1, 2, 3}) {
+      ExpectPlanned({.stage = stage,
+                     .bf16 = true,
+                     .micro_batch = 8,
+                     .accumulation = 3,
+                     .model = model,
+                     .ranks = 4,
+                     .stages = 2});
+    }
     ExpectPlanned({.stage = 0,
                    .micro_batch = 8,
                    .accumulation = 5,
@@ -212,6 +167,32 @@ TEST_F(PlannedMemory, IsMeasuredOnEveryStageOfAPipeline) {
                    .ranks = 3,
                    .stages = 3});
   }
+}
+
+// Chunks of their own blocks, and gradients of weights that come behind those of inputs.
+TEST_F(PlannedMemory, IsMeasuredWithEveryScheduleOfAPipeline) {
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const char* schedule : {"interleaved", "zb-h1", "zb-v"}) {
+      for (const int stage : {0, 2}) {
+        ExpectPlanned({.stage = stage,
+                       .micro_batch = 8,
+                       .accumulation = 4,
+                       .model = model,
+                       .ranks = stage == 0 ? 2 : 4,
+                       .stages = 2,
+                       .schedule = schedule});
+      }
+    }
+  }
+  ExpectPlanned({.stage = 3,
+                 .bf16 = true,
+                 .micro_batch = 8,
+                 .accumulation = 4,
+                 .recompute = "full",
+                 .model = "llama",
+                 .ranks = 4,
+                 .stages = 2,
+                 .schedule = "interleaved"});
 }
 
 // A model's folder with a tokenizer, and texts of which several go into a sample.

@@ -152,6 +152,7 @@ Parameters ListBuilt(const models::ModelConfig& config, const models::TrainedPar
     models::LoraSpec lora = *part.lora;
     EXPECT_TRUE(models::AddLora(*model, &lora).ok());
   }
+  if (part.base) models::QuantizeBase(*model, *part.base);
   if (!part.freeze.empty()) EXPECT_TRUE(models::FreezeParameters(*model, part.freeze).ok());
   Parameters parameters;
   for (const auto& block : model->blocks()) {
@@ -170,7 +171,7 @@ Parameters ListPlanned(const models::ModelConfig& config, const models::TrainedP
   for (const models::BlockSizes& block : blocks) {
     for (const models::ParameterSize& each : block.parameters) {
       const std::string prefix = block.prefix.empty() ? "" : block.prefix + ".";
-      parameters[prefix + each.name] = {each.numel(), each.trained};
+      parameters[prefix + each.name] = {each.held(), each.trained};
     }
   }
   return parameters;
@@ -180,11 +181,15 @@ TEST_F(ActivationMemory, IsOfTheParametersThatTheModelHasAndTrains) {
   std::vector<ordered_json> families = ListOtherFamilies();
   families.push_back(Gpt2());
   families.push_back(Llama());
-  const models::TrainedPart parts[] = {{},
-                                       {.lora = models::LoraSpec{.rank = 3}},
-                                       {.freeze = {"*norm*"}},
-                                       {.freeze = {"*ln_*", "*.h.[1-9].*"}},
-                                       {.freeze = {"*.weight"}}};
+  const models::TrainedPart parts[] = {
+      {},
+      {.lora = models::LoraSpec{.rank = 3}},
+      {.lora = models::LoraSpec{.rank = 3, .magnitudes = true}},
+      {.lora = models::LoraSpec{.rank = 3}, .base = models::BaseFormat::kNf4Double},
+      {.lora = models::LoraSpec{.rank = 3, .magnitudes = true}, .base = models::BaseFormat::kInt8},
+      {.freeze = {"*norm*"}},
+      {.freeze = {"*ln_*", "*.h.[1-9].*"}},
+      {.freeze = {"*.weight"}}};
   for (const ordered_json& family : families) {
     SCOPED_TRACE(family["model_type"]);
     const auto config = models::ParseModelConfig(family.dump(), "config.json").value();

@@ -169,6 +169,8 @@ struct Section {
   bool (*leaves_out)(const Values& values, Key key) = nullptr;     // null: no key
 };
 
+std::span<const Rule> NoRules() { return {}; }
+
 constexpr Section kSections[] = {
     {RenamedKeyRules},
     {AutoValueRules},

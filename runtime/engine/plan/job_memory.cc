@@ -11,7 +11,9 @@
 #include "runtime/base/check.h"
 #include "runtime/config/muon_memory.h"
 #include "runtime/engine/plan/buffered_parts.h"
+#include "runtime/engine/plan/seen_samples.h"
 #include "runtime/engine/plan/stage_cut.h"
+#include "runtime/engine/plan/stage_passes.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/spec/model_ranks.h"
 
@@ -74,11 +76,17 @@ class UnitList {
 
   void AddFrozen(const std::vector<ParameterSize>& list,
                  std::vector<zero::BucketShape>* buckets) const {
-    const auto rounds = [&](const ParameterSize& each) { return keeps_rounded_ && each.is_matrix; };
-    for (const auto& parameters : SortBy(list, rounds)) {
-      buckets->push_back(MakeBucket(parameters));
-      buckets->back().trained = false;
-      buckets->back().rounded = rounds(parameters.front());
+    const auto rounds = [&](const ParameterSize& each) {
+      return keeps_rounded_ && each.is_matrix && each.bytes == 0;
+    };
+    const auto is_bytes = [](const ParameterSize& each) { return each.bytes > 0; };
+    for (const auto& of_kind : SortBy(list, is_bytes)) {
+      for (const auto& parameters : SortBy(of_kind, rounds)) {
+        buckets->push_back(MakeBucket(parameters));
+        buckets->back().trained = false;
+        buckets->back().of_bytes = is_bytes(parameters.front());
+        buckets->back().rounded = rounds(parameters.front());
+      }
     }
   }
 
@@ -92,7 +100,7 @@ class UnitList {
       zero::RangeShape range{.first = static_cast<int>(bucket.numels.size()),
                              .muon = IsMuons(alike.front())};
       for (const ParameterSize& each : alike) {
-        bucket.numels.push_back(each.numel());
+        bucket.numels.push_back(each.held());
         if (!range.muon) continue;
         const bool gram = muon_->newton_schulz == config::NewtonSchulz::kGram;
         range.iteration = std::max(range.iteration,
@@ -120,7 +128,22 @@ std::string FindUnknown(const config::DsConfig& config) {
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 
+// What experts hold has been compared where each rank has all of them, whole.
+std::string FindUnknownOfExperts(const config::DsConfig& config, const JobShape& job) {
+  if (job.model.experts == 0) return "";
+  const std::pair<bool, const char*> unknown[] = {
+      {config.parallel.tensor > 1, "of which tensor ranks have parts"},
+      {job.mlp_tiles > 1, "in tiles"},
+      {!job.trained.is_all(), "of which a part is frozen"},
+  };
+  for (const auto& [present, how] : unknown) {
+    if (present) return std::string("what experts hold ") + how;
+  }
+  return "";
+}
+
 models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape& job) {
+  const auto& drops = job.efficiency.random_ltd;
   return {.samples = config.batch.train_micro_batch_size_per_gpu,
           .seq_len = job.seq_len,
           .type = config.training_dtype(),
@@ -130,7 +153,9 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
           .in_ring = job.sequence_kind == models::SequenceKind::kRing,
           .tensor_ranks = config.parallel.tensor,
           .keeps_parts = config.activation_checkpointing.partition_activations,
-          .documents = job.packs_documents};
+          .documents = job.packs_documents,
+          .kept_tokens = drops ? drops->max_value : 0,
+          .dropping = drops ? drops->layers : std::vector<std::int64_t>()};
 }
 
 // Gives the micro-batch the heads of the first of the ranks that share them, which has the most.
@@ -142,29 +167,13 @@ void ShareHeads(const models::TensorPlan& cut, models::MicroBatch* batch) {
   batch->own_kv_heads = shares->keys.front().count;
 }
 
-// A stage is in the same state again once it holds as many micro-batches as it may under 1F1B;
-// GPipe's holds all of them.
-constexpr std::int64_t kMostHeld = 4096;
-int CountPlannedMicroBatches(const config::DsConfig& config, const JobShape& job) {
-  const std::int64_t all = config.batch.gradient_accumulation_steps;
-  const bool keeps_all = job.schedule == pipeline::ScheduleKind::kGPipe;
-  return static_cast<int>(
-      std::min(all, keeps_all ? kMostHeld : std::int64_t{2} * config.parallel.pipeline + 2));
-}
-
 StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const JobShape& job) {
+  const int stages = config.parallel.pipeline;
   return pipeline::Schedule::Create(
-      job.schedule,
-      {.stages = config.parallel.pipeline, .micro_batches = CountPlannedMicroBatches(config, job)});
-}
-
-std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage) {
-  std::vector<zero::Pass> passes;
-  for (const pipeline::Task& task : schedule.tasks_of(stage)) {
-    const bool backward = task.kind == pipeline::Task::Kind::kBackward;
-    passes.push_back({.backward = backward, .micro_batch = task.micro_batch});
-  }
-  return passes;
+      job.schedule, {.stages = stages,
+                     .chunks = job.chunks,
+                     .micro_batches = CountPlannedMicroBatches(
+                         job.schedule, stages, config.batch.gradient_accumulation_steps)});
 }
 
 // Chooses as the ranks of stages do.
@@ -203,24 +212,31 @@ RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
   return rank;
 }
 
-// Plans the blocks from `first` up to `end`.
+using BlockRuns = std::vector<std::pair<int, int>>;  // [first, end)
+
+// Plans the stage that has these blocks.
 zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job, RankPlan rank,
-                            int first, int end) {
+                            const BlockRuns& runs) {
   const models::DecoderSpec& model = rank.cut.slice();
-  rank.step.first_block = first;
   std::vector<models::BlockSizes> sizes = models::ListBlockSizes(model);
   DS_CHECK(job.trained.is_all() || models::ApplyTrainedPart(job.trained, &sizes).ok());
   const auto training = models::ListTraining(sizes);
-  rank.step.input_needs_gradient = training[static_cast<std::size_t>(first)].input;
-  rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, first, end));
+  rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
+  rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, runs));
   const config::RecomputeChoice recompute = ChooseRecompute(config, job);
   const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
   std::vector<bool> recomputed;
-  for (int i = first; i < end; ++i) {
-    const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
-    rank.step.activations.push_back(
-        {.kept = block.kept, .forward = block.forward, .backward = block.backward});
-    recomputed.push_back(config::IsRecomputed(recompute, i, static_cast<int>(blocks.size())));
+  for (const auto& [first, end] : runs) {
+    for (int i = first; i < end; ++i) {
+      const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
+      rank.step.blocks.push_back(i);
+      rank.step.activations.push_back({.kept = block.kept,
+                                       .forward = block.forward,
+                                       .backward = block.backward,
+                                       .delayed = block.delayed,
+                                       .delaying = block.delaying});
+      recomputed.push_back(config::IsRecomputed(recompute, i, static_cast<int>(blocks.size())));
+    }
   }
   const auto& buffered = config.activation_checkpointing.buffered_parts;
   if (buffered && rank.batch.tensor_ranks > 1) {
@@ -233,17 +249,21 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
 
 zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                            int stage) {
-  const auto cut = CutStages(job.model, config);
+  const auto cut = CutStages(job.model, config, job.chunks);
   const auto schedule = MakeSchedule(config, job);
   DS_CHECK(cut.ok() && schedule.ok());
-  rank.step.passes = ListPasses(*schedule, stage);
-  const std::int64_t message =
+  BlockRuns runs;
+  std::vector<zero::UnitRange> chunks;
+  for (int chunk = 0; chunk < job.chunks; ++chunk) {
+    const auto index = static_cast<std::size_t>(schedule->VirtualStageAt({stage, chunk}));
+    runs.emplace_back((*cut)[index], (*cut)[index + 1]);
+    const int first = chunks.empty() ? 0 : chunks.back().end;
+    chunks.push_back({first, first + runs.back().second - runs.back().first});
+  }
+  rank.step.passes = ListPasses(*schedule, stage, chunks);
+  rank.step.sent_bytes = rank.step.returned_bytes = rank.step.handed_bytes =
       rank.batch.tokens() * job.model.width * config::Width(rank.batch.type);
-  if (stage + 1 < config.parallel.pipeline) rank.step.sent_bytes = message;
-  if (stage > 0) rank.step.returned_bytes = message;
-  const auto index = static_cast<std::size_t>(stage);
-  zero::StepMemory memory =
-      PlanBlocks(config, job, std::move(rank), (*cut)[index], (*cut)[index + 1]);
+  zero::StepMemory memory = PlanBlocks(config, job, std::move(rank), runs);
   memory.when += " on stage " + std::to_string(stage);
   return memory;
 }
@@ -267,14 +287,16 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) 
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting) {
   DS_ASSIGN_OR_RETURN(auto lora, FindLora(job));
-  if (lora && lora->magnitudes) return UnimplementedError("what DoRA holds is not known");
+  std::optional<models::BaseFormat> base;
   if (!job.quantize_base.empty()) {
-    return UnimplementedError("what --quantize_base holds is not known");
+    DS_ASSIGN_OR_RETURN(base, models::ParseBaseFormat(job.quantize_base));
   }
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
   DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(job.sequence_kind));
+  const int chunks = job.pipeline_virtual_stages > 0 ? static_cast<int>(job.pipeline_virtual_stages)
+                                                     : pipeline::DefaultChunksOf(schedule);
   const bool is_cut = (!job.tokenizer.empty() &&
                        !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile)) ||
                       std::any_of(job.data.begin(), job.data.end(), config::HasTokenIndex);
@@ -282,16 +304,17 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
                   .seq_len = job.seq_len,
                   .recompute = recompute,
                   .mlp_tiles = job.mlp_tiles,
-                  .trained = {.lora = std::move(lora), .freeze = job.freeze},
+                  .trained = {.lora = std::move(lora), .freeze = job.freeze, .base = base},
                   .packs_documents = is_cut && job.packing != "none",
                   .sequence_kind = kind,
                   .schedule = schedule,
+                  .chunks = chunks,
                   .setting = setting};
 }
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
-  if (const std::string unknown = FindUnknown(config); !unknown.empty()) {
-    return UnimplementedError(unknown + " is not known");
+  for (const std::string& unknown : {FindUnknown(config), FindUnknownOfExperts(config, job)}) {
+    if (!unknown.empty()) return UnimplementedError(unknown + " is not known");
   }
   DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));
   DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
@@ -304,12 +327,7 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
     DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));
   }
   if (parallel.pipeline == 1) return OkStatus();
-  if (job.schedule != pipeline::ScheduleKind::kOneForwardOneBackward &&
-      job.schedule != pipeline::ScheduleKind::kGPipe) {
-    return UnimplementedError("what stages hold by the schedule " +
-                              std::string(pipeline::NameOf(job.schedule)) + " is not known");
-  }
-  DS_RETURN_IF_ERROR(CutStages(job.model, config).status());
+  DS_RETURN_IF_ERROR(CutStages(job.model, config, job.chunks).status());
   const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
   if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {
     return UnimplementedError("what stages hold of " + std::to_string(micro_batches) +
@@ -318,11 +336,14 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   return MakeSchedule(config, job).status();
 }
 
-zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job) {
+namespace {
+
+// Plans a job all of whose steps see as much.
+zero::StepMemory PlanSteps(const config::DsConfig& config, const JobShape& job) {
   const RankPlan rank = MakeRankPlan(config, job);
   const int stages = config.parallel.pipeline;
   if (stages == 1) {
-    return PlanBlocks(config, job, rank, 0, static_cast<int>(job.model.layers) + 2);
+    return PlanBlocks(config, job, rank, {{0, static_cast<int>(job.model.layers) + 2}});
   }
   if (job.stage) return PlanStage(config, job, rank, *job.stage);
   zero::StepMemory most = PlanStage(config, job, rank, 0);
@@ -331,6 +352,15 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
     if (memory.peak.total() > most.peak.total()) most = std::move(memory);
   }
   return most;
+}
+
+}  // namespace
+
+zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job) {
+  zero::StepMemory memory = PlanSteps(config, AtMost(job));
+  if (!job.efficiency.curriculum && !job.efficiency.random_ltd) return memory;
+  memory.first_step_peak = PlanSteps(config, AtFirstStep(job)).first_step_peak;
+  return memory;
 }
 
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {

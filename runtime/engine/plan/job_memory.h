@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "runtime/base/status.h"
+#include "runtime/config/curriculum.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/config/train_job.h"
@@ -30,7 +31,9 @@ struct JobShape {
   bool packs_documents = false;  // several in a sample
   models::SequenceKind sequence_kind = models::SequenceKind::kUlysses;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
-  std::optional<int> stage = {};  // of a pipeline; absent: the one that holds the most
+  int chunks = 1;                          // virtual stages of each stage
+  config::DataEfficiency efficiency = {};  // what of samples steps see
+  std::optional<int> stage = {};           // of a pipeline; absent: the one that holds the most
   zero::StepSetting setting;
 };
 
@@ -47,7 +50,9 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
 // Plans a rank, in the tier where it computes; of tensor and sequence ranks the first, whose part
-// is the largest. The micro-batch is the config's. Requires CheckMemoryIsKnown.
+// is the largest. The micro-batch is the config's. Where steps see more and more of their samples,
+// the first step's peak is that of the first, the other one that of the last. Requires
+// CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",

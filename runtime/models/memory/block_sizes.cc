@@ -11,6 +11,8 @@ class ParameterList {
     block_.prefix = std::move(prefix);
   }
 
+  // The parameters that follow are of experts, or are not.
+  void set_experts(bool experts) { experts_ = experts; }
   // The parameters that follow are of that part.
   void Begin(BlockPart part) { part_ = part; }
   void AddMatrix(const std::string& name, std::int64_t rows, std::int64_t columns,
@@ -38,12 +40,14 @@ class ParameterList {
  private:
   void Add(ParameterSize parameter) {
     parameter.part = part_;
+    parameter.is_expert = experts_;
     block_.parameters.push_back(std::move(parameter));
   }
 
   const DecoderSpec& spec_;
   BlockSizes block_;
   BlockPart part_ = BlockPart::kTable;
+  bool experts_ = false;
 };
 
 void AddNorms(const DecoderSpec& spec, ParameterList* list) {
@@ -120,10 +124,12 @@ void AddExperts(const DecoderSpec& spec, ParameterList* list) {
   const WeightNames& names = spec.names;
   const auto path = [&](const std::string& name) { return std::string(names.mlp) + "." + name; };
   list->Begin(BlockPart::kWiden);
+  list->set_experts(true);
   list->AddMatrix(path(names.router), spec.experts, spec.width);
   for (std::int64_t i = 0; i < spec.experts; ++i) {
     AddMlp(spec, path(names.experts) + "." + std::to_string(i), WidthOfExpert(spec), list);
   }
+  list->set_experts(false);
   if (spec.shared_expert_width == 0) return;
   AddMlp(spec, path(names.shared_expert), spec.shared_expert_width, list);
   if (spec.gates_shared_expert) list->AddMatrix(path(names.shared_expert_gate), 1, spec.width);
@@ -177,15 +183,19 @@ std::int64_t CountPositions(const DecoderSpec& spec) {
   return spec.positions == Positions::kLearned ? spec.max_positions + spec.first_position : 0;
 }
 
-std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all, int first, int end) {
-  std::vector<BlockSizes> stage(all.begin() + first, all.begin() + end);
-  const bool is_part = stage.size() < all.size();
-  const bool tied = !all.back().also_reads.empty();
-  if (!is_part || !tied) return stage;
+std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all,
+                                  const std::vector<std::pair<int, int>>& runs) {
+  std::vector<BlockSizes> stage;
+  for (const auto& [first, end] : runs) {
+    stage.insert(stage.end(), all.begin() + first, all.begin() + end);
+  }
+  const bool has_table = runs.front().first == 0;
+  const bool has_head = runs.back().second == static_cast<int>(all.size());
+  if (all.back().also_reads.empty() || has_table == has_head) return stage;
   ParameterSize table = all.front().parameters.front();
   table.on_two_stages = true;
-  if (first == 0) stage.front().parameters.front() = table;
-  if (end == static_cast<int>(all.size())) {
+  if (has_table) stage.front().parameters.front() = table;
+  if (has_head) {
     stage.back().parameters.push_back(table);
     stage.back().also_reads.clear();
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/models/spec/decoder_spec.h"
@@ -32,8 +33,11 @@ struct ParameterSize {
   BlockPart part = BlockPart::kTable;
   bool trained = true;
   bool on_two_stages = false;  // the first of a pipeline and the last hold it
+  bool is_expert = false;      // or the router: no adapter stands beside it
+  std::int64_t bytes = 0;      // that stand for it (QuantizedLayout); 0: none do
 
   std::int64_t numel() const { return rows * columns; }
+  std::int64_t held() const { return bytes > 0 ? bytes : numel(); }  // elements or bytes
 };
 
 // A block's parameters in the order of the model, and what else it reads.
@@ -47,9 +51,10 @@ struct BlockSizes {
 // The embedding, the layers, the head.
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
 
-// Takes those of a pipeline's stage that has the blocks from `first` up to `end` of all: a tied
-// head of the last stage has a table of its own.
-std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all, int first, int end);
+// Takes those of a pipeline's stage that has these runs of blocks [first, end) of all: a tied head
+// that is not on the table's stage has one of its own.
+std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all,
+                                  const std::vector<std::pair<int, int>>& runs);
 
 // Rows of the table of learned positions; 0: there is none.
 std::int64_t CountPositions(const DecoderSpec& spec);

@@ -19,8 +19,13 @@ std::int64_t KeyWidth(const DecoderSpec& spec) { return spec.kv_heads * spec.hea
 // Bytes of a micro-batch's activations in a block.
 class Activations {
  public:
-  Activations(const DecoderSpec& spec, const MicroBatch& batch, const BlockTraining& training)
-      : spec_(spec), batch_(batch), training_(training), width_(config::Width(batch.type)) {}
+  Activations(const DecoderSpec& spec, const MicroBatch& batch, const BlockTraining& training,
+              bool experts = false)
+      : spec_(spec),
+        batch_(batch),
+        training_(training),
+        width_(config::Width(batch.type)),
+        routes_(experts ? spec.experts_per_token : 0) {}
 
   BlockBytes OfEmbedding() const;
   BlockBytes OfLayer(bool recomputes_attention) const;
@@ -84,15 +89,61 @@ class Activations {
   // A product that has gate and the other side by side is there beside the two.
   std::int64_t WideProduct() const { return spec_.fused_gate_up ? Values(2 * spec_.mlp_width) : 0; }
   std::int64_t WideGradients() const { return Values((spec_.gated_mlp ? 2 : 1) * spec_.mlp_width); }
+  // Whole weights that a product makes on its way: of bytes, and for the norms of DoRA.
+  std::int64_t WeightsBeside(BlockPart part) const {
+    const PartTraining& product = training_.at(part);
+    const bool converts = product.unpacked > 0 || width_ < kFloatBytes;
+    return std::max(product.unpacked * width_, product.normed * kFloatBytes * (converts ? 2 : 1));
+  }
+  // What DoRA multiplies is kept.
+  std::int64_t KeptByScales(BlockPart part) const { return Values(training_.at(part).scaled); }
   std::int64_t KeptByLayer(bool recomputes_attention) const;
+  // What products have been given in the forward pass, and the gradients of what they have made.
+  std::int64_t DelayedByAttention() const {
+    const std::int64_t query = QueryWidth(spec_), made = query + 2 * KeyWidth(spec_);
+    return (training_.trains(BlockPart::kProjection) ? Hidden() + Values(made) : 0) +
+           (training_.trains(BlockPart::kMixed) ? Values(query) + Hidden() : 0);
+  }
+  std::int64_t DelayedByMlp() const {
+    if (routes_ > 0) return OfRoutes(2 * spec_.width + 3 * WidthOfExpert(spec_)) + Delayed();
+    return Delayed();
+  }
+  std::int64_t Delayed() const {
+    return (training_.trains(BlockPart::kWiden) ? Hidden() + WideGradients() : 0) +
+           (training_.trains(BlockPart::kDown) ? Values(spec_.mlp_width) + Hidden() : 0);
+  }
   std::int64_t MlpForwardBeside() const;
   std::int64_t MlpBackwardBeside() const;
+
+  // Values of every token's way through each of its experts.
+  std::int64_t OfRoutes(std::int64_t each) const { return routes_ * Values(each); }
+  std::int64_t KeptByExperts() const;
+  std::int64_t BesideExperts() const;
 
   const DecoderSpec& spec_;
   const MicroBatch& batch_;
   const BlockTraining& training_;
   const std::int64_t width_;
+  const std::int64_t routes_;  // of a token; 0: the layer has no experts
 };
+
+// The rows of all routes, what experts make of them, their results, and the router's choice: places
+// of routes and tokens. Beside them the expert that all tokens go through, and its gate.
+std::int64_t Activations::KeptByExperts() const {
+  const std::int64_t numbers =
+      3 * static_cast<std::int64_t>(sizeof(std::int64_t)) + 2 * kFloatBytes;
+  const std::int64_t shared = spec_.shared_expert_width;
+  return OfRoutes(2 * spec_.width + 3 * WidthOfExpert(spec_)) +
+         batch_.tokens() * routes_ * numbers + Floats(spec_.experts) + Values(spec_.experts) +
+         (shared > 0 ? Values(3 * shared + spec_.width + 2) : 0);
+}
+
+// Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients.
+std::int64_t Activations::BesideExperts() const {
+  const std::int64_t weighted = routes_ * Floats(spec_.width);
+  const std::int64_t copy = width_ < kFloatBytes ? OfRoutes(spec_.width) : 0;
+  return Hidden() + OfRoutes(2 * spec_.width) + weighted + copy;
+}
 
 // The norm's input and output, queries, keys, values, and what the weights have mixed.
 std::int64_t Activations::KeptByAttention(bool recomputes) const {
@@ -102,7 +153,8 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   if (!training_.of_attention()) {
     return norm + (training_.at(BlockPart::kMixed).reads_input ? Values(query) : 0);
   }
-  std::int64_t kept = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads());
+  std::int64_t kept = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads()) +
+                      KeptByScales(BlockPart::kProjection) + KeptByScales(BlockPart::kMixed);
   // They are turned beside the values, in whose product they are, too; exchanged ones are not.
   if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary && !exchanges()) {
     kept += Values(query + key);
@@ -150,13 +202,16 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   const std::int64_t factors = spec_.residual_dropout > 0.0 ? 2 * Hidden() : 0;
   const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
   const std::int64_t norm = KeptByNorm(computes, BlockPart::kWiden);
-  const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + KeptWide();
-  return KeptByAttention(recomputes_attention) + mlp + factors + Values(training_.ranks);
+  const std::int64_t wide = routes_ > 0 ? KeptByExperts() : KeptWide();
+  const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + wide;
+  const std::int64_t scaled = KeptByScales(BlockPart::kWiden) + KeptByScales(BlockPart::kDown);
+  return KeptByAttention(recomputes_attention) + mlp + factors + Values(training_.ranks) + scaled;
 }
 
 // Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy. An
 // adapter's result is there beside the product's.
 std::int64_t Activations::MlpForwardBeside() const {
+  if (routes_ > 0) return BesideExperts();
   if (!is_tiled()) {
     const std::int64_t adapter = adapts(BlockPart::kWiden) ? Values(spec_.mlp_width) : 0;
     return std::max({(adapts(BlockPart::kDown) ? 3 : 2) * Hidden(), WideProduct(), adapter});
@@ -167,6 +222,7 @@ std::int64_t Activations::MlpForwardBeside() const {
 // What comes from above, and the gradients of what the last product was given. A tile is there
 // again beside the gradients of those behind it.
 std::int64_t Activations::MlpBackwardBeside() const {
+  if (routes_ > 0) return Hidden() + BesideExperts();
   const std::int64_t adapter = adapts(BlockPart::kDown) ? Values(2 * spec_.mlp_width) : 0;
   if (!is_tiled()) return Hidden() + std::max(WideGradients(), adapter);
   return 2 * Hidden() + std::max((Wide() + WideGradients()) / tiles(), Hidden());
@@ -184,15 +240,26 @@ BlockBytes Activations::OfLayer(bool recomputes_attention) const {
   const std::int64_t kept = KeptByLayer(recomputes_attention);
   const std::int64_t attention = KeptByAttention(/*recomputes=*/false);
   const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
+  const std::int64_t delayed = DelayedByAttention() + DelayedByMlp();
+  const std::int64_t down = WeightsBeside(BlockPart::kDown);
+  const std::int64_t unpacked = training_.at(BlockPart::kDown).unpacked * width_;
   return {.kept = kept,
-          .forward = std::max(kept + MlpForwardBeside(), attention + weights + RingForwardBeside()),
-          .backward = std::max(kept + MlpBackwardBeside(),
-                               attention + std::max(weights, RingBackwardBeside()) + 2 * Hidden())};
+          .forward = std::max({kept + MlpForwardBeside(), attention + weights + RingForwardBeside(),
+                               down > 0 ? kept + Hidden() + down : 0}),
+          .backward = std::max({kept + MlpBackwardBeside(),
+                                attention + std::max(weights, RingBackwardBeside()) + 2 * Hidden(),
+                                kept + Hidden() + Values(spec_.mlp_width) + unpacked}),
+          .delayed = delayed,
+          .delaying = std::max(
+              delayed + 2 * Hidden(),
+              DelayedByMlp() + attention + std::max(weights, RingBackwardBeside()) + 2 * Hidden())};
 }
 
 BlockBytes Activations::OfRecomputedLayer() const {
   const BlockBytes again = OfLayer(/*recomputes_attention=*/false);
-  const std::int64_t mlp = 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
+  const std::int64_t mlp =
+      routes_ > 0 ? 2 * Hidden() + OfRoutes(2 * spec_.width) + BesideExperts()
+                  : 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
   const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
   const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
   return {.kept = !training_.of_block() ? 0
@@ -200,7 +267,9 @@ BlockBytes Activations::OfRecomputedLayer() const {
                                         : Hidden(),
           .forward =
               std::max(mlp, KeptByAttention(/*recomputes=*/false) + RingForwardBeside()) + Hidden(),
-          .backward = again.backward + Hidden() + part};
+          .backward = again.backward + Hidden() + part,
+          .delayed = again.delayed,
+          .delaying = again.delaying + 3 * Hidden() + part};
 }
 
 BlockBytes Activations::OfEmbedding() const {
@@ -216,7 +285,9 @@ BlockBytes Activations::OfEmbedding() const {
           : std::max(spec_.vocabulary, CountPositions(spec_)) * spec_.width * width_;
   return {.kept = factors + norm,
           .forward = Hidden() + std::max(sum, norm) + 2 * factors,
-          .backward = factors + norm + Hidden() + table};
+          .backward = factors + norm + Hidden() + table,
+          .delayed = training_.trains(BlockPart::kTable) ? Hidden() : 0,
+          .delaying = factors + norm + Hidden() + table};
 }
 
 BlockBytes Activations::OfHead() const {
@@ -238,7 +309,26 @@ BlockBytes Activations::OfHead() const {
   const std::int64_t kept = norm + Hidden() + matrix * width_;
   return {.kept = kept,
           .forward = norm + 2 * Hidden() + Floats(1) + rows * row + beside,
-          .backward = kept + Hidden()};
+          .backward = kept + Hidden(),
+          .delayed = matrix * width_,
+          .delaying = kept + Hidden()};
+}
+
+// What goes in, which is kept, and comes out has all tokens: the layer's own has those that it
+// keeps.
+template <typename OfLayer>
+BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, OfLayer of_layer) {
+  MicroBatch seen = batch;
+  seen.seq_len = batch.kept_tokens;
+  const std::int64_t width = spec.width * config::Width(batch.type);
+  const std::int64_t all = batch.tokens() * width, kept = seen.tokens() * width;
+  const std::int64_t places = 2 * seen.tokens() * static_cast<std::int64_t>(sizeof(std::int64_t));
+  BlockBytes block = of_layer(seen);
+  block.forward = std::max(block.forward + all, block.kept + kept + 2 * all) + places;
+  block.backward += 2 * all + places;
+  block.delaying += 2 * all + places;
+  block.kept += all + places;
+  return block;
 }
 
 }  // namespace
@@ -247,7 +337,6 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
   const bool gelu =
       spec.activation == Activation::kGeluTanh || spec.activation == Activation::kGeluErf;
   const std::pair<bool, const char*> unknown[] = {
-      {spec.experts > 0, "experts"},
       {spec.qkv == QkvLayout::kLatent, "keys and values that come from narrow rows"},
       {spec.norm_place != NormPlace::kBefore || !spec.final_norm, "norms at these places"},
       {spec.residual != Residual::kInTurn, "attention and MLP side by side"},
@@ -311,16 +400,24 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
   const bool attention = recompute.kind == config::RecomputeChoice::Kind::kAttention;
   const int count = static_cast<int>(spec.layers) + 2;
   std::vector<BlockBytes> blocks = {Activations(spec, batch, training.front()).OfEmbedding()};
+  const auto of_layer = [&](int i, const MicroBatch& own) {
+    const Activations made(spec, own, training[static_cast<std::size_t>(i)],
+                           spec.HasExperts(i - 1));
+    return config::IsRecomputed(recompute, i, count) ? made.OfRecomputedLayer()
+                                                     : made.OfLayer(attention);
+  };
   for (int i = 1; i + 1 < count; ++i) {
-    const Activations made(spec, batch, training[static_cast<std::size_t>(i)]);
-    blocks.push_back(config::IsRecomputed(recompute, i, count) ? made.OfRecomputedLayer()
-                                                               : made.OfLayer(attention));
+    blocks.push_back(
+        batch.DropsIn(i - 1)
+            ? OfDroppingLayer(spec, batch, [&](const auto& seen) { return of_layer(i, seen); })
+            : of_layer(i, batch));
   }
   blocks.push_back(Activations(spec, batch, training.back()).OfHead());
   for (BlockBytes& block : blocks) {
     if (batch.on_gpu) break;
     block.forward += kProductScratch;
     block.backward += kProductScratch;
+    block.delaying += kProductScratch;
   }
   return blocks;
 }

@@ -5,6 +5,7 @@
 // (tests/ranks/activation_memory_test.cc). Whoever changes what a layer keeps for its backward pass
 // changes KeptByLayer.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -33,7 +34,14 @@ struct MicroBatch {
   int tensor_ranks = 1;      // have the decoder between them, of which this is one part
   bool keeps_parts = false;  // each of these, of what recomputed layers were given
   bool documents = false;    // several in a sample, of which none sees another
+  // These layers see so many tokens of a sample (random_ltd); 0: all.
+  std::int64_t kept_tokens = 0;
+  std::vector<std::int64_t> dropping = {};
 
+  bool DropsIn(std::int64_t layer) const {
+    return kept_tokens > 0 && kept_tokens < seq_len &&
+           std::find(dropping.begin(), dropping.end(), layer) != dropping.end();
+  }
   std::int64_t all_tokens() const { return samples * seq_len; }
   std::int64_t tokens() const { return all_tokens() / sequence_ranks; }  // of this rank
 };
@@ -54,6 +62,9 @@ struct BlockBytes {
   std::int64_t kept = 0;      // from its forward pass for the backward pass
   std::int64_t forward = 0;   // the most in the forward pass, what it keeps included
   std::int64_t backward = 0;  // the most in the backward pass, what it has kept included
+  // This is what the backward pass keeps for gradients of weights that come behind it, and the most
+  // at its end.
+  std::int64_t delayed = 0, delaying = 0;
 };
 
 // By block. Without the gradients of parameters, but with that of the head's matrix, which is made

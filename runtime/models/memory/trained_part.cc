@@ -8,13 +8,13 @@
 namespace ds::models {
 namespace {
 
-constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kWeight = ".weight", kMagnitudes = ".lora_magnitude_vector";
 
 // The last name of the product whose weight this is, "" of any other parameter.
 std::string NameProduct(const ParameterSize& parameter) {
   const bool is_outer =
       parameter.part == BlockPart::kTable || parameter.part == BlockPart::kOuterNorm;
-  if (!parameter.is_matrix || is_outer) return "";
+  if (!parameter.is_matrix || is_outer || parameter.is_expert) return "";
   const std::string path = parameter.name.substr(0, parameter.name.size() - kWeight.size());
   return path.substr(path.rfind('.') + 1);
 }
@@ -40,8 +40,23 @@ void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::strin
     narrow.trained = wide.trained = true;
     parameters.push_back(std::move(narrow));
     parameters.push_back(std::move(wide));
+    if (!lora.magnitudes) continue;
+    parameters.push_back(
+        {.rows = parameter.rows, .name = path + std::string(kMagnitudes), .part = parameter.part});
   }
   block->parameters = std::move(parameters);
+}
+
+// Bytes stand for the weights of products, but not of adapters.
+void Quantize(BaseFormat format, BlockSizes* block) {
+  for (ParameterSize& parameter : block->parameters) {
+    if (NameProduct(parameter).empty() || parameter.trained) continue;
+    const QuantizedLayout layout{
+        .format = format, .rows = parameter.rows, .columns = parameter.columns};
+    parameter.bytes = layout.bytes();
+    parameter.name =
+        parameter.name.substr(0, parameter.name.size() - kWeight.size()) + ".quantized_weight";
+  }
 }
 
 bool IsMatched(const std::string& pattern, const BlockSizes& block,
@@ -70,13 +85,22 @@ bool Trains(const BlockSizes& block) {
 }
 
 void AddParameter(const ParameterSize& parameter, BlockTraining* training) {
-  if (!parameter.trained) return;
   PartTraining& part = training->at(parameter.part);
+  if (parameter.bytes > 0) part.unpacked = std::max(part.unpacked, parameter.numel());
+  if (!parameter.trained) return;
   part.trains = true;
   part.reads_input = part.reads_input || parameter.is_matrix;
+  if (parameter.name.ends_with(kMagnitudes)) part.scaled += parameter.rows;
   if (!parameter.name.ends_with(".lora_A.weight")) return;
   part.adapts = true;
   training->ranks += parameter.rows;
+}
+
+// Behind AddParameter of all: DoRA takes norms of the rows of the products that it adapts.
+void AddNorms(const ParameterSize& parameter, BlockTraining* training) {
+  PartTraining& part = training->at(parameter.part);
+  if (part.scaled == 0 || parameter.trained || NameProduct(parameter).empty()) return;
+  part.normed = std::max(part.normed, parameter.numel());
 }
 
 }  // namespace
@@ -85,6 +109,7 @@ Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks
   std::vector<std::string> found;
   for (BlockSizes& block : *blocks) {
     if (part.lora) AddAdapters(*part.lora, &block, &found);
+    if (part.base) Quantize(*part.base, &block);
   }
   for (const std::string& target : part.lora.value_or(LoraSpec{}).targets) {
     if (Contains(found, target)) continue;
@@ -111,6 +136,7 @@ std::vector<BlockTraining> ListTraining(const std::vector<BlockSizes>& blocks) {
     BlockTraining training{.input = input};
     training.parts.fill({.trains = false, .reads_input = false});
     for (const ParameterSize& parameter : block.parameters) AddParameter(parameter, &training);
+    for (const ParameterSize& parameter : block.parameters) AddNorms(parameter, &training);
     if (!block.also_reads.empty()) {
       training.at(BlockPart::kTable).trains = blocks.front().parameters.front().trained;
     }

@@ -12,24 +12,30 @@
 #include "runtime/base/status.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/spec/lora_spec.h"
+#include "runtime/models/spec/quantized_layout.h"
 
 namespace ds::models {
 
 struct TrainedPart {
   std::optional<LoraSpec> lora = {};
   std::vector<std::string> freeze = {};  // patterns of full names, as of files
+  std::optional<BaseFormat> base = {};   // in which frozen weights of layers' products are kept
 
-  bool is_all() const { return !lora && freeze.empty(); }
+  bool is_all() const { return !lora && !base && freeze.empty(); }
 };
 
-// Marks the blocks' frozen parameters, and adds those of adapters, as AddLora and FreezeParameters
-// (models/lora.h) do. Refuses what they refuse, and says so in fewer words.
+// Marks the blocks' frozen parameters, and adds those of adapters, as AddLora, QuantizeBase and
+// FreezeParameters (models/lora.h) do. Refuses what they refuse, and says so in fewer words.
 Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks);
 
 struct PartTraining {
   bool trains = true;
   bool reads_input = true;  // in its backward pass: it has a matrix that is trained
   bool adapts = false;      // one of its products has an adapter
+  // DoRA multiplies so many values of a token. `unpacked` and `normed` are elements of the largest
+  // product's weight: one that is made of bytes whenever it is multiplied, and one of whose rows
+  // DoRA takes the norms.
+  std::int64_t scaled = 0, unpacked = 0, normed = 0;
 };
 
 // BlockTraining says what a block's backward pass computes.

@@ -141,11 +141,12 @@ void CountRounding(const BucketShape& shape, const FlatLayout& layout, const Ste
 BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& input) {
   const FlatLayout layout = MakeLayout(shape, input);
   const config::StateTypes& types = input.types;
+  const std::int64_t width = shape.of_bytes ? 1 : Width(types.parameter);
   BucketBytes sizes{.own_elements = layout.shard_numel(),
-                    .parameters = layout.padded_numel() * Width(types.parameter),
-                    .own_parameters = layout.shard_numel() * Width(types.parameter)};
+                    .parameters = layout.padded_numel() * width,
+                    .own_parameters = layout.shard_numel() * width};
   for (const std::int64_t numel : shape.numels) {
-    sizes.largest = std::max(sizes.largest, numel * Width(types.parameter));
+    sizes.largest = std::max(sizes.largest, numel * width);
   }
   CountRounding(shape, layout, input, &sizes);
   if (!shape.trained) return sizes;

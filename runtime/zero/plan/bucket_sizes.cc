@@ -64,11 +64,12 @@ Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
 Rest Measurement::ChooseRest(const UnitShape& shape) {
   const Tiers& tiers = input_.tiers;
   if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
-  std::int64_t elements = 0;
+  std::int64_t bytes = 0;
   for (const BucketShape& bucket : shape.buckets) {
-    elements = std::accumulate(bucket.numels.begin(), bucket.numels.end(), elements);
+    const std::int64_t width = bucket.of_bytes ? 1 : Width(input_.types.parameter);
+    bytes += width * std::accumulate(bucket.numels.begin(), bucket.numels.end(), std::int64_t{0});
   }
-  const std::int64_t bytes = elements / input_.shard_ranks * Width(input_.types.parameter);
+  bytes /= input_.shard_ranks;
   if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
   kept_parameter_bytes_ += bytes;
   return Rest::kHere;

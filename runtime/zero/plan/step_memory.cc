@@ -47,13 +47,22 @@ class Simulation {
   void RunStep();
   void RunMicroBatches();
   void RunPasses();
-  void Forward(std::int64_t micro_batch);
-  void Backward(std::int64_t micro_batch, bool is_last);
+  void Forward(const Pass& pass);
+  void Backward(const Pass& pass, bool is_last);
+  void BringWeightGradients(const Pass& pass);
   void EndStep();
   void Update();
 
-  ResidencyPlan MakePlan(std::vector<Place> places, std::vector<Place> expected,
-                         bool is_last) const;
+  UnitRange UnitsOf(const Pass& pass) const {
+    return pass.units.value_or(UnitRange{0, static_cast<int>(input_.units.size())});
+  }
+  std::vector<Place> ListBackward(const Pass& pass) const;
+  struct PassEnd {
+    std::vector<Place> expected = {};
+    std::optional<UnitRange> units = {};
+    bool is_last = false, later = false;  // so come gradients of weights
+  };
+  ResidencyPlan MakePlan(std::vector<Place> places, PassEnd end) const;
   void Execute(const ResidencyPlan& plan, int place);
   void Execute(const Action& action);
   void Gather(int unit);
@@ -62,6 +71,17 @@ class Simulation {
   void Reduce(SimulatedBucket* bucket, bool awaits);
   void EndReduction(SimulatedBucket* bucket);
   void AcquireGradients(int unit);
+  void AcquireGradientsOfAll(int unit) {  // and of those that it also reads
+    const auto& reads = input_.units[static_cast<std::size_t>(unit)].also_reads;
+    for (const int other : reads) AcquireGradients(other);
+    AcquireGradients(unit);
+  }
+  const BlockActivations& ActivationsOf(int unit) const {
+    return input_.activations[static_cast<std::size_t>(unit)];
+  }
+  int BlockOf(int unit) const {
+    return input_.blocks.empty() ? unit : input_.blocks[static_cast<std::size_t>(unit)];
+  }
   void UpdateEarly(SimulatedBucket* bucket);
 
   std::vector<SimulatedBucket>& buckets(int unit) {
@@ -116,18 +136,21 @@ void Simulation::AddUnit(const UnitShape& shape, const std::vector<BucketSizes>&
   for (const BucketSizes& bucket : sizes) books_.pool.Return(bucket.bytes.parameters);
 }
 
-ResidencyPlan Simulation::MakePlan(std::vector<Place> places, std::vector<Place> expected,
-                                   bool is_last) const {
-  return ResidencyPlan(
-      {.units = planned_,
-       .sharding = input_.sharding,
-       .budgets = input_.budgets,
-       .overlap = input_.overlap,
-       .reduce_whole_gradients = is_last && (input_.overlap || input_.tiers.updates_in_backward),
-       .places = std::move(places),
-       .expected = std::move(expected),
-       .present = present_,
-       .fetched = fetched_});
+ResidencyPlan Simulation::MakePlan(std::vector<Place> places, PassEnd end) const {
+  const bool is_part =
+      end.units && (end.units->first > 0 || end.units->end < static_cast<int>(input_.units.size()));
+  return ResidencyPlan({.units = planned_,
+                        .sharding = input_.sharding,
+                        .budgets = input_.budgets,
+                        .overlap = input_.overlap,
+                        .reduce_whole_gradients =
+                            end.is_last && (input_.overlap || input_.tiers.updates_in_backward),
+                        .gradients_come_later = end.later,
+                        .places = std::move(places),
+                        .expected = std::move(end.expected),
+                        .present = present_,
+                        .fetched = fetched_,
+                        .pass = is_part ? end.units : std::nullopt});
 }
 
 void Simulation::Execute(const ResidencyPlan& plan, int place) {
@@ -222,21 +245,27 @@ void Simulation::RunMicroBatches() {
     State begin = Capture();
     if (m > 0 && begin == before) break;
     before = std::move(begin);
-    Forward(m);
-    Backward(m, /*is_last=*/false);
+    Forward({.micro_batch = m});
+    Backward({.kind = Pass::Kind::kBackward, .micro_batch = m}, /*is_last=*/false);
   }
-  Forward(input_.micro_batches - 1);
-  Backward(input_.micro_batches - 1, /*is_last=*/true);
+  Forward({.micro_batch = input_.micro_batches - 1});
+  Backward({.kind = Pass::Kind::kBackward, .micro_batch = input_.micro_batches - 1},
+           /*is_last=*/true);
 }
 
+// Where chunks come one by one, the executor has no last pass.
 void Simulation::RunPasses() {
-  const auto is_backward = [](const Pass& pass) { return pass.backward; };
+  using Kind = Pass::Kind;
+  const auto is_backward = [](const Pass& pass) { return pass.kind == Kind::kBackward; };
   auto left = std::count_if(input_.passes.begin(), input_.passes.end(), is_backward);
   for (const Pass& pass : input_.passes) {
-    if (pass.backward) {
-      Backward(pass.micro_batch, /*is_last=*/--left == 0);
+    if (is_backward(pass)) --left;
+    if (pass.kind == Kind::kForward) {
+      Forward(pass);
+    } else if (pass.kind == Kind::kWeightGradient) {
+      BringWeightGradients(pass);
     } else {
-      Forward(pass.micro_batch);
+      Backward(pass, is_backward(pass) && left == 0 && !pass.units);
     }
   }
 }
@@ -251,51 +280,80 @@ void Simulation::RunStep() {
   EndStep();
 }
 
-void Simulation::Forward(std::int64_t micro_batch) {
-  const int count = static_cast<int>(input_.units.size());
-  std::vector<Place> forward, backward;
-  for (int unit = 0; unit < count; ++unit) {
-    forward.push_back({Place::Kind::kForward, micro_batch, unit});
-    if (count - 1 - unit < first_trained_) continue;
-    backward.push_back({Place::Kind::kBackward, micro_batch, count - 1 - unit});
+std::vector<Place> Simulation::ListBackward(const Pass& pass) const {
+  const UnitRange units = UnitsOf(pass);
+  std::vector<Place> places;
+  for (int unit = units.end - 1; unit >= std::max(units.first, first_trained_); --unit) {
+    places.push_back({Place::Kind::kBackward, pass.micro_batch, unit});
   }
-  const bool keeps = input_.budgets.reuse_bytes > 0;
-  const ResidencyPlan plan = MakePlan(forward, keeps ? backward : std::vector<Place>(), false);
-  kept_ += input_.batch_bytes;
-  for (int unit = 0; unit < count; ++unit) {
-    Execute(plan, unit);
-    const BlockActivations& made = input_.activations[static_cast<std::size_t>(unit)];
-    Note(NameOf("forward", input_.first_block + unit), kept_ + made.forward);
-    kept_ += made.kept;
-  }
-  kept_ += input_.sent_bytes;
+  return places;
 }
 
-void Simulation::Backward(std::int64_t micro_batch, bool is_last) {
+void Simulation::Forward(const Pass& pass) {
+  const UnitRange units = UnitsOf(pass);
   std::vector<Place> places;
-  for (int unit = static_cast<int>(input_.units.size()) - 1; unit >= first_trained_; --unit) {
-    places.push_back({Place::Kind::kBackward, micro_batch, unit});
+  for (int unit = units.first; unit < units.end; ++unit) {
+    places.push_back({Place::Kind::kForward, pass.micro_batch, unit});
   }
-  places.push_back({Place::Kind::kEndOfMicroBatch, micro_batch});
-  const ResidencyPlan plan = MakePlan(places, {}, is_last);
+  const bool keeps = input_.budgets.reuse_bytes > 0;
+  const ResidencyPlan plan =
+      MakePlan(std::move(places),
+               {.expected = keeps ? ListBackward(pass) : std::vector<Place>(), .units = units});
+  if (pass.begins) kept_ += input_.batch_bytes;
+  for (int unit = units.first; unit < units.end; ++unit) {
+    Execute(plan, unit - units.first);
+    const BlockActivations& made = ActivationsOf(unit);
+    Note(NameOf("forward", BlockOf(unit)), kept_ + made.forward);
+    kept_ += made.kept;
+  }
+  if (pass.sends) kept_ += input_.sent_bytes;
+}
+
+void Simulation::Backward(const Pass& pass, bool is_last) {
+  std::vector<Place> places = ListBackward(pass);
+  places.push_back({Place::Kind::kEndOfMicroBatch, pass.micro_batch});
+  const bool later = pass.kind == Pass::Kind::kInputGradient;
+  const ResidencyPlan plan =
+      MakePlan(places, {.units = UnitsOf(pass), .is_last = is_last, .later = later});
   updates_ = is_last && input_.tiers.updates_in_backward;
+  const std::int64_t sent = pass.sends ? input_.sent_bytes : 0;
+  if (pass.was_handed) kept_ -= input_.handed_bytes;
   for (int i = 0; i + 1 < static_cast<int>(places.size()); ++i) {
     Execute(plan, i);
     const int unit = places[static_cast<std::size_t>(i)].unit;
-    const BlockActivations& made = input_.activations[static_cast<std::size_t>(unit)];
-    for (const int other : input_.units[static_cast<std::size_t>(unit)].also_reads) {
-      AcquireGradients(other);
-    }
-    AcquireGradients(unit);
+    const BlockActivations& made = ActivationsOf(unit);
+    if (!later) AcquireGradientsOfAll(unit);
     kept_ -= made.kept;
-    Note(NameOf("backward", input_.first_block + unit), kept_ + made.backward);
-    if (i == 0) kept_ += input_.sent_bytes;  // its gradient; the last block's own has it already
+    Note(NameOf("backward", BlockOf(unit)),
+         kept_ + (later ? std::max(made.backward, made.delaying) : made.backward));
+    if (i == 0) kept_ += sent;  // its gradient; the last block's own has it already
+    if (later) kept_ += made.delayed;
   }
   Execute(plan, static_cast<int>(places.size()) - 1);
   updates_ = false;
-  Execute(MakePlan({{Place::Kind::kRest}}, {}, false), 0);
-  kept_ -= input_.batch_bytes + 2 * input_.sent_bytes;
+  Execute(MakePlan({{Place::Kind::kRest}}, {}), 0);
+  kept_ -= (pass.begins ? input_.batch_bytes : 0) + 2 * sent;
+  if (pass.hands_back) kept_ += input_.handed_bytes;
+  if (!pass.returns) return;
   kept_ += input_.returned_bytes - std::exchange(returning_, input_.returned_bytes);
+}
+
+void Simulation::BringWeightGradients(const Pass& pass) {
+  const UnitRange units = UnitsOf(pass);
+  std::vector<Place> places;
+  for (int unit = units.end - 1; unit >= units.first; --unit) {
+    places.push_back({Place::Kind::kWeightGradient, pass.micro_batch, unit});
+  }
+  places.push_back({Place::Kind::kEndOfMicroBatch, pass.micro_batch});
+  const ResidencyPlan plan = MakePlan(places, {.units = units});
+  for (int i = 0; i + 1 < static_cast<int>(places.size()); ++i) {
+    Execute(plan, i);
+    const int unit = places[static_cast<std::size_t>(i)].unit;
+    AcquireGradientsOfAll(unit);
+    Note(NameOf("weights'", BlockOf(unit)), kept_);
+    kept_ -= ActivationsOf(unit).delayed;
+  }
+  Execute(plan, static_cast<int>(places.size()) - 1);
 }
 
 void Simulation::EndStep() {

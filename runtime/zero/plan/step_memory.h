@@ -29,6 +29,7 @@ struct RangeShape {
 struct BucketShape {
   std::vector<std::int64_t> numels;
   bool trained = true;
+  bool of_bytes = false;                // that stand for frozen weights, and are not converted
   bool rounded = false;                 // may travel so (ZeRO++), or, frozen, be kept so
   std::vector<RangeShape> ranges = {};  // none: all are trained alike, and not by Muon
 };
@@ -46,12 +47,29 @@ struct BlockActivations {
   std::int64_t kept = 0;      // from its forward pass for the backward pass
   std::int64_t forward = 0;   // the most in the forward pass, what it keeps included
   std::int64_t backward = 0;  // the most in the backward pass, what it has kept included
+  // Kept from a backward pass for the gradients of weights, where they come behind it, and the most
+  // at its end.
+  std::int64_t delayed = 0;
+  std::int64_t delaying = 0;
 };
 
-// The way of a micro-batch through all units, or back.
+// The way of a micro-batch through units, or back.
 struct Pass {
-  bool backward = false;
+  enum class Kind {
+    kForward,
+    kBackward,
+    kInputGradient,   // backward, but for the gradients of weights
+    kWeightGradient,  // these
+  };
+
+  Kind kind = Kind::kForward;
   std::int64_t micro_batch = 0;
+  // Those of one of the stage's chunks. None: all.
+  std::optional<UnitRange> units = {};
+  bool begins = true;                           // the stage has not had the micro-batch before
+  bool sends = true;                            // to another stage, behind the forward pass
+  bool returns = true;                          // behind the backward pass, to another stage
+  bool hands_back = false, was_handed = false;  // the gradient, to this stage's own chunk before
 };
 
 // A step as DescribeStep, and whoever knows the model, say it.
@@ -73,12 +91,13 @@ struct StepMemoryInput {
   // pass follows its forward pass.
   std::vector<Pass> passes = {};
   bool input_needs_gradient = false;  // a stage before has something that is trained
-  int first_block = 0;  // of the model, that this stage has: the number of the first unit
+  std::vector<int> blocks = {};       // the units' numbers in the model; none: they are the same
   // A micro-batch's forward pass sends these to the stage behind. They are held until the end of
   // its backward pass, which has a gradient of that size from there; the gradient that goes to the
   // stage before is held until the next one goes.
   std::int64_t sent_bytes = 0;
   std::int64_t returned_bytes = 0;
+  std::int64_t handed_bytes = 0;  // of such a gradient for a chunk of this stage
   Tiers tiers;
   bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
   bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket

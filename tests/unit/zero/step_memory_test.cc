@@ -294,6 +294,8 @@ TEST(StepMemoryTest, RoundingHasBuffersBesideWhatTravels) {
       << "a byte for each value on the near way, half as many on the far";
 }
 
+constexpr Pass::Kind kF = Pass::Kind::kForward, kB = Pass::Kind::kBackward;
+
 TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldWhatItDoes) {
   for (const int stage : {0, 1, 2, 3}) {
     StepMemoryInput input = MakeInput(stage, 2);
@@ -301,7 +303,7 @@ TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldWhatItDoes) {
     input.micro_batches = 3;
     const StepMemory in_turn = PlanStepMemory(input);
     for (std::int64_t m = 0; m < 3; ++m) {
-      input.passes.insert(input.passes.end(), {{false, m}, {true, m}});
+      input.passes.insert(input.passes.end(), {{kF, m}, {kB, m}});
     }
     const StepMemory listed = PlanStepMemory(input);
     EXPECT_EQ(listed.peak, in_turn.peak);
@@ -315,16 +317,45 @@ TEST(StepMemoryTest, MicroBatchesOnTheirWayAreHeldWithWhatTheySend) {
   for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
   input.batch_bytes = 50;
   input.micro_batches = 3;
-  input.passes = {{false, 0}, {true, 0}, {false, 1}, {true, 1}, {false, 2}, {true, 2}};
+  input.passes = {{kF, 0}, {kB, 0}, {kF, 1}, {kB, 1}, {kF, 2}, {kB, 2}};
   const std::int64_t one = PlanStepMemory(input).peak_activations;
   const auto units = static_cast<std::int64_t>(input.units.size());
   EXPECT_EQ(one, 50 + (units - 1) * 1000 + 3000);
-  input.passes = {{false, 0}, {false, 1}, {true, 0}, {false, 2}, {true, 1}, {true, 2}};
+  input.passes = {{kF, 0}, {kF, 1}, {kB, 0}, {kF, 2}, {kB, 1}, {kB, 2}};
   EXPECT_EQ(PlanStepMemory(input).peak_activations, one + 50 + units * 1000);
   input.sent_bytes = 7;
   EXPECT_EQ(PlanStepMemory(input).peak_activations, one + 50 + units * 1000 + 2 * 7);
   input.returned_bytes = 9;
   EXPECT_EQ(PlanStepMemory(input).peak_activations, one + 50 + units * 1000 + 2 * 7 + 9);
+}
+
+TEST(StepMemoryTest, ChunksHoldTheirOwnBlocksAlone) {
+  StepMemoryInput input = MakeInput(0, 2);
+  for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
+  const auto units = static_cast<int>(input.units.size());
+  const UnitRange first{0, 2}, second{2, units};
+  input.batch_bytes = 50;
+  input.passes = {{kF, 0, first},
+                  {kF, 1, first},
+                  {kF, 0, second, /*begins=*/false},
+                  {kB, 0, second, /*begins=*/false},
+                  {kB, 0, first},
+                  {kF, 1, second, /*begins=*/false},
+                  {kB, 1, second, /*begins=*/false},
+                  {kB, 1, first}};
+  // Of the second micro-batch the first chunk has two blocks.
+  EXPECT_EQ(PlanStepMemory(input).peak_activations, 2 * 50 + 2 * 1000 + (units - 1) * 1000 + 3000);
+}
+
+TEST(StepMemoryTest, WhatWeightGradientsReadIsHeldUntilTheyCome) {
+  StepMemoryInput input = MakeInput(0, 2);
+  for (BlockActivations& block : input.activations) block = {1000, 1000, 1500, 400, 600};
+  const auto units = static_cast<std::int64_t>(input.units.size());
+  constexpr auto kI = Pass::Kind::kInputGradient, kW = Pass::Kind::kWeightGradient;
+  input.passes = {{kF, 0}, {kI, 0}, {kF, 1}, {kW, 0}, {kI, 1}, {kW, 1}};
+  EXPECT_EQ(PlanStepMemory(input).peak_activations, units * 400 + units * 1000);
+  input.passes = {{kF, 0}, {kI, 0}, {kW, 0}, {kF, 1}, {kI, 1}, {kW, 1}};
+  EXPECT_EQ(PlanStepMemory(input).peak_activations, (units - 1) * 1000 + 1500);
 }
 
 TEST(StepMemoryTest, ManyMicroBatchesHoldWhatAFewDo) {

@@ -1,0 +1,162 @@
+// The memory of jobs that train a part of their model, hold it in fewer bits, or send tokens
+// through a part of it, is what was planned (planned_memory_test.cc).
+
+#include <gtest/gtest.h>
+
+#include "tests/e2e/planned_memory.h"
+
+namespace ds::testing {
+namespace {
+
+TEST_F(PlannedMemory, IsMeasuredWithAdaptersBesideAFrozenModel) {
+  const std::vector<std::string> all = {"--lora_rank", "8"};
+  for (const char* model : {"gpt2", "llama"}) {
+    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = all});
+    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = all});
+    ExpectPlanned({.stage = 3,
+                   .micro_batch = 16,
+                   .accumulation = 2,
+                   .recompute = "full",
+                   .model = model,
+                   .trained = all});
+  }
+  const std::vector<std::string> some = {"--lora_rank", "4", "--lora_targets", "q_proj", "v_proj"};
+  ExpectPlanned({.stage = 3, .micro_batch = 16, .model = "llama", .trained = some});
+  ExpectPlanned({.stage = 1, .bf16 = true, .micro_batch = 16, .model = "llama", .trained = some});
+}
+
+TEST_F(PlannedMemory, IsMeasuredWithMagnitudesOfAdapters) {
+  const std::vector<std::string> dora = {"--lora_rank", "8", "--lora_dora"};
+  for (const char* model : {"gpt2", "llama"}) {
+    ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = dora});
+    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = dora});
+    ExpectPlanned({.stage = 3,
+                   .micro_batch = 16,
+                   .accumulation = 2,
+                   .recompute = "full",
+                   .model = model,
+                   .trained = dora});
+  }
+}
+
+TEST_F(PlannedMemory, IsMeasuredOverAQuantizedBase) {
+  for (const char* base : {"nf4", "nf4-double", "int8"}) {
+    const std::vector<std::string> words = {"--lora_rank", "8", "--quantize_base", base};
+    for (const char* model : {"gpt2", "llama"}) {
+      ExpectPlanned(
+          {.stage = 2, .bf16 = true, .micro_batch = 16, .model = model, .trained = words});
+      // The weights that products make of bytes are much of it.
+      ExpectPlanned({.stage = 3, .micro_batch = 2, .model = model, .trained = words});
+    }
+  }
+  ExpectPlanned({.stage = 3,
+                 .bf16 = true,
+                 .micro_batch = 16,
+                 .accumulation = 2,
+                 .recompute = "full",
+                 .model = "llama",
+                 .trained = {"--lora_rank", "8", "--quantize_base", "nf4"}});
+  ExpectPlanned({.stage = 1,
+                 .bf16 = true,
+                 .micro_batch = 16,
+                 .model = "llama",
+                 .trained = {"--lora_rank", "8", "--lora_dora", "--quantize_base", "nf4"}});
+}
+
+// Each rank has all experts.
+TEST_F(PlannedMemory, IsMeasuredWithExperts) {
+  const nlohmann::json common = {{"vocab_size", 3000},       {"hidden_size", 192},
+                                 {"num_hidden_layers", 4},   {"num_attention_heads", 6},
+                                 {"num_key_value_heads", 3}, {"max_position_embeddings", 128},
+                                 {"num_experts_per_tok", 2}, {"tie_word_embeddings", false}};
+  nlohmann::json mixtral = common, shared = common;
+  mixtral.update({{"model_type", "mixtral"}, {"intermediate_size", 384}, {"num_local_experts", 4}});
+  shared.update({{"model_type", "qwen2_moe"},
+                 {"intermediate_size", 512},
+                 {"moe_intermediate_size", 256},
+                 {"shared_expert_intermediate_size", 384},
+                 {"num_experts", 4},
+                 {"decoder_sparse_step", 1},
+                 {"norm_topk_prob", false},
+                 {"mlp_only_layers", nlohmann::json::array()}});
+  Write("mixtral.json", mixtral);
+  Write("qwen2_moe.json", shared);
+  for (const char* model : {"mixtral", "qwen2_moe"}) {
+    ExpectPlanned({.stage = 0, .micro_batch = 24, .model = model});
+    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 8, .model = model});
+    ExpectPlanned({.stage = 3, .micro_batch = 8, .model = model});
+    ExpectPlanned({.stage = 3, .micro_batch = 8, .recompute = "full", .model = model});
+  }
+}
+
+// The second step sees the most.
+TEST_F(PlannedMemory, IsMeasuredWhereStepsSeeMoreAndMore) {
+  const nlohmann::json growing = {
+      {"curriculum_learning",
+       {{"enabled", true},
+        {"curriculum_type", "seqlen"},
+        {"min_difficulty", 32},
+        {"max_difficulty", 128},
+        {"schedule_type", "fixed_linear"},
+        {"schedule_config", {{"total_curriculum_step", 2}, {"difficulty_step", 8}}}}}};
+  const auto dropping = [](int least, int most) -> nlohmann::json {
+    const nlohmann::json schedule = {
+        {"min_value", least},
+        {"max_value", most},
+        {"schedule_type", "fixed_linear"},
+        {"schedule_config", {{"require_steps", 1}, {"seq_per_step", 32}}}};
+    const nlohmann::json drops = {{"enabled", true},
+                                  {"total_layer_num", 6},
+                                  {"random_ltd_layer_num", 4},
+                                  {"random_ltd_layer_id", {1, 2, 3, 4}},
+                                  {"model_type", "decoder"},
+                                  {"hidden_state_order", "batch_seq_dim"},
+                                  {"random_ltd_schedule", schedule}};
+    return {{"data_efficiency",
+             {{"enabled", true}, {"data_routing", {{"enabled", true}, {"random_ltd", drops}}}}}};
+  };
+  for (const char* model : {"gpt2", "llama"}) {
+    ExpectPlanned({.stage = 2, .micro_batch = 16, .model = model, .config = growing});
+    ExpectPlanned({.stage = 2, .micro_batch = 16, .model = model, .config = dropping(32, 64)});
+    ExpectPlanned(
+        {.stage = 3, .bf16 = true, .micro_batch = 16, .model = model, .config = dropping(64, 64)});
+    ExpectPlanned({.stage = 3,
+                   .micro_batch = 16,
+                   .recompute = "full",
+                   .model = model,
+                   .config = dropping(32, 96)});
+  }
+}
+
+TEST_F(PlannedMemory, IsMeasuredWithFrozenWeightsInEightBits) {
+  const nlohmann::json rounded = {{"zero_quantized_nontrainable_weights", true}};
+  const std::vector<std::string> adapters = {"--lora_rank", "8"};
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const int ranks : {1, 2}) {
+      ExpectPlanned({.stage = 3,
+                     .bf16 = ranks == 2,
+                     .micro_batch = 2,
+                     .model = model,
+                     .ranks = ranks,
+                     .trained = adapters,
+                     .zero = rounded});
+    }
+  }
+  nlohmann::json near = rounded;
+  near["zero_hpz_partition_size"] = 2;
+  ExpectPlanned({.stage = 3, .ranks = 4, .trained = adapters, .zero = near});
+}
+
+TEST_F(PlannedMemory, IsMeasuredWhereAPartIsFrozen) {
+  const std::vector<std::string> front = {"--freeze", "transformer.wte.weight",
+                                          "transformer.wpe.weight", "transformer.h.[0-3].*"};
+  const std::vector<std::string> matrices = {"--freeze", "model.*_proj.weight", "*embed*"};
+  for (const int stage : {0, 3}) {
+    ExpectPlanned({.stage = stage, .micro_batch = 16, .trained = front});
+    ExpectPlanned({.stage = stage, .micro_batch = 16, .model = "llama", .trained = matrices});
+  }
+  ExpectPlanned({.stage = 0, .micro_batch = 8, .accumulation = 3, .stages = 2, .trained = front});
+}
+
+}  // namespace
+}  // namespace ds::testing
