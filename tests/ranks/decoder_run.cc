@@ -55,6 +55,10 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.parallel.data_before_expert = run.data_before_expert;
   config.pipeline.partition = run.partition;
   config.zero_optimization.ignore_unused_parameters = !run.names_unused;
+  if (run.gathers_ahead) {
+    config.zero_optimization.prefetch_bucket_size = 100'000;
+    config.zero_optimization.max_live_parameters = 200'000;
+  }
   config.zero_optimization.quantized_frozen_weights = run.quantizes_frozen;
   config.zero_optimization.hpz_partition_size = run.hpz_partition_size;
   config.activation_checkpointing.partition_activations = run.partitions_activations;
@@ -120,6 +124,7 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
     const auto whole = models::BuildModel(described, at::TensorOptions(dtype), ranks);
     DS_CHECK(models::AddLora(*model, &lora, ranks.tensor, &*whole).ok());
   }
+  if (!run.freeze.empty()) DS_CHECK(models::FreezeParameters(*model, run.freeze).ok());
   return Engine::create(std::move(model), config,
                         {.world = &world,
                          .ledger = ledger,

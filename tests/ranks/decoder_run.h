@@ -73,6 +73,8 @@ struct DecoderRun {
   int hpz_partition_size = 1;
   bool names_unused = false;   // and ends the run for them
   std::int64_t lora_rank = 0;  // of adapters on all linear layers, which are trained alone
+  std::vector<std::string> freeze = {};  // patterns
+  bool gathers_ahead = false;            // at stage 3
 
   int ranks_of_a_sample() const { return tensor * sequence * pipeline; }
 };
