@@ -10,6 +10,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/families.h"
 
 namespace ds::cli {

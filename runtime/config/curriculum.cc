@@ -37,13 +37,6 @@ std::int64_t DifficultyAt(const CurriculumConfig& curriculum, std::int64_t step)
   return std::min(std::max(OnCurve(share, least, most, multiple), floor), most);
 }
 
-std::int64_t LongestSample(const CurriculumConfig& curriculum) {
-  const std::int64_t least = curriculum.min_difficulty, most = curriculum.max_difficulty;
-  if (least >= most) return least;
-  const auto& list = curriculum.difficulty;
-  return list.empty() ? most : *std::max_element(list.begin(), list.end());
-}
-
 std::int64_t KeptTokensAt(const RandomLtdConfig& random_ltd, std::int64_t finished_steps) {
   const std::int64_t least = random_ltd.min_value, most = random_ltd.max_value;
   if (least >= most) return least;

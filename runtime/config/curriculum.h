@@ -24,9 +24,6 @@ struct CurriculumConfig {
 // Finds the tokens of a sample in a step, counted from 1.
 std::int64_t DifficultyAt(const CurriculumConfig& curriculum, std::int64_t step);
 
-// Finds the tokens that no sample of any step exceeds.
-std::int64_t LongestSample(const CurriculumConfig& curriculum);
-
 // Some layers see so many tokens of a sample, chosen anew.
 struct RandomLtdConfig {
   std::int64_t total_layer_num = 1;

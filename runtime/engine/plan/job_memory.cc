@@ -15,6 +15,7 @@
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/engine/plan/stage_passes.h"
 #include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/model_ranks.h"
 
 namespace ds::engine {

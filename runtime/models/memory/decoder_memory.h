@@ -9,16 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/models/memory/trained_part.h"
 #include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::models {
-
-// OK where it is known what such a decoder keeps of a micro-batch. The error names what is not.
-Status CheckMemoryIsKnown(const DecoderSpec& spec);
 
 struct MicroBatch {
   std::int64_t samples = 1;
@@ -47,12 +43,9 @@ struct MicroBatch {
 };
 
 // Counts what is added to the scores of attention with windows, distances or documents, which all
-// layers share: it is there from the first forward pass on. Requires CheckMemoryIsKnown.
+// layers share: it is there from the first forward pass on. Requires CheckMemoryIsKnown
+// (known_memory.h).
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch);
-
-// OK where no sum of a micro-batch's bytes, or of the model's, leaves 64 bits. The error names the
-// figure.
-Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch);
 
 // So much oneDNN takes on its way through a product on the CPU.
 inline constexpr std::int64_t kProductScratch = std::int64_t{512} << 10;

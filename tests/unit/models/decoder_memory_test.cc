@@ -2,6 +2,7 @@
 // That blocks really keep so much is tested in tests/ranks/activation_memory_test.cc.
 
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/models/memory/known_memory.h"
 
 #include <gtest/gtest.h>
 
