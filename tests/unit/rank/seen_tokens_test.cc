@@ -27,11 +27,5 @@ TEST(SeenTokens, NoTokensAreDroppedWhereAttentionCountsThoseBetween) {
   EXPECT_TRUE(SeenTokens().Prepare(BlockList(), spec, 32).ok());
 }
 
-TEST(SeenTokens, KnowsWhetherStepsSeeLess) {
-  EXPECT_FALSE(SeenTokens().limits());
-  EXPECT_TRUE(Dropping().limits());
-  EXPECT_TRUE(SeenTokens({.curriculum = config::CurriculumConfig{}}).limits());
-}
-
 }  // namespace
 }  // namespace ds::rank
