@@ -40,12 +40,10 @@ int MostRanksOfAHost(const WorldPlan& world) {
   return most;
 }
 
-// None of a model whose family cannot be predicted, nor where layers keep some of the tokens: what
-// gathering and scattering them takes is not planned. A curriculum is judged by its longest
-// samples.
+// None of a model whose family cannot be predicted.
 std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
   const auto share = ShareFolder::OfThisProgram();
-  if (!share.ok() || inputs.data_efficiency.random_ltd) return std::nullopt;
+  if (!share.ok()) return std::nullopt;
   const auto path = FindModel(inputs.job.model, *share);
   if (!path.ok()) return std::nullopt;
   const auto model = ReadJobModel(*path);

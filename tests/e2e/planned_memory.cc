@@ -155,10 +155,14 @@ void PlannedMemory::ExpectPlanned(const Job& job) {
   ASSERT_EQ(steps.size(), 2u);
   const nlohmann::json& plan = steps[0]["memory"]["planned"];
   EXPECT_FALSE(steps[1]["memory"].contains("planned")) << "it does not change";
+  const bool grows =
+      job.config.contains("curriculum_learning") || job.config.contains("data_efficiency");
   for (const nlohmann::json& step : steps) {
     const nlohmann::json& memory = step["memory"];
     const double planned = plan[step["step"] == 1 ? "first_step" : "peak"];
     EXPECT_NEAR(memory["tensors"]["peak"].get<double>(), planned, 0.05 * planned) << memory;
+    // The plan's activations are those of the steps that see the most.
+    if (grows && step["step"] == 1) continue;
     const double activations = memory["activations"]["host"]["peak"];
     const double planned_activations = plan["peak_activations"];
     EXPECT_NEAR(activations, planned_activations, 0.05 * planned) << memory;

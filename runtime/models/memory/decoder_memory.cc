@@ -313,9 +313,10 @@ BlockBytes Activations::OfHead() const {
 }
 
 // What goes in, which is kept, and comes out has all tokens: the layer's own has those that it
-// keeps.
+// keeps. One that is computed again chooses its tokens again, too.
 template <typename OfLayer>
-BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, OfLayer of_layer) {
+BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, bool is_recomputed,
+                           OfLayer of_layer) {
   MicroBatch seen = batch;
   seen.seq_len = batch.kept_tokens;
   const std::int64_t width = spec.width * config::Width(batch.type);
@@ -325,7 +326,7 @@ BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, OfL
   block.forward = std::max(block.forward + all, block.kept + kept + 2 * all) + places;
   block.backward += 2 * all + places;
   block.delaying += 2 * all + places;
-  block.kept += all + places;
+  block.kept = (is_recomputed ? 0 : block.kept) + all + places;
   return block;
 }
 
@@ -366,10 +367,10 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
                                                      : made.OfLayer(attention);
   };
   for (int i = 1; i + 1 < count; ++i) {
-    blocks.push_back(
-        batch.DropsIn(i - 1)
-            ? OfDroppingLayer(spec, batch, [&](const auto& seen) { return of_layer(i, seen); })
-            : of_layer(i, batch));
+    const auto seeing = [&](const MicroBatch& seen) { return of_layer(i, seen); };
+    const bool again = config::IsRecomputed(recompute, i, count);
+    blocks.push_back(batch.DropsIn(i - 1) ? OfDroppingLayer(spec, batch, again, seeing)
+                                          : of_layer(i, batch));
   }
   blocks.push_back(Activations(spec, batch, training.back()).OfHead());
   for (BlockBytes& block : blocks) {
