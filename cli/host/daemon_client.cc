@@ -320,15 +320,18 @@ void DaemonClient::BeginWatch(const WatchOptions& options, WatchCallbacks callba
 Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
   const auto end = std::make_shared<std::promise<Status>>();
   watch_cancelled_ = false;
+  bool left_out = false;  // an event that came in the same batch as the last one
   BeginWatch(options, {.on_events =
                            [&](const std::shared_ptr<const v1::EventBatch>& batch) {
                              for (const v1::Event& event : batch->events()) {
-                               if (watch_cancelled_) return;
+                               left_out = watch_cancelled_;
+                               if (left_out) return;
                                on_event(event);
                              }
                            },
                        .on_end = [end](const Status& status) { end->set_value(status); }});
-  return end->get_future().get();
+  const Status ended = end->get_future().get();
+  return left_out ? CancelledError("watching was cancelled") : ended;
 }
 
 void DaemonClient::CancelWatch() {
