@@ -55,13 +55,13 @@ TEST(StageCutTest, MoreStagesThanBlocksHaveNoPlanOfMemory) {
               HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
 }
 
-TEST(StageCutTest, WhatSchedulesOfSeveralChunksHoldHasNoPlan) {
+TEST(StageCutTest, ChunksThatAScheduleHasNotHaveNoPlanOfMemory) {
   const JobShape job{.model = MakeModel(32),
                      .seq_len = 8,
                      .schedule = pipeline::ScheduleKind::kZeroBubbleV,
                      .setting = {.ranks = 2}};
   EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2, "uniform"), job).message(),
-            "what stages hold by the schedule zb-v is not known");
+            "a zb-v schedule has 2 chunks a stage, not 1");
 }
 
 TEST(StageCutTest, AnOrdersVirtualStagesSuitStagesAndMicroBatches) {
