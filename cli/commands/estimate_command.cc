@@ -226,6 +226,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
                           std::int64_t nodes, std::int64_t ranks_per_node, bool json) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(model, share));
+  DS_RETURN_IF_ERROR(CheckLengthFits(model, flags.job.seq_len, share));
   Prediction question;
   DS_ASSIGN_OR_RETURN(models::DecoderSpec decoder, ReadJobModel(path));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));

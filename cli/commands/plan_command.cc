@@ -33,6 +33,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
+#include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
 namespace {
@@ -62,7 +63,7 @@ struct PlanFlags {
   std::string svg;
   bool fit = false;
   std::string memory;  // of a rank, for fit
-  std::int64_t seq_len = 256;
+  std::optional<std::int64_t> seq_len;
   std::string deepspeed_config;  // "" = bf16 and AdamW
 };
 
@@ -241,16 +242,38 @@ StatusOr<config::DsConfig> ReadFitConfig(const PlanFlags& flags) {
   }
   config::CheckResult checked =
       config::CheckConfig(text.text, text.name, {.world_size = 1, .steps_come_later = true});
-  if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
+  if (!checked.ok) {
+    return InvalidArgumentError(
+        checked.errors.front().message +
+        " (--fit reads it for one rank; batch sizes and degrees are what it "
+        "looks for, and may be left out)");
+  }
   return std::move(checked.config);
+}
+
+// OK where --fit has what it needs, and no flag is there that would do nothing.
+Status CheckFitFlags(const PlanFlags& flags) {
+  if (!flags.fit) {
+    const std::pair<bool, const char*> of_fit[] = {
+        {!flags.memory.empty(), "--memory"},
+        {flags.seq_len.has_value(), "--seq_len"},
+        {!flags.deepspeed_config.empty(), "--deepspeed_config"}};
+    for (const auto& [given, name] : of_fit) {
+      if (given) return InvalidArgumentError(std::string("plan: ") + name + " needs --fit, too");
+    }
+    return OkStatus();
+  }
+  if (!flags.mesh.empty() || !flags.svg.empty()) {
+    return InvalidArgumentError(
+        "plan: --fit looks for a mesh, and draws none: leave --mesh and --svg out");
+  }
+  if (!flags.model.empty() && !flags.memory.empty()) return OkStatus();
+  return InvalidArgumentError(
+      "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
 }
 
 // Prints the ways of cutting the model with which a rank of the plan holds no more than it may.
 Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
-  if (flags.model.empty() || flags.memory.empty()) {
-    return InvalidArgumentError(
-        "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
-  }
   FitQuestion question;
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(flags.model, share));
@@ -261,10 +284,13 @@ Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   for (const JobHost& host : world.hosts) {
     question.ranks_of_a_host = std::gcd(question.ranks_of_a_host, host.rank_count());
   }
-  question.job.seq_len = flags.seq_len;
+  question.job.seq_len = flags.seq_len.value_or(256);
+  DS_RETURN_IF_ERROR(CheckLengthFits(flags.model, question.job.seq_len, share));
+  question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
   question.job.setting = {.ranks = world.world_size(),
                           .ranks_of_host = question.ranks_of_a_host,
                           .on_gpu = !world.hosts.front().devices.empty()};
+  DS_RETURN_IF_ERROR(CheckFitIsKnown(question).WithContext("--fit"));
   const std::vector<Fit> fits = FitDegrees(question);
   if (flags.json) {
     std::cout << Json{{"fits", ToJson(fits)}}.dump() << std::endl;
@@ -335,6 +361,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
+  DS_RETURN_IF_ERROR(CheckFitFlags(own));
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
 
   PlannedJob job;

@@ -89,6 +89,11 @@ std::string Fit::Flags() const {
   return flags;
 }
 
+Status CheckFitIsKnown(const FitQuestion& question) {
+  const Trial trial = MakeTrial(question, {});
+  return engine::CheckMemoryIsKnown(trial.config, trial.job);
+}
+
 std::vector<Fit> FitDegrees(const FitQuestion& question) {
   std::vector<Fit> fits;
   const auto add = [&](const std::optional<Fit>& fit) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/plan/job_memory.h"
 
@@ -34,10 +35,14 @@ struct Fit {
   std::string Flags() const;
 };
 
+// OK where it is known what ranks of such a job hold, if not all of its cuts. The error names what
+// is not, as the experts of a model.
+Status CheckFitIsKnown(const FitQuestion& question);
+
 // Those that fit, in the order in which they should be tried: the least of each way of cutting that
 // the one before does without. First nothing but ZeRO, by its stages, and by recomputing; then
 // sequence ranks, in a ring where the heads cannot be shared out; then tensor ranks; then stages,
-// by themselves and of tensor ranks. Empty: nothing fits.
+// by themselves and of tensor ranks. Empty: nothing fits. Requires CheckFitIsKnown.
 std::vector<Fit> FitDegrees(const FitQuestion& question);
 
 std::string ToText(const std::vector<Fit>& fits, const FitQuestion& question);

@@ -44,6 +44,32 @@ TEST_F(PlanCommandTest, ProposesHowToCutAModel) {
   EXPECT_THAT(lacking.err, HasSubstr("for ranks of --memory each (80G): give both"));
 }
 
+TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
+  const auto refusal = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--num_gpus", "2", "--device", "cpu", "plan"});
+    const ProgramResult result = Dsrun(flags);
+    EXPECT_EQ(result.status, 2) << result.out;
+    return result.err;
+  };
+  // Not that nothing fits: what it makes is not known.
+  const std::string cast = Write("cast.json", R"({"train_batch_size": 1,
+      "optimizer": {"type": "AdamW"}, "torch_autocast": {"enabled": true, "dtype": "bfloat16"}})");
+  EXPECT_THAT(
+      refusal({"--fit", "--model", "gpt2-30m", "--memory", "80G", "--deepspeed_config", cast}),
+      HasSubstr("--fit: what torch_autocast makes is not known"));
+  const std::string cut = Write("cut.json", R"({"train_batch_size": 8,
+      "tensor_parallel": {"autotp_size": 2}})");
+  EXPECT_THAT(
+      refusal({"--fit", "--model", "gpt2-30m", "--memory", "80G", "--deepspeed_config", cut}),
+      HasSubstr("batch sizes and degrees are what it looks for, and may be left out"));
+  // `train` refuses such samples.
+  EXPECT_THAT(refusal({"--fit", "--model", "gpt2-30m", "--memory", "2G", "--seq_len", "4096"}),
+              HasSubstr("which has 1024 positions; --seq_len 1024 fits"));
+  EXPECT_THAT(refusal({"--memory", "2G", "--", "prog"}), HasSubstr("--memory needs --fit, too"));
+  EXPECT_THAT(refusal({"--fit", "--model", "gpt2-30m", "--memory", "2G", "--mesh", "tensor=2"}),
+              HasSubstr("leave --mesh and --svg out"));
+}
+
 TEST_F(PlanCommandTest, ShowsSpares) {
   const std::string hosts = Write("hosts", "a slots=2\nb slots=2 spare\nc slots=1 spare\n");
   const ProgramResult table = Dsrun({"-H", hosts, "plan", "--", "prog"});
