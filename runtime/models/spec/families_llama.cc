@@ -295,6 +295,9 @@ void DeriveDeepseekV2(ConfigReader& reader, DecoderSpec* spec) {
   DeriveLatentHeads(reader, spec);
   spec->shared_expert_width = reader.Int("n_shared_experts", 2) * spec->expert_width;
   const double dense = reader.Number("first_k_dense_replace", 0.0, {0.0, 1e6});
+  if (dense != std::floor(dense)) {
+    reader.Refuse("'first_k_dense_replace' must be a whole number of layers");
+  }
   for (std::int64_t i = 0; i < std::min(static_cast<std::int64_t>(dense), spec->layers); ++i) {
     spec->dense_layers.insert(i);
   }

@@ -132,6 +132,7 @@ TEST(ModelConfig, RefusesOfLatentAttentionAndItsRouterWhatIsNotBuilt) {
               HasSubstr("'num_experts_per_tok' is missing"));
   EXPECT_THAT(error(R"("qk_rope_head_dim": 7)"), HasSubstr("'qk_rope_head_dim' must be even"));
   EXPECT_THAT(error(R"("num_key_value_heads": 4)"), HasSubstr("'num_key_value_heads' must be"));
+  EXPECT_THAT(error(R"("first_k_dense_replace": 1.5)"), HasSubstr("must be a whole number of"));
   EXPECT_THAT(error(R"("norm_topk_prob": true)"), HasSubstr("'norm_topk_prob' true is not"));
   EXPECT_THAT(error(R"("scoring_func": "sigmoid")"), HasSubstr("must be softmax"));
   EXPECT_THAT(error(R"("topk_method": "noaux_tc")"), HasSubstr("supported are greedy and group"));
