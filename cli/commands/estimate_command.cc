@@ -220,6 +220,25 @@ StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const st
   return checked;
 }
 
+// OK where no flag stands there that would change nothing; train refuses these, too.
+Status CheckFlagsCount(const config::TrainJob& job, const config::ParallelConfig& degrees) {
+  const bool describes = !job.lora_targets.empty() || job.lora_dora || !job.quantize_base.empty();
+  if (describes && !job.adapts()) {
+    return InvalidArgumentError(
+        "estimate: --lora_targets, --lora_dora and --quantize_base need --lora_rank or "
+        "--lora_adapter");
+  }
+  if (job.sequence_kind == "ring" && degrees.sequence == 1) {
+    return InvalidArgumentError("estimate: --sp_kind needs sequence ranks: --sp N");
+  }
+  if ((job.pipeline_schedule != "1f1b" || job.pipeline_virtual_stages > 0) &&
+      degrees.pipeline == 1) {
+    return InvalidArgumentError(
+        "estimate: --pp_schedule and --pp_virtual_stages need stages: --pp N");
+  }
+  return OkStatus();
+}
+
 // Prints what each rank of a job will hold, by its ds_config, with `model`, a folder, a config.json
 // or a preset, on as many hosts as the hostfile has, or else on `nodes` of `ranks_per_node` ranks.
 StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& model,
@@ -236,6 +255,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(config::CheckResult checked,
                       ReadConfig(flags, model, share, question.job.setting.ranks));
   question.config = std::move(checked.config);
+  DS_RETURN_IF_ERROR(CheckFlagsCount(flags.job, question.config.parallel));
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {

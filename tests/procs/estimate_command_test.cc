@@ -1,0 +1,37 @@
+// What `dsrun estimate` refuses of a job: what `dsrun train` would refuse of it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/places.h"
+#include "tests/support/program.h"
+
+namespace ds::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Refusal(std::vector<std::string> flags) {
+  flags.insert(flags.begin(),
+               {DS_BIN_DIR "/dsrun", "estimate", "--model", "gpt2-demo", "--deepspeed_config",
+                DS_SOURCE_DIR "/configs/default_ds_config.json"});
+  const ProgramResult result = RunProgram(flags);
+  EXPECT_EQ(result.status, 2) << result.out;
+  return result.err;
+}
+
+TEST(EstimateCommand, RefusesSamplesThatDoNotFitTheModel) {
+  EXPECT_THAT(Refusal({"--seq_len", "512"}),
+              HasSubstr("--model gpt2-demo: a sequence of 512 tokens does not fit the model, which "
+                        "has 256 positions; --seq_len 256 fits"));
+}
+
+TEST(EstimateCommand, RefusesFlagsThatWouldChangeNothing) {
+  EXPECT_THAT(Refusal({"--quantize_base", "nf4"}), HasSubstr("need --lora_rank or --lora_adapter"));
+  EXPECT_THAT(Refusal({"--lora_dora"}), HasSubstr("need --lora_rank or --lora_adapter"));
+  EXPECT_THAT(Refusal({"--sp_kind", "ring"}), HasSubstr("needs sequence ranks: --sp N"));
+  EXPECT_THAT(Refusal({"--pp_schedule", "zb-v"}), HasSubstr("need stages: --pp N"));
+}
+
+}  // namespace
+}  // namespace ds::testing
