@@ -3,6 +3,22 @@
 #include <algorithm>
 
 namespace ds::engine {
+namespace {
+
+// The tokens that no sample of any step exceeds, as config::DifficultyAt finds them.
+std::int64_t FindMost(const config::CurriculumConfig& curriculum) {
+  const std::int64_t least = curriculum.min_difficulty, end = curriculum.max_difficulty;
+  if (least >= end) return least;
+  if (curriculum.difficulty.empty()) return end;
+  std::int64_t most = 1;
+  for (const std::int64_t difficulty : curriculum.difficulty) {
+    most = std::max(most, difficulty);
+    if (difficulty >= end) break;  // what has come to the end stays there
+  }
+  return most;
+}
+
+}  // namespace
 
 JobShape AtFirstStep(JobShape job) {
   if (auto& curriculum = job.efficiency.curriculum) {
@@ -17,9 +33,7 @@ JobShape AtFirstStep(JobShape job) {
 
 JobShape AtMost(JobShape job) {
   if (auto& curriculum = job.efficiency.curriculum) {
-    std::int64_t most = std::max(curriculum->min_difficulty, curriculum->max_difficulty);
-    for (const std::int64_t difficulty : curriculum->difficulty) most = std::max(most, difficulty);
-    job.seq_len = std::min(job.seq_len, most);
+    job.seq_len = std::min(job.seq_len, FindMost(*curriculum));
     curriculum.reset();
   }
   if (auto& drops = job.efficiency.random_ltd) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ds::engine {
 namespace {
@@ -174,6 +176,27 @@ TEST(JobMemoryTest, WhatIsNotThereCannotBeFrozenOrAdapted) {
             "no linear layer of the model's layers is called nobody");
   job.trained = {.freeze = {"*"}};
   EXPECT_FALSE(CheckMemoryIsKnown(MakeConfig(2), job).ok());
+}
+
+// A list need not come to max_difficulty, and says nothing behind a number that does.
+TEST(JobMemoryTest, OfACurriculumThatIsAListTheLongestSampleThatComesIsPlanned) {
+  const auto peak = [](std::int64_t seq_len, std::vector<std::int64_t> list) {
+    JobShape job = MakeJob(2);
+    job.seq_len = seq_len;
+    if (!list.empty()) {
+      std::vector<std::int64_t> ends(list.size() - 1);
+      for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = static_cast<std::int64_t>(i) + 1;
+      job.efficiency.curriculum = {.min_difficulty = 8,
+                                   .max_difficulty = 48,
+                                   .difficulty = std::move(list),
+                                   .max_step = std::move(ends)};
+    }
+    return PlanJobMemory(MakeConfig(2, 8), job).peak.total();
+  };
+  EXPECT_EQ(peak(64, {8, 32, 16}), peak(32, {}));
+  EXPECT_EQ(peak(64, {8, 48, 64}), peak(48, {}));
+  EXPECT_EQ(peak(64, {8, 56}), peak(56, {}));
+  EXPECT_LT(peak(32, {}), peak(48, {}));
 }
 
 TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
