@@ -28,7 +28,7 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
   return InternalError(name + " is of no block");
 }
 
-// Freezes what is frozen in the whole model, which has no adapters.
+// Freezes what is frozen in the whole model, which is adapted and quantised as its part is.
 void FreezeAlike(const BlockList& whole, const BlockList& part) {
   std::map<std::string, bool> trains;  // by full name
   for (const auto& block : whole.blocks()) {
