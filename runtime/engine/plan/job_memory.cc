@@ -314,15 +314,16 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 }
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
+  // What no job can have is said ahead of what is not planned.
+  const config::ParallelConfig& parallel = config.parallel;
+  DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
+                                             parallel.expert, job.sequence_kind));
+  DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
   for (const std::string& unknown : {FindUnknown(config), FindUnknownOfExperts(config, job)}) {
     if (!unknown.empty()) return UnimplementedError(unknown + " is not known");
   }
   DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));
   DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
-  const config::ParallelConfig& parallel = config.parallel;
-  DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
-                                             parallel.expert, job.sequence_kind));
-  DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
   if (!job.trained.is_all()) {
     std::vector<models::BlockSizes> sizes = models::ListBlockSizes(job.model);
     DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));

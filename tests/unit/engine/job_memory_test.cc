@@ -212,6 +212,10 @@ TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
   config = MakeConfig(0);
   config.torch_autocast.enabled = true;
   EXPECT_EQ(refusal(config), "what torch_autocast makes is not known");
+  config = MakeConfig(0);
+  config.parallel.expert = 2;
+  EXPECT_EQ(refusal(config),
+            "the model has no experts that 2 ranks could have between them: leave --ep out");
 }
 
 }  // namespace
