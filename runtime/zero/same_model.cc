@@ -13,11 +13,14 @@
 namespace ds::zero {
 namespace {
 
+// So begins the line of a parameter that ranks with other experts have of theirs.
+constexpr std::string_view kOfExpert = "parameter of an expert: ";
+
 std::string DescribeParameter(const NamedParameter& parameter) {
   const optim::ParameterGroup& group = parameter.group;
   // Which expert's it is differs between ranks that have all of them together.
-  const std::string name = parameter.placement.expert ? "of an expert" : parameter.name;
-  std::string text = fmt::format("parameter {}: [{}] {}, {}", name,
+  const std::string name = "parameter " + parameter.name + ": ";
+  std::string text = fmt::format("{}[{}] {}, {}", parameter.placement.expert ? kOfExpert : name,
                                  fmt::join(parameter.placement.global_shape, ", "),
                                  c10::toString(parameter.tensor.scalar_type()),
                                  parameter.tensor.requires_grad() ? "trained" : "frozen");
@@ -65,14 +68,21 @@ std::string_view TakeLine(std::string_view* text) {
   return line;
 }
 
+// Such differ where the same patterns freeze some experts of a layer and not all.
+bool AreOfExperts(std::string_view here, std::string_view there) {
+  return here.starts_with(kOfExpert) && there.starts_with(kOfExpert);
+}
+
 Status CompareLines(std::string_view mine, std::string_view first_ranks) {
   while (!mine.empty() || !first_ranks.empty()) {
     const std::string_view here = TakeLine(&mine), there = TakeLine(&first_ranks);
     if (here == there) continue;
-    return InvalidArgumentError(
-        fmt::format("its model has {} where that of rank 0 has {}: all ranks have to build the "
-                    "same model, its blocks in the same order",
-                    here, there));
+    return InvalidArgumentError(fmt::format(
+        "its model has {} where that of rank 0 has {}: {}", here, there,
+        AreOfExperts(here, there)
+            ? "ranks that have a layer's experts between them have alike ones: freeze all experts "
+              "of a layer or none"
+            : "all ranks have to build the same model, its blocks in the same order"));
   }
   return OkStatus();
 }

@@ -109,6 +109,24 @@ TEST(EngineCreate, RefusesAnotherModelThanThatOfRankZero) {
   }
 }
 
+// Each has an expert of its own at the same place, and one of them is frozen.
+TEST(SameModel, RanksWithOtherExpertsAreToldToFreezeTheirsAlike) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    const auto check = [&](bool trains) {
+      const zero::NamedParameter parameter{.name = "experts." + std::to_string(world.rank()),
+                                           .tensor = at::zeros({3}).set_requires_grad(trains),
+                                           .placement = {.global_shape = {3}, .expert = true}};
+      return zero::CheckSameModel({{.name = "unit", .parameters = {parameter}}}, world);
+    };
+    EXPECT_TRUE(check(/*trains=*/true).ok());
+    EXPECT_THAT(check(/*trains=*/world.rank() == 0).message(),
+                HasSubstr("rank 1: its model has parameter of an expert: [3] Float, frozen where "
+                          "that of rank 0 has parameter of an expert: [3] Float, trained: ranks "
+                          "that have a layer's experts between them have alike ones: freeze all "
+                          "experts of a layer or none"));
+  });
+}
+
 // So that ranks which have not been compared at the start are when they step.
 TEST(PlanHash, TellsModelsApartThatDifferInNamesOnly) {
   testing::RunRanks(1, [](comm::Communicator& world) {
