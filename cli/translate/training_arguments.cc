@@ -89,11 +89,12 @@ class ArgumentTranslator {
   void TranslateDegree(const std::string& name, const Json& value) {
     const std::string full = "parallelism_config." + name;
     if (!value.is_number_integer() || value == 1 || name.starts_with("dp_")) return;
-    if (name == "tp_size" || name == "sp_size") {
+    const bool cuts_again = name != "tp_size" && out_.flags.contains("sp");
+    if (!cuts_again && (name == "tp_size" || name == "sp_size")) {
       const std::string flag = name.substr(0, 2);
       return out_.SetFlag(full, value, flag, value);
     }
-    if (name == "cp_size" && !out_.flags.contains("sp")) {
+    if (!cuts_again && name == "cp_size") {
       out_.flags["sp_kind"] = "ring";
       return out_.SetFlag(full, value, "sp", value);
     }

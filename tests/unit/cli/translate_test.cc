@@ -98,6 +98,19 @@ TEST(TrainingArgumentsTest, WhatChangesTrainingAndDoesNotMapIsNamed) {
   EXPECT_EQ(translation.flags["neftune_noise_alpha"], 5.0);
 }
 
+// As one of Accelerate's does. Whichever comes first, --sp and its kind are that one's.
+TEST(TrainingArgumentsTest, SamplesAreCutOnce) {
+  for (const auto& [sizes, refused, kind] :
+       {std::tuple{R"({"cp_size": 2, "sp_size": 4})", "parallelism_config.sp_size", true},
+        std::tuple{R"({"sp_size": 2, "cp_size": 4})", "parallelism_config.cp_size", false}}) {
+    const Translation both =
+        Arguments(R"({"max_steps": 5, "parallelism_config": )" + std::string(sizes) + "}");
+    EXPECT_THAT(Missing(both), ::testing::ElementsAre(refused));
+    EXPECT_EQ(both.flags["sp"], 2);
+    EXPECT_EQ(both.flags.contains("sp_kind"), kind);
+  }
+}
+
 TEST(TrainingArgumentsTest, AWrongTypeIsNamed) {
   const Translation translation =
       Arguments(R"({"max_steps": 5, "learning_rate": "high", "seed": 1.5})");
