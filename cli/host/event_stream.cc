@@ -69,6 +69,7 @@ class EventStream::Connection : public grpc::ClientBidiReactor<v1::WatchRequest,
 
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<EventStream> stream = std::move(stream_);
+    stream->Forget();  // before its context goes, which Cancel uses
     delete this;
     stream->OnDisconnected(
         Status(static_cast<StatusCode>(status.error_code()), status.error_message()));
@@ -158,9 +159,13 @@ void EventStream::Take(const v1::EventBatch& batch) {
   if (generation_ended_ && context_ != nullptr) context_->TryCancel();
 }
 
+void EventStream::Forget() {
+  const std::lock_guard lock(mutex_);
+  context_ = nullptr;
+}
+
 void EventStream::OnDisconnected(const Status& status) {
   std::unique_lock lock(mutex_);
-  context_ = nullptr;
   if (generation_ended_ || cancelled_) {
     lock.unlock();
     return End(OkStatus());

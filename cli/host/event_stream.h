@@ -54,6 +54,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   void Connect();
   // A batch has been dealt with; the connection reads on.
   void Take(const v1::EventBatch& batch);
+  // The connection is about to go: nobody cancels it any more.
+  void Forget();
   void OnDisconnected(const Status& status);
   void End(const Status& status);
 
