@@ -241,9 +241,15 @@ void GenerationState::SendSignal(int node_rank, JobActions* actions) {
 void GenerationState::GiveUpHosts(JobActions* actions) {
   for (const int node_rank : launched()) {
     if (!job_.world.hosts[node_rank].remote) continue;
-    hosts_[node_rank].gone = true;
+    LetGo(node_rank);
     actions->push_back(Act(Kind::kAbandon, node_rank));
   }
+}
+
+void GenerationState::LetGo(int node_rank) {
+  hosts_[node_rank].gone = true;
+  hosts_[node_rank].stop_again_at.reset();
+  exchange_.Disconnect(node_rank);  // what is still on its way ends, which is no refusal
 }
 
 void GenerationState::On(const HostChange& change, Time /*now*/, JobActions* actions) {
@@ -269,8 +275,7 @@ void GenerationState::On(const HostChange& change, Time /*now*/, JobActions* act
 void GenerationState::OnLoss(int node_rank, const HostChange& change, JobActions* actions) {
   judge_.OnHostLost(host_name(node_rank), change);
   lost_.insert(node_rank);
-  hosts_[node_rank].gone = true;
-  hosts_[node_rank].stop_again_at.reset();
+  LetGo(node_rank);
   actions->push_back(Act(Kind::kAbandon, node_rank));
 }
 
@@ -278,8 +283,7 @@ void GenerationState::On(const StreamEnd& end, Time /*now*/, JobActions* /*actio
   const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, end.host);
   if (!node_rank.has_value()) return;
   --open_streams_;
-  hosts_[*node_rank].gone = true;
-  hosts_[*node_rank].stop_again_at.reset();
+  LetGo(*node_rank);
   if (end.status.ok()) return;
   lost_.insert(*node_rank);
   // Nobody is to look for who killed it where it was dsrun.

@@ -109,6 +109,7 @@ class GenerationState {
   void StopFailed(double grace_seconds, JobActions* actions);
   void StopHosts(double grace_seconds, JobActions* actions);
   void StopHost(int node_rank, JobActions* actions);
+  void LetGo(int node_rank);              // nothing is said to this host any more
   void GiveUpHosts(JobActions* actions);  // other hosts are not waited for any more
   JobAction Act(JobAction::Kind kind, int node_rank) const;
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }

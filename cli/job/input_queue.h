@@ -17,38 +17,42 @@ namespace ds::cli {
 template <typename T>
 class InputQueue {
  public:
-  void Put(T item) { Insert(false, std::move(item)); }
-  // In front of everything else: for what must not queue behind a flood.
-  void PutUrgent(T item) { Insert(true, std::move(item)); }
+  void Put(T item) { Insert(&items_, std::move(item)); }
+  // In front of all that was Put, behind what was urgent before: for what must not queue behind a
+  // flood.
+  void PutUrgent(T item) { Insert(&urgent_, std::move(item)); }
 
   // Waits for an item, at most `patience`.
   std::optional<T> Take(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
-    if (!filled_.wait_for(lock, patience, [&] { return !items_.empty(); })) return std::nullopt;
-    std::optional<T> item(std::move(items_.front()));
-    items_.pop_front();
+    const auto is_filled = [&] { return !urgent_.empty() || !items_.empty(); };
+    if (!filled_.wait_for(lock, patience, is_filled)) return std::nullopt;
+    std::deque<T>& next = urgent_.empty() ? items_ : urgent_;
+    std::optional<T> item(std::move(next.front()));
+    next.pop_front();
     return item;
   }
 
   // Nobody takes any more: what there is goes, and what comes later.
   void Close() {
-    std::deque<T> dropped;  // which may put something as it goes
+    std::deque<T> dropped, urgent;  // which may put something as they go
     const std::lock_guard lock(mutex_);
     closed_ = true;
     dropped.swap(items_);
+    urgent.swap(urgent_);
   }
 
  private:
-  void Insert(bool in_front, T item) {
+  void Insert(std::deque<T>* line, T item) {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
-    items_.insert(in_front ? items_.begin() : items_.end(), std::move(item));
+    line->push_back(std::move(item));
     filled_.notify_one();
   }
 
   std::mutex mutex_;
   std::condition_variable filled_;
-  std::deque<T> items_;
+  std::deque<T> urgent_, items_;  // guarded by mutex_, like closed_
   bool closed_ = false;
 };
 

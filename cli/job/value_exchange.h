@@ -36,6 +36,8 @@ class ValueExchange {
   void Add(const v1::SharedValue& value) { values_.push_back(value); }
   // These get everything from now on.
   void Connect(const std::vector<int>& hosts);
+  // Nothing is sent to this one any more.
+  void Disconnect(int host) { readers_.erase(host); }
 
   struct Parcel {
     int host = 0;
@@ -43,7 +45,8 @@ class ValueExchange {
   };
   // Returns what is to be sent now, one parcel at a time to each host.
   std::vector<Parcel> TakeDue(Time now);
-  // Tells what became of it. False: the host refuses it, and gets no more.
+  // Tells what became of it. False: the host refuses it, and gets no more. One that was
+  // disconnected meanwhile refuses nothing.
   bool OnAnswer(int host, const Status& status, Time now);
   // When there is something to be sent again.
   std::optional<Time> next() const;

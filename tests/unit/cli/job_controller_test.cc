@@ -211,9 +211,9 @@ TEST_F(JobControllerTest, ASuspectHostIsAnnouncedAndNothingElse) {
   alive.grade = HostGrade::kAlive;
   alive.before = HostGrade::kSuspect;
   observer_.on_output = [&] {
-    controller.OnSignal(SIGINT);  // each is put in front of what waits
+    controller.OnHostChange(suspect);  // told in the order in which they come
     controller.OnHostChange(alive);
-    controller.OnHostChange(suspect);
+    controller.OnSignal(SIGINT);
   };
   EXPECT_EQ(controller.Run().failure().cause, Cause::kUserStop);
   ASSERT_GE(observer_.notices.size(), 2U);

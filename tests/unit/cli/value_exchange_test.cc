@@ -76,6 +76,20 @@ TEST(ValueExchangeTest, AHostThatRefusesGetsNoMore) {
   EXPECT_EQ(due[0].host, 0);
 }
 
+TEST(ValueExchangeTest, AHostThatIsGivenUpRefusesNothing) {
+  ValueExchange exchange("secret");
+  exchange.Connect({0, 1});
+  EXPECT_EQ(exchange.TakeDue(Time(0)).size(), 2U);
+  EXPECT_TRUE(exchange.OnAnswer(0, UnavailableError("connection reset"), Time(0)));
+  exchange.Disconnect(0);
+  exchange.Disconnect(1);
+  EXPECT_TRUE(exchange.OnAnswer(1, CancelledError("CANCELLED"), Time(0)))
+      << "its calls are cancelled";
+  EXPECT_FALSE(exchange.next().has_value());
+  exchange.Add(Value("ranks/0", "here"));
+  EXPECT_TRUE(exchange.TakeDue(milliseconds(1000)).empty());
+}
+
 TEST(ValueExchangeTest, NoTwoGenerationsHaveOneKey) {
   const std::string key = DrawRankKey();
   EXPECT_EQ(key.size(), 64U);
