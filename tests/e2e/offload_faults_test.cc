@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
@@ -181,7 +183,14 @@ TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
       std::ofstream(why_file) << mount.why_not();
       ::_exit(kNoMount);
     }
-    ::_exit(RunProgram(Train("failing", 40)).status);
+    const int ended = RunProgram(Train("failing", 40)).status;
+    // FUSE hides what is unlinked while it is open, and removes it when the kernel says that it was
+    // closed, which may be after the process that had it.
+    const auto longest = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!fs::is_empty(behind) && std::chrono::steady_clock::now() < longest) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::_exit(ended);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
