@@ -1,10 +1,10 @@
 #include "runtime/zero/quantized_source.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
 
 #include "runtime/base/check.h"
 #include "runtime/zero/block_quantization.h"
+#include "runtime/zero/store_source.h"
 
 namespace ds::zero {
 namespace {
@@ -74,18 +74,9 @@ class QuantizedSource : public checkpoint::TensorSource {
   // Calls use(bytes, range) with all bytes of the store, which lie where they are.
   template <typename UseBytes>
   Status Use(std::int64_t first, std::int64_t count, Access access, UseBytes use) {
-    // A drive that fails throws, and the other ranks wait for this one's status.
-    try {
-      Status status;
-      {
-        const Lease lease = store_.AcquireWhereItLies(store_.whole(), access);
-        status = use(lease.tensor(), FlatRange{range_.start + first, count});
-      }
-      if (store_.rests_in_file()) store_.Stow(store_.whole());
-      return status;
-    } catch (const c10::Error& error) {
-      return DataLossError(error.what_without_backtrace());
-    }
+    return UseWhereItLies(store_, store_.whole(), access, [&](const at::Tensor& bytes) {
+      return use(bytes, FlatRange{range_.start + first, count});
+    });
   }
 
   Store& store_;

@@ -13,33 +13,19 @@ class StoreSource : public checkpoint::TensorSource {
   at::ScalarType dtype() const override { return store_.dtype(); }
 
   Status Read(std::int64_t first, std::int64_t count, const TakeBytes& take) override {
-    return Use(first, count, Access::kRead, [&](const at::Tensor& range) {
+    return UseWhereItLies(store_, At(first, count), Access::kRead, [&](const at::Tensor& range) {
       return checkpoint::SourceOf(range)->Read(0, count, take);
     });
   }
   Status Write(std::int64_t first, std::int64_t count, const FillBytes& fill) override {
-    return Use(first, count, Access::kUpdate, [&](const at::Tensor& range) {
+    return UseWhereItLies(store_, At(first, count), Access::kUpdate, [&](const at::Tensor& range) {
       return checkpoint::SourceOf(range)->Write(0, count, fill);
     });
   }
 
  private:
-  // Calls `use` with the elements. What a file had to bring for that goes again.
-  template <typename UseRange>
-  Status Use(std::int64_t first, std::int64_t count, Access access, UseRange use) {
-    const FlatRange range{range_.start + first, count};
-    // A drive that fails throws, and the other ranks wait for this one's status.
-    try {
-      Status status;
-      {
-        const Lease lease = store_.AcquireWhereItLies(range, access);
-        status = use(lease.tensor());
-      }
-      if (store_.rests_in_file()) store_.Stow(range);
-      return status;
-    } catch (const c10::Error& error) {
-      return DataLossError(error.what_without_backtrace());
-    }
+  FlatRange At(std::int64_t first, std::int64_t count) const {
+    return {range_.start + first, count};
   }
 
   Store& store_;
@@ -50,6 +36,21 @@ class StoreSource : public checkpoint::TensorSource {
 
 std::shared_ptr<checkpoint::TensorSource> SourceOf(Store& store, const FlatRange& range) {
   return std::make_shared<StoreSource>(store, range);
+}
+
+Status UseWhereItLies(Store& store, const FlatRange& range, Access access,
+                      const std::function<Status(const at::Tensor&)>& use) {
+  try {
+    Status status;
+    {
+      const Lease lease = store.AcquireWhereItLies(range, access);
+      status = use(lease.tensor());
+    }
+    if (store.rests_in_file()) store.Stow(range);
+    return status;
+  } catch (const c10::Error& error) {
+    return DataLossError(error.what_without_backtrace());
+  }
 }
 
 }  // namespace ds::zero
