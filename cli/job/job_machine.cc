@@ -30,6 +30,14 @@ std::chrono::nanoseconds FromSeconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
+// The first that a host has found which keeps a job from running there; null: none.
+const v1::Finding* FindFailure(const v1::PrepareResponse& response) {
+  for (const v1::Finding& finding : response.findings()) {
+    if (finding.level() == v1::Finding::FAIL) return &finding;
+  }
+  return nullptr;
+}
+
 std::vector<int> CountSlots(const std::vector<JobHost>& spares) {
   std::vector<int> counts;
   for (const JobHost& spare : spares) counts.push_back(spare.rank_count());
@@ -158,8 +166,8 @@ JobOutcome JobMachine::TakeAnswer(int node_rank, const StatusOr<v1::PrepareRespo
 }
 
 JobOutcome JobMachine::CheckHost(const std::string& host, const v1::PrepareResponse& response) {
-  for (const v1::Finding& finding : response.findings()) {
-    if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
+  if (const v1::Finding* const failure = FindFailure(response)) {
+    return MakeFindingVerdict(host, *failure);
   }
   const std::string skew = DescribeClockSkew(host, response.unix_nanos(), parts_.unix_nanos());
   if (!skew.empty()) observer_->OnNotice(skew);
@@ -272,10 +280,8 @@ void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time 
     lost_[0] = true;
     return Conclude(MakeDaemonLostVerdict(host, answer.status().message(), generation_));
   }
-  for (const v1::Finding& finding : answer->findings()) {
-    if (finding.level() == v1::Finding::FAIL) {
-      return Conclude(MakeFindingVerdict(host, finding));
-    }
+  if (const v1::Finding* const failure = FindFailure(*answer)) {
+    return Conclude(MakeFindingVerdict(host, *failure));
   }
   prepared_.front().answer.set_master_port(answer->master_port());
   AwaitFence(now);
