@@ -360,17 +360,15 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
   const bool attention = recompute.kind == config::RecomputeChoice::Kind::kAttention;
   const int count = static_cast<int>(spec.layers) + 2;
   std::vector<BlockBytes> blocks = {Activations(spec, batch, training.front()).OfEmbedding()};
-  const auto of_layer = [&](int i, const MicroBatch& own) {
-    const Activations made(spec, own, training[static_cast<std::size_t>(i)],
-                           spec.HasExperts(i - 1));
-    return config::IsRecomputed(recompute, i, count) ? made.OfRecomputedLayer()
-                                                     : made.OfLayer(attention);
-  };
   for (int i = 1; i + 1 < count; ++i) {
-    const auto seeing = [&](const MicroBatch& seen) { return of_layer(i, seen); };
     const bool again = config::IsRecomputed(recompute, i, count);
-    blocks.push_back(batch.DropsIn(i - 1) ? OfDroppingLayer(spec, batch, again, seeing)
-                                          : of_layer(i, batch));
+    const auto of_layer = [&](const MicroBatch& seen) {
+      const Activations made(spec, seen, training[static_cast<std::size_t>(i)],
+                             spec.HasExperts(i - 1));
+      return again ? made.OfRecomputedLayer() : made.OfLayer(attention);
+    };
+    blocks.push_back(batch.DropsIn(i - 1) ? OfDroppingLayer(spec, batch, again, of_layer)
+                                          : of_layer(batch));
   }
   blocks.push_back(Activations(spec, batch, training.back()).OfHead());
   for (BlockBytes& block : blocks) {
