@@ -104,10 +104,11 @@ at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::
   };
   const RandomPlace& place = draw.place;
   const std::int64_t front = std::min(place.first_stretch, rows.positions);
-  const at::Tensor positions =
-      at::cat({along(place.first_position, front, {1, 1, -1, 1}),
-               along(place.second_position, rows.positions - front, {1, 1, -1, 1})},
-              /*dim=*/2);
+  at::Tensor positions = along(place.first_position, front, {1, 1, -1, 1});
+  if (front < rows.positions) {
+    const at::Tensor second = along(place.second_position, rows.positions - front, {1, 1, -1, 1});
+    positions = at::cat({positions, second}, /*dim=*/2);
+  }
   TensorWords words{{along(0, rows.counters(), {1, 1, 1, -1}),
                      along(place.first_head, rows.heads, {1, -1, 1, 1}), positions,
                      along(place.first_sample, rows.samples, {-1, 1, 1, 1})}};
