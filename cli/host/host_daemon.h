@@ -41,7 +41,7 @@ class HostDaemon {
   virtual void BeginShare(const v1::ShareRequest& request, DoneCallback done) = 0;
   // Waits for the answer.
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
-  // Both are called on threads of others, one call at a time.
+  // Callbacks of a watch are called on threads of others, one call at a time.
   struct WatchCallbacks {
     // Events of the generation, in order. Whoever holds the batch still deals with them: what
     // follows is read when the last has let go of it.

@@ -1,7 +1,7 @@
 #pragma once
 
-// LeaseTable: whose lease is to be renewed when, and how each host of a job is (host_liveness.h).
-// What LeaseKeeper decides.
+// LeaseTable decides for LeaseKeeper whose lease is to be renewed when, and how each host of a job
+// is (host_liveness.h).
 //
 // A lost host stays lost: its lease is not renewed any more, so that its ranks end.
 //

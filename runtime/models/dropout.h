@@ -17,7 +17,7 @@ struct RandomPlace {
   std::int64_t first_sample = 0;    // of this micro-batch, among the samples of the step
   std::int64_t first_head = 0;      // of this rank, among the model's
   std::int64_t first_position = 0;  // of this rank, in the samples
-  // Where a rank has two stretches of a sample, the second one begins behind so many positions, at
+  // The second of a rank's two stretches of a sample begins behind so many positions, at
   // `second_position`.
   std::int64_t first_stretch = std::numeric_limits<std::int64_t>::max();
   std::int64_t second_position = 0;

@@ -13,7 +13,8 @@ enum class NormKind {
   kRmsPlusOne,  // the same, times one plus the weight, which starts at 0
 };
 
-// Where the norms of a layer stand, x being what flows through the layers, f attention or MLP.
+// The norms of a layer stand in one of these places; x is what flows through the layers, f
+// attention or MLP.
 enum class NormPlace {
   kBefore,     // x + f(norm(x))
   kBehind,     // x + norm(f(x))
