@@ -14,6 +14,7 @@ import json
 import pathlib
 import random
 import sys
+import tempfile
 
 import datasets
 import torch
@@ -51,10 +52,15 @@ class InOrder(SFTTrainer):
         return torch.utils.data.SequentialSampler(dataset if dataset is not None else self.train_dataset)
 
 
-def run(model_folder, tokenizer, rows, folder, **more):
+def run(model_folder, tokenizer, rows, **more):
     model = transformers.AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        return train(model, tokenizer, rows, folder, **more)
+
+
+def train(model, tokenizer, rows, folder, **more):
     arguments = SFTConfig(
-        output_dir=str(folder), max_length=SEQ_LEN, packing=False, per_device_train_batch_size=BATCH,
+        output_dir=folder, max_length=SEQ_LEN, packing=False, per_device_train_batch_size=BATCH,
         max_steps=STEPS, learning_rate=1e-2, lr_scheduler_type="constant", optim="adamw_torch", weight_decay=0.0,
         max_grad_norm=1.0, logging_steps=1, save_strategy="no", report_to=[], use_cpu=True, bf16=False,
         gradient_checkpointing=False, disable_tqdm=True, seed=1, **more)
@@ -76,8 +82,8 @@ def main():
              for prompt, answer in conversations()]
     for name, rows in (("prompts", prompts), ("chats", chats)):
         (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    golden = {"prompts": run(goldens / "llama", tokenizer, prompts, "/tmp/sft_goldens"),
-              "chats": run(goldens / "llama", tokenizer, chats, "/tmp/sft_goldens", assistant_only_loss=True)}
+    golden = {"prompts": run(goldens / "llama", tokenizer, prompts),
+              "chats": run(goldens / "llama", tokenizer, chats, assistant_only_loss=True)}
     (out / "trl.json").write_text(json.dumps(golden, indent=1) + "\n")
 
 
