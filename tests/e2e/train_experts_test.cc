@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -108,38 +107,13 @@ TEST_F(TrainExpertsTest, DegreesThatDoNotFitAreRefusedWithThoseThatDo) {
 
 // The last rank is the second of its expert group, which then lacks half of the experts.
 TEST_F(TrainExpertsTest, ALostRankIsNamedAndTheOthersEnd) {
-  Program program(
-      DsrunCommand(RunDir("lost"), TrainExperts(4, 2, {"--ep", "2", "--steps", "100000"})));
-  ASSERT_TRUE(program.WaitForOutput("step 2"));
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < 4; ++rank) ranks.push_back(RankPid("lost", rank));
-  ASSERT_EQ(::kill(ranks[3], SIGKILL), 0);
-  const auto result = program.Wait();
-  EXPECT_EQ(result.status, 137) << result.out << result.err;
-  const auto verdict = ReadJson(RunDir("lost") / "verdict.json");
-  EXPECT_EQ(verdict["rank"], 3);
-  EXPECT_EQ(verdict["signal"], SIGKILL);
-  for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0) << "a rank is still there";
+  ExpectALostRankIsNamed(TrainExperts(4, 2, {"--ep", "2", "--steps", "100000"}), /*ranks=*/4,
+                         /*lost=*/3);
 }
 
 TEST_F(TrainExpertsTest, TheJobIsRestartedAndItsLossesAreThoseOfAnUndisturbedOne) {
-  const std::vector<std::string> flags{"--ep", "2", "--steps", "24"};
-  ASSERT_EQ(RunExperts("whole", 4, 3, flags).status, 0);
-  auto more = flags;
-  more.insert(more.end(), {"--save_every", "6"});
-  auto command = DsrunCommand(RunDir("restarted"), TrainExperts(4, 3, more));
-  command.insert(command.begin() + 1, {"--max_restarts", "1"});
-  Program program(command);
-  ASSERT_TRUE(program.WaitForOutput("step-6"));
-  ASSERT_EQ(::kill(RankPid("restarted", 1), SIGKILL), 0);
-  const auto result = program.Wait();
-  ASSERT_EQ(result.status, 0) << result.out << result.err;
-  const auto expected = Losses("whole");
-  const auto lines = ReadJsonLines(RunDir("restarted") / "metrics.jsonl");
-  ASSERT_GE(lines.size(), expected.size());
-  for (const auto& line : lines) {
-    EXPECT_EQ(line["loss"].get<double>(), expected.at(line["step"].get<std::size_t>() - 1)) << line;
-  }
+  ExpectARestartChangesNoLoss(TrainExperts(4, 3, {"--ep", "2", "--steps", "24"}), /*save_every=*/6,
+                              /*lost=*/1);
 }
 
 }  // namespace

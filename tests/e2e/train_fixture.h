@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -62,6 +63,46 @@ class TrainTest : public ::testing::Test {
     }
     EXPECT_GT(pid, 0) << "no rank_started event";
     return pid;
+  }
+
+  // Kills that rank of a job which trains without end by these arguments: it is named, and all of
+  // so many ranks end.
+  void ExpectALostRankIsNamed(const std::vector<std::string>& arguments, int ranks, int lost) {
+    Program program(DsrunCommand(RunDir("lost"), arguments));
+    ASSERT_TRUE(program.WaitForOutput("step 2"));
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < ranks; ++rank) pids.push_back(RankPid("lost", rank));
+    ASSERT_EQ(::kill(pids[static_cast<std::size_t>(lost)], SIGKILL), 0);
+    const auto result = program.Wait();
+    EXPECT_EQ(result.status, 137) << result.out << result.err;
+    const auto verdict = ReadJson(RunDir("lost") / "verdict.json");
+    EXPECT_EQ(verdict["rank"], lost);
+    EXPECT_EQ(verdict["signal"], SIGKILL);
+    for (const pid_t pid : pids) EXPECT_NE(::kill(pid, 0), 0) << "a rank is still there";
+  }
+
+  // Kills that rank behind the first checkpoint: the job goes on from there to the losses of one
+  // that lost nobody.
+  void ExpectARestartChangesNoLoss(const std::vector<std::string>& arguments, int save_every,
+                                   int lost) {
+    const auto whole = RunProgram(DsrunCommand(RunDir("whole"), arguments));
+    ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
+    auto command = DsrunCommand(RunDir("restarted"), arguments);
+    command.insert(command.end(), {"--save_every", std::to_string(save_every)});
+    command.insert(command.begin() + 1, {"--max_restarts", "1"});
+    Program program(command);
+    ASSERT_TRUE(program.WaitForOutput("step-" + std::to_string(save_every)));
+    ASSERT_EQ(::kill(RankPid("restarted", lost), SIGKILL), 0);
+    const auto result = program.Wait();
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+    // Steps after the checkpoint may appear twice, in both generations: the same numbers.
+    const auto expected = Losses("whole");
+    const auto lines = ReadJsonLines(RunDir("restarted") / "metrics.jsonl");
+    ASSERT_GE(lines.size(), expected.size());
+    for (const auto& line : lines) {
+      EXPECT_EQ(line["loss"].get<double>(), expected.at(line["step"].get<std::size_t>() - 1))
+          << line;
+    }
   }
 
   TemporaryFolder folder_;

@@ -180,20 +180,7 @@ TEST_F(FailingTrainTest, AKilledRankStopsAllAndIsNamed) {
 }
 
 TEST_F(FailingTrainTest, AKilledRankIsRestartedFromItsCheckpoint) {
-  ASSERT_EQ(RunProgram(DsrunCommand(RunDir("whole"), Train(2, 2, {"--steps", "120"}))).status, 0);
-  auto command =
-      DsrunCommand(RunDir("restarted"), Train(2, 2, {"--steps", "120", "--save_every", "20"}));
-  command.insert(command.begin() + 1, {"--max_restarts", "1"});
-  Program program(command);
-  ASSERT_TRUE(program.WaitForOutput("step-20"));
-  ASSERT_EQ(::kill(RankPid("restarted", 1), SIGKILL), 0);
-  const auto result = program.Wait();
-  ASSERT_EQ(result.status, 0) << result.out << result.err;
-  // Steps after the checkpoint may appear twice, in both generations: the same numbers.
-  const auto expected = Losses("whole");
-  for (const auto& line : ReadJsonLines(RunDir("restarted") / "metrics.jsonl")) {
-    EXPECT_EQ(line["loss"].get<double>(), expected.at(line["step"].get<std::size_t>() - 1)) << line;
-  }
+  ExpectARestartChangesNoLoss(Train(2, 2, {"--steps", "120"}), /*save_every=*/20, /*lost=*/1);
 }
 
 // step-90 stays where it is, and the highest of all. Nobody goes on from it any more.
