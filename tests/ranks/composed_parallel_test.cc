@@ -8,7 +8,6 @@
 
 #include <initializer_list>
 #include <map>
-#include <random>
 #include <set>
 #include <string>
 #include <tuple>
@@ -18,6 +17,7 @@
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
+#include "tests/support/seeded_draw.h"
 
 namespace ds::tests {
 namespace {
@@ -154,7 +154,7 @@ TEST(ComposedParallel, EvaluationSeesTheSameLoss) {
 // Draws until the ranks are at most eight and the model can be cut so.
 class Walk {
  public:
-  explicit Walk(std::uint64_t seed) : random_(seed) {}
+  explicit Walk(std::uint64_t seed) : draw_(seed) {}
 
   struct Step {
     DecoderRun run;
@@ -168,26 +168,20 @@ class Walk {
   }
 
  private:
-  template <typename Value>
-  Value OneOf(std::initializer_list<Value> values) {
-    const auto last = static_cast<int>(values.size()) - 1;
-    return *(values.begin() + std::uniform_int_distribution<int>(0, last)(random_));
-  }
-
   Step Draw() {
     using Kind = config::RecomputeChoice::Kind;
-    DecoderRun run{.model = OneOf({kTied, kUntied}),
-                   .tensor = OneOf({1, 1, 2, 4}),
-                   .sequence = OneOf({1, 1, 2, 4}),
-                   .pipeline = OneOf({1, 2, 2, 3, 4}),
-                   .sequence_kind = OneOf({SequenceKind::kUlysses, SequenceKind::kRing}),
-                   .schedule = OneOf(kKinds),
-                   .stage = OneOf({0, 1, 2, 3}),
-                   .accumulation = OneOf({1, 2, 4, 8}),
-                   .bf16 = OneOf({0, 0, 0, 1}) == 1,
-                   .recompute = {.kind = OneOf({Kind::kNone, Kind::kNone, Kind::kBlocks})}};
+    DecoderRun run{.model = draw_.OneOf({kTied, kUntied}),
+                   .tensor = draw_.OneOf({1, 1, 2, 4}),
+                   .sequence = draw_.OneOf({1, 1, 2, 4}),
+                   .pipeline = draw_.OneOf({1, 2, 2, 3, 4}),
+                   .sequence_kind = draw_.OneOf({SequenceKind::kUlysses, SequenceKind::kRing}),
+                   .schedule = draw_.OneOf(kKinds),
+                   .stage = draw_.OneOf({0, 1, 2, 3}),
+                   .accumulation = draw_.OneOf({1, 2, 4, 8}),
+                   .bf16 = draw_.OneOf({0, 0, 0, 1}) == 1,
+                   .recompute = {.kind = draw_.OneOf({Kind::kNone, Kind::kNone, Kind::kBlocks})}};
     run.chunks = pipeline::DefaultChunksOf(run.schedule);
-    readers_ = OneOf({1, 2, 4});
+    readers_ = draw_.OneOf({1, 2, 4});
     return {run, run.ranks_of_a_sample() * readers_};
   }
 
@@ -207,7 +201,7 @@ class Walk {
     return shape.virtual_stages() <= blocks && pipeline::Schedule::Create(run.schedule, shape).ok();
   }
 
-  std::mt19937_64 random_;
+  testing::SeededDraw draw_;
   int readers_ = 1;
 };
 

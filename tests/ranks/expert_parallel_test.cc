@@ -4,13 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <initializer_list>
 #include <map>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "tests/ranks/decoder_run.h"
+#include "tests/support/seeded_draw.h"
 
 namespace ds::tests {
 namespace {
@@ -177,28 +176,23 @@ class ExpertWalk {
   }
 
  private:
-  int OneOf(std::initializer_list<int> values) {
-    const auto last = static_cast<int>(values.size()) - 1;
-    return *(values.begin() + std::uniform_int_distribution<int>(0, last)(random_));
-  }
-
   Step Draw() {
     using Kind = config::RecomputeChoice::Kind;
-    DecoderRun run{.model = OneOf({0, 1}) == 0 ? kMixtralDecoder : kManyExpertsDecoder,
-                   .tensor = OneOf({1, 1, 2}),
-                   .sequence = OneOf({1, 1, 2}),
-                   .pipeline = OneOf({1, 1, 2}),
-                   .expert = OneOf({2, 2, 4}),
-                   .data_before_expert = OneOf({0, 1}) == 1,
-                   .stage = OneOf({0, 1, 2, 3}),
-                   .accumulation = OneOf({1, 2, 4}),
-                   .recompute = {.kind = OneOf({0, 0, 1}) == 1 ? Kind::kBlocks : Kind::kNone},
-                   .mlp_tiles = OneOf({1, 1, 3})};
-    if (run.pipeline > 1 && OneOf({0, 1}) == 1) run.schedule = pipeline::ScheduleKind::kGPipe;
-    return {run, run.ranks_of_a_sample() * OneOf({1, 2, 4})};
+    DecoderRun run{.model = draw_.OneOf({0, 1}) == 0 ? kMixtralDecoder : kManyExpertsDecoder,
+                   .tensor = draw_.OneOf({1, 1, 2}),
+                   .sequence = draw_.OneOf({1, 1, 2}),
+                   .pipeline = draw_.OneOf({1, 1, 2}),
+                   .expert = draw_.OneOf({2, 2, 4}),
+                   .data_before_expert = draw_.OneOf({0, 1}) == 1,
+                   .stage = draw_.OneOf({0, 1, 2, 3}),
+                   .accumulation = draw_.OneOf({1, 2, 4}),
+                   .recompute = {.kind = draw_.OneOf({0, 0, 1}) == 1 ? Kind::kBlocks : Kind::kNone},
+                   .mlp_tiles = draw_.OneOf({1, 1, 3})};
+    if (run.pipeline > 1 && draw_.OneOf({0, 1}) == 1) run.schedule = pipeline::ScheduleKind::kGPipe;
+    return {run, run.ranks_of_a_sample() * draw_.OneOf({1, 2, 4})};
   }
 
-  std::mt19937_64 random_{/*seed=*/4};
+  testing::SeededDraw draw_{/*seed=*/4};
 };
 
 TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
