@@ -29,6 +29,15 @@ inline constexpr char kLlamaDecoder[] =
     R"({"model_type":"llama","vocab_size":48,"hidden_size":24,"intermediate_size":42,
         "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
         "max_position_embeddings":16})";
+// Each token sees five.
+inline constexpr char kWindowedDecoder[] =
+    R"({"model_type":"mistral","vocab_size":48,"hidden_size":24,"intermediate_size":42,
+        "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":4,
+        "max_position_embeddings":16,"sliding_window":5})";
+// Distances that differ by head, in numbers that three heads have and two times two have not.
+inline constexpr char kDistancesDecoder[] =
+    R"({"model_type":"bloom","vocab_size":47,"hidden_size":24,"n_layer":2,"n_head":3,
+        "hidden_dropout":0.0,"attention_dropout":0.0})";
 inline constexpr char kMixtralDecoder[] =
     R"({"model_type":"mixtral","vocab_size":48,"hidden_size":24,"intermediate_size":20,
         "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,

@@ -25,12 +25,6 @@ using sequence_parallel::TokenRange;
 constexpr char kThreeHeads[] = R"({"model_type":"llama","vocab_size":48,"hidden_size":24,
     "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,
     "max_position_embeddings":16,"attention_dropout":0.1})";
-// Each token sees five.
-constexpr char kNarrow[] = R"({"model_type":"mistral","vocab_size":48,"hidden_size":24,
-    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":4,
-    "max_position_embeddings":16,"sliding_window":5})";
-constexpr char kDistances[] = R"({"model_type":"bloom","vocab_size":47,"hidden_size":24,
-    "n_layer":2,"n_head":3,"hidden_dropout":0.0,"attention_dropout":0.0})";
 // Every second layer has a window of four; scores are bent.
 constexpr char kBentScores[] = R"({"model_type":"gemma2","vocab_size":48,"hidden_size":24,
     "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
@@ -177,9 +171,9 @@ TEST(RingAttention, EveryStageTrainsInBf16) {
 
 // Ulysses refuses four of these.
 TEST(RingAttention, AnyNumberOfHeadsGoesWithAnyNumberOfRanks) {
-  const std::pair<const char*, int> cuts[] = {{kThreeHeads, 2}, {kThreeHeads, 4}, {kThreeHeads, 6},
-                                              {kNarrow, 6},     {kDistances, 4},  {kBentScores, 4},
-                                              {kBentScores, 2}};
+  const std::pair<const char*, int> cuts[] = {
+      {kThreeHeads, 2},       {kThreeHeads, 4}, {kThreeHeads, 6}, {kWindowedDecoder, 6},
+      {kDistancesDecoder, 4}, {kBentScores, 4}, {kBentScores, 2}};
   for (const auto& [model, sequence] : cuts) {
     SCOPED_TRACE(fmt::format("{} on {}", model, sequence));
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;

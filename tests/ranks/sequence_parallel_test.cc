@@ -20,13 +20,6 @@ namespace {
 constexpr char kUnevenSequence[] = R"({"model_type":"llama","vocab_size":48,"hidden_size":24,
     "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":6,"num_key_value_heads":3,
     "max_position_embeddings":16,"attention_dropout":0.1})";
-// Each token sees five.
-constexpr char kMistralSequence[] = R"({"model_type":"mistral","vocab_size":48,"hidden_size":24,
-    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":4,
-    "max_position_embeddings":16,"sliding_window":5})";
-// Distances that differ by head, in numbers that three heads have and two times two have not.
-constexpr char kBloomSequence[] = R"({"model_type":"bloom","vocab_size":47,"hidden_size":24,
-    "n_layer":2,"n_head":3,"hidden_dropout":0.0,"attention_dropout":0.0})";
 
 // Of every five labels one is ignored, so that the parts of a sample count differently.
 TEST(SequenceParallel, EveryStageTrainsWhatOneRankTrains) {
@@ -54,9 +47,9 @@ TEST(SequenceParallel, EveryStageTrainsInBf16) {
 }
 
 TEST(SequenceParallel, HeadsAreSharedUnevenlyAndThoseOfTheKeysRepeated) {
-  const std::pair<const char*, int> cuts[] = {{kUnevenSequence, 2}, {kUnevenSequence, 6},
-                                              {kLlamaDecoder, 4},   {kMistralSequence, 4},
-                                              {kBloomSequence, 2},  {kBloomSequence, 3}};
+  const std::pair<const char*, int> cuts[] = {{kUnevenSequence, 2},   {kUnevenSequence, 6},
+                                              {kLlamaDecoder, 4},     {kWindowedDecoder, 4},
+                                              {kDistancesDecoder, 2}, {kDistancesDecoder, 3}};
   for (const auto& [model, sequence] : cuts) {
     SCOPED_TRACE(fmt::format("{} on {}", model, sequence));
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
