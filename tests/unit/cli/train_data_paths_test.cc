@@ -6,33 +6,21 @@
 
 #include "cli/train/find_model.h"
 #include "cli/train/train_inputs.h"
-#include "runtime/base/files.h"
-#include "tests/support/program.h"
+#include "tests/unit/cli/train_folder.h"
 
 namespace ds::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 
-class TrainDataPathsTest : public ::testing::Test {
+class TrainDataPathsTest : public TrainFolderTest {
  protected:
-  TrainDataPathsTest() : share_(folder_.path() / "share") {
-    Write("share/configs/default_ds_config.json", R"({"train_micro_batch_size_per_gpu": 2})");
-    Write("share/configs/models/gpt2-demo.json", "{}");
+  TrainDataPathsTest() {
     Write("parts/1.txt", "a");
     Write("parts/2.txt", "b");
     Write("corpus_text_document.bin", "12");
     Write("corpus_text_document.idx", "x");
   }
-  std::string Path(const std::string& name) const { return (folder_.path() / name).string(); }
-  void Write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_.path() / name).parent_path());
-    ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
-  }
-
-  ds::testing::TemporaryFolder folder_;
-  ShareFolder share_;
 };
 
 TEST_F(TrainDataPathsTest, MayBePatternsAndPrefixes) {

@@ -5,9 +5,8 @@
 
 #include "cli/train/find_model.h"
 #include "cli/train/train_program.h"
-#include "runtime/base/files.h"
 #include "runtime/config/sections/elasticity_section.h"
-#include "tests/support/program.h"
+#include "tests/unit/cli/train_folder.h"
 
 namespace ds::cli {
 namespace {
@@ -16,30 +15,14 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class TrainInputsTest : public ::testing::Test {
+class TrainInputsTest : public TrainFolderTest {
  protected:
-  TrainInputsTest() : share_(folder_.path() / "share") {
-    Write("share/configs/default_ds_config.json", R"({"train_micro_batch_size_per_gpu": 2})");
+  TrainInputsTest() {
     Write("share/configs/models/tiny.json", "{}");
-    Write("share/configs/models/gpt2-demo.json", "{}");
-    Write("share/demo_corpus.txt", "text");
     Write("model/config.json", "{}");
     fs::create_directories(folder_.path() / "empty");
     Write("empty_file", "");
-    Write("data.txt", "words");
   }
-  std::string Path(const std::string& name) const { return (folder_.path() / name).string(); }
-  void Write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_.path() / name).parent_path());
-    ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
-  }
-  std::string Error(const TrainFlags& flags) {
-    const auto inputs = GatherTrainInputs(flags, share_, 2);
-    return inputs.ok() ? "accepted" : inputs.status().message();
-  }
-
-  ds::testing::TemporaryFolder folder_;
-  ShareFolder share_;
 };
 
 TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {

@@ -3,44 +3,21 @@
 #include <gtest/gtest.h>
 
 #include "cli/train/train_inputs.h"
-#include "runtime/base/files.h"
-#include "tests/support/program.h"
+#include "tests/unit/cli/train_folder.h"
 
 namespace ds::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-class TrainLengthTest : public ::testing::Test {
- protected:
-  TrainLengthTest() : share_(folder_.path() / "share") {
-    Write("share/configs/default_ds_config.json", R"({"train_micro_batch_size_per_gpu": 2})");
-    Write("share/configs/models/gpt2-demo.json", "{}");
-    Write("share/demo_corpus.txt", "text");
-    Write("data.txt", "words");
-  }
-  std::string Path(const std::string& name) const { return (folder_.path() / name).string(); }
-  void Write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_.path() / name).parent_path());
-    ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
-  }
-
-  ds::testing::TemporaryFolder folder_;
-  ShareFolder share_;
-};
+using TrainLengthTest = TrainFolderTest;
 
 TEST_F(TrainLengthTest, SamplesHaveNoMoreTokensThanTheModelHasPositions) {
   Write("model/config.json", R"({"model_type": "llama", "max_position_embeddings": 64})");
   TrainFlags flags{.model = Path("model")};
-  const auto error = [&] {
-    const auto inputs = GatherTrainInputs(flags, share_, 2);
-    return inputs.ok() ? "accepted" : inputs.status().message();
-  };
-  EXPECT_EQ(error(), "--model " + Path("model") +
-                         ": a sequence of 256 tokens does not fit the model, which has 64 "
-                         "positions; --seq_len 64 fits");
+  EXPECT_EQ(Error(flags), "--model " + Path("model") +
+                              ": a sequence of 256 tokens does not fit the model, which has 64 "
+                              "positions; --seq_len 64 fits");
   flags.seq_len = 64;
-  EXPECT_EQ(error(), "accepted");
+  EXPECT_EQ(Error(flags), "accepted");
 }
 
 // Of epochs the ranks find the number of steps, and with it that of the warm-up.
