@@ -6,25 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/engine/small_decoder.h"
+
 namespace ds::engine {
 namespace {
 
-models::DecoderSpec MakeModel() {
-  // No unit is much of the model: buffers are of whole units.
-  return {.vocabulary = 500,
-          .width = 128,
-          .layers = 16,
-          .heads = 4,
-          .kv_heads = 4,
-          .head_width = 32,
-          .mlp_width = 512,
-          .max_positions = 64,
-          .positions = models::Positions::kLearned,
-          .norm = models::NormKind::kLayer,
-          .gated_mlp = false,
-          .activation = models::Activation::kGeluTanh,
-          .tied_head = true};
-}
+// No unit is much of the model: buffers are of whole units.
+models::DecoderSpec MakeModel() { return MakeSmallDecoder(16); }
 
 JobShape MakeJob(int ranks) {
   return {.model = MakeModel(), .seq_len = 64, .setting = {.ranks = ranks}};

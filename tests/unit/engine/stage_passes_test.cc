@@ -6,6 +6,7 @@
 
 #include "runtime/engine/plan/buffered_parts.h"
 #include "runtime/engine/plan/job_memory.h"
+#include "tests/unit/engine/small_decoder.h"
 
 namespace ds::engine {
 namespace {
@@ -73,21 +74,7 @@ TEST(BufferedParts, AllOfTheBufferIsThereFromTheFirstOn) {
   EXPECT_EQ(blocks[3].kept, 10);
 }
 
-models::DecoderSpec MakeEightLayers() {
-  return {.vocabulary = 500,
-          .width = 128,
-          .layers = 8,
-          .heads = 4,
-          .kv_heads = 4,
-          .head_width = 32,
-          .mlp_width = 512,
-          .max_positions = 64,
-          .positions = models::Positions::kLearned,
-          .norm = models::NormKind::kLayer,
-          .gated_mlp = false,
-          .activation = models::Activation::kGeluTanh,
-          .tied_head = true};
-}
+models::DecoderSpec MakeEightLayers() { return MakeSmallDecoder(8); }
 
 zero::StepMemory PlanOf(const JobShape& job, const config::DsConfig& config) {
   const Status known = CheckMemoryIsKnown(config, job);
