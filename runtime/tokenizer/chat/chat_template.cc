@@ -1,5 +1,9 @@
 #include "runtime/tokenizer/chat/chat_template.h"
 
+#include <string>
+
+#include "runtime/base/utf8.h"
+
 namespace ds::tokenizer {
 namespace {
 
@@ -25,6 +29,11 @@ std::tm ClockTime() {
 StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
   if (source.size() > kLongestTemplate) {
     return InvalidArgumentError("the chat template has more than a megabyte");
+  }
+  const std::size_t valid = ValidUtf8Prefix(source);
+  if (valid < source.size()) {
+    return InvalidArgumentError("the chat template is not UTF-8: byte " + std::to_string(valid) +
+                                " begins no character");
   }
   DS_ASSIGN_OR_RETURN(Block block, ParseTemplate(source));
   return ChatTemplate(std::move(block));

@@ -133,8 +133,10 @@ void AlignedText::Rewrite(const std::vector<Rewritten>& rewritten) {
     if (!aligned_) continue;
     Span origin;
     if (each.begin < each.end) origin = Origin(each.begin, each.end);
-    if (each.begin == each.end && each.begin < origins_.size()) {
-      origin = {origins_[each.begin].begin, origins_[each.begin].begin};
+    if (each.begin == each.end && !origins_.empty()) {
+      const bool is_end = each.begin == origins_.size();
+      const std::uint32_t at = is_end ? origins_.back().end : origins_[each.begin].begin;
+      origin = {at, at};
     }
     origins.insert(origins.end(), each.text.size(), origin);
   }

@@ -119,6 +119,11 @@ TEST(ChatTemplateTest, NamesTheLineOfAnError) {
   }
 }
 
+TEST(ChatTemplateTest, IsUtf8) {
+  EXPECT_THAT(RenderedText("{{ '\xC3\xA9\xF2' | upper }}"),
+              HasSubstr("is not UTF-8: byte 6 begins no character"));
+}
+
 TEST(ChatTemplateTest, RefusesWhatReachesOutsideOrChangesThings) {
   for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}"}) {
     EXPECT_THAT(RenderedText(source), HasSubstr("dsrun's chat templates do not have that"))

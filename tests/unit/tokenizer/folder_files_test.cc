@@ -36,8 +36,12 @@ TEST_P(SentencePieceTest, IdsAreThoseOfSentencePiece) {
   const Json cases = Json::parse(*ReadFile(kUnitFolder / "sentencepiece_goldens/cases.json"));
   for (std::size_t i = 0; i < cases["texts"].size(); ++i) {
     const auto text = cases["texts"][i].get<std::string>();
-    const auto encoding = encoder.Encode(text);
+    const auto encoding = encoder.Encode(text, {.offsets = true});
     ASSERT_TRUE(encoding.ok()) << encoding.status().message();
+    for (const Span& span : encoding->offsets) {
+      EXPECT_LE(span.begin, span.end) << Json(text).dump();
+      EXPECT_LE(span.end, text.size()) << Json(text).dump();
+    }
     EXPECT_EQ(encoding->ids, cases[GetParam()][i].get<std::vector<std::uint32_t>>())
         << Json(text).dump();
     // SentencePiece writes an unknown piece as two question marks, Hugging Face as the token.
