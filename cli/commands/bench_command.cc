@@ -11,8 +11,7 @@
 #include <sstream>
 #include <utility>
 
-#include "cli/commands/bench_io_command.h"
-#include "cli/commands/bench_tables.h"
+#include "cli/commands/bench_parts.h"
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"

@@ -1,4 +1,4 @@
-#include "cli/commands/bench_io_command.h"
+#include "cli/commands/bench_parts.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,9 @@
-#include "cli/commands/complete_words.h"
+#include "cli/commands/command_flags.h"
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 
-#include "cli/commands/command_flags.h"
 #include "cli/train/share_folder.h"
 
 namespace ds::cli {

@@ -3,8 +3,8 @@
 #include <CLI/Formatter.hpp>
 #include <iostream>
 
+#include "cli/commands/command_flags.h"
 #include "cli/commands/command_table.h"
-#include "cli/commands/complete_words.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/suggest.h"

@@ -15,7 +15,7 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/estimate/model_size.h"
-#include "cli/estimate/prediction_text.h"
+#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/plan/launch_plan.h"

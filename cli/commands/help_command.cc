@@ -5,8 +5,8 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/commands/command_flags.h"
 #include "cli/commands/command_table.h"
-#include "cli/commands/manual_page.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "runtime/base/exit_codes.h"

@@ -1,10 +1,9 @@
-#include "cli/commands/manual_page.h"
+#include "cli/commands/command_flags.h"
 
 #include <algorithm>
 #include <csignal>
 #include <set>
 
-#include "cli/commands/command_flags.h"
 #include "cli/job/final_status.h"
 #include "runtime/base/exit_codes.h"
 

@@ -8,11 +8,9 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/plan/hostfile.h"
 #include "cli/plan/launch_plan.h"
-#include "cli/report/ask_dsrank.h"
 #include "cli/report/read_host.h"
-#include "cli/report/report_text.h"
 #include "cli/report/rows.h"
-#include "cli/report/try_offload.h"
+#include "cli/report/tried_facts.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 

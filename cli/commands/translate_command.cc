@@ -8,7 +8,7 @@
 #include "cli/commands/translate_file.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
-#include "cli/translate/deepspeed_words.h"
+#include "cli/translate/sources.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"

@@ -2,9 +2,7 @@
 
 #include <filesystem>
 
-#include "cli/translate/accelerate_config.h"
-#include "cli/translate/flat_yaml.h"
-#include "cli/translate/training_arguments.h"
+#include "cli/translate/sources.h"
 #include "runtime/base/files.h"
 #include "runtime/base/positioned_json.h"
 

@@ -1,4 +1,4 @@
-#include "cli/translate/accelerate_config.h"
+#include "cli/translate/sources.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "cli/translate/deepspeed_words.h"
+#include "cli/translate/sources.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

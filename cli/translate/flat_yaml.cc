@@ -1,4 +1,4 @@
-#include "cli/translate/flat_yaml.h"
+#include "cli/translate/sources.h"
 
 #include <algorithm>
 #include <optional>

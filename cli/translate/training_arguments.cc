@@ -1,4 +1,4 @@
-#include "cli/translate/training_arguments.h"
+#include "cli/translate/sources.h"
 
 #include <algorithm>
 #include <string>

@@ -5,7 +5,10 @@
 //
 // Pure. Threads: plain values.
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/job/verdict/verdict.h"
 #include "proto/dsrun.pb.h"
@@ -28,5 +31,18 @@ ExitExplanation ExplainExit(const v1::RankExited& exit);
 ExitEvidence MakeExitEvidence(const v1::RankExited& exit);
 
 std::string SignalName(int signal);  // "signal 9 (SIGKILL)"
+
+// PythonError: the exception that ended a Python program, as PyTorch's @record writes it into the
+// file of TORCHELASTIC_ERROR_FILE.
+//
+// Pure; safe from any thread.
+
+struct PythonError {
+  std::string message;                 // its first line: "ValueError: no such column"
+  std::vector<std::string> traceback;  // line by line; empty when there is none
+};
+
+// None when `file` holds no such thing.
+std::optional<PythonError> ParseErrorFile(std::string_view file);
 
 }  // namespace ds::cli

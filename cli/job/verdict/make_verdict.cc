@@ -8,7 +8,6 @@
 
 #include "cli/host/connection_probe.h"
 #include "cli/job/verdict/exit_explanation.h"
-#include "cli/job/verdict/python_error.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 

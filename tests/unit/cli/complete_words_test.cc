@@ -1,10 +1,7 @@
-#include "cli/commands/complete_words.h"
+#include "cli/commands/command_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "cli/commands/command_flags.h"
-#include "cli/commands/manual_page.h"
 
 namespace ds::cli {
 namespace {

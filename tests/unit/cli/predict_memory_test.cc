@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/estimate/prediction_text.h"
 #include "tests/places.h"
 
 namespace ds::cli {

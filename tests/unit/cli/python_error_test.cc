@@ -1,4 +1,4 @@
-#include "cli/job/verdict/python_error.h"
+#include "cli/job/verdict/exit_explanation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

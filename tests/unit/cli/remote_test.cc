@@ -18,7 +18,6 @@
 #include "cli/remote/interrupter.h"
 #include "cli/remote/proxy_command.h"
 #include "cli/remote/remote_daemon.h"
-#include "cli/remote/remote_facts.h"
 #include "cli/remote/remote_shell.h"
 #include "cli/remote/remote_target.h"
 #include "proto/message_line.h"

@@ -7,11 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/report/ask_dsrank.h"
-#include "cli/report/child_output.h"
 #include "cli/report/read_host.h"
-#include "cli/report/report_text.h"
-#include "cli/report/try_offload.h"
+#include "cli/report/rows.h"
+#include "cli/report/tried_facts.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {

@@ -1,6 +1,6 @@
 // Tensor and sequence ranks lie inside a host where its slots allow it, and it is said where not.
 
-#include "cli/train/split_groups.h"
+#include "cli/train/train_session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,11 +6,8 @@
 #include <algorithm>
 
 #include "cli/commands/translate_file.h"
-#include "cli/translate/accelerate_config.h"
 #include "cli/translate/argument_table.h"
-#include "cli/translate/deepspeed_words.h"
-#include "cli/translate/flat_yaml.h"
-#include "cli/translate/training_arguments.h"
+#include "cli/translate/sources.h"
 #include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"

@@ -1,17 +1,27 @@
 #pragma once
 
-// The results of `dsrun bench comm`, which are the steps that rank 0 has reported
-// (runtime/rank/comm_bench_command.h), become ds_bench's tables or one JSON document.
-//
-// Pure; threads: plain functions.
+// `dsrun bench` has these parts: what it shows of ranks that have timed their collectives, and
+// `bench io`.
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/commands/command_table.h"
 #include "runtime/config/comm_bench_job.h"
 
 namespace ds::cli {
+
+// dsrun bench io PATH: how fast this host's drives take what is offloaded, as ds_io and
+// ds_nvme_tune find out.
+
+// Runs `bench io`, whose first argument is "io".
+StatusOr<int> BenchIoCommand(const Invocation& invocation);
+
+// The results of `dsrun bench comm`, which are the steps that rank 0 has reported
+// (runtime/rank/commands.h), become ds_bench's tables or one JSON document.
+//
+// Pure; threads: plain functions.
 
 struct BenchResults {
   config::CommBenchJob job;
