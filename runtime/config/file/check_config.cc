@@ -10,7 +10,7 @@
 #include "runtime/config/file/base_config.h"
 #include "runtime/config/file/resolved_config.h"
 #include "runtime/config/file/section_order.h"
-#include "runtime/config/sections/data_efficiency_section.h"
+#include "runtime/config/sections/sections.h"
 
 namespace ds::config {
 namespace {

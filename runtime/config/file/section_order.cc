@@ -12,14 +12,10 @@
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/sections/auto_values.h"
 #include "runtime/config/sections/batch_section.h"
-#include "runtime/config/sections/data_efficiency_section.h"
 #include "runtime/config/sections/elasticity_section.h"
-#include "runtime/config/sections/not_built.h"
-#include "runtime/config/sections/offload_section.h"
 #include "runtime/config/sections/optimizer_section.h"
 #include "runtime/config/sections/parallel_section.h"
-#include "runtime/config/sections/precision_section.h"
-#include "runtime/config/sections/scheduler_section.h"
+#include "runtime/config/sections/sections.h"
 #include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {

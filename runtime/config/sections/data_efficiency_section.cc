@@ -1,4 +1,4 @@
-#include "runtime/config/sections/data_efficiency_section.h"
+#include "runtime/config/sections/sections.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "runtime/config/sections/not_built.h"
+#include "runtime/config/sections/sections.h"
 
 #include <string_view>
 

@@ -1,4 +1,4 @@
-#include "runtime/config/sections/offload_section.h"
+#include "runtime/config/sections/sections.h"
 
 #include <algorithm>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "runtime/config/sections/scheduler_section.h"
+#include "runtime/config/sections/sections.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "runtime/config/file/check_config.h"
-#include "runtime/config/sections/not_built.h"
-#include "runtime/config/sections/offload_section.h"
 #include "runtime/config/sections/optimizer_section.h"
+#include "runtime/config/sections/sections.h"
 #include "runtime/config/sections/zero_section.h"
 #include "tests/unit/config/messages.h"
 
