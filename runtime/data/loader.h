@@ -5,22 +5,60 @@
 // Sample i is tokens[i*S .. i*S+S], of which the first S are the inputs and the last S the labels,
 // or made of whole documents (sample_plan.h). With micro-batch B, the m-th call of reader r of W
 // takes places (m*W + r)*B + 0..B-1 of the stream, which is endless, of all samples or of those
-// that are held out. Of several sources a blend says whose a place is (blend.h); each has its
+// that are held out. Of several sources a blend says whose a place is (sampler.h); each has its
 // samples in the order that it would have alone (sampler.h).
 //
 // Threads: one thread per rank drives its loader.
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
-#include "runtime/data/blend.h"
 #include "runtime/data/loader_options.h"
-#include "runtime/data/sample_set.h"
+#include "runtime/data/sample_plan.h"
+#include "runtime/data/sampler.h"
 #include "runtime/data/token_source.h"
 
 namespace ds::data {
+
+// SampleSet: the samples of one source of tokens that a loader takes: those that are trained on, or
+// those that are held out. Where documents are known, none is learnt from another.
+//
+// Threads: const functions may be called concurrently.
+
+class SampleSet {
+ public:
+  // Refuses data too short for one sample, and packing by documents where they are not known.
+  static StatusOr<SampleSet> Create(TokenSource source, const LoaderOptions& options);
+
+  std::int64_t size() const { return size_; }
+  bool has_documents() const { return source_.has_documents(); }
+  const Fingerprints& fingerprints() const { return fingerprints_; }
+
+  // Fills a row of the batch with a sample below size(); what it does not fill is padding without
+  // labels. Fails on a token id outside the vocabulary (naming file and offset) and on a file that
+  // cannot be read any more.
+  Status FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const;
+
+ private:
+  SampleSet(TokenSource source, SamplePlan plan, const LoaderOptions& options)
+      : source_(std::move(source)),
+        plan_(std::move(plan)),
+        seq_len_(options.seq_len),
+        vocab_size_(options.vocab_size) {}
+  Status ChoosePart(const LoaderOptions& options);
+  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
+  // Fills in the row's documents and takes out the labels that are not learnt.
+  Status MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const;
+
+  TokenSource source_;
+  Fingerprints fingerprints_;
+  SamplePlan plan_;
+  std::int64_t seq_len_, vocab_size_;
+  std::int64_t first_ = 0, size_ = 0;  // of the plan's samples
+};
 
 // Whatever gives a rank its micro-batches, without end, and knows where it stands.
 class BatchStream : public checkpoint::Stateful {

@@ -31,7 +31,7 @@ struct LoaderOptions {
   Packing packing = Packing::kStream;
   topology::Member reader;  // among the ranks that have samples of their own
   Sampler::Options order;
-  // Say how much each of several sources gives (blend.h). Empty: by the samples that it has.
+  // Say how much each of several sources gives (sampler.h). Empty: by the samples that it has.
   std::vector<double> weights = {};
   double held_out = 0.0;        // the share of a source's samples, from the last on, not trained on
   bool takes_held_out = false;  // it reads those, and no others

@@ -1,6 +1,9 @@
 #include "runtime/data/sampler.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numeric>
 
 #include "runtime/base/check.h"
 #include "runtime/base/split_mix.h"
@@ -41,6 +44,82 @@ std::int64_t Sampler::At(std::int64_t place) {
     pass_ = pass;
   }
   return permutation_->At(index);
+}
+
+namespace {
+
+constexpr int kShareBits = 62;
+constexpr auto kWhole = std::uint64_t{1} << kShareBits;
+
+// Rounds to the nearest: two neighbours differ by one at most, for no share is above the whole.
+std::int64_t CountShare(std::uint64_t share, std::int64_t places) {
+  const auto product = static_cast<unsigned __int128>(share) * static_cast<std::uint64_t>(places);
+  return static_cast<std::int64_t>((product + kWhole / 2) >> kShareBits);
+}
+
+}  // namespace
+
+Blend::Blend(std::span<const double> weights) {
+  DS_CHECK(!weights.empty());
+  // As parts of the largest: sums of what is near the largest double are infinite.
+  const double largest = *std::max_element(weights.begin(), weights.end());
+  std::vector<Weighed> sources;
+  for (const double weight : weights) {
+    DS_CHECK(std::isfinite(weight) && weight > 0.0);
+    sources.push_back({.weight = weight / largest, .source = sources.size()});
+  }
+  std::stable_sort(sources.begin(), sources.end(),
+                   [](const Weighed& a, const Weighed& b) { return a.weight > b.weight; });
+  root_ = Build(sources);
+}
+
+// Heavy sources stand near the root, and both branches weigh about the same: what rounding adds to
+// a node's error is then halved from node to node.
+Blend::Branch Blend::Build(std::span<const Weighed> sources) {
+  if (sources.size() == 1) return {.source = sources[0].source};
+  const auto sum = [](std::span<const Weighed> some) {
+    return std::accumulate(some.begin(), some.end(), 0.0,
+                           [](double so_far, const Weighed& each) { return so_far + each.weight; });
+  };
+  const double total = sum(sources);
+  std::size_t taken = 1;
+  while (taken + 1 < sources.size() && sum(sources.first(taken)) < total / 2) ++taken;
+  const double share = sum(sources.first(taken)) / total;
+  Node node{.share = static_cast<std::uint64_t>(std::ldexp(share, kShareBits))};
+  node.first = Build(sources.first(taken));
+  node.second = Build(sources.subspan(taken));
+  nodes_.push_back(node);
+  return {.node = static_cast<int>(nodes_.size()) - 1};
+}
+
+Blend::Place Blend::At(std::int64_t place) const {
+  Branch branch = root_;
+  while (branch.node >= 0) {
+    const Node& node = nodes_[static_cast<std::size_t>(branch.node)];
+    const std::int64_t before = CountShare(node.share, place);
+    const bool is_first = CountShare(node.share, place + 1) > before;
+    branch = is_first ? node.first : node.second;
+    place = is_first ? before : place - before;
+  }
+  return {.source = branch.source, .index = place};
+}
+
+std::vector<std::int64_t> Blend::Count(std::int64_t places) const {
+  std::vector<std::int64_t> counts(nodes_.size() + 1);
+  CountIn(root_, places, &counts);
+  return counts;
+}
+
+void Blend::CountIn(const Branch& branch, std::int64_t places,
+                    std::vector<std::int64_t>* counts) const {
+  if (branch.node < 0) {
+    (*counts)[branch.source] = places;
+    return;
+  }
+  const Node& node = nodes_[static_cast<std::size_t>(branch.node)];
+  const std::int64_t first = CountShare(node.share, places);
+  CountIn(node.first, first, counts);
+  CountIn(node.second, places - first, counts);
 }
 
 }  // namespace ds::data

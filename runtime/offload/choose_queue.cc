@@ -1,8 +1,5 @@
 #include "runtime/offload/choose_queue.h"
 
-#include "runtime/offload/ring_queue.h"
-#include "runtime/offload/thread_queue.h"
-
 namespace ds::offload {
 
 ChosenQueue ChooseQueue(const IoOptions& options, QueueChoice choice, FileSystem& system) {

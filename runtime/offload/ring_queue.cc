@@ -1,4 +1,4 @@
-#include "runtime/offload/ring_queue.h"
+#include "runtime/offload/choose_queue.h"
 
 #include <liburing.h>
 #include <sys/uio.h>

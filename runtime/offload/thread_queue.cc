@@ -1,4 +1,4 @@
-#include "runtime/offload/thread_queue.h"
+#include "runtime/offload/choose_queue.h"
 
 #include <algorithm>
 #include <system_error>

@@ -1,4 +1,4 @@
-#include "runtime/engine/plan/buffered_parts.h"
+#include "runtime/engine/plan/job_memory_parts.h"
 
 namespace ds::engine {
 

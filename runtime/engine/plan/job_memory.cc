@@ -10,10 +10,8 @@
 
 #include "runtime/base/check.h"
 #include "runtime/config/muon_memory.h"
-#include "runtime/engine/plan/buffered_parts.h"
-#include "runtime/engine/plan/seen_samples.h"
+#include "runtime/engine/plan/job_memory_parts.h"
 #include "runtime/engine/plan/stage_cut.h"
-#include "runtime/engine/plan/stage_passes.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/model_ranks.h"

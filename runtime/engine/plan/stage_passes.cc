@@ -1,4 +1,4 @@
-#include "runtime/engine/plan/stage_passes.h"
+#include "runtime/engine/plan/job_memory_parts.h"
 
 #include <algorithm>
 

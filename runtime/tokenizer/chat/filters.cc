@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "runtime/base/parse_number.h"
-#include "runtime/tokenizer/chat/list_filters.h"
 #include "runtime/tokenizer/chat/methods.h"
 #include "runtime/tokenizer/text/characters.h"
 

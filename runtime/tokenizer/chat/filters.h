@@ -15,4 +15,10 @@ StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
 // value is name(arguments). An unknown name is an error.
 StatusOr<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments);
 
+// The filters that make lists, or something of the elements of one. Pure.
+
+// An unknown name is an error.
+StatusOr<Value> ApplyListFilter(const std::string& name, const Value& value,
+                                const Arguments& arguments);
+
 }  // namespace ds::tokenizer

@@ -1,4 +1,4 @@
-#include "runtime/tokenizer/chat/lexer.h"
+#include "runtime/tokenizer/chat/expression_parser.h"
 
 #include <algorithm>
 

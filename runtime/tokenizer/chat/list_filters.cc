@@ -1,10 +1,9 @@
-#include "runtime/tokenizer/chat/list_filters.h"
+#include "runtime/tokenizer/chat/filters.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "runtime/base/parse_number.h"
-#include "runtime/tokenizer/chat/filters.h"
 #include "runtime/tokenizer/chat/methods.h"
 
 namespace ds::tokenizer {

@@ -3,12 +3,41 @@
 // MeasureBuckets: the bytes of a rank's buckets, and where they rest while nobody uses them, as
 // Bucket, OptimizerShard and Store find them. Pure.
 
+#include <cstdint>
 #include <vector>
 
-#include "runtime/zero/plan/bucket_bytes.h"
 #include "runtime/zero/plan/step_memory.h"
 
 namespace ds::zero {
+
+// CountBucketBytes: what one flat buffer, its shards and its gradients take in each of the forms in
+// which they are there, and what goes on beside them for a while. Pure: a plan adds them up.
+
+// In bytes.
+struct BucketBytes {
+  std::int64_t own_elements = 0;    // of this rank's shard
+  std::int64_t parameters = 0;      // whole
+  std::int64_t own_parameters = 0;  // this rank's shard
+  std::int64_t largest = 0;         // of one parameter
+
+  // A trained one has these.
+  std::int64_t travelling = 0;         // gradients between ranks
+  std::int64_t gradients = 0;          // whole, where they are added up
+  std::int64_t own_gradients = 0;      // this rank's part of those
+  std::int64_t masters = 0;            // as this rank updates them
+  std::vector<std::int64_t> states{};  // of each value that the optimizer keeps for a range
+  std::int64_t update_buffers = 0;     // beside the update
+  std::int64_t publish_buffers = 0;    // where parameters are published in parts
+
+  // ZeRO++ adds these.
+  std::int64_t secondary_shard = 0;
+  std::int64_t gather_buffers = 0;     // beside a gather that is rounded
+  std::int64_t near_buffers = 0;       // beside one from near ranks
+  std::int64_t reduction_buffers = 0;  // beside a reduction that is rounded
+  std::int64_t lost_values = 0;        // that LoCo keeps for the next reduction
+};
+
+BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& input);
 
 struct BucketSizes {
   BucketBytes bytes;

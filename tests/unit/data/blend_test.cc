@@ -1,4 +1,4 @@
-#include "runtime/data/blend.h"
+#include "runtime/data/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

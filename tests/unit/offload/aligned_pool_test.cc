@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/offload/thread_queue.h"
+#include "runtime/offload/choose_queue.h"
 
 namespace ds::offload {
 namespace {

@@ -11,8 +11,6 @@
 
 #include "runtime/base/unique_fd.h"
 #include "runtime/offload/choose_queue.h"
-#include "runtime/offload/ring_queue.h"
-#include "runtime/offload/thread_queue.h"
 #include "tests/support/program.h"
 
 namespace ds::offload {
