@@ -8,9 +8,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "runtime/models/first_derivative.h"
-#include "runtime/models/gelu_rows.h"
 #include "runtime/models/row_loops.h"
-#include "runtime/models/swiglu_rows.h"
+#include "runtime/models/rows.h"
 
 namespace ds::models {
 namespace {

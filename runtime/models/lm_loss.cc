@@ -16,7 +16,7 @@
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/first_derivative.h"
 #include "runtime/models/matmul.h"
-#include "runtime/models/softmax_row.h"
+#include "runtime/models/rows.h"
 
 namespace ds::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/models/rms_norm_rows.h"
+#include "runtime/models/rows.h"
 
 #include <cmath>
 

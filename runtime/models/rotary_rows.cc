@@ -1,4 +1,4 @@
-#include "runtime/models/rotary_rows.h"
+#include "runtime/models/rows.h"
 
 #include <algorithm>
 

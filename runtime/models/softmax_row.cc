@@ -1,4 +1,4 @@
-#include "runtime/models/softmax_row.h"
+#include "runtime/models/rows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "runtime/models/swiglu_rows.h"
+#include "runtime/models/rows.h"
 
 #include "runtime/models/vector_lanes.h"
 

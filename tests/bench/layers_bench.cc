@@ -13,7 +13,7 @@
 
 #include "runtime/device/heap.h"
 #include "runtime/models/activations.h"
-#include "runtime/models/rms_norm.h"
+#include "runtime/models/norms.h"
 #include "runtime/models/rotary.h"
 #include "tests/bench/compete.h"
 

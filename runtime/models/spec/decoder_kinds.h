@@ -32,7 +32,7 @@ enum class QkvLayout {
   kApart,         // a weight each
   kConcatenated,  // all queries, all keys, all values
   kByGroup,       // per head of the keys: its queries, its key, its value
-  kLatent,        // keys and values widened from one narrow row a token (latent_projection.h)
+  kLatent,        // keys and values widened from one narrow row a token (decoder_attention.h)
 };
 
 enum class QueryKeyNorm { kNone, kPerHead, kWhole };

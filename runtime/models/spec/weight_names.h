@@ -20,7 +20,7 @@ struct WeightNames {
   const char* value = "v_proj";
   const char* qkv = "qkv_proj";
   const char* attention_output = "o_proj";
-  // Latent projections (latent_projection.h) have these.
+  // Latent projections (decoder_attention.h) have these.
   const char* query_latent = "q_a_proj";
   const char* query_latent_norm = "q_a_layernorm";
   const char* query_wide = "q_b_proj";

@@ -12,7 +12,7 @@
 #include "runtime/models/layers.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/matmul.h"
-#include "runtime/models/rms_norm.h"
+#include "runtime/models/norms.h"
 #include "tests/support/summing_sink.h"
 
 namespace ds::models {

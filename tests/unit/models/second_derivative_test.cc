@@ -13,7 +13,7 @@
 #include "runtime/models/activations.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/models/matmul.h"
-#include "runtime/models/rms_norm.h"
+#include "runtime/models/norms.h"
 #include "runtime/models/rotary.h"
 
 namespace ds::models {

@@ -1,0 +1,123 @@
+#pragma once
+
+// The element-wise loops of layers, one row or run of elements at a time: vectorised for the widest
+// instructions of the machine they run on (chosen at load time), and free of LibTorch, so that
+// their compiler flags touch nothing else.
+
+#include <cstdint>
+
+#include "runtime/base/half_float.h"
+
+namespace ds::models {
+
+// GELU by its tanh formula (Hendrycks and Gimpel, 2016), with one exponential an element:
+// 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3). Vectorised for the
+// widest instructions of the machine. Computes in fp32, and an element's result does not depend on
+// its neighbours. Off the exact formula by at most two units in the last place of x.
+
+void GeluTanh(const float* x, std::int64_t count, float* y);
+void GeluTanh(const BFloat16* x, std::int64_t count, BFloat16* y);
+
+// gradient[i] = upstream[i] times the derivative at x[i]; `gradient` may be `upstream`.
+void GeluTanhBackward(const float* x, const float* upstream, std::int64_t count, float* gradient);
+void GeluTanhBackward(const BFloat16* x, const BFloat16* upstream, std::int64_t count,
+                      BFloat16* gradient);
+
+// SwiGLU (Shazeer, 2020): silu(gate) * up, silu(x) = x / (1 + e^-x), element by element in one
+// pass. The backward pass computes silu again: nothing but gate and up is kept. Vectorised for the
+// widest instructions of the machine. Computes in fp32, and an element's result does not depend on
+// its neighbours.
+
+// So many elements of both.
+template <typename Scalar>
+struct GatePair {
+  Scalar* gate;
+  Scalar* up;
+};
+
+void SwiGlu(GatePair<const float> x, std::int64_t count, float* y);
+void SwiGlu(GatePair<const BFloat16> x, std::int64_t count, BFloat16* y);
+
+void SwiGluBackward(GatePair<const float> x, const float* upstream, std::int64_t count,
+                    GatePair<float> gradient);
+void SwiGluBackward(GatePair<const BFloat16> x, const BFloat16* upstream, std::int64_t count,
+                    GatePair<BFloat16> gradient);
+
+// RMSNorm (Zhang and Sennrich, 2019) of a row: y = x s w with the scale s = 1 / sqrt(mean of x^2 +
+// epsilon) and the weight w. One pass for s and one for y; the backward pass needs x, w and s only.
+// Computes in fp32; x s is rounded to the elements' type before it meets the weight, which is
+// transformers' order. Vectorised for the widest instructions of the machine, with the same order
+// of additions on all of them.
+
+template <typename Scalar>
+struct NormedRow {
+  const Scalar* x = nullptr;
+  const Scalar* weight = nullptr;
+  std::int64_t width = 0;
+};
+
+// Returns s.
+float RmsNormRow(const NormedRow<float>& row, double epsilon, float* y);
+float RmsNormRow(const NormedRow<BFloat16>& row, double epsilon, BFloat16* y);
+
+// Sets the gradient of x and adds the row's part to that of the weight.
+template <typename Scalar>
+struct NormGradients {
+  Scalar* x = nullptr;      // may be what has arrived
+  float* weight = nullptr;  // null: not wanted
+};
+
+void RmsNormRowBackward(const NormedRow<float>& row, float scale, const float* upstream,
+                        const NormGradients<float>& gradients);
+void RmsNormRowBackward(const NormedRow<BFloat16>& row, float scale, const BFloat16* upstream,
+                        const NormGradients<BFloat16>& gradients);
+
+// Rotary position embedding (Su et al., 2021) of rows in transformers' layout: element i of a row's
+// first half and element i of its second half are the two coordinates of a point, which is turned
+// by an angle of its own. Elements behind both halves are copied. One pass; vectorised for the
+// widest instructions of the machine; computes in fp32.
+
+// Rows that are turned by the same angles: the heads of one token. Strides in elements.
+template <typename Scalar>
+struct TurnedRows {
+  const Scalar* from = nullptr;
+  Scalar* to = nullptr;
+  std::int64_t from_stride = 0, to_stride = 0;
+  std::int64_t rows = 0, width = 0;
+};
+
+// cos and sin of `half` angles; 2 half <= width. A negative `direction` turns the other way, which
+// is what gradients go through.
+template <typename Scalar>
+struct TurningAngles {
+  const Scalar* cos = nullptr;
+  const Scalar* sin = nullptr;
+  std::int64_t half = 0;
+  float direction = 1.0F;
+};
+
+void TurnRows(const TurnedRows<float>& rows, const TurningAngles<float>& angles);
+void TurnRows(const TurnedRows<BFloat16>& rows, const TurningAngles<BFloat16>& angles);
+
+// The inner loop of the language model's loss: one row of logits, vectorised for the widest
+// instructions of the machine it runs on (chosen at load time). Free of LibTorch, so that its
+// compiler flags touch nothing else.
+
+// Returns -log softmax(row)[label], computed in fp32. With scale != 0 overwrites the row by
+// scale * (softmax(row) - onehot(label)); otherwise leaves it undefined.
+// Requires 0 <= label < columns. The exponential is within 2 ulp; a row with an infinity or a NaN
+// gives NaN.
+float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale);
+
+// The same for bfloat16; `wide` is room for `columns` floats.
+float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
+
+// The two halves of it, for rows of which other ranks have other columns. The first overwrites the
+// row by e^(row - max) and returns the maximum and the sum; the second multiplies it.
+struct RowSums {
+  float max = 0.0F, sum = 0.0F;
+};
+RowSums ExponentiateRow(float* row, std::int64_t columns);
+void ScaleRow(float* row, std::int64_t columns, float factor);
+
+}  // namespace ds::models
