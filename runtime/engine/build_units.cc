@@ -1,4 +1,4 @@
-#include "runtime/engine/build_units.h"
+#include "runtime/engine/build_engine.h"
 
 #include <algorithm>
 #include <set>

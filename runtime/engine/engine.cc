@@ -10,7 +10,6 @@
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/engine/build_engine.h"
 #include "runtime/engine/engine_parts.h"
-#include "runtime/engine/engine_state.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/make_mesh.h"
 

@@ -32,7 +32,7 @@ namespace ds::engine {
 struct EngineResources {
   std::unique_ptr<comm::Communicator> world;
   std::unique_ptr<device::MemoryLedger> ledger;
-  // They hold what is offloaded (open_tiers.h), which ends before them.
+  // They hold what is offloaded (OpenTiers), which ends before them.
   std::vector<std::unique_ptr<offload::FileTier>> file_tiers;
   device::LedgerEntry shared_memory;  // of the communicators
 };

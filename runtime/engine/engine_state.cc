@@ -1,4 +1,4 @@
-#include "runtime/engine/engine_state.h"
+#include "runtime/engine/build_engine.h"
 
 #include <string>
 

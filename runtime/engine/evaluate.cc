@@ -1,4 +1,4 @@
-#include "runtime/engine/evaluate.h"
+#include "runtime/engine/train_loop.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>

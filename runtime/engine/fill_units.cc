@@ -1,4 +1,4 @@
-#include "runtime/engine/fill_units.h"
+#include "runtime/engine/build_engine.h"
 
 #include <c10/core/GradMode.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/finish_step.h"
+#include "runtime/engine/executor_parts.h"
 
 #include <ATen/ops/empty.h>
 

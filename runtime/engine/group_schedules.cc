@@ -1,4 +1,4 @@
-#include "runtime/engine/group_schedules.h"
+#include "runtime/engine/build_engine.h"
 
 #include <algorithm>
 #include <string>

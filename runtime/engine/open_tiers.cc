@@ -1,4 +1,4 @@
-#include "runtime/engine/open_tiers.h"
+#include "runtime/engine/build_engine.h"
 
 #include <fmt/format.h>
 

@@ -16,8 +16,8 @@ namespace ds::engine {
 
 class Rates {
  public:
-  // `group_rates` are the own rates of the groups that follow a schedule each (group_schedules.h):
-  // that of config.group_schedules, or all the one that there is.
+  // `group_rates` are the own rates of the groups that follow a schedule each
+  // (FollowGroupSchedules): that of config.group_schedules, or all the one that there is.
   Rates(const config::DsConfig& config, std::vector<double> group_rates);
 
   // The values of the update that follows `applied` others: one for each of those

@@ -1,4 +1,4 @@
-#include "runtime/engine/recompute_block.h"
+#include "runtime/engine/executor_parts.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "runtime/engine/seed_generators.h"
+#include "runtime/engine/train_loop.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>

@@ -1,4 +1,4 @@
-#include "runtime/engine/stage_run.h"
+#include "runtime/engine/executor_parts.h"
 
 #include <ATen/ops/zeros_like.h>
 

@@ -11,7 +11,6 @@
 #include "runtime/checkpoint/format/commit.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/seed_generators.h"
 
 namespace ds::engine {
 namespace {

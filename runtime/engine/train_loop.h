@@ -26,6 +26,7 @@
 #include "runtime/checkpoint/stateful.h"
 #include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/executor.h"
 #include "runtime/engine/train_step.h"
 
 namespace ds::engine {
@@ -75,5 +76,19 @@ struct TrainLoopEnd {
 TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
                           std::span<checkpoint::Stateful* const> parts,
                           const TrainLoopOptions& options, TrainLoopObserver& observer);
+
+// Evaluate: the loss of a model over data that it does not learn from.
+
+// Runs so many forward passes of each rank, without gradients and with the model in evaluation mode
+// (no dropout), and changes nothing: neither parameters nor mode, nor the step in progress.
+// Collective; all ranks return the same numbers. The loss of data without any label is 0.
+StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
+                              std::int64_t micro_batches);
+
+// SeedGenerators: LibTorch's generators start from all 64 bits of a seed. at::manual_seed takes the
+// lower 32 for the CPU's, so that among a million streams some hundred would be equal.
+
+// Seeds the default generators of all devices.
+void SeedGenerators(std::uint64_t seed);
 
 }  // namespace ds::engine

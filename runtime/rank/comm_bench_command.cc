@@ -1,4 +1,4 @@
-#include "runtime/rank/comm_bench_command.h"
+#include "runtime/rank/commands.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

@@ -1,4 +1,4 @@
-#include "runtime/rank/generate_command.h"
+#include "runtime/rank/commands.h"
 
 #include <cstdio>
 #include <optional>
@@ -11,9 +11,7 @@
 #include "runtime/config/generate_job.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/inference/generate.h"
-#include "runtime/inference/generation_config.h"
-#include "runtime/inference/load_model.h"
-#include "runtime/inference/prompt_encoder.h"
+#include "runtime/inference/generation_inputs.h"
 #include "runtime/models/model_config.h"
 #include "runtime/rank/text_printer.h"
 #include "runtime/rank/torch_boundary.h"

@@ -28,10 +28,8 @@
 #include "runtime/device/heap.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/rank_device.h"
-#include "runtime/rank/comm_bench_command.h"
-#include "runtime/rank/generate_command.h"
+#include "runtime/rank/commands.h"
 #include "runtime/rank/rank_reporter.h"
-#include "runtime/rank/train_command.h"
 
 namespace ds::rank {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/rank/train_command.h"
+#include "runtime/rank/commands.h"
 
 #include <c10/core/TensorOptions.h>
 
@@ -22,7 +22,6 @@
 #include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/evaluate.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/engine/stage_part.h"
 #include "runtime/engine/train_loop.h"

@@ -1,4 +1,4 @@
-#include "runtime/zero/backward_entry.h"
+#include "runtime/zero/sharded_model_parts.h"
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>

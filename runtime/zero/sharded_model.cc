@@ -8,9 +8,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
-#include "runtime/zero/backward_entry.h"
-#include "runtime/zero/same_model.h"
-#include "runtime/zero/shared_memory.h"
+#include "runtime/zero/sharded_model_parts.h"
 
 namespace ds::zero {
 namespace {

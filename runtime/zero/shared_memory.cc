@@ -1,4 +1,4 @@
-#include "runtime/zero/shared_memory.h"
+#include "runtime/zero/sharded_model_parts.h"
 
 #include <ATen/ops/zeros.h>
 

@@ -4,7 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
-#include "runtime/comm/connect_world.h"
+#include "runtime/comm/join_job.h"
 #include "runtime/comm/local_world.h"
 #include "tests/gpu/on_gpu.h"
 #include "tests/ranks/tiny_model.h"

@@ -14,7 +14,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/evaluate.h"
+#include "runtime/engine/train_loop.h"
 #include "runtime/models/model_config.h"
 #include "runtime/pipeline/schedule.h"
 #include "runtime/sequence_parallel/heads/token_ranges.h"

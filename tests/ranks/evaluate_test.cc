@@ -6,7 +6,6 @@
 
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/evaluate.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/build_model.h"
 #include "runtime/models/lm_loss.h"

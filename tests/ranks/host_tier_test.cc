@@ -6,7 +6,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/counting_allocator.h"
-#include "runtime/engine/build_units.h"
+#include "runtime/engine/build_engine.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/zero/sharded_model.h"

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/build_units.h"
+#include "runtime/engine/build_engine.h"
 #include "runtime/offload/file_tier.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/zero/sharded_model.h"

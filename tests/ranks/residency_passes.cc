@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/engine/build_units.h"
+#include "runtime/engine/build_engine.h"
 #include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/observed_backend.h"
 

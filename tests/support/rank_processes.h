@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/comm/connect_world.h"
+#include "runtime/comm/join_job.h"
 #include "runtime/comm/rank_identity.h"
 
 namespace ds::testing {

@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "runtime/comm/connect_world.h"
 #include "runtime/comm/host_backend.h"
+#include "runtime/comm/join_job.h"
 #include "tests/support/rank_harness.h"
 #include "tests/unit/comm/net/thread_world.h"
 

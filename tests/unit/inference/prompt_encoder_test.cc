@@ -1,4 +1,4 @@
-#include "runtime/inference/prompt_encoder.h"
+#include "runtime/inference/generation_inputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,20 +1,28 @@
 #pragma once
 
-// StageRun: one step of a stage, or of a whole model as its only one: what is between the forward
-// and the backward of each of its chunks' micro-batches. It computes through the executor.
-//
-// Threads and errors: as Executor.
+// The executor computes a step with these parts: the run of a pipeline's stage, blocks that are
+// computed again, and the end of the step.
 
+#include <ATen/core/Tensor.h>
 #include <map>
 #include <vector>
 
+#include "runtime/activation/recompute.h"
+#include "runtime/base/status.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/stage_channels.h"
+#include "runtime/engine/step_result.h"
+#include "runtime/models/block.h"
 #include "runtime/models/bundle.h"
 #include "runtime/pipeline/stage_program.h"
 #include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {
+
+// StageRun: one step of a stage, or of a whole model as its only one: what is between the forward
+// and the backward of each of its chunks' micro-batches. It computes through the executor.
+//
+// Threads and errors: as Executor.
 
 // Passage holds what a chunk's backward needs of its forward, and what other virtual stages have
 // sent for it or will get of it.
@@ -57,5 +65,28 @@ class StageRun {
 // The tensors that a bundle takes from block to block, by their places in it.
 NamedTensors TakeActivations(Bundle bundle);
 void PutActivations(const NamedTensors& tensors, Bundle* bundle);
+
+// The tensors of a bundle that gradients flow through, and a block that keeps nothing but them.
+
+// Takes hidden, loss and extras, in the order of their names, out of the bundle, and puts them, or
+// what has become of them, back: as many, in the same order.
+std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle);
+void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
+
+// Tells whether a parameter of the block needs a gradient.
+bool TrainsParameters(const Block& block);
+
+// Runs the block and keeps what it was given, from which the backward pass computes it again
+// (activation/recompute.h). The block's buffers, which a forward pass may change (the running mean
+// of a batch normalisation), are then left as they were. The block outlives the graph.
+Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions options);
+
+// The end of a step, behind the reduction of its gradients.
+
+struct EngineParts;
+
+// Norm and finite check across ranks, clip, update, schedule, report. Requires reduced gradients
+// (EngineParts::ReduceGradientsOnce). Collective.
+StatusOr<StepResult> FinishStep(EngineParts& parts);
 
 }  // namespace ds::engine
