@@ -13,6 +13,7 @@
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/sections/optimizer_section.h"
+#include "runtime/config/sections/parallel_section.h"
 
 namespace ds::config {
 namespace {
@@ -108,6 +109,14 @@ void HysteresisNeedsZero(RuleContext& context) {
                                "loss scale",
                            values.PositionOf(key));
   }
+}
+
+// DeepSpeed reduces in it where there are sequence ranks, and only there.
+void SequenceDtypeIsOfSequenceRanks(RuleContext& context) {
+  constexpr Key kKey = keys::kSeqParallelCommunicationDataType;
+  if (!context.IsChanged(kKey) || ReadParallel(context.values).sequence > 1) return;
+  context.issues.Warning(kKey, std::string(kKey) + " has no effect without sequence ranks",
+                         context.values.PositionOf(kKey));
 }
 
 void PredivideFactorIsPositive(RuleContext& context) {
@@ -303,6 +312,9 @@ constexpr Rule kRules[] = {
     {"HysteresisNeedsZero",
      {keys::kFp16Enabled, keys::kZeroOptimizationStage},
      HysteresisNeedsZero},
+    {"SequenceDtypeIsOfSequenceRanks",
+     {keys::kSeqParallelCommunicationDataType, keys::kSequenceParallelSize},
+     SequenceDtypeIsOfSequenceRanks},
     {"PredivideFactorIsPositive",
      {keys::kGradientPredivideFactor, keys::kPrescaleGradients, keys::kGradientAllreduceOp},
      PredivideFactorIsPositive},
@@ -354,7 +366,10 @@ void FillPrecision(const Values& values, DsConfig* config) {
   config->torch_autocast = FillTorchAutocast(values);
   config->managed_gradient_accumulation = values.Get(keys::kManagedGradientAccumulation);
   config->gradient_clipping = values.Get(keys::kGradientClipping);
-  config->communication_data_type = OptionalDataType(values.Get(keys::kCommunicationDataType));
+  constexpr Key kOfSequences = keys::kSeqParallelCommunicationDataType;
+  const bool of_sequences = ReadParallel(values).sequence > 1 && values.IsGiven(kOfSequences);
+  config->communication_data_type =
+      OptionalDataType(values.Get(of_sequences ? kOfSequences : keys::kCommunicationDataType));
   config->grad_accum_dtype = OptionalDataType(values.Get(keys::kDataTypesGradAccumDtype));
   config->buffer_dtype = OptionalDataType(values.Get(keys::kDataTypesBufferDtype));
   config->gradient_allreduce_op = values.Get(keys::kGradientAllreduceOp) == "sum"

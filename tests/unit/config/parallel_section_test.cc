@@ -47,6 +47,22 @@ TEST(ParallelSectionTest, DegreesDivideTheRanks) {
       Contains(HasSubstr("sequence_parallel_size, 8, must divide the number of ranks, 12")));
 }
 
+TEST(ParallelSectionTest, GradientsOfSequenceRanksTravelInADtypeOfTheirOwn) {
+  const std::string members = R"("train_batch_size": 4, "communication_data_type": "fp16",
+      "seq_parallel_communication_data_type": "bf16")";
+  const CheckResult cut = CheckOn(4, members + R"(, "sequence_parallel_size": 2)");
+  ASSERT_TRUE(cut.ok) << cut.errors.front().message;
+  EXPECT_EQ(cut.config.communication_data_type, DataType::kBf16);
+  EXPECT_THAT(Messages(cut.warnings), Not(Contains(HasSubstr("without sequence ranks"))));
+  const CheckResult whole = CheckOn(4, members);
+  EXPECT_EQ(whole.config.communication_data_type, DataType::kFp16);
+  EXPECT_THAT(Messages(whole.warnings), Contains(HasSubstr("without sequence ranks")));
+  // Without it they travel as all do.
+  EXPECT_EQ(CheckOn(4, R"("train_batch_size": 4, "sequence_parallel_size": 2)")
+                .config.communication_data_type,
+            std::nullopt);
+}
+
 TEST(ParallelSectionTest, DegreesThatAreOffLeaveAllRanks) {
   const CheckResult checked =
       CheckOn(4, R"("train_batch_size": 8, "pipeline": {"stages": 1}, "sequence_parallel_size": 1,

@@ -98,8 +98,6 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
 }
 
 TEST(RulesTest, RefuseWhatIsNotBuilt) {
-  EXPECT_THAT(Messages(CheckWith(R"("seq_parallel_communication_data_type": "bf16")").errors),
-              ElementsAre(HasSubstr("travel as all do, in communication_data_type")));
   EXPECT_THAT(Messages(CheckWith(R"("amp": {"enabled": true})").errors),
               ElementsAre(HasSubstr("remove it or leave it at false")));
   EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
