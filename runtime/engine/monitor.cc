@@ -35,18 +35,29 @@ std::string ShowNumber(double value) {
 
 class CsvMonitor : public Monitor {
  public:
+  // Opens the files of the events that every step has.
+  static StatusOr<std::unique_ptr<CsvMonitor>> Open(fs::path folder,
+                                                    const std::vector<MonitorEvent>& events) {
+    auto monitor = std::make_unique<CsvMonitor>(std::move(folder));
+    for (const MonitorEvent& event : events) {
+      DS_RETURN_IF_ERROR(monitor->OpenFile(event.name).status().WithContext("csv_monitor"));
+    }
+    return monitor;
+  }
   explicit CsvMonitor(fs::path folder) : folder_(std::move(folder)) {}
 
   Status Write(const std::vector<MonitorEvent>& events, std::int64_t samples) override {
     for (const MonitorEvent& event : events) {
-      DS_ASSIGN_OR_RETURN(AppendFile * file, OpenFile(event.name));
-      DS_RETURN_IF_ERROR(
-          file->Append(std::to_string(samples) + "," + ShowNumber(event.value) + "\r\n"));
+      DS_RETURN_IF_ERROR(WriteLine(event, samples).WithContext("csv_monitor"));
     }
     return OkStatus();
   }
 
  private:
+  Status WriteLine(const MonitorEvent& event, std::int64_t samples) {
+    DS_ASSIGN_OR_RETURN(AppendFile * file, OpenFile(event.name));
+    return file->Append(std::to_string(samples) + "," + ShowNumber(event.value) + "\r\n");
+  }
   StatusOr<AppendFile*> OpenFile(const std::string& event) {
     const auto found = files_.find(event);
     if (found != files_.end()) return &found->second;
@@ -186,7 +197,9 @@ StatusOr<std::vector<std::unique_ptr<Monitor>>> OpenMonitors(const config::DsCon
   if (config.csv_monitor.enabled) {
     const StatusOr<fs::path> folder = MakeFolder(config.csv_monitor);
     if (!folder.ok()) return folder.status().WithContext("csv_monitor");
-    monitors.push_back(std::make_unique<CsvMonitor>(*folder));
+    DS_ASSIGN_OR_RETURN(auto monitor,
+                        CsvMonitor::Open(*folder, ListMonitorEvents(config, {}, std::nullopt)));
+    monitors.push_back(std::move(monitor));
   }
   if (config.tensorboard.enabled) {
     const StatusOr<fs::path> folder = MakeFolder(config.tensorboard);

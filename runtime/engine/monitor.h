@@ -42,7 +42,8 @@ class Monitor {
   virtual Status Write(const std::vector<MonitorEvent>& events, std::int64_t samples) = 0;
 };
 
-// Makes the folders, and TensorBoard's file, whose events have the clock's time. Of what is not
+// Makes the folders, the files of what every step has, and TensorBoard's, whose events have the
+// clock's time. An error begins with the section's name. Of what is not
 // enabled there is none. The clock outlives them.
 StatusOr<std::vector<std::unique_ptr<Monitor>>> OpenMonitors(const config::DsConfig& config,
                                                              const Clock& clock = Clock::System());

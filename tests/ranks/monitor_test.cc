@@ -71,6 +71,13 @@ TEST(Monitors, AreRefusedWhereTheyCannotBeWritten) {
   config.tensorboard = {.enabled = true, .output_path = (folder.path() / "file").string()};
   EXPECT_THAT(engine::OpenMonitors(config).status().message(),
               ::testing::StartsWith("tensorboard: "));
+  config.tensorboard = {};
+  // A folder where a file should be: seen before the first step.
+  ASSERT_TRUE(MakeDirectories(folder.path() / "logs/run/Train_Samples_lr.csv").ok());
+  config.csv_monitor = {
+      .enabled = true, .output_path = (folder.path() / "logs").string(), .job_name = "run"};
+  EXPECT_THAT(engine::OpenMonitors(config).status().message(),
+              ::testing::StartsWith("csv_monitor: "));
 }
 
 // A number of the wire, and what stands behind it.
