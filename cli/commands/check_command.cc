@@ -1,8 +1,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
@@ -14,6 +17,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/file/resolved_config.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/elasticity_section.h"
 
 namespace ds::cli {
@@ -61,17 +65,31 @@ void PrintText(const config::CheckResult& result, const std::string& name, int w
             << result.config.zero_optimization.stage << std::endl;
 }
 
+// The fewest ranks that the degrees of a config allow.
+int CountFewestRanks(const nlohmann::ordered_json& resolved) {
+  std::int64_t ranks = 1;
+  for (const config::Key key :
+       {config::keys::kPipelineStages, config::keys::kTensorParallelAutotpSize,
+        config::keys::kSequenceParallelSize}) {
+    const nlohmann::ordered_json* const degree = config::FindIn(resolved, key);
+    if (degree == nullptr || !degree->is_number_integer()) continue;
+    ranks *= std::clamp<std::int64_t>(degree->get<std::int64_t>(), 1, kMaxWorldSize / ranks);
+  }
+  return static_cast<int>(ranks);
+}
+
 struct CheckFlags {
   std::string config;
   std::string model;
+  std::optional<int> world_size;
   config::JobFacts facts;
   bool json = false;
 };
 
 void AddFlags(CLI::App& app, CheckFlags* flags) {
   app.add_option("CONFIG", flags->config, "the ds_config file, or its text as base64");
-  app.add_option(FlagNames("world_size"), flags->facts.world_size,
-                 "all ranks of the job (default: 1)")
+  app.add_option(FlagNames("world_size"), flags->world_size,
+                 "all ranks of the job (default: the fewest that its degrees allow)")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_option(FlagNames("model"), flags->model, "the model that \"auto\" is resolved from")
@@ -83,6 +101,16 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
                "print the config in force as a ds_config with origins, or ok, errors, warnings");
   AddIgnoreUnknownKeys(app, &flags->facts.ignore_unknown_keys);
   AddTrainingFlags(app, &flags->facts.flags);
+}
+
+// Sets the number of ranks, where nobody has said it.
+config::CheckResult CheckForRanks(const config::ConfigText& config, CheckFlags* flags) {
+  flags->facts.world_size = flags->world_size.value_or(1);
+  config::CheckResult result = config::CheckConfig(config.text, config.name, flags->facts);
+  const int fewest = result.resolved.is_object() ? CountFewestRanks(result.resolved) : 1;
+  if (flags->world_size || fewest == 1) return result;
+  flags->facts.world_size = fewest;
+  return config::CheckConfig(config.text, config.name, flags->facts);
 }
 
 }  // namespace
@@ -106,7 +134,7 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   }
   DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
   flags.facts.steps_come_later = !flags.facts.total_steps;
-  config::CheckResult result = config::CheckConfig(config.text, config.name, flags.facts);
+  config::CheckResult result = CheckForRanks(config, &flags);
   CompareWithScheduler(config.name, &result);
   if (flags.json && !result.ok) {
     std::cout << config::ToErrorReport(result).dump(2) << std::endl;
