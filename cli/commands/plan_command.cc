@@ -3,6 +3,7 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -180,7 +181,7 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
   if (stages < 2) {
     if (flags.svg.empty()) return std::optional<ScheduleDrawing>();
     return InvalidArgumentError(
-        "plan: --svg draws the schedule of a pipeline: give --mesh pipeline=N, too");
+        "plan: --svg draws the schedule of a pipeline: the --mesh needs a pipeline=N");
   }
   DS_ASSIGN_OR_RETURN(const ScheduleKind kind, pipeline::ParseScheduleKind(flags.schedule));
   const pipeline::PipelineShape shape{
@@ -229,8 +230,9 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   return std::optional<MeshDrawing>(mesh);
 }
 
-// Precision and optimizer of what is to fit. Its batch and degrees are the fit's to decide.
-StatusOr<config::DsConfig> ReadFitConfig(const PlanFlags& flags) {
+// Precision and optimizer of what is to fit. Its batch and degrees are the fit's to decide: it may
+// be good for all `ranks`, or for one.
+StatusOr<config::DsConfig> ReadFitConfig(const PlanFlags& flags, int ranks) {
   config::ConfigText text{
       .text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                                       "optimizer": {"type": "AdamW"}})",
@@ -238,32 +240,40 @@ StatusOr<config::DsConfig> ReadFitConfig(const PlanFlags& flags) {
   if (!flags.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(text, config::ReadConfigText(flags.deepspeed_config));
   }
-  config::CheckResult checked =
-      config::CheckConfig(text.text, text.name, {.world_size = 1, .steps_come_later = true});
-  if (!checked.ok) {
-    return InvalidArgumentError(
-        checked.errors.front().message +
-        " (--fit reads it for one rank; batch sizes and degrees are what it "
-        "looks for, and may be left out)");
+  std::string first_error;
+  for (const int world_size : {ranks, 1}) {
+    config::CheckResult checked = config::CheckConfig(
+        text.text, text.name, {.world_size = world_size, .steps_come_later = true});
+    if (checked.ok) return std::move(checked.config);
+    if (first_error.empty()) first_error = checked.errors.front().message;
   }
-  return std::move(checked.config);
+  return InvalidArgumentError(first_error +
+                              " (batch sizes and degrees are what --fit looks for, and may be "
+                              "left out)");
+}
+
+// The first of these flags that is given; "" where none is.
+std::string FindGiven(const CLI::App& app, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (app.count(name) > 0) return name;
+  }
+  return "";
 }
 
 // OK where --fit has what it needs, and no flag is there that would do nothing.
-Status CheckFitFlags(const PlanFlags& flags) {
+Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
+  const std::string of_fit = FindGiven(app, {"--memory", "--seq_len", "--deepspeed_config"});
+  const std::string of_schedule =
+      FindGiven(app, {"--schedule", "--micro_batches", "--chunks", "--partition", "--svg"});
   if (!flags.fit) {
-    const std::pair<bool, const char*> of_fit[] = {
-        {!flags.memory.empty(), "--memory"},
-        {flags.seq_len.has_value(), "--seq_len"},
-        {!flags.deepspeed_config.empty(), "--deepspeed_config"}};
-    for (const auto& [given, name] : of_fit) {
-      if (given) return InvalidArgumentError(std::string("plan: ") + name + " needs --fit, too");
-    }
-    return OkStatus();
+    if (!of_fit.empty()) return InvalidArgumentError("plan: " + of_fit + " needs --fit, too");
+    if (of_schedule.empty() || !flags.mesh.empty()) return OkStatus();
+    return InvalidArgumentError("plan: " + of_schedule +
+                                " is of the drawing of a pipeline: give --mesh pipeline=N, too");
   }
-  if (!flags.mesh.empty() || !flags.svg.empty()) {
-    return InvalidArgumentError(
-        "plan: --fit looks for a mesh, and draws none: leave --mesh and --svg out");
+  if (!flags.mesh.empty() || !of_schedule.empty()) {
+    return InvalidArgumentError("plan: --fit looks for a mesh, and draws none: leave " +
+                                (flags.mesh.empty() ? of_schedule : "--mesh") + " out");
   }
   if (!flags.model.empty() && !flags.memory.empty()) return OkStatus();
   return InvalidArgumentError(
@@ -276,7 +286,7 @@ Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(flags.model, share));
   DS_ASSIGN_OR_RETURN(question.job.model, ReadJobModel(path));
-  DS_ASSIGN_OR_RETURN(question.config, ReadFitConfig(flags));
+  DS_ASSIGN_OR_RETURN(question.config, ReadFitConfig(flags, world.world_size()));
   DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
   question.ranks_of_a_host = world.hosts.front().rank_count();
   for (const JobHost& host : world.hosts) {
@@ -359,7 +369,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
-  DS_RETURN_IF_ERROR(CheckFitFlags(own));
+  DS_RETURN_IF_ERROR(CheckFlagsCount(parser.app(), own));
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
 
   PlannedJob job;

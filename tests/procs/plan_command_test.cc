@@ -58,16 +58,27 @@ TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
       refusal({"--fit", "--model", "gpt2-30m", "--memory", "80G", "--deepspeed_config", cast}),
       HasSubstr("--fit: what torch_autocast makes is not known"));
   const std::string cut = Write("cut.json", R"({"train_batch_size": 8,
-      "tensor_parallel": {"autotp_size": 2}})");
+      "tensor_parallel": {"autotp_size": 3}})");
   EXPECT_THAT(
       refusal({"--fit", "--model", "gpt2-30m", "--memory", "80G", "--deepspeed_config", cut}),
-      HasSubstr("batch sizes and degrees are what it looks for, and may be left out"));
+      HasSubstr("batch sizes and degrees are what --fit looks for, and may be left out"));
+  // Good for both ranks, and for none else.
+  const std::string two = Write("two.json", R"({"train_batch_size": 8,
+      "tensor_parallel": {"autotp_size": 2}})");
+  EXPECT_EQ(Dsrun({"--num_gpus", "2", "--device", "cpu", "plan", "--fit", "--model", "gpt2-30m",
+                   "--memory", "80G", "--deepspeed_config", two})
+                .status,
+            0);
   // `train` refuses such samples.
   EXPECT_THAT(refusal({"--fit", "--model", "gpt2-30m", "--memory", "2G", "--seq_len", "4096"}),
               HasSubstr("which has 1024 positions; --seq_len 1024 fits"));
   EXPECT_THAT(refusal({"--memory", "2G", "--", "prog"}), HasSubstr("--memory needs --fit, too"));
   EXPECT_THAT(refusal({"--fit", "--model", "gpt2-30m", "--memory", "2G", "--mesh", "tensor=2"}),
-              HasSubstr("leave --mesh and --svg out"));
+              HasSubstr("leave --mesh out"));
+  EXPECT_THAT(refusal({"--fit", "--model", "gpt2-30m", "--memory", "2G", "--schedule", "gpipe"}),
+              HasSubstr("leave --schedule out"));
+  EXPECT_THAT(refusal({"--micro_batches", "4", "--", "prog"}),
+              HasSubstr("--micro_batches is of the drawing of a pipeline: give --mesh pipeline=N"));
 }
 
 TEST_F(PlanCommandTest, ShowsSpares) {
