@@ -20,6 +20,7 @@
 #include "cli/flags/number_checks.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/train/find_model.h"
+#include "cli/train/train_inputs.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
@@ -220,23 +221,14 @@ StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const st
   return checked;
 }
 
-// OK where no flag stands there that would change nothing; train refuses these, too.
+// OK where no flag stands there that would change nothing, as train says.
 Status CheckFlagsCount(const config::TrainJob& job, const config::ParallelConfig& degrees) {
-  const bool describes = !job.lora_targets.empty() || job.lora_dora || !job.quantize_base.empty();
-  if (describes && !job.adapts()) {
-    return InvalidArgumentError(
-        "estimate: --lora_targets, --lora_dora and --quantize_base need --lora_rank or "
-        "--lora_adapter");
-  }
-  if (job.sequence_kind == "ring" && degrees.sequence == 1) {
-    return InvalidArgumentError("estimate: --sp_kind needs sequence ranks: --sp N");
-  }
-  if ((job.pipeline_schedule != "1f1b" || job.pipeline_virtual_stages > 0) &&
-      degrees.pipeline == 1) {
-    return InvalidArgumentError(
-        "estimate: --pp_schedule and --pp_virtual_stages need stages: --pp N");
-  }
-  return OkStatus();
+  DS_RETURN_IF_ERROR(CheckAdapterFlags(job));
+  const char* stage_flag = job.pipeline_virtual_stages > 0 ? "--pp_virtual_stages" : nullptr;
+  if (job.pipeline_schedule != "1f1b") stage_flag = "--pp_schedule";
+  return CheckDegreeFlags({.stage_flag = stage_flag,
+                           .sequence_flag = job.sequence_kind == "ring" ? "--sp_kind" : nullptr},
+                          degrees);
 }
 
 // Prints what each rank of a job will hold, by its ds_config, with `model`, a folder, a config.json
@@ -255,7 +247,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(config::CheckResult checked,
                       ReadConfig(flags, model, share, question.job.setting.ranks));
   question.config = std::move(checked.config);
-  DS_RETURN_IF_ERROR(CheckFlagsCount(flags.job, question.config.parallel));
+  DS_RETURN_IF_ERROR(CheckFlagsCount(flags.job, question.config.parallel).WithContext("estimate"));
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {

@@ -160,19 +160,12 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
   }
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
   if (!result.ok) return ErrorsOf(result);
-  const char* of_stages = flags.pp_virtual_stages.has_value() ? "--pp_virtual_stages" : nullptr;
-  if (flags.pp_schedule.has_value()) of_stages = "--pp_schedule";
-  if (of_stages != nullptr && result.config.parallel.pipeline == 1) {
-    return InvalidArgumentError(
-        std::string(of_stages) +
-        ": of what? --pp or the config's pipeline.stages says into how many stages "
-        "the model is cut");
-  }
-  if (flags.sp_kind.has_value() && result.config.parallel.sequence == 1) {
-    return InvalidArgumentError(
-        "--sp_kind: of what? --sp or the config's sequence_parallel_size says how many ranks have "
-        "parts of a sample");
-  }
+  const char* stage_flag = flags.pp_virtual_stages.has_value() ? "--pp_virtual_stages" : nullptr;
+  if (flags.pp_schedule.has_value()) stage_flag = "--pp_schedule";
+  DS_RETURN_IF_ERROR(
+      CheckDegreeFlags({.stage_flag = stage_flag,
+                        .sequence_flag = flags.sp_kind.has_value() ? "--sp_kind" : nullptr},
+                       result.config.parallel));
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(inputs->job.sequence_kind));
   DS_RETURN_IF_ERROR(CheckLengthFits(inputs->job.model, inputs->job.seq_len, share));
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share, kind));
@@ -228,15 +221,7 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
     return InvalidArgumentError("--lora_adapter: the folder " + ShortenPath(job->lora_adapter) +
                                 " says rank, alpha and targets; leave out the other flags");
   }
-  if ((describes || job->lora_merge) && !job->adapts()) {
-    return InvalidArgumentError("flags of LoRA need --lora_rank or --lora_adapter");
-  }
-  if (!job->quantize_base.empty() && !job->adapts()) {
-    return InvalidArgumentError("--quantize_base " + job->quantize_base +
-                                ": what is quantised is not trained: add adapters, --lora_rank or "
-                                "--lora_adapter");
-  }
-  return OkStatus();
+  return CheckAdapterFlags(*job);
 }
 
 Status CheckPolicy(const config::TrainJob& job) {
@@ -285,6 +270,34 @@ double LeaveWarmup(const config::JobFacts& facts) {
 }
 
 }  // namespace
+
+Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& degrees) {
+  if (flags.stage_flag != nullptr && degrees.pipeline == 1) {
+    return InvalidArgumentError(
+        std::string(flags.stage_flag) +
+        ": of what? --pp or the config's pipeline.stages says into how many stages "
+        "the model is cut");
+  }
+  if (flags.sequence_flag != nullptr && degrees.sequence == 1) {
+    return InvalidArgumentError(
+        std::string(flags.sequence_flag) +
+        ": of what? --sp or the config's sequence_parallel_size says how many ranks have "
+        "parts of a sample");
+  }
+  return OkStatus();
+}
+
+Status CheckAdapterFlags(const config::TrainJob& job) {
+  if (job.adapts()) return OkStatus();
+  if (job.lora_alpha > 0.0 || !job.lora_targets.empty() || job.lora_rslora || job.lora_dora ||
+      job.lora_merge) {
+    return InvalidArgumentError("flags of LoRA need --lora_rank or --lora_adapter");
+  }
+  if (job.quantize_base.empty()) return OkStatus();
+  return InvalidArgumentError("--quantize_base " + job.quantize_base +
+                              ": what is quantised is not trained: add adapters, --lora_rank or "
+                              "--lora_adapter");
+}
 
 StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,
                                         int world_size) {

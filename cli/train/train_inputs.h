@@ -28,6 +28,16 @@ struct TrainInputs {
   bool allow_overcommit = false;
 };
 
+// OK where no flag is given that describes what the job has not: adapters, stages, ranks with parts
+// of a sample. `stage_flag` and `sequence_flag` are such flags as they are spelt, null where none
+// is given.
+struct DegreeFlags {
+  const char* stage_flag = nullptr;
+  const char* sequence_flag = nullptr;
+};
+Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& degrees);
+Status CheckAdapterFlags(const config::TrainJob& job);
+
 // Gathers what `flags` ask for, the shipped demo where they are silent.
 StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,
                                         int world_size);

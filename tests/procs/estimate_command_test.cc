@@ -27,10 +27,12 @@ TEST(EstimateCommand, RefusesSamplesThatDoNotFitTheModel) {
 }
 
 TEST(EstimateCommand, RefusesFlagsThatWouldChangeNothing) {
-  EXPECT_THAT(Refusal({"--quantize_base", "nf4"}), HasSubstr("need --lora_rank or --lora_adapter"));
+  EXPECT_THAT(Refusal({"--quantize_base", "nf4"}), HasSubstr("add adapters, --lora_rank or"));
   EXPECT_THAT(Refusal({"--lora_dora"}), HasSubstr("need --lora_rank or --lora_adapter"));
-  EXPECT_THAT(Refusal({"--sp_kind", "ring"}), HasSubstr("needs sequence ranks: --sp N"));
-  EXPECT_THAT(Refusal({"--pp_schedule", "zb-v"}), HasSubstr("need stages: --pp N"));
+  EXPECT_THAT(Refusal({"--sp_kind", "ring"}),
+              HasSubstr("--sp_kind: of what? --sp or the config's"));
+  EXPECT_THAT(Refusal({"--pp_schedule", "zb-v"}),
+              HasSubstr("--pp_schedule: of what? --pp or the config's"));
 }
 
 }  // namespace
