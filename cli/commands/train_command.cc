@@ -10,7 +10,6 @@
 #include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
 #include "cli/train/recipe.h"
-#include "cli/train/recipe_features.h"
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/exit_codes.h"

@@ -10,13 +10,14 @@
 // Whatever the user says goes before the recipe: a flag before the recipe's flag and before the one
 // key of its ds_config that it fills, a section of the user's ds_config before the recipe's section
 // (runtime/config/file/base_config.h). What would leave nothing of the thing that the recipe is
-// named for is refused (recipe_features.h). Pure but for the reading of the files.
+// named for is refused (CheckStandsFor). Pure but for the reading of the files.
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/train/share_folder.h"
+#include "cli/train/train_inputs.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -24,7 +25,7 @@ namespace ds::cli {
 struct Recipe {
   std::string name;
   std::string about;
-  std::vector<std::string> stands_for;  // features (recipe_features.h)
+  std::vector<std::string> stands_for;  // features (CheckStandsFor)
   nlohmann::ordered_json flags;
   nlohmann::ordered_json ds_config;
 };
@@ -39,5 +40,10 @@ StatusOr<std::string> ListRecipes(const ShareFolder& share);
 // The flags of the recipe as words of a command line, but for those that are `given` (by names
 // without dashes) and those that a given one takes the place of: `epochs` of `steps`.
 std::vector<std::string> WordsBelow(const Recipe& recipe, const std::vector<std::string>& given);
+
+// OK when the job still has what its recipe is named for, all features of `stands_for`: a job that
+// takes the recipe and has lost one of them, by the user's flags or config, contradicts itself.
+// Looks for the model's files.
+Status CheckStandsFor(const Recipe& recipe, const TrainInputs& inputs);
 
 }  // namespace ds::cli

@@ -5,7 +5,6 @@
 #include "runtime/base/divisors.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/optimizer_section.h"
-#include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {
 namespace {
@@ -52,7 +51,7 @@ void ExpertsDivideTheStateRanks(RuleContext& context) {
   const int experts = ReadParallel(context.values).expert;
   auto ranks = StateRanks(context);
   const std::int64_t mics = context.values.Get(keys::kZeroOptimizationMicsShardSize);
-  if (ranks && mics > 0 && ZeroStage(context.values) > 0) ranks = mics;
+  if (ranks && mics > 0 && context.values.Get(keys::kZeroOptimizationStage) > 0) ranks = mics;
   if (!ranks || *ranks % experts == 0) return;
   context.Refuse(kExpert, "must divide the number of ranks that share the state, " +
                               std::to_string(*ranks) + ", and is " + std::to_string(experts) +
@@ -71,7 +70,7 @@ void ExpertParallelismAgrees(RuleContext& context) {
   if (!context.values.Get(keys::kExpertParallelLoadBalanceCoeff).is_null()) {
     context.Refuse(keys::kExpertParallelLoadBalanceCoeff, "must be null");
   }
-  if (ZeroStage(context.values) != 3) return;
+  if (context.values.Get(keys::kZeroOptimizationStage) != 3) return;
   for (const Key key :
        {keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationZeroQuantizedGradients,
         keys::kExpertParallelExpertTensorParallelSize}) {

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "cli/train/recipe_features.h"
 #include "cli/train/train_inputs.h"
 #include "runtime/base/files.h"
 #include "tests/places.h"
