@@ -53,7 +53,8 @@ class HostDaemon {
   virtual void BeginWatch(int generation, WatchCallbacks callbacks) = 0;
   // The job has ended: nothing is asked of it any more, and it may end while others finish.
   virtual void HangUp() {}
-  // The host is given up: calls that are going on, and all later ones, end at once.
+  // The host is given up: calls that are going on, and all later ones, end at once. A daemon of
+  // this machine is killed.
   virtual void Abandon() {}
   // Returns when the processes of a daemon that was given up have ended, if it is of this machine.
   virtual void AwaitProcesses() {}
@@ -61,7 +62,7 @@ class HostDaemon {
   // ones. Whether a Launch has started ranks is not known then. From any thread.
   virtual void CancelStarts() {}
 
-  // Tells whether the daemon lives by a lease that must be renewed; this host's lives by a pipe.
+  // Tells whether the daemon ends when nobody renews its lease; this host's lives by a pipe.
   virtual bool leased() const { return false; }
   // The daemon counts its lease from this time or an earlier one, by BootTime(). It does not change
   // any more once the host is abandoned.

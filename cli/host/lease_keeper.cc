@@ -118,9 +118,8 @@ LeaseKeeper::LeaseKeeper(std::chrono::nanoseconds lease) : state_(std::make_shar
 LeaseKeeper::~LeaseKeeper() { Release(); }
 
 void LeaseKeeper::Add(int number, HostDaemon* daemon) {
-  if (!daemon->leased()) return;
   const std::lock_guard lock(state_->mutex);
-  state_->table.Add(number, State::Now());
+  state_->table.Add(number, State::Now(), /*is_of_this_machine=*/!daemon->leased());
   state_->daemons.emplace(number, daemon);
   if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->Run(); });
 }
@@ -144,7 +143,10 @@ void LeaseKeeper::Release() {
   if (state_->thread.joinable()) state_->thread.join();
   lock.lock();
   std::vector<HostDaemon*> daemons;
-  for (const int number : state_->table.present()) daemons.push_back(state_->daemons.at(number));
+  for (const int number : state_->table.present()) {
+    HostDaemon* const daemon = state_->daemons.at(number);
+    if (daemon->leased()) daemons.push_back(daemon);  // another ends with its pipe
+  }
   state_->releasing = static_cast<int>(daemons.size());
   lock.unlock();
   for (HostDaemon* daemon : daemons) {

@@ -4,9 +4,8 @@
 // and says how each host is, as LeaseTable decides.
 //
 // Hosts are added as they become ready, so that the first does not run out of its lease while the
-// last is still being reached. Hosts without a lease (this machine) cost nothing, and a job without
-// others has no thread. A lost host stays lost: its lease is not renewed any more, so that its
-// ranks end.
+// last is still being reached. This machine's daemon lives by a pipe, but is asked and graded like
+// the others. A lost host stays lost: its lease is not renewed any more, so that its ranks end.
 //
 // Threads: all members from any. `on_change` is called on the keeper's thread, one call at a time.
 

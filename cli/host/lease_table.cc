@@ -20,8 +20,9 @@ LeaseTable::LeaseTable(Time lease)
       look_interval_(renewal_interval_ / kLooksPerRenewal),
       pauses_(2 * lease) {}
 
-void LeaseTable::Add(int number, Time now) {
-  hosts_.emplace(number, Host{.liveness = HostLiveness(LivenessThresholds::OfLease(lease_), now)});
+void LeaseTable::Add(int number, Time now, bool is_of_this_machine) {
+  hosts_.emplace(number, Host{.liveness = HostLiveness(LivenessThresholds::OfLease(lease_), now),
+                              .is_of_this_machine = is_of_this_machine});
 }
 
 std::vector<int> LeaseTable::TakeDue(Time now) {
@@ -67,7 +68,8 @@ HostChange LeaseTable::MakeChange(int number, HostGrade grade, Time now, std::in
           .silence = host.last_silence,
           .last_sign_unix_nanos = unix_nanos - host.liveness.silence(now).count(),
           .evidence = host.liveness.Evidence(),
-          .probe = {}};
+          .probe = {},
+          .is_of_this_machine = host.is_of_this_machine};
 }
 
 std::vector<int> LeaseTable::present() const {
@@ -81,8 +83,10 @@ std::vector<int> LeaseTable::present() const {
 void LeaseTable::EndWait(const OwnPauses::Clocks& now) {
   const OwnPause pause = pauses_.EndWait(now);
   const Time excess = pause.length - look_interval_;
-  if (excess < renewal_interval_ || pause.length >= lease_) return;
-  for (auto& [number, host] : hosts_) host.liveness.OnOwnPause(excess);
+  if (excess < renewal_interval_) return;
+  for (auto& [number, host] : hosts_) {
+    if (pause.length < lease_ || host.is_of_this_machine) host.liveness.OnOwnPause(excess);
+  }
 }
 
 std::optional<OwnPause> LeaseTable::FindOwnPause(Time now) const {

@@ -28,7 +28,8 @@ struct HostChange {
   std::chrono::nanoseconds silence{};     // until now; of a host that is alive again: until it was
   std::int64_t last_sign_unix_nanos = 0;  // by this machine's clock
   std::string evidence;                   // what became of its renewals
-  ProbeResult probe;                      // a look at its port; only with kLost
+  ProbeResult probe;  // a look at its port; only with kLost, and of another machine
+  bool is_of_this_machine = false;
 };
 
 class LeaseTable {
@@ -38,8 +39,9 @@ class LeaseTable {
   // `lease` is what the daemons were started with.
   explicit LeaseTable(Time lease);
 
-  // No two daemons have the same number.
-  void Add(int number, Time now);
+  // No two daemons have the same number. One of this machine does not run out of a lease while this
+  // process does not run: no such time is its silence.
+  void Add(int number, Time now, bool is_of_this_machine = false);
   // Those who are to be renewed now, which counts as being done.
   std::vector<int> TakeDue(Time now);
   // Tells what became of it.
@@ -64,6 +66,7 @@ class LeaseTable {
  private:
   struct Host {
     HostLiveness liveness;
+    bool is_of_this_machine = false;
     HostGrade told = HostGrade::kAlive;
     Time next_renewal{};
     bool renewing = false;

@@ -160,12 +160,17 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
 
 Status LocalDaemon::Close(const NoticeCallback& notice) {
   HangUp();
-  Abandon();
+  DaemonClient::Abandon();
   const bool is_running = guardian_pid_ > 0 && !std::exchange(closed_, true);
   const Status result = is_running ? ReapGuardian(notice) : OkStatus();
   std::error_code ignored;  // dsrund has removed it; this is for one that was killed
   fs::remove_all(folder(), ignored);
   return result;
+}
+
+void LocalDaemon::Abandon() {
+  DaemonClient::Abandon();
+  static_cast<void>(Kill());
 }
 
 std::string LocalDaemon::DescribeWait() {

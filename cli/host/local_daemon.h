@@ -54,6 +54,8 @@ class LocalDaemon final : public DaemonClient {
 
   // Does not wait for the daemon's end. Idempotent.
   void HangUp() override { controller_pipe_.Reset(); }
+  // Kills dsrund as well, which may have been stopped; its guardian ends its ranks.
+  void Abandon() override;
   void AwaitProcesses() override { static_cast<void>(Close()); }
 
   // Hangs up and waits until dsrund, and with it every rank, has ended: after the job's grace,

@@ -150,6 +150,7 @@ Status HostStarter::StartLocal(int number) {
     local_.push_back(daemon.get());
   }
   Keep(number, std::move(daemon));
+  leases_.Add(number, daemons_[number].get());
   return OkStatus();
 }
 

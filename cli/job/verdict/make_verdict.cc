@@ -53,6 +53,21 @@ void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
   verdict->hint.clear();
 }
 
+Verdict MakeLocalDaemonLostVerdict(const std::string& host, const HostChange& change,
+                                   int generation) {
+  return {
+      .cause = Cause::kDaemonLost,
+      .host = host,
+      .exit_code = kExitHostLost,
+      .generation = generation,
+      .message = "the daemon of host " + host + " is lost: nothing was heard from it for " +
+                 FormatSeconds(change.silence),
+      .proof = "last heard at " + FormatTime(change.last_sign_unix_nanos) + "; " + change.evidence,
+      .hint =
+          "was dsrund stopped, or is this machine out of memory? It is killed now, and its "
+          "guardian ends its ranks"};
+}
+
 }  // namespace
 
 Verdict MakeStartVerdict(const Status& started) {
@@ -185,6 +200,7 @@ Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, i
     return MakeDaemonLostVerdict(host, change.evidence + "; its port: " + change.probe.detail,
                                  generation);
   }
+  if (change.is_of_this_machine) return MakeLocalDaemonLostVerdict(host, change, generation);
   const bool listens = change.probe.reachability == Reachability::kListening;
   return {.cause = Cause::kHostLost,
           .host = host,

@@ -109,15 +109,20 @@ TEST(LeaseKeeperTest, RenewsAllHostsUntilItReleasesThem) {
   EXPECT_EQ(first.renewals(), renewals);
 }
 
-TEST(LeaseKeeperTest, AHostWithoutALeaseIsLeftAlone) {
+TEST(LeaseKeeperTest, AHostWithoutALeaseIsAskedAndGradedLikeOthers) {
   LeaseDaemon local;
   local.has_lease = false;
+  Changes changes;
   {
     LeaseKeeper keeper(kLease);
+    keeper.Listen(changes.Listener());
     keeper.Add(0, &local);
+    ASSERT_TRUE(local.AwaitRenewals(3));
+    local.answer = false;
+    changes.GradesUntil(HostGrade::kLost);
+    EXPECT_TRUE(changes.last.is_of_this_machine);
   }
-  EXPECT_EQ(local.renewals(), 0);
-  EXPECT_EQ(local.releases(), 0);
+  EXPECT_EQ(local.releases(), 0) << "it ends with its pipe";
 }
 
 TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
