@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,6 +112,13 @@ std::vector<std::string> TakeLastLines(std::string_view text, std::size_t max_li
 Status CannotWrite(const fs::path& path, const Status& status) {
   return Status(status.code(), "run directory " + path.string() + ": " + status.message() +
                                    "; choose another with --run_dir");
+}
+
+// A quarter of what this process may have open: hosts and ranks here need theirs.
+std::size_t CountMostOpenLogs() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return RunDirectory::kMostOpenLogs;
+  return std::clamp<rlim_t>(limit.rlim_cur / 4, 1, RunDirectory::kMostOpenLogs);
 }
 
 }  // namespace
@@ -295,6 +303,7 @@ StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
     DS_RETURN_IF_ERROR(Flush());
     logs_.clear();
     index_.emplace(folder);
+    most_open_logs_ = CountMostOpenLogs();
     log_generation_ = generation;
   }
   const auto found = logs_.find(key);
@@ -302,7 +311,7 @@ StatusOr<AppendFile*> RunDirectory::OpenLog(int generation, const LogKey& key) {
     found->second.used = ++log_uses_;
     return &found->second.file;
   }
-  if (logs_.size() == kMostOpenLogs) {
+  if (logs_.size() >= most_open_logs_) {
     logs_.erase(std::min_element(logs_.begin(), logs_.end(), [](const auto& a, const auto& b) {
       return a.second.used < b.second.used;
     }));

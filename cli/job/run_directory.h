@@ -68,7 +68,7 @@ class RunDirectory {
   // A verdict of an earlier try says nothing about the next.
   Status RemoveVerdict();
   // The logs of a rank are made when it starts: one that wrote nothing has empty ones. However many
-  // there are, kMostOpenLogs of them are open.
+  // there are, kMostOpenLogs of them are open, and fewer where this process may open few files.
   static constexpr std::size_t kMostOpenLogs = 256;
   Status Append(const HostEvent& event);
   // Returns the last lines that the rank has written to standard error, or to standard output where
@@ -97,8 +97,9 @@ class RunDirectory {
     std::uint64_t used;  // log_uses_ when it was
   };
 
-  int log_generation_ = -1;           // whose files logs_ holds
-  std::map<LogKey, OpenedLog> logs_;  // those used last, kMostOpenLogs at most
+  int log_generation_ = -1;  // whose files logs_ holds
+  std::size_t most_open_logs_ = kMostOpenLogs;
+  std::map<LogKey, OpenedLog> logs_;  // those used last, most_open_logs_ at most
   std::uint64_t log_uses_ = 0;
   std::optional<LogIndex> index_;  // of these logs
 };

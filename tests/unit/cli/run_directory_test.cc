@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstddef>
 #include <iterator>
@@ -71,6 +72,19 @@ TEST_F(RunDirectoryTest, ManyRanksLogsNeedFewDescriptors) {
   for (const char* log : {"logs/0/rank-00000.out", "logs/0/rank-00399.out"}) {
     EXPECT_EQ(Content(log), "one\ntwo\n");
   }
+}
+
+TEST_F(RunDirectoryTest, WhereFewFilesMayBeOpenFewLogsAre) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto run = RunDirectory::Create(path());
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  for (int rank = 0; rank < 100; ++rank) EXPECT_TRUE(Append(**run, Started(rank, 7)).ok()) << rank;
+  EXPECT_TRUE(Append(**run, Output(0, "one\n")).ok());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(Content("logs/0/rank-00000.out"), "one\n");
 }
 
 TEST_F(RunDirectoryTest, SettingsArePutBackAsTheyLay) {
