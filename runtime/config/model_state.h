@@ -33,6 +33,12 @@ Sharding ShardingOf(const ZeroConfig& zero, std::int64_t shard_ranks);
 // Bytes of a value.
 std::int64_t Width(DataType type);
 
+// Values of state in 8 bits that share a scale.
+inline constexpr std::int64_t kStateBlock = 256;
+inline std::int64_t CountStateBlocks(std::int64_t values) {
+  return (values + kStateBlock - 1) / kStateBlock;
+}
+
 struct StateTypes {
   DataType parameter = DataType::kFp32;  // parameters and activations
   DataType gradient = DataType::kFp32;   // where gradients are accumulated over micro-batches
