@@ -187,17 +187,6 @@ TEST_F(CommandLineTest, AnotherMachineIsRefusedNotReplacedByThisOne) {
   EXPECT_THAT(result.err, HasSubstr("2 of 2 hosts cannot be used:\n"));
 }
 
-TEST_F(CommandLineTest, AConfigIsCheckedForTheFewestRanksThatItsDegreesAllow) {
-  const std::string cut = Write("cut.json", R"({"train_micro_batch_size_per_gpu": 2,
-      "tensor_parallel": {"autotp_size": 4}, "pipeline": {"stages": 2}})");
-  const ProgramResult checked = Dsrun({"check", cut});
-  EXPECT_EQ(checked.status, 0) << checked.err;
-  EXPECT_THAT(checked.out, HasSubstr("is good for 8 ranks: 2 samples a step"));
-  const ProgramResult too_few = Dsrun({"check", cut, "--world_size", "4"});
-  EXPECT_EQ(too_few.status, 2);
-  EXPECT_THAT(too_few.err, HasSubstr("must divide the number of ranks, 4"));
-}
-
 TEST_F(CommandLineTest, ABadConfigIsRefusedWithLineAndColumn) {
   const std::string comma = Write("comma.json", "{\n  \"train_batch_size\": 8,\n,}\n");
   const ProgramResult bad_json = Dsrun({"check", comma});
