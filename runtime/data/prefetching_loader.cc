@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/clock.h"
 
 namespace ds::data {
 
@@ -44,8 +45,10 @@ StatusOr<Batch> PrefetchingLoader::Next() {
   if (!reader_.joinable()) {
     reader_ = std::jthread([this](const std::stop_token& stop) { ReadAhead(stop); });
   }
+  const auto begin = Clock::System().Now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !read_.empty(); });
+  waited_ += Clock::System().Now() - begin;
   Read first = std::move(read_.front());
   read_.pop_front();
   state_ = std::move(first.state_behind);

@@ -9,6 +9,7 @@
 // Threads: one thread at a time drives it. Its own begins with the first Next, is the only one to
 // touch the stream meanwhile, and has ended when this is destroyed or loads a state.
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -29,6 +30,9 @@ class PrefetchingLoader : public BatchStream {
   ~PrefetchingLoader() override;
 
   StatusOr<Batch> Next() override;
+
+  // Returns how long Next has waited for batches since this was asked last.
+  std::chrono::duration<double> TakeWaited() { return std::exchange(waited_, {}); }
 
   std::string_view state_name() const override { return stream_->state_name(); }
   void AddShards(std::vector<checkpoint::TensorShard>*) override {}  // as the stream's
@@ -51,6 +55,7 @@ class PrefetchingLoader : public BatchStream {
   const std::unique_ptr<BatchStream> stream_;
   const std::size_t depth_;
   nlohmann::json state_;
+  std::chrono::duration<double> waited_{0};
 
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -1,6 +1,5 @@
 #include "runtime/rank/step_report.h"
 
-#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -21,7 +20,7 @@ std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& t
   return text;
 }
 
-nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, double seconds,
+nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, StepSeconds seconds,
                                       const comm::Traffic& communicated,
                                       nlohmann::ordered_json memory) {
   const nlohmann::ordered_json& breakdown = engine.memory_breakdown();
@@ -34,7 +33,8 @@ nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, 
                                        .skipped = result.skipped,
                                        .tokens = result.tokens,
                                        .samples = result.samples,
-                                       .step_seconds = seconds};
+                                       .step_seconds = seconds.step,
+                                       .data_seconds = seconds.data.count()};
   nlohmann::ordered_json report = telemetry::ToJson(
       metrics, {.communicated = comm::ToJson(communicated), .memory = std::move(memory)});
   if (const auto& times = DeepSpeedApi(engine).wall_clock_timers()) {

@@ -3,6 +3,7 @@
 // MakeStepReport says what a finished step was: a line of metrics.jsonl. Beside it the sentences
 // that activation_checkpointing.profile asks for. Nothing here changes anything.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,9 +17,14 @@
 
 namespace ds::rank {
 
+struct StepSeconds {
+  double step = 0.0;
+  std::chrono::duration<double> data{0};  // of that waited for micro-batches
+};
+
 // `result` is of the engine's latest step, `seconds` what it took, `communicated` what it has sent,
 // `memory` what is held by name; the engine adds the breakdowns that its config asks for.
-nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, double seconds,
+nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, StepSeconds seconds,
                                       const comm::Traffic& communicated,
                                       nlohmann::ordered_json memory);
 

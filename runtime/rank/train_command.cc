@@ -111,9 +111,8 @@ struct Phase {
   const char* hint;
 };
 
-// Ends the process at once. Leaving the process group in good order first, or telling the others
-// why, would have them fail while this one still is there, and one of them could end earlier and
-// take the blame.
+// Ends the process at once: if it left the process group in good order, or told the others why,
+// they would fail while it is there, and one of them could end earlier and take the blame.
 void TrainCommand::EndWithFailure(const Failure& failure) {
   reporter_.ReportError(failure);
   std::fflush(nullptr);
@@ -322,8 +321,7 @@ Status TrainCommand::Train() {
     return bundle;
   };
   const bool was_done = engine_->finished_steps() >= total_steps_;
-  const engine::TrainLoopEnd end =
-      engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
+  const auto end = engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
   if (identity_.rank == 0 && end.status.ok()) TellOfEnd(end.early);
   if (!end.status.ok() || !was_done || !data_.evaluation) return end.status;
@@ -372,7 +370,8 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   }
   const comm::Traffic traffic = world_->traffic();
   const comm::Traffic communicated = comm::Since(std::exchange(traffic_, traffic), traffic);
-  reporter_.ReportStep(MakeStepReport(*engine_, result, seconds, communicated, std::move(memory)));
+  const StepSeconds times{.step = seconds, .data = data_.training->TakeWaited()};
+  reporter_.ReportStep(MakeStepReport(*engine_, result, times, communicated, std::move(memory)));
 }
 
 void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& path) {

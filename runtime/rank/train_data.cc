@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "runtime/comm/agreement.h"
-#include "runtime/data/prefetching_loader.h"
 #include "runtime/data/token_source.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 

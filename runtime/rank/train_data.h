@@ -14,17 +14,18 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
 #include "runtime/data/loader.h"
+#include "runtime/data/prefetching_loader.h"
 #include "runtime/models/block.h"
 #include "runtime/rank/rank_reporter.h"
 
 namespace ds::rank {
 
 struct TrainData {
-  std::unique_ptr<data::BatchStream> training;  // read ahead
-  std::int64_t samples_per_epoch = 0;           // of the training
-  std::optional<data::Blend> blend;             // of the job's paths, if it has weights
-  std::vector<std::int64_t> source_samples;     // that each of these has
-  std::unique_ptr<data::Loader> evaluation;     // one pass of it; null where nothing is evaluated
+  std::unique_ptr<data::PrefetchingLoader> training;
+  std::int64_t samples_per_epoch = 0;        // of the training
+  std::optional<data::Blend> blend;          // of the job's paths, if it has weights
+  std::vector<std::int64_t> source_samples;  // that each of these has
+  std::unique_ptr<data::Loader> evaluation;  // one pass of it; null where nothing is evaluated
 };
 
 // `options` are the training's, but for what the job says of evaluation. Cutting texts is reported

@@ -25,6 +25,7 @@ nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& ran
       {"tokens", metrics.tokens},
       {"samples", metrics.samples},
       {"step_seconds", seconds},
+      {"data_seconds", metrics.data_seconds},
       {"tokens_per_second", seconds > 0.0 ? static_cast<double>(metrics.tokens) / seconds : 0.0},
       {"communicated", rank.communicated},
       {"memory", rank.memory}};

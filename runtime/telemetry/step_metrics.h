@@ -24,6 +24,7 @@ struct StepMetrics {
   std::int64_t tokens = 0;  // of all ranks and micro-batches
   std::int64_t samples = 0;
   double step_seconds = 0.0;
+  double data_seconds = 0.0;  // of those, in which the first rank has waited for its samples
 };
 
 // The look at other data behind a step.
@@ -41,8 +42,8 @@ struct RankMetrics {
 };
 
 // {"step","loss","grad_norm","lr","loss_scale","skipped","tokens","samples","step_seconds",
-//  "tokens_per_second","communicated","memory"}. Printed, its numbers read back as the same
-//  doubles; what is not finite is null, because JSON has no word for it.
+//  "data_seconds","tokens_per_second","communicated","memory"}. Printed, its numbers read back as
+//  the same doubles; what is not finite is null, because JSON has no word for it.
 nlohmann::ordered_json ToJson(const StepMetrics& metrics, const RankMetrics& rank);
 
 // Adds "phase_seconds", where the phases of the step were timed (wall_clock_breakdown).

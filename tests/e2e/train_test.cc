@@ -293,6 +293,7 @@ TEST_F(TrainTest, TimesAndMonitorsOfTheConfigTellOfEachStep) {
               ContainsRegex("time \\(ms\\) \\| fwd_microstep: [0-9.]+ \\| bwd_microstep"));
   EXPECT_THAT(result.out, ContainsRegex("time \\(ms\\) \\| fwd: [0-9.]+ \\| bwd: [0-9.]+ \\| "));
   for (const auto& step : ReadJsonLines(RunDir("told") / "metrics.jsonl")) {
+    EXPECT_LE(step.at("data_seconds").get<double>(), step.at("step_seconds").get<double>());
     const auto& phases = step.at("phase_seconds");
     const double inner = phases.at("backward_inner"), rest = phases.at("backward_allreduce");
     EXPECT_GT(phases.at("forward").get<double>(), 0.0);

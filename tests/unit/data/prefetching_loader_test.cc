@@ -104,6 +104,13 @@ TEST(PrefetchingLoader, ForgetsWhatItHasReadWhenAStateIsLoaded) {
   EXPECT_EQ(ahead.NextTokens(), 42) << "as if nothing had been asked";
 }
 
+TEST(PrefetchingLoader, TellsOnceHowLongItHasWaited) {
+  Prefetched ahead;
+  ahead.NextTokens();
+  EXPECT_GT(ahead.loader->TakeWaited().count(), 0.0);
+  EXPECT_EQ(ahead.loader->TakeWaited().count(), 0.0);
+}
+
 TEST(PrefetchingLoader, EndsWithBatchesThatNobodyHasTaken) {
   for (const std::size_t depth : {1U, 3U}) {
     Prefetched ahead({}, depth);

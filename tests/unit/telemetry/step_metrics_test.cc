@@ -25,9 +25,10 @@ TEST(StepMetrics, HasTheFieldsInTheirOrder) {
   std::vector<std::string> names;
   const nlohmann::ordered_json json = ToJson(kStep, {});
   for (const auto& [name, value] : json.items()) names.push_back(name);
-  EXPECT_THAT(names, ::testing::ElementsAre("step", "loss", "grad_norm", "lr", "loss_scale",
-                                            "skipped", "tokens", "samples", "step_seconds",
-                                            "tokens_per_second", "communicated", "memory"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("step", "loss", "grad_norm", "lr", "loss_scale", "skipped",
+                                     "tokens", "samples", "step_seconds", "data_seconds",
+                                     "tokens_per_second", "communicated", "memory"));
 }
 
 TEST(StepMetrics, PrintedNumbersReadBackBitForBit) {
