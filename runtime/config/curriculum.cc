@@ -37,6 +37,17 @@ std::int64_t DifficultyAt(const CurriculumConfig& curriculum, std::int64_t step)
   return std::min(std::max(OnCurve(share, least, most, multiple), floor), most);
 }
 
+std::optional<std::int64_t> FirstStepAt(const CurriculumConfig& curriculum,
+                                        std::int64_t difficulty) {
+  std::int64_t below = 0, reached = std::int64_t{1} << 40;  // a step before it, and one that has it
+  if (DifficultyAt(curriculum, reached) < difficulty) return std::nullopt;
+  while (reached - below > 1) {
+    const std::int64_t step = below + (reached - below) / 2;
+    (DifficultyAt(curriculum, step) < difficulty ? below : reached) = step;
+  }
+  return reached;
+}
+
 std::int64_t KeptTokensAt(const RandomLtdConfig& random_ltd, std::int64_t finished_steps) {
   const std::int64_t least = random_ltd.min_value, most = random_ltd.max_value;
   if (least >= most) return least;

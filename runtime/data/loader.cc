@@ -5,14 +5,13 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "runtime/base/check.h"
 #include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/data/sample_difficulty.h"
 
 namespace ds::data {
 namespace {
@@ -21,15 +20,18 @@ constexpr const char* kEndsKey = "tokens_crc32c";
 constexpr const char* kMiddlesKey = "tokens_between_crc32c";
 constexpr const char* kPackingKey = "packing";
 constexpr const char* kWeightsKey = "weights";
+constexpr const char* kCurriculumKey = "curriculum";
 
 // Keys that older checkpoints lack.
 bool IsNewer(const std::string& key) {
-  return key == kEndsKey || key == kMiddlesKey || key == kPackingKey || key == kWeightsKey;
+  return key == kEndsKey || key == kMiddlesKey || key == kPackingKey || key == kWeightsKey ||
+         key == kCurriculumKey;
 }
 
 // Returns what such a checkpoint would say.
 nlohmann::json OlderValue(const std::string& key, const nlohmann::json& own) {
   if (key == kPackingKey) return NamePacking(Packing::kStream);
+  if (key == kCurriculumKey) return {};
   return key == kWeightsKey ? nlohmann::json::array() : own;
 }
 
@@ -73,12 +75,38 @@ StatusOr<std::unique_ptr<Loader>> Loader::Create(std::vector<TokenSource> source
     DS_ASSIGN_OR_RETURN(SampleSet set, SampleSet::Create(std::move(source), options));
     sets.push_back(std::move(set));
   }
-  return std::unique_ptr<Loader>(new Loader(std::move(sets), options));
+  std::unique_ptr<Loader> loader(new Loader(std::move(sets), options));
+  if (!options.metrics.empty()) DS_RETURN_IF_ERROR(loader->OrderByMetrics());
+  return loader;
 }
 
 Loader::Loader(std::vector<SampleSet> sets, const LoaderOptions& options)
     : sets_(std::move(sets)), options_(options), blend_(ChooseWeights(sets_, options)) {
   for (const SampleSet& set : sets_) samplers_.emplace_back(set.size(), options.order);
+}
+
+// A sample is seen from the step on in which all metrics let it.
+Status Loader::OrderByMetrics() {
+  DS_CHECK(options_.samples_per_step >= 1);
+  if (sets_.size() != 1) {
+    return UnimplementedError(
+        "data_efficiency: samples of a blend (--data_weights) are not chosen by metrics");
+  }
+  std::vector<std::int64_t> first_steps(static_cast<std::size_t>(sets_[0].size()), 1);
+  for (const config::SampleMetric& metric : options_.metrics) {
+    auto difficulties = FindDifficulties(metric, sets_[0]);
+    if (!difficulties.ok()) return difficulties.status().WithContext("the metric " + metric.name);
+    std::map<std::int64_t, std::int64_t> steps = {{kNever, kNever}};
+    for (std::size_t i = 0; i < first_steps.size(); ++i) {
+      const auto [step, is_new] = steps.try_emplace((*difficulties)[i], kNever);
+      if (is_new) step->second = FirstStepAt(metric.difficulty, step->first).value_or(kNever);
+      first_steps[i] = std::max(first_steps[i], step->second);
+    }
+  }
+  auto order = CurriculumOrder::Create(first_steps, options_.samples_per_step, options_.order);
+  if (!order.ok()) return order.status().WithContext("data_efficiency: the curriculum");
+  curriculum_ = *std::move(order);
+  return OkStatus();
 }
 
 std::vector<std::int64_t> Loader::CountSamples() const {
@@ -116,7 +144,8 @@ StatusOr<Batch> Loader::Next() {
   for (std::int64_t row = 0; row < batch; ++row) {
     const std::int64_t place = consumed_ + options_.reader.index * batch + row;
     const Blend::Place at = blend_.At(place);
-    const std::int64_t sample = samplers_[at.source].At(at.index);
+    const std::int64_t sample =
+        curriculum_ ? curriculum_->At(place) : samplers_[at.source].At(at.index);
     DS_RETURN_IF_ERROR(sets_[at.source].FillRow(sample, row, &result));
     if (options_.once && place >= samples_per_epoch()) result.labels[row].fill_(kIgnoredLabel);
   }
@@ -139,6 +168,11 @@ StatusOr<std::int64_t> Loader::CountLabels() {
 }
 
 nlohmann::json Loader::State() const {
+  nlohmann::json curriculum;
+  if (curriculum_) {
+    curriculum = {{"samples_per_step", options_.samples_per_step},
+                  {"order_crc32c", curriculum_->fingerprint()}};
+  }
   return {{"consumed_samples", consumed_},
           {"samples_per_epoch", samples_per_epoch()},
           {kEndsKey, Combine(sets_, &Fingerprints::ends)},
@@ -146,6 +180,7 @@ nlohmann::json Loader::State() const {
           {"seq_len", options_.seq_len},
           {kPackingKey, NamePacking(options_.packing)},
           {kWeightsKey, options_.weights},
+          {kCurriculumKey, curriculum},
           {"shuffle", options_.order.shuffle},
           {"seed", options_.order.seed}};
 }
@@ -171,96 +206,6 @@ Status Loader::LoadState(const nlohmann::json& state) {
   if (consumed < 0) return DataLossError("the saved data position is negative");
   consumed_ = consumed;
   return OkStatus();
-}
-
-namespace {
-
-constexpr std::int64_t kPadding = 0;  // any id: nobody learns from it
-
-StatusOr<SamplePlan> PlanSamples(const TokenSource& source, const LoaderOptions& options) {
-  if (options.packing == Packing::kStream) {
-    return SamplePlan::Stream(source.size(), options.seq_len);
-  }
-  if (!source.has_documents()) {
-    return InvalidArgumentError(
-        "packing by documents (--packing) needs texts that a tokenizer cuts: of bytes and of .bin "
-        "files nobody knows where a document ends");
-  }
-  return SamplePlan::Whole(source.documents(), options.seq_len,
-                           /*one_each=*/options.packing == Packing::kNone);
-}
-
-}  // namespace
-
-StatusOr<SampleSet> SampleSet::Create(TokenSource source, const LoaderOptions& options) {
-  DS_ASSIGN_OR_RETURN(SamplePlan plan, PlanSamples(source, options));
-  if (plan.samples() < 1) {
-    return InvalidArgumentError(
-        "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
-        std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
-  }
-  SampleSet set(std::move(source), std::move(plan), options);
-  DS_RETURN_IF_ERROR(set.ChoosePart(options));
-  DS_ASSIGN_OR_RETURN(set.fingerprints_, set.source_.TakeFingerprints());
-  return set;
-}
-
-Status SampleSet::ChoosePart(const LoaderOptions& options) {
-  size_ = plan_.samples();
-  if (options.held_out == 0.0) return OkStatus();
-  const double share = std::round(options.held_out * static_cast<double>(size_));
-  const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
-  if (held >= size_) {
-    return InvalidArgumentError("the data has " + std::to_string(size_) +
-                                " samples, of which none would be left to train on");
-  }
-  first_ = options.takes_held_out ? size_ - held : 0;
-  size_ = options.takes_held_out ? held : size_ - held;
-  return OkStatus();
-}
-
-Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const {
-  const SampleRange range = plan_.At(first_ + sample);
-  const std::int64_t length = seq_len_;
-  const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(readable));
-  DS_RETURN_IF_ERROR(source_.Read(range.first, tokens));
-  DS_RETURN_IF_ERROR(CheckTokens(tokens, range.first));
-  auto* const inputs = batch->inputs.mutable_data_ptr<std::int64_t>() + row * length;
-  auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
-  std::fill(std::copy_n(tokens.begin(), range.count, inputs), inputs + length, kPadding);
-  std::fill(std::copy(tokens.begin() + 1, tokens.end(), labels), labels + length, kIgnoredLabel);
-  if (has_documents()) return MarkDocuments(range, row, batch);
-  if (batch->documents.defined()) batch->documents[row].fill_(0);
-  return OkStatus();
-}
-
-// Padding is of the last document, which does not see it: no mask is needed for its sake.
-Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const {
-  const std::int64_t length = seq_len_;
-  const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
-  std::vector<std::int64_t> documents(static_cast<std::size_t>(readable));
-  std::vector<std::int64_t> learnt(documents.size());
-  DS_RETURN_IF_ERROR(source_.ReadDocuments(range.first, documents));
-  DS_RETURN_IF_ERROR(source_.ReadLearnt(range.first, learnt));
-  auto* const numbers = batch->documents.mutable_data_ptr<std::int64_t>() + row * length;
-  const auto last = static_cast<std::size_t>(range.count) - 1;
-  std::fill(std::copy_n(documents.begin(), range.count, numbers), numbers + length,
-            documents[last]);
-  auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
-  for (std::size_t i = 1; i < documents.size(); ++i) {
-    if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;
-  }
-  return OkStatus();
-}
-
-Status SampleSet::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const {
-  const auto bad = std::find_if(tokens.begin(), tokens.end(),
-                                [&](std::int64_t id) { return id >= vocab_size_; });
-  if (bad == tokens.end()) return OkStatus();
-  return OutOfRangeError(source_.DescribePosition(first + (bad - tokens.begin())) + ": token id " +
-                         std::to_string(*bad) + " is outside the model's vocabulary of " +
-                         std::to_string(vocab_size_) + " tokens");
 }
 
 }  // namespace ds::data

@@ -6,59 +6,23 @@
 // or made of whole documents (sample_plan.h). With micro-batch B, the m-th call of reader r of W
 // takes places (m*W + r)*B + 0..B-1 of the stream, which is endless, of all samples or of those
 // that are held out. Of several sources a blend says whose a place is (sampler.h); each has its
-// samples in the order that it would have alone (sampler.h).
+// samples in the order that it would have alone (sampler.h). Metrics of a curriculum make the
+// stream of the samples of one source that steps may have (curriculum_order.h).
 //
 // Threads: one thread per rank drives its loader.
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
+#include "runtime/data/curriculum_order.h"
 #include "runtime/data/loader_options.h"
-#include "runtime/data/sample_plan.h"
+#include "runtime/data/sample_set.h"
 #include "runtime/data/sampler.h"
 #include "runtime/data/token_source.h"
 
 namespace ds::data {
-
-// SampleSet: the samples of one source of tokens that a loader takes: those that are trained on, or
-// those that are held out. Where documents are known, none is learnt from another.
-//
-// Threads: const functions may be called concurrently.
-
-class SampleSet {
- public:
-  // Refuses data too short for one sample, and packing by documents where they are not known.
-  static StatusOr<SampleSet> Create(TokenSource source, const LoaderOptions& options);
-
-  std::int64_t size() const { return size_; }
-  bool has_documents() const { return source_.has_documents(); }
-  const Fingerprints& fingerprints() const { return fingerprints_; }
-
-  // Fills a row of the batch with a sample below size(); what it does not fill is padding without
-  // labels. Fails on a token id outside the vocabulary (naming file and offset) and on a file that
-  // cannot be read any more.
-  Status FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const;
-
- private:
-  SampleSet(TokenSource source, SamplePlan plan, const LoaderOptions& options)
-      : source_(std::move(source)),
-        plan_(std::move(plan)),
-        seq_len_(options.seq_len),
-        vocab_size_(options.vocab_size) {}
-  Status ChoosePart(const LoaderOptions& options);
-  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
-  // Fills in the row's documents and takes out the labels that are not learnt.
-  Status MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const;
-
-  TokenSource source_;
-  Fingerprints fingerprints_;
-  SamplePlan plan_;
-  std::int64_t seq_len_, vocab_size_;
-  std::int64_t first_ = 0, size_ = 0;  // of the plan's samples
-};
 
 // Whatever gives a rank its micro-batches, without end, and knows where it stands.
 class BatchStream : public checkpoint::Stateful {
@@ -69,7 +33,8 @@ class BatchStream : public checkpoint::Stateful {
 
 class Loader : public BatchStream {
  public:
-  // Refuses sources as SampleSet::Create does. Requires as many weights as sources, or none.
+  // Refuses sources as SampleSet::Create does, and metrics with several sources, without a sample
+  // for the first step, or as FindDifficulties does. Requires as many weights as sources, or none.
   static StatusOr<std::unique_ptr<Loader>> Create(std::vector<TokenSource> sources,
                                                   const LoaderOptions& options);
   static StatusOr<std::unique_ptr<Loader>> Create(TokenSource source, const LoaderOptions& options);
@@ -100,13 +65,15 @@ class Loader : public BatchStream {
 
  private:
   Loader(std::vector<SampleSet> sets, const LoaderOptions& options);
+  Status OrderByMetrics();
   Batch MakeBatch() const;
 
   std::vector<SampleSet> sets_;
   LoaderOptions options_;
   Blend blend_;
-  std::vector<Sampler> samplers_;  // of each set
-  std::int64_t consumed_ = 0;      // samples that all ranks together have been handed
+  std::vector<Sampler> samplers_;              // of each set
+  std::optional<CurriculumOrder> curriculum_;  // in their place
+  std::int64_t consumed_ = 0;                  // samples that all ranks together have been handed
 };
 
 }  // namespace ds::data

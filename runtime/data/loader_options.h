@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/config/curriculum.h"
 #include "runtime/data/sample_plan.h"
 #include "runtime/data/sampler.h"
 #include "runtime/topology/mesh.h"
@@ -37,6 +38,9 @@ struct LoaderOptions {
   bool takes_held_out = false;  // it reads those, and no others
   // The stream is one pass: places behind it are samples of which nothing is learnt.
   bool once = false;
+  // Say which samples a step has, of so many each; empty: any.
+  std::vector<config::SampleMetric> metrics = {};
+  std::int64_t samples_per_step = 0;
   bool pinned = false;  // batches lie in page-locked memory, from where copies to a GPU do not wait
 };
 

@@ -231,6 +231,8 @@ Status TrainCommand::OpenData() {
                                     .vocab_size = model_config_.decoder.vocabulary,
                                     .reader = mesh_.MemberOf(identity_.rank, topology::kDataAxes),
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed},
+                                    .metrics = seen_tokens_.efficiency().sample_metrics,
+                                    .samples_per_step = config_.batch.train_batch_size,
                                     .pinned = !device_.device.is_cpu()};
   DS_ASSIGN_OR_RETURN(data_, OpenTrainData(job_, options, identity_.rank == 0, &reporter_));
   DS_RETURN_IF_ERROR(CheckSameData(data_.training->State(), *world_));

@@ -73,6 +73,7 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
                                                        RankReporter* reporter) {
   options.order.shuffle = false;
   options.weights.clear();  // every sample counts once
+  options.metrics.clear();
   options.once = true;
   if (!job.eval_data.empty()) {
     DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.eval_data, tells, reporter));

@@ -138,6 +138,38 @@ TEST_F(TrainDataTest, SamplesAndWhatLayersSeeOfThemGrowAndAResumedRunGoesOn) {
               Pointwise(DoubleNear(1e-5), Column(Steps("whole"), "loss")));
 }
 
+TEST_F(TrainDataTest, SamplesAreChosenByRarityAndAResumedRunGoesOn) {
+  const nlohmann::json rarity = {
+      {"difficulty_type", "percentile"},
+      {"clustering_type", "schedule_based"},
+      {"min_difficulty", 1},
+      {"max_difficulty", 4},
+      {"schedule_type", "fixed_linear"},
+      {"schedule_config", {{"total_curriculum_step", 4}, {"difficulty_step", 1}}}};
+  nlohmann::json config = ReadJson(folder_.path() / "ds.json");
+  config["data_efficiency"] = {{"enabled", true},
+                               {"data_sampling",
+                                {{"enabled", true},
+                                 {"curriculum_learning",
+                                  {{"enabled", true},
+                                   {"data_cluster_path", "none"},
+                                   {"curriculum_metrics", {{"vocabularyrarity", rarity}}}}}}}};
+  const std::string data = Write("chat.jsonl", Chats(40));
+  const std::vector<std::string> alone = {"--packing", "none"};
+  ASSERT_EQ(Train("plain", data, alone).status, 0);
+  Write("ds.json", config.dump());
+  const auto whole = Train("whole", data, alone);
+  ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
+  EXPECT_NE(Column(Steps("whole"), "loss"), Column(Steps("plain"), "loss"));
+  ASSERT_EQ(Train("half", data, {"--packing", "none", "--steps", "2", "--save_every", "2"}).status,
+            0);
+  const auto resumed = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
+                                   (folder_.path() / "half").string(), "--steps", "4"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Column(Steps("half"), "loss"),
+              Pointwise(DoubleNear(1e-5), Column(Steps("whole"), "loss")));
+}
+
 TEST_F(TrainDataTest, ADecayEndsWithTheEpochs) {
   nlohmann::json config = nlohmann::json::parse(ReadFile(folder_.path() / "ds.json").value());
   config["scheduler"] = {

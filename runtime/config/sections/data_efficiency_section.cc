@@ -5,20 +5,19 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/curriculum.h"
 #include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/curriculum_values.h"
 
 namespace ds::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kMetrics =
-    "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics.";
-constexpr std::string_view kSeqlen = "seqlen";
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 
 constexpr Key kLegacy = keys::kCurriculumLearningEnabled;
@@ -39,61 +38,45 @@ bool HasRandomLtd(const Values& values) {
   return IsOn(values, {keys::kDataEfficiencyEnabled, kRouting, kLtd});
 }
 
-// The path of a curriculum's key in the file, of either form.
-std::string PathOf(std::string_view name, bool legacy) {
-  if (legacy) return "curriculum_learning." + std::string(name);
-  return std::string(kMetrics) + std::string(kSeqlen) + "." + std::string(name);
-}
+struct CurriculumInUse {
+  CurriculumPath path;
+  bool cuts = true;  // else it chooses samples
+};
 
-// Reads what the schedule of a curriculum has under `name`; null without.
-Json ScheduleValue(const Values& values, std::string_view name, bool legacy) {
-  if (legacy) return values.Get(Key(PathOf("schedule_config." + std::string(name), true)));
-  const std::string path = PathOf("schedule_config", false);
-  const auto entry = values.entries().find(path);
-  if (entry == values.entries().end() || !entry->second.value.is_object()) return {};
-  return entry->second.value.value(std::string(name), Json());
-}
-
-Json CurriculumValue(const Values& values, std::string_view name, bool legacy) {
-  const auto entry = values.entries().find(PathOf(name, legacy));
-  return entry == values.entries().end() ? Json() : entry->second.value;
-}
-
-std::vector<std::string_view> NeededBySchedule(const Json& type) {
-  if (type == "fixed_discrete") return {"difficulty", "max_step"};
-  if (type == "fixed_linear") return {"total_curriculum_step", "difficulty_step"};
-  if (type == "fixed_root") return {"total_curriculum_step", "difficulty_step", "root_degree"};
-  return {};
+std::vector<CurriculumInUse> ListCurricula(const Values& values) {
+  std::vector<CurriculumInUse> curricula;
+  if (HasLegacyCurriculum(values)) curricula.push_back({CurriculumPath::Legacy()});
+  if (!HasMetricCurriculum(values)) return curricula;
+  for (const std::string& metric : ListMetrics(values)) {
+    curricula.push_back({CurriculumPath::Metric(metric), CutsSamples(values, metric)});
+  }
+  return curricula;
 }
 
 void CurriculumNeedsItsKeys(RuleContext& context) {
   const Values& values = context.values;
-  for (const bool legacy : {true, false}) {
-    if (legacy ? !HasLegacyCurriculum(values) : !HasMetricCurriculum(values)) continue;
-    const auto ask = [&](const std::string& name, const Json& value) {
-      const std::string path = PathOf(name, legacy);
-      if (!value.is_null() || values.IsBroken(Key(path))) return;
-      context.Refuse(Key(path), "is missing: curriculum_learning needs it");
+  for (const auto& [path, cuts] : ListCurricula(values)) {
+    const auto ask = [&, &path = path](const std::string& name, const Json& value) {
+      const std::string key = path.Of(name);
+      if (!value.is_null() || values.IsBroken(Key(key))) return;
+      context.Refuse(Key(key), "is missing: curriculum_learning needs it");
     };
     for (const char* name : {"min_difficulty", "max_difficulty", "schedule_type"}) {
-      ask(name, CurriculumValue(values, name, legacy));
+      ask(name, path.Value(values, name));
     }
-    for (const std::string_view name :
-         NeededBySchedule(CurriculumValue(values, "schedule_type", legacy))) {
-      ask("schedule_config." + std::string(name), ScheduleValue(values, name, legacy));
+    for (const std::string_view name : NeededBySchedule(path.Value(values, "schedule_type"))) {
+      ask("schedule_config." + std::string(name), path.ScheduleValue(values, name));
     }
   }
 }
 
-bool HasItsKeys(const Values& values, bool legacy) {
-  const auto has = [&](std::string_view name) {
-    return !CurriculumValue(values, name, legacy).is_null();
-  };
-  const Json type = CurriculumValue(values, "schedule_type", legacy);
+bool HasItsKeys(const Values& values, const CurriculumPath& path) {
+  const Json type = path.Value(values, "schedule_type");
   const auto needed = NeededBySchedule(type);
-  return has("min_difficulty") && has("max_difficulty") && !type.is_null() &&
+  return !path.Value(values, "min_difficulty").is_null() &&
+         !path.Value(values, "max_difficulty").is_null() && !type.is_null() &&
          std::none_of(needed.begin(), needed.end(), [&](std::string_view name) {
-           return ScheduleValue(values, name, legacy).is_null();
+           return path.ScheduleValue(values, name).is_null();
          });
 }
 
@@ -105,12 +88,29 @@ bool AreCounts(const Json& list) {
   return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), IsCount);
 }
 
-void CheckSchedule(RuleContext& context, bool legacy) {
-  const Values& values = context.values;
+// A discrete schedule's lists.
+void CheckLevels(RuleContext& context, const CurriculumInUse& curriculum) {
+  const Json levels = curriculum.path.ScheduleValue(context.values, "difficulty");
+  const Json steps = curriculum.path.ScheduleValue(context.values, "max_step");
+  const std::string key = curriculum.path.Of("schedule_config.max_step");
+  const Key at(key);
+  if (levels.size() != steps.size() + 1) {
+    context.Refuse(at, "must have one number less than difficulty, which has " +
+                           std::to_string(levels.size()));
+  } else if (!std::is_sorted(steps.begin(), steps.end())) {
+    context.Refuse(at, "must ascend");
+  } else if (!curriculum.cuts && !std::is_sorted(levels.begin(), levels.end())) {
+    context.Refuse(Key(curriculum.path.Of("schedule_config.difficulty")),
+                   "must ascend: samples that a step has seen are not taken back");
+  }
+}
+
+void CheckSchedule(RuleContext& context, const CurriculumInUse& curriculum) {
+  const CurriculumPath& path = curriculum.path;
   const auto refuse = [&](std::string_view name, const std::string& problem) {
-    context.Refuse(Key(PathOf(name, legacy)), problem);
+    context.Refuse(Key(path.Of(name)), problem);
   };
-  const Json type = CurriculumValue(values, "schedule_type", legacy);
+  const Json type = path.Value(context.values, "schedule_type");
   if (type == "custom") {
     return refuse(
         "schedule_type",
@@ -122,7 +122,7 @@ void CheckSchedule(RuleContext& context, bool legacy) {
                   "must be fixed_linear, fixed_root or fixed_discrete, not " + ShortDump(type));
   }
   for (const std::string_view name : NeededBySchedule(type)) {
-    const Json value = ScheduleValue(values, name, legacy);
+    const Json value = path.ScheduleValue(context.values, name);
     const bool is_list = type == "fixed_discrete";
     if (is_list ? AreCounts(value) : IsCount(value)) continue;
     refuse("schedule_config." + std::string(name),
@@ -131,49 +131,75 @@ void CheckSchedule(RuleContext& context, bool legacy) {
                ShortDump(value));
     return;
   }
-  if (type != "fixed_discrete") return;
-  const Json levels = ScheduleValue(values, "difficulty", legacy);
-  const Json steps = ScheduleValue(values, "max_step", legacy);
-  if (levels.size() != steps.size() + 1) {
-    refuse("schedule_config.max_step",
-           "must have one number less than difficulty, which has " + std::to_string(levels.size()));
-  } else if (!std::is_sorted(steps.begin(), steps.end())) {
-    refuse("schedule_config.max_step", "must ascend");
-  }
+  if (type == "fixed_discrete") CheckLevels(context, curriculum);
 }
 
 void CurriculumIsDefined(RuleContext& context) {
   const Values& values = context.values;
-  const bool legacy = HasLegacyCurriculum(values), metric = HasMetricCurriculum(values);
-  if (legacy && metric) {
+  if (HasLegacyCurriculum(values) && HasMetricCurriculum(values)) {
     context.Refuse(kLegacy, "is the older form of data_efficiency's: give one");
   }
-  // What is missing has been said.
-  if (legacy && HasItsKeys(values, true)) CheckSchedule(context, true);
-  if (metric && HasItsKeys(values, false)) CheckSchedule(context, false);
+  for (const CurriculumInUse& curriculum : ListCurricula(values)) {
+    // What is missing has been said.
+    if (HasItsKeys(values, curriculum.path)) CheckSchedule(context, curriculum);
+  }
 }
 
-void MetricIsTheLength(RuleContext& context) {
-  if (!HasMetricCurriculum(context.values)) return;
-  for (const auto& [path, entry] : context.values.entries()) {
-    if (!std::string_view(path).starts_with(kMetrics)) continue;
-    const std::string rest = path.substr(kMetrics.size());
-    const std::string name = rest.substr(0, rest.find('.'));
-    if (name != kSeqlen) {
-      context.issues.Error(path,
-                           path + ": the metric " + name +
-                               " is not built: samples would be chosen by maps that a Python tool "
-                               "makes; seqlen is",
-                           entry.position);
+bool IsLength(std::string_view metric) { return metric == "seqlen" || metric == "seqlen_truncate"; }
+
+void CheckCut(RuleContext& context, const std::string& metric) {
+  const CurriculumPath path = CurriculumPath::Metric(metric);
+  if (!IsLength(metric)) {
+    context.Refuse(Key(path.Of("clustering_type")),
+                   "is single_cluster, which leaves all samples in: only seqlen and "
+                   "seqlen_truncate do something then, they cut samples; to choose samples by " +
+                       metric + " use schedule_based");
+  } else if (path.Value(context.values, "difficulty_type") == "percentile") {
+    context.Refuse(Key(path.Of("difficulty_type")),
+                   "must be value: samples are cut to a length, not chosen by it");
+  }
+}
+
+void CheckChoice(RuleContext& context, const std::string& metric) {
+  const CurriculumPath path = CurriculumPath::Metric(metric);
+  const auto lacks = [&](const char* key) {
+    const Json value = path.Value(context.values, key);
+    return !value.is_string() || value == "";
+  };
+  if (lacks("index_to_sample_path")) {
+    if (metric == "vocabularyrarity" || metric == "seqlen") return;
+    context.Refuse(
+        Key(path.Of("index_to_sample_path")),
+        "is missing: vocabularyrarity and seqlen are computed without it, " + metric + " is not");
+  } else if (lacks("index_to_metric_path") &&
+             path.Value(context.values, "difficulty_type") != "percentile") {
+    context.Refuse(Key(path.Of("index_to_metric_path")),
+                   "is missing: difficulty_type value needs it");
+  }
+}
+
+void MetricsAreKnown(RuleContext& context) {
+  const Values& values = context.values;
+  if (!HasMetricCurriculum(values)) return;
+  const std::vector<std::string> metrics = ListMetrics(values);
+  if (metrics.empty()) context.Refuse(kMetric, "needs curriculum_metrics, which name none");
+  std::string length;
+  for (const std::string& metric : metrics) {
+    const CurriculumPath path = CurriculumPath::Metric(metric);
+    for (const char* name : {"difficulty_type", "clustering_type"}) {
+      if (!path.Value(values, name).is_null() || values.IsBroken(Key(path.Of(name)))) continue;
+      context.Refuse(Key(path.Of(name)), "is missing: curriculum_learning needs it");
       return;
     }
-  }
-  for (const auto& [name, only] :
-       {std::pair{"difficulty_type", "value"}, std::pair{"clustering_type", "single_cluster"}}) {
-    const Json value = CurriculumValue(context.values, name, false);
-    if (value.is_null() || value == only) continue;
-    context.Refuse(Key(PathOf(name, false)), "must be " + std::string(only) +
-                                                 ": samples are cut to a length, not chosen by it");
+    if (!CutsSamples(values, metric)) {
+      CheckChoice(context, metric);
+      continue;
+    }
+    CheckCut(context, metric);
+    if (IsLength(metric) && !std::exchange(length, metric).empty()) {
+      context.Refuse(Key(path.Of("clustering_type")),
+                     "makes two lengths that samples are cut to: leave one of them out");
+    }
   }
 }
 
@@ -242,36 +268,20 @@ void LengthsAreOfWholeSamples(RuleContext& context) {
     context.Refuse(key, "cannot be combined with sequence_parallel_size " + ranks.dump() +
                             ": what it leaves of a sample is not cut among ranks");
   };
-  if (HasLegacyCurriculum(context.values)) refuse(kLegacy);
-  if (HasMetricCurriculum(context.values)) refuse(kMetric);
+  for (const CurriculumInUse& curriculum : ListCurricula(context.values)) {
+    if (curriculum.cuts) refuse(HasLegacyCurriculum(context.values) ? kLegacy : kMetric);
+  }
   if (HasRandomLtd(context.values)) refuse(kLtd);
 }
 
 constexpr Rule kRules[] = {
     {"CurriculumNeedsItsKeys", {kLegacy, kMetric}, CurriculumNeedsItsKeys},
-    {"MetricIsTheLength", {kMetric}, MetricIsTheLength},
+    {"MetricsAreKnown", {kMetric}, MetricsAreKnown},
     {"CurriculumIsDefined", {kLegacy, kMetric}, CurriculumIsDefined},
     {"RandomLtdNeedsItsKeys", {kLtd}, RandomLtdNeedsItsKeys},
     {"RandomLtdIsDefined", {kLtd}, RandomLtdIsDefined},
     {"LengthsAreOfWholeSamples", {keys::kSequenceParallelSize}, LengthsAreOfWholeSamples},
 };
-
-CurriculumConfig ReadCurriculum(const Values& values, bool legacy) {
-  CurriculumConfig curriculum{.min_difficulty = CurriculumValue(values, "min_difficulty", legacy),
-                              .max_difficulty = CurriculumValue(values, "max_difficulty", legacy)};
-  const Json type = CurriculumValue(values, "schedule_type", legacy);
-  if (type == "fixed_discrete") {
-    curriculum.difficulty =
-        ScheduleValue(values, "difficulty", legacy).get<std::vector<std::int64_t>>();
-    curriculum.max_step =
-        ScheduleValue(values, "max_step", legacy).get<std::vector<std::int64_t>>();
-    return curriculum;
-  }
-  curriculum.total_curriculum_step = ScheduleValue(values, "total_curriculum_step", legacy);
-  curriculum.difficulty_step = ScheduleValue(values, "difficulty_step", legacy);
-  if (type == "fixed_root") curriculum.root_degree = ScheduleValue(values, "root_degree", legacy);
-  return curriculum;
-}
 
 }  // namespace
 
@@ -279,8 +289,15 @@ std::span<const Rule> DataEfficiencyRules() { return kRules; }
 
 DataEfficiency ReadDataEfficiency(const Values& values) {
   DataEfficiency read;
-  if (HasLegacyCurriculum(values)) read.curriculum = ReadCurriculum(values, true);
-  if (HasMetricCurriculum(values)) read.curriculum = ReadCurriculum(values, false);
+  for (const CurriculumInUse& curriculum : ListCurricula(values)) {
+    if (curriculum.cuts) read.curriculum = ReadCurriculum(values, curriculum.path);
+  }
+  if (HasMetricCurriculum(values)) {
+    for (const std::string& metric : ListMetrics(values)) {
+      if (CutsSamples(values, metric)) continue;
+      read.sample_metrics.push_back(ReadSampleMetric(values, metric));
+    }
+  }
   if (!HasRandomLtd(values)) return read;
   read.random_ltd =
       RandomLtdConfig{.total_layer_num = values.Get(kLtdTotal),

@@ -11,8 +11,8 @@
 
 namespace ds::config {
 
-// The sections `curriculum_learning` and `data_efficiency` of a ds_config: how many tokens of its
-// samples a step sees (config/curriculum.h).
+// The sections `curriculum_learning` and `data_efficiency` of a ds_config: what of the data a step
+// sees (config/curriculum.h).
 
 std::span<const Rule> DataEfficiencyRules();
 // Requires values without errors.

@@ -26,19 +26,22 @@ std::string Legacy(PlainJson section) {
   return "\"curriculum_learning\": " + section.dump();
 }
 
-std::string Seqlen(PlainJson metric, const std::string& name = "seqlen") {
+std::string Metrics(const PlainJson& metrics) {
+  const PlainJson section = {
+      {"enabled", true},
+      {"data_sampling",
+       {{"enabled", true},
+        {"curriculum_learning",
+         {{"enabled", true}, {"data_cluster_path", "x"}, {"curriculum_metrics", metrics}}}}}};
+  return "\"data_efficiency\": " + section.dump();
+}
+
+std::string Seqlen(PlainJson metric, const std::string& name = "seqlen",
+                   const std::string& samples = "none") {
   metric["difficulty_type"] = metric.value("difficulty_type", "value");
   metric["clustering_type"] = metric.value("clustering_type", "single_cluster");
-  metric["index_to_sample_path"] = "none";
-  metric["index_to_metric_path"] = "none";
-  const PlainJson section = {{"enabled", true},
-                             {"data_sampling",
-                              {{"enabled", true},
-                               {"curriculum_learning",
-                                {{"enabled", true},
-                                 {"data_cluster_path", "x"},
-                                 {"curriculum_metrics", {{name, metric}}}}}}}};
-  return "\"data_efficiency\": " + section.dump();
+  if (!samples.empty()) metric["index_to_sample_path"] = samples;
+  return Metrics({{name, metric}});
 }
 
 std::string RandomLtd(const PlainJson& changes = PlainJson::object()) {
@@ -125,15 +128,68 @@ TEST(DataEfficiencyRules, CurriculumIsDefined) {
               ElementsAre(HasSubstr("is the older form of data_efficiency's: give one")));
 }
 
-TEST(DataEfficiencyRules, MetricIsTheLength) {
+PlainJson Linear(const PlainJson& changes = PlainJson::object()) {
   PlainJson metric = {{"min_difficulty", 8},
                       {"max_difficulty", 64},
                       {"schedule_type", "fixed_linear"},
                       {"schedule_config", {{"difficulty_step", 8}, {"total_curriculum_step", 9}}}};
-  EXPECT_THAT(EfficiencyErrors(Seqlen(metric, "vocabularyrarity")),
-              Contains(HasSubstr("the metric vocabularyrarity is not built")));
-  metric["clustering_type"] = "schedule_based";
-  EXPECT_THAT(EfficiencyErrors(Seqlen(metric)), ElementsAre(HasSubstr("must be single_cluster")));
+  metric.merge_patch(changes);
+  return metric;
+}
+
+TEST(DataEfficiencyRules, MetricsAreKnown) {
+  EXPECT_THAT(EfficiencyErrors(Seqlen(Linear(), "vocabularyrarity")),
+              ElementsAre(HasSubstr("to choose samples by vocabularyrarity use schedule_based")));
+  EXPECT_THAT(EfficiencyErrors(Seqlen(Linear({{"difficulty_type", "percentile"}}))),
+              ElementsAre(HasSubstr("difficulty_type must be value")));
+  const PlainJson chosen = Linear({{"clustering_type", "schedule_based"}});
+  EXPECT_THAT(EfficiencyErrors(Seqlen(chosen, "mine", "")),
+              ElementsAre(HasSubstr("vocabularyrarity and seqlen are computed without it, mine is "
+                                    "not")));
+  EXPECT_THAT(EfficiencyErrors(Seqlen(chosen, "mine", "samples")),
+              ElementsAre(HasSubstr("index_to_metric_path is missing")));
+  const PlainJson falling =
+      Linear({{"clustering_type", "schedule_based"},
+              {"schedule_type", "fixed_discrete"},
+              {"schedule_config", {{"difficulty", {20, 10}}, {"max_step", {5}}}}});
+  EXPECT_THAT(EfficiencyErrors(Seqlen(falling, "seqlen", "")),
+              ElementsAre(HasSubstr("samples that a step has seen are not taken back")));
+}
+
+TEST(SampleMetrics, AreReadBesideALengthThatIsCut) {
+  const PlainJson chosen = Linear({{"clustering_type", "schedule_based"},
+                                   {"difficulty_type", "percentile"},
+                                   {"index_to_sample_path", "maps/voc"}});
+  PlainJson cut = Linear({{"clustering_type", "single_cluster"}, {"difficulty_type", "value"}});
+  const CheckResult checked = CheckWith(
+      Metrics({{"voc", chosen},
+               {"vocabularyrarity",
+                Linear({{"clustering_type", "schedule_based"}, {"difficulty_type", "value"}})},
+               {"seqlen_truncate", cut}}));
+  ASSERT_THAT(Messages(checked.errors), IsEmpty());
+  EXPECT_EQ(checked.data_efficiency.curriculum->max_difficulty, 64);
+  const auto& metrics = checked.data_efficiency.sample_metrics;
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[0].name, "voc");
+  EXPECT_EQ(metrics[0].index_to_sample_path, "maps/voc");
+  EXPECT_TRUE(metrics[0].by_percentile);
+  EXPECT_EQ(metrics[0].difficulty.difficulty_step, 8);
+  EXPECT_EQ(metrics[1].name, "vocabularyrarity");
+  EXPECT_THAT(metrics[1].index_to_sample_path, IsEmpty());
+}
+
+TEST(Curriculum, FirstStepIsThatOfTheSchedule) {
+  const CurriculumConfig curriculum{.min_difficulty = 8,
+                                    .max_difficulty = 100,
+                                    .total_curriculum_step = 30,
+                                    .difficulty_step = 16,
+                                    .root_degree = 2};
+  for (std::int64_t difficulty = 1; difficulty <= 100; ++difficulty) {
+    const std::int64_t step = FirstStepAt(curriculum, difficulty).value();
+    EXPECT_GE(DifficultyAt(curriculum, step), difficulty);
+    if (step > 1) EXPECT_LT(DifficultyAt(curriculum, step - 1), difficulty);
+  }
+  EXPECT_EQ(FirstStepAt(curriculum, 101), std::nullopt);
 }
 
 TEST(DataEfficiencyRules, RandomLtdIsDefined) {

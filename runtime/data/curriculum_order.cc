@@ -1,0 +1,67 @@
+#include "runtime/data/curriculum_order.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "runtime/base/split_mix.h"
+#include "runtime/checkpoint/format/crc32c.h"
+
+namespace ds::data {
+
+StatusOr<CurriculumOrder> CurriculumOrder::Create(std::span<const std::int64_t> first_steps,
+                                                  std::int64_t samples_per_step,
+                                                  const Sampler::Options& order) {
+  // What would begin behind the last place that can be counted does not begin.
+  const std::int64_t last_step = std::numeric_limits<std::int64_t>::max() / samples_per_step;
+  std::vector<std::pair<std::int64_t, std::int64_t>> entries;  // step, sample
+  for (std::size_t i = 0; i < first_steps.size(); ++i) {
+    if (first_steps[i] > last_step) continue;
+    entries.emplace_back(first_steps[i], static_cast<std::int64_t>(i));
+  }
+  std::sort(entries.begin(), entries.end());
+  if (entries.empty() || entries.front().first > 1) {
+    return InvalidArgumentError("no sample is easy enough for the first step");
+  }
+  CurriculumOrder result;
+  for (const auto& [step, sample] : entries) result.samples_.push_back(sample);
+  for (std::size_t begin = 0, end = 0; begin < entries.size(); begin = end) {
+    const std::int64_t step = entries[begin].first;
+    while (end < entries.size() && entries[end].first == step) ++end;
+    result.AddCluster((step - 1) * samples_per_step, begin, end, order);
+  }
+  result.fingerprint_ =
+      checkpoint::ExtendCrc32c(result.fingerprint_, std::as_bytes(std::span(result.samples_)));
+  return result;
+}
+
+void CurriculumOrder::AddCluster(std::int64_t first_place, std::size_t first, std::size_t end,
+                                 Sampler::Options order) {
+  order.seed = SplitMix(order.seed + clusters_.size());
+  const std::array<double, 2> sizes = {static_cast<double>(first),
+                                       static_cast<double>(end - first)};
+  clusters_.push_back({.first_place = first_place,
+                       .first = first,
+                       .order = Sampler(static_cast<std::int64_t>(end - first), order),
+                       .shares = Blend(std::span(sizes).subspan(first == 0 ? 1 : 0))});
+  const std::array<std::int64_t, 2> mark = {first_place, static_cast<std::int64_t>(end)};
+  fingerprint_ = checkpoint::ExtendCrc32c(fingerprint_, std::as_bytes(std::span(mark)));
+}
+
+std::int64_t CurriculumOrder::At(std::int64_t place) {
+  const auto later =
+      std::upper_bound(clusters_.begin(), clusters_.end(), place,
+                       [](std::int64_t at, const Cluster& each) { return at < each.first_place; });
+  auto cluster = std::prev(later);
+  while (cluster != clusters_.begin()) {
+    const Blend::Place at = cluster->shares.At(place - cluster->first_place);
+    place = at.index;
+    if (at.source == 1) break;
+    place += cluster->first_place;
+    --cluster;
+  }
+  return samples_[cluster->first + static_cast<std::size_t>(cluster->order.At(place))];
+}
+
+}  // namespace ds::data

@@ -1,0 +1,30 @@
+#pragma once
+
+// Says how difficult samples are by a metric of a ds_config's curriculum: out of the maps that
+// DeepSpeed's data analyzer has written, or computed over the samples themselves.
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/config/curriculum.h"
+#include "runtime/data/sample_set.h"
+
+namespace ds::data {
+
+// It stands for a sample that is never seen, since the maps do not name it.
+inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+// Finds the difficulty from which on each of the samples is seen. By value that is its metric; by
+// percentile its place p among n samples, the easiest first, counts: with P the metric's
+// max_difficulty it is min(p / (n / P) + 1, P), as DeepSpeed's DeepSpeedDataSampler cuts it.
+//
+// vocabularyrarity is the negative sum of ln p(token) over a sample's tokens, rounded down, with p
+// the token's share of all samples' tokens; seqlen is their number. Both read all samples, the
+// former twice. Refuses maps that are damaged and those that name samples that are not there, or
+// one twice.
+StatusOr<std::vector<std::int64_t>> FindDifficulties(const config::SampleMetric& metric,
+                                                     const SampleSet& samples);
+
+}  // namespace ds::data

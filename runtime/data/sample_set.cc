@@ -1,0 +1,107 @@
+#include "runtime/data/sample_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ds::data {
+namespace {
+
+constexpr std::int64_t kPadding = 0;  // any id: nobody learns from it
+
+StatusOr<SamplePlan> PlanSamples(const TokenSource& source, const LoaderOptions& options) {
+  if (options.packing == Packing::kStream) {
+    return SamplePlan::Stream(source.size(), options.seq_len);
+  }
+  if (!source.has_documents()) {
+    return InvalidArgumentError(
+        "packing by documents (--packing) needs texts that a tokenizer cuts: of bytes and of .bin "
+        "files nobody knows where a document ends");
+  }
+  return SamplePlan::Whole(source.documents(), options.seq_len,
+                           /*one_each=*/options.packing == Packing::kNone);
+}
+
+}  // namespace
+
+StatusOr<SampleSet> SampleSet::Create(TokenSource source, const LoaderOptions& options) {
+  DS_ASSIGN_OR_RETURN(SamplePlan plan, PlanSamples(source, options));
+  if (plan.samples() < 1) {
+    return InvalidArgumentError(
+        "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
+        std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
+  }
+  SampleSet set(std::move(source), std::move(plan), options);
+  DS_RETURN_IF_ERROR(set.ChoosePart(options));
+  DS_ASSIGN_OR_RETURN(set.fingerprints_, set.source_.TakeFingerprints());
+  return set;
+}
+
+Status SampleSet::ChoosePart(const LoaderOptions& options) {
+  size_ = plan_.samples();
+  if (options.held_out == 0.0) return OkStatus();
+  const double share = std::round(options.held_out * static_cast<double>(size_));
+  const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
+  if (held >= size_) {
+    return InvalidArgumentError("the data has " + std::to_string(size_) +
+                                " samples, of which none would be left to train on");
+  }
+  first_ = options.takes_held_out ? size_ - held : 0;
+  size_ = options.takes_held_out ? held : size_ - held;
+  return OkStatus();
+}
+
+Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const {
+  const SampleRange range = plan_.At(first_ + sample);
+  const std::int64_t length = seq_len_;
+  const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(readable));
+  DS_RETURN_IF_ERROR(source_.Read(range.first, tokens));
+  DS_RETURN_IF_ERROR(CheckTokens(tokens, range.first));
+  auto* const inputs = batch->inputs.mutable_data_ptr<std::int64_t>() + row * length;
+  auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
+  std::fill(std::copy_n(tokens.begin(), range.count, inputs), inputs + length, kPadding);
+  std::fill(std::copy(tokens.begin() + 1, tokens.end(), labels), labels + length, kIgnoredLabel);
+  if (has_documents()) return MarkDocuments(range, row, batch);
+  if (batch->documents.defined()) batch->documents[row].fill_(0);
+  return OkStatus();
+}
+
+Status SampleSet::ReadInputs(std::int64_t sample, std::vector<std::int64_t>* tokens) const {
+  const SampleRange range = plan_.At(first_ + sample);
+  tokens->resize(static_cast<std::size_t>(range.count));
+  DS_RETURN_IF_ERROR(source_.Read(range.first, *tokens));
+  return CheckTokens(*tokens, range.first);
+}
+
+// Padding is of the last document, which does not see it: no mask is needed for its sake.
+Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const {
+  const std::int64_t length = seq_len_;
+  const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
+  std::vector<std::int64_t> documents(static_cast<std::size_t>(readable));
+  std::vector<std::int64_t> learnt(documents.size());
+  DS_RETURN_IF_ERROR(source_.ReadDocuments(range.first, documents));
+  DS_RETURN_IF_ERROR(source_.ReadLearnt(range.first, learnt));
+  auto* const numbers = batch->documents.mutable_data_ptr<std::int64_t>() + row * length;
+  const auto last = static_cast<std::size_t>(range.count) - 1;
+  std::fill(std::copy_n(documents.begin(), range.count, numbers), numbers + length,
+            documents[last]);
+  auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
+  for (std::size_t i = 1; i < documents.size(); ++i) {
+    if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;
+  }
+  return OkStatus();
+}
+
+Status SampleSet::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const {
+  const auto bad = std::find_if(tokens.begin(), tokens.end(),
+                                [&](std::int64_t id) { return id >= vocab_size_; });
+  if (bad == tokens.end()) return OkStatus();
+  return OutOfRangeError(source_.DescribePosition(first + (bad - tokens.begin())) + ": token id " +
+                         std::to_string(*bad) + " is outside the model's vocabulary of " +
+                         std::to_string(vocab_size_) + " tokens");
+}
+
+}  // namespace ds::data

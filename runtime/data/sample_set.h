@@ -1,0 +1,54 @@
+#pragma once
+
+// SampleSet: the samples of one source of tokens that a loader takes: those that are trained on, or
+// those that are held out. Where documents are known, none is learnt from another.
+//
+// Threads: const functions may be called concurrently.
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/data/loader_options.h"
+#include "runtime/data/sample_plan.h"
+#include "runtime/data/token_source.h"
+
+namespace ds::data {
+
+class SampleSet {
+ public:
+  // Refuses data too short for one sample, and packing by documents where they are not known.
+  static StatusOr<SampleSet> Create(TokenSource source, const LoaderOptions& options);
+
+  std::int64_t size() const { return size_; }
+  bool has_documents() const { return source_.has_documents(); }
+  const Fingerprints& fingerprints() const { return fingerprints_; }
+
+  // Fills a row of the batch with a sample below size(); what it does not fill is padding without
+  // labels. Fails on a token id outside the vocabulary (naming file and offset) and on a file that
+  // cannot be read any more.
+  Status FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const;
+
+  // The tokens of a sample below size() that are inputs, without padding, and how many those are.
+  // Fails as FillRow does.
+  Status ReadInputs(std::int64_t sample, std::vector<std::int64_t>* tokens) const;
+  std::int64_t CountInputs(std::int64_t sample) const { return plan_.At(first_ + sample).count; }
+
+ private:
+  SampleSet(TokenSource source, SamplePlan plan, const LoaderOptions& options)
+      : source_(std::move(source)),
+        plan_(std::move(plan)),
+        seq_len_(options.seq_len),
+        vocab_size_(options.vocab_size) {}
+  Status ChoosePart(const LoaderOptions& options);
+  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
+  // Fills in the row's documents and takes out the labels that are not learnt.
+  Status MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const;
+
+  TokenSource source_;
+  Fingerprints fingerprints_;
+  SamplePlan plan_;
+  std::int64_t seq_len_, vocab_size_;
+  std::int64_t first_ = 0, size_ = 0;  // of the plan's samples
+};
+
+}  // namespace ds::data
