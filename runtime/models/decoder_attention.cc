@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 
 #include "runtime/models/attention.h"
 #include "runtime/models/key_value_cache.h"
@@ -58,7 +59,7 @@ void DecoderAttention::AddProducts(torch::nn::Module& layer, const DecoderSpec& 
   };
   const std::int64_t query_width = heads_ * head_width_, key_width = kv_heads_ * head_width_;
   if (layout_ == QkvLayout::kLatent) {
-    latent_ = std::make_unique<LatentProjection>(layer, spec, options);
+    latent_ = std::make_unique<LatentProjection>(layer, spec, group_, options);
   } else if (layout_ == QkvLayout::kApart) {
     query_ = add(names.query, spec.width, query_width, spec.qkv_bias);
     key_ = add(names.key, spec.width, key_width, spec.qkv_bias);
@@ -197,9 +198,13 @@ at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
           .narrow(3, keys.first, keys.count);
     };
   }
-  const activation::ForwardPart part = [ring = sequence_, rule](activation::Tensors qkv) {
-    return activation::Tensors{
-        sequence_parallel::RingAttention(ring, qkv[0], qkv[1], qkv[2], rule)};
+  const std::int64_t narrower = k.size(3) - v.size(3);
+  const activation::ForwardPart part = [ring = sequence_, rule,
+                                        narrower](const activation::Tensors& qkv) {
+    // In the ring values are as wide as keys: zeros behind them give zeros behind what is mixed.
+    const at::Tensor values = narrower > 0 ? at::constant_pad_nd(qkv[2], {0, narrower}) : qkv[2];
+    const at::Tensor mixed = sequence_parallel::RingAttention(ring, qkv[0], qkv[1], values, rule);
+    return activation::Tensors{mixed.narrow(3, 0, qkv[2].size(3))};
   };
   const at::Tensor mixed =
       bundle.recompute_attention
@@ -231,8 +236,10 @@ at::Tensor SplitPairs(const at::Tensor& x) {
 }  // namespace
 
 LatentProjection::LatentProjection(torch::nn::Module& layer, const DecoderSpec& spec,
+                                   const tensor_parallel::Group& ranks,
                                    const at::TensorOptions& options)
-    : heads_(spec.heads),
+    : ranks_(ranks),
+      heads_(spec.heads),
       latent_width_(spec.latent_width),
       turned_(TurnedWidth(spec)),
       still_(spec.head_width - turned_),
@@ -266,15 +273,15 @@ at::Tensor LatentProjection::TurnedFirst(const at::Tensor& heads) const {
 std::array<at::Tensor, 3> LatentProjection::forward(const at::Tensor& x) const {
   const std::int64_t samples = x.size(0), tokens = x.size(1);
   const at::Tensor narrow = query_latent_ ? query_norm_->forward(query_latent_->forward(x)) : x;
-  const at::Tensor query =
-      TurnedFirst(query_->forward(narrow).view({samples, tokens, heads_, still_ + turned_}));
+  const at::Tensor query = TurnedFirst(query_->forward(ranks_.Share(narrow, "queries"))
+                                           .view({samples, tokens, heads_, still_ + turned_}));
   const at::Tensor row = latent_->forward(x);
   const at::Tensor latent = norm_->forward(row.narrow(-1, 0, latent_width_).contiguous());
-  const at::Tensor wide =
-      wide_->forward(latent).view({samples, tokens, heads_, still_ + value_width_});
-  const at::Tensor common = SplitPairs(row.narrow(-1, latent_width_, turned_))
-                                .unsqueeze(2)
-                                .expand({samples, tokens, heads_, turned_});
+  const at::Tensor wide = wide_->forward(ranks_.Share(latent, "keys and values"))
+                              .view({samples, tokens, heads_, still_ + value_width_});
+  const at::Tensor turned = ranks_.Share(row.narrow(-1, latent_width_, turned_), "turned keys");
+  const at::Tensor common =
+      SplitPairs(turned).unsqueeze(2).expand({samples, tokens, heads_, turned_});
   const at::Tensor key = at::cat({common, wide.narrow(-1, 0, still_)}, -1);
   return {query, key, wide.narrow(-1, still_, value_width_)};
 }

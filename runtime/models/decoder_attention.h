@@ -18,6 +18,7 @@
 #include "runtime/models/rotary.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/models/token_places.h"
+#include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
 
@@ -27,15 +28,18 @@ namespace ds::models {
 // and these alone, with as many of the queries, are turned by positions. Queries may come from a
 // narrow row of their own.
 //
+// Ranks that share the heads each widen their own; the narrow rows are computed by all of them.
+//
 // Weights have transformers' layout, in which the elements of a head that are turned stand behind
 // the others, neighbours being a pair. What leaves here has them in front, the two halves being the
 // pairs, as rotary.h takes them: scores are the same, for queries and keys are ordered alike.
 
 class LatentProjection {
  public:
-  // Registers its parts in `layer`, at the place of its attention.
+  // Registers its parts in `layer`, at the place of its attention. `spec` has the heads of one of
+  // the `ranks`.
   LatentProjection(torch::nn::Module& layer, const DecoderSpec& spec,
-                   const at::TensorOptions& options);
+                   const tensor_parallel::Group& ranks, const at::TensorOptions& options);
 
   // x [B, S, width]: queries and keys [B, S, heads, head width], values [B, S, heads, value width].
   std::array<at::Tensor, 3> forward(const at::Tensor& x) const;
@@ -44,6 +48,7 @@ class LatentProjection {
   // The last `turned` elements of each head, paired as rotary.h pairs them, before the others.
   at::Tensor TurnedFirst(const at::Tensor& heads) const;
 
+  tensor_parallel::Group ranks_;
   std::int64_t heads_, latent_width_, turned_, still_, value_width_;
   std::shared_ptr<Product> query_;         // from x, or from the row below
   std::shared_ptr<Product> query_latent_;  // null without

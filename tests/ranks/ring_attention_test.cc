@@ -13,6 +13,7 @@
 
 #include "runtime/sequence_parallel/ring_attention.h"
 #include "tests/ranks/decoder_run.h"
+#include "tests/ranks/latent_decoder.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -172,8 +173,9 @@ TEST(RingAttention, EveryStageTrainsInBf16) {
 // Ulysses refuses four of these.
 TEST(RingAttention, AnyNumberOfHeadsGoesWithAnyNumberOfRanks) {
   const std::pair<const char*, int> cuts[] = {
-      {kThreeHeads, 2},       {kThreeHeads, 4}, {kThreeHeads, 6}, {kWindowedDecoder, 6},
-      {kDistancesDecoder, 4}, {kBentScores, 4}, {kBentScores, 2}};
+      {kThreeHeads, 2},      {kThreeHeads, 4},       {kThreeHeads, 6},
+      {kWindowedDecoder, 6}, {kDistancesDecoder, 4}, {kBentScores, 4},
+      {kBentScores, 2},      {kLatentDecoder, 2},    {kLatentDecoder, 3}};
   for (const auto& [model, sequence] : cuts) {
     SCOPED_TRACE(fmt::format("{} on {}", model, sequence));
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;

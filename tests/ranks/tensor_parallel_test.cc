@@ -18,6 +18,7 @@
 #include "runtime/models/lora.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/device_world.h"
+#include "tests/ranks/latent_decoder.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -156,7 +157,8 @@ TEST(TensorParallel, EveryLayoutOfWeightsIsCut) {
                                               {kUnevenLlama, 2},   {kUnevenLlama, 6},
                                               {kUnevenDropout, 2}, {kBloomOfSixHeads, 4},
                                               {kGemma2, 2},        {kNeox, 2},
-                                              {kFalcon, 2}};
+                                              {kFalcon, 2},        {kLatentDecoder, 2},
+                                              {kLatentDecoder, 4}};
   for (const auto& [model, tensor] : cuts) {
     SCOPED_TRACE(fmt::format("{} in {}", model, tensor));
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, kTrainedSteps);

@@ -52,12 +52,6 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int ex
         "sequence parallelism is not built for a loss with the balance of experts: set "
         "output_router_logits to false in the model's config.json");
   }
-  if (sequence > 1 && kind == SequenceKind::kRing && spec.qkv == QkvLayout::kLatent) {
-    return UnimplementedError(
-        "ring attention is not built for values that are not as wide as their keys: leave "
-        "--sp_kind "
-        "out, so that ranks share heads");
-  }
   // The first slice has the most heads and the last one the fewest.
   for (const int part : {0, tensor - 1}) {
     DS_ASSIGN_OR_RETURN(const TensorPlan plan, TensorPlan::Create(spec, part, tensor));

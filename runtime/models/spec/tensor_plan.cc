@@ -26,9 +26,6 @@ std::string Join(std::string_view outer, std::string_view inner) {
 // What a decoder has to allow; empty when it does.
 std::string WhyNotCut(const DecoderSpec& spec, int parts) {
   if (parts == 1) return "";
-  if (spec.qkv == QkvLayout::kLatent) {
-    return "its keys and values come from narrow rows, which are not built in parts";
-  }
   if (spec.query_key_norm == QueryKeyNorm::kWhole) {
     return "norms of its queries span all heads, which are not built in parts";
   }
@@ -38,6 +35,7 @@ std::string WhyNotCut(const DecoderSpec& spec, int parts) {
   if (parts > spec.vocabulary) return "its vocabulary has " + std::to_string(spec.vocabulary);
   if (parts <= spec.kv_heads) return "";
   const std::string keys = std::to_string(spec.kv_heads) + " heads of the keys";
+  if (spec.qkv == QkvLayout::kLatent) return "it has " + keys + ", widened from one row";
   if (spec.qkv != QkvLayout::kApart) {
     return "it has " + keys + ", in one weight with the queries";
   }
@@ -113,6 +111,7 @@ void TensorPlan::AddAttention() {
   const WeightNames& names = whole_.names;
   const std::int64_t head = whole_.head_width;
   const std::int64_t query_width = whole_.heads * head, key_width = whole_.kv_heads * head;
+  const std::int64_t value = WidthOfValue(whole_), wide = head - TurnedWidth(whole_) + value;
   const auto add = [&](const char* name, std::int64_t extent, std::vector<IndexRange> kept,
                        bool by_outputs = true) {
     rows_.push_back({.module = Join(names.attention, name),
@@ -139,10 +138,12 @@ void TensorPlan::AddAttention() {
       add(names.qkv, query_width + 2 * key_width,
           {Scale(key_heads_, (whole_.heads / whole_.kv_heads + 2) * head)});
       break;
-    case QkvLayout::kLatent:
-      return;  // WhyNotCut says why
+    case QkvLayout::kLatent:  // every rank has the rows that heads are widened from
+      add(whole_.query_latent_width > 0 ? names.query_wide : names.query, query_width, {queries});
+      add(names.latent_wide, whole_.heads * wide, {Scale(heads_, wide)});
+      break;
   }
-  add(names.attention_output, query_width, {queries}, /*by_outputs=*/false);
+  add(names.attention_output, whole_.heads * value, {Scale(heads_, value)}, /*by_outputs=*/false);
 }
 
 void TensorPlan::AddMlp(const std::string& path, std::int64_t width, int part) {

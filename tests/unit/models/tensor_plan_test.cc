@@ -100,6 +100,23 @@ TEST(TensorPlan, FusedWeightsAreCutByHeadsAndHalves) {
               ElementsAre(IndexRange{32, 16}));
 }
 
+TEST(TensorPlan, HeadsThatAreWidenedFromARowAreCutAndTheRowIsNot) {
+  DecoderSpec spec = Llama();
+  spec.qkv = QkvLayout::kLatent;
+  spec.kv_heads = spec.heads;
+  spec.latent_width = 8;
+  spec.value_width = 3;
+  const TensorPlan plan = Plan(spec, 1, 2);
+  const std::string attention = "model.layers.0.self_attn.";
+  const std::int64_t wide = spec.head_width - TurnedWidth(spec) + 3;
+  EXPECT_THAT(plan.SliceOf(attention + "kv_b_proj.weight")->kept,
+              ElementsAre(IndexRange{3 * wide, 3 * wide}));
+  EXPECT_THAT(plan.SliceOf(attention + "o_proj.weight")->kept, ElementsAre(IndexRange{9, 9}));
+  EXPECT_EQ(plan.SliceOf(attention + "o_proj.weight")->dimension, 1U);
+  EXPECT_FALSE(plan.SliceOf(attention + "kv_a_proj_with_mqa.weight"));
+  EXPECT_FALSE(plan.SliceOf(attention + "kv_a_layernorm.weight"));
+}
+
 // By name of a weight: how often each index of its cut dimension is there, over all parts.
 std::map<std::string, std::vector<int>> CountKept(const DecoderSpec& spec, int parts) {
   std::map<std::string, std::vector<int>> counts;
@@ -181,7 +198,7 @@ TEST(TensorPlan, WhatCannotBeCutIsRefusedWithWhatCan) {
               HasSubstr("span all heads, which are not built in parts; it cannot be cut"));
   DecoderSpec latent = Llama();
   latent.qkv = QkvLayout::kLatent;
-  EXPECT_THAT(Why(latent, 2), HasSubstr("come from narrow rows, which are not built in parts"));
+  EXPECT_THAT(Why(latent, 4), HasSubstr("3 heads of the keys, widened from one row; it can into"));
   DecoderSpec experts = Llama();
   experts.experts = 8;
   experts.expert_width = 2;
