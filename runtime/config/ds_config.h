@@ -91,8 +91,7 @@ struct ZeroConfig {
   bool quantized_frozen_weights = false;  // kept and gathered so
   std::optional<LocoConfig> loco;
   bool overlap_comm = false;  // collectives go on beside the computation, where that pays
-  // Elements, as far as the config says something; absent: the runtime's own choice
-  // (zero/plan/residency_budgets.h).
+  // Elements; absent: the runtime's own choice (zero/plan/residency_budgets.h).
   std::optional<std::int64_t> reduce_bucket_size;
   std::optional<std::int64_t> allgather_bucket_size;
   std::optional<std::int64_t> prefetch_bucket_size;
@@ -103,6 +102,7 @@ struct ZeroConfig {
   std::int64_t sub_group_size = 1'000'000'000;
   OffloadParamConfig offload_param;
   OffloadOptimizerConfig offload_optimizer;
+  std::optional<ZenFlowConfig> zenflow = {};
 };
 
 struct DsConfig {

@@ -29,6 +29,12 @@ Sharding ShardingOf(const ZeroConfig& zero, std::int64_t shard_ranks) {
                          keeps_elsewhere ? std::max<std::int64_t>(2, shard_ranks) : shard_ranks);
 }
 
+std::int64_t StateTypes::StateBytes(std::int64_t values) const {
+  if (!blockwise) return values * Width(state);
+  return values +
+         (values + kStateBlock - 1) / kStateBlock * static_cast<std::int64_t>(sizeof(float));
+}
+
 StateTypes ChooseStateTypes(const DsConfig& config) {
   const DataType training = config.training_dtype();
   const bool narrow_masters = (config.fp16.enabled && config.fp16.fp16_master_weights_and_grads) ||
@@ -38,7 +44,8 @@ StateTypes ChooseStateTypes(const DsConfig& config) {
   return {.parameter = training,
           .gradient = config.grad_accum_dtype.value_or(training),
           .master = narrow_masters ? training : DataType::kFp32,
-          .state = narrow_state ? training : DataType::kFp32};
+          .state = narrow_state ? training : DataType::kFp32,
+          .blockwise = config.optimizer.blockwise_states};
 }
 
 ModelStateBytes CountModelStateBytes(const ModelStateInputs& in) {
@@ -46,13 +53,13 @@ ModelStateBytes CountModelStateBytes(const ModelStateInputs& in) {
   const std::int64_t parameters = Width(in.types.parameter) * exact + in.rounded;
   const std::int64_t master =
       in.types.has_master_weights() ? Width(in.types.master) * in.trainable : 0;
-  return {.parameters = Share(parameters, in.sharding.parameters, in.shard_ranks),
-          .gradients =
-              Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.shard_ranks),
-          .optimizer_state =
-              Share((in.optimizer_states * in.trainable - in.muon) * Width(in.types.state),
-                    in.sharding.optimizer, in.shard_ranks),
-          .master_weights = Share(master, in.sharding.optimizer, in.shard_ranks)};
+  return {
+      .parameters = Share(parameters, in.sharding.parameters, in.shard_ranks),
+      .gradients =
+          Share(Width(in.types.gradient) * in.trainable, in.sharding.gradients, in.shard_ranks),
+      .optimizer_state = Share(in.types.StateBytes(in.optimizer_states * in.trainable - in.muon),
+                               in.sharding.optimizer, in.shard_ranks),
+      .master_weights = Share(master, in.sharding.optimizer, in.shard_ranks)};
 }
 
 }  // namespace ds::config

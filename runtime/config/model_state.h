@@ -44,7 +44,10 @@ struct StateTypes {
   DataType gradient = DataType::kFp32;   // where gradients are accumulated over micro-batches
   DataType master = DataType::kFp32;     // of the weights that the optimizer updates
   DataType state = DataType::kFp32;      // of what the optimizer keeps beside them
+  bool blockwise = false;                // that is in 8 bits
 
+  // Bytes of so many values of state.
+  std::int64_t StateBytes(std::int64_t values) const;
   // An optimizer that does not update the parameters themselves keeps weights of its own.
   bool has_master_weights() const { return parameter != master; }
 };

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/zenflow.h"
+
 namespace ds::config {
 
 enum class OffloadDevice { kNone, kCpu, kNvme };

@@ -18,6 +18,14 @@ constexpr OptimizerParam kMuAdam[] = {{keys::kOptimizerParamsBetas},
                                       {keys::kOptimizerParamsAdamWMode, "false", true}};
 constexpr OptimizerParam kMuAdamW[] = {
     {keys::kOptimizerParamsBetas}, {keys::kOptimizerParamsEps}, {keys::kOptimizerParamsBaseShapes}};
+// bitsandbytes decays weights in both of them as AdamW does.
+constexpr OptimizerParam kAdam8bit[] = {{keys::kOptimizerParamsBetas},
+                                        {keys::kOptimizerParamsEps},
+                                        {keys::kOptimizerParamsAdamWMode, "true", true}};
+constexpr OptimizerParam kAdamW8bit[] = {{keys::kOptimizerParamsWeightDecay, "0.01"},
+                                         {keys::kOptimizerParamsBetas},
+                                         {keys::kOptimizerParamsEps},
+                                         {keys::kOptimizerParamsAdamWMode, "true", true}};
 constexpr OptimizerParam kSgd[] = {{keys::kOptimizerParamsMomentum, "0.0"},
                                    {keys::kOptimizerParamsDampening},
                                    {keys::kOptimizerParamsNesterov},
@@ -168,6 +176,8 @@ constexpr OptimizerType kOptimizerTypes[] = {
      .fill = FillAdam,
      .is_elementwise = kReach<AdamConfig> == Reach::kElement,
      .takes_narrow_masters = true},
+    {.name = "Adam8bit", .params = kAdam8bit, .fill = FillAdam, .is_blockwise = true},
+    {.name = "AdamW8bit", .params = kAdamW8bit, .fill = FillAdam, .is_blockwise = true},
     {.name = "MuAdam",
      .params = kMuAdam,
      .fill = FillAdam,

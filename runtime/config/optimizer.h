@@ -14,7 +14,7 @@
 
 namespace ds::config {
 
-// Types Adam, AdamW, MuAdam and MuAdamW.
+// Types Adam, AdamW, MuAdam, MuAdamW, Adam8bit and AdamW8bit.
 struct AdamConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -120,6 +120,7 @@ struct OptimizerConfig {
   OptimizerAlgorithm algorithm;
   std::string base_shapes;            // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
   bool fp32_optimizer_states = true;  // false: in the dtype of the master weights
+  bool blockwise_states = false;      // a byte a value, in blocks (Adam8bit, AdamW8bit)
 };
 
 // Counts the values that the optimizer keeps for each parameter: Adam's two. Of those that Muon
@@ -140,8 +141,9 @@ struct OptimizerType {
   std::span<const OptimizerParam> params;  // beside lr and weight_decay, which all of them take
   // Requires values without errors.
   OptimizerAlgorithm (*fill)(const Values& values);
-  bool is_elementwise = false;        // Reach::kElement
+  bool is_elementwise = false;        // Reach::kElement, and no state in blocks
   bool takes_narrow_masters = false;  // 16-bit master weights are built for it
+  bool is_blockwise = false;          // OptimizerConfig::blockwise_states
 };
 std::span<const OptimizerType> OptimizerTypes();
 

@@ -146,9 +146,26 @@ class ValueReader {
     return {{"stage", stage}};
   }
 
+  // A key of the section that works; "" if there is none.
+  static std::string FindBuiltKey(const std::string& section) {
+    for (const std::string& name : MemberNames(section)) {
+      const Setting* setting = FindSetting(section + "." + name);
+      if (setting != nullptr && setting->state == SettingState::kWorks) return name;
+    }
+    return "";
+  }
+
   // Sections that switch a feature on by being there. Keys at their default are always accepted,
   // so only an empty section can be refused.
   void ReportPresence(const JsonNode& node, const FileKey& place) {
+    if (const std::string key = FindBuiltKey(place.path); !key.empty()) {
+      if (!node.members.empty()) return;
+      issues_.Error(place.key,
+                    place.key + " is empty, which means all of its defaults: write one of them, " +
+                        key + " for one",
+                    node.position);
+      return;
+    }
     const std::string feature = place.key + " is not supported yet";
     if (node.members.empty()) {
       issues_.Error(place.key, feature + ": remove it", node.position);

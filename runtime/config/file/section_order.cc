@@ -16,6 +16,7 @@
 #include "runtime/config/sections/optimizer_section.h"
 #include "runtime/config/sections/parallel_section.h"
 #include "runtime/config/sections/sections.h"
+#include "runtime/config/sections/zenflow_section.h"
 #include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {
@@ -178,6 +179,7 @@ constexpr Section kSections[] = {
     {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
     {ZeroRules, FillZero, ZeroLeavesOut},
+    {ZenFlowRules, FillZenFlow, ZenFlowLeavesOut},
     {OffloadRules, FillOffload},  // adds to what FillZero has filled
     {ActivationRules, FillActivation},
     {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},

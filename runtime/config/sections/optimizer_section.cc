@@ -259,7 +259,8 @@ void FillOptimizer(const Values& values, DsConfig* config) {
       .weight_decay = values.Get(keys::kOptimizerParamsWeightDecay),
       .algorithm = type->fill(values),
       .base_shapes = base_shapes.is_null() ? "" : base_shapes.get<std::string>(),
-      .fp32_optimizer_states = values.Get(keys::kOptimizerParamsFp32OptimizerStates)};
+      .fp32_optimizer_states = values.Get(keys::kOptimizerParamsFp32OptimizerStates),
+      .blockwise_states = type->is_blockwise};
 }
 
 }  // namespace ds::config

@@ -88,13 +88,13 @@ void RefuseOptimizersOfMatrices(RuleContext& context, const std::string& with,
                                      ListOptimizers(&OptimizerType::is_elementwise));
 }
 
-// What looks at whole matrices, or lies in files of a rank whose part of the model may become
-// another.
+// What looks at more than single elements, or lies in files of a rank whose part of the model may
+// become another.
 void TensorPartsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kTensor) == 1) return;
   const std::string with = " is not built with " + std::string(kTensor) + " above 1";
-  RefuseOptimizersOfMatrices(context, with, "it looks at whole matrices");
+  RefuseOptimizersOfMatrices(context, with, "it looks at more than single elements");
   for (const Key key :
        {keys::kSparseGradients, keys::kZeroOptimizationZeroHpzPartitionSize,
         keys::kZeroOptimizationZeroQuantizedWeights, keys::kZeroOptimizationZeroQuantizedGradients,

@@ -16,7 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr Key kStage = keys::kZeroOptimizationStage;
 constexpr Key kOverlap = keys::kZeroOptimizationOverlapComm;
-constexpr Key kOffloadOptimizer = keys::kZeroOptimizationOffloadOptimizerDevice;
 constexpr Key kLoco[] = {keys::kZeroOptimizationZeroppLocoParamErrBeta,
                          keys::kZeroOptimizationZeroppLocoParamResetT};
 
@@ -102,28 +101,6 @@ void SequentialGatherPrefetchesNothing(RuleContext& context) {
                         "derived from zero_optimization.stage3_allgather_sequential");
 }
 
-void ZenFlowNeedsHostOptimizer(RuleContext& context) {
-  constexpr std::string_view kZenflow = "zero_optimization.zenflow.";
-  const auto& entries = context.values.entries();
-  const auto first = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
-    return entry.first.starts_with(kZenflow) && context.IsChanged(Key(entry.first));
-  });
-  if (first == entries.end()) return;
-  const Key key(first->first);
-  if (context.values.Get(kOffloadOptimizer) != "cpu") {
-    context.Refuse(key, "needs zero_optimization.offload_optimizer.device \"cpu\"");
-  }
-  if (context.IsOn(keys::kZeroOptimizationZenflowOffload) && !context.IsOn(kOverlap)) {
-    context.Refuse(keys::kZeroOptimizationZenflowOffload, "needs zero_optimization.overlap_comm");
-  }
-  const Json select = context.values.Get(keys::kZeroOptimizationZenflowSelectInterval);
-  const Json update = context.values.Get(keys::kZeroOptimizationZenflowUpdateInterval);
-  if (select.is_number() && update.is_number() && select != 0 && select < update) {
-    context.Refuse(keys::kZeroOptimizationZenflowSelectInterval,
-                   "must not be smaller than update_interval, " + update.dump());
-  }
-}
-
 constexpr Rule kRules[] = {
     {"OverlapFollowsTheStage", {kOverlap, kStage}, OverlapFollowsTheStage},
     {"LoadingBesideComputingNeedsStage3", {kStage}, LoadingBesideComputingNeedsStage3},
@@ -141,7 +118,6 @@ constexpr Rule kRules[] = {
      {keys::kZeroOptimizationIgnoreUnusedParameters, kStage},
      UnusedParametersAreLookedForInStages1And2},
     {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
-    {"ZenFlowNeedsHostOptimizer", {kOffloadOptimizer, kOverlap}, ZenFlowNeedsHostOptimizer},
 };
 
 // The section switches it on, whatever it says.

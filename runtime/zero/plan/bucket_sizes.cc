@@ -8,6 +8,7 @@
 #include "runtime/config/muon_memory.h"
 #include "runtime/zero/plan/flat_layout.h"
 #include "runtime/zero/plan/quantized_bytes.h"
+#include "runtime/zero/plan/zenflow_schedule.h"
 
 namespace ds::zero {
 namespace {
@@ -42,6 +43,7 @@ class Measurement {
  private:
   BucketSizes MeasureBucket(const BucketShape& shape, Rest parameters);
   void MeasureState(BucketSizes* bucket);
+  void MeasureZenFlow(const BucketBytes& bytes, Rest rest);
   Rest ChooseRest(const UnitShape& shape);
   Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
   void CountFileBuffers();
@@ -111,6 +113,7 @@ void Measurement::MeasureState(BucketSizes* bucket) {
     const Rest put = Put(rest, state, &model_.here.optimizer_state);
     if (put == Rest::kHost) bucket->brought_state += state;
   }
+  if (input_.zenflow) MeasureZenFlow(bytes, rest);
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
   const bool is_used_at_once =
@@ -118,6 +121,22 @@ void Measurement::MeasureState(BucketSizes* bucket) {
   bucket->own_rest = stays || is_used_at_once
                          ? Rest::kHere
                          : Put(input_.tiers.gradients, bytes.own_gradients, &none);
+}
+
+// Gradients that wait for the update of everything, in fp32, and what is kept of the important
+// columns: moments, places, masters.
+void Measurement::MeasureZenFlow(const BucketBytes& bytes, Rest rest) {
+  constexpr std::int64_t kFloat = sizeof(float), kPlace = sizeof(std::int64_t);
+  const config::ZenFlowConfig& zenflow = *input_.zenflow;
+  const bool masters = input_.types.has_master_weights();
+  const std::int64_t weights = input_.sharding.optimizer ? bytes.own_parameters : bytes.parameters;
+  const std::int64_t elements = weights / Width(input_.types.parameter);
+  const std::int64_t important = CountImportant(zenflow, elements);
+  HeldMemory& here = model_.here;
+  Put(rest, elements * kFloat * (zenflow.overlap_step ? 2 : 1), &here.optimizer_state);
+  here.optimizer_state += important * (2 * kFloat + kPlace);
+  if (masters) here.master_weights += important * Width(input_.types.master);
+  if (!masters && zenflow.overlap_step) Put(rest, weights, &here.master_weights);
 }
 
 // What comes from files for one turn of the update, or beside a block's backward, and what waits
@@ -135,7 +154,8 @@ void Measurement::CountFileBuffers() {
     }
   }
   std::int64_t of_element =
-      Width(types.parameter) + Width(types.gradient) + input_.optimizer_states * Width(types.state);
+      Width(types.parameter) + Width(types.gradient) +
+      input_.optimizer_states * types.StateBytes(config::kStateBlock) / config::kStateBlock;
   if (types.has_master_weights()) of_element += Width(types.master);
   if (tiers.takes_back) {  // one after the other
     of_element += std::max(Width(types.master), Width(types.state));
@@ -166,7 +186,9 @@ FlatLayout MakeLayout(const BucketShape& shape, const StepMemoryInput& input) {
   std::vector<int> starts;
   for (const RangeShape& range : shape.ranges) starts.push_back(range.first);
   return FlatLayout(shape.numels, input.shard_ranks, starts,
-                    shape.rounded ? kQuantizationBlock : 1);
+                    shape.rounded           ? kQuantizationBlock
+                    : input.types.blockwise ? config::kStateBlock
+                                            : 1);
 }
 
 // In the layout, with what of the bucket is trained so.
@@ -197,7 +219,7 @@ std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
     const std::int64_t own =
         input.sharding.optimizer ? layout.shard_of(placed.range, rank).count : placed.range.count;
     const int count = input.optimizer_states - (placed.shape.muon ? 1 : 0);
-    states.insert(states.end(), static_cast<std::size_t>(count), own * Width(input.types.state));
+    states.insert(states.end(), static_cast<std::size_t>(count), input.types.StateBytes(own));
   }
   return states;
 }

@@ -43,6 +43,7 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
           .tiers = PlanTiers(config, setting.on_gpu),
           .updates_in_turns = reach != config::Reach::kModel,
           .cuts_turns = reach == config::Reach::kElement,
+          .zenflow = zero.zenflow,
           .secondary_ranks = HasSecondaryShards(zero, shards) ? zero.hpz_partition_size : 0,
           .rounds_weights = zero.stage == 3 && zero.quantized_weights,
           .keeps_rounded = zero.stage == 3 && zero.quantized_frozen_weights,

@@ -101,8 +101,8 @@ struct StepMemoryInput {
   Tiers tiers;
   bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
   bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket
-  // ZeRO++.
-  int secondary_ranks = 0;         // that have all secondary shards between them; 0: there are none
+  std::optional<config::ZenFlowConfig> zenflow = {};
+  int secondary_ranks = 0;         // ZeRO++: that have all secondary shards between them; 0: none
   bool rounds_weights = false;     // what is gathered of trained ones
   bool keeps_rounded = false;      // frozen weights, which are gathered as they are kept
   bool rounds_gradients = false;   // what is reduced

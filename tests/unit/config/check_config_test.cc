@@ -249,7 +249,10 @@ TEST(CheckConfigTest, KeysWithoutEffectAreWarnedAbout) {
 
 TEST(CheckConfigTest, SectionsThatEnableAreNotMistakenForOff) {
   EXPECT_THAT(Errors(R"({"train_batch_size": 8, "zero_optimization": {"zenflow": {}}})"),
-              ElementsAre(HasSubstr("zero_optimization.zenflow is not supported yet: remove it")));
+              ElementsAre(HasSubstr("zero_optimization.zenflow is empty, which means all of its "
+                                    "defaults: write one of them, ")));
+  EXPECT_THAT(Errors(R"({"train_batch_size": 8, "checkpoint": {"writer": {}}})"),
+              ElementsAre(HasSubstr("checkpoint.writer is not supported yet: remove it")));
   EXPECT_THAT(Errors(R"({"train_batch_size": 8, "datastates_ckpt": {"host_cache_size": 4}})"),
               ElementsAre(HasSubstr("datastates_ckpt.host_cache_size 4 is not supported yet")));
 }

@@ -93,9 +93,12 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
   };
   EXPECT_THAT(errors(R"("optimizer": {"type": "adamw"}, "zero_optimization": {"stage": 3})"),
               ::testing::IsEmpty());
-  EXPECT_THAT(errors(R"("optimizer": {"type": "Muon"})"),
-              Contains(HasSubstr("Muon is not built with tensor_parallel.autotp_size above 1: it "
-                                 "looks at whole matrices; choose Adam, AdamW, MuAdam, ")));
+  EXPECT_THAT(
+      errors(R"("optimizer": {"type": "Muon"})"),
+      Contains(HasSubstr("Muon is not built with tensor_parallel.autotp_size above 1: it "
+                         "looks at more than single elements; choose Adam, AdamW, MuAdam")));
+  EXPECT_THAT(errors(R"("optimizer": {"type": "AdamW8bit"})"),
+              Contains(HasSubstr("AdamW8bit is not built with tensor_parallel.autotp_size")));
   EXPECT_THAT(errors(R"("optimizer": {"type": "MuAdam", "params": {"base_shapes": "a.bsh"}})"),
               ::testing::IsEmpty());
   const auto with_key = [](const std::string& key) {

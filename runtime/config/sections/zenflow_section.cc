@@ -1,0 +1,135 @@
+#include "runtime/config/sections/zenflow_section.h"
+
+#include <string>
+#include <string_view>
+
+#include "runtime/config/check/value_check.h"
+#include "runtime/config/keys/keys.h"
+#include "runtime/config/sections/optimizer_section.h"
+#include "runtime/config/sections/zero_section.h"
+
+namespace ds::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSection = "zero_optimization.zenflow.";
+constexpr Key kDevice = keys::kZeroOptimizationOffloadOptimizerDevice;
+constexpr Key kOverlapComm = keys::kZeroOptimizationOverlapComm;
+constexpr Key kStrategy = keys::kZeroOptimizationZenflowSelectStrategy;
+constexpr Key kSelect = keys::kZeroOptimizationZenflowSelectInterval;
+constexpr Key kUpdate = keys::kZeroOptimizationZenflowUpdateInterval;
+
+// The first key of the section that the file has, and means: without a host's optimizer a section
+// of defaults asks for nothing, as every key may be written at its default. Null where there is
+// none.
+const std::string* FindZenFlow(const Values& values) {
+  const bool is_ready = values.Get(kDevice) == "cpu";
+  for (const auto& [key, entry] : values.entries()) {
+    if (!key.starts_with(kSection) || !entry.given) continue;
+    if (is_ready || !IsDefault(*entry.setting, entry.value)) return &key;
+  }
+  return nullptr;
+}
+
+void ZenFlowNeedsHostOptimizer(RuleContext& context) {
+  const std::string* const key = FindZenFlow(context.values);
+  if (key == nullptr) return;
+  if (context.values.Get(kDevice) != "cpu") {
+    context.Refuse(Key(*key), "needs zero_optimization.offload_optimizer.device \"cpu\"");
+  }
+  const Json type = context.values.Get(keys::kOptimizerType);
+  if (type != "Adam" && type != "AdamW") {
+    context.Refuse(keys::kOptimizerType,
+                   "must be Adam or AdamW: ZenFlow keeps their moments for its columns");
+  }
+  if (context.IsOn(keys::kZeroOptimizationOffloadOptimizerSuperOffload)) {
+    context.Refuse(keys::kZeroOptimizationOffloadOptimizerSuperOffload,
+                   "updates everything in the backward pass, and ZenFlow the important columns "
+                   "behind it: leave one of them out");
+  }
+  if (context.values.Get(keys::kZeroOptimizationOffloadParamDevice) == "nvme") {
+    context.Refuse(keys::kZeroOptimizationOffloadParamDevice,
+                   "\"nvme\" has no columns at hand, which ZenFlow updates in every step");
+  }
+  if (context.IsOn(keys::kZeroOptimizationZenflowOffload) && !context.IsOn(kOverlapComm)) {
+    context.Refuse(keys::kZeroOptimizationZenflowOffload, "needs zero_optimization.overlap_comm");
+  }
+}
+
+void ZenFlowOfDefaultsStaysOffWithoutHostOptimizer(RuleContext& context) {
+  if (FindZenFlow(context.values) != nullptr) return;
+  for (const auto& [key, entry] : context.values.entries()) {
+    if (!key.starts_with(kSection) || !entry.given) continue;
+    context.issues.Warning(key,
+                           "zero_optimization.zenflow stays off without "
+                           "zero_optimization.offload_optimizer.device \"cpu\": set it, or leave "
+                           "the section out",
+                           entry.position);
+    return;
+  }
+}
+
+void ZenFlowSelectsSomeColumns(RuleContext& context) {
+  const Values& values = context.values;
+  if (FindZenFlow(values) == nullptr) return;
+  const Json ratio = values.Get(keys::kZeroOptimizationZenflowTopkRatio);
+  if (ratio <= 0.0 || ratio >= 1.0) {
+    context.Refuse(keys::kZeroOptimizationZenflowTopkRatio, "must be above 0 and below 1");
+  }
+  const bool is_number = values.Get(kSelect).is_number();
+  if (values.Get(kStrategy) == "auto" && is_number) {
+    context.Refuse(kSelect,
+                   "has no effect with select_strategy \"auto\", which is every epoch: "
+                   "leave it out, or set select_strategy");
+  }
+  if (values.Get(kStrategy) != "auto" && !is_number) {
+    context.Refuse(kSelect,
+                   "must be a number with select_strategy " + values.Get(kStrategy).dump());
+  }
+}
+
+// Epochs are at least as long as any interval that a user means.
+void ZenFlowUpdatesBeforeItSelects(RuleContext& context) {
+  const Json select = context.values.Get(kSelect), update = context.values.Get(kUpdate);
+  if (!select.is_number() || !update.is_number() || select == 0 || select >= update) return;
+  context.Refuse(kSelect, "must not be smaller than update_interval, " + update.dump());
+}
+
+constexpr Rule kRules[] = {
+    {"ZenFlowNeedsHostOptimizer",
+     {kDevice, kOverlapComm, keys::kOptimizerType},
+     ZenFlowNeedsHostOptimizer},
+    {"ZenFlowOfDefaultsStaysOffWithoutHostOptimizer",
+     {kDevice},
+     ZenFlowOfDefaultsStaysOffWithoutHostOptimizer},
+    {"ZenFlowSelectsSomeColumns", {kStrategy, kSelect}, ZenFlowSelectsSomeColumns},
+    {"ZenFlowUpdatesBeforeItSelects", {kSelect, kUpdate}, ZenFlowUpdatesBeforeItSelects},
+};
+
+}  // namespace
+
+std::span<const Rule> ZenFlowRules() { return kRules; }
+
+bool ZenFlowLeavesOut(const Values& values, Key key) {
+  return std::string_view(key).starts_with(kSection) && FindZenFlow(values) == nullptr;
+}
+
+void FillZenFlow(const Values& values, DsConfig* config) {
+  if (FindZenFlow(values) == nullptr) return;
+  const Json select = values.Get(kSelect), update = values.Get(kUpdate);
+  const Json epoch = values.Get(keys::kZeroOptimizationZenflowStepsPerEpoch);
+  ZenFlowConfig zenflow{
+      .topk_ratio = values.Get(keys::kZeroOptimizationZenflowTopkRatio),
+      .select_interval = select.is_number() ? select.get<std::int64_t>() : 1,
+      .counts_epochs = values.Get(kStrategy) != "step",
+      .auto_ratio = values.Get(keys::kZeroOptimizationZenflowAutoRatio),
+      .full_warm_up_rounds = values.Get(keys::kZeroOptimizationZenflowFullWarmUpRounds),
+      .overlap_step = values.Get(keys::kZeroOptimizationZenflowOverlapStep),
+      .offload = values.Get(keys::kZeroOptimizationZenflowOffload)};
+  if (epoch.is_number()) zenflow.steps_per_epoch = epoch.get<std::int64_t>();
+  if (update.is_number()) zenflow.update_interval = update.get<std::int64_t>();
+  config->zero_optimization.zenflow = zenflow;
+}
+
+}  // namespace ds::config

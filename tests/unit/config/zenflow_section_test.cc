@@ -1,0 +1,91 @@
+#include "runtime/config/sections/zenflow_section.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/config/file/check_config.h"
+#include "tests/unit/config/messages.h"
+
+namespace ds::config {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kHost[] = R"("stage": 2, "offload_optimizer": {"device": "cpu"}, )";
+
+CheckResult CheckZenFlowSection(const std::string& zero, const std::string& beside = "") {
+  return CheckWith(R"("zero_optimization": {)" + zero + "}" + beside);
+}
+
+std::optional<ZenFlowConfig> ReadZenFlow(const std::string& section) {
+  const CheckResult result =
+      CheckZenFlowSection(std::string(kHost) + R"("zenflow": {)" + section + "}");
+  EXPECT_TRUE(result.ok) << section;
+  return result.config.zero_optimization.zenflow;
+}
+
+TEST(ZenFlowSectionTest, IsOffUntilOneOfItsKeysIsWritten) {
+  const CheckResult off = CheckZenFlowSection(R"("stage": 2)");
+  EXPECT_FALSE(off.config.zero_optimization.zenflow.has_value());
+  EXPECT_FALSE(off.resolved["zero_optimization"].contains("zenflow"));
+  const auto on = ReadZenFlow(R"("topk_ratio": 0.1)");  // the default
+  ASSERT_TRUE(on.has_value());
+  EXPECT_EQ(on->topk_ratio, 0.1);
+  EXPECT_TRUE(on->counts_epochs);
+  EXPECT_EQ(on->select_interval, 1);
+  EXPECT_FALSE(on->update_interval.has_value());
+  EXPECT_EQ(on->auto_ratio, 0.99);
+  EXPECT_FALSE(on->overlap_step);
+}
+
+TEST(ZenFlowSectionTest, ASectionOfDefaultsStaysOffWithoutAHostOptimizer) {
+  const CheckResult result =
+      CheckZenFlowSection(R"("stage": 2, "zenflow": {"topk_ratio": 0.1, "overlap_step": false})");
+  EXPECT_THAT(Messages(result.errors), IsEmpty());
+  EXPECT_THAT(Messages(result.warnings),
+              Contains(HasSubstr("zenflow stays off without zero_optimization.offload_optimizer")));
+  EXPECT_FALSE(result.config.zero_optimization.zenflow.has_value());
+}
+
+TEST(ZenFlowSectionTest, EveryKeyIsRead) {
+  const auto zenflow = ReadZenFlow(
+      R"("topk_ratio": 0.05, "select_strategy": "step", "select_interval": 100,
+         "update_interval": 4, "full_warm_up_rounds": 3, "overlap_step": true,
+         "auto_ratio": 0.5, "steps_per_epoch": 7)");
+  ASSERT_TRUE(zenflow.has_value());
+  EXPECT_EQ(zenflow->topk_ratio, 0.05);
+  EXPECT_FALSE(zenflow->counts_epochs);
+  EXPECT_EQ(zenflow->select_interval, 100);
+  EXPECT_EQ(zenflow->update_interval, 4);
+  EXPECT_EQ(zenflow->full_warm_up_rounds, 3);
+  EXPECT_TRUE(zenflow->overlap_step);
+  EXPECT_EQ(zenflow->auto_ratio, 0.5);
+  EXPECT_EQ(zenflow->steps_per_epoch, 7);
+}
+
+TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
+  const std::string section = R"("zenflow": {"topk_ratio": 0.1})";
+  const auto errors = [&](const std::string& zero, const std::string& beside = "") {
+    return Messages(CheckZenFlowSection(zero + section, beside).errors);
+  };
+  EXPECT_THAT(errors(kHost), IsEmpty());
+  EXPECT_THAT(errors(kHost, R"(, "optimizer": {"type": "Lion"})"),
+              Contains(HasSubstr("optimizer.type must be Adam or AdamW: ZenFlow")));
+  EXPECT_THAT(errors(R"("stage": 2, "offload_optimizer": {"device": "cpu",
+                        "super_offload": true}, )"),
+              Contains(HasSubstr("super_offload updates everything in the backward pass")));
+  EXPECT_THAT(errors(R"("stage": 3, "offload_optimizer": {"device": "cpu"},
+                        "offload_param": {"device": "nvme", "nvme_path": "/tmp"}, )"),
+              Contains(HasSubstr("offload_param.device \"nvme\" has no columns at hand")));
+  EXPECT_THAT(Messages(CheckZenFlowSection(R"("stage": 2, "offload_optimizer": {"device": "nvme",
+                        "nvme_path": "/tmp"}, "zenflow": {"topk_ratio": 0.2})")
+                           .errors),
+              Contains(HasSubstr("needs zero_optimization.offload_optimizer.device \"cpu\"")));
+}
+
+}  // namespace
+}  // namespace ds::config
