@@ -165,6 +165,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
                         .quantized_frozen = stage == 3 && zero.quantized_frozen_weights,
                         .quantized_gradients = stage == 3 && zero.quantized_gradients,
                         .loco = zero.loco,
+                        .blockwise_state = config.optimizer.blockwise_states,
                         .publish_elements = zero.allgather_bucket_size,
                         .overlap = overlap,
                         .tiers = tiers};
@@ -286,10 +287,28 @@ Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineOption
   return OkStatus();
 }
 
+// Selected columns are whole ones of a parameter that every rank has the gradients of.
+Status CheckZenFlow(const config::DsConfig& config, const topology::Mesh& mesh) {
+  const topology::Degrees& degrees = mesh.degrees();
+  const bool cut = degrees.pipeline > 1 || degrees.tensor > 1 || degrees.sequence > 1 ||
+                   config.parallel.expert > 1;
+  if (!config.zero_optimization.zenflow || !cut) return OkStatus();
+  return InvalidArgumentError(
+      "zero_optimization.zenflow is built for data-parallel ranks: leave it out, or pipeline "
+      "stages "
+      "and tensor, sequence and expert ranks");
+}
+
 Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
                   const EngineOptions& options, EngineParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
   DS_RETURN_IF_ERROR(CheckUpdatesInBackward(config, options, parts->mesh));
+  DS_RETURN_IF_ERROR(CheckZenFlow(config, parts->mesh));
+  if (config.optimizer.blockwise_states && !options.device.is_cpu()) {
+    return UnimplementedError(
+        "state in 8 bits (optimizer.type Adam8bit, AdamW8bit) is built for CPU ranks only: choose "
+        "AdamW here");
+  }
   DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
   DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(parts->mesh, config, *options.world));
   DS_RETURN_IF_ERROR(CheckSuitsExperts(parts->mesh, config));
@@ -306,7 +325,8 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
         comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world));
   }
   parts->buffers.MakeAlike(*context.groups.gradients);
-  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer);
+  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer,
+                                                              config.zero_optimization.zenflow);
   parts->rates = Rates(config, std::move(described.group_rates));
   return OkStatus();
 }

@@ -143,6 +143,7 @@ void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
   DS_RETURN_IF_ERROR(parts_->ReloadStates());
+  parts_->optimizer->Settle();
   Status status;
   const auto give_to_sink = [&](const std::string& name, const at::Tensor& whole) {
     if (status.ok()) status = sink(name, whole.cpu());

@@ -10,6 +10,7 @@ Status EngineState::CheckSavable() const {
 }
 
 void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
+  parts_.optimizer->Settle();
   parts_.optimizer->AddShards(shards);
   const zero::Context& context = parts_.sharded->context();
   parts_.buffers.MakeAlike(*context.groups.gradients);
@@ -33,7 +34,11 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
     return DataLossError("the engine's state names no \"optimizer\"");
   }
   const std::string_view ours = parts_.optimizer->optimizer_name();
-  if (*theirs == ours) return OkStatus();
+  if (*theirs == ours) {
+    const auto of_optimizer = state.find("optimizer_state");
+    return parts_.optimizer->ExpectState(of_optimizer == state.end() ? nlohmann::json()
+                                                                     : *of_optimizer);
+  }
   return InvalidArgumentError("the checkpoint holds the state of optimizer " +
                               theirs->get<std::string>() + ", which " + std::string(ours) +
                               " cannot go on from: set optimizer.type as it was, or start from the "

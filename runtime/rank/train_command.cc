@@ -243,7 +243,7 @@ Status TrainCommand::OpenData() {
     reporter_.ReportNotice(
         "the blend: " + DescribeBlend(job_, data_, total_steps_ * config_.batch.train_batch_size));
   }
-  return CheckScheduleLasts(config_, total_steps_);
+  return FitToData(total_steps_, data_.samples_per_epoch, &config_);
 }
 
 // Data that cannot be evaluated on is better known before the training than behind it. Collective.

@@ -140,8 +140,12 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samp
   return samples / batch + (samples % batch == 0 ? 0 : 1);
 }
 
-Status CheckScheduleLasts(const config::DsConfig& config, std::int64_t steps) {
-  const auto last = optim::LastUpdateOf(config);
+Status FitToData(std::int64_t steps, std::int64_t samples_per_epoch, config::DsConfig* config) {
+  if (auto& zenflow = config->zero_optimization.zenflow; zenflow && !zenflow->steps_per_epoch) {
+    zenflow->steps_per_epoch =
+        std::max<std::int64_t>(1, samples_per_epoch / config->batch.train_batch_size);
+  }
+  const auto last = optim::LastUpdateOf(*config);
   if (!last || *last >= steps) return OkStatus();
   return InvalidArgumentError("the schedule of the ds_config ends after " + std::to_string(*last) +
                               " steps, and this run has " + std::to_string(steps) +

@@ -42,8 +42,9 @@ Status CheckSameData(const nlohmann::json& state, comm::Communicator& world);
 StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
                                   std::int64_t batch);
 
-// Refuses a schedule of the config that has no rate for so many steps.
-Status CheckScheduleLasts(const config::DsConfig& config, std::int64_t steps);
+// Refuses a schedule of the config that has no rate for so many steps, and says how many of them
+// are an epoch where the config asks.
+Status FitToData(std::int64_t steps, std::int64_t samples_per_epoch, config::DsConfig* config);
 
 // "700 samples of a.jsonl (1.40 epochs), 300 of b.bin (0.30)": what a run over so many samples of
 // the job's blend takes of each path. Requires a blend.

@@ -42,6 +42,7 @@ struct Context {
   bool quantized_frozen = false;     // frozen ones are kept so as well
   bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
   std::optional<config::LocoConfig> loco = {};
+  bool blockwise_state = false;  // the optimizer's is in 8 bits, in blocks of config::kStateBlock
   // Publishing brings at most so many elements by one call, through a buffer of as many. None: a
   // bucket by one call, in place.
   std::optional<std::int64_t> publish_elements = {};

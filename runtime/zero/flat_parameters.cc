@@ -42,7 +42,9 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
       parameters_(std::move(parameters)),
       layout_(ListNumels(parameters_), context.groups.shards->size(), starts,
               // So that no block has parts of two parameters.
-              parameters_[0].rounded ? kQuantizationBlock : 1),
+              parameters_[0].rounded    ? kQuantizationBlock
+              : context.blockwise_state ? config::kStateBlock
+                                        : 1),
       keeps_quantized_(ChooseForm(context, parameters_[0]) == ShardGather::Form::kKeptQuantized),
       gather_(context, ChooseForm(context, parameters_[0])) {
   using device::MemoryUse;

@@ -1,12 +1,14 @@
 #include "runtime/zero/optimizer_shard.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "runtime/config/model_state.h"
+#include "runtime/optim/kernels/blockwise_state.h"
 #include "runtime/optim/kernels/flat_update.h"
-#include "runtime/zero/quantized_source.h"
-#include "runtime/zero/store_source.h"
 
 namespace ds::zero {
 
@@ -18,26 +20,28 @@ namespace {
 constexpr std::int64_t kPageElements = offload::AlignedPool::kPage / 2;
 // Elements of what rests in files that are copied at once.
 constexpr std::int64_t kCopiedAtOnce = kPageElements << 11;
+// Of state in 8 bits so much is there as numbers at once, in the caches.
+constexpr std::int64_t kBlockwiseAtOnce = kPageElements << 3;
 
-}  // namespace
+optim::StateMap MapOf(std::string_view state) {
+  return state == "exp_avg_sq" ? optim::StateMap::kUnsigned : optim::StateMap::kSigned;
+}
 
-void AddShardsOf(const Context& context, const FlatParameters& parameters,
-                 const CheckpointedRange& held, std::vector<checkpoint::TensorShard>* shards) {
-  for (const Piece& piece : parameters.layout().FindPieces(held.range)) {
-    const NamedParameter& parameter = parameters.parameter(piece.parameter);
-    const FlatRange range{held.range.start - held.stored.start + piece.range_start, piece.count};
-    shards->push_back(
-        {.name = parameter.name + held.suffix,
-         .placement = parameter.placement,
-         .flat_start = piece.parameter_start,
-         .source = held.quantized_from ? SourceOfQuantized(held.store, held.stored.count, range,
-                                                           *held.quantized_from)
-                                       : SourceOf(held.store, range),
-         .replica = context.ReplicaOf(parameter.placement,
-                                      held.is_shard ? context.ShardCopyAxes(parameter.placement)
-                                                    : context.WholeCopyAxes(parameter.placement))});
+// Gives every value the byte of 0: a checkpoint has scales for the padding behind a parameter's
+// last block, too, but no bytes.
+void FillWithZeros(optim::StateMap map, std::int64_t count, Store* store) {
+  const float zero = 0.0F;
+  std::uint8_t byte = 0;
+  float scale = 0.0F;
+  optim::QuantizeState(&zero, 1, map, &byte, &scale);
+  for (std::int64_t start = 0; start < count; start += kCopiedAtOnce) {
+    const FlatRange range{start, std::min(kCopiedAtOnce, count - start)};
+    store->Acquire(range, Access::kOverwrite).tensor().fill_(byte);
+    store->Stow(range);
   }
 }
+
+}  // namespace
 
 OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
                                const optim::Optimizer& optimizer, std::int64_t first_parameter,
@@ -63,18 +67,32 @@ OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
                    .may_be_cut = optimizer.reach(group) == optim::Reach::kElement,
                    .names = optimizer.state_names(group),
                    .stores = {},
+                   .scales = {},
                    .kept = {}});
     const std::int64_t ahead =
         rest == Rest::kFile ? (state.range.start - own_.start) % kPageElements : 0;
     state.stored = {state.range.start - ahead, state.range.count + ahead};
-    const FlatSpec spec{state.stored.count, context.dtypes.state, MemoryUse::kOptimizerState, rest};
-    for (std::size_t i = 0; i < state.names.size(); ++i) {
-      state.stores.emplace_back(context, spec);
-      state.stores.back().Zero();
-      state.stores.back().Stow();
-    }
+    MakeState(&state, rest);
   }
   if (context.tiers.takes_back) MakeRoomToKeep(rest);
+}
+
+void OptimizerShard::MakeState(RangeState* state, Rest rest) {
+  const bool blockwise = context_.blockwise_state;
+  const FlatSpec spec{state->stored.count, blockwise ? c10::kByte : context_.dtypes.state,
+                      MemoryUse::kOptimizerState, rest};
+  const FlatSpec scales{config::CountStateBlocks(state->range.count), c10::kFloat,
+                        MemoryUse::kOptimizerState};
+  for (std::size_t i = 0; i < state->names.size(); ++i) {
+    Store& store = state->stores.emplace_back(context_, spec);
+    if (blockwise) {
+      state->scales.emplace_back(context_, scales).Zero();
+      FillWithZeros(MapOf(state->names[i]), state->stored.count, &store);
+    } else {
+      store.Zero();
+    }
+    store.Stow();
+  }
 }
 
 void OptimizerShard::MakeRoomToKeep(Rest rest) {
@@ -133,6 +151,10 @@ std::vector<optim::Segment> OptimizerShard::ListSegments(const FlatRange& range,
 
 std::vector<OptimizerShard::Turn> OptimizerShard::ListTurns(std::int64_t most_elements) const {
   std::vector<Turn> turns;
+  const bool in_memory = context_.tiers.optimizer != Rest::kFile;
+  if (context_.blockwise_state && in_memory) {
+    most_elements = std::min(most_elements, kBlockwiseAtOnce);
+  }
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const FlatRange& all = states_[i].range;
     if (!states_[i].may_be_cut || all.count <= most_elements) {
@@ -166,7 +188,28 @@ void OptimizerShard::PrefetchState(const Turn& turn) {
   }
 }
 
+optim::Part OptimizerShard::MakeTarget(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  RangeState& state = states_[turn.state];
+  optim::Part part{.group = bucket_.member_of(state.of).group};
+  const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
+  if (use == PartUse::kBeside) {
+    const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+    for (Store& store : state.stores) {
+      part.state.push_back(hold(store.AcquireWhereItLies(stored, Access::kUpdate)));
+    }
+    return part;
+  }
+  part.launch = launch_;
+  part.parameter = hold(AcquireTarget(own, Access::kUpdate));
+  if (use == PartUse::kTarget) part.gradient = hold(bucket_.gradients().for_optimizer(own));
+  return part;
+}
+
 optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
+  if (use == PartUse::kTarget || use == PartUse::kTargetAlone || use == PartUse::kBeside) {
+    return MakeTarget(turn, use, leases);
+  }
   const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
   RangeState& state = states_[turn.state];
@@ -180,14 +223,45 @@ optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<
       .published = publishes ? hold(AcquireTarget(own, published)) : at::Tensor(),
       .launch = launch_,
       .group = bucket_.member_of(state.of).group};
-  for (Store& store : state.stores) {
-    part.state.push_back(
-        hold(store.Acquire({turn.range.start - state.stored.start, turn.range.count})));
-  }
+  LendState(turn, &part, leases);
   if (turn.range == state.range) Describe(state, &part);
   if (use == PartUse::kTry) Keep(turn, part);
   if (use == PartUse::kRetry) GiveBack(turn, part);
   return part;
+}
+
+FlatRange OptimizerShard::ScalesOf(const Turn& turn) const {
+  const std::int64_t start = turn.range.start - states_[turn.state].range.start;
+  return {start / config::kStateBlock, config::CountStateBlocks(turn.range.count)};
+}
+
+void OptimizerShard::LendState(const Turn& turn, optim::Part* part, std::vector<Lease>* leases) {
+  RangeState& state = states_[turn.state];
+  const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.stores.size(); ++i) {
+    at::Tensor lent = leases->emplace_back(state.stores[i].Acquire(stored)).tensor();
+    if (context_.blockwise_state) {
+      const Lease scales = state.scales[i].Acquire(ScalesOf(turn), Access::kRead);
+      const at::Tensor bytes = std::exchange(lent, at::empty({stored.count}, at::kFloat));
+      optim::DequantizeState(bytes.const_data_ptr<std::uint8_t>(),
+                             scales.tensor().const_data_ptr<float>(), stored.count,
+                             MapOf(state.names[i]), lent.mutable_data_ptr<float>());
+    }
+    part->state.push_back(std::move(lent));
+  }
+}
+
+void OptimizerShard::KeepState(const Turn& turn, const optim::Part& part) {
+  if (!context_.blockwise_state) return;
+  RangeState& state = states_[turn.state];
+  const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.stores.size(); ++i) {
+    const Lease bytes = state.stores[i].Acquire(stored);
+    const Lease scales = state.scales[i].Acquire(ScalesOf(turn));
+    optim::QuantizeState(part.state[i].const_data_ptr<float>(), stored.count, MapOf(state.names[i]),
+                         bytes.tensor().mutable_data_ptr<std::uint8_t>(),
+                         scales.tensor().mutable_data_ptr<float>());
+  }
 }
 
 void OptimizerShard::Keep(const Turn& turn, const optim::Part& part) {
@@ -263,40 +337,6 @@ void OptimizerShard::PublishWeights() {
   if (master_.defined()) CopyWeights(/*to_masters=*/false);
   Publish();
   Stow();
-}
-
-void OptimizerShard::MoveStateToHost() {
-  for (RangeState& state : states_) {
-    for (Store& store : state.stores) store.Release();
-  }
-}
-
-// What rests elsewhere is away between steps, whoever asks.
-void OptimizerShard::MoveBack() {
-  if (!master_.rests_away()) master_.Prefetch();
-  for (RangeState& state : states_) {
-    for (Store& store : state.stores) {
-      if (!store.rests_away()) store.Prefetch();
-    }
-  }
-}
-
-void OptimizerShard::AddShards(std::vector<checkpoint::TensorShard>* shards) {
-  const bool sharded = context_.sharding.optimizer;
-  FlatParameters& parameters = bucket_.parameters();
-  const auto add = [&](const CheckpointedRange& held) {
-    AddShardsOf(context_, parameters, held, shards);
-  };
-  if (master_.defined()) {
-    add({master_, own_, own_, "", sharded});
-  } else {
-    add({parameters.store(), parameters.kept_range(), own_, "", sharded});
-  }
-  for (RangeState& state : states_) {
-    for (std::size_t i = 0; i < state.stores.size(); ++i) {
-      add({state.stores[i], state.stored, state.range, "/" + std::string(state.names[i]), sharded});
-    }
-  }
 }
 
 }  // namespace ds::zero

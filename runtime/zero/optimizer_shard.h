@@ -26,9 +26,9 @@ class OptimizerShard {
                  std::int64_t first_parameter, Rest rest);
 
   Bucket& bucket() const { return bucket_; }
+  std::int64_t start() const { return own_.start; }  // in the bucket's buffer, of what it updates
 
-  // Elements that are updated at once: what this rank updates of one training range, or a range of
-  // that.
+  // Elements that are updated at once: this rank's of a training range, or a range of those.
   struct Turn {
     std::size_t state = 0;
     FlatRange range;  // of the buffer
@@ -44,11 +44,23 @@ class OptimizerShard {
     kUpdate,
     kTry,    // the same, and what is there is kept: requires Tiers::takes_back
     kRetry,  // kUpdate from what kTry has kept
+    // Only, as Part::parameter, what of the parameters is updated: with the gradient, or without.
+    kTarget,
+    kTargetAlone,
+    kBeside,  // the state where it lies, for the CPU, alone
   };
   // Makes the part that the optimizer updates, which is there as long as `leases` are. Where it is
   // not the whole of a training range, nothing but views and group are in it. Requires reduced
   // gradients.
   optim::Part MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases);
+  // Keeps the state of a part that MakePart has made to be updated, where that was a copy of it.
+  void KeepState(const Turn& turn, const optim::Part& part);
+  // Takes a range of the weights that are updated, counted from start(): the masters, if there are
+  // any, where they lie.
+  Lease AcquireMastersWhereTheyLie(const FlatRange& range) {
+    return master_.defined() ? master_.AcquireWhereItLies(range, Access::kUpdate)
+                             : AcquireTarget(range, Access::kUpdate);
+  }
   // Takes back what of the turn rests elsewhere, on the host but for the masters, which the next
   // one needs. Requires that the turn's part is gone.
   void Stow(const Turn& turn);
@@ -80,6 +92,7 @@ class OptimizerShard {
     bool may_be_cut = false;
     std::span<const std::string_view> names;
     std::vector<Store> stores;  // as they name it
+    std::vector<Store> scales;  // of their blocks, where they are in 8 bits
     std::vector<Store> kept;    // the same before kTry
   };
 
@@ -100,7 +113,13 @@ class OptimizerShard {
   void GiveBack(const Turn& turn, const optim::Part& part);
   // Makes masters of the parameters, or parameters of the masters.
   void CopyWeights(bool to_masters);
+  // Gives the part its state: the stores', or copies of what is in 8 bits.
+  void LendState(const Turn& turn, optim::Part* part, std::vector<Lease>* leases);
+  FlatRange ScalesOf(const Turn& turn) const;  // of its blocks
+  void AddScales(RangeState& state, std::vector<checkpoint::TensorShard>* shards);
+  optim::Part MakeTarget(const Turn& turn, PartUse use, std::vector<Lease>* leases);
   void Describe(const RangeState& state, optim::Part* part) const;
+  void MakeState(RangeState* state, Rest rest);
   std::vector<optim::Segment> ListSegments(const FlatRange& range, const RangeState& state) const;
 
   const Context& context_;

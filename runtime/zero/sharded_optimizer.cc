@@ -13,6 +13,7 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/buckets.h"
 #include "runtime/zero/optimizer_shard.h"
+#include "runtime/zero/zenflow.h"
 
 namespace ds::zero {
 namespace {
@@ -86,6 +87,7 @@ class Turns {
         const optim::Part part = shard->MakePart(turn, use, &leases);
         if (tiers_.reads_ahead && !is_last) turns_[i + 1].first->Prefetch(turns_[i + 1].second);
         visit(part);
+        if (use != PartUse::kReview) shard->KeepState(turn, part);
       }
       shard->Stow(turn);
       if (!tiers_.writes_behind) shard->Settle();
@@ -100,7 +102,8 @@ class Turns {
 
 }  // namespace
 
-ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config)
+ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config,
+                                   const std::optional<config::ZenFlowConfig>& zenflow)
     : model_(model), optimizer_(optim::MakeOptimizer(config)) {
   const Tiers& tiers = model.context().tiers;
   const std::vector<bool> kept = ListKeptBuckets(model);
@@ -117,6 +120,11 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
   });
   squares_.resize(shards_.size());
   TryRoomForGradients(model, kept);
+  if (zenflow) {
+    zenflow_ = std::make_unique<ZenFlow>(model.context(), *zenflow, *optimizer_);
+    for (const auto& shard : shards_) zenflow_->Add(*shard);
+    zenflow_->WeightsWereWritten();
+  }
   if (!tiers.updates_in_backward) return;
   first_of_unit_ = {0};
   for (const auto& unit : model.units()) {
@@ -200,7 +208,9 @@ double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard) const {
 
 void ShardedOptimizer::Step(const optim::Update& update) {
   model_.ReleaseAll();  // a forward pass without a backward has left what will be old
-  if (takes_all_at_once_) {
+  if (zenflow_) {
+    zenflow_->Step(update);
+  } else if (takes_all_at_once_) {
     StepAtOnce(update);
   } else {
     StepInTurns(update);
@@ -327,61 +337,6 @@ void ShardedOptimizer::ClearGradients() {
   ForEachTrainableBucket(model_, [](Bucket& bucket, std::int64_t) { bucket.gradients().Clear(); });
   squares_.assign(squares_.size(), std::nullopt);
   update_.reset();
-}
-
-void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
-  for (const auto& shard : shards_) shard->AddShards(shards);
-  ForEachBucket(model_, [&](Bucket& bucket) {
-    if (bucket.trainable()) return;
-    const Context& context = bucket.context();
-    FlatParameters& frozen = bucket.parameters();
-    const FlatRange kept = frozen.kept_range();
-    CheckpointedRange held{frozen.store(), kept, kept, "", context.sharding.parameters};
-    if (frozen.keeps_quantized()) held.quantized_from = frozen.full().scalar_type();
-    AddShardsOf(context, frozen, held, shards);
-  });
-}
-
-Status ShardedOptimizer::LoadState(const nlohmann::json& state) {
-  optimizer_->StateWasLoaded();
-  DS_RETURN_IF_ERROR(optimizer_->LoadState(state, parameter_count_));
-  PublishWeights();
-  return OkStatus();
-}
-
-void ShardedOptimizer::MoveToHost(StateKind kind) {
-  switch (kind) {
-    case StateKind::kOptimStates:
-      for (const auto& shard : shards_) shard->MoveStateToHost();
-      return;
-    case StateKind::kHpParams:
-      for (const auto& shard : shards_) shard->MoveMastersToHost();
-      return;
-    case StateKind::kLpParams:
-      model_.EvictAll();
-      ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveToHost(); });
-      return;
-    case StateKind::kLpGrads:
-      return;
-    case StateKind::kContiguousGradBuffer:
-      model_.FreeBuffers();
-      return;
-  }
-}
-
-void ShardedOptimizer::MoveBack() {
-  ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveBack(); });
-  for (const auto& shard : shards_) shard->MoveBack();
-}
-
-void ShardedOptimizer::PublishWeights() {
-  model_.EvictAll();  // what is frozen may have been written as well
-  for (const auto& shard : shards_) shard->PublishWeights();
-  ForEachBucket(model_, [](Bucket& bucket) {
-    const bool was_cut = bucket.context().sharding.parameters;
-    if (was_cut && !bucket.trainable()) bucket.parameters().Publish();
-  });
-  AwaitAndStow();
 }
 
 }  // namespace ds::zero

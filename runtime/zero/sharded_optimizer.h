@@ -32,10 +32,12 @@
 namespace ds::zero {
 
 class OptimizerShard;
+class ZenFlow;
 class ShardedOptimizer {
  public:
   // `model` outlives this.
-  ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config);
+  ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config,
+                   const std::optional<config::ZenFlowConfig>& zenflow = std::nullopt);
   ~ShardedOptimizer();
 
   // Tells whether that update takes the mean over ranks (ReduceGradients).
@@ -61,7 +63,7 @@ class ShardedOptimizer {
   void ClearGradients();
 
   // The optimizer whose state AddShards hands out: optim::Optimizer::name.
-  std::string_view optimizer_name() const { return optimizer_->name(); }
+  std::string_view optimizer_name() const;
   // optim::Optimizer::has_local_moves: then weights of ranks differ, and what is written into them
   // would not be alike either once the optimizer takes its moves back.
   bool has_local_moves() const { return optimizer_->has_local_moves(); }
@@ -71,8 +73,12 @@ class ShardedOptimizer {
   void PublishWeights();
   // The optimizer's numbers beside the tensors; loading takes place after the tensors have been
   // written, and publishes the weights.
-  nlohmann::json State() const { return optimizer_->State(); }
+  nlohmann::json State() const;
+  // Asked before the tensors are written: makes room for what the state says of them.
+  Status ExpectState(const nlohmann::json& state);
   Status LoadState(const nlohmann::json& state);
+  // Ends what goes on beside the training (ZenFlow::Settle). Collective.
+  void Settle();
 
   // Between steps: takes one kind of state to host memory. Until MoveBack nothing else may be
   // called. What an optimizer keeps beside AddShards' tensors stays where it is.
@@ -103,6 +109,7 @@ class ShardedOptimizer {
   std::vector<std::size_t> first_of_unit_;               // of shards_, by unit, and their number
   std::optional<optim::Update> update_;                  // in progress in the backward pass
   std::vector<std::optional<double>> squares_;           // by shard: of those that it has updated
+  std::unique_ptr<ZenFlow> zenflow_;                     // null: all is updated in every step
 };
 
 }  // namespace ds::zero

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -203,18 +204,25 @@ TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
   EXPECT_TRUE(fs::is_empty(behind)) << "nothing is left";
 }
 
+// Ten, or as many as DSRUN_TEST_KILLS says: a job of fifty takes minutes.
+int CountKills() {
+  const char* const wanted = std::getenv("DSRUN_TEST_KILLS");
+  return wanted == nullptr ? 10 : std::stoi(wanted);
+}
+
 // Rank after rank is killed somewhere in the steps behind a checkpoint, and the job goes on.
 TEST_F(OffloadFaults, KillsAtRandomInstantsChangeNoLossAndLeaveNothing) {
-  constexpr int kKills = 10, kEvery = 4, kSteps = (kKills + 1) * kEvery;
-  ASSERT_EQ(RunProgram(Train("whole", kSteps)).status, 0);
+  constexpr int kEvery = 4;
+  const int kills = CountKills(), all_steps = (kills + 1) * kEvery;
+  ASSERT_EQ(RunProgram(Train("whole", all_steps)).status, 0);
   const std::vector<double> expected = Column(Steps("whole"), "loss");
   const double seconds = Column(Steps("whole"), "step_seconds").back();
-  Words words = Train("killed", kSteps, {"--save_every", std::to_string(kEvery)});
-  words.insert(words.begin() + 1, {"--max_restarts", std::to_string(kKills)});
+  Words words = Train("killed", all_steps, {"--save_every", std::to_string(kEvery)});
+  words.insert(words.begin() + 1, {"--max_restarts", std::to_string(kills)});
   Program program(words);
   std::mt19937 random(18);
   int killed = 0;
-  for (int i = 1; i <= kKills; ++i) {
+  for (int i = 1; i <= kills; ++i) {
     ASSERT_TRUE(program.WaitForOutput("step-" + std::to_string(i * kEvery))) << program.err();
     // The instant is what is tried, not an order: any is right.
     const auto wait = std::uniform_real_distribution<>(0, seconds * kEvery)(random);
@@ -224,7 +232,7 @@ TEST_F(OffloadFaults, KillsAtRandomInstantsChangeNoLossAndLeaveNothing) {
   const ProgramResult result = program.Wait();
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(fs::is_empty(drive_)) << "nothing is left";
-  EXPECT_GE(killed, kKills / 2) << "some instants may lie behind the end of a rank";
+  EXPECT_GE(killed, kills / 2) << "some instants may lie behind the end of a rank";
   int generations = 0;
   for (const auto& event : Events("killed")) {
     generations = std::max(generations, event.value("generation", 0) + 1);
@@ -235,7 +243,7 @@ TEST_F(OffloadFaults, KillsAtRandomInstantsChangeNoLossAndLeaveNothing) {
   for (const auto& step : steps) {
     EXPECT_EQ(step["loss"], expected.at(step["step"].get<std::size_t>() - 1)) << step;
   }
-  EXPECT_EQ(steps.back()["step"], kSteps);
+  EXPECT_EQ(steps.back()["step"], all_steps);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Under a memory control group stage 3 trains from a drive ten times the parameters that plain data
-// parallelism does: scripts/bench/offload_memory, small.
+// parallelism does, with the memory that was planned: scripts/bench/offload_memory, small.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,6 +26,8 @@ TEST(OffloadMemory, TrainsTenTimesWhatFitsIntoAControlGroup) {
   }
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.out, ContainsRegex("stage 0, [0-9]+ layers, .* does not fit"));
+  EXPECT_THAT(result.out,
+              ContainsRegex("stage 3, .* MiB planned \\((9[5-9]|10[0-4])\\.[0-9] %\\)"));
   EXPECT_THAT(result.out, ContainsRegex("stage 3 from the drive trains 10\\.[0-9] times as many"));
 }
 

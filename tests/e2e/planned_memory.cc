@@ -15,8 +15,9 @@ std::string NameOf(const Job& job) {
          (job.bf16 ? "-bf16-" : "-fp32-") + std::to_string(job.micro_batch) + "x" +
          std::to_string(job.accumulation) + "-" + job.recompute +
          (job.mlp_tiles > 1 ? "-tiles" : "") + (job.offload ? "-files" : "") +
-         (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") + "-" +
-         job.optimizer + (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
+         (job.ratio < 1.0 ? "-partly" : "") + (job.updates_in_backward ? "-updates" : "") +
+         (job.takes_back ? "-back" : "") + "-" + job.optimizer +
+         (job.zero.empty() ? "" : "-" + job.zero.begin().key()) +
          (job.tensor > 1 ? "-tp" + std::to_string(job.tensor) : "") +
          (job.sequence > 1 ? "-sp" + std::to_string(job.sequence) + job.sequence_kind : "") +
          (job.seq_len != 128 ? "-" + std::to_string(job.seq_len) : "") +
@@ -70,23 +71,23 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
     zero["offload_param"] = files;
     zero["offload_param"]["max_in_cpu"] = 0;
   }
+  const bool is_right = job.updates_in_backward && !job.takes_back;  // whatever the norm is
   nlohmann::json activation = {{"partition_activations", job.partitions_activations}};
   if (job.buffered_parts > 0) {
     activation["contiguous_memory_optimization"] = true;
     activation["number_checkpoints"] = job.buffered_parts;
   }
-  nlohmann::json all = {
-      {"train_micro_batch_size_per_gpu", job.micro_batch},
-      {"gradient_accumulation_steps", job.accumulation},
-      {"gradient_clipping", job.updates_in_backward ? 0.0 : 1.0},
-      {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !job.updates_in_backward}}},
-      {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
-      {"aio", {{"block_size", 65536}}},
-      {"tensor_parallel", {{"autotp_size", job.tensor}}},
-      {"sequence_parallel_size", job.sequence},
-      {"pipeline", {{"stages", job.stages}}},
-      {"activation_checkpointing", activation},
-      {"zero_optimization", zero}};
+  nlohmann::json all = {{"train_micro_batch_size_per_gpu", job.micro_batch},
+                        {"gradient_accumulation_steps", job.accumulation},
+                        {"gradient_clipping", is_right ? 0.0 : 1.0},
+                        {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !is_right}}},
+                        {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
+                        {"aio", {{"block_size", 65536}}},
+                        {"tensor_parallel", {{"autotp_size", job.tensor}}},
+                        {"sequence_parallel_size", job.sequence},
+                        {"pipeline", {{"stages", job.stages}}},
+                        {"activation_checkpointing", activation},
+                        {"zero_optimization", zero}};
   all.update(job.config);
   Write(config, all);
   std::vector<std::string> words = {

@@ -249,6 +249,27 @@ TEST_F(PlannedMemory, IsMeasuredWhereBlocksAreUpdatedInTheBackwardPass) {
   for (const int stage : {1, 3}) {
     ExpectPlanned({.stage = stage, .micro_batch = 4, .offload = true, .updates_in_backward = true});
   }
+  ExpectPlanned({.stage = 3,
+                 .micro_batch = 4,
+                 .offload = true,
+                 .updates_in_backward = true,
+                 .takes_back = true});
+}
+
+TEST_F(PlannedMemory, IsMeasuredOfStateInEightBitsAndOfZenFlow) {
+  ExpectPlanned({.stage = 1, .micro_batch = 4, .optimizer = "AdamW8bit"});
+  for (const bool bf16 : {false, true}) {
+    ExpectPlanned({.stage = 2,
+                   .bf16 = bf16,
+                   .micro_batch = 4,
+                   .zero = {{"zenflow",
+                             {{"topk_ratio", 0.1},
+                              {"select_strategy", "step"},
+                              {"select_interval", 4},
+                              {"update_interval", 2},
+                              {"overlap_step", bf16}}},
+                            {"offload_optimizer", {{"device", "cpu"}}}}});
+  }
 }
 
 TEST_F(PlannedMemory, WhatNoHostHasIsRefusedBeforeARankStarts) {

@@ -27,6 +27,11 @@ std::string PrecisionOf(const Json& golden) { return golden.value("precision", "
 std::int64_t AccumulationOf(const Json& golden) { return golden.value("accumulation", 1); }
 
 config::DsConfig ConfigOf(const Json& golden, Setting setting) {
+  Json zero = {{"stage", setting.stage}};
+  if (golden.contains("zenflow")) {
+    zero["offload_optimizer"] = {{"device", "cpu"}};
+    zero["zenflow"] = golden["zenflow"];
+  }
   const Json json = {
       {"train_micro_batch_size_per_gpu", 1},
       {"gradient_accumulation_steps", AccumulationOf(golden)},
@@ -34,7 +39,7 @@ config::DsConfig ConfigOf(const Json& golden, Setting setting) {
       {"optimizer", golden["optimizer"]},
       {"fp16", {{"enabled", PrecisionOf(golden) == "fp16"}, {"initial_scale_power", 8}}},
       {"bf16", {{"enabled", PrecisionOf(golden) == "bf16"}}},
-      {"zero_optimization", {{"stage", setting.stage}}}};
+      {"zero_optimization", zero}};
   const auto checked = config::CheckConfig(json.dump(), "ds_config.json", setting.world_size);
   DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);
   return checked.config;

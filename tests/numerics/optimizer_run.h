@@ -29,7 +29,7 @@ struct Outcome {
 };
 
 // Trains from the first values of optimizers.json, with the golden's "optimizer", "precision",
-// "gradient_clipping" and "accumulation", as many steps as its "after" asks for.
+// "gradient_clipping", "accumulation" and "zenflow", as many steps as its "after" asks for.
 Outcome TrainAs(const nlohmann::json& golden, Setting setting);
 
 // The largest difference relative to the parameter's largest element, over all parameters.

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/engine/deepspeed_api.h"
@@ -222,6 +223,70 @@ TEST_P(BackwardUpdates, AreTakenBackWhereTheStepIsSkipped) {
       }
     }
   }
+}
+
+// The scale begins too high for fp16, and falls until a step's gradients are finite.
+Trained TrainInFp16(const Updates& updates, int ranks) {
+  const testing::TemporaryFolder folder;
+  Trained trained;
+  TinyRun run = Unclipped(2);
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    config::DsConfig config = TinyConfig(run);
+    config.fp16 = {.enabled = true, .initial_scale_power = 24, .hysteresis = 1};
+    config.zero_optimization.sub_group_size = 2048;
+    config.zero_optimization.offload_optimizer = {.device = updates.optimizer,
+                                                  .nvme_path = {folder.path().string()},
+                                                  .super_offload = updates.in_backward};
+    config.aio.block_size = 4096;
+    const auto engine =
+        Engine::create(MakeTinyModel(run.shape, at::kHalf), config, {.world = &world}).value();
+    auto steps = TrainTiny(*engine, run, 12);
+    auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) trained = {std::move(steps), std::move(parameters)};
+  });
+  return trained;
+}
+
+TEST_P(BackwardUpdates, FollowTheLossScaleOfFp16) {
+  const Trained expected =
+      TrainInFp16({.in_backward = false, .optimizer = OffloadDevice::kCpu}, GetParam());
+  const auto skipped = std::count_if(expected.steps.begin(), expected.steps.end(),
+                                     [](const StepResult& step) { return step.skipped; });
+  EXPECT_GT(skipped, 0);
+  EXPECT_LT(skipped, 12);
+  for (const OffloadDevice device : {OffloadDevice::kCpu, OffloadDevice::kNvme}) {
+    const Trained ours = TrainInFp16({.optimizer = device}, GetParam());
+    for (std::size_t i = 0; i < expected.steps.size(); ++i) {
+      EXPECT_EQ(ours.steps[i].loss, expected.steps[i].loss);
+      EXPECT_EQ(ours.steps[i].skipped, expected.steps[i].skipped);
+      EXPECT_EQ(ours.steps[i].loss_scale, expected.steps[i].loss_scale);
+    }
+    for (const auto& [name, value] : expected.parameters) {
+      EXPECT_TRUE(value.equal(ours.parameters.at(name))) << name;
+    }
+  }
+}
+
+// The step is not over: some blocks are its, some are not.
+TEST(BackwardUpdate, IsNotSavedBetweenItsBackwardPassAndItsStep) {
+  const testing::TemporaryFolder folder;
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    for (const double clipping : {0.0, 0.05}) {
+      TinyRun run = Unclipped(2);
+      run.gradient_clipping = clipping;
+      const auto engine = MakeUpdatingEngine(run, {}, folder.path().string(), world);
+      checkpoint::Stateful* const parts[] = {&engine->state()};
+      const auto save = [&](int step) {
+        return checkpoint::SaveCheckpoint(
+            {.root = folder.path() / ("saved-" + std::to_string(clipping)), .step = step}, parts,
+            world);
+      };
+      RunMicroBatch(*engine, run, 0);
+      EXPECT_THAT(save(0).status().message(), HasSubstr("a checkpoint is saved"));
+      EXPECT_TRUE(engine->step().ok());
+      EXPECT_TRUE(save(1).ok());
+    }
+  });
 }
 
 TEST(BackwardUpdate, HasGradientsOfABlockAtATimeAndNoneInFiles) {

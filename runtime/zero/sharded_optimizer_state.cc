@@ -1,0 +1,88 @@
+// Checkpoints, and moves to the host, see this of a ShardedOptimizer.
+
+#include "runtime/zero/buckets.h"
+#include "runtime/zero/optimizer_shard.h"
+#include "runtime/zero/sharded_optimizer.h"
+#include "runtime/zero/zenflow.h"
+
+namespace ds::zero {
+
+void ShardedOptimizer::AddShards(std::vector<checkpoint::TensorShard>* shards) const {
+  if (zenflow_) zenflow_->WriteBack();
+  for (const auto& shard : shards_) shard->AddShards(shards);
+  if (zenflow_) zenflow_->AddShards(shards);
+  ForEachBucket(model_, [&](Bucket& bucket) {
+    if (bucket.trainable()) return;
+    const Context& context = bucket.context();
+    FlatParameters& frozen = bucket.parameters();
+    const FlatRange kept = frozen.kept_range();
+    CheckpointedRange held{frozen.store(), kept, kept, "", context.sharding.parameters};
+    if (frozen.keeps_quantized()) held.quantized_from = frozen.full().scalar_type();
+    AddShardsOf(context, frozen, held, shards);
+  });
+}
+
+std::string_view ShardedOptimizer::optimizer_name() const {
+  if (zenflow_) return ZenFlow::kName;
+  return model_.context().blockwise_state ? "Adam in 8 bits" : optimizer_->name();
+}
+
+nlohmann::json ShardedOptimizer::State() const {
+  return zenflow_ ? zenflow_->State() : optimizer_->State();
+}
+
+Status ShardedOptimizer::ExpectState(const nlohmann::json& state) {
+  return zenflow_ ? zenflow_->ExpectState(state) : OkStatus();
+}
+
+void ShardedOptimizer::Settle() {
+  if (!zenflow_) return;
+  zenflow_->Settle();
+  AwaitAndStow();
+}
+
+Status ShardedOptimizer::LoadState(const nlohmann::json& state) {
+  optimizer_->StateWasLoaded();
+  if (!zenflow_) DS_RETURN_IF_ERROR(optimizer_->LoadState(state, parameter_count_));
+  PublishWeights();
+  return OkStatus();
+}
+
+void ShardedOptimizer::MoveToHost(StateKind kind) {
+  Settle();
+  switch (kind) {
+    case StateKind::kOptimStates:
+      for (const auto& shard : shards_) shard->MoveStateToHost();
+      return;
+    case StateKind::kHpParams:
+      for (const auto& shard : shards_) shard->MoveMastersToHost();
+      return;
+    case StateKind::kLpParams:
+      model_.EvictAll();
+      ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveToHost(); });
+      return;
+    case StateKind::kLpGrads:
+      return;
+    case StateKind::kContiguousGradBuffer:
+      model_.FreeBuffers();
+      return;
+  }
+}
+
+void ShardedOptimizer::MoveBack() {
+  ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveBack(); });
+  for (const auto& shard : shards_) shard->MoveBack();
+}
+
+void ShardedOptimizer::PublishWeights() {
+  model_.EvictAll();  // what is frozen may have been written as well
+  for (const auto& shard : shards_) shard->PublishWeights();
+  if (zenflow_) zenflow_->WeightsWereWritten();
+  ForEachBucket(model_, [](Bucket& bucket) {
+    const bool was_cut = bucket.context().sharding.parameters;
+    if (was_cut && !bucket.trainable()) bucket.parameters().Publish();
+  });
+  AwaitAndStow();
+}
+
+}  // namespace ds::zero

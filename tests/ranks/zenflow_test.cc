@@ -1,0 +1,241 @@
+// ZenFlow on ranks: what it computes does not depend on how the state is cut, a checkpoint at any
+// moment between its updates goes on with the same bits on any number of ranks, and what it cannot
+// be combined with is refused. State in 8 bits, too, is saved and cut as it is.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/device/memory_ledger.h"
+#include "runtime/topology/degrees.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using config::OffloadDevice;
+using ::testing::HasSubstr;
+
+struct FlowRun {
+  TinyRun tiny;
+  std::optional<config::ZenFlowConfig> zenflow = {};
+  bool eight_bits = false;
+};
+
+// Steps 2 and 5 select behind a warm-up of one, the rest is updated in steps 1, 3, 4, 5, 7, 8.
+FlowRun Flow(int stage, Precision precision, bool overlap = false) {
+  return {
+      .tiny = {.stage = stage, .precision = precision, .groups = optim::NoDecayOnNormsAndBiases},
+      .zenflow = config::ZenFlowConfig{.topk_ratio = 0.4,
+                                       .select_interval = 4,
+                                       .update_interval = 2,
+                                       .full_warm_up_rounds = 1,
+                                       .overlap_step = overlap}};
+}
+
+FlowRun EightBits(int stage, Precision precision) {
+  return {
+      .tiny = {.stage = stage, .precision = precision, .shape = {.vocabulary = 70, .width = 24}},
+      .eight_bits = true};
+}
+
+StatusOr<std::unique_ptr<Engine>> CreateFlowEngine(const FlowRun& run, comm::Communicator& world,
+                                                   std::optional<topology::Degrees> degrees = {},
+                                                   device::MemoryLedger* ledger = nullptr) {
+  config::DsConfig config = TinyConfig(run.tiny);
+  config.zero_optimization.zenflow = run.zenflow;
+  if (run.zenflow) config.zero_optimization.offload_optimizer.device = OffloadDevice::kCpu;
+  config.optimizer.blockwise_states = run.eight_bits;
+  if (degrees) config.parallel.pipeline = degrees->pipeline;
+  return Engine::create(
+      MakeTinyModel(run.tiny.shape, run.tiny.dtype()), config,
+      {.world = &world, .degrees = degrees, .ledger = ledger, .parameter_group = run.tiny.groups});
+}
+
+struct FlowOutcome {
+  std::vector<StepResult> steps;
+  std::map<std::string, at::Tensor> parameters;
+};
+
+// Trains up to `steps`, from the checkpoint if there is a folder with one, saving behind the steps
+// named.
+FlowOutcome TrainFlow(const FlowRun& run, int ranks, int steps,
+                      const std::filesystem::path& root = {}, std::vector<int> saves = {},
+                      int from = 0) {
+  FlowOutcome outcome;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto engine = CreateFlowEngine(run, world).value();
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    if (from > 0) {
+      const Status loaded =
+          checkpoint::LoadCheckpoint(root / ("step-" + std::to_string(from)), parts, world);
+      ASSERT_TRUE(loaded.ok()) << loaded.message();
+    }
+    std::vector<StepResult> results;
+    for (int step = from + 1; step <= steps; ++step) {
+      results.push_back(TrainTiny(*engine, run.tiny, 1)[0]);
+      if (std::find(saves.begin(), saves.end(), step) == saves.end()) continue;
+      const auto saved = checkpoint::SaveCheckpoint({.root = root, .step = step}, parts, world);
+      EXPECT_TRUE(saved.ok()) << saved.status().message();
+    }
+    auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) outcome = {std::move(results), std::move(parameters)};
+  });
+  return outcome;
+}
+
+void ExpectSameFlow(const FlowOutcome& a, const FlowOutcome& b) {
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (const auto& [name, value] : a.parameters) {
+    EXPECT_TRUE(value.equal(b.parameters.at(name))) << name;
+  }
+  for (std::size_t i = 1; i <= std::min(a.steps.size(), b.steps.size()); ++i) {
+    EXPECT_EQ(a.steps[a.steps.size() - i].loss, b.steps[b.steps.size() - i].loss);
+  }
+}
+
+constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kBf16,
+                                     Precision::kBf16Throughout};
+
+TEST(ZenFlow, HasTheSameBitsAtEveryStage) {
+  for (const Precision precision : kPrecisions) {
+    for (const bool overlap : {false, true}) {
+      SCOPED_TRACE(static_cast<int>(precision) * 2 + (overlap ? 1 : 0));
+      const FlowOutcome first = TrainFlow(Flow(1, precision, overlap), 2, 8);
+      ExpectSameFlow(TrainFlow(Flow(2, precision, overlap), 2, 8), first);
+      ExpectSameFlow(TrainFlow(Flow(3, precision, overlap), 2, 8), first);
+    }
+  }
+}
+
+// Late by an interval, it is another run; what it learns, numerics.optimizers shows.
+TEST(ZenFlow, BesideTheTrainingTheUpdateComesLate) {
+  const FlowOutcome now = TrainFlow(Flow(2, Precision::kFp32), 2, 4);
+  const FlowOutcome late = TrainFlow(Flow(2, Precision::kFp32, /*overlap=*/true), 2, 4);
+  EXPECT_EQ(now.steps[0].loss, late.steps[0].loss);
+  EXPECT_EQ(now.steps[2].loss, late.steps[2].loss);  // the rest is first due in step 3
+  EXPECT_NE(now.steps[3].loss, late.steps[3].loss);
+}
+
+// In the warm-up, between two updates of the rest, and where they meet a selection; on another
+// number of ranks at another stage what comes of it is the same but for sums over ranks.
+TEST(ZenFlow, GoesOnFromACheckpointWithTheSameBits) {
+  for (const Precision precision : kPrecisions) {
+    for (const bool overlap : {false, true}) {
+      SCOPED_TRACE(static_cast<int>(precision) * 2 + (overlap ? 1 : 0));
+      const testing::TemporaryFolder folder;
+      const std::vector<int> saves = {1, 2, 3, 4, 6};
+      const FlowRun run = Flow(2, precision, overlap);
+      const FlowOutcome through = TrainFlow(run, 2, 8, folder.path(), saves);
+      for (const int from : saves) {
+        SCOPED_TRACE(from);
+        const auto later = [&](int step) { return step > from; };
+        std::vector<int> again;
+        std::copy_if(saves.begin(), saves.end(), std::back_inserter(again), later);
+        const testing::TemporaryFolder copy;
+        std::filesystem::copy(folder.path(), copy.path(), std::filesystem::copy_options::recursive);
+        for (const int step : again) {
+          std::filesystem::remove_all(copy.path() / ("step-" + std::to_string(step)));
+        }
+        ExpectSameFlow(TrainFlow(run, 2, 8, copy.path(), again, from), through);
+      }
+    }
+  }
+}
+
+TEST(ZenFlow, GoesOnOnAnotherNumberOfRanks) {
+  const testing::TemporaryFolder folder;
+  const FlowOutcome two = TrainFlow(Flow(2, Precision::kFp32), 2, 8, folder.path(), {4, 6});
+  for (const int from : {4, 6}) {
+    for (const int ranks : {1, 3}) {
+      const FlowOutcome other =
+          TrainFlow(Flow(3, Precision::kFp32), ranks, 8, folder.path(), {}, from);
+      for (const auto& [name, value] : two.parameters) {
+        EXPECT_TRUE(value.allclose(other.parameters.at(name), 1e-4, 1e-5)) << name;
+      }
+    }
+  }
+}
+
+TEST(ZenFlow, UpdatesTheRestWhenTheSumsSayWithoutAnInterval) {
+  FlowRun automatic = Flow(2, Precision::kFp32);
+  automatic.zenflow->update_interval.reset();
+  automatic.zenflow->auto_ratio = 0.0;  // in every step
+  FlowRun every = Flow(2, Precision::kFp32);
+  every.zenflow->update_interval = 1;
+  ExpectSameFlow(TrainFlow(automatic, 2, 6), TrainFlow(every, 2, 6));
+  automatic.zenflow->auto_ratio = 1.0;
+  const testing::TemporaryFolder folder;
+  const FlowOutcome through = TrainFlow(automatic, 2, 8, folder.path(), {3});
+  ExpectSameFlow(TrainFlow(automatic, 2, 8, folder.path(), {}, 3), through);
+}
+
+TEST(ZenFlow, IsRefusedBesideStagesOfAPipeline) {
+  testing::RunRanks(2, [&](comm::Communicator& world) {
+    const auto engine =
+        CreateFlowEngine(Flow(1, Precision::kFp32), world, topology::Degrees{.pipeline = 2});
+    EXPECT_THAT(engine.status().message(), HasSubstr("zenflow is built for data-parallel ranks"));
+  });
+}
+
+TEST(EightBitState, HasTheSameBitsAtEveryStage) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const FlowOutcome first = TrainFlow(EightBits(0, precision), 2, 4);
+    for (const int stage : {1, 2, 3}) {
+      ExpectSameFlow(TrainFlow(EightBits(stage, precision), 2, 4), first);
+    }
+  }
+}
+
+TEST(EightBitState, GoesOnFromACheckpointWithTheSameBitsHoweverItIsCut) {
+  const testing::TemporaryFolder folder;
+  const FlowRun run = EightBits(2, Precision::kBf16);
+  const FlowOutcome through = TrainFlow(run, 2, 4, folder.path(), {2});
+  ExpectSameFlow(TrainFlow(run, 2, 4, folder.path(), {}, 2), through);
+  ExpectSameFlow(TrainFlow(EightBits(3, Precision::kBf16), 2, 4, folder.path(), {}, 2), through);
+  const FlowOutcome one = TrainFlow(EightBits(0, Precision::kBf16), 1, 4, folder.path(), {}, 2);
+  for (const auto& [name, value] : through.parameters) {
+    EXPECT_TRUE(value.allclose(one.parameters.at(name), 2e-2, 2e-2)) << name;
+  }
+}
+
+TEST(EightBitState, TakesAByteAndAScaleForEveryBlock) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    std::int64_t bytes[2] = {0, 0};
+    for (const bool eight_bits : {false, true}) {
+      FlowRun run = EightBits(0, Precision::kFp32);
+      run.tiny.shape = {.vocabulary = 512, .width = 128};
+      run.eight_bits = eight_bits;
+      device::MemoryLedger ledger;
+      const auto engine = CreateFlowEngine(run, world, {}, &ledger).value();
+      TrainTiny(*engine, run.tiny, 1);
+      bytes[eight_bits] =
+          ledger.Peak(device::MemoryUse::kOptimizerState, device::MemoryTier::kHost);
+    }
+    EXPECT_LT(static_cast<double>(bytes[1]), 0.26 * static_cast<double>(bytes[0]));
+  });
+}
+
+// 8 bits cost a run little beside the same one in fp32.
+TEST(EightBitState, LearnsAsTheFp32StateDoes) {
+  FlowRun run = EightBits(2, Precision::kFp32);
+  run.tiny.shape = {.vocabulary = 70, .width = 24};
+  const FlowOutcome ours = TrainFlow(run, 2, 30);
+  run.eight_bits = false;
+  const FlowOutcome plain = TrainFlow(run, 2, 30);
+  for (std::size_t i = 0; i < plain.steps.size(); i += 5) {
+    std::printf("step %2zu fp32 %.4f, 8 bits %.4f\n", i + 1, plain.steps[i].loss,
+                ours.steps[i].loss);
+  }
+  EXPECT_NE(ours.steps.back().loss, plain.steps.back().loss);
+  const double learnt = plain.steps.front().loss - plain.steps.back().loss;
+  EXPECT_NEAR(ours.steps.back().loss, plain.steps.back().loss, 0.05 * learnt);
+}
+
+}  // namespace
+}  // namespace ds::tests
