@@ -25,11 +25,11 @@ bool IsLookedAtOnTheWay(const at::Tensor& parameter) {
 
 }  // namespace
 
-bool PutGradient(const at::Tensor& parameter, const WriteGradient& write) {
+bool PutGradient(const at::Tensor& parameter, const WriteGradient& write, PlaceDtype dtype) {
   if (!parameter.is_leaf() || !parameter.requires_grad() || !IsPlainBackwardPass()) return false;
   auto* const sink =
       dynamic_cast<GradientSink*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
-  return sink != nullptr && !IsLookedAtOnTheWay(parameter) && sink->Put(parameter, write);
+  return sink != nullptr && !IsLookedAtOnTheWay(parameter) && sink->Put(parameter, write, dtype);
 }
 
 at::Tensor PutOrMakeGradient(const at::Tensor& parameter, const WriteGradient& write) {

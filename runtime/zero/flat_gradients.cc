@@ -109,20 +109,23 @@ void FlatGradients::Add(int i, const at::Tensor& gradient) {
 }
 
 void FlatGradients::PutOrAdd(int i, const at::Tensor& parameter,
-                             const gradients::WriteGradient& write) {
-  if (Put(i, parameter, write)) return;
+                             const gradients::WriteGradient& write, gradients::PlaceDtype dtype) {
+  if (Put(i, parameter, write, dtype)) return;
   at::Tensor gradient = at::empty(parameter.sizes(), parameter.options().requires_grad(false));
   write(gradient, /*beta=*/0.0F);
   Add(i, gradient);
 }
 
-bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write) {
+bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
+                        gradients::PlaceDtype dtype) {
   if (queue_ != nullptr) {
-    queue_->push_back([this, i, parameter, write] { PutOrAdd(i, parameter, write); });
+    queue_->push_back([this, i, parameter, write, dtype] { PutOrAdd(i, parameter, write, dtype); });
     return true;
   }
-  const c10::ScalarType dtype = block_ ? travel_.dtype : context_.dtypes.gradient;
-  if (arrival_factor_ != 1.0 || dtype != parameter.scalar_type()) return false;
+  const c10::ScalarType own = block_ ? travel_.dtype : context_.dtypes.gradient;
+  const bool fits = own == parameter.scalar_type() ||
+                    (dtype == gradients::PlaceDtype::kAnyFloat && own == at::kFloat);
+  if (arrival_factor_ != 1.0 || !fits) return false;
   const FlatRange& place = layout_.parameter(i);
   const Lease buffer = AcquireForArrival();
   const at::Tensor arrived = buffer.tensor().narrow(0, place.start, place.count);

@@ -51,8 +51,10 @@ class FlatGradients {
   // Adds what one backward pass has for parameter `i`, times the arrival factor. At most once each.
   void Add(int i, const at::Tensor& gradient);
   // Has `write` add to the place of parameter `i` itself, any number of times. Returns false where
-  // gradients change on the way there: their dtype, or by the arrival factor.
-  bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
+  // gradients change on the way there: their dtype, if `write` does not do that, or by the arrival
+  // factor.
+  bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
+           gradients::PlaceDtype dtype);
   // Says where the reduced shard rests: the tiers' place if not set. While one that rests in a file
   // is here, after each reduction, `measure` is taken of it.
   using Measure = std::function<double(const at::Tensor& shard)>;
@@ -97,7 +99,8 @@ class FlatGradients {
   void Clear();
 
  private:
-  void PutOrAdd(int i, const at::Tensor& parameter, const gradients::WriteGradient& write);
+  void PutOrAdd(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
+                gradients::PlaceDtype dtype);
   void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
   // Takes the buffer that Add writes to, made unless it is there, zeros where no parameter lies.

@@ -25,8 +25,9 @@ class TakeGradient : public gradients::GradientSink {
     variable.mutable_grad().reset();
   }
 
-  bool Put(const at::Tensor& parameter, const gradients::WriteGradient& write) override {
-    return own_ == nullptr && gradients_.Put(parameter_, parameter, write);
+  bool Put(const at::Tensor& parameter, const gradients::WriteGradient& write,
+           gradients::PlaceDtype dtype) override {
+    return own_ == nullptr && gradients_.Put(parameter_, parameter, write, dtype);
   }
 
  private:

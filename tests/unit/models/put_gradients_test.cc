@@ -1,9 +1,12 @@
 // The gradients of large parameters are written where they are collected, and are the same.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -114,3 +117,38 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, PutGradients,
 
 }  // namespace
 }  // namespace ds::models
+// Where gradients are added up in fp32, nothing is rounded.
+TEST(PutGradientsOfTables, SumsOf16BitsInAWiderPlaceAreNotRounded) {
+  const at::Tensor ids = at::tensor({3, 1, 3, 0, 3, 1}, at::kLong).view({2, 3});
+  const at::Tensor upstream = at::randn({2, 3, 8}).to(at::kBFloat16);
+  const at::Tensor table = at::randn({5, 8}).to(at::kBFloat16).set_requires_grad(true);
+  const at::Tensor wide = table.detach().to(at::kFloat).set_requires_grad(true);
+  const auto sum = SummingSink::Attach(table, /*is_wide=*/true);
+  for (int pass = 1; pass <= 2; ++pass) {
+    LookUp(table, ids).backward(upstream);
+    (LookUp(wide, ids) * upstream.to(at::kFloat)).sum().backward();
+    EXPECT_EQ(sum->puts, pass);
+    EXPECT_TRUE(sum->gradient.allclose(wide.grad(), /*rtol=*/1e-6, /*atol=*/1e-6));
+  }
+  EXPECT_EQ(sum->gradient.scalar_type(), at::kFloat);
+}
+
+// A word that comes again and again gets the sum in fp32, rounded once a pass.
+TEST(PutGradientsOfTables, SumsIn16BitsAreRoundedOnce) {
+  const at::Tensor ids = at::arange(3000, at::kLong).remainder(7).clamp_max(4).view({2, 1500});
+  const at::Tensor upstream = at::randn({2, 1500, 8}).to(at::kBFloat16);
+  const at::Tensor table = at::randn({6, 8}).to(at::kBFloat16).set_requires_grad(true);
+  const at::Tensor wide = table.detach().to(at::kFloat).set_requires_grad(true);
+  (LookUp(wide, ids) * upstream.to(at::kFloat)).sum().backward();
+  const auto sum = SummingSink::Attach(table);
+  at::Tensor expected = at::zeros({6, 8});
+  for (int pass = 1; pass <= 2; ++pass) {
+    LookUp(table, ids).backward(upstream);
+    expected = (expected + wide.grad()).to(at::kBFloat16).to(at::kFloat);
+    EXPECT_EQ(sum->puts, pass);
+    const at::Tensor error = (sum->gradient.to(at::kFloat) - expected).abs();
+    // Another order of the second pass's additions may round to the neighbour.
+    EXPECT_TRUE(error.le(pass == 1 ? at::zeros({6, 8}) : expected.abs() / 128).all().item<bool>());
+  }
+}
+
