@@ -90,7 +90,9 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& upstream) {
     CheckIsFirstDerivative("a linear layer");
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1];
+    const at::Tensor& weight = saved[1];
+    // A gradient of weights that comes later would hold, by the history of x, all that is before.
+    const at::Tensor x = saved[0].defined() ? saved[0].detach() : saved[0];
     const bool in_out = context->saved_data["in_out"].toBool();
     const at::Tensor gradient = upstream[0].contiguous();
     variable_list result(4);

@@ -184,15 +184,22 @@ TEST_F(PlannedMemory, IsMeasuredWithEveryScheduleOfAPipeline) {
       }
     }
   }
-  ExpectPlanned({.stage = 3,
-                 .bf16 = true,
-                 .micro_batch = 8,
-                 .accumulation = 4,
-                 .recompute = "full",
-                 .model = "llama",
-                 .ranks = 4,
-                 .stages = 2,
-                 .schedule = "interleaved"});
+}
+
+TEST_F(PlannedMemory, IsMeasuredWithEveryScheduleOfLayersThatAreComputedAgain) {
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const char* schedule : {"interleaved", "zb-h1", "zb-v"}) {
+      ExpectPlanned({.stage = 3,
+                     .bf16 = true,
+                     .micro_batch = 8,
+                     .accumulation = 4,
+                     .recompute = "full",
+                     .model = model,
+                     .ranks = 4,
+                     .stages = 2,
+                     .schedule = schedule});
+    }
+  }
 }
 
 // A model's folder with a tokenizer, and texts of which several go into a sample.

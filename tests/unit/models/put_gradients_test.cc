@@ -67,6 +67,39 @@ TEST_P(PutGradients, OfWeightsByTheProduct) {
   }
 }
 
+class KeepingSink : public gradients::GradientSink {
+ public:
+  explicit KeepingSink(gradients::WriteGradient& kept) : kept_(kept) {}
+  void operator()(const torch::autograd::Variable& variable) override {
+    EXPECT_FALSE(variable.grad().defined());
+  }
+  bool Put(const at::Tensor&, const gradients::WriteGradient& write,
+           gradients::PlaceDtype) override {
+    kept_ = write;
+    return true;
+  }
+
+ private:
+  gradients::WriteGradient& kept_;
+};
+
+// Schedules that bring weights' gradients later hold of a layer what its products read, no more.
+TEST_P(PutGradients, OfWeightsLaterHoldNothingThatIsBeforeTheProduct) {
+  gradients::WriteGradient later;
+  const at::Tensor weight = Values({40, 24}).set_requires_grad(true);
+  torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<KeepingSink>(later));
+  at::Tensor before = Values({7, 24}).set_requires_grad(true);
+  const at::Tensor x = before.detach().tanh();
+  const c10::weak_intrusive_ptr<c10::TensorImpl> watched(before.getIntrusivePtr());
+  Affine(before.tanh(), weight, {}, WeightLayout::kOutIn).sum().backward();
+  before.reset();
+  EXPECT_TRUE(watched.expired());
+  at::Tensor place = at::zeros_like(weight);
+  later(place, /*beta=*/0.0F);
+  const at::Tensor expected = x.to(at::kFloat).sum(0).expand({40, 24});
+  EXPECT_TRUE(place.to(at::kFloat).allclose(expected, /*rtol=*/1e-2, /*atol=*/1e-2));
+}
+
 TEST_P(PutGradients, OfBiasesByTheProduct) {
   const at::Tensor x = Values({3, 7, 24}), weight = Values({24, 40}), upstream = Values({3, 7, 40});
   ExpectPutAsAutogradAdds(
@@ -96,27 +129,6 @@ TEST(PutGradientsOfTables, RowByRow) {
       /*tolerance=*/1e-6);
 }
 
-TEST_P(PutGradients, OfTheHeadByTheLoss) {
-  const at::Tensor hidden = Values({2, 9, 16});
-  const at::Tensor labels = at::randint(50, {2, 9}, at::kLong);
-  ExpectPutAsAutogradAdds(
-      Values({50, 16}),
-      [&](const at::Tensor& weight) {
-        // Another scale than the loss was told to expect.
-        return LmLoss(hidden, weight, labels, {.expected_scale = 4.0}) * 2;
-      },
-      GetParam().tolerance);
-}
-
-INSTANTIATE_TEST_SUITE_P(Dtypes, PutGradients,
-                         ::testing::Values(PutCase{at::kFloat, 1e-6},
-                                           PutCase{at::kBFloat16, 1.0 / 128}),
-                         [](const auto& info) {
-                           return info.param.dtype == at::kFloat ? "fp32" : "bf16";
-                         });
-
-}  // namespace
-}  // namespace ds::models
 // Where gradients are added up in fp32, nothing is rounded.
 TEST(PutGradientsOfTables, SumsOf16BitsInAWiderPlaceAreNotRounded) {
   const at::Tensor ids = at::tensor({3, 1, 3, 0, 3, 1}, at::kLong).view({2, 3});
@@ -152,3 +164,24 @@ TEST(PutGradientsOfTables, SumsIn16BitsAreRoundedOnce) {
   }
 }
 
+TEST_P(PutGradients, OfTheHeadByTheLoss) {
+  const at::Tensor hidden = Values({2, 9, 16});
+  const at::Tensor labels = at::randint(50, {2, 9}, at::kLong);
+  ExpectPutAsAutogradAdds(
+      Values({50, 16}),
+      [&](const at::Tensor& weight) {
+        // Another scale than the loss was told to expect.
+        return LmLoss(hidden, weight, labels, {.expected_scale = 4.0}) * 2;
+      },
+      GetParam().tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, PutGradients,
+                         ::testing::Values(PutCase{at::kFloat, 1e-6},
+                                           PutCase{at::kBFloat16, 1.0 / 128}),
+                         [](const auto& info) {
+                           return info.param.dtype == at::kFloat ? "fp32" : "bf16";
+                         });
+
+}  // namespace
+}  // namespace ds::models
