@@ -124,8 +124,10 @@ Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64
 
 // Names the first that is not finite: of what stages have found the last one's, whose backward
 // comes first. Collective.
-std::string AgreeOnNonFiniteGradient(const zero::ShardedModel& sharded) {
-  const std::string own = zero::FindNonFiniteGradient(sharded).value_or("");
+std::string AgreeOnNonFiniteGradient(const EngineParts& parts) {
+  const zero::ShardedModel& sharded = *parts.sharded;
+  const std::string own =
+      zero::FindNonFiniteGradient(sharded, parts.step.current.FindNonFiniteLoss()).value_or("");
   comm::Communicator& all = *sharded.context().groups.all;
   const auto found = comm::GatherNumber(own.empty() ? 0 : 1, all);
   for (int rank = all.size() - 1; rank >= 0; --rank) {
@@ -135,8 +137,8 @@ std::string AgreeOnNonFiniteGradient(const zero::ShardedModel& sharded) {
 }
 
 // Says which gradient and whose loss is not finite. Collective.
-std::string DescribeNonFinite(const zero::ShardedModel& sharded, const Totals& totals) {
-  const std::string gradient = AgreeOnNonFiniteGradient(sharded);
+std::string DescribeNonFinite(const EngineParts& parts, const Totals& totals) {
+  const std::string gradient = AgreeOnNonFiniteGradient(parts);
   std::string text = gradient.empty() ? "the gradient norm is not finite"
                                       : "the gradient of " + gradient + " is not finite";
   for (std::size_t rank = 0; rank < totals.rank_losses.size(); ++rank) {
@@ -265,7 +267,7 @@ StatusOr<StepResult> FinishStep(EngineParts& parts) {
   if (std::isfinite(totals.norm)) {
     DS_RETURN_IF_ERROR(parts.ApplyUpdate(totals.norm, std::move(scheduled)));
   } else {
-    result.non_finite = DescribeNonFinite(*parts.sharded, totals);
+    result.non_finite = DescribeNonFinite(parts, totals);
     DS_RETURN_IF_ERROR(parts.HandleNonFinite(&result));
   }
   optimizer.ClearGradients();

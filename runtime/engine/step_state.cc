@@ -1,5 +1,8 @@
 #include "runtime/engine/step_state.h"
 
+#include <ATen/ops/stack.h>
+
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -43,6 +46,13 @@ nlohmann::json StepCounts::State() const {
           {"micro_steps", micro_batches},
           {"global_samples", samples},
           {"most_labels", most_labels}};
+std::optional<std::int64_t> StepInProgress::FindNonFiniteLoss() const {
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (!std::isfinite(losses[i].value.item<double>())) return static_cast<std::int64_t>(i);
+  }
+  return std::nullopt;
+}
+
 }
 
 Status StepCounts::LoadState(const nlohmann::json& state) {

@@ -58,6 +58,8 @@ struct StepInProgress {
   double FindWeight(const at::Tensor& loss) const;
   // Both are 0 on a stage that has no loss.
   double AddUpWeights() const;  // of the losses, over their number
+  // The number of the first micro-batch whose loss is not finite, from 0.
+  std::optional<std::int64_t> FindNonFiniteLoss() const;
   double AddUpLosses() const;   // with their weights: what this rank's part of the gradient is of
 };
 

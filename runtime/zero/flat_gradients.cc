@@ -135,10 +135,19 @@ bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::Wri
   return true;
 }
 
+namespace {
+
+// Elements of a gradient that lies in the nearest cache when it has come: to read those of biases
+// and norms again is no pass over memory.
+constexpr std::int64_t kMostLookedAt = 1 << 13;
+
+}  // namespace
+
 void FlatGradients::EndArrival(int parameter, const at::Tensor& gradient) {
   received_[static_cast<std::size_t>(parameter)] = true;
   received_in_step_[static_cast<std::size_t>(parameter)] = true;
-  if (!non_finite_ && gradient.is_cpu()) RecordFirstNonFinite(parameter, gradient);
+  const bool looks = gradient.is_cpu() && gradient.numel() <= kMostLookedAt;
+  if (looks && !non_finite_) RecordFirstNonFinite(parameter, gradient);
 }
 
 void FlatGradients::RecordFirstNonFinite(int parameter, const at::Tensor& gradient) {

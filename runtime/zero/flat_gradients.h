@@ -89,7 +89,8 @@ class FlatGradients {
   // Counts what a reduction sends between ranks.
   std::int64_t travelling_bytes() const;
 
-  // Looked for on this rank, since Clear, on the CPU only: on a GPU every look would wait.
+  // Looked for on this rank, since Clear, among small gradients (of norms and biases, through which
+  // flows what makes large ones so), and on the CPU only: on a GPU every look would wait.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
   // Tells of each parameter whether Add was called for it since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }

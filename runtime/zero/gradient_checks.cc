@@ -42,9 +42,16 @@ std::string FindName(const ShardedModel& model, double ordinal) {
   return name;
 }
 
-// Finds the first gradient that was not finite when it arrived on this rank.
-NonFiniteValue FindFirstArrival(const ShardedModel& model) {
+constexpr double kNone = -1.0;  // in place of a parameter: a loss it was
+
+// Finds the first gradient that was not finite when it arrived on this rank, or its loss.
+NonFiniteValue FindFirstArrival(const ShardedModel& model, std::optional<std::int64_t> first_loss) {
   NonFiniteValue first_value;
+  if (first_loss) {
+    first_value = {.micro_step = static_cast<double>(*first_loss) + 0.5,  // behind its gradients
+                   .rank = static_cast<double>(model.context().groups.all->rank()),
+                   .parameter = kNone};
+  }
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
     const auto& arrival = bucket.gradients().first_non_finite();
     if (!arrival || static_cast<double>(arrival->micro_step) >= first_value.micro_step) return;
@@ -72,16 +79,20 @@ NonFiniteValue FindFirstIn(const at::Tensor& shard, const std::vector<Piece>& pi
   return {};
 }
 
-// Looks through this rank's shard of the mean; micro_step is 0.
-NonFiniteValue FindFirstInShard(const ShardedModel& model) {
+// Looks through what this rank's optimizer reads; micro_step is 0, so that ranks are ordered by
+// the parameter.
+NonFiniteValue FindFirstInMean(const ShardedModel& model) {
   NonFiniteValue first_value;
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
     if (std::isfinite(first_value.micro_step) || !bucket.gradients().has_mean()) return;
-    const int member = bucket.context().groups.shards->rank();
     const FlatLayout& layout = bucket.parameters().layout();
-    first_value = FindFirstIn(bucket.gradients().shard().tensor(),
-                              layout.FindPieces(layout.shard(member)), first);
-    bucket.gradients().Stow(bucket.gradients().optimizer_range());
+    const FlatRange own = bucket.context().sharding.optimizer
+                              ? layout.shard(bucket.context().groups.shards->rank())
+                              : layout.whole();
+    FlatGradients& gradients = bucket.gradients();
+    first_value = FindFirstIn(gradients.for_optimizer(gradients.optimizer_range()).tensor(),
+                              layout.FindPieces(own), first);
+    gradients.Stow(gradients.optimizer_range());
   });
   return first_value;
 }
@@ -99,7 +110,8 @@ std::optional<NamedValue> FindFirstOfAllRanks(const ShardedModel& model,
   const auto first = std::min_element(values.begin(), values.end());
   if (!std::isfinite((*first)[0])) return std::nullopt;
   const auto finder = static_cast<int>(first - values.begin());
-  const std::string name = finder == ranks.rank() ? FindName(model, (*first)[2]) : "";
+  const bool names = finder == ranks.rank() && (*first)[2] != kNone;
+  const std::string name = names ? FindName(model, (*first)[2]) : "";
   return NamedValue{{(*first)[0], (*first)[1], (*first)[2], (*first)[3], (*first)[4]},
                     comm::BroadcastText(name, finder, ranks)};
 }
@@ -145,17 +157,19 @@ Trained FindUnused(const ShardedModel& model) {
 
 }  // namespace
 
-std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model) {
-  if (const auto found = FindFirstOfAllRanks(model, FindFirstArrival(model))) {
-    const NonFiniteValue& value = found->value;
-    return found->parameter + " (" + DescribeValue(value) + ", rank " +
-           std::to_string(static_cast<int>(value.rank)) + ", micro-step " +
-           std::to_string(static_cast<std::int64_t>(value.micro_step) + 1) + ")";
+std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model,
+                                                 std::optional<std::int64_t> first_loss) {
+  const auto first = FindFirstOfAllRanks(model, FindFirstArrival(model, first_loss));
+  const std::string place =
+      first ? "rank " + std::to_string(static_cast<int>(first->value.rank)) + ", micro-step " +
+                  std::to_string(static_cast<std::int64_t>(first->value.micro_step) + 1)
+            : "";
+  if (const auto found = FindFirstOfAllRanks(model, FindFirstInMean(model))) {
+    return found->parameter + " (" + DescribeValue(found->value) + " of the mean over ranks" +
+           (place.empty() ? "" : ", first on " + place) + ")";
   }
-  if (const auto found = FindFirstOfAllRanks(model, FindFirstInShard(model))) {
-    return found->parameter + " (" + DescribeValue(found->value) + " of the mean over ranks)";
-  }
-  return std::nullopt;
+  if (!first || first->parameter.empty()) return std::nullopt;
+  return first->parameter + " (" + DescribeValue(first->value) + ", " + place + ")";
 }
 
 Status CheckNoneIsUnused(const ShardedModel& model) {

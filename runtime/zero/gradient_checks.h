@@ -3,6 +3,7 @@
 // Checks of a step's gradients after they have been reduced, before they are cleared. Collective;
 // the same answer on every rank.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,14 +12,16 @@
 
 namespace ds::zero {
 
-// Finds the gradient that was not finite:
-// "transformer.h.3.mlp.c_fc.weight (NaN at element 17, rank 1, micro-step 2)": the first micro-step
-// in which a rank's own gradient was not finite, of that the first rank and there the first
-// parameter in model order; micro-steps count from 1. Where every rank's own gradients were finite
-// (a sum in 16 bit may still overflow), or where ranks do not look (on a GPU), the mean over ranks:
-// "transformer.h.3.mlp.c_fc.weight (+Inf at element 17 of the mean over ranks)". Nothing when that
-// is finite too.
-std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model);
+// Finds the gradient that is not finite, for a step whose norm is not, in the mean over ranks; of
+// gradients that are no mean (1-bit optimizers), in what ranks have:
+// "transformer.h.3.mlp.c_fc.weight (NaN at element 17 of the mean over ranks, first on rank 1,
+// micro-step 2)": the first parameter in model order. The micro-step, from 1, and of that the rank,
+// is the first in which a rank has had a loss that was not finite (`first_loss`, of this rank, from
+// 0), or such a gradient among those that are looked at when they arrive. Without these words where
+// none has: a matrix alone has overflowed, or a sum. Where the mean has gone (super_offload) what
+// was seen to arrive: "...ln_1.bias (+Inf at element 17, rank 1, micro-step 2)". Else nothing.
+std::optional<std::string> FindNonFiniteGradient(const ShardedModel& model,
+                                                 std::optional<std::int64_t> first_loss);
 
 // Holds a step to zero_optimization.ignore_unused_parameters false: fails, naming them, when there
 // are trained parameters that no rank's backward passes have given a gradient to since the

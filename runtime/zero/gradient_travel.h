@@ -10,7 +10,7 @@
 
 namespace ds::zero {
 
-// The first gradient of a step that was not finite when it arrived.
+// The first of a step's gradients that are looked at that was not finite when it arrived.
 struct NonFiniteArrival {
   int parameter = 0;            // in the layout
   std::int64_t micro_step = 0;  // of the step, from 0

@@ -40,10 +40,11 @@ TEST(NonFiniteGradient, EndsTheRunNamingStepParameterAndRankOnEveryRank) {
       const auto before = ExportAll(*engine);
       const auto result = PoisonedStep(*engine, run);
       EXPECT_FALSE(result.ok());
-      EXPECT_THAT(result.status().message(),
-                  AllOf(HasSubstr("step 2: the gradient of table (NaN at element "),
-                        HasSubstr(", rank 1, micro-step 1) is not finite"),
-                        HasSubstr("the loss of rank 1 is nan")));
+      EXPECT_THAT(
+          result.status().message(),
+          AllOf(HasSubstr("step 2: the gradient of table (NaN at element "),
+                HasSubstr(" of the mean over ranks, first on rank 1, micro-step 1) is not finite"),
+                HasSubstr("the loss of rank 1 is nan")));
       const auto after = ExportAll(*engine);
       for (const auto& [name, value] : before) EXPECT_TRUE(value.equal(after.at(name))) << name;
     });
@@ -101,7 +102,25 @@ TEST(NonFiniteGradient, IsNamedWithTheRankAndMicroStepThatBroughtIt) {
         return bundle;
       };
       EXPECT_THAT(engine::TrainStep(*engine, next).status().message(),
-                  HasSubstr(", rank 2, micro-step 2) is not finite"));
+                  HasSubstr(", first on rank 2, micro-step 2) is not finite"));
+    });
+  }
+}
+
+// A large gradient is read by the norm alone, which no longer knows whose it was.
+TEST(NonFiniteGradient, IsNamedInTheMeanWhereAMatrixAloneHasIt) {
+  for (const int stage : {0, 1, 2, 3}) {
+    testing::RunRanks(2, [&](comm::Communicator& world) {
+      const TinyRun run{.stage = stage, .shape = {.vocabulary = 2000}};
+      const auto model = MakeTinyModel(run.shape, at::kFloat);
+      const auto engine = Engine::create(model, TinyConfig(run), {.world = &world}).value();
+      const bool bad = world.rank() == 1;
+      model->block(0).parameters()[0].register_hook(
+          [bad](const at::Tensor& gradient) { return bad ? gradient / 0.0 : gradient; });
+      const auto result = engine::TrainStep(
+          *engine, [&]() -> StatusOr<Bundle> { return TinyBatch(run, world, 0); });
+      EXPECT_THAT(result.status().message(), HasSubstr(" of the mean over ranks) is not finite"));
+      EXPECT_THAT(result.status().message(), HasSubstr("step 1: the gradient of table ("));
     });
   }
 }
