@@ -1,6 +1,7 @@
 #include "runtime/models/attention.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
@@ -39,8 +40,14 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const bool shared_heads = q.size(1) != k.size(1);
   const std::optional<at::Tensor> bias =
       options.bias.defined() ? std::optional(options.bias) : std::nullopt;
-  return at::scaled_dot_product_attention(q, k, v, bias, /*dropout_p=*/0.0,
-                                          /*is_causal=*/!bias, options.scale, shared_heads);
+  // LibTorch's fused kernels take values as wide as keys only, and would have each weight kept. A
+  // single token's weights are fewer than what all values are widened by.
+  const std::int64_t missing = q.size(2) > 1 ? q.size(3) - v.size(3) : 0;
+  const at::Tensor values = missing > 0 ? at::constant_pad_nd(v, {0, missing}) : v;
+  const at::Tensor mixed =
+      at::scaled_dot_product_attention(q, k, values, bias, /*dropout_p=*/0.0,
+                                       /*is_causal=*/!bias, options.scale, shared_heads);
+  return missing > 0 ? mixed.narrow(3, 0, v.size(3)) : mixed;
 }
 
 }  // namespace
