@@ -27,7 +27,8 @@ std::string NameOf(const Job& job) {
          (job.config.empty() ? "" : "-" + std::to_string(job.config.dump().size())) +
          (job.partitions_activations ? "-parts" : "") +
          (job.buffered_parts > 0 ? "-buffer" + std::to_string(job.buffered_parts) : "") +
-         (job.documents ? "-documents" : "");
+         (job.documents ? "-documents" : "") +
+         (job.expert > 1 ? "-ep" + std::to_string(job.expert) : "");
 }
 
 void PlannedMemory::SetUp() {
@@ -77,39 +78,42 @@ std::vector<std::string> PlannedMemory::TrainWords(const Job& job) const {
     activation["contiguous_memory_optimization"] = true;
     activation["number_checkpoints"] = job.buffered_parts;
   }
-  nlohmann::json all = {{"train_micro_batch_size_per_gpu", job.micro_batch},
-                        {"gradient_accumulation_steps", job.accumulation},
-                        {"gradient_clipping", is_right ? 0.0 : 1.0},
-                        {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !is_right}}},
-                        {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
-                        {"aio", {{"block_size", 65536}}},
-                        {"tensor_parallel", {{"autotp_size", job.tensor}}},
-                        {"sequence_parallel_size", job.sequence},
-                        {"pipeline", {{"stages", job.stages}}},
-                        {"activation_checkpointing", activation},
-                        {"zero_optimization", zero}};
+  nlohmann::json all = {
+      {"train_micro_batch_size_per_gpu", job.micro_batch},
+      {"gradient_accumulation_steps", job.accumulation},
+      {"gradient_clipping", is_right ? 0.0 : 1.0},
+      {"bf16", {{"enabled", job.bf16}, {"check_grad_overflow", !is_right}}},
+      {"optimizer", {{"type", job.optimizer}, {"params", {{"lr", 1e-3}}}}},
+      {"aio", {{"block_size", 65536}}},
+      {"tensor_parallel", {{"autotp_size", job.tensor}}},
+      {"sequence_parallel_size", job.sequence},
+      {"pipeline", {{"stages", job.stages}}},
+      {"expert_parallel", {{"enabled", job.expert > 1}, {"autoep_size", job.expert}}},
+      {"activation_checkpointing", activation},
+      {"zero_optimization", zero}};
   all.update(job.config);
   Write(config, all);
-  std::vector<std::string> words = {
-      "--num_gpus",
-      std::to_string(job.ranks),
-      "train",
-      "--model",
-      ModelOf(job),
-      "--data",
-      job.documents ? PathOf("lines.jsonl") : DS_SOURCE_DIR "/LICENSE",
-      "--data_cache",
-      PathOf("cache"),
-      "--deepspeed_config",
-      PathOf(config),
-      "--seq_len",
-      std::to_string(job.seq_len),
-      "--steps",
-      "2",
-      "--recompute",
-      job.recompute,
-      "--tile_mlp",
-      std::to_string(job.mlp_tiles)};
+  std::vector<std::string> words = {"--num_gpus",
+                                    std::to_string(job.ranks),
+                                    "train",
+                                    "--model",
+                                    ModelOf(job),
+                                    "--data",
+                                    job.documents         ? PathOf("lines.jsonl")
+                                    : !job.tokens.empty() ? PathOf(job.tokens)
+                                                          : DS_SOURCE_DIR "/LICENSE",
+                                    "--data_cache",
+                                    PathOf("cache"),
+                                    "--deepspeed_config",
+                                    PathOf(config),
+                                    "--seq_len",
+                                    std::to_string(job.seq_len),
+                                    "--steps",
+                                    "2",
+                                    "--recompute",
+                                    job.recompute,
+                                    "--tile_mlp",
+                                    std::to_string(job.mlp_tiles)};
   if (job.stages > 1) words.insert(words.end(), {"--pp_schedule", job.schedule});
   if (job.sequence > 1) words.insert(words.end(), {"--sp_kind", job.sequence_kind});
   words.insert(words.end(), job.trained.begin(), job.trained.end());

@@ -37,6 +37,8 @@ struct Job {
   bool partitions_activations = false;
   int buffered_parts = 0;                            // of these; 0: each has memory of its own
   bool documents = false;                            // several in a sample
+  int expert = 1;                                    // ranks that have experts between them
+  std::string tokens = {};                           // of this file; none: of a text
   nlohmann::json zero = nlohmann::json::object();    // more of it
   nlohmann::json config = nlohmann::json::object();  // more of all of it
 };

@@ -1,5 +1,5 @@
-// The memory of jobs that train a part of their model, hold it in fewer bits, or send tokens
-// through a part of it, is what was planned (planned_memory_test.cc).
+// The memory of jobs that train a part of their model, or hold it in fewer bits, is what was
+// planned (planned_memory_test.cc).
 
 #include <gtest/gtest.h>
 
@@ -61,32 +61,6 @@ TEST_F(PlannedMemory, IsMeasuredOverAQuantizedBase) {
                  .micro_batch = 16,
                  .model = "llama",
                  .trained = {"--lora_rank", "8", "--lora_dora", "--quantize_base", "nf4"}});
-}
-
-// Each rank has all experts.
-TEST_F(PlannedMemory, IsMeasuredWithExperts) {
-  const nlohmann::json common = {{"vocab_size", 3000},       {"hidden_size", 192},
-                                 {"num_hidden_layers", 4},   {"num_attention_heads", 6},
-                                 {"num_key_value_heads", 3}, {"max_position_embeddings", 128},
-                                 {"num_experts_per_tok", 2}, {"tie_word_embeddings", false}};
-  nlohmann::json mixtral = common, shared = common;
-  mixtral.update({{"model_type", "mixtral"}, {"intermediate_size", 384}, {"num_local_experts", 4}});
-  shared.update({{"model_type", "qwen2_moe"},
-                 {"intermediate_size", 512},
-                 {"moe_intermediate_size", 256},
-                 {"shared_expert_intermediate_size", 384},
-                 {"num_experts", 4},
-                 {"decoder_sparse_step", 1},
-                 {"norm_topk_prob", false},
-                 {"mlp_only_layers", nlohmann::json::array()}});
-  Write("mixtral.json", mixtral);
-  Write("qwen2_moe.json", shared);
-  for (const char* model : {"mixtral", "qwen2_moe"}) {
-    ExpectPlanned({.stage = 0, .micro_batch = 24, .model = model});
-    ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 8, .model = model});
-    ExpectPlanned({.stage = 3, .micro_batch = 8, .model = model});
-    ExpectPlanned({.stage = 3, .micro_batch = 8, .recompute = "full", .model = model});
-  }
 }
 
 // The second step sees the most.

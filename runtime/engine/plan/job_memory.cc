@@ -12,6 +12,7 @@
 #include "runtime/config/muon_memory.h"
 #include "runtime/engine/plan/job_memory_parts.h"
 #include "runtime/engine/plan/stage_cut.h"
+#include "runtime/models/memory/bias_bytes.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/model_ranks.h"
@@ -42,6 +43,7 @@ class UnitList {
  public:
   UnitList(const config::DsConfig& config, const zero::StepMemoryInput& step)
       : muon_(std::get_if<config::MuonConfig>(&config.optimizer.algorithm)),
+        experts_are_apart_(step.of_experts.has_value()),
         rounds_(step.rounds_weights || step.rounds_gradients),
         keeps_rounded_(step.keeps_rounded) {}
 
@@ -66,12 +68,16 @@ class UnitList {
     const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
     const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
     for (const auto& of_stages : SortBy(list, on_two_stages)) {
-      for (const auto& parameters : SortBy(of_stages, rounds)) {
-        buckets->push_back(MakeBucket(parameters));
-        buckets->back().rounded = rounds(parameters.front());
+      for (const auto& of_ranks : SortBy(of_stages, std::bind_front(&UnitList::IsApart, this))) {
+        for (const auto& parameters : SortBy(of_ranks, rounds)) {
+          buckets->push_back(MakeBucket(parameters));
+          buckets->back().rounded = rounds(parameters.front());
+        }
       }
     }
   }
+
+  bool IsApart(const ParameterSize& each) const { return experts_are_apart_ && each.expert >= 0; }
 
   void AddFrozen(const std::vector<ParameterSize>& list,
                  std::vector<zero::BucketShape>* buckets) const {
@@ -94,7 +100,7 @@ class UnitList {
   }
 
   zero::BucketShape MakeBucket(const std::vector<ParameterSize>& parameters) const {
-    zero::BucketShape bucket;
+    zero::BucketShape bucket{.of_experts = IsApart(parameters.front())};
     for (const auto& alike : SortBy(parameters, std::bind_front(&UnitList::IsMuons, this))) {
       zero::RangeShape range{.first = static_cast<int>(bucket.numels.size()),
                              .muon = IsMuons(alike.front())};
@@ -111,11 +117,11 @@ class UnitList {
   }
 
   const config::MuonConfig* muon_;
-  bool rounds_, keeps_rounded_;
+  bool experts_are_apart_, rounds_, keeps_rounded_;
 };
 
 // Finds what an optimizer or a way of reducing makes that no plan knows.
-std::string FindUnknown(const config::DsConfig& config) {
+std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
   const config::OptimizerAlgorithm& algorithm = config.optimizer.algorithm;
   if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||
       std::holds_alternative<config::OneBitLambConfig>(algorithm) ||
@@ -123,7 +129,9 @@ std::string FindUnknown(const config::DsConfig& config) {
     return "what 1-bit optimizers hold";
   }
   if (config.sparse_gradients) return "what sparse_gradients hold";
-  if (config.parallel.expert > 1) return "what ranks hold that have experts of their own (--ep)";
+  if (config.parallel.sequence > 1 && job.model.qkv == models::QkvLayout::kLatent) {
+    return "what sequence ranks hold of keys and values that come from narrow rows";
+  }
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 
@@ -150,6 +158,7 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
           .mlp_tiles = job.mlp_tiles,
           .sequence_ranks = config.parallel.sequence,
           .in_ring = job.sequence_kind == models::SequenceKind::kRing,
+          .expert_ranks = config.parallel.expert,
           .tensor_ranks = config.parallel.tensor,
           .keeps_parts = config.activation_checkpointing.partition_activations,
           .documents = job.packs_documents,
@@ -219,6 +228,7 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   const models::DecoderSpec& model = rank.cut.slice();
   std::vector<models::BlockSizes> sizes = models::ListBlockSizes(model);
   DS_CHECK(job.trained.is_all() || models::ApplyTrainedPart(job.trained, &sizes).ok());
+  models::TakeExperts(model.experts / config.parallel.expert, &sizes);
   const auto training = models::ListTraining(sizes);
   rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
   rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, runs));
@@ -317,7 +327,7 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
                                              parallel.expert, job.sequence_kind));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
-  for (const std::string& unknown : {FindUnknown(config), FindUnknownOfExperts(config, job)}) {
+  for (const std::string& unknown : {FindUnknown(config, job), FindUnknownOfExperts(config, job)}) {
     if (!unknown.empty()) return UnimplementedError(unknown + " is not known");
   }
   DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));

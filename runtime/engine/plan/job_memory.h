@@ -50,9 +50,10 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
 // Plans a rank, in the tier where it computes; of tensor and sequence ranks the first, whose part
-// is the largest. The micro-batch is the config's. Where steps see more and more of their samples,
-// the first step's peak is that of the first, the other one that of the last. Requires
-// CheckMemoryIsKnown.
+// is the largest. Where ranks have experts between them each is taken to get as many rows as the
+// others do: what they really get is up to the tokens. The micro-batch is the config's. Where steps
+// see more and more of their samples, the first step's peak is that of the first, the other one
+// that of the last. Requires CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",

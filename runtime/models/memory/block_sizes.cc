@@ -13,6 +13,7 @@ class ParameterList {
 
   // The parameters that follow are of experts, or are not.
   void set_experts(bool experts) { experts_ = experts; }
+  void set_expert(std::int64_t number) { expert_ = number; }  // -1: of none
   // The parameters that follow are of that part.
   void Begin(BlockPart part) { part_ = part; }
   void AddMatrix(const std::string& name, std::int64_t rows, std::int64_t columns,
@@ -41,6 +42,7 @@ class ParameterList {
   void Add(ParameterSize parameter) {
     parameter.part = part_;
     parameter.is_expert = experts_;
+    parameter.expert = expert_;
     block_.parameters.push_back(std::move(parameter));
   }
 
@@ -48,6 +50,7 @@ class ParameterList {
   BlockSizes block_;
   BlockPart part_ = BlockPart::kTable;
   bool experts_ = false;
+  std::int64_t expert_ = -1;
 };
 
 void AddNorms(const DecoderSpec& spec, ParameterList* list) {
@@ -127,8 +130,10 @@ void AddExperts(const DecoderSpec& spec, ParameterList* list) {
   list->set_experts(true);
   list->AddMatrix(path(names.router), spec.experts, spec.width);
   for (std::int64_t i = 0; i < spec.experts; ++i) {
+    list->set_expert(i);
     AddMlp(spec, path(names.experts) + "." + std::to_string(i), WidthOfExpert(spec), list);
   }
+  list->set_expert(-1);
   list->set_experts(false);
   if (spec.shared_expert_width == 0) return;
   AddMlp(spec, path(names.shared_expert), spec.shared_expert_width, list);
@@ -200,6 +205,13 @@ std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all,
     stage.back().also_reads.clear();
   }
   return stage;
+}
+
+void TakeExperts(std::int64_t count, std::vector<BlockSizes>* blocks) {
+  for (BlockSizes& block : *blocks) {
+    std::erase_if(block.parameters,
+                  [count](const ParameterSize& each) { return each.expert >= count; });
+  }
 }
 
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec) {

@@ -34,6 +34,7 @@ struct ParameterSize {
   bool trained = true;
   bool on_two_stages = false;  // the first of a pipeline and the last hold it
   bool is_expert = false;      // or the router: no adapter stands beside it
+  std::int64_t expert = -1;    // its number in the layer, of an expert's
   std::int64_t bytes = 0;      // that stand for it (QuantizedLayout); 0: none do
 
   std::int64_t numel() const { return rows * columns; }
@@ -55,6 +56,9 @@ std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
 // that is not on the table's stage has one of its own.
 std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all,
                                   const std::vector<std::pair<int, int>>& runs);
+
+// Takes of each layer's experts those of the first rank, of ranks that have so many each.
+void TakeExperts(std::int64_t count, std::vector<BlockSizes>* blocks);
 
 // Rows of the table of learned positions; 0: there is none.
 std::int64_t CountPositions(const DecoderSpec& spec);

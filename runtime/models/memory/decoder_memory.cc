@@ -5,6 +5,7 @@
 
 #include "runtime/config/model_state.h"
 #include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/memory/latent_values.h"
 
 namespace ds::models {
 namespace {
@@ -25,6 +26,7 @@ class Activations {
         width_(config::Width(batch.type)),
         routes_(experts ? spec.experts_per_token : 0) {}
 
+  std::int64_t BesideTable() const;
   BlockBytes OfEmbedding() const;
   BlockBytes OfLayer(bool recomputes_attention) const;
   BlockBytes OfFrozenLayer() const;  // that nothing before it trains, either
@@ -55,12 +57,13 @@ class Activations {
   bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
   // Of a ring the weights are never there at once.
   bool drops_weights() const { return spec_.attention_dropout > 0.0 && !is_in_ring(); }
-  // What a ring has beside its results: a block of keys and values and the one that comes; what a
-  // block gives and what that is multiplied to; in 16 bits, the sums.
-  std::int64_t RingForwardBeside() const;
-  // The gradients of three blocks on their way besides, those of the queries, and what comes from
-  // above.
-  std::int64_t RingBackwardBeside() const;
+  // What narrow rows have been widened to. What a ring has beside its results: a block of keys and
+  // values and the one that comes; what a block gives and what that is multiplied to; in 16 bits,
+  // the sums.
+  std::int64_t AttentionForwardBeside() const;
+  // The gradients of results, queries, keys and values, all as wide. Of a ring those of three
+  // blocks on their way besides, those of the queries, and what comes from above.
+  std::int64_t AttentionBackwardBeside() const;
   std::int64_t RingScores() const;  // of one tile, where attention is made of operators
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
@@ -98,6 +101,10 @@ class Activations {
   std::int64_t KeptByLayer(bool recomputes_attention) const;
   // What products have been given in the forward pass, and the gradients of what they have made.
   std::int64_t DelayedByAttention() const {
+    if (spec_.qkv == QkvLayout::kLatent) {
+      const LatentValues latent = CountLatentValues(spec_);
+      return Values(latent.delayed + latent.mixed) + Hidden();
+    }
     const std::int64_t query = QueryWidth(spec_), made = query + 2 * KeyWidth(spec_);
     return (training_.trains(BlockPart::kProjection) ? Hidden() + Values(made) : 0) +
            (training_.trains(BlockPart::kMixed) ? Values(query) + Hidden() : 0);
@@ -128,12 +135,16 @@ class Activations {
 // The rows of all routes, what experts make of them, their results, and the router's choice: places
 // of routes and tokens. Beside them the expert that all tokens go through, and its gate.
 std::int64_t Activations::KeptByExperts() const {
+  // Rows that have come from other ranks are put in the order of this one's experts, and back.
+  const bool sorts = batch_.expert_ranks > 1 && spec_.experts > batch_.expert_ranks;
   const std::int64_t numbers =
-      3 * static_cast<std::int64_t>(sizeof(std::int64_t)) + 2 * kFloatBytes;
+      (sorts ? 5 : 3) * static_cast<std::int64_t>(sizeof(std::int64_t)) + 2 * kFloatBytes;
   const std::int64_t shared = spec_.shared_expert_width;
   return OfRoutes(2 * spec_.width + 3 * WidthOfExpert(spec_)) +
          batch_.tokens() * routes_ * numbers + Floats(spec_.experts) + Values(spec_.experts) +
-         (shared > 0 ? Values(3 * shared + spec_.width + 2) : 0);
+         (spec_.routes_in_fp32 && width_ < kFloatBytes ? Floats(spec_.width) : 0) +
+         (shared > 0 ? Values(3 * shared) : 0) +
+         (spec_.gates_shared_expert ? Values(spec_.width + 2) : 0);
 }
 
 // Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients.
@@ -148,6 +159,11 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
   const bool computes = training_.input || training_.trains(BlockPart::kInputNorm);
   const std::int64_t norm = KeptByNorm(computes, BlockPart::kProjection);
+  if (spec_.qkv == QkvLayout::kLatent) {
+    const LatentValues latent = CountLatentValues(spec_);
+    return norm + Values(latent.narrow + latent.KeptOfHeads(recomputes)) +
+           Floats(latent.norms + (recomputes ? 0 : spec_.heads));
+  }
   if (!training_.of_attention()) {
     return norm + (training_.at(BlockPart::kMixed).reads_input ? Values(query) : 0);
   }
@@ -181,14 +197,16 @@ std::int64_t Activations::RingScores() const {
   return fused ? 0 : kCopies * std::min(kTileBytes, Floats(own * heads()));
 }
 
-std::int64_t Activations::RingForwardBeside() const {
+std::int64_t Activations::AttentionForwardBeside() const {
+  if (spec_.qkv == QkvLayout::kLatent) return Values(CountLatentValues(spec_).wide) + Hidden();
   if (!is_in_ring()) return 0;
   const std::int64_t sums = width_ < kFloatBytes ? Floats(QueryWidth(spec_)) : 0;
   return 4 * OfHeads(kv_heads()) + Values(QueryWidth(spec_)) + Floats(QueryWidth(spec_)) + sums +
          RingScores();
 }
 
-std::int64_t Activations::RingBackwardBeside() const {
+std::int64_t Activations::AttentionBackwardBeside() const {
+  if (spec_.qkv == QkvLayout::kLatent) return Values(4 * CountLatentValues(spec_).heads);
   if (!is_in_ring()) return 0;
   return 6 * OfHeads(kv_heads()) + 6 * Floats(KeyWidth(spec_)) + Floats(QueryWidth(spec_)) +
          2 * Values(QueryWidth(spec_)) + RingScores();
@@ -241,16 +259,18 @@ BlockBytes Activations::OfLayer(bool recomputes_attention) const {
   const std::int64_t delayed = DelayedByAttention() + DelayedByMlp();
   const std::int64_t down = WeightsBeside(BlockPart::kDown);
   const std::int64_t unpacked = training_.at(BlockPart::kDown).unpacked * width_;
-  return {.kept = kept,
-          .forward = std::max({kept + MlpForwardBeside(), attention + weights + RingForwardBeside(),
-                               down > 0 ? kept + Hidden() + down : 0}),
-          .backward = std::max({kept + MlpBackwardBeside(),
-                                attention + std::max(weights, RingBackwardBeside()) + 2 * Hidden(),
-                                kept + Hidden() + Values(spec_.mlp_width) + unpacked}),
-          .delayed = delayed,
-          .delaying = std::max(
-              delayed + 2 * Hidden(),
-              DelayedByMlp() + attention + std::max(weights, RingBackwardBeside()) + 2 * Hidden())};
+  return {
+      .kept = kept,
+      .forward =
+          std::max({kept + MlpForwardBeside(), attention + weights + AttentionForwardBeside(),
+                    down > 0 ? kept + Hidden() + down : 0}),
+      .backward = std::max({kept + MlpBackwardBeside(),
+                            attention + std::max(weights, AttentionBackwardBeside()) + 2 * Hidden(),
+                            kept + Hidden() + Values(spec_.mlp_width) + unpacked}),
+      .delayed = delayed,
+      .delaying = std::max(delayed + 2 * Hidden(),
+                           DelayedByMlp() + attention +
+                               std::max(weights, AttentionBackwardBeside()) + 2 * Hidden())};
 }
 
 BlockBytes Activations::OfRecomputedLayer() const {
@@ -260,14 +280,27 @@ BlockBytes Activations::OfRecomputedLayer() const {
                   : 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
   const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
   const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
-  return {.kept = !training_.of_block() ? 0
-                  : cuts                ? part
-                                        : Hidden(),
-          .forward =
-              std::max(mlp, KeptByAttention(/*recomputes=*/false) + RingForwardBeside()) + Hidden(),
-          .backward = again.backward + Hidden() + part,
-          .delayed = again.delayed,
-          .delaying = again.delaying + 3 * Hidden() + part};
+  return {
+      .kept = !training_.of_block() ? 0
+              : cuts                ? part
+                                    : Hidden(),
+      .forward = std::max(mlp, KeptByAttention(/*recomputes=*/false) + AttentionForwardBeside()) +
+                 Hidden(),
+      .backward = again.backward + Hidden() + part,
+      .delayed = again.delayed,
+      .delaying = again.delaying + 3 * Hidden() + part};
+}
+
+// What is made when rows' gradients are added to a table's. On the CPU that is done in place, in 16
+// bits of fp32 sums of the rows that come, elsewhere in a table of their own.
+std::int64_t Activations::BesideTable() const {
+  constexpr std::int64_t kRowsAtOnce = 1024;  // of LookUp
+  const std::int64_t all = std::max(spec_.vocabulary, CountPositions(spec_));
+  if (batch_.on_gpu) return all * spec_.width * width_;
+  if (batch_.type == config::DataType::kFp32) return 0;
+  const std::int64_t sums = std::min(batch_.tokens(), all) * spec_.width * kFloatBytes;
+  const std::int64_t widened = std::min(batch_.tokens(), kRowsAtOnce) * spec_.width * kFloatBytes;
+  return sums + std::max(widened, sums / 2);
 }
 
 BlockBytes Activations::OfEmbedding() const {
@@ -275,12 +308,7 @@ BlockBytes Activations::OfEmbedding() const {
   const std::int64_t factors = computes && spec_.embedding_dropout > 0.0 ? Hidden() : 0;
   const std::int64_t norm = computes && spec_.embedding_norm ? Hidden() + NormNumbers() : 0;
   const std::int64_t sum = CountPositions(spec_) > 0 ? Hidden() : 0;
-  // Elsewhere, and in 16 bits, the rows' gradients are added up in a table of their own.
-  const bool in_place = batch_.type == config::DataType::kFp32 && !batch_.on_gpu;
-  const std::int64_t table =
-      in_place || !training_.trains(BlockPart::kTable)
-          ? 0
-          : std::max(spec_.vocabulary, CountPositions(spec_)) * spec_.width * width_;
+  const std::int64_t table = training_.trains(BlockPart::kTable) ? BesideTable() : 0;
   return {.kept = factors + norm,
           .forward = Hidden() + std::max(sum, norm) + 2 * factors,
           .backward = factors + norm + Hidden() + table,
@@ -331,22 +359,6 @@ BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, boo
 }
 
 }  // namespace
-
-std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
-  if (batch.sequence_ranks > 1 && batch.in_ring) return 0;  // it is made for a tile at a time
-  const bool distances =
-      spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
-  const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;
-  bool windowed = false, plain = false;
-  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
-    (spec.KindOf(layer).windowed && spec.window > 0 ? windowed : plain) = true;
-  }
-  const bool all = distances || batch.documents;
-  const std::int64_t biases = (windowed && (is_narrow || all) ? 1 : 0) + (plain && all ? 1 : 0);
-  const std::int64_t heads = batch.own_heads > 0 ? batch.own_heads : spec.heads;
-  return biases * (batch.documents ? batch.samples : 1) * (distances ? heads : 1) * batch.seq_len *
-         batch.seq_len * config::Width(batch.type);
-}
 
 std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
                                        const config::RecomputeChoice& recompute) {

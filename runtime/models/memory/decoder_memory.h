@@ -27,6 +27,7 @@ struct MicroBatch {
   int sequence_ranks = 1;
   std::int64_t own_heads = 0, own_kv_heads = 0;  // 0: all
   bool in_ring = false;      // in attention, too, they have their tokens, and keys go round
+  int expert_ranks = 1;      // have each layer's experts between them
   int tensor_ranks = 1;      // have the decoder between them, of which this is one part
   bool keeps_parts = false;  // each of these, of what recomputed layers were given
   bool documents = false;    // several in a sample, of which none sees another
@@ -41,11 +42,6 @@ struct MicroBatch {
   std::int64_t all_tokens() const { return samples * seq_len; }
   std::int64_t tokens() const { return all_tokens() / sequence_ranks; }  // of this rank
 };
-
-// Counts what is added to the scores of attention with windows, distances or documents, which all
-// layers share: it is there from the first forward pass on. Requires CheckMemoryIsKnown
-// (known_memory.h).
-std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch);
 
 // So much oneDNN takes on its way through a product on the CPU.
 inline constexpr std::int64_t kProductScratch = std::int64_t{512} << 10;

@@ -11,7 +11,8 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
   const bool gelu =
       spec.activation == Activation::kGeluTanh || spec.activation == Activation::kGeluErf;
   const std::pair<bool, const char*> unknown[] = {
-      {spec.qkv == QkvLayout::kLatent, "keys and values that come from narrow rows"},
+      {spec.qkv == QkvLayout::kLatent && spec.attention_dropout > 0.0,
+       "weights that are dropped of keys that come from narrow rows"},
       {spec.norm_place != NormPlace::kBefore || !spec.final_norm, "norms at these places"},
       {spec.residual != Residual::kInTurn, "attention and MLP side by side"},
       {spec.qkv == QkvLayout::kByGroup && spec.heads != spec.kv_heads,

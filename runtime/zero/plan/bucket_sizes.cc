@@ -72,17 +72,21 @@ Rest Measurement::ChooseRest(const UnitShape& shape) {
   std::int64_t bytes = 0;
   for (const BucketShape& bucket : shape.buckets) {
     const std::int64_t width = bucket.of_bytes ? 1 : Width(input_.types.parameter);
-    bytes += width * std::accumulate(bucket.numels.begin(), bucket.numels.end(), std::int64_t{0});
+    bytes += width * std::accumulate(bucket.numels.begin(), bucket.numels.end(), std::int64_t{0}) /
+             input_.CutOf(bucket).shard_ranks;
   }
-  bytes /= input_.shard_ranks;
   if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
   kept_parameter_bytes_ += bytes;
   return Rest::kHere;
 }
 
 BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters) {
-  BucketSizes bucket{.bytes = CountBucketBytes(shape, input_), .trained = shape.trained};
-  if (input_.sharding.parameters) {
+  const StateCut cut = input_.CutOf(shape);
+  BucketSizes bucket{.bytes = CountBucketBytes(shape, input_),
+                     .trained = shape.trained,
+                     .of_experts = shape.of_experts && input_.of_experts,
+                     .sharding = cut.sharding};
+  if (cut.sharding.parameters) {
     const std::int64_t shard = bucket.bytes.own_parameters;
     const Rest rest = Put(parameters, shard, &model_.here.parameters);
     bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
@@ -95,7 +99,7 @@ BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters
 
 void Measurement::MeasureState(BucketSizes* bucket) {
   const BucketBytes& bytes = bucket->bytes;
-  const bool sharded = input_.sharding.optimizer;
+  const bool sharded = bucket->sharding.optimizer;
   const bool stays = keeps_state_[trained_++];
   const Rest rest = sharded && !stays ? input_.tiers.optimizer : Rest::kHere;
   const bool masters = input_.types.has_master_weights();
@@ -182,10 +186,10 @@ using config::Width;
 
 constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
 
-FlatLayout MakeLayout(const BucketShape& shape, const StepMemoryInput& input) {
+FlatLayout MakeLayout(const BucketShape& shape, const StepMemoryInput& input, const StateCut& cut) {
   std::vector<int> starts;
   for (const RangeShape& range : shape.ranges) starts.push_back(range.first);
-  return FlatLayout(shape.numels, input.shard_ranks, starts,
+  return FlatLayout(shape.numels, cut.shard_ranks, starts,
                     shape.rounded           ? kQuantizationBlock
                     : input.types.blockwise ? config::kStateBlock
                                             : 1);
@@ -213,11 +217,11 @@ std::vector<PlacedRange> PlaceRanges(const BucketShape& shape, const FlatLayout&
 // What one rank keeps for the ranges, value by value.
 std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
                                      const FlatLayout& layout, const StepMemoryInput& input,
-                                     int rank) {
+                                     bool sharded, int rank) {
   std::vector<std::int64_t> states;
   for (const PlacedRange& placed : ranges) {
     const std::int64_t own =
-        input.sharding.optimizer ? layout.shard_of(placed.range, rank).count : placed.range.count;
+        sharded ? layout.shard_of(placed.range, rank).count : placed.range.count;
     const int count = input.optimizer_states - (placed.shape.muon ? 1 : 0);
     states.insert(states.end(), static_cast<std::size_t>(count), input.types.StateBytes(own));
   }
@@ -227,21 +231,22 @@ std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
 // Lists those of the rank that has the most: where ranges keep unlike much, the first or the last
 // one.
 std::vector<std::int64_t> ListMostStates(const std::vector<PlacedRange>& ranges,
-                                         const FlatLayout& layout, const StepMemoryInput& input) {
+                                         const FlatLayout& layout, const StepMemoryInput& input,
+                                         const StateCut& cut) {
   const auto sum = [](const std::vector<std::int64_t>& states) {
     return std::accumulate(states.begin(), states.end(), std::int64_t{0});
   };
-  std::vector<std::int64_t> first = ListStates(ranges, layout, input, 0);
-  std::vector<std::int64_t> last = ListStates(ranges, layout, input, input.shard_ranks - 1);
+  std::vector<std::int64_t> first = ListStates(ranges, layout, input, cut.sharding.optimizer, 0);
+  std::vector<std::int64_t> last =
+      ListStates(ranges, layout, input, cut.sharding.optimizer, cut.shard_ranks - 1);
   return sum(first) >= sum(last) ? first : last;
 }
 
 std::int64_t CountUpdateBuffers(const std::vector<PlacedRange>& ranges, const FlatLayout& layout,
-                                const StepMemoryInput& input) {
+                                bool sharded) {
   std::int64_t most = 0;
   for (const auto& [range, shape] : ranges) {
     if (!shape.muon) continue;
-    const bool sharded = input.sharding.optimizer;
     const std::int64_t elements =
         config::CountMuonElements({.views = sharded ? layout.shard_of(range, 0).count : range.count,
                                    .shard = layout.shard_numel(),
@@ -254,12 +259,13 @@ std::int64_t CountUpdateBuffers(const std::vector<PlacedRange>& ranges, const Fl
 }
 
 // FlatParameters::BringInParts has these.
-std::int64_t CountPublishBuffers(const FlatLayout& layout, const StepMemoryInput& input) {
-  const bool publishes = input.sharding.optimizer && !input.sharding.parameters;
+std::int64_t CountPublishBuffers(const FlatLayout& layout, const StepMemoryInput& input,
+                                 const StateCut& cut) {
+  const bool publishes = cut.sharding.optimizer && !cut.sharding.parameters;
   const std::int64_t elements = input.publish_elements.value_or(layout.padded_numel());
   if (!publishes || elements >= layout.padded_numel()) return 0;
-  const std::int64_t of_shard = std::max(elements / input.shard_ranks, FlatLayout::kShardMultiple);
-  return input.shard_ranks * of_shard * Width(input.types.parameter);
+  const std::int64_t of_shard = std::max(elements / cut.shard_ranks, FlatLayout::kShardMultiple);
+  return cut.shard_ranks * of_shard * Width(input.types.parameter);
 }
 
 // As QuantizedReduction has them, which quantises a value once on each level.
@@ -309,7 +315,8 @@ void CountRounding(const BucketShape& shape, const FlatLayout& layout, const Ste
 }  // namespace
 
 BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& input) {
-  const FlatLayout layout = MakeLayout(shape, input);
+  const StateCut cut = input.CutOf(shape);
+  const FlatLayout layout = MakeLayout(shape, input, cut);
   const config::StateTypes& types = input.types;
   const std::int64_t width = shape.of_bytes ? 1 : Width(types.parameter);
   BucketBytes sizes{.own_elements = layout.shard_numel(),
@@ -325,11 +332,11 @@ BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& in
   sizes.own_gradients = layout.shard_numel() * Width(types.gradient);
   const std::vector<PlacedRange> ranges = PlaceRanges(shape, layout);
   const std::int64_t updated =
-      input.sharding.optimizer ? layout.shard_numel() : layout.padded_numel();
+      cut.sharding.optimizer ? layout.shard_numel() : layout.padded_numel();
   if (types.has_master_weights()) sizes.masters = updated * Width(types.master);
-  sizes.states = ListMostStates(ranges, layout, input);
-  sizes.update_buffers = CountUpdateBuffers(ranges, layout, input);
-  sizes.publish_buffers = CountPublishBuffers(layout, input);
+  sizes.states = ListMostStates(ranges, layout, input, cut);
+  sizes.update_buffers = CountUpdateBuffers(ranges, layout, cut.sharding.optimizer);
+  sizes.publish_buffers = CountPublishBuffers(layout, input, cut);
   return sizes;
 }
 

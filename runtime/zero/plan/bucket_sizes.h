@@ -42,6 +42,8 @@ BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& in
 struct BucketSizes {
   BucketBytes bytes;
   bool trained = false;
+  bool of_experts = false;
+  config::Sharding sharding;
   // The rest tells what is elsewhere while nobody uses it.
   Rest own_rest = Rest::kHere;       // the reduced shard's
   std::int64_t fetched_bytes = 0;    // of this rank's shard of the parameters

@@ -30,9 +30,14 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
   ResidencyBudgets budgets = MakeResidencyBudgets(zero, sizes, overlap);
   budgets.fetch_bytes = ChooseFetchBytes(zero, sizes.parameter);
   const config::Reach reach = config::ReachOf(config.optimizer.algorithm);
+  std::optional<StateCut> of_experts;
+  if (const int parts = config.parallel.expert; parts > 1) {
+    of_experts = {shards / parts, config::ShardingOf(zero, shards / parts)};
+  }
   return {.shard_ranks = shards,
           .gradient_ranks = setting.ranks,
           .sharding = config::ShardingOf(zero, shards),
+          .of_experts = of_experts,
           .types = types,
           .travel = travel,
           .optimizer_states = config::CountOptimizerStates(config.optimizer),

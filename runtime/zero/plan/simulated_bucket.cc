@@ -7,11 +7,11 @@ namespace ds::zero {
 SimulatedBucket::SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput& input,
                                  RankBooks* books)
     : input_(input), books_(*books), sizes_(sizes) {
-  if (input.sharding.parameters) {
+  if (sizes.sharding.parameters) {
     books_.pool.AddUser(bytes().parameters);
     books_.pool.Take(bytes().parameters);
   }
-  if (trained() && input.sharding.gradients) books_.pool.AddUser(bytes().travelling);
+  if (trained() && sizes.sharding.gradients) books_.pool.AddUser(bytes().travelling);
 }
 
 void SimulatedBucket::BeginGather() {
@@ -29,6 +29,7 @@ void SimulatedBucket::EndGather() {
 }
 
 void SimulatedBucket::Release() {
+  if (!sharding().parameters) return;
   EndGather();
   books_.pool.Return(bytes().parameters);
 }
@@ -44,7 +45,7 @@ void SimulatedBucket::Stow() {
 
 void SimulatedBucket::AcquireGradients() {
   if (!trained()) return;
-  if (input_.sharding.gradients) {
+  if (sizes_.sharding.gradients) {
     if (!std::exchange(has_.block, true)) books_.pool.Take(bytes().travelling);
   } else if (!std::exchange(has_.whole, true)) {
     books_.held.gradients += bytes().gradients;
@@ -53,7 +54,7 @@ void SimulatedBucket::AcquireGradients() {
 
 void SimulatedBucket::BeginReduction() {
   has_.reducing = true;
-  const bool into_shard = input_.sharding.optimizer;
+  const bool into_shard = sizes_.sharding.optimizer;
   if (into_shard && !std::exchange(has_.own, true) && sizes_.own_rest == Rest::kHere) {
     books_.held.gradients += bytes().own_gradients;
   }
@@ -65,12 +66,12 @@ void SimulatedBucket::EndReduction() {
   if (!std::exchange(has_.reducing, false)) return;
   books_.held.comm_buffers -= bytes().reduction_buffers;
   if (std::exchange(has_.block, false)) books_.pool.Return(bytes().travelling);
-  if (!input_.sharding.optimizer || !std::exchange(has_.whole, false)) return;
+  if (!sizes_.sharding.optimizer || !std::exchange(has_.whole, false)) return;
   books_.held.gradients -= bytes().gradients;
 }
 
 std::int64_t SimulatedBucket::travelling_copy() const {
-  const bool copies = !input_.sharding.gradients && input_.travel != input_.types.gradient;
+  const bool copies = !sizes_.sharding.gradients && input_.travel != input_.types.gradient;
   return copies ? bytes().travelling : 0;
 }
 

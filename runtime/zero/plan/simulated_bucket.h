@@ -27,6 +27,12 @@ class SimulatedBucket {
 
   const BucketBytes& bytes() const { return sizes_.bytes; }
   bool trained() const { return sizes_.trained; }
+  bool of_experts() const { return sizes_.of_experts; }
+  const config::Sharding& sharding() const { return sizes_.sharding; }
+  // Its gradients are this rank's alone. An expert's are the sum of several ranks' tokens.
+  bool is_alone() const {
+    return input_.gradient_ranks == 1 && !sharding().optimizer && !sizes_.of_experts;
+  }
 
   void BeginGather();
   void EndGather();

@@ -9,8 +9,6 @@
 namespace ds::zero {
 namespace {
 
-using config::Width;
-
 std::string NameOf(const char* pass, int block) {
   return std::string("the ") + pass + " pass of block " + std::to_string(block);
 }
@@ -70,11 +68,11 @@ class Simulation {
   // Reduces at once, or begins to.
   void Reduce(SimulatedBucket* bucket, bool awaits);
   void EndReduction(SimulatedBucket* bucket);
-  void AcquireGradients(int unit);
-  void AcquireGradientsOfAll(int unit) {  // and of those that it also reads
+  void AcquireGradients(int unit, bool of_experts);
+  void AcquireGradientsOfAll(int unit) {  // and of those that it also reads, which have no experts
     const auto& reads = input_.units[static_cast<std::size_t>(unit)].also_reads;
-    for (const int other : reads) AcquireGradients(other);
-    AcquireGradients(unit);
+    for (const int other : reads) AcquireGradients(other, /*of_experts=*/false);
+    AcquireGradients(unit, /*of_experts=*/false);
   }
   const BlockActivations& ActivationsOf(int unit) const {
     return input_.activations[static_cast<std::size_t>(unit)];
@@ -132,8 +130,9 @@ void Simulation::AddUnit(const UnitShape& shape, const std::vector<BucketSizes>&
     planned.reduced_bytes += bucket.bytes.travelling;
   }
   planned_.push_back(std::move(planned));
-  if (!input_.sharding.parameters) return;
-  for (const BucketSizes& bucket : sizes) books_.pool.Return(bucket.bytes.parameters);
+  for (const BucketSizes& bucket : sizes) {
+    if (bucket.sharding.parameters) books_.pool.Return(bucket.bytes.parameters);
+  }
 }
 
 ResidencyPlan Simulation::MakePlan(std::vector<Place> places, PassEnd end) const {
@@ -185,6 +184,7 @@ void Simulation::Execute(const Action& action) {
 
 void Simulation::Gather(int unit) {
   for (SimulatedBucket& bucket : buckets(unit)) {
+    if (!bucket.sharding().parameters) continue;
     bucket.BeginGather();
     if (bucket.bytes().gather_buffers > 0) Note("the gather of parameters", kept_);
     if (!input_.overlap) bucket.EndGather();
@@ -193,13 +193,12 @@ void Simulation::Gather(int unit) {
 }
 
 void Simulation::Reduce(int unit) {
-  const bool is_alone = input_.gradient_ranks == 1 && !input_.sharding.optimizer;
   for (SimulatedBucket& bucket : buckets(unit)) {
     if (!bucket.trained()) continue;
-    if (is_alone) {
-      if (updates_) UpdateEarly(&bucket);
-    } else {
+    if (!bucket.is_alone()) {
       Reduce(&bucket, !input_.overlap);
+    } else if (updates_) {
+      UpdateEarly(&bucket);
     }
   }
 }
@@ -216,8 +215,9 @@ void Simulation::EndReduction(SimulatedBucket* bucket) {
   if (ends && updates_) UpdateEarly(bucket);
 }
 
-void Simulation::AcquireGradients(int unit) {
+void Simulation::AcquireGradients(int unit, bool of_experts) {
   for (SimulatedBucket& bucket : buckets(unit)) {
+    if (bucket.of_experts() != of_experts) continue;
     EndReduction(&bucket);
     bucket.AcquireGradients();
   }
@@ -272,11 +272,7 @@ void Simulation::RunPasses() {
 
 void Simulation::RunStep() {
   kept_ = returning_ = 0;
-  if (input_.passes.empty()) {
-    RunMicroBatches();
-  } else {
-    RunPasses();
-  }
+  input_.passes.empty() ? RunMicroBatches() : RunPasses();
   EndStep();
 }
 
@@ -326,6 +322,9 @@ void Simulation::Backward(const Pass& pass, bool is_last) {
     kept_ -= made.kept;
     Note(NameOf("backward", BlockOf(unit)),
          kept_ + (later ? std::max(made.backward, made.delaying) : made.backward));
+    // What goes back to experts of other ranks is there before the gradients of this one's are.
+    if (!later) AcquireGradients(unit, /*of_experts=*/true);
+    Note(NameOf("backward", BlockOf(unit)), kept_ + made.kept);
     if (i == 0) kept_ += sent;  // its gradient; the last block's own has it already
     if (later) kept_ += made.delayed;
   }
@@ -350,6 +349,7 @@ void Simulation::BringWeightGradients(const Pass& pass) {
     Execute(plan, i);
     const int unit = places[static_cast<std::size_t>(i)].unit;
     AcquireGradientsOfAll(unit);
+    AcquireGradients(unit, /*of_experts=*/true);
     Note(NameOf("weights'", BlockOf(unit)), kept_);
     kept_ -= ActivationsOf(unit).delayed;
   }
@@ -359,7 +359,7 @@ void Simulation::BringWeightGradients(const Pass& pass) {
 void Simulation::EndStep() {
   kept_ = input_.batch_bytes;
   ForEachBucket([&](SimulatedBucket& bucket) {
-    if (!bucket.has_whole_gradients() || !input_.sharding.optimizer) return;
+    if (!bucket.has_whole_gradients() || !bucket.sharding().optimizer) return;
     Reduce(&bucket, /*awaits=*/true);
   });
   Update();
@@ -374,8 +374,7 @@ void Simulation::Update() {
     Note("the update", kept_);
     if (input_.updates_in_turns) bucket.EndUpdate();
   });
-  if (input_.updates_in_turns) return;
-  ForEachBucket([](SimulatedBucket& bucket) { bucket.EndUpdate(); });
+  if (!input_.updates_in_turns) ForEachBucket([](SimulatedBucket& each) { each.EndUpdate(); });
 }
 
 HeldMemory Simulation::now(std::int64_t activations, std::int64_t copies) const {

@@ -15,32 +15,9 @@
 #include "runtime/config/model_state.h"
 #include "runtime/zero/plan/residency_plan.h"
 #include "runtime/zero/plan/tiers.h"
+#include "runtime/zero/plan/unit_shape.h"
 
 namespace ds::zero {
-
-// Parameters of a flat buffer that are trained alike.
-struct RangeShape {
-  int first = 0;  // from this one on
-  bool muon = false;
-  std::int64_t iteration = 0;  // elements (config::CountIterationElements) of Muon's largest matrix
-};
-
-// Parameters of one flat buffer, in order.
-struct BucketShape {
-  std::vector<std::int64_t> numels;
-  bool trained = true;
-  bool of_bytes = false;                // that stand for frozen weights, and are not converted
-  bool rounded = false;                 // may travel so (ZeRO++), or, frozen, be kept so
-  std::vector<RangeShape> ranges = {};  // none: all are trained alike, and not by Muon
-};
-
-// The parameters of a block.
-// Nothing is done in the backward pass of those before the first trained one.
-struct UnitShape {
-  std::vector<BucketShape> buckets;
-  std::vector<int> also_reads = {};  // earlier units
-  bool backward_reads = true;        // parameters
-};
 
 // Bytes that a micro-batch needs for one block, beside what blocks before it have kept.
 struct BlockActivations {
@@ -72,6 +49,12 @@ struct Pass {
   bool hands_back = false, was_handed = false;  // the gradient, to this stage's own chunk before
 };
 
+// So many ranks have state between them, in this way.
+struct StateCut {
+  int shard_ranks = 1;
+  config::Sharding sharding;
+};
+
 // A step as DescribeStep, and whoever knows the model, say it.
 struct StepMemoryInput {
   std::vector<UnitShape> units;
@@ -80,6 +63,7 @@ struct StepMemoryInput {
   int shard_ranks = 1;                        // among which flat buffers are cut
   int gradient_ranks = 1;                     // whose gradients add up
   config::Sharding sharding;
+  std::optional<StateCut> of_experts = {};  // where ranks have different ones
   config::StateTypes types;
   config::DataType travel = config::DataType::kFp32;  // of gradients between ranks
   int optimizer_states = 2;                           // per element; one less under Muon
@@ -107,6 +91,10 @@ struct StepMemoryInput {
   bool keeps_rounded = false;      // frozen weights, which are gathered as they are kept
   bool rounds_gradients = false;   // what is reduced
   bool keeps_lost_values = false;  // LoCo
+
+  StateCut CutOf(const BucketShape& bucket) const {
+    return bucket.of_experts && of_experts ? *of_experts : StateCut{shard_ranks, sharding};
+  }
 };
 
 // In the tier where the rank computes, by what it is for (device::MemoryUse).

@@ -93,6 +93,24 @@ TEST(JobMemoryTest, GPipesMicroBatchesAreCountedUpToABound) {
             "what stages hold of 4097 micro-batches at once (gpipe) is not known");
 }
 
+TEST(JobMemoryTest, ExpertRanksHaveTheirPartOfTheExperts) {
+  JobShape job = MakeJob(4);
+  job.model.experts = 8;
+  job.model.experts_per_token = 2;
+  config::DsConfig config = MakeConfig(0);
+  const std::int64_t all = PlanJobMemory(config, job).between_steps.parameters;
+  config.parallel.expert = 4;
+  ASSERT_TRUE(CheckMemoryIsKnown(config, job).ok());
+  const std::int64_t part = PlanJobMemory(config, job).between_steps.parameters;
+  job.model.experts = 2;
+  config.parallel.expert = 1;
+  const std::int64_t of_router = job.model.layers * 6 * job.model.width * 4;
+  EXPECT_EQ(part, PlanJobMemory(config, job).between_steps.parameters + of_router);
+  EXPECT_LT(part, all);
+  config.parallel.expert = 4;
+  EXPECT_FALSE(CheckMemoryIsKnown(config, job).ok()) << "four ranks cannot have two experts";
+}
+
 TEST(JobMemoryTest, SequenceRanksHaveTheirPartOfTheActivations) {
   config::DsConfig config = MakeConfig(1, 8);
   const double alone = static_cast<double>(PlanJobMemory(config, MakeJob(4)).peak_activations);

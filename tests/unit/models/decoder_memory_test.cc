@@ -2,7 +2,9 @@
 // That blocks really keep so much is tested in tests/ranks/activation_memory_test.cc.
 
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/models/memory/bias_bytes.h"
 #include "runtime/models/memory/known_memory.h"
+#include "runtime/models/memory/latent_values.h"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +46,26 @@ TEST(DecoderMemoryTest, BlocksHaveTheParametersThatTransformersBuilds) {
     ++compared;
   }
   EXPECT_GE(compared, 7);
+}
+
+TEST(DecoderMemoryTest, NarrowRowsKeepWhatHeadsAreMadeOf) {
+  DecoderSpec spec = kLlama;
+  spec.qkv = QkvLayout::kLatent;
+  spec.head_width = 24;
+  spec.rope.rotated_share = 8.0 / 24;
+  spec.value_width = 16;
+  spec.latent_width = 10;
+  const LatentValues values = CountLatentValues(spec);
+  EXPECT_EQ(values.heads, 4 * 24);
+  EXPECT_EQ(values.wide, 4 * (16 + 16)) << "a key's part that is not turned, and a value";
+  EXPECT_EQ(values.mixed, 4 * 16);
+  EXPECT_EQ(values.narrow, 2 * 10) << "the norm's input and output";
+  EXPECT_EQ(values.KeptOfHeads(/*recomputes=*/false), 4 * 96 + 64) << "values are padded";
+  EXPECT_EQ(values.KeptOfHeads(/*recomputes=*/true), 2 * 96 + 128 + 64);
+  spec.query_latent_width = 12;
+  EXPECT_EQ(CountLatentValues(spec).narrow, 2 * (10 + 12));
+  spec.value_width = 24;
+  EXPECT_FALSE(CountLatentValues(spec).pads());
 }
 
 TEST(DecoderMemoryTest, WhatIsNotKnownOfAModelIsNamed) {
