@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/engine/step_result.h"
 
@@ -32,12 +33,24 @@ double StepInProgress::AddUpWeights() const {
 
 double StepInProgress::AddUpLosses() const {
   if (losses.empty()) return 0.0;
+  // At once: each number alone would wait for its device.
+  std::vector<at::Tensor> values;
+  for (const MicroLoss& loss : losses) values.push_back(loss.value.reshape({}).to(at::kDouble));
+  const at::Tensor all = at::stack(values).to(at::kCPU);
   double to_average = 0.0;
   double to_add = 0.0;
-  for (const MicroLoss& loss : losses) {
-    (loss.scale_wrt_gas ? to_average : to_add) += loss.weight * loss.value.item<double>();
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double value = all.const_data_ptr<double>()[i];
+    (losses[i].scale_wrt_gas ? to_average : to_add) += losses[i].weight * value;
   }
   return to_average / static_cast<double>(losses.size()) + to_add;
+}
+
+std::optional<std::int64_t> StepInProgress::FindNonFiniteLoss() const {
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (!std::isfinite(losses[i].value.item<double>())) return static_cast<std::int64_t>(i);
+  }
+  return std::nullopt;
 }
 
 nlohmann::json StepCounts::State() const {
@@ -46,13 +59,6 @@ nlohmann::json StepCounts::State() const {
           {"micro_steps", micro_batches},
           {"global_samples", samples},
           {"most_labels", most_labels}};
-std::optional<std::int64_t> StepInProgress::FindNonFiniteLoss() const {
-  for (std::size_t i = 0; i < losses.size(); ++i) {
-    if (!std::isfinite(losses[i].value.item<double>())) return static_cast<std::int64_t>(i);
-  }
-  return std::nullopt;
-}
-
 }
 
 Status StepCounts::LoadState(const nlohmann::json& state) {

@@ -67,7 +67,8 @@ class LmHead : public FamilyBlock {
     const at::Tensor hidden = vocabulary_.group.Share(normed, "head");
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (const at::Tensor labels = FindLabels(bundle); labels.defined()) {
-      const auto count = static_cast<double>(CountLabels(labels));
+      const LabelRange range = MeasureLabels(labels);
+      const auto count = static_cast<double>(range.count);
       const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
       bundle.loss_count = count;
       std::int64_t hits = 0;
@@ -75,6 +76,7 @@ class LmHead : public FamilyBlock {
                            {.soft_cap = soft_cap_,
                             .expected_scale = bundle.loss_scale * expected,
                             .vocabulary = vocabulary_,
+                            .range = range,
                             .hits = is_training() ? nullptr : &hits});
       if (!is_training()) bundle.extras[kHitsName] = at::scalar_tensor(hits, at::kLong);
       if (load) bundle.extras[kExpertRoutes] = load->routes;

@@ -125,8 +125,9 @@ class ChunkedLoss {
         weight_(std::move(weight)),
         labels_(std::move(labels)),
         options_(options) {
-    CheckLabels();
-    scale_ = 1.0 / static_cast<double>(std::max<std::int64_t>(1, CountLabels(labels_)));
+    const LabelRange range = options.range ? *options.range : MeasureLabels(labels_);
+    CheckLabels(range);
+    scale_ = 1.0 / static_cast<double>(std::max<std::int64_t>(1, range.count));
   }
 
   // The mean loss; computes the gradients that are needed on the way.
@@ -182,10 +183,10 @@ class ChunkedLoss {
                     kChunkBytes / (columns * static_cast<std::int64_t>(weight_.element_size())));
   }
 
-  void CheckLabels() const {
+  void CheckLabels(const LabelRange& range) const {
+    if (range.least >= 0 && range.most < vocabulary()) return;
     const at::Tensor bad =
         labels_.ne(kIgnoredLabel).logical_and_(labels_.lt(0).logical_or_(labels_.ge(vocabulary())));
-    if (!bad.any().item<bool>()) return;
     const auto position = bad.nonzero()[0].item<std::int64_t>();
     TORCH_CHECK(false, "label ", labels_[position].item<std::int64_t>(), " at token ", position,
                 " of the micro-batch is outside the vocabulary of ", vocabulary(), " tokens");
@@ -262,6 +263,15 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
 
 std::int64_t CountLabels(const at::Tensor& labels) {
   return labels.ne(kIgnoredLabel).sum().item<std::int64_t>();
+}
+
+LabelRange MeasureLabels(const at::Tensor& labels) {
+  if (labels.numel() == 0) return {};
+  const at::Tensor counts = labels.ne(kIgnoredLabel);
+  const at::Tensor some = labels.masked_fill(counts.logical_not(), 0);
+  const at::Tensor numbers = at::stack({counts.sum(), some.min(), some.max()}).to(at::kCPU);
+  const auto* first = numbers.const_data_ptr<std::int64_t>();
+  return {.count = first[0], .least = first[1], .most = first[2]};
 }
 
 void CrossEntropyRowsByOperators(at::Tensor& logits, const RowLabels& labels, double gradient_scale,

@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/tensor_parallel/group.h"
 
@@ -23,6 +24,13 @@ inline constexpr std::int64_t kIgnoredLabel = -100;
 
 // Counts the labels that are not kIgnoredLabel.
 std::int64_t CountLabels(const at::Tensor& labels);
+
+// Those labels in numbers: none of them is less than `least` or more than `most`, of which one is 0
+// where no label is as small, or as large. All of it comes from the labels' device at once.
+struct LabelRange {
+  std::int64_t count = 0, least = 0, most = 0;
+};
+LabelRange MeasureLabels(const at::Tensor& labels);
 
 // The part of a vocabulary of `all` tokens, from `first` on, that `weight` has here; the ranks of
 // `group` have all of it between them, in their order.
@@ -37,6 +45,8 @@ struct LmLossOptions {
   // it, so that they neither vanish in fp16 nor need another pass. Any other one is right, too.
   double expected_scale = 1.0;
   VocabularyPart vocabulary = {};
+  // The labels', if it has been measured: nobody has to wait for their device once more.
+  std::optional<LabelRange> range = {};
   // Is told how many of the labels that count are the most likely tokens; null: nobody asks.
   std::int64_t* hits = nullptr;
 };

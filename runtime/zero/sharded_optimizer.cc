@@ -50,7 +50,9 @@ void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kep
 }
 
 // Sums the squares of this rank's shard of a bucket's mean; what several ranks hold counts once.
-double SumOfSquares(const Bucket& bucket, const at::Tensor& shard) {
+// What lies on another device than the CPU is added to `away` instead.
+double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
+                    optim::SquaresOfParts* away = nullptr) {
   const Context& context = bucket.context();
   const int member = context.groups.shards->rank();
   const FlatLayout& layout = bucket.parameters().layout();
@@ -58,8 +60,12 @@ double SumOfSquares(const Bucket& bucket, const at::Tensor& shard) {
   for (const TrainingRange& range : bucket.ranges()) {
     const FlatRange own = layout.shard_of(range.range, member);
     const at::Tensor values = shard.narrow(0, own.start - layout.shard(member).start, own.count);
-    sum +=
-        optim::SumOfSquares(values) / context.CountShardCopies(bucket.member_of(range).placement);
+    const int copies = context.CountShardCopies(bucket.member_of(range).placement);
+    if (away != nullptr && !values.is_cpu()) {
+      away->Add(values, 1.0 / copies);
+    } else {
+      sum += optim::SumOfSquares(values) / copies;
+    }
   }
   return sum;
 }
@@ -191,17 +197,21 @@ double ShardedOptimizer::NormToClip(double norm) const {
 double ShardedOptimizer::SumOfSquaresOfShard() const {
   if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
   double sum = 0.0;
+  optim::SquaresOfParts away;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    sum += squares_[i] ? *squares_[i] : SumOfSquaresOf(*shards_[i]);
+    sum += squares_[i] ? *squares_[i] : SumOfSquaresOf(*shards_[i], &away);
   }
-  return sum;
+  return sum + away.Sum();
 }
 
 // Of a mean that rests in a file it is known already, unless somebody has written to the mean.
-double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard) const {
+double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard,
+                                        optim::SquaresOfParts* away) const {
   FlatGradients& gradients = shard.bucket().gradients();
   if (const std::optional<double> measured = gradients.measured()) return *measured;
-  const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor());
+  const bool stays = shard.bucket().context().tiers.gradients == Rest::kHere;
+  const double sum =
+      SumOfSquares(shard.bucket(), gradients.shard().tensor(), stays ? away : nullptr);
   gradients.Stow(gradients.optimizer_range());
   return sum;
 }

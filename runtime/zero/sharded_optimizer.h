@@ -29,6 +29,10 @@
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/state_kind.h"
 
+namespace ds::optim {
+class SquaresOfParts;
+}
+
 namespace ds::zero {
 
 class OptimizerShard;
@@ -88,7 +92,8 @@ class ShardedOptimizer {
  private:
   void AddUpOverStages();
   double SumOfOwnSquares() const;
-  double SumOfSquaresOf(const OptimizerShard& shard) const;
+  // Adds to `away` instead what lies on another device than the CPU, and stays there.
+  double SumOfSquaresOf(const OptimizerShard& shard, optim::SquaresOfParts* away = nullptr) const;
   // Step for an optimizer that must have all parts at once.
   void StepAtOnce(const optim::Update& update);
   // Step for all others: what rests elsewhere comes and goes turn by turn.

@@ -1,12 +1,16 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "runtime/optim/kernels/flat_block.h"
@@ -76,6 +80,22 @@ double SumOfSquares(const at::Tensor& flat) {
                      }
                    });
   return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
+void SquaresOfParts::Add(at::Tensor values, double weight) {
+  if (values.numel() == 0) return;
+  parts_.push_back(std::move(values));
+  weights_.push_back(weight);
+}
+
+double SquaresOfParts::Sum() {
+  if (parts_.empty()) return 0.0;
+  const at::Tensor squares = at::stack(at::_foreach_norm(parts_, 2, at::kDouble)).square_();
+  const double sum =
+      at::tensor(weights_, at::kDouble).to(squares.device()).dot(squares).item<double>();
+  parts_.clear();
+  weights_.clear();
+  return sum;
 }
 
 double ClipFactor(double norm, double max_norm) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -122,6 +123,19 @@ TEST(LmLoss, NamesALabelOutsideTheVocabulary) {
                                        "vocabulary of 50257 tokens"));
     }
   }
+}
+
+TEST(LmLoss, MeasuresLabelsThatCount) {
+  const at::Tensor labels =
+      at::tensor({kIgnoredLabel, std::int64_t{7}, std::int64_t{3}}, at::kLong);
+  const LabelRange range = MeasureLabels(labels);
+  EXPECT_EQ(range.count, 2);
+  EXPECT_EQ(range.least, 0) << "no less than 0, where none is";
+  EXPECT_EQ(range.most, 7);
+  EXPECT_EQ(MeasureLabels(labels.narrow(0, 0, 1)).count, 0);
+  EXPECT_EQ(MeasureLabels(labels.narrow(0, 0, 0)).count, 0);
+  EXPECT_EQ(MeasureLabels(at::tensor({-1, 5}, at::kLong)).least, -1);
+  EXPECT_EQ(MeasureLabels(at::full({2, 3}, 4, at::kLong)).count, 6);
 }
 
 TEST(LmLoss, RefusesASecondBackward) {

@@ -26,6 +26,25 @@ TEST(SumOfSquares, Reads16BitTypes) {
   }
 }
 
+// On the CPU, too, though ranks there take the loop.
+TEST(SquaresOfParts, AreAddedUpByTheirWeights) {
+  SquaresOfParts squares;
+  EXPECT_EQ(squares.Sum(), 0.0);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor first = at::randn({5000}).to(type), second = at::randn({7}).to(type);
+    squares.Add(first, 1.0);
+    squares.Add(second, 0.25);
+    squares.Add(first.narrow(0, 0, 0), 1.0);
+    const double expected = SumOfSquares(first) + 0.25 * SumOfSquares(second);
+    EXPECT_NEAR(squares.Sum(), expected, 1e-9 * expected);
+    EXPECT_EQ(squares.Sum(), 0.0) << "it is forgotten";
+  }
+  squares.Add(at::full({4}, 1e30F), 1.0);
+  EXPECT_NEAR(std::sqrt(squares.Sum()), 2e30, 1e24);
+  squares.Add(at::full({4}, std::numeric_limits<float>::infinity()), 1.0);
+  EXPECT_FALSE(std::isfinite(squares.Sum()));
+}
+
 TEST(SumOfSquares, LargeFiniteValuesDoNotOverflow) {
   EXPECT_NEAR(std::sqrt(SumOfSquares(at::full({4}, 1e30F))), 2e30, 1e24);
 }
