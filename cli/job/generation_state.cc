@@ -149,7 +149,9 @@ void GenerationState::On(const CallAnswer& answer, Time now, JobActions* actions
       return OnLaunched(*node_rank, answer.status, actions);
     case CallKind::kStop:
       if (answer.call != host.stop_call || host.gone) return;
-      if (NobodyAnswered(answer.status)) host.stop_again_at = now + kStopAgainAfter;
+      if (!answer.status.ok() && answer.status.code() != StatusCode::kNotFound) {
+        host.stop_again_at = now + kStopAgainAfter;
+      }
       return;
     case CallKind::kSignal:
       host.signals.pop_front();
@@ -237,10 +239,9 @@ void GenerationState::SendSignal(int node_rank, JobActions* actions) {
   actions->back().request = std::move(request);
 }
 
-// This machine's daemons are killed meanwhile, which ends their streams.
 void GenerationState::GiveUpHosts(JobActions* actions) {
+  given_up_ = true;
   for (const int node_rank : launched()) {
-    if (!job_.world.hosts[node_rank].remote) continue;
     LetGo(node_rank);
     actions->push_back(Act(Kind::kAbandon, node_rank));
   }
@@ -294,10 +295,14 @@ void GenerationState::On(const StreamEnd& end, Time /*now*/, JobActions* /*actio
 void GenerationState::On(const HostEvents& events, Time /*now*/, JobActions* actions) {
   const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, events.host);
   if (!node_rank.has_value()) return;
-  for (const v1::Event& event : events.batch->events()) OnEvent(*node_rank, event, actions);
+  for (const v1::Event& event : events.batch->events()) {
+    OnEvent(*node_rank, event, events.batch, actions);
+  }
 }
 
-void GenerationState::OnEvent(int node_rank, const v1::Event& event, JobActions* actions) {
+void GenerationState::OnEvent(int node_rank, const v1::Event& event,
+                              const std::shared_ptr<const v1::EventBatch>& batch,
+                              JobActions* actions) {
   if (event.rank_report().has_put()) {  // said to the other ranks, not to the user
     exchange_.Add(event.rank_report().put());
     return;
@@ -310,7 +315,7 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event, JobActions*
   }
   if (event.has_generation_ended()) OnGenerationEnded(node_rank, event.generation_ended());
   if (observer_failed_.has_value()) return;
-  const Status status = parts_.observer->OnEvent({host, parts_.number, event});
+  const Status status = parts_.observer->OnEvent({host, parts_.number, event, batch});
   if (status.ok()) return;
   observer_failed_ = status;
   StopFailed(job_.flags.grace_seconds, actions);

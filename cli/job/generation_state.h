@@ -12,6 +12,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -65,8 +66,10 @@ class GenerationState {
   JobActions OnTime(Time now);
   std::optional<Time> next() const;
 
-  // No host that was launched has more to say.
-  bool ended() const { return begun_ && unanswered_launches_ == 0 && open_streams_ == 0; }
+  // No host that was launched has more to say, or nobody waits for them.
+  bool ended() const {
+    return given_up_ || (begun_ && unanswered_launches_ == 0 && open_streams_ == 0);
+  }
   bool failed() const { return judge_.failed(); }
   // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
   // were given up before they told of their ranks' end.
@@ -98,7 +101,8 @@ class GenerationState {
   void On(const Other& /*of the job*/, Time /*now*/, JobActions* /*actions*/) {}
   void OnLaunched(int node_rank, const Status& answer, JobActions* actions);
   void OnLoss(int node_rank, const HostChange& change, JobActions* actions);
-  void OnEvent(int node_rank, const v1::Event& event, JobActions* actions);
+  void OnEvent(int node_rank, const v1::Event& event,
+               const std::shared_ptr<const v1::EventBatch>& batch, JobActions* actions);
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
   // The first rank to standard input, all to each other.
   void ConnectRanks(JobActions* actions);
@@ -109,8 +113,8 @@ class GenerationState {
   void StopFailed(double grace_seconds, JobActions* actions);
   void StopHosts(double grace_seconds, JobActions* actions);
   void StopHost(int node_rank, JobActions* actions);
-  void LetGo(int node_rank);              // nothing is said to this host any more
-  void GiveUpHosts(JobActions* actions);  // other hosts are not waited for any more
+  void LetGo(int node_rank);  // nothing is said to this host any more
+  void GiveUpHosts(JobActions* actions);
   JobAction Act(JobAction::Kind kind, int node_rank) const;
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
   std::vector<int> launched() const;
@@ -123,6 +127,7 @@ class GenerationState {
   ValueExchange exchange_;                     // of a job on several hosts
   std::set<int> ended_;                        // whose ranks have ended, as they told
   bool begun_ = false;
+  bool given_up_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;
   std::optional<double> stop_grace_;  // of the last stop

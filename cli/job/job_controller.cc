@@ -13,8 +13,6 @@
 namespace ds::cli {
 namespace {
 
-// So long without an event, held-back output is shown.
-constexpr std::chrono::milliseconds kQuietAfter{50};
 constexpr std::chrono::hours kPatience{1};
 
 JobPlan WithMasterAddress(JobPlan job, const std::string& address) {
@@ -42,7 +40,6 @@ JobController::JobController(JobPlan job, const Program* program,
                              const std::vector<HostDaemon*>& daemons, JobObserver* observer,
                              const Options& options)
     : job_id_(job.job_id),
-      observer_(observer),
       options_(options),
       inputs_(std::make_shared<Inputs>()),
       machine_(WithMasterAddress(std::move(job), options.master_addr),
@@ -61,20 +58,16 @@ StopStep JobController::OnSignal(int signal) {
   return step;
 }
 
+void JobController::OnStop() { inputs_->PutUrgent(UserSignal{options_.stop->signal()}); }
+
 JobOutcome JobController::Run() {
   Perform(machine_.Begin());
-  bool is_quiet = true;
   while (!machine_.ended()) {
-    std::chrono::nanoseconds patience = is_quiet ? kPatience : kQuietAfter;
+    std::chrono::nanoseconds patience = kPatience;
     if (const auto next = machine_.next()) patience = std::min(patience, *next - BootTime());
     const auto input =
         inputs_->Take(std::max(std::chrono::ceil<std::chrono::milliseconds>(patience), {}));
-    if (input.has_value()) {
-      Perform(machine_.Handle(*input, BootTime()));
-    } else if (!std::exchange(is_quiet, true)) {
-      observer_->OnQuiet();
-    }
-    is_quiet = is_quiet && !input.has_value();
+    if (input.has_value()) Perform(machine_.Handle(*input, BootTime()));
     const auto next = machine_.next();
     if (next && *next <= BootTime()) Perform(machine_.OnTime(BootTime()));
   }

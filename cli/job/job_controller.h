@@ -4,7 +4,7 @@
 // it.
 //
 // Threads: Run() on one thread, which decides and on which the observer is called; what comes from
-// others only goes into the queue of inputs. OnSignal and OnHostChange from any.
+// others only goes into the queue of inputs. OnSignal, OnStop and OnHostChange from any.
 // Lifetimes: program, daemons, observer and what the options name outlive the controller.
 
 #include <map>
@@ -46,6 +46,8 @@ class JobController {
   // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 go on to its ranks. Returns what
   // is to be done to daemons and to calls: this thread may be waiting for them.
   StopStep OnSignal(int signal);
+  // The user's stop has changed without a signal of his.
+  void OnStop();
   // From the keeper of the hosts' leases.
   void OnHostChange(const HostChange& change) { inputs_->PutUrgent(change); }
 
@@ -62,7 +64,6 @@ class JobController {
   void AwaitInput(const JobAction& action);
 
   const std::string job_id_;
-  JobObserver* const observer_;
   const Options options_;
   std::map<int, HostDaemon*> daemons_;    // by the host's number
   const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later

@@ -61,6 +61,11 @@ void UserStop::OnTold() {
   told_ = true;
 }
 
+void UserStop::GiveUp() {
+  const std::lock_guard lock(mutex_);
+  kills_daemons_ = true;
+}
+
 int UserStop::signal() const {
   const std::lock_guard lock(mutex_);
   return signal_;
@@ -78,7 +83,7 @@ bool UserStop::kills_ranks() const {
 
 bool UserStop::ends_at_once() const {
   const std::lock_guard lock(mutex_);
-  return count_ >= 3;
+  return count_ >= 2 || kills_daemons_;
 }
 
 bool UserStop::kills_daemons() const {

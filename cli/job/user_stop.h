@@ -10,7 +10,7 @@
 //     kStopping    kKeepGrace      kKillRanks     kKillDaemons
 //     kEnded       kNothing        kNothing       kKillDaemons
 //
-// Signals after kKillRanks mean nothing until the user was told, but from the third on dsrun ends
+// Signals after kKillRanks mean nothing until the user was told, but from the second on dsrun ends
 // in a moment, whatever it waits for. No generation begins after the first signal, whatever the
 // verdict is about, so that nothing here belongs to an earlier one.
 //
@@ -48,6 +48,8 @@ class UserStop {
   void Enter(JobPhase phase);
   // The user knows that one more signal kills the daemons.
   void OnTold();
+  // Nobody waits any more for what has not ended after his first.
+  void GiveUp();
 
   // The first, be it after the end; 0 = none has come, and there may be another generation.
   int signal() const;
@@ -56,7 +58,7 @@ class UserStop {
   bool kills_ranks() const;
   // The daemons of this machine: the end of one says nothing about it. Others are given up.
   bool kills_daemons() const;
-  // The third has come.
+  // The second has come, or it was given up.
   bool ends_at_once() const;
 
  private:

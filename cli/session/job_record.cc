@@ -1,6 +1,10 @@
 #include "cli/session/job_record.h"
 
+#include <memory>
+#include <utility>
+
 #include "cli/job/final_status.h"
+#include "cli/job/verdict/make_verdict.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 
@@ -28,10 +32,31 @@ void JobRecord::OnPrepared(const std::string& host, const v1::PrepareResponse& r
 }
 
 Status JobRecord::OnEvent(const HostEvent& event) {
-  DS_RETURN_IF_ERROR(run_directory_->Append(event));
+  {
+    const std::lock_guard lock(mutex_);
+    if (given_up_) return OkStatus();
+  }
+  std::shared_ptr<const v1::Event> kept =
+      event.batch == nullptr ? std::make_shared<const v1::Event>(event.event)
+                             : std::shared_ptr<const v1::Event>(event.batch, &event.event);
+  writer_.Put([this, kept = std::move(kept), host = event.host, generation = event.generation] {
+    Write({host, generation, *kept});
+  });
   const std::lock_guard lock(mutex_);
-  console_->OnEvent(event);
-  return OkStatus();
+  return failed_;
+}
+
+void JobRecord::Write(const HostEvent& event) {
+  Status written;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.ok()) return;
+  }
+  written = run_directory_->Append(event);
+  const std::lock_guard lock(mutex_);
+  if (written.ok()) return console_->OnEvent(event);
+  failed_ = written;
+  generation_ = event.generation;
 }
 
 void JobRecord::OnNotice(const std::string& text) {
@@ -65,26 +90,57 @@ void JobRecord::ShowSummary() {
   for (const std::string& line : plan_.purpose.closing_lines) console_->ShowSummaryLine(line);
 }
 
-int JobRecord::Conclude(const JobOutcome& outcome) {
-  static_cast<void>(run_directory_->Flush());  // the index of logs that are whole
+void JobRecord::GiveUp() {
+  {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+  }
+  writer_.GiveUp();
+}
+
+Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
+  struct Written {
+    Verdict verdict;
+    Status status;
+  };
+  const auto written = std::make_shared<Written>(Written{.verdict = verdict, .status = {}});
+  writer_.Put([this, written] {
+    Verdict& full = written->verdict;
+    if (full.rank >= 0 && full.last_lines.empty()) {
+      full.last_lines = run_directory_->ReadLastLines(full.generation, full.rank);
+    }
+    written->status = run_directory_->WriteVerdict(full);
+  });
+  if (!writer_.Flush()) {
+    OnNotice("verdict.json is not written: the run directory takes nothing");
+    return verdict;
+  }
+  if (!written->status.ok()) OnNotice("verdict.json is not written: " + written->status.message());
+  return written->verdict;
+}
+
+int JobRecord::Conclude(JobOutcome outcome) {
+  writer_.Put([this] { static_cast<void>(run_directory_->Flush()); });  // logs that are whole
+  const bool is_kept = writer_.Flush();
   Verdict verdict;
-  Status written;
+  {
+    const std::lock_guard lock(mutex_);
+    if (outcome.ok() && !is_kept) {
+      failed_ = DeadlineExceededError("it takes nothing");
+    }
+    if (outcome.ok() && !failed_.ok()) outcome = MakeRunDirectoryVerdict(failed_, generation_);
+  }
   if (!outcome.ok()) {
     verdict = outcome.failure();
     verdict.exit_code = FinalStatus(verdict, plan_.flags.exit_codes);
-    if (verdict.rank >= 0 && verdict.last_lines.empty()) {
-      verdict.last_lines = run_directory_->ReadLastLines(verdict.generation, verdict.rank);
-    }
-    written = run_directory_->WriteVerdict(verdict);
+    verdict = WriteVerdict(verdict);
   }
-  // Not before: a disk that hangs must not keep those waiting who deal with the user's signals.
   const std::lock_guard lock(mutex_);
   console_->Finish();
   if (outcome.ok()) {
     if (plan_.purpose.trains) ShowSummary();
     return kExitOk;
   }
-  if (!written.ok()) console_->ShowNotice("verdict.json is not written: " + written.message());
   console_->ShowVerdict(verdict, run_directory_->path().string());
   return verdict.exit_code;
 }

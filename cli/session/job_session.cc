@@ -3,9 +3,9 @@
 #include <grpc/grpc.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -37,11 +37,17 @@ namespace {
 
 // Killed ranks end before that, and so do daemons that are well: the user hears of others.
 constexpr std::chrono::seconds kPatience{1};
-// It hears the user, writes to the console, forwards standard input and renews leases.
-constexpr int kOwnThreads = 4;
+// So long behind that notice, what he has asked for twice is given up.
+constexpr std::chrono::seconds kGiveUpPatience{2};
+// Behind the grace and the lease of a stop that he has asked for once: its daemon gives up ranks
+// and tells of it, or is lost itself.
+constexpr std::chrono::seconds kStopPatience{6};
+// It hears the user, writes to the run directory and to the console, forwards standard input and
+// renews leases.
+constexpr int kOwnThreads = 5;
 // A console that takes nothing for so long is blocked.
 constexpr std::chrono::seconds kConsolePatience{5};
-// From the third signal on, for all that a job's end still needs.
+// From the second signal on, for all that a job's end still needs.
 constexpr std::chrono::milliseconds kLastPatience{4500};
 
 bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
@@ -62,9 +68,10 @@ class JobSession {
         stop_(*user.stop),
         record_(record),
         starter_(&plan, std::move(known_hosts)) {}
-  // Waits for the daemons' ends. Who is tired of it kills them.
+  // Waits for the daemons' ends. Who is tired of it kills them, and time does.
   ~JobSession() {
     const SignalTarget target(signals_, HearAfterTheEnd());
+    StartStopTimer();
     starter_.AwaitHosts([this](const std::string& text) { TellOfWait(text); });
   }
   JobSession(const JobSession&) = delete;
@@ -83,6 +90,11 @@ class JobSession {
   JobOutcome RunOnHosts(const StartedHosts& hosts);
   // Does what a signal means for daemons and calls. The ranks are the controller's.
   void TakeStep(StopStep step);
+  // Does the next thing that time calls for in a user's stop.
+  void OnStopTimer(JobController* controller);
+  // Nobody is waited for any more.
+  void GiveUp();
+  void StartStopTimer();
   void LimitEnd();
   UserSignals::Target HearAfterTheEnd();
   // Nobody else ends ranks here whose daemon has been stopped.
@@ -101,15 +113,19 @@ class JobSession {
   UserSignals* const signals_;
   UserStop& stop_;
   JobRecord* const record_;
+  std::uint64_t written_ = 0;  // by the record, when the stop was looked at last
+  bool told_ = false;          // the user was, of what his second signal waits for
   HostStarter starter_;
 };
 
-StatusOr<StartedHosts> JobSession::StartHosts() {
+StatusOr<StartedHosts> JobSession::StartHosts() try {
   const auto on_signal = [this](int signal) {
     if (!IsForwarded(signal)) TakeStep(stop_.OnSignal(signal));  // no rank could get the others
   };
   const SignalTarget target(signals_, MakeTarget(on_signal));
   return starter_.StartHosts([this](const std::string& text) { record_->OnNotice(text); });
+} catch (const std::system_error& error) {
+  return NoRoomError(std::string("no thread to renew leases: ") + error.what());
 }
 
 JobOutcome JobSession::CheckHosts(const StatusOr<StartedHosts>& hosts) {
@@ -144,11 +160,13 @@ int JobSession::Conclude(const JobOutcome& outcome) {
 
 UserSignals::Target JobSession::HearAfterTheEnd() {
   stop_.Enter(JobPhase::kEnded);
-  return MakeTarget([this](int signal) {
+  const auto on_signal = [this](int signal) {
     if (IsForwarded(signal)) return;
     if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
+    if (stop_.ends_at_once()) record_->GiveUp();
     LimitEnd();
-  });
+  };
+  return MakeTarget(on_signal, [this] { starter_.KillHosts(); });
 }
 
 void JobSession::LimitEnd() {
@@ -160,12 +178,42 @@ void JobSession::LimitEnd() {
 void JobSession::TakeStep(StopStep step) {
   LimitEnd();
   if (step == StopStep::kCancelStart || step == StopStep::kKillRanks) starter_.Interrupt();
+  if (step == StopStep::kStopRanks || step == StopStep::kKeepGrace) StartStopTimer();
   if (step == StopStep::kKillRanks) signals_->StartTimer(kPatience);
-  if (step == StopStep::kKillDaemons && starter_.KillHosts()) {
-    record_->ShowWarning(
-        "the daemon of this machine is killed: the last output of its ranks may be missing");
-  }
+  if (step == StopStep::kKillDaemons) GiveUp();
   if (const std::string text(StopNotice(step)); !text.empty()) record_->OnNotice(text);
+}
+
+void JobSession::StartStopTimer() {
+  written_ = record_->written();
+  signals_->StartTimer(std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(
+                           plan_.flags.grace_seconds + plan_.flags.lease_seconds)) +
+                       kStopPatience);
+}
+
+void JobSession::OnStopTimer(JobController* controller) {
+  const bool asked_twice = stop_.kills_ranks();
+  const std::uint64_t before = std::exchange(written_, record_->written());
+  if (!asked_twice || std::exchange(told_, true)) {
+    // A slow disk is not one that hangs.
+    if (written_ != before) return asked_twice ? signals_->StartTimer(kPatience) : StartStopTimer();
+    GiveUp();
+    return controller->OnStop();
+  }
+  const auto tell = [this](const std::string& text) { TellOfWait(text); };
+  if (!starter_.TellOfHosts(tell)) {
+    tell("waiting for other hosts, which are to kill their ranks; Ctrl-C gives them up");
+  }
+  signals_->StartTimer(kGiveUpPatience);
+}
+
+void JobSession::GiveUp() {
+  stop_.GiveUp();
+  LimitEnd();
+  record_->GiveUp();
+  if (!starter_.KillHosts()) return;
+  record_->ShowWarning(
+      "the daemon of this machine is killed: the last output of its ranks may be missing");
 }
 
 JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
@@ -179,16 +227,9 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
-  const auto is_other = [](const JobHost& host) { return host.remote; };
-  const bool has_others = std::any_of(plan_.world.hosts.begin(), plan_.world.hosts.end(), is_other);
-  const auto on_timer = [this, has_others] {
-    const auto tell = [this](const std::string& text) { TellOfWait(text); };
-    if (!starter_.TellOfHosts(tell) && has_others) {
-      tell("waiting for other hosts, which are to kill their ranks; Ctrl-C gives them up");
-    }
-  };
-  const SignalTarget target(
-      signals_, MakeTarget([&](int signal) { TakeStep(controller.OnSignal(signal)); }, on_timer));
+  const SignalTarget target(signals_,
+                            MakeTarget([&](int signal) { TakeStep(controller.OnSignal(signal)); },
+                                       [&] { OnStopTimer(&controller); }));
   return controller.Run();
 }
 
@@ -210,9 +251,10 @@ void AwaitConsole(UserSignals* signals, const UserStop& stop, BacklogWriter* wri
 }
 
 // Those that a job does not go on without. gRPC's are never ended.
-Status StartThreads(UserSignals* signals, BacklogWriter* writer) try {
+Status StartThreads(UserSignals* signals, BacklogWriter* writer, JobRecord* record) try {
   DS_RETURN_IF_ERROR(signals->Listen());
   writer->Start();
+  record->Begin();
   ::grpc_init();
   return OkStatus();
 } catch (const std::system_error& error) {
@@ -246,7 +288,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
     return record.Conclude(MakeStartVerdict(room));
   }
   UserSignals signals;  // before any other thread, which must not take the user's signals
-  if (const Status begun = StartThreads(&signals, &writer); !begun.ok()) {
+  if (const Status begun = StartThreads(&signals, &writer, &record); !begun.ok()) {
     return record.Conclude(MakeStartVerdict(begun));
   }
   record.ShowNotices();
@@ -259,6 +301,7 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
     status = session.Conclude(session.Run(session.StartHosts()));
   }
   AwaitConsole(&signals, stop, &writer);
+  record.End();  // while there is somebody to end this process if that hangs
   return status;
 }
 

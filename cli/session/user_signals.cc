@@ -24,8 +24,8 @@ bool IsIgnored(int signal) {
 // A console that is blocked does not hear of it.
 [[noreturn]] void EndAtOnce(int status) {
   constexpr std::string_view kText =
-      "dsrun: ended by the third signal, with something that does not answer; the daemons of this "
-      "machine are killed, those of others end what still runs of the job there\n";
+      "dsrun: ended without what does not answer; the daemons of this machine are killed, those of "
+      "others end what still runs of the job there\n";
   pollfd console{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
     static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));

@@ -6,8 +6,10 @@ namespace ds::daemon {
 
 StopLadder::Step StopLadder::Stop(Time grace, v1::StopCause cause, Time now) {
   const Time deadline = now + grace;
+  if (grace == Time(0)) give_up_after_ = kGiveUpSoonAfter;
   if (cause_ != v1::STOP_NONE) {
     if (kill_at_) kill_at_ = std::min(*kill_at_, deadline);
+    if (give_up_at_) give_up_at_ = std::min(*give_up_at_, now + Time(give_up_after_));
     return Step::kNothing;
   }
   cause_ = cause;
@@ -16,7 +18,7 @@ StopLadder::Step StopLadder::Stop(Time grace, v1::StopCause cause, Time now) {
 }
 
 void StopLadder::AwaitEnd(Time now) {
-  if (!give_up_at_) give_up_at_ = now + kGiveUpAfter;
+  if (!give_up_at_) give_up_at_ = now + give_up_after_;
 }
 
 void StopLadder::End() {

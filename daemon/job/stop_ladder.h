@@ -20,6 +20,8 @@ class StopLadder {
 
   // Killed processes end well within this time, unless they cannot.
   static constexpr std::chrono::seconds kGiveUpAfter{5};
+  // For a stop without a grace, whose user waits (cli/session/job_session.cc).
+  static constexpr std::chrono::seconds kGiveUpSoonAfter{2};
 
   enum class Step { kNothing, kTerminate, kKill, kGiveUp };
 
@@ -42,6 +44,7 @@ class StopLadder {
 
  private:
   v1::StopCause cause_ = v1::STOP_NONE;
+  std::chrono::seconds give_up_after_ = kGiveUpAfter;
   std::optional<Time> kill_at_;
   std::optional<Time> give_up_at_;
 };

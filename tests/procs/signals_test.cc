@@ -76,7 +76,7 @@ class SignalsTest : public ::testing::Test {
 };
 
 // It hears of no stop.
-TEST_F(SignalsTest, AThirdSignalEndsAJobWhoseDaemonIsStopped) {
+TEST_F(SignalsTest, ThreeSignalsEndAJobWhoseDaemonIsStopped) {
   Program program(Command("run", 1, Shell("echo daemon $PPID; exec sleep 600")));
   ASSERT_TRUE(program.WaitForOutput("daemon "));
   ASSERT_TRUE(program.WaitForOutput("\n"));

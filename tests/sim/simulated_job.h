@@ -67,7 +67,6 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void OnPrepared(const std::string&, const v1::PrepareResponse&) override {}
   Status OnEvent(const cli::HostEvent&) override { return OkStatus(); }
   void OnNotice(const std::string& text) override;
-  void OnQuiet() override {}
   StatusOr<cli::RankProgram> ForGeneration(int generation) const override;
 
   cli::JobPlan MakePlan() const;

@@ -40,7 +40,7 @@ class FakeDaemon : public HostDaemon {
     done(starts_cancelled ? CancelledError("not wanted any more") : launch_answer);
   }
   void BeginStop(const v1::StopRequest& request, DoneCallback done) override {
-    if (unanswered_stops-- > 0) return done(UnavailableError("connection reset"));
+    if (unanswered_stops-- > 0) return done(stop_failure);
     stops_.Put(request);
     done(OkStatus());
   }
@@ -91,6 +91,7 @@ class FakeDaemon : public HostDaemon {
   std::vector<v1::LaunchRequest> launched;
   std::vector<double> graces;
   std::atomic<int> unanswered_stops = 0;
+  Status stop_failure = UnavailableError("connection reset");  // of those
   std::vector<int> signals;
   ds::testing::BoundedQueue<v1::SharedValue> shared{1000};
   std::string awaited_key;

@@ -225,6 +225,7 @@ TEST_F(JobControllerTest, AStopThatDidNotGetThroughIsSentAgain) {
   AddHost("a", {{}});
   AddHost("b", {{Exited(3, 7), Ended()}});
   daemons_[0]->unanswered_stops = 2;
+  daemons_[0]->stop_failure = InternalError("RST_STREAM");  // one of the ways it may show
   EXPECT_EQ(Controller().Run().failure().exit_code, 7);
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
 }

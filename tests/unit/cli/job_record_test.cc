@@ -120,7 +120,7 @@ TEST_F(JobRecordTest, SaysWhereRanksThatMayChooseFindNoGpu) {
 TEST_F(JobRecordTest, KeepsOutputAndShowsIt) {
   const Shown shown = Record([&](JobRecord& record) {
     EXPECT_TRUE(record.OnEvent({host_, 0, Output(1, "hello\n")}).ok());
-    record.OnQuiet();
+    record.Conclude(JobOutcome());
   });
   EXPECT_EQ(shown.out, "1@h1: hello\n");
   EXPECT_EQ(Content("logs/0/rank-00001.out"), "hello\n");
@@ -130,9 +130,19 @@ TEST_F(JobRecordTest, WhatCannotBeKeptIsAnErrorAndIsNotShown) {
   ASSERT_TRUE(WriteFileAtomically(path() / "logs", "a file in the logs' place").ok());
   const Shown shown = Record([&](JobRecord& record) {
     EXPECT_FALSE(record.OnEvent({host_, 0, Output(1, "hello\n")}).ok());
-    record.OnQuiet();
   });
   EXPECT_THAT(shown.out, IsEmpty());
+}
+
+TEST_F(JobRecordTest, WhatWasNotKeptInTheEndIsTheVerdictOfAJobThatEndsWell) {
+  ASSERT_TRUE(WriteFileAtomically(path() / "logs", "a file in the logs' place").ok());
+  const Shown shown = Record([&](JobRecord& record) {
+    record.Begin();  // what becomes of the event is known later
+    static_cast<void>(record.OnEvent({host_, 0, Output(1, "hello\n")}));
+    status_ = record.Conclude(JobOutcome());
+  });
+  EXPECT_EQ(status_, 1);
+  EXPECT_THAT(shown.err, HasSubstr("the run directory could not be written"));
 }
 
 TEST_F(JobRecordTest, AGoodTrainingEndsWithWhatItHasLeft) {

@@ -24,7 +24,6 @@ class RecordingObserver : public JobObserver {
     return OkStatus();
   }
   void OnNotice(const std::string& text) override { notices.push_back(text); }
-  void OnQuiet() override {}
 
   std::vector<std::string> prepared;
   std::vector<std::string> notices;

@@ -35,9 +35,11 @@ TEST(UserStopTest, EveryRowOfTheTable) {
     SCOPED_TRACE(static_cast<int>(row.phase));
     UserStop stop;
     stop.Enter(row.phase);
-    for (const StopStep step : row.steps) EXPECT_EQ(stop.OnSignal(SIGTERM), step);
+    for (std::size_t i = 0; i < row.steps.size(); ++i) {
+      EXPECT_EQ(stop.OnSignal(SIGTERM), row.steps[i]);
+      EXPECT_EQ(stop.ends_at_once(), i >= 1);
+    }
     EXPECT_EQ(stop.is_to_blame(), row.to_blame);
-    EXPECT_EQ(stop.ends_at_once(), row.steps.size() >= 3);
     stop.OnTold();
     EXPECT_FALSE(stop.kills_daemons());
     EXPECT_EQ(stop.OnSignal(SIGTERM), row.told);

@@ -45,6 +45,19 @@ TEST(StopLadderTest, AStopAfterTheKillChangesNothing) {
   EXPECT_FALSE(ladder.in_grace());
 }
 
+TEST(StopLadderTest, WhoAsksWithoutAGraceIsToldSooner) {
+  StopLadder asked;
+  asked.Stop(seconds(15), v1::STOP_REQUESTED, seconds(100));
+  asked.Stop(seconds(0), v1::STOP_REQUESTED, seconds(101));
+  EXPECT_EQ(asked.OnTime(seconds(101)), Step::kKill);
+  EXPECT_EQ(asked.next(), Time(seconds(101) + StopLadder::kGiveUpSoonAfter));
+  StopLadder killed;
+  killed.Stop(seconds(1), v1::STOP_REQUESTED, seconds(100));
+  EXPECT_EQ(killed.OnTime(seconds(101)), Step::kKill);
+  killed.Stop(seconds(0), v1::STOP_REQUESTED, seconds(102));
+  EXPECT_EQ(killed.next(), Time(seconds(102) + StopLadder::kGiveUpSoonAfter));
+}
+
 TEST(StopLadderTest, WhatEndsByItselfHasNoMoreSteps) {
   StopLadder ladder;
   ladder.AwaitEnd(seconds(1));
