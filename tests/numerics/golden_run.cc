@@ -10,6 +10,8 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/data/loader.h"
 #include "runtime/device/isa_probe.h"
+#include "runtime/engine/make_mesh.h"
+#include "runtime/engine/stage_part.h"
 #include "runtime/engine/train_step.h"
 #include "runtime/models/adapter_folder.h"
 #include "runtime/models/build_model.h"
@@ -32,20 +34,23 @@ config::DsConfig ConfigOf(const GoldenRun& run) {
   json["gradient_accumulation_steps"] = run.accumulation;
   json["zero_optimization"]["stage"] = run.stage;
   json["bf16"]["enabled"] = run.bf16;
+  json["tensor_parallel"]["autotp_size"] = run.tensor;
+  json["pipeline"]["stages"] = run.pipeline;
+  if (!run.clips) json["gradient_clipping"] = 0.0;
   const auto checked = config::CheckConfig(json.dump(), "ds_config.json", run.world_size);
   DS_CHECK_MSG(checked.ok, checked.errors.empty() ? "" : checked.errors[0].message);
   return checked.config;
 }
 
 data::Loader MakeLoader(const nlohmann::json& golden, const config::DsConfig& config,
-                        const comm::Communicator& world) {
+                        const topology::Member& reader) {
   auto source = data::TokenSource::Open({(GoldenFolder() / "tokens.bin").string()},
                                         data::TokenWidth::kUint16);
   auto loader = data::Loader::Create(std::move(source).value(),
                                      {.micro_batch = config.batch.train_micro_batch_size_per_gpu,
                                       .seq_len = golden["seq_len"],
                                       .vocab_size = 320,
-                                      .reader = {.index = world.rank(), .count = world.size()},
+                                      .reader = {.index = reader.index, .count = reader.count},
                                       .order = {.shuffle = false}});
   return std::move(*std::move(loader).value());
 }
@@ -55,7 +60,10 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
       nlohmann::json::parse(ReadFile(GoldenFolder() / (run.family + ".json")).value());
   const config::DsConfig config = ConfigOf(run);
   const auto described = models::ReadModelConfig((GoldenFolder() / run.family).string()).value();
-  const auto model = models::BuildModel(described, run.bf16 ? at::kBFloat16 : at::kFloat);
+  const auto mesh = engine::MakeMesh({}, config, world.size()).value();
+  const auto model = models::BuildModel(
+      described, run.bf16 ? at::kBFloat16 : at::kFloat, engine::FindModelRanks(mesh, world),
+      engine::FindStagePart(mesh, world.rank(), described.decoder, config).value());
   const auto weights = models::WeightReader::Open(described.folder).value();
   std::unique_ptr<models::AdapterReader> adapter;
   if (!run.adapter.empty()) {
@@ -80,7 +88,8 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
     return derived.Read(name, first, values, read_base);
   };
   auto engine = Engine::create(model, config, {.world = &world, .read_values = read}).value();
-  data::Loader loader = MakeLoader(golden, config, world);
+  data::Loader loader =
+      MakeLoader(golden, config, mesh.MemberOf(world.rank(), topology::kDataAxes));
   GoldenRunResult result;
   while (engine->finished_steps() < run.steps) {
     const auto next = [&]() -> StatusOr<Bundle> {

@@ -18,11 +18,13 @@ struct GoldenRun {
   std::string adapter;    // a folder of its lora, which is trained in the family's place
   std::string quantized;  // the format of the model below it; empty: as it is
   int world_size = 1;
+  int tensor = 1, pipeline = 1;  // of these ranks, who have one model
   int stage = 0;
   std::int64_t global_batch = 8;  // samples per optimizer step
   std::int64_t accumulation = 1;  // micro-batches per rank and step
   std::int64_t steps = 20;
   bool bf16 = false;
+  bool clips = true;
 };
 
 struct GoldenRunResult {
