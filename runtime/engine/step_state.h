@@ -60,7 +60,7 @@ struct StepInProgress {
   double AddUpWeights() const;  // of the losses, over their number
   // The number of the first micro-batch whose loss is not finite, from 0.
   std::optional<std::int64_t> FindNonFiniteLoss() const;
-  double AddUpLosses() const;   // with their weights: what this rank's part of the gradient is of
+  double AddUpLosses() const;  // with their weights: what this rank's part of the gradient is of
 };
 
 // StepCounts counts the finished steps of the whole run, checkpoints included.

@@ -44,9 +44,9 @@ class SummingSink : public gradients::GradientSink {
     ++sum_->puts;
     const bool adds = sum_->gradient.defined();
     if (!adds) {
-      sum_->gradient = at::full(parameter.sizes(), std::numeric_limits<float>::quiet_NaN(),
-                                is_wide_ ? parameter.detach().options().dtype(at::kFloat)
-                                         : parameter.detach().options());
+      sum_->gradient = at::full(
+          parameter.sizes(), std::numeric_limits<float>::quiet_NaN(),
+          is_wide_ ? parameter.detach().options().dtype(at::kFloat) : parameter.detach().options());
     }
     write(sum_->gradient, adds ? 1.0F : 0.0F);
     return true;
