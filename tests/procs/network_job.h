@@ -24,7 +24,6 @@ class JobListener : public cli::JobObserver {
   void OnPrepared(const std::string&, const v1::PrepareResponse&) override {}
   Status OnEvent(const cli::HostEvent& event) override;
   void OnNotice(const std::string& notice) override;
-  void OnQuiet() override {}
 
   int expected = 2;
   std::function<void()> on_ready;  // once, when `expected` ranks have said "ready"
