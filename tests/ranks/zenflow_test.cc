@@ -193,14 +193,23 @@ TEST(EightBitState, HasTheSameBitsAtEveryStage) {
 }
 
 TEST(EightBitState, GoesOnFromACheckpointWithTheSameBitsHoweverItIsCut) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const testing::TemporaryFolder folder;
+    const FlowRun run = EightBits(2, precision);
+    const FlowOutcome through = TrainFlow(run, 2, 4, folder.path(), {2});
+    ExpectSameFlow(TrainFlow(run, 2, 4, folder.path(), {}, 2), through);
+    ExpectSameFlow(TrainFlow(EightBits(3, precision), 2, 4, folder.path(), {}, 2), through);
+  }
+}
+
+// In fp32: where sums over ranks are rounded to bf16, a second moment near the smallest number of
+// its map falls to zero on one number of ranks and not on another, and Adam's step is another.
+TEST(EightBitState, GoesOnOnAnotherNumberOfRanks) {
   const testing::TemporaryFolder folder;
-  const FlowRun run = EightBits(2, Precision::kBf16);
-  const FlowOutcome through = TrainFlow(run, 2, 4, folder.path(), {2});
-  ExpectSameFlow(TrainFlow(run, 2, 4, folder.path(), {}, 2), through);
-  ExpectSameFlow(TrainFlow(EightBits(3, Precision::kBf16), 2, 4, folder.path(), {}, 2), through);
-  const FlowOutcome one = TrainFlow(EightBits(0, Precision::kBf16), 1, 4, folder.path(), {}, 2);
-  for (const auto& [name, value] : through.parameters) {
-    EXPECT_TRUE(value.allclose(one.parameters.at(name), 2e-2, 2e-2)) << name;
+  const FlowOutcome two = TrainFlow(EightBits(2, Precision::kFp32), 2, 4, folder.path(), {2});
+  const FlowOutcome one = TrainFlow(EightBits(0, Precision::kFp32), 1, 4, folder.path(), {}, 2);
+  for (const auto& [name, value] : two.parameters) {
+    EXPECT_TRUE(value.allclose(one.parameters.at(name), 1e-3, 1e-3)) << name;
   }
 }
 
