@@ -1,5 +1,8 @@
 #include "cli/train/find_model.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/engine/plan/stage_cut.h"
@@ -11,13 +14,31 @@ namespace ds::cli {
 
 namespace fs = std::filesystem;
 
+std::string HowToFetch(std::string_view flag, const std::string& word) {
+  const std::size_t slash = word.find('/');
+  if (slash == std::string::npos) return "";
+  const std::string owner = word.substr(0, slash), name = word.substr(slash + 1);
+  const auto is_name = [](const std::string& part) {
+    return !part.empty() && part.front() != '.' && part.front() != '-' &&
+           std::all_of(part.begin(), part.end(), [](char c) {
+             return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' ||
+                    c == '.';
+           });
+  };
+  std::error_code ignored;
+  // In a folder that is there somebody has looked for a file.
+  if (!is_name(owner) || !is_name(name) || fs::exists(owner, ignored)) return "";
+  return "; dsrun downloads nothing: if it is a name of the Hugging Face Hub, `hf download " +
+         word + " --local-dir " + name + "` fetches it for " + std::string(flag) + " " + name;
+}
+
 StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share) {
   std::error_code ignored;
   if (fs::exists(model, ignored)) return fs::path(model);
   const fs::path preset = share.preset(model);
   if (fs::exists(preset, ignored)) return preset;
   return NotFoundError("--model " + model + ": no such folder, config.json or preset" +
-                       DidYouMean(model, share.Presets()));
+                       DidYouMean(model, share.Presets()) + HowToFetch("--model", model));
 }
 
 namespace {

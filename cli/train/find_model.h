@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "cli/train/share_folder.h"
 #include "runtime/base/status.h"
@@ -14,6 +15,10 @@
 #include "runtime/models/spec/model_ranks.h"
 
 namespace ds::cli {
+
+// Says, of a word that looks as names of the Hugging Face Hub do (owner/name) and names nothing
+// here, that nothing is downloaded, and what fetches it for this flag; "" of other words.
+std::string HowToFetch(std::string_view flag, const std::string& word);
 
 // The path of the folder or file. NotFound names the presets that come near.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);

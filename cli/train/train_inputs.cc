@@ -35,7 +35,7 @@ Status NoSuchModel(const std::string& model, const ShareFolder& share) {
   std::string list;
   for (const std::string& name : presets) list += (list.empty() ? "" : ", ") + name;
   return NotFoundError("--model " + model + ": no such folder, config.json or preset (presets: " +
-                       list + ")" + DidYouMean(model, presets));
+                       list + ")" + DidYouMean(model, presets) + HowToFetch("--model", model));
 }
 
 // The model as a rank is to find it: a preset's name or an absolute path.
@@ -65,7 +65,8 @@ StatusOr<std::string> CheckTokenizer(const std::string& given, const std::string
   if (tokenizer::HasTokenizer(given)) return Absolute(given);
   return NotFoundError("--tokenizer " + given +
                        ": no folder with a tokenizer.json, a tokenizer.model, or a vocab.json with "
-                       "merges.txt");
+                       "merges.txt" +
+                       HowToFetch("--tokenizer", given));
 }
 
 // True when there is a byte to train on in `path`.

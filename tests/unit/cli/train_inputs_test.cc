@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TrainInputsTest : public TrainFolderTest {
  protected:
@@ -294,6 +295,14 @@ TEST_F(TrainInputsTest, RefusesWhatIsMissingOrEmpty) {
       Error({.model = "tyny"}),
       "--model tyny: no such folder, config.json or preset (presets: gpt2-demo, tiny); did you "
       "mean 'tiny'?");
+  EXPECT_THAT(Error({.model = "tiny/tiny-1.5B"}),
+              HasSubstr("tiny); dsrun downloads nothing: if it is a name of the Hugging Face Hub, "
+                        "`hf download tiny/tiny-1.5B --local-dir tiny-1.5B` fetches it for --model "
+                        "tiny-1.5B"));
+  for (const char* path : {"./tiny/model", "tiny/model/config.json", "/tiny", "tiny/"}) {
+    EXPECT_THAT(Error({.model = path}), Not(HasSubstr("downloads"))) << path;
+  }
+  EXPECT_THAT(Error({.tokenizer = "tiny/model"}), HasSubstr(" fetches it for --tokenizer model"));
   EXPECT_EQ(Error({.model = Path("empty")}),
             "--model " + Path("empty") + ": the folder has no config.json");
   EXPECT_EQ(Error({.data = {Path("nope")}}), "--data " + Path("nope") + ": no such file or folder");
