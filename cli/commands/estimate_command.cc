@@ -45,7 +45,7 @@ struct EstimateJobFlags {
   std::string deepspeed_config;  // "" = no job is asked about
   LaunchFlags launch;            // hosts and their slots
   std::optional<std::int64_t> micro_batch;
-  std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages;
+  std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages, expert_ranks;
   config::TrainJob job;  // of its fields those that flags of `train` set, which are flags here, too
   std::string device = "auto";
   std::string memory;  // that a rank may have; "" = not said
@@ -210,6 +210,7 @@ StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const st
   facts.flags.tp = flags.tensor_ranks;
   facts.flags.sp = flags.sequence_ranks;
   facts.flags.pp = flags.stages;
+  facts.flags.ep = flags.expert_ranks;
   DS_ASSIGN_OR_RETURN(facts.model, FindModelFacts(model, share));
   DS_ASSIGN_OR_RETURN(const config::ConfigText text,
                       config::ReadConfigText(flags.deepspeed_config));
@@ -283,6 +284,9 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("pp_virtual_stages"), flags->job.pipeline_virtual_stages, "as for train")
       ->check(WholeNumber(0))
       ->type_name("N");
+  app.add_option(FlagNames("ep"), flags->expert_ranks, "as for train (default: the config's)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
   app.add_option(FlagNames("lora_rank"), flags->job.lora_rank, "as for train (default: 0, none)")
       ->check(WholeNumber(0, models::kMostLoraRank))
       ->type_name("R");
@@ -346,10 +350,17 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
   AddEstimateJobFlags(app, &flags->job);
 }
 
+// The first given flag of those that AddEstimateJobFlags adds; "" where there is none.
+std::string FindOfJob(const CLI::App& app) {
+  const auto options = app.get_options();
+  auto each = std::find(options.begin(), options.end(), app.get_option("--deepspeed_config"));
+  while (each != options.end() && (*each)->count() == 0) ++each;
+  return each == options.end() ? "" : (*each)->get_name();
+}
+
 }  // namespace
 
-// dsrun estimate: what a model's states need in bytes on a GPU and on a host, under ZeRO 2 and 3
-// and every kind of offload.
+// dsrun estimate: what a model's states need, under ZeRO 2 and 3 and every kind of offload.
 StatusOr<int> EstimateCommand(const Invocation& invocation) {
   EstimateFlags flags;
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",
@@ -367,6 +378,9 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
     }
     return EstimateJob(flags.job, flags.model, flags.num_nodes, flags.num_gpus_per_node,
                        flags.json);
+  }
+  if (const std::string flag = FindOfJob(parser.app()); !flag.empty()) {
+    return InvalidArgumentError("estimate: " + flag + " is of a job: give --deepspeed_config, too");
   }
   DS_ASSIGN_OR_RETURN(const ModelSize size, SizeOf(flags));
   const MemoryQuestion question{.params = size.params,

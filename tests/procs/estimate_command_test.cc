@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -33,6 +35,25 @@ TEST(EstimateCommand, RefusesFlagsThatWouldChangeNothing) {
               HasSubstr("--sp_kind: of what? --sp or the config's"));
   EXPECT_THAT(Refusal({"--pp_schedule", "zb-v"}),
               HasSubstr("--pp_schedule: of what? --pp or the config's"));
+}
+
+TEST(EstimateCommand, RefusesFlagsOfAJobWithoutAConfig) {
+  const auto result =
+      RunProgram({DS_BIN_DIR "/dsrun", "estimate", "--model", "gpt2-demo", "--ep", "2"});
+  EXPECT_EQ(result.status, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("estimate: --ep is of a job: give --deepspeed_config, too"));
+}
+
+TEST(EstimateCommand, CountsTheExpertsThatARankHas) {
+  const auto parameters = [](const std::string& ep) {
+    const ProgramResult result =
+        RunProgram({DS_BIN_DIR "/dsrun", "estimate", "--model", "mixtral-tiny", "--num_gpus", "2",
+                    "--deepspeed_config", DS_SOURCE_DIR "/configs/default_ds_config.json", "--ep",
+                    ep, "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out)["planned"]["parameters"].get<std::int64_t>();
+  };
+  EXPECT_LT(parameters("2"), parameters("1"));
 }
 
 }  // namespace
