@@ -15,8 +15,10 @@ namespace ds::testing {
 namespace {
 namespace fs = std::filesystem;
 using ::testing::ContainsRegex;
+using ::testing::DoubleNear;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using ::testing::StartsWith;
 
 TEST_F(TrainTest, TheCommandOfTheReadmeRunsWithItsDefaults) {
@@ -69,6 +71,27 @@ TEST_F(TrainTest, StagesAndWorldSizesGiveOneTrajectory) {
     const std::string name = "stage" + std::to_string(stage);
     ASSERT_EQ(RunProgram(DsrunCommand(RunDir(name), Train(2, stage, {"--steps", "5"}))).status, 0);
     EXPECT_THAT(Losses(name), ::testing::Pointwise(::testing::DoubleNear(1e-5), expected)) << name;
+  }
+}
+
+// tests/e2e/transformers has ds_configs as transformers publishes them, "auto" and all.
+TEST_F(TrainTest, ConfigsThatTransformersPublishesTrainAsTheyAre) {
+  for (const std::string name : {"zero2", "zero3", "zero3_offload"}) {
+    SCOPED_TRACE(name);
+    const auto run = RunProgram(DsrunCommand(
+        RunDir(name),
+        {"--num_gpus", "2", "train", "--model", "gpt2-demo", "--data", DS_SOURCE_DIR "/LICENSE",
+         "--deepspeed_config", DS_SOURCE_DIR "/tests/e2e/transformers/" + name + ".json",
+         "--seq_len", "32", "--steps", "2", "--learning_rate", "2e-3"}));
+    ASSERT_EQ(run.status, 0) << run.out << run.err;
+    const auto config = ReadJson(RunDir(name) / "config.resolved.json");
+    EXPECT_EQ(config["train_batch_size"], 2 * 8) << "Trainer's own 8 samples of a rank";
+    EXPECT_EQ(config["optimizer"]["params"]["lr"], 2e-3);
+    EXPECT_EQ(config["zero_optimization"]["stage"], name == "zero2" ? 2 : 3);
+    EXPECT_EQ(config["zero_optimization"]["offload_optimizer"]["device"],
+              name == "zero3_offload" ? "cpu" : "none");
+    EXPECT_EQ(Losses(name).size(), 2u);
+    EXPECT_THAT(Losses(name), Pointwise(DoubleNear(1e-5), Losses("zero2")));
   }
 }
 
