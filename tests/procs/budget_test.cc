@@ -192,7 +192,9 @@ TEST(BudgetTest, AHostCostsNoThreadAndLittleElse) {
               << static_cast<double>(descriptors) / hosts << " descriptors and "
               << static_cast<double>(threads) / hosts << " threads each; start "
               << Seconds(cost.start) << " s, stop " << Seconds(cost.stop) << " s\n";
-    if (kMemoryIsOurs) EXPECT_LE(kib, 240 * hosts + kOnceKib) << "the goal is 100 KiB a host";
+    if (kMemoryIsOurs) {
+      EXPECT_LE(kib, 240 * hosts + kOnceKib) << "the goal is 100 KiB a host";
+    }
     EXPECT_LE(descriptors, 2 * hosts);
     EXPECT_LE(threads, kOnceThreads) << "however many hosts there are";
   }
