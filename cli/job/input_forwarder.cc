@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/host/host_daemon.h"
+#include "runtime/process/thread_room.h"
 
 namespace ds::cli {
 namespace {
@@ -60,7 +61,7 @@ Status InputForwarder::Start(Send send) {
       if (begin.get()) Loop(send);
     });
   } catch (const std::system_error& error) {
-    return ResourceExhaustedError("no thread to read it: " + error.code().message());
+    return NoRoomError("no thread to read it: " + error.code().message());
   }
   return OkStatus();
 }
