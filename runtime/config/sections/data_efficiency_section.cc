@@ -105,6 +105,24 @@ void CheckLevels(RuleContext& context, const CurriculumInUse& curriculum) {
   }
 }
 
+void TellOfNoEffect(RuleContext& context, const CurriculumPath& path, const std::string& name,
+                    const std::string& reason) {
+  const std::string given = path.Of(name.substr(0, name.find('.')));
+  context.issues.Warning(path.Of(name), path.Of(name) + " has no effect: " + reason,
+                         context.values.PositionOf(Key(given)));
+}
+
+// A metric's schedule_config is one value: nobody else knows what may stand in it.
+void TellOfUnread(RuleContext& context, const CurriculumPath& path, const std::string& type) {
+  const Json shape = path.Value(context.values, "schedule_config");
+  if (!shape.is_object()) return;
+  const auto needed = NeededBySchedule(type);
+  for (const auto& item : shape.items()) {
+    if (std::find(needed.begin(), needed.end(), item.key()) != needed.end()) continue;
+    TellOfNoEffect(context, path, "schedule_config." + item.key(), type + " does not read it");
+  }
+}
+
 void CheckSchedule(RuleContext& context, const CurriculumInUse& curriculum) {
   const CurriculumPath& path = curriculum.path;
   const auto refuse = [&](std::string_view name, const std::string& problem) {
@@ -131,6 +149,7 @@ void CheckSchedule(RuleContext& context, const CurriculumInUse& curriculum) {
                ShortDump(value));
     return;
   }
+  TellOfUnread(context, path, type.get<std::string>());
   if (type == "fixed_discrete") CheckLevels(context, curriculum);
 }
 
@@ -158,6 +177,10 @@ void CheckCut(RuleContext& context, const std::string& metric) {
     context.Refuse(Key(path.Of("difficulty_type")),
                    "must be value: samples are cut to a length, not chosen by it");
   }
+  for (const char* map : {"index_to_sample_path", "index_to_metric_path"}) {
+    if (path.Value(context.values, map).is_null()) continue;
+    TellOfNoEffect(context, path, map, "samples are cut to a length, not looked up");
+  }
 }
 
 void CheckChoice(RuleContext& context, const std::string& metric) {
@@ -166,7 +189,10 @@ void CheckChoice(RuleContext& context, const std::string& metric) {
     const Json value = path.Value(context.values, key);
     return !value.is_string() || value == "";
   };
-  if (lacks("index_to_sample_path")) {
+  if (lacks("index_to_sample_path") && !lacks("index_to_metric_path")) {
+    context.Refuse(Key(path.Of("index_to_metric_path")),
+                   "needs index_to_sample_path, of whose rows it has the metrics");
+  } else if (lacks("index_to_sample_path")) {
     if (metric == "vocabularyrarity" || metric == "seqlen") return;
     context.Refuse(
         Key(path.Of("index_to_sample_path")),

@@ -148,12 +148,30 @@ TEST(DataEfficiencyRules, MetricsAreKnown) {
                                     "not")));
   EXPECT_THAT(EfficiencyErrors(Seqlen(chosen, "mine", "samples")),
               ElementsAre(HasSubstr("index_to_metric_path is missing")));
+  EXPECT_THAT(EfficiencyErrors(Seqlen(Linear({{"clustering_type", "schedule_based"},
+                                              {"index_to_metric_path", "metrics"}}),
+                                      "seqlen", "")),
+              ElementsAre(HasSubstr("index_to_metric_path needs index_to_sample_path")));
   const PlainJson falling =
       Linear({{"clustering_type", "schedule_based"},
               {"schedule_type", "fixed_discrete"},
               {"schedule_config", {{"difficulty", {20, 10}}, {"max_step", {5}}}}});
   EXPECT_THAT(EfficiencyErrors(Seqlen(falling, "seqlen", "")),
               ElementsAre(HasSubstr("samples that a step has seen are not taken back")));
+}
+
+TEST(DataEfficiencyRules, WhatNoMetricReadsIsTold) {
+  const auto warnings = [](const std::string& members) {
+    return Messages(CheckWith(members).warnings);
+  };
+  EXPECT_THAT(
+      warnings(Seqlen(Linear())),
+      Contains(HasSubstr("index_to_sample_path has no effect: samples are cut to a length")));
+  const PlainJson misspelt = Linear({{"schedule_config", {{"difficulty_steps", 4}}}});
+  EXPECT_THAT(
+      warnings(Seqlen(misspelt)),
+      Contains(HasSubstr("schedule_config.difficulty_steps has no effect: fixed_linear does "
+                         "not read it")));
 }
 
 TEST(SampleMetrics, AreReadBesideALengthThatIsCut) {
