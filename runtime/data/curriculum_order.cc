@@ -25,6 +25,7 @@ StatusOr<CurriculumOrder> CurriculumOrder::Create(std::span<const std::int64_t> 
     return InvalidArgumentError("no sample is easy enough for the first step");
   }
   CurriculumOrder result;
+  result.samples_per_step_ = samples_per_step;
   for (const auto& [step, sample] : entries) result.samples_.push_back(sample);
   for (std::size_t begin = 0, end = 0; begin < entries.size(); begin = end) {
     const std::int64_t step = entries[begin].first;
@@ -47,6 +48,12 @@ void CurriculumOrder::AddCluster(std::int64_t first_place, std::size_t first, st
                        .shares = Blend(std::span(sizes).subspan(first == 0 ? 1 : 0))});
   const std::array<std::int64_t, 2> mark = {first_place, static_cast<std::int64_t>(end)};
   fingerprint_ = checkpoint::ExtendCrc32c(fingerprint_, std::as_bytes(std::span(mark)));
+}
+
+CurriculumOrder::Growth CurriculumOrder::growth() const {
+  return {.first = clusters_.front().order.samples(),
+          .last = std::ssize(samples_),
+          .last_step = clusters_.back().first_place / samples_per_step_ + 1};
 }
 
 std::int64_t CurriculumOrder::At(std::int64_t place) {

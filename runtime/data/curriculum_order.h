@@ -31,6 +31,12 @@ class CurriculumOrder {
   // Requires place >= 0.
   std::int64_t At(std::int64_t place);
 
+  // Counts samples that are eligible in the first step, and from `last_step` on for ever.
+  struct Growth {
+    std::int64_t first = 0, last = 0, last_step = 1;
+  };
+  Growth growth() const;
+
   // A checksum of which samples become eligible where.
   std::uint32_t fingerprint() const { return fingerprint_; }
 
@@ -45,6 +51,7 @@ class CurriculumOrder {
   void AddCluster(std::int64_t first_place, std::size_t first, std::size_t end,
                   Sampler::Options order);
 
+  std::int64_t samples_per_step_ = 1;
   std::vector<std::int64_t> samples_;  // cluster by cluster
   std::vector<Cluster> clusters_;
   std::uint32_t fingerprint_ = 0;

@@ -57,6 +57,19 @@ std::uint32_t Combine(const std::vector<SampleSet>& sets, std::uint32_t Fingerpr
   return crc;
 }
 
+// OK where the first step has a sample by this metric; others may have none in common with it.
+Status CheckFirstStep(const config::SampleMetric& metric,
+                      const std::vector<std::int64_t>& difficulties) {
+  const std::int64_t easiest = *std::min_element(difficulties.begin(), difficulties.end());
+  const std::int64_t bound = config::DifficultyAt(metric.difficulty, /*step=*/1);
+  if (easiest <= bound) return OkStatus();
+  std::string each = "the easiest has " + std::to_string(easiest);
+  if (easiest == kNever) each = "the maps name none";
+  return InvalidArgumentError("data_efficiency: by the metric " + metric.name +
+                              " no sample is easy enough for the first step, whose bound is " +
+                              std::to_string(bound) + ", and " + each + "; raise min_difficulty");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Loader>> Loader::Create(TokenSource source, const LoaderOptions& options) {
@@ -96,6 +109,7 @@ Status Loader::OrderByMetrics() {
   for (const config::SampleMetric& metric : options_.metrics) {
     auto difficulties = FindDifficulties(metric, sets_[0]);
     if (!difficulties.ok()) return difficulties.status().WithContext("the metric " + metric.name);
+    DS_RETURN_IF_ERROR(CheckFirstStep(metric, *difficulties));
     std::map<std::int64_t, std::int64_t> steps = {{kNever, kNever}};
     for (std::size_t i = 0; i < first_steps.size(); ++i) {
       const auto [step, is_new] = steps.try_emplace((*difficulties)[i], kNever);

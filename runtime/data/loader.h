@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/checkpoint/stateful.h"
@@ -43,6 +44,8 @@ class Loader : public BatchStream {
   StatusOr<Batch> Next() override;
 
   const Blend& blend() const { return blend_; }
+  // Nothing without metrics.
+  const std::optional<CurriculumOrder>& curriculum() const { return curriculum_; }
   // Counts the samples of each source; in an epoch are as many as in all together.
   std::vector<std::int64_t> CountSamples() const;
   std::int64_t samples_per_epoch() const;

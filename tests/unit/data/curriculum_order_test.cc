@@ -130,6 +130,9 @@ TEST(CurriculumOrder, TakesOfEveryClusterInProportionAndRepeatsNoneTooSoon) {
   for (const auto& [sample, times] : seen) EXPECT_EQ(times, sample < 60 ? 2 : 1);
   EXPECT_THAT(take(150, 450), ::testing::ElementsAre(300, 150, 0));
   EXPECT_THAT(take(600, 100), ::testing::ElementsAre(60, 30, 10));
+  EXPECT_EQ(order.growth().first, 60);
+  EXPECT_EQ(order.growth().last, 100);
+  EXPECT_EQ(order.growth().last_step, 21);
   for (const auto& [sample, times] : seen) {
     EXPECT_EQ(times, sample < 60 ? 8 : sample < 90 ? 7 : 1) << sample;
   }
@@ -215,7 +218,9 @@ TEST(CurriculumOrder, NeedsASampleForTheFirstStep) {
   auto metrics = ReadMetrics(Goldens()["cases"][0]);
   metrics[0].difficulty.min_difficulty = 1;
   const auto loader = Loader::Create(Tokens(), Options(metrics));
-  EXPECT_THAT(loader.status().message(), HasSubstr("no sample is easy enough for the first step"));
+  EXPECT_THAT(loader.status().message(),
+              HasSubstr("by the metric vocabularyrarity no sample is easy enough for the first "
+                        "step, whose bound is 3, and the easiest has 1"));
 }
 
 }  // namespace
