@@ -85,6 +85,20 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
   return data::Loader::Create(std::move(sources), options);
 }
 
+std::string DescribeCurriculum(const data::CurriculumOrder::Growth& growth, std::int64_t samples) {
+  const std::string all = std::to_string(samples);
+  if (growth.first == samples)
+    return "the curriculum leaves no sample out: all " + all + " in the first step";
+  std::string text = "the curriculum: " + std::to_string(growth.first) + " of " + all +
+                     " samples in the first step";
+  if (growth.last > growth.first) {
+    text += ", " + (growth.last == samples ? "all" : std::to_string(growth.last)) + " from step " +
+            std::to_string(growth.last_step) + " on";
+  }
+  if (growth.last == samples) return text;
+  return text + "; the other " + std::to_string(samples - growth.last) + " never";
+}
+
 }  // namespace
 
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
@@ -98,6 +112,10 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
   data.samples_per_epoch = loader->samples_per_epoch();
   data.source_samples = loader->CountSamples();
   if (!job.data_weights.empty()) data.blend = loader->blend();
+  if (tells && loader->curriculum()) {
+    reporter->ReportNotice(
+        DescribeCurriculum(loader->curriculum()->growth(), data.samples_per_epoch));
+  }
   data.training = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
   if (!job.evaluates()) return data;
   auto evaluation = OpenEvaluation(job, options, tells, reporter);

@@ -29,7 +29,8 @@ struct TrainData {
 };
 
 // `options` are the training's, but for what the job says of evaluation. Cutting texts is reported
-// as a phase; what was passed over is a notice of the rank that tells.
+// as a phase; what was passed over, and how many samples a curriculum has, is a notice of the rank
+// that tells.
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
                                   bool tells, RankReporter* reporter);
 
