@@ -108,6 +108,7 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(parts.ReloadStates());
   if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(parts.CheckWeightsAreAlike());
+  if (modifier_rank) parts.optimizer->Settle();  // what comes late would come over what is written
   sharded.BeginReading(chosen.units);
   std::map<std::string, at::Tensor> before;  // where there is no shard that knows
   for (const auto& [name, parameter] : chosen.parameters) {

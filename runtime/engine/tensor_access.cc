@@ -120,6 +120,9 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
 }
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& wanted) {
+  DS_RETURN_IF_ERROR(engine_.parts_->ReloadStates());
+  // Weights that come late would come over what is written.
+  if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->Settle();
   DS_ASSIGN_OR_RETURN(HeldTensor found, Find(wanted));
   if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
   if (wanted.kind == Kind::kWeight) DS_RETURN_IF_ERROR(engine_.parts_->CheckWeightsAreAlike());

@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/engine/gathered_parameters.h"
+#include "runtime/engine/tensor_access.h"
 #include "runtime/topology/degrees.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
@@ -158,6 +161,40 @@ TEST(ZenFlow, GoesOnOnAnotherNumberOfRanks) {
       for (const auto& [name, value] : two.parameters) {
         EXPECT_TRUE(value.allclose(other.parameters.at(name), 1e-4, 1e-5)) << name;
       }
+    }
+  }
+}
+
+// Behind step 3 an update is on its way: whoever writes weights has it end first, as an export
+// does, and what is written as it was changes nothing.
+TEST(ZenFlow, WhoeverWritesWeightsLosesNothingThatComesLate) {
+  const std::vector<std::function<void(Engine&)>> ways = {
+      [](Engine& engine) { ExportAll(engine); },
+      [](Engine& engine) {
+        TensorAccess access(engine);
+        const at::Tensor bias = access.GetFullFp32Param("layer.1.b").value();
+        EXPECT_TRUE(access.SetFullFp32Param("layer.1.b", bias).ok());
+      },
+      [](Engine& engine) {
+        const auto writes_nothing = [] { return OkStatus(); };
+        EXPECT_TRUE(WithGatheredParameters(engine, {"layer.1.w"}, 0, writes_nothing).ok());
+      }};
+  for (const Precision precision : kPrecisions) {
+    std::vector<FlowOutcome> outcomes;
+    for (const auto& way : ways) {
+      const FlowRun run = Flow(2, precision, /*overlap=*/true);
+      testing::RunRanks(2, [&](comm::Communicator& world) {
+        const auto engine = CreateFlowEngine(run, world).value();
+        TrainTiny(*engine, run.tiny, 3);
+        way(*engine);
+        std::vector<StepResult> steps = TrainTiny(*engine, run.tiny, 3);
+        auto parameters = ExportAll(*engine);
+        if (world.rank() == 0) outcomes.push_back({std::move(steps), std::move(parameters)});
+      });
+    }
+    for (const FlowOutcome& outcome : outcomes) {
+      SCOPED_TRACE(static_cast<int>(precision) * 10 + (&outcome - outcomes.data()));
+      ExpectSameFlow(outcome, outcomes[0]);
     }
   }
 }
