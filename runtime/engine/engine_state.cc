@@ -39,10 +39,11 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
     return parts_.optimizer->ExpectState(of_optimizer == state.end() ? nlohmann::json()
                                                                      : *of_optimizer);
   }
-  return InvalidArgumentError("the checkpoint holds the state of optimizer " +
-                              theirs->get<std::string>() + ", which " + std::string(ours) +
-                              " cannot go on from: set optimizer.type as it was, or start from the "
-                              "saved model's weights");
+  return InvalidArgumentError(
+      "the checkpoint holds the state of optimizer " + theirs->get<std::string>() + ", which " +
+      std::string(ours) +
+      " cannot go on from: set optimizer.type and zero_optimization.zenflow "
+      "as they were, or start from the saved model's weights");
 }
 
 Status EngineState::LoadState(const nlohmann::json& state) {

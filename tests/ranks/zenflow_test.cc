@@ -199,6 +199,19 @@ TEST(ZenFlow, WhoeverWritesWeightsLosesNothingThatComesLate) {
   }
 }
 
+TEST(ZenFlow, ARunWithoutItIsToldWhatTheCheckpointIsOf) {
+  const testing::TemporaryFolder folder;
+  FlowRun run = Flow(1, Precision::kFp32);
+  TrainFlow(run, 1, 1, folder.path(), {1});
+  run.zenflow.reset();
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const auto engine = CreateFlowEngine(run, world).value();
+    checkpoint::Stateful* const parts[] = {&engine->state()};
+    EXPECT_THAT(checkpoint::LoadCheckpoint(folder.path() / "step-1", parts, world).message(),
+                HasSubstr("set optimizer.type and zero_optimization.zenflow as they were"));
+  });
+}
+
 TEST(ZenFlow, UpdatesTheRestWhenTheSumsSayWithoutAnInterval) {
   FlowRun automatic = Flow(2, Precision::kFp32);
   automatic.zenflow->update_interval.reset();
