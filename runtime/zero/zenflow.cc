@@ -72,6 +72,7 @@ void ZenFlow::Add(OptimizerShard& shard) {
   if (config_.overlap_step && !context_.dtypes.has_master_weights()) {
     waiting.weights =
         Store(context_, {all.count, context_.dtypes.parameter, MemoryUse::kMasterWeights, rest});
+    waiting.weights.Stow();  // where the update beside finds them
   }
   waiting_.push_back(std::move(waiting));
 }

@@ -48,6 +48,13 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
                    "updates everything in the backward pass, and ZenFlow the important columns "
                    "behind it: leave one of them out");
   }
+  if (context.IsOn(keys::kZeroOptimizationZenflowOverlapStep) &&
+      context.values.Get(keys::kZeroOptimizationOffloadOptimizerRatio) != 1.0) {
+    context.Refuse(
+        keys::kZeroOptimizationOffloadOptimizerRatio,
+        "must be 1 with zenflow.overlap_step, which updates all but the important columns "
+        "on the host");
+  }
   if (context.values.Get(keys::kZeroOptimizationOffloadParamDevice) == "nvme") {
     context.Refuse(keys::kZeroOptimizationOffloadParamDevice,
                    "\"nvme\" has no columns at hand, which ZenFlow updates in every step");

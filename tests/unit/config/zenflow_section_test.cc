@@ -14,6 +14,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr char kHost[] = R"("stage": 2, "offload_optimizer": {"device": "cpu"}, )";
 
@@ -78,6 +79,10 @@ TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
   EXPECT_THAT(errors(R"("stage": 2, "offload_optimizer": {"device": "cpu",
                         "super_offload": true}, )"),
               Contains(HasSubstr("super_offload updates everything in the backward pass")));
+  const std::string kept = R"("stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}, )";
+  EXPECT_THAT(errors(kept), IsEmpty());
+  EXPECT_THAT(Messages(CheckZenFlowSection(kept + R"("zenflow": {"overlap_step": true})").errors),
+              Contains(HasSubstr("offload_optimizer.ratio must be 1 with zenflow.overlap_step")));
   EXPECT_THAT(errors(R"("stage": 3, "offload_optimizer": {"device": "cpu"},
                         "offload_param": {"device": "nvme", "nvme_path": "/tmp"}, )"),
               Contains(HasSubstr("offload_param.device \"nvme\" has no columns at hand")));
