@@ -6,6 +6,7 @@
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/optimizer_section.h"
+#include "runtime/config/sections/parallel_section.h"
 #include "runtime/config/sections/zero_section.h"
 
 namespace ds::config {
@@ -64,6 +65,17 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
   }
 }
 
+// Selected columns are whole ones of a parameter that every rank has the gradients of.
+void ZenFlowNeedsDataParallelRanks(RuleContext& context) {
+  const std::string* const key = FindZenFlow(context.values);
+  const ParallelConfig parallel = ReadParallel(context.values);
+  const bool cut = parallel.pipeline > 1 || parallel.tensor > 1 || parallel.sequence > 1;
+  if (key == nullptr || (!cut && parallel.expert == 1)) return;
+  context.Refuse(Key(*key),
+                 "is built for data-parallel ranks: leave zero_optimization.zenflow out, or "
+                 "pipeline stages and tensor, sequence and expert ranks");
+}
+
 void ZenFlowOfDefaultsStaysOffWithoutHostOptimizer(RuleContext& context) {
   if (FindZenFlow(context.values) != nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
@@ -96,6 +108,21 @@ void ZenFlowSelectsSomeColumns(RuleContext& context) {
   }
 }
 
+void ZenFlowKeysTakeEffect(RuleContext& context) {
+  if (FindZenFlow(context.values) == nullptr) return;
+  const auto warn = [&context](Key key, const std::string& because) {
+    if (!context.IsChanged(key)) return;
+    context.issues.Warning(key, std::string(key) + " has no effect with " + because,
+                           context.values.PositionOf(key));
+  };
+  if (context.values.Get(kUpdate).is_number()) {
+    warn(keys::kZeroOptimizationZenflowAutoRatio, "an update_interval that is a number");
+  }
+  if (context.values.Get(kStrategy) == "step") {
+    warn(keys::kZeroOptimizationZenflowStepsPerEpoch, "select_strategy \"step\"");
+  }
+}
+
 // Epochs are at least as long as any interval that a user means.
 void ZenFlowUpdatesBeforeItSelects(RuleContext& context) {
   const Json select = context.values.Get(kSelect), update = context.values.Get(kUpdate);
@@ -107,10 +134,15 @@ constexpr Rule kRules[] = {
     {"ZenFlowNeedsHostOptimizer",
      {kDevice, kOverlapComm, keys::kOptimizerType},
      ZenFlowNeedsHostOptimizer},
+    {"ZenFlowNeedsDataParallelRanks",
+     {keys::kPipelineStages, keys::kTensorParallelAutotpSize, keys::kSequenceParallelSize,
+      keys::kExpertParallelAutoepSize},
+     ZenFlowNeedsDataParallelRanks},
     {"ZenFlowOfDefaultsStaysOffWithoutHostOptimizer",
      {kDevice},
      ZenFlowOfDefaultsStaysOffWithoutHostOptimizer},
     {"ZenFlowSelectsSomeColumns", {kStrategy, kSelect}, ZenFlowSelectsSomeColumns},
+    {"ZenFlowKeysTakeEffect", {kUpdate, kStrategy}, ZenFlowKeysTakeEffect},
     {"ZenFlowUpdatesBeforeItSelects", {kSelect, kUpdate}, ZenFlowUpdatesBeforeItSelects},
 };
 

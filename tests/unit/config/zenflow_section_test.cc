@@ -92,5 +92,33 @@ TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
               Contains(HasSubstr("needs zero_optimization.offload_optimizer.device \"cpu\"")));
 }
 
+TEST(ZenFlowSectionTest, IsRefusedBesideRanksThatHaveParts) {
+  for (const char* cut :
+       {R"("pipeline": {"stages": 2})", R"("tensor_parallel": {"autotp_size": 2})",
+        R"("sequence_parallel_size": 2)",
+        R"("expert_parallel": {"enabled": true, "autoep_size": 2})"}) {
+    SCOPED_TRACE(cut);
+    const CheckResult result =
+        CheckWith(R"("zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"},
+                     "zenflow": {"topk_ratio": 0.2}}, )" +
+                  std::string(cut));
+    EXPECT_THAT(Messages(result.errors),
+                Contains(HasSubstr("zenflow.topk_ratio is built for data-parallel ranks")));
+  }
+}
+
+TEST(ZenFlowSectionTest, SaysWhichKeysHaveNoEffect) {
+  const auto warnings = [](const std::string& section) {
+    return Messages(
+        CheckZenFlowSection(std::string(kHost) + R"("zenflow": {)" + section + "}").warnings);
+  };
+  EXPECT_THAT(warnings(R"("auto_ratio": 0.5, "steps_per_epoch": 7)"),
+              Not(Contains(HasSubstr("has no effect"))));
+  EXPECT_THAT(warnings(R"("auto_ratio": 0.5, "update_interval": 4)"),
+              Contains(HasSubstr("zenflow.auto_ratio has no effect with an update_interval")));
+  EXPECT_THAT(warnings(R"("select_strategy": "step", "select_interval": 9, "steps_per_epoch": 7)"),
+              Contains(HasSubstr("zenflow.steps_per_epoch has no effect with select_strategy")));
+}
+
 }  // namespace
 }  // namespace ds::config
