@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/divisors.h"
+#include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/optimizer_section.h"
 
@@ -103,9 +104,10 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   }
   for (const auto& [path, entry] : values.entries()) {
     const Key key(path);
-    const bool is_of_the_cut =
-        Key("tensor_parallel").Has(key) && entry.setting->state == SettingState::kRefused;
-    if (is_of_the_cut && context.IsChanged(key)) {
+    // Of an element of a list only its entry knows the setting, and of what is broken none.
+    const bool is_changed = entry.given && !entry.broken && !IsDefault(*entry.setting, entry.value);
+    if (is_changed && Key("tensor_parallel").Has(key) &&
+        entry.setting->state == SettingState::kRefused) {
       context.Refuse(key, "is not supported yet: " + std::string(entry.setting->reason));
     }
   }

@@ -260,6 +260,19 @@ TEST(ParallelSectionTest, ExpertsSuitTheRest) {
               Contains(HasSubstr("offload_optimizer.device nvme is not built with")));
 }
 
+TEST(ParallelSectionTest, RulesOfTheTensorCutAreRead) {
+  const auto errors = [](const std::string& rules) {
+    return Messages(CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2,
+        "partition_config": {)" + rules +
+                                   "}}")
+                        .errors);
+  };
+  EXPECT_THAT(errors(R"("layer_specs": [{"patterns": ["x"], "gather_output": true}])"),
+              Contains(HasSubstr("gather_output")));
+  EXPECT_THAT(errors(R"("layer_specs": [{"patterns": ["x"], "partition_type": "diagonal"}])"),
+              Contains(HasSubstr("partition_type")));
+}
+
 TEST(ParallelSectionTest, ElasticityNamesTheSameRanks) {
   const auto errors = [](const std::string& cut) {
     return Messages(CheckOn(8, cut + R"("elasticity": {"enabled": true, "max_train_batch_size": 64,
