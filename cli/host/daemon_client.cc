@@ -293,6 +293,14 @@ std::chrono::nanoseconds DaemonClient::LeaseFrom() const {
   return term_.from();
 }
 
+std::chrono::nanoseconds DaemonClient::LastEvent() const {
+  const std::lock_guard lock(mutex_);
+  const bool is_starting = std::any_of(calls_.begin(), calls_.end(), [](const auto& call) {
+    return call.second == CallKind::kStart;
+  });
+  return is_starting && !leased() ? Clock::System().Now() : last_event_.load();
+}
+
 void DaemonClient::BeginWatch(int generation, WatchCallbacks callbacks) {
   BeginWatch({.job_id = job_id_, .generation = static_cast<std::uint32_t>(generation)},
              std::move(callbacks));

@@ -100,7 +100,9 @@ class DaemonClient : public HostDaemon {
   // `done` is called on a thread of gRPC's, or before this returns.
   void Renew(const RenewCall& call, DoneCallback done) override;
   std::chrono::nanoseconds LeaseFrom() const override;
-  std::chrono::nanoseconds LastEvent() const override { return last_event_.load(); }
+  // Now, while a daemon of this host prepares or launches, which keeps it from answering: such a
+  // call has its own limit, however slow the disk is.
+  std::chrono::nanoseconds LastEvent() const override;
   // Looks at the daemon's port. kListening for a daemon of this host.
   ProbeResult Probe(std::chrono::milliseconds timeout) const override;
 

@@ -46,6 +46,17 @@ TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
   EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
 }
 
+// Its daemon answers nothing else while a file system keeps it: the launch has its own limit.
+TEST_F(DaemonClientTest, ALaunchThatIsUnderWayIsASignOfLife) {
+  EXPECT_EQ(client_.LastEvent().count(), 0);
+  std::promise<Status> answer;
+  client_.BeginLaunch({}, [&](const Status& status) { answer.set_value(status); });
+  const auto begun = std::chrono::steady_clock::now().time_since_epoch();
+  EXPECT_GE(client_.LastEvent(), begun);
+  client_.Abandon();
+  answer.get_future().wait();
+}
+
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
   std::jthread daemon([&] { pair_.theirs.Reset(); });
   EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kUnavailable);
