@@ -50,7 +50,7 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
   void Run();
   void RenewDue(std::unique_lock<std::mutex>* lock);
   void TellChanges(std::unique_lock<std::mutex>* lock);
-  std::vector<FoundChange> FindChanges();
+  std::vector<FoundChange> FindChanges(std::chrono::nanoseconds now);
   static std::chrono::nanoseconds Now() { return Clock::System().Now(); }
   static OwnPauses::Clocks Clocks() { return {.boot = BootTime(), .awake = Now()}; }
 
@@ -66,12 +66,11 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
 
 void LeaseKeeper::State::Run() {
   std::unique_lock lock(mutex);
+  table.BeginWait(Clocks());
   while (!released) {
     RenewDue(&lock);
     TellChanges(&lock);
-    table.BeginWait(Clocks());
     changed.wait_for(lock, table.look_interval(), [this] { return released; });
-    table.EndWait(Clocks());
   }
 }
 
@@ -90,24 +89,30 @@ void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
   lock->lock();
 }
 
+// By the very time by which hosts are graded: this process may stand still at any place, and a
+// machine without memory lets it do so where it works.
 void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
+  const OwnPauses::Clocks now = Clocks();
+  table.EndWait(now);
+  table.BeginWait(now);
   if (!on_change) return;
-  std::vector<FoundChange> found = FindChanges();
+  std::vector<FoundChange> found = FindChanges(now.awake);
   if (found.empty()) return;
   const OnChange tell = on_change;
   lock->unlock();
   LookAtLostHosts(&found, std::min(kLostHostPatience, Milliseconds(table.lease())));
   for (const FoundChange& each : found) tell(each.change);
   lock->lock();
+  table.BeginWait(Clocks());  // a look at ports takes a while
 }
 
-std::vector<FoundChange> LeaseKeeper::State::FindChanges() {
+std::vector<FoundChange> LeaseKeeper::State::FindChanges(std::chrono::nanoseconds now) {
   for (const int number : table.present()) {
     const auto event = daemons.at(number)->LastEvent();
     if (event > event.zero()) table.OnEvent(number, event);
   }
   std::vector<FoundChange> found;
-  for (HostChange& change : table.TakeChanges(Now(), Clock::System().UnixNanos())) {
+  for (HostChange& change : table.TakeChanges(now, Clock::System().UnixNanos())) {
     found.push_back({daemons.at(change.host), std::move(change)});
   }
   return found;

@@ -82,10 +82,14 @@ std::vector<int> LeaseTable::present() const {
 
 void LeaseTable::EndWait(const OwnPauses::Clocks& now) {
   const OwnPause pause = pauses_.EndWait(now);
-  const Time excess = pause.length - look_interval_;
+  // The clock of silence stands still while the machine sleeps.
+  const Time excess = pause.length - pause.asleep - look_interval_;
   if (excess < renewal_interval_) return;
   for (auto& [number, host] : hosts_) {
-    if (pause.length < lease_ || host.is_of_this_machine) host.liveness.OnOwnPause(excess);
+    if (pause.length >= lease_ && !host.is_of_this_machine) continue;
+    // One that has been heard since the pause was not silent for so long.
+    const Time silence = host.liveness.silence(now.awake);
+    if (silence > Time(0)) host.liveness.OnOwnPause(std::min(excess, silence));
   }
 }
 

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <thread>
 #include <vector>
 
+#include "cli/host/lease_table.h"
 #include "tests/support/bounded_queue.h"
 
 namespace ds::cli {
@@ -16,6 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::IsEmpty;
 
 constexpr milliseconds kLease{300};
 
@@ -31,6 +35,7 @@ class LeaseDaemon : public HostDaemon {
   void BeginWatch(int, WatchCallbacks callbacks) override { callbacks.on_end(kUnused); }
   bool leased() const override { return has_lease; }
   void Renew(const RenewCall& call, DoneCallback done) override {
+    if (on_renew) on_renew();
     const std::lock_guard lock(mutex_);
     ++(call.release ? releases_ : renewals_);
     changed_.notify_all();
@@ -59,6 +64,7 @@ class LeaseDaemon : public HostDaemon {
     return releases_;
   }
 
+  std::function<void()> on_renew;
   bool has_lease = true;
   std::atomic<bool> answer = true;
   std::atomic<bool> events = false;
@@ -123,6 +129,56 @@ TEST(LeaseKeeperTest, AHostWithoutALeaseIsAskedAndGradedLikeOthers) {
     EXPECT_TRUE(changes.last.is_of_this_machine);
   }
   EXPECT_EQ(local.releases(), 0) << "it ends with its pipe";
+}
+
+// This process stands still where it works, as on a machine without memory.
+TEST(LeaseKeeperTest, AStandstillBetweenTwoWaitsIsNoSilenceOfADaemonHere) {
+  LeaseDaemon local;
+  local.has_lease = false;
+  LeaseDaemon other;
+  other.has_lease = false;
+  std::atomic<bool> stood = false;
+  other.on_renew = [&] {
+    if (!stood.exchange(true)) std::this_thread::sleep_for(3 * kLease);
+  };
+  Changes changes;
+  LeaseKeeper keeper(kLease);
+  keeper.Listen(changes.Listener());
+  keeper.Add(0, &local);
+  ASSERT_TRUE(local.AwaitRenewals(3));
+  keeper.Add(1, &other);
+  ASSERT_TRUE(other.AwaitRenewals(10)) << "they are renewed as long as they are not lost";
+  ASSERT_TRUE(local.AwaitRenewals(local.renewals() + 3));
+}
+
+TEST(LeaseTableTest, WhatTheMachineHasSleptIsNoTimeForADaemonHereToBeSilent) {
+  LeaseTable table(seconds(6));
+  table.Add(0, seconds(100), /*is_of_this_machine=*/true);
+  table.BeginWait({.boot = seconds(100), .awake = seconds(100)});
+  table.EndWait({.boot = seconds(3700), .awake = seconds(101)});
+  EXPECT_THAT(table.TakeChanges(seconds(101), 0), IsEmpty());
+  const std::vector<HostChange> changes = table.TakeChanges(seconds(108), 0);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].grade, HostGrade::kLost);
+}
+
+TEST(LeaseTableTest, ADaemonHereThatAnsweredAtTheEndOfAPauseMayNotBeSilentForLongerThanOthers) {
+  LeaseTable table(seconds(6));
+  table.Add(0, seconds(100), /*is_of_this_machine=*/true);
+  table.BeginWait({.boot = seconds(100), .awake = seconds(100)});
+  table.OnRenewed(0, OkStatus(), seconds(112));
+  table.EndWait({.boot = seconds(112), .awake = seconds(112)});
+  const std::vector<HostChange> changes = table.TakeChanges(seconds(118), 0);
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes[0].grade, HostGrade::kLost);
+}
+
+TEST(LeaseTableTest, APauseOfSeveralLeasesDoesNotLoseADaemonHere) {
+  LeaseTable table(seconds(6));
+  table.Add(0, seconds(100), /*is_of_this_machine=*/true);
+  table.BeginWait({.boot = seconds(100), .awake = seconds(100)});
+  table.EndWait({.boot = seconds(120), .awake = seconds(120)});
+  EXPECT_THAT(table.TakeChanges(seconds(120), 0), IsEmpty());
 }
 
 TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
