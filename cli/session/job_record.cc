@@ -93,7 +93,7 @@ void JobRecord::ShowSummary() {
 void JobRecord::GiveUp() {
   {
     const std::lock_guard lock(mutex_);
-    given_up_ = true;
+    if (std::exchange(given_up_, true)) return;  // what is put since, the verdict, gets its moment
   }
   writer_.GiveUp();
 }
@@ -104,14 +104,20 @@ Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
     Status status;
   };
   const auto written = std::make_shared<Written>(Written{.verdict = verdict, .status = {}});
-  writer_.Put([this, written] {
-    Verdict& full = written->verdict;
-    if (full.rank >= 0 && full.last_lines.empty()) {
-      full.last_lines = run_directory_->ReadLastLines(full.generation, full.rank);
-    }
-    written->status = run_directory_->WriteVerdict(full);
-  });
-  if (!writer_.Flush()) {
+  const auto put_and_flush = [&] {
+    writer_.Put([this, written] {
+      Verdict& full = written->verdict;
+      if (full.rank >= 0 && full.last_lines.empty()) {
+        full.last_lines = run_directory_->ReadLastLines(full.generation, full.rank);
+      }
+      written->status = run_directory_->WriteVerdict(full);
+    });
+    return writer_.Flush();
+  };
+  bool done = put_and_flush();
+  // Nobody holds what was dropped, which GiveUp does once: a directory that is well gets it now.
+  if (!done && written.use_count() == 1) done = put_and_flush();
+  if (!done) {
     OnNotice("verdict.json is not written: the run directory takes nothing");
     return verdict;
   }

@@ -70,8 +70,8 @@ class JobSession {
         starter_(&plan, std::move(known_hosts)) {}
   // Waits for the daemons' ends. Who is tired of it kills them, and time does.
   ~JobSession() {
-    const SignalTarget target(signals_, HearAfterTheEnd());
     StartStopTimer();
+    const SignalTarget target(signals_, HearAfterTheEnd([this] { starter_.KillHosts(); }));
     starter_.AwaitHosts([this](const std::string& text) { TellOfWait(text); });
   }
   JobSession(const JobSession&) = delete;
@@ -96,7 +96,9 @@ class JobSession {
   void GiveUp();
   void StartStopTimer();
   void LimitEnd();
-  UserSignals::Target HearAfterTheEnd();
+  UserSignals::Target HearAfterTheEnd(std::function<void()> on_timer);
+  // Nobody waits for the record of a job that the user has stopped when it gets nothing any more.
+  void OnRecordTimer();
   // Nobody else ends ranks here whose daemon has been stopped.
   UserSignals::Target MakeTarget(std::function<void(int)> on_signal,
                                  std::function<void()> on_timer = nullptr) {
@@ -114,7 +116,7 @@ class JobSession {
   UserStop& stop_;
   JobRecord* const record_;
   std::uint64_t written_ = 0;  // by the record, when the stop was looked at last
-  bool told_ = false;          // the user was, of what his second signal waits for
+  bool gives_up_ = false;      // when the timer that his second signal has started ends
   HostStarter starter_;
 };
 
@@ -152,21 +154,39 @@ JobOutcome JobSession::Run(const StatusOr<StartedHosts>& hosts) try {
 }
 
 int JobSession::Conclude(const JobOutcome& outcome) {
-  const SignalTarget target(signals_, HearAfterTheEnd());
+  if (!outcome.ok()) {
+    signals_->SetEndStatus(FinalStatus(outcome.failure(), plan_.flags.exit_codes));
+  }
+  const SignalTarget target(signals_, HearAfterTheEnd([this] { OnRecordTimer(); }));
   const int status = record_->Conclude(outcome);
   signals_->SetEndStatus(status);
   return status;
 }
 
-UserSignals::Target JobSession::HearAfterTheEnd() {
+UserSignals::Target JobSession::HearAfterTheEnd(std::function<void()> on_timer) {
   stop_.Enter(JobPhase::kEnded);
   const auto on_signal = [this](int signal) {
     if (IsForwarded(signal)) return;
     if (stop_.OnSignal(signal) == StopStep::kKillDaemons) starter_.KillHosts();
-    if (stop_.ends_at_once()) record_->GiveUp();
     LimitEnd();
+    // What is on its way to a disk that is well is there by then.
+    if (!stop_.ends_at_once()) return StartStopTimer();
+    if (!std::exchange(gives_up_, true)) signals_->StartTimer(kGiveUpPatience);
   };
-  return MakeTarget(on_signal, [this] { starter_.KillHosts(); });
+  return MakeTarget(on_signal, std::move(on_timer));
+}
+
+void JobSession::OnRecordTimer() {
+  starter_.KillHosts();
+  if (stop_.signal() == 0) return;
+  if (stop_.ends_at_once()) {
+    if (!std::exchange(gives_up_, true)) return signals_->StartTimer(kGiveUpPatience);
+  } else if (record_->written() != written_) {  // a slow disk is not one that hangs
+    return StartStopTimer();
+  }
+  stop_.GiveUp();
+  LimitEnd();
+  record_->GiveUp();
 }
 
 void JobSession::LimitEnd() {
@@ -193,10 +213,9 @@ void JobSession::StartStopTimer() {
 
 void JobSession::OnStopTimer(JobController* controller) {
   const bool asked_twice = stop_.kills_ranks();
-  const std::uint64_t before = std::exchange(written_, record_->written());
-  if (!asked_twice || std::exchange(told_, true)) {
-    // A slow disk is not one that hangs.
-    if (written_ != before) return asked_twice ? signals_->StartTimer(kPatience) : StartStopTimer();
+  if (!asked_twice || std::exchange(gives_up_, true)) {
+    // A slow disk is not one that hangs; after a second signal it leaves no time for the verdict.
+    if (!asked_twice && record_->written() != written_) return StartStopTimer();
     GiveUp();
     return controller->OnStop();
   }

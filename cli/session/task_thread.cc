@@ -28,6 +28,7 @@ struct TaskThread::State {
   bool started = false;
   bool ending = false;
   bool given_up = false;
+  bool dropped = false;  // some of what was put since the last Flush
   std::uint64_t done = 0;
 };
 
@@ -94,13 +95,15 @@ bool TaskThread::Flush() {
   std::unique_lock lock(state_->mutex);
   const auto is_idle = [this] { return state_->tasks.empty() && !state_->busy; };
   state_->changed.wait(lock, [&] { return state_->given_up || is_idle(); });
-  return state_->changed.wait_for(lock, kPatienceWhenGivenUp, is_idle);
+  const bool idle = state_->changed.wait_for(lock, kPatienceWhenGivenUp, is_idle);
+  return !std::exchange(state_->dropped, false) && idle;
 }
 
 void TaskThread::GiveUp() {
   std::deque<Task> dropped;  // which let go of what they hold without the lock
   const std::lock_guard lock(state_->mutex);
   state_->given_up = true;
+  state_->dropped = state_->dropped || !state_->tasks.empty();
   dropped.swap(state_->tasks);
   state_->changed.notify_all();
 }

@@ -29,8 +29,8 @@ class TaskThread {
   // Throws std::system_error where the machine has no more threads.
   void Start();
   void Put(Task task);
-  // Returns when all that was put has been done; false when that was given up, and is not done in
-  // a moment.
+  // Returns when all that was put has been done; false when some of it since the last call was
+  // given up, or is not done in a moment then.
   bool Flush();
   // Drops what has not begun. Nobody waits for long for what is put later.
   void GiveUp();

@@ -73,7 +73,7 @@ void UserSignals::StartTimer(std::chrono::seconds patience) {
 
 void UserSignals::EndBy(std::chrono::milliseconds patience, int status) {
   if (ends_.exchange(true)) return;
-  int none = 0;
+  int none = kNoStatus;
   end_status_.compare_exchange_strong(none, status);
   itimerspec when{};
   when.it_value.tv_sec = patience.count() / 1000;

@@ -65,7 +65,8 @@ class UserSignals {
   UniqueFd timer_;
   UniqueFd end_;  // a timer, too
   std::atomic<bool> ends_ = false;
-  std::atomic<int> end_status_ = 0;
+  static constexpr int kNoStatus = -1;
+  std::atomic<int> end_status_ = kNoStatus;
   UniqueFd quit_;
   std::mutex mutex_;
   Target target_;             // guarded by mutex_

@@ -29,7 +29,6 @@ namespace ds::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 // From the second signal on; more than the 5 s that are promised, for a busy machine.
@@ -138,29 +137,56 @@ TEST_F(EndlessStopTest, ADaemonThatHasBeenStoppedIsLostAndEndsTheJob) {
 
 // The index of the logs, which is written when there is nothing else to do, is a pipe that takes
 // nothing.
-TEST_F(EndlessStopTest, SignalsAreHeardWhileTheEndIsRecorded) {
-  const fs::path index = run_ / "logs/0/index.jsonl";
-  fs::create_directories(index.parent_path());
-  ASSERT_EQ(::mkfifo(index.c_str(), 0600), 0);
-  const UniqueFd reader(::open(index.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  const std::string block(4096, '\n');
-  while (::write(reader.get(), block.data(), block.size()) > 0) {
+class EndlessRecordTest : public EndlessStopTest {
+ protected:
+  EndlessRecordTest() {
+    const fs::path index = run_ / "logs/0/index.jsonl";
+    fs::create_directories(index.parent_path());
+    EXPECT_EQ(::mkfifo(index.c_str(), 0600), 0);
+    reader_.Reset(::open(index.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    const std::string block(4096, '\n');
+    while (::write(reader_.get(), block.data(), block.size()) > 0) {
+    }
   }
-  Program program(Command({"/bin/sh", "-c", "echo said; exit 7"}),
+  // Until the end of the job, of whose rank this is the only line: its daemon is let go then. The
+  // console shows the line behind the index; the log has it before.
+  void AwaitEndOfJob() const {
+    const fs::path log = run_ / "logs/0/rank-00000.out";
+    std::string said;
+    while (!said.ends_with(" .\n")) {
+      std::this_thread::yield();
+      const StatusOr<std::string> text = ReadFile(log);
+      if (text.ok()) said = *text;
+    }
+    const UniqueFd daemon = OpenProcess(NumberBehind("of ", said));
+    if (!daemon.valid()) return;  // it has ended
+    pollfd end{daemon.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the daemon lives on";
+  }
+
+  UniqueFd reader_;
+};
+
+TEST_F(EndlessRecordTest, SignalsAreHeardWhileTheEndIsRecorded) {
+  Program program(Command({"/bin/sh", "-c", "echo of $PPID .; exit 7"}),
                   {.time_limit = std::chrono::seconds(60)});
-  // The console shows the line behind the index; the log has it before.
-  const fs::path log = run_ / "logs/0/rank-00000.out";
-  for (bool there = false; !there; std::this_thread::yield()) {
-    const StatusOr<std::string> text = ReadFile(log);
-    there = text.ok() && *text == "said\n";
-  }
+  AwaitEndOfJob();
   for (int i = 0; i < 2; ++i) {
     program.Signal(SIGTERM);
     AwaitTaken(program.pid());
   }
-  // The rank has ended before the first of them, or it is stopped.
-  EXPECT_THAT(program.Wait().status, AnyOf(7, 128 + SIGTERM));
+  EXPECT_EQ(program.Wait().status, 7);
   EXPECT_THAT(program.err(), HasSubstr("verdict.json is not written"));
+}
+
+TEST_F(EndlessRecordTest, OneSignalAndTimeEndIt) {
+  std::vector<std::string> command = Command({"/bin/sh", "-c", "echo of $PPID ."});
+  command.insert(command.end() - 4, {"--lease_seconds", "2"});
+  Program program(command, {.time_limit = std::chrono::seconds(60)});
+  AwaitEndOfJob();
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait().status, 1);
+  EXPECT_THAT(program.err(), HasSubstr("the run directory could not be written"));
 }
 
 // A rank that has become another user's, whom dsrun may not kill.

@@ -1,7 +1,9 @@
 #include "cli/session/job_record.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
@@ -10,6 +12,7 @@
 #include <string>
 
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/support/program.h"
 #include "tests/unit/cli/events.h"
 
@@ -143,6 +146,25 @@ TEST_F(JobRecordTest, WhatWasNotKeptInTheEndIsTheVerdictOfAJobThatEndsWell) {
   });
   EXPECT_EQ(status_, 1);
   EXPECT_THAT(shown.err, HasSubstr("the run directory could not be written"));
+}
+
+// A log is a pipe that nobody reads yet: the thread waits there, and the next output behind it.
+TEST_F(JobRecordTest, OutputThatWasGivenUpMakesNoGoodEnd) {
+  const fs::path slow = path() / "logs/0/rank-00001.out";
+  fs::create_directories(slow.parent_path());
+  ASSERT_EQ(::mkfifo(slow.c_str(), 0600), 0);
+  const Shown shown = Record([&](JobRecord& record) {
+    record.Begin();
+    static_cast<void>(record.OnEvent({host_, 0, Output(1, "hello\n")}));
+    static_cast<void>(record.OnEvent({host_, 0, Output(2, "world\n")}));
+    record.GiveUp();
+    const UniqueFd reader(::open(slow.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    status_ = record.Conclude(JobOutcome());
+    record.End();
+  });
+  EXPECT_EQ(status_, 1);
+  EXPECT_THAT(shown.err, HasSubstr("the run directory could not be written"));
+  EXPECT_TRUE(HasFile("verdict.json")) << "which is put after that, and is not given up again";
 }
 
 TEST_F(JobRecordTest, AGoodTrainingEndsWithWhatItHasLeft) {
