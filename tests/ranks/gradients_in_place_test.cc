@@ -111,10 +111,13 @@ class GradientsInPlace : public ::testing::TestWithParam<std::tuple<int, Precisi
   double rounding() const { return std::get<1>(GetParam()) == Precision::kFp32 ? 1e-6 : 5e-2; }
 };
 
-TEST_P(GradientsInPlace, OfOneMicroBatchHaveTheSameBits) {
-  ExpectSameTraining({.model = kUntiedModel, .run = Run(1)}, 0.0);
+// In bf16 autograd rounds an embedding's row with each token that adds to it, in place it is
+// rounded once.
+TEST_P(GradientsInPlace, OfOneMicroBatchHaveTheSameBitsInFp32) {
+  const double tolerance = std::get<1>(GetParam()) == Precision::kFp32 ? 0.0 : rounding();
+  ExpectSameTraining({.model = kUntiedModel, .run = Run(1)}, tolerance);
   ExpectSameTraining({.model = kUntiedModel, .run = Run(1), .recompute = {.kind = Kind::kBlocks}},
-                     0.0);
+                     tolerance);
 }
 
 // Their sums have another order: the embedding's rows are added to the head's gradient one by one.
