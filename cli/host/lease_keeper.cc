@@ -90,20 +90,20 @@ void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
 }
 
 // By the very time by which hosts are graded: this process may stand still at any place, and a
-// machine without memory lets it do so where it works.
+// machine without memory lets it do so where it works. A look at the ports of lost hosts takes a
+// while of itself, and is no standstill, whoever asks for one meanwhile.
 void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
   const OwnPauses::Clocks now = Clocks();
   table.EndWait(now);
-  table.BeginWait(now);
-  if (!on_change) return;
-  std::vector<FoundChange> found = FindChanges(now.awake);
-  if (found.empty()) return;
+  std::vector<FoundChange> found;
+  if (on_change) found = FindChanges(now.awake);
+  if (found.empty()) return table.BeginWait(now);
   const OnChange tell = on_change;
   lock->unlock();
   LookAtLostHosts(&found, std::min(kLostHostPatience, Milliseconds(table.lease())));
   for (const FoundChange& each : found) tell(each.change);
   lock->lock();
-  table.BeginWait(Clocks());  // a look at ports takes a while
+  table.BeginWait(Clocks());
 }
 
 std::vector<FoundChange> LeaseKeeper::State::FindChanges(std::chrono::nanoseconds now) {
