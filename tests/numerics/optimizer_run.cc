@@ -1,6 +1,7 @@
 #include "tests/numerics/optimizer_run.h"
 
 #include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -105,6 +106,17 @@ double DistanceTo(const Json& expected, const Parameters& ours) {
     largest = std::max(largest, distance / theirs.abs().max().item<double>());
   }
   return largest;
+}
+
+Distances ExpectLossesOf(const Json& golden, const Outcome& ours, double tolerance) {
+  const std::size_t last = golden["losses"].size();
+  for (std::size_t i = 0; i < last; ++i) {
+    EXPECT_NEAR(ours.losses[i], golden["losses"][i].get<double>(), tolerance) << "step " << i + 1;
+  }
+  const Json& after = golden["after"];
+  return {
+      .first_step = DistanceTo(after["1"], ours.after.at(1)),
+      .last_step = DistanceTo(after[std::to_string(last)], ours.after.at(static_cast<int>(last)))};
 }
 
 }  // namespace ds::tests

@@ -48,4 +48,13 @@ struct Tolerance {
 // and what one step rounded to the other neighbour the next ones go on from.
 Tolerance ToleranceOf(const nlohmann::json& golden);
 
+// How far the parameters lie from the golden's behind step 1 and behind the last.
+struct Distances {
+  double first_step;
+  double last_step;
+};
+
+// Expects the golden's losses, step by step, within `tolerance`, and measures the parameters.
+Distances ExpectLossesOf(const nlohmann::json& golden, const Outcome& ours, double tolerance);
+
 }  // namespace ds::tests
