@@ -52,16 +52,27 @@ TEST(TaskThreadTest, AQuietMomentComesOnceAfterATask) {
   quiet.get_future().wait();
 }
 
+// A task that has begun and hangs until it is let go.
+class HangingTask {
+ public:
+  explicit HangingTask(TaskThread& thread) {
+    thread.Put([this] {
+      begun_.set_value();
+      go_on_.get_future().wait();
+    });
+    begun_.get_future().wait();
+  }
+  void GoOn() { go_on_.set_value(); }
+
+ private:
+  std::promise<void> begun_, go_on_;
+};
+
 // What it would have written is let go of at once, though the task before never ends.
 TEST(TaskThreadTest, WhoGivesUpWaitsNoLongerForATaskThatHangs) {
-  std::promise<void> begun, go_on;
   TaskThread thread(Nothing);
   thread.Start();
-  thread.Put([&] {
-    begun.set_value();
-    go_on.get_future().wait();
-  });
-  begun.get_future().wait();
+  HangingTask hanging(thread);
   const auto held = std::make_shared<int>(0);
   bool done = false;
   thread.Put([held, &done] { done = true; });
@@ -69,7 +80,7 @@ TEST(TaskThreadTest, WhoGivesUpWaitsNoLongerForATaskThatHangs) {
   thread.GiveUp();
   EXPECT_EQ(held.use_count(), 1);
   EXPECT_FALSE(thread.Flush());
-  go_on.set_value();
+  hanging.GoOn();
   while (!thread.Flush()) {
   }
   EXPECT_FALSE(done);
@@ -77,18 +88,14 @@ TEST(TaskThreadTest, WhoGivesUpWaitsNoLongerForATaskThatHangs) {
 
 // Also when the task before has ended meanwhile, so that nothing is waited for.
 TEST(TaskThreadTest, WhatWasDroppedIsNotSaidToBeDone) {
-  std::promise<void> begun, go_on, ended;
+  std::promise<void> ended;
   TaskThread thread(Nothing);
   thread.Start();
-  thread.Put([&] {
-    begun.set_value();
-    go_on.get_future().wait();
-  });
-  begun.get_future().wait();
+  HangingTask hanging(thread);
   thread.Put(Nothing);
   thread.GiveUp();
   thread.Put([&] { ended.set_value(); });
-  go_on.set_value();
+  hanging.GoOn();
   ended.get_future().wait();
   EXPECT_FALSE(thread.Flush());
   while (!thread.Flush()) {
