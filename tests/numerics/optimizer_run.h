@@ -48,7 +48,7 @@ struct Tolerance {
 // and what one step rounded to the other neighbour the next ones go on from.
 Tolerance ToleranceOf(const nlohmann::json& golden);
 
-// How far the parameters lie from the golden's behind step 1 and behind the last.
+// Tells how far the parameters lie from the golden's behind step 1 and behind the last.
 struct Distances {
   double first_step;
   double last_step;
