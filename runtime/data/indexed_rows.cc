@@ -1,19 +1,16 @@
 #include "runtime/data/indexed_rows.h"
 
 #include <array>
-#include <cstring>
-#include <limits>
 #include <string_view>
 
 #include "runtime/base/files.h"
+#include "runtime/data/index_format.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
-constexpr std::string_view kBeginning("MMIDIDX\0\0", 9);
-constexpr std::size_t kFirstLength = 9 + 8 + 1 + 8 + 8;
 
 struct Dtype {
   std::size_t bytes = 0;
@@ -35,26 +32,19 @@ Status DamagedMap(const fs::path& path, const std::string& what) {
                        "; it is damaged, or not what DeepSpeed's data analyzer has written");
 }
 
-template <typename Number>
-Number NumberAt(std::string_view bytes, std::size_t at) {
-  Number number;
-  std::memcpy(&number, bytes.data() + at, sizeof(number));
-  return number;
-}
-
 // A uint64 that int64 does not hold is negative, which no sample and no metric of use is.
-std::int64_t NumberAt(std::string_view bytes, std::size_t at, Dtype dtype) {
+std::int64_t WholeNumberAt(const char* bytes, Dtype dtype) {
   const bool is_signed = dtype.is_signed;
   switch (dtype.bytes) {
     case 1:
-      return is_signed ? NumberAt<std::int8_t>(bytes, at) : NumberAt<std::uint8_t>(bytes, at);
+      return is_signed ? NumberAt<std::int8_t>(bytes) : NumberAt<std::uint8_t>(bytes);
     case 2:
-      return is_signed ? NumberAt<std::int16_t>(bytes, at) : NumberAt<std::uint16_t>(bytes, at);
+      return is_signed ? NumberAt<std::int16_t>(bytes) : NumberAt<std::uint16_t>(bytes);
     case 4:
-      return is_signed ? std::int64_t{NumberAt<std::int32_t>(bytes, at)}
-                       : std::int64_t{NumberAt<std::uint32_t>(bytes, at)};
+      return is_signed ? std::int64_t{NumberAt<std::int32_t>(bytes)}
+                       : std::int64_t{NumberAt<std::uint32_t>(bytes)};
     default:
-      return NumberAt<std::int64_t>(bytes, at);
+      return NumberAt<std::int64_t>(bytes);
   }
 }
 
@@ -64,17 +54,17 @@ struct RowIndex {
 };
 
 StatusOr<RowIndex> ParseIndex(const fs::path& path, std::string_view bytes) {
-  if (bytes.size() < kFirstLength || !bytes.starts_with(kBeginning) ||
-      NumberAt<std::uint64_t>(bytes, 9) != 1) {
+  if (bytes.size() < kIndexHeaderBytes || !bytes.starts_with(kIndexMagic) ||
+      NumberAt<std::uint64_t>(bytes.data() + 9) != 1) {
     return DamagedMap(path, "it does not begin as such an index does");
   }
   const auto code = static_cast<std::uint8_t>(bytes[17]);
   if (code == 0 || code >= kDtypes.size()) {
     return DamagedMap(path, "nothing is known of its dtype " + std::to_string(code));
   }
-  const auto rows = NumberAt<std::uint64_t>(bytes, 18);
-  const auto documents = NumberAt<std::uint64_t>(bytes, 26);
-  const std::size_t room = bytes.size() - kFirstLength;
+  const auto rows = NumberAt<std::uint64_t>(bytes.data() + 18);
+  const auto documents = NumberAt<std::uint64_t>(bytes.data() + 26);
+  const std::size_t room = bytes.size() - kIndexHeaderBytes;
   if (rows > room / 12 || documents > room / 8 || room != 12 * rows + 8 * documents) {
     return DamagedMap(path, "it has " + std::to_string(bytes.size()) +
                                 " bytes, which is not what the rows that it counts take");
@@ -82,8 +72,9 @@ StatusOr<RowIndex> ParseIndex(const fs::path& path, std::string_view bytes) {
   RowIndex index{.dtype = kDtypes[code], .ends = {}};
   std::int64_t end = 0;
   for (std::size_t row = 0; row < rows; ++row) {
-    const auto length = NumberAt<std::int32_t>(bytes, kFirstLength + 4 * row);
-    const auto first = NumberAt<std::int64_t>(bytes, kFirstLength + 4 * rows + 8 * row);
+    const auto length = NumberAt<std::int32_t>(bytes.data() + kIndexHeaderBytes + 4 * row);
+    const auto first =
+        NumberAt<std::int64_t>(bytes.data() + kIndexHeaderBytes + 4 * rows + 8 * row);
     if (length < 0 || first != end * static_cast<std::int64_t>(index.dtype.bytes)) {
       return DamagedMap(path,
                         "row " + std::to_string(row) + " does not lie behind the one before it");
@@ -108,7 +99,7 @@ StatusOr<IndexedRows> ReadIndexedRows(const std::string& prefix) {
   }
   IndexedRows rows{.numbers = std::vector<std::int64_t>(count), .ends = std::move(index.ends)};
   for (std::size_t i = 0; i < count; ++i) {
-    rows.numbers[i] = NumberAt(bytes, i * index.dtype.bytes, index.dtype);
+    rows.numbers[i] = WholeNumberAt(bytes.data() + i * index.dtype.bytes, index.dtype);
   }
   return rows;
 }

@@ -5,10 +5,8 @@
 // PREFIX.bin has the numbers one behind the other, PREFIX.idx their dtype and how many each row
 // has.
 //
-// The .idx file, little-endian: "MMIDIDX\0\0"; uint64 version, 1; uint8 dtype; uint64 rows; uint64
-// ends of documents; int32 numbers of each row; int64 first byte of each row; int64 of every
-// document the row that it begins with, which nothing here needs. Dtypes have other codes than in
-// Megatron-LM's files of tokens (megatron_index.h).
+// The .idx file is laid out as index_format.h says; nothing here needs the documents. Dtypes have
+// other codes than in Megatron-LM's files of tokens (megatron_index.h).
 
 #include <cstdint>
 #include <filesystem>

@@ -7,17 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/files.h"
+#include "runtime/data/index_format.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-constexpr std::int64_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
+constexpr auto kHeaderBytes = static_cast<std::int64_t>(kIndexHeaderBytes);
 constexpr std::int64_t kMost = std::int64_t{1} << 40;  // sequences, so that products fit
 constexpr std::int64_t kBatch = 65536;                 // numbers that are read at once
 
@@ -28,13 +28,6 @@ constexpr std::array<std::int64_t, 9> kTokenBytes = {0, 1, 0, 2, 4, 8, 0, 0, 2};
 Status Damaged(const fs::path& path, const std::string& what) {
   return DataLossError(ShortenPath(path) + ": " + what +
                        "; it is damaged, or not the index of the .bin file beside it");
-}
-
-template <typename Number>
-Number NumberAt(const char* bytes) {
-  Number number;
-  std::memcpy(&number, bytes, sizeof(number));
-  return number;
 }
 
 }  // namespace
@@ -75,7 +68,7 @@ StatusOr<MegatronIndex> MegatronIndex::Open(const fs::path& path, std::int64_t b
 
 Status MegatronIndex::ReadHeader() {
   DS_ASSIGN_OR_RETURN(const std::vector<char> header, ReadNumbers<char>(0, kHeaderBytes));
-  if (std::memcmp(header.data(), kMagic, sizeof(kMagic)) != 0) {
+  if (!std::string_view(header.data(), header.size()).starts_with(kIndexMagic)) {
     return Damaged(path_, "it does not begin as Megatron-LM's indices do");
   }
   const auto version = NumberAt<std::uint64_t>(&header[9]);

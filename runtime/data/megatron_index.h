@@ -4,10 +4,8 @@
 // writes them (megatron/core/datasets/indexed_dataset.py): which dtype the tokens have, and where
 // sequences and documents end.
 //
-// The file, little-endian: "MMIDIDX\0\0"; uint64 version, 1; uint8 dtype; uint64 sequences; uint64
-// ends of documents; int32 tokens of each sequence; int64 first byte of each sequence in the .bin
-// file; int64 of every document the sequence that it begins with, and behind them how many
-// sequences there are.
+// The file is laid out as index_format.h says; its rows are sequences of tokens, and behind the
+// documents stands how many sequences there are.
 //
 // Ends are read when they are needed. Threads: const functions may be called concurrently.
 
