@@ -20,16 +20,21 @@ namespace ds {
 // Words, the lowest first.
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 
+// The constants of a round: what words 0 and 2 are multiplied by, and what the key's halves grow by.
+inline constexpr std::uint32_t kPhiloxFactors[] = {0xD2511F53, 0xCD9E8D57};
+inline constexpr std::uint32_t kPhiloxKeySteps[] = {0x9E3779B9, 0xBB67AE85};
+inline constexpr int kPhiloxRounds = 10;
+
 constexpr PhiloxCounter Philox(PhiloxCounter counter, std::uint64_t key) {
   auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const std::uint64_t a = std::uint64_t{kPhiloxFactors[0]} * counter[0];
+    const std::uint64_t b = std::uint64_t{kPhiloxFactors[1]} * counter[2];
     counter = {
         static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ low, static_cast<std::uint32_t>(b),
         static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ high, static_cast<std::uint32_t>(a)};
-    low += 0x9E3779B9;
-    high += 0xBB67AE85;
+    low += kPhiloxKeySteps[0];
+    high += kPhiloxKeySteps[1];
   }
   return counter;
 }

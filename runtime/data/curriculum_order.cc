@@ -62,7 +62,7 @@ std::int64_t CurriculumOrder::At(std::int64_t place) {
                        [](std::int64_t at, const Cluster& each) { return at < each.first_place; });
   auto cluster = std::prev(later);
   while (cluster != clusters_.begin()) {
-    const Blend::Place at = cluster->shares.At(place - cluster->first_place);
+    const Blend::Turn at = cluster->shares.At(place - cluster->first_place);
     place = at.index;
     if (at.source == 1) break;
     place += cluster->first_place;

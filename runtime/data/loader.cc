@@ -157,7 +157,7 @@ StatusOr<Batch> Loader::Next() {
   Batch result = MakeBatch();
   for (std::int64_t row = 0; row < batch; ++row) {
     const std::int64_t place = consumed_ + options_.reader.index * batch + row;
-    const Blend::Place at = blend_.At(place);
+    const Blend::Turn at = blend_.At(place);
     const std::int64_t sample =
         curriculum_ ? curriculum_->At(place) : samplers_[at.source].At(at.index);
     DS_RETURN_IF_ERROR(sets_[at.source].FillRow(sample, row, &result));

@@ -92,7 +92,7 @@ Blend::Branch Blend::Build(std::span<const Weighed> sources) {
   return {.node = static_cast<int>(nodes_.size()) - 1};
 }
 
-Blend::Place Blend::At(std::int64_t place) const {
+Blend::Turn Blend::At(std::int64_t place) const {
   Branch branch = root_;
   while (branch.node >= 0) {
     const Node& node = nodes_[static_cast<std::size_t>(branch.node)];

@@ -67,13 +67,13 @@ class Blend {
   // Source i gets weights[i] of their sum. Requires one weight at least, all finite and above 0.
   explicit Blend(std::span<const double> weights);
 
-  // The index-th of the places that `source` fills, from 0 on.
-  struct Place {
+  // Whose turn it is: `source` fills its index-th place, from 0 on.
+  struct Turn {
     std::size_t source = 0;
     std::int64_t index = 0;
   };
   // Requires place >= 0.
-  Place At(std::int64_t place) const;
+  Turn At(std::int64_t place) const;
 
   // Counts how many of the first `places` each source fills.
   std::vector<std::int64_t> Count(std::int64_t places) const;

@@ -57,14 +57,14 @@ struct TensorWords {
 
   void Scramble(std::uint64_t key) {
     auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const at::Tensor a = counter[0] * std::int64_t{0xD2511F53};
-      const at::Tensor b = counter[2] * std::int64_t{0xCD9E8D57};
+    for (int round = 0; round < kPhiloxRounds; ++round) {
+      const at::Tensor a = counter[0] * std::int64_t{kPhiloxFactors[0]};
+      const at::Tensor b = counter[2] * std::int64_t{kPhiloxFactors[1]};
       counter = {
           High(b).bitwise_xor(counter[1]).bitwise_xor(std::int64_t{low}), b.bitwise_and(kWord),
           High(a).bitwise_xor(counter[3]).bitwise_xor(std::int64_t{high}), a.bitwise_and(kWord)};
-      low += 0x9E3779B9;
-      high += 0xBB67AE85;
+      low += kPhiloxKeySteps[0];
+      high += kPhiloxKeySteps[1];
     }
   }
 };
