@@ -20,8 +20,7 @@ namespace ds {
 // Words, the lowest first.
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 
-// The constants of a round: what words 0 and 2 are multiplied by, and what the key's halves grow
-// by.
+// A round multiplies words 0 and 2 by the factors, and the halves of the key grow by the steps.
 inline constexpr std::uint32_t kPhiloxFactors[] = {0xD2511F53, 0xCD9E8D57};
 inline constexpr std::uint32_t kPhiloxKeySteps[] = {0x9E3779B9, 0xBB67AE85};
 inline constexpr int kPhiloxRounds = 10;

@@ -67,7 +67,7 @@ class Blend {
   // Source i gets weights[i] of their sum. Requires one weight at least, all finite and above 0.
   explicit Blend(std::span<const double> weights);
 
-  // Whose turn it is: `source` fills its index-th place, from 0 on.
+  // It is the turn of `source`, which fills its index-th place, from 0 on.
   struct Turn {
     std::size_t source = 0;
     std::int64_t index = 0;
