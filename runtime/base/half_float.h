@@ -17,54 +17,72 @@ struct Float16 {
   std::uint16_t bits;
 };
 
-[[gnu::always_inline]] inline float Widen(BFloat16 value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+// The bits of 16-bit numbers to fp32 and back, as bits in 32-bit words: one of them, or a vector of
+// the compiler's own (gcc's vector_size), with Floats the same of fp32.
+
+template <typename Floats, typename Words>
+[[gnu::always_inline]] inline Floats WidenBFloat16Bits(Words brain) {
+  return std::bit_cast<Floats>(brain << 16);
 }
 
 // Exponent and mantissa move to fp32's places; subnormals are renormalised by an exact subtraction.
 // A signalling NaN becomes a quiet one.
-[[gnu::always_inline]] inline float Widen(Float16 value) {
-  const std::uint32_t half = value.bits;
-  const std::uint32_t sign = (half & 0x8000u) << 16;
-  const std::uint32_t exponent = half & 0x7c00u;
-  const std::uint32_t shifted = (half & 0x7fffu) << 13;
-  const std::uint32_t normal = shifted + ((127u - 15u) << 23);
-  const std::uint32_t quiet = (half & 0x03ffu) != 0 ? 0x00400000u : 0u;
-  const std::uint32_t special = (shifted + ((255u - 31u) << 23)) | quiet;
+template <typename Floats, typename Words>
+[[gnu::always_inline]] inline Floats WidenFloat16Bits(Words half) {
+  const Words sign = (half & 0x8000u) << 16;
+  const Words exponent = half & 0x7c00u;
+  const Words shifted = (half & 0x7fffu) << 13;
+  const Words normal = shifted + ((127u - 15u) << 23);
+  const Words quiet = (half & 0x03ffu) != 0 ? Words{} + 0x00400000u : Words{};
+  const Words special = (shifted + ((255u - 31u) << 23)) | quiet;
   constexpr std::uint32_t kMagic = 113u << 23;
-  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(
-      std::bit_cast<float>(shifted + kMagic) - std::bit_cast<float>(kMagic));
-  const std::uint32_t finite = exponent == 0 ? subnormal : normal;
-  return std::bit_cast<float>(sign | (exponent == 0x7c00u ? special : finite));
+  const Words subnormal =
+      std::bit_cast<Words>(std::bit_cast<Floats>(shifted + kMagic) - std::bit_cast<float>(kMagic));
+  const Words finite = exponent == 0 ? subnormal : normal;
+  return std::bit_cast<Floats>(sign | (exponent == 0x7c00u ? special : finite));
 }
 
 // To nearest, ties to even.
+template <typename Words, typename Floats>
+[[gnu::always_inline]] inline Words RoundToBFloat16Bits(Floats value) {
+  const auto bits = std::bit_cast<Words>(value);
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (bits & 0x7fffffffu) > 0x7f800000u ? Words{} + 0x7fc0u : rounded;
+}
+
+template <typename Words, typename Floats>
+[[gnu::always_inline]] inline Words RoundToFloat16Bits(Floats value) {
+  const auto bits = std::bit_cast<Words>(value);
+  const Words sign = (bits >> 16) & 0x8000u;
+  const Words magnitude = bits & 0x7fffffffu;
+  // Below 2^-14 the adder itself rounds to fp16's subnormal spacing.
+  constexpr std::uint32_t kMagic = ((127u - 15u) + (23u - 10u) + 1u) << 23;
+  const Words subnormal =
+      std::bit_cast<Words>(std::bit_cast<Floats>(magnitude) + std::bit_cast<float>(kMagic)) -
+      kMagic;
+  const Words normal = (magnitude - ((127u - 15u) << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const Words special = magnitude > 0x7f800000u ? Words{} + 0x7e00u : Words{} + 0x7c00u;
+  const Words finite = magnitude < (113u << 23) ? subnormal : normal;
+  return sign | (magnitude >= 0x477ff000u ? special : finite);
+}
+
+[[gnu::always_inline]] inline float Widen(BFloat16 value) {
+  return WidenBFloat16Bits<float>(std::uint32_t{value.bits});
+}
+[[gnu::always_inline]] inline float Widen(Float16 value) {
+  return WidenFloat16Bits<float>(std::uint32_t{value.bits});
+}
+
 template <typename Narrow>
 Narrow RoundTo(float value);
 
 template <>
 [[gnu::always_inline]] inline BFloat16 RoundTo<BFloat16>(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  return {static_cast<std::uint16_t>(is_nan ? 0x7fc0u : rounded)};
+  return {static_cast<std::uint16_t>(RoundToBFloat16Bits<std::uint32_t>(value))};
 }
-
 template <>
 [[gnu::always_inline]] inline Float16 RoundTo<Float16>(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = (bits >> 16) & 0x8000u;
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  // Below 2^-14 the adder itself rounds to fp16's subnormal spacing.
-  constexpr std::uint32_t kMagic = ((127u - 15u) + (23u - 10u) + 1u) << 23;
-  const std::uint32_t subnormal =
-      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(kMagic)) -
-      kMagic;
-  const std::uint32_t normal =
-      (magnitude - ((127u - 15u) << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  const std::uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-  const std::uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
-  return {static_cast<std::uint16_t>(sign | (magnitude >= 0x477ff000u ? special : finite))};
+  return {static_cast<std::uint16_t>(RoundToFloat16Bits<std::uint32_t>(value))};
 }
 
 }  // namespace ds

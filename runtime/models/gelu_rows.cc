@@ -47,12 +47,19 @@ DS_FOR_EACH_ISA void GeluTanh(const float* x, std::int64_t count, float* y) {
 DS_FOR_EACH_ISA void GeluTanh(const BFloat16* x, std::int64_t count, BFloat16* y) {
   Run<Forward>(x, x, count, y);
 }
+DS_FOR_EACH_ISA void GeluTanh(const Float16* x, std::int64_t count, Float16* y) {
+  Run<Forward>(x, x, count, y);
+}
 DS_FOR_EACH_ISA void GeluTanhBackward(const float* x, const float* upstream, std::int64_t count,
                                       float* gradient) {
   Run<Backward>(x, upstream, count, gradient);
 }
 DS_FOR_EACH_ISA void GeluTanhBackward(const BFloat16* x, const BFloat16* upstream,
                                       std::int64_t count, BFloat16* gradient) {
+  Run<Backward>(x, upstream, count, gradient);
+}
+DS_FOR_EACH_ISA void GeluTanhBackward(const Float16* x, const Float16* upstream, std::int64_t count,
+                                      Float16* gradient) {
   Run<Backward>(x, upstream, count, gradient);
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/first_derivative.h"
 #include "runtime/models/matmul.h"
+#include "runtime/models/row_loops.h"
 #include "runtime/models/rows.h"
 
 namespace ds::models {
@@ -29,13 +30,14 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
   auto* out = losses->data_ptr<float>();
   const std::int64_t columns = logits.size(1);
   at::parallel_for(0, logits.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> wide(std::is_same_v<Scalar, BFloat16> ? columns : 0);
+    constexpr bool kIsNarrow = !std::is_same_v<Scalar, float>;
+    std::vector<float> wide(kIsNarrow ? columns : 0);
     for (std::int64_t row = begin; row < end; ++row) {
       Scalar* row_values = values + row * columns;
       if (ids[row] == labels.ignored) {
         std::fill_n(row_values, columns, Scalar{});
         out[row] = 0.0F;
-      } else if constexpr (std::is_same_v<Scalar, BFloat16>) {
+      } else if constexpr (kIsNarrow) {
         out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale, wide.data());
       } else {
         out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale);
@@ -291,10 +293,10 @@ void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradie
   const at::Tensor ids = labels.ids.contiguous();
   const RowLabels row_labels{ids, labels.ignored};
   const auto scale = static_cast<float>(gradient_scale);
-  if (logits.is_cpu() && logits.scalar_type() == at::kFloat) {
-    FusedRows<float>(logits, row_labels, scale, losses);
-  } else if (logits.is_cpu() && logits.scalar_type() == at::kBFloat16) {
-    FusedRows<BFloat16>(logits, row_labels, scale, losses);
+  if (HasRowLoops(logits)) {
+    WithElementType(logits, [&]<typename Scalar>(Scalar) {
+      FusedRows<Scalar>(logits, row_labels, scale, losses);
+    });
   } else {
     CrossEntropyRowsByOperators(logits, row_labels, gradient_scale, losses);
   }

@@ -52,9 +52,19 @@ bool MultipliesFp32FasterThanBf16() {
 #endif
 }
 
+bool LacksFp16Products() {
+#if defined(__x86_64__)
+  return !__builtin_cpu_supports("avx512fp16");
+#else
+  return false;
+#endif
+}
+
 bool IsMultipliedWidened(const at::Tensor& operand) {
-  static const bool pays = MultipliesFp32FasterThanBf16();
-  return pays && operand.is_cpu() && operand.scalar_type() == at::kBFloat16;
+  static const bool pays_bf16 = MultipliesFp32FasterThanBf16(), pays_fp16 = LacksFp16Products();
+  if (!operand.is_cpu()) return false;
+  return (pays_bf16 && operand.scalar_type() == at::kBFloat16) ||
+         (pays_fp16 && operand.scalar_type() == at::kHalf);
 }
 
 // What is widened at once has at most this many rows and columns: 16 MiB in fp32.

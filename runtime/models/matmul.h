@@ -8,7 +8,8 @@
 //
 // It multiplies bf16 matrices with oneDNN: by AMX tiles where there are any, but otherwise, on
 // Intel's processors, at half the speed of fp32 products or less. There bf16 operands are widened,
-// which loses nothing, and multiplied in fp32, tile by tile; the result is rounded once.
+// which loses nothing, and multiplied in fp32, tile by tile; the result is rounded once. So are
+// fp16 operands on x86 processors without AVX512-FP16, where LibTorch multiplies them one by one.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,7 +21,8 @@ namespace ds::models {
 // the dtype of a and b, or is fp32 where they are 16-bit. Records no gradient.
 void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta = 0.0F);
 
-// The way of MatMulInto for bf16 on processors that multiply fp32 faster, for any of them.
+// The way of MatMulInto for 16-bit operands on processors that multiply fp32 faster, for any of
+// them.
 void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta);
 
 // An operand of a product as autocast wants it; itself where autocast is off. Differentiable. The

@@ -56,6 +56,9 @@ DS_FOR_EACH_ISA float RmsNormRow(const NormedRow<float>& row, double epsilon, fl
 DS_FOR_EACH_ISA float RmsNormRow(const NormedRow<BFloat16>& row, double epsilon, BFloat16* y) {
   return Normalise(row, epsilon, y);
 }
+DS_FOR_EACH_ISA float RmsNormRow(const NormedRow<Float16>& row, double epsilon, Float16* y) {
+  return Normalise(row, epsilon, y);
+}
 DS_FOR_EACH_ISA void RmsNormRowBackward(const NormedRow<float>& row, float scale,
                                         const float* upstream,
                                         const NormGradients<float>& gradients) {
@@ -64,6 +67,11 @@ DS_FOR_EACH_ISA void RmsNormRowBackward(const NormedRow<float>& row, float scale
 DS_FOR_EACH_ISA void RmsNormRowBackward(const NormedRow<BFloat16>& row, float scale,
                                         const BFloat16* upstream,
                                         const NormGradients<BFloat16>& gradients) {
+  FindGradients(row, scale, upstream, gradients);
+}
+DS_FOR_EACH_ISA void RmsNormRowBackward(const NormedRow<Float16>& row, float scale,
+                                        const Float16* upstream,
+                                        const NormGradients<Float16>& gradients) {
   FindGradients(row, scale, upstream, gradients);
 }
 

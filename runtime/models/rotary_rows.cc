@@ -34,5 +34,9 @@ DS_FOR_EACH_ISA void TurnRows(const TurnedRows<BFloat16>& rows,
                               const TurningAngles<BFloat16>& angles) {
   Turn(rows, angles);
 }
+DS_FOR_EACH_ISA void TurnRows(const TurnedRows<Float16>& rows,
+                              const TurningAngles<Float16>& angles) {
+  Turn(rows, angles);
+}
 
 }  // namespace ds::models

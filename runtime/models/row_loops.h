@@ -14,13 +14,21 @@
 namespace ds::models {
 
 inline bool HasRowLoops(const at::Tensor& x) {
-  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+  const at::ScalarType type = x.scalar_type();
+  return x.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
 // Calls loop(Scalar{}) with the type of x's elements. Requires HasRowLoops(x).
 template <typename Loop>
 void WithElementType(const at::Tensor& x, const Loop& loop) {
-  x.scalar_type() == at::kFloat ? loop(float{}) : loop(BFloat16{});
+  switch (x.scalar_type()) {
+    case at::kFloat:
+      return loop(float{});
+    case at::kBFloat16:
+      return loop(BFloat16{});
+    default:
+      return loop(Float16{});
+  }
 }
 
 template <typename Scalar>

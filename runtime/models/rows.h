@@ -17,11 +17,14 @@ namespace ds::models {
 
 void GeluTanh(const float* x, std::int64_t count, float* y);
 void GeluTanh(const BFloat16* x, std::int64_t count, BFloat16* y);
+void GeluTanh(const Float16* x, std::int64_t count, Float16* y);
 
 // gradient[i] = upstream[i] times the derivative at x[i]; `gradient` may be `upstream`.
 void GeluTanhBackward(const float* x, const float* upstream, std::int64_t count, float* gradient);
 void GeluTanhBackward(const BFloat16* x, const BFloat16* upstream, std::int64_t count,
                       BFloat16* gradient);
+void GeluTanhBackward(const Float16* x, const Float16* upstream, std::int64_t count,
+                      Float16* gradient);
 
 // SwiGLU (Shazeer, 2020): silu(gate) * up, silu(x) = x / (1 + e^-x), element by element in one
 // pass. The backward pass computes silu again: nothing but gate and up is kept. Vectorised for the
@@ -37,11 +40,14 @@ struct GatePair {
 
 void SwiGlu(GatePair<const float> x, std::int64_t count, float* y);
 void SwiGlu(GatePair<const BFloat16> x, std::int64_t count, BFloat16* y);
+void SwiGlu(GatePair<const Float16> x, std::int64_t count, Float16* y);
 
 void SwiGluBackward(GatePair<const float> x, const float* upstream, std::int64_t count,
                     GatePair<float> gradient);
 void SwiGluBackward(GatePair<const BFloat16> x, const BFloat16* upstream, std::int64_t count,
                     GatePair<BFloat16> gradient);
+void SwiGluBackward(GatePair<const Float16> x, const Float16* upstream, std::int64_t count,
+                    GatePair<Float16> gradient);
 
 // RMSNorm (Zhang and Sennrich, 2019) of a row: y = x s w with the scale s = 1 / sqrt(mean of x^2 +
 // epsilon) and the weight w. One pass for s and one for y; the backward pass needs x, w and s only.
@@ -59,6 +65,7 @@ struct NormedRow {
 // Returns s.
 float RmsNormRow(const NormedRow<float>& row, double epsilon, float* y);
 float RmsNormRow(const NormedRow<BFloat16>& row, double epsilon, BFloat16* y);
+float RmsNormRow(const NormedRow<Float16>& row, double epsilon, Float16* y);
 
 // Sets the gradient of x and adds the row's part to that of the weight.
 template <typename Scalar>
@@ -71,6 +78,8 @@ void RmsNormRowBackward(const NormedRow<float>& row, float scale, const float* u
                         const NormGradients<float>& gradients);
 void RmsNormRowBackward(const NormedRow<BFloat16>& row, float scale, const BFloat16* upstream,
                         const NormGradients<BFloat16>& gradients);
+void RmsNormRowBackward(const NormedRow<Float16>& row, float scale, const Float16* upstream,
+                        const NormGradients<Float16>& gradients);
 
 // Rotary position embedding (Su et al., 2021) of rows in transformers' layout: element i of a row's
 // first half and element i of its second half are the two coordinates of a point, which is turned
@@ -98,6 +107,7 @@ struct TurningAngles {
 
 void TurnRows(const TurnedRows<float>& rows, const TurningAngles<float>& angles);
 void TurnRows(const TurnedRows<BFloat16>& rows, const TurningAngles<BFloat16>& angles);
+void TurnRows(const TurnedRows<Float16>& rows, const TurningAngles<Float16>& angles);
 
 // The inner loop of the language model's loss: one row of logits, vectorised for the widest
 // instructions of the machine it runs on (chosen at load time). Free of LibTorch, so that its
@@ -109,8 +119,9 @@ void TurnRows(const TurnedRows<BFloat16>& rows, const TurningAngles<BFloat16>& a
 // gives NaN.
 float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale);
 
-// The same for bfloat16; `wide` is room for `columns` floats.
+// The same for 16-bit numbers; `wide` is room for `columns` floats.
 float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
+float SoftmaxRow(Float16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
 
 // The two halves of it, for rows of which other ranks have other columns. The first overwrites the
 // row by e^(row - max) and returns the maximum and the sum; the second multiplies it.

@@ -50,9 +50,24 @@ DS_FOR_EACH_ISA void Scale(float* row, std::int64_t columns, float factor) {
 DS_FOR_EACH_ISA void WidenRow(const BFloat16* from, std::int64_t columns, float* to) {
   for (std::int64_t i = 0; i < columns; ++i) to[i] = Widen(from[i]);
 }
+DS_FOR_EACH_ISA void WidenRow(const Float16* from, std::int64_t columns, float* to) {
+  for (std::int64_t i = 0; i < columns; ++i) to[i] = Widen(from[i]);
+}
 
 DS_FOR_EACH_ISA void RoundRow(const float* from, std::int64_t columns, BFloat16* to) {
   for (std::int64_t i = 0; i < columns; ++i) to[i] = RoundTo<BFloat16>(from[i]);
+}
+DS_FOR_EACH_ISA void RoundRow(const float* from, std::int64_t columns, Float16* to) {
+  for (std::int64_t i = 0; i < columns; ++i) to[i] = RoundTo<Float16>(from[i]);
+}
+
+template <typename Narrow>
+float SoftmaxOfNarrow(Narrow* row, std::int64_t columns, std::int64_t label, float scale,
+                      float* wide) {
+  WidenRow(row, columns, wide);
+  const float loss = SoftmaxRow(wide, columns, label, scale);
+  if (scale != 0.0F) RoundRow(wide, columns, row);
+  return loss;
 }
 
 }  // namespace
@@ -73,10 +88,10 @@ void ScaleRow(float* row, std::int64_t columns, float factor) { Scale(row, colum
 
 float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale,
                  float* wide) {
-  WidenRow(row, columns, wide);
-  const float loss = SoftmaxRow(wide, columns, label, scale);
-  if (scale != 0.0F) RoundRow(wide, columns, row);
-  return loss;
+  return SoftmaxOfNarrow(row, columns, label, scale, wide);
+}
+float SoftmaxRow(Float16* row, std::int64_t columns, std::int64_t label, float scale, float* wide) {
+  return SoftmaxOfNarrow(row, columns, label, scale, wide);
 }
 
 }  // namespace ds::models

@@ -36,12 +36,19 @@ DS_FOR_EACH_ISA void SwiGlu(GatePair<const float> x, std::int64_t count, float* 
 DS_FOR_EACH_ISA void SwiGlu(GatePair<const BFloat16> x, std::int64_t count, BFloat16* y) {
   GateRow(x, count, y);
 }
+DS_FOR_EACH_ISA void SwiGlu(GatePair<const Float16> x, std::int64_t count, Float16* y) {
+  GateRow(x, count, y);
+}
 DS_FOR_EACH_ISA void SwiGluBackward(GatePair<const float> x, const float* upstream,
                                     std::int64_t count, GatePair<float> gradient) {
   GateRowBackward(x, upstream, count, gradient);
 }
 DS_FOR_EACH_ISA void SwiGluBackward(GatePair<const BFloat16> x, const BFloat16* upstream,
                                     std::int64_t count, GatePair<BFloat16> gradient) {
+  GateRowBackward(x, upstream, count, gradient);
+}
+DS_FOR_EACH_ISA void SwiGluBackward(GatePair<const Float16> x, const Float16* upstream,
+                                    std::int64_t count, GatePair<Float16> gradient) {
   GateRowBackward(x, upstream, count, gradient);
 }
 

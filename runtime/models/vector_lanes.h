@@ -34,23 +34,27 @@ DS_ALWAYS_INLINE Floats Load(const float* from) {
   return lanes;
 }
 DS_ALWAYS_INLINE void Store(float* to, Floats lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
-// Widen and RoundTo<BFloat16> of all lanes: of loops over those the compiler makes scalar code
-// here.
-DS_ALWAYS_INLINE Floats Load(const BFloat16* from) {
+// Widen and RoundTo of all lanes: of loops over those the compiler makes scalar code here.
+DS_ALWAYS_INLINE Words LoadBits(const void* from) {
   Shorts halves;
   std::memcpy(&halves, from, sizeof(halves));
-  const Words bits = __builtin_convertvector(halves, Words) << 16;
-  Floats lanes;
-  std::memcpy(&lanes, &bits, sizeof(lanes));
-  return lanes;
+  return __builtin_convertvector(halves, Words);
+}
+DS_ALWAYS_INLINE void StoreBits(void* to, Words bits) {
+  const Shorts halves = __builtin_convertvector(bits, Shorts);
+  std::memcpy(to, &halves, sizeof(halves));
+}
+DS_ALWAYS_INLINE Floats Load(const BFloat16* from) {
+  return WidenBFloat16Bits<Floats>(LoadBits(from));
+}
+DS_ALWAYS_INLINE Floats Load(const Float16* from) {
+  return WidenFloat16Bits<Floats>(LoadBits(from));
 }
 DS_ALWAYS_INLINE void Store(BFloat16* to, Floats lanes) {
-  Words bits;
-  std::memcpy(&bits, &lanes, sizeof(bits));
-  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const Words quiet_nan = Words{} + 0x7fc0u;
-  const Shorts halves = __builtin_convertvector(lanes == lanes ? rounded : quiet_nan, Shorts);
-  std::memcpy(to, &halves, sizeof(halves));
+  StoreBits(to, RoundToBFloat16Bits<Words>(lanes));
+}
+DS_ALWAYS_INLINE void Store(Float16* to, Floats lanes) {
+  StoreBits(to, RoundToFloat16Bits<Words>(lanes));
 }
 
 // The first `count` of the lanes, with zeros for the others; for the end of a row, where count may

@@ -33,13 +33,15 @@ TEST(GeluTanh, IsWithinLastPlacesOfTheFormula) {
                      exact, {x, upstream});
 }
 
-TEST(GeluTanh, RoundsToBf16AsTheOperator) {
-  const at::Tensor x = at::linspace(-6.0, 6.0, 5003).to(at::kBFloat16);
-  const at::Tensor upstream = at::randn({5003}).to(at::kBFloat16);
-  const Results ours = RunBothWays(OwnGelu, {x}, upstream);
-  const Results theirs = RunBothWays(LibTorchsGelu, {x}, upstream);
-  EXPECT_TRUE(at::allclose(ours[0], theirs[0], /*rtol=*/1.0 / 128, /*atol=*/1e-6));
-  EXPECT_TRUE(at::allclose(ours[1], theirs[1], /*rtol=*/1.0 / 128, /*atol=*/1e-5));
+TEST(GeluTanh, RoundsToSixteenBitsAsTheOperator) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::linspace(-6.0, 6.0, 5003).to(dtype);
+    const at::Tensor upstream = at::randn({5003}).to(dtype);
+    const Results ours = RunBothWays(OwnGelu, {x}, upstream);
+    const Results theirs = RunBothWays(LibTorchsGelu, {x}, upstream);
+    EXPECT_TRUE(at::allclose(ours[0], theirs[0], /*rtol=*/1.0 / 128, /*atol=*/1e-6));
+    EXPECT_TRUE(at::allclose(ours[1], theirs[1], /*rtol=*/1.0 / 128, /*atol=*/1e-5));
+  }
 }
 
 // What recompute and other cuts of a batch rely on.

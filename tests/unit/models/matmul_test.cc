@@ -30,20 +30,24 @@ TEST(MatMulInto, OverwritesOrAdds) {
   EXPECT_LT(Distance(out, 2 * product), 1e-6);
 }
 
-// Of every tile size there is more than one, and a rest. In fp32 sums of bf16 products lose nothing
-// that one rounding to bf16 does not.
+// Of every tile size there is more than one, and a rest. In fp32 sums of 16-bit products lose
+// nothing that one rounding to 16 bits does not.
 TEST(MatMulWidened, RoundsTheProductInFp32Once) {
-  const at::Tensor a = at::randn({2100, 2051}).to(at::kBFloat16);
-  const at::Tensor b = at::randn({2070, 2051}).to(at::kBFloat16).t();
-  const at::Tensor product = a.to(at::kFloat).matmul(b.to(at::kFloat));
-  const at::Tensor out = at::full({2100, 2070}, 7.0, at::kBFloat16);
-  MatMulWidened(out, a, b, /*beta=*/0.0F);
-  EXPECT_LT(Distance(out.to(at::kFloat), product), 1.0 / 256);
-  EXPECT_LT((out != product.to(at::kBFloat16)).to(at::kFloat).mean().item<double>(), 1e-3)
-      << "only sums at the middle of two bf16 numbers may fall to the other";
-  const at::Tensor before = out.to(at::kFloat);
-  MatMulWidened(out, a, b, /*beta=*/1.0F);
-  EXPECT_LT(Distance(out.to(at::kFloat), before + product), 1.0 / 256);
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor a = at::randn({2100, 2051}).to(dtype);
+    const at::Tensor b = at::randn({2070, 2051}).to(dtype).t();
+    const at::Tensor product = a.to(at::kFloat).matmul(b.to(at::kFloat));
+    const at::Tensor out = at::full({2100, 2070}, 7.0, dtype);
+    MatMulWidened(out, a, b, /*beta=*/0.0F);
+    EXPECT_LT(Distance(out.to(at::kFloat), product), 1.0 / 256);
+    // Numbers of fp16 lie eight times as close.
+    EXPECT_LT((out != product.to(dtype)).to(at::kFloat).mean().item<double>(),
+              dtype == at::kHalf ? 8e-3 : 1e-3)
+        << "only sums at the middle of two numbers may fall to the other";
+    const at::Tensor before = out.to(at::kFloat);
+    MatMulWidened(out, a, b, /*beta=*/1.0F);
+    EXPECT_LT(Distance(out.to(at::kFloat), before + product), 1.0 / 256);
+  }
 }
 
 TEST(MatMulWidened, AProductOverNothingIsZero) {

@@ -42,25 +42,29 @@ TEST_P(RmsNormWidths, IsWithinAPlaceOfTheOperators) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, RmsNormWidths, ::testing::Values(1, 5, 64, 103, 1000));
 
-TEST(RmsNorm, RoundsToBf16BeforeAndBehindTheWeight) {
-  const at::Tensor x = at::randn({70, 100}).to(at::kBFloat16);
-  const at::Tensor weight = at::randn({100}).to(at::kBFloat16);
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor as_transformers = (wide * FindScale(wide)).to(at::kBFloat16) * weight;
-  // Where the fp32 value lies on a boundary, its last place decides.
-  const at::Tensor y = OwnRms({x, weight});
-  EXPECT_LE(y.ne(as_transformers).sum().item<int>(), y.numel() / 1000);
-  EXPECT_TRUE(at::allclose(y, as_transformers, /*rtol=*/1.0 / 64, /*atol=*/0));
+TEST(RmsNorm, RoundsToSixteenBitsBeforeAndBehindTheWeight) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::randn({70, 100}).to(dtype);
+    const at::Tensor weight = at::randn({100}).to(dtype);
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor as_transformers = (wide * FindScale(wide)).to(dtype) * weight;
+    // Where the fp32 value lies on a boundary, its last place decides.
+    const at::Tensor y = OwnRms({x, weight});
+    EXPECT_LE(y.ne(as_transformers).sum().item<int>(), y.numel() / 1000);
+    EXPECT_TRUE(at::allclose(y, as_transformers, /*rtol=*/1.0 / 64, /*atol=*/0));
+  }
 }
 
-TEST(RmsNorm, GradientsInBf16AreThoseOfTheFormulaRounded) {
-  const Inputs in = {at::randn({70, 100}).to(at::kBFloat16), at::randn({100}).to(at::kBFloat16)};
-  const at::Tensor upstream = at::randn({70, 100}).to(at::kBFloat16);
-  const Results ours = RunBothWays(OwnRms, in, upstream);
-  const Results exact = RunBothWays(RmsByOperators, Widened(in), upstream.to(at::kDouble));
-  EXPECT_TRUE(at::allclose(ours[1].to(at::kDouble), exact[1], 1.0 / 256, 1e-5));
-  // Its addends have been rounded, too.
-  EXPECT_TRUE(at::allclose(ours[2].to(at::kDouble), exact[2], 1.0 / 64, 0.1));
+TEST(RmsNorm, GradientsInSixteenBitsAreThoseOfTheFormulaRounded) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const Inputs in = {at::randn({70, 100}).to(dtype), at::randn({100}).to(dtype)};
+    const at::Tensor upstream = at::randn({70, 100}).to(dtype);
+    const Results ours = RunBothWays(OwnRms, in, upstream);
+    const Results exact = RunBothWays(RmsByOperators, Widened(in), upstream.to(at::kDouble));
+    EXPECT_TRUE(at::allclose(ours[1].to(at::kDouble), exact[1], 1.0 / 256, 1e-5));
+    // Its addends have been rounded, too.
+    EXPECT_TRUE(at::allclose(ours[2].to(at::kDouble), exact[2], 1.0 / 64, 0.1));
+  }
 }
 
 TEST(RmsNorm, OfARowDoesNotDependOnOthers) {

@@ -66,13 +66,15 @@ TEST_P(Rotary, IsWithinAPlaceOfTheOperators) {
                      {SizeOfPoints(x, half), SizeOfPoints(upstream, half)});
 }
 
-TEST_P(Rotary, RoundsToBf16Once) {
-  const auto [name, width, half] = GetParam();
-  const Angles angles = MakeAngles(/*tokens=*/37, half).to(at::kBFloat16);
-  const at::Tensor x = at::randn({2, 3, 37, width}).to(at::kBFloat16);
-  const at::Tensor exact = AsTransformers(angles.to(at::kDouble))(Widened({x}));
-  const at::Tensor error = (ApplyRotary(x, angles.cos, angles.sin).to(at::kDouble) - exact).abs();
-  EXPECT_TRUE(error.le(SizeOfPoints(x, half).abs() / 256).all().item<bool>());
+TEST_P(Rotary, RoundsToSixteenBitsOnce) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const auto [name, width, half] = GetParam();
+    const Angles angles = MakeAngles(/*tokens=*/37, half).to(dtype);
+    const at::Tensor x = at::randn({2, 3, 37, width}).to(dtype);
+    const at::Tensor exact = AsTransformers(angles.to(at::kDouble))(Widened({x}));
+    const at::Tensor error = (ApplyRotary(x, angles.cos, angles.sin).to(at::kDouble) - exact).abs();
+    EXPECT_TRUE(error.le(SizeOfPoints(x, half).abs() / 256).all().item<bool>());
+  }
 }
 
 // What products, merged products and attention's backward pass leave.

@@ -34,15 +34,18 @@ TEST(SwiGlu, IsWithinAPlaceOfTheOperators) {
                      {gate * up, upstream * up, upstream * gate});
 }
 
-TEST(SwiGlu, RoundsToBf16Once) {
-  const auto draw = [] { return at::randn({5003}).to(at::kBFloat16); };
-  const Inputs in = {draw() * 4, draw()};
-  const at::Tensor upstream = draw();
-  const Results ours = RunBothWays(OwnSwiGlu, in, upstream);
-  const Results exact = RunBothWays(SwiGluByOperators, Widened(in), upstream.to(at::kDouble));
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    EXPECT_TRUE(at::allclose(ours[i].to(at::kDouble), exact[i], /*rtol=*/1.0 / 256, /*atol=*/1e-6))
-        << i;
+TEST(SwiGlu, RoundsToSixteenBitsOnce) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const auto draw = [dtype] { return at::randn({5003}).to(dtype); };
+    const Inputs in = {draw() * 4, draw()};
+    const at::Tensor upstream = draw();
+    const Results ours = RunBothWays(OwnSwiGlu, in, upstream);
+    const Results exact = RunBothWays(SwiGluByOperators, Widened(in), upstream.to(at::kDouble));
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_TRUE(
+          at::allclose(ours[i].to(at::kDouble), exact[i], /*rtol=*/1.0 / 256, /*atol=*/1e-6))
+          << i;
+    }
   }
 }
 

@@ -14,27 +14,33 @@ namespace {
 std::vector<float> EveryKindOfNumber() {
   std::vector<float> values;
   for (std::uint32_t upper = 0; upper < 0x10000u; ++upper) {
-    for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+    for (const std::uint32_t lower :
+         {0x0000u, 0x0001u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
       values.push_back(std::bit_cast<float>(upper << 16 | lower));
     }
   }
   return values;
 }
 
-TEST(VectorLanes, GoToBf16AsOneNumberDoes) {
+template <typename Narrow>
+class NarrowLanes : public ::testing::Test {};
+using NarrowTypes = ::testing::Types<BFloat16, Float16>;
+TYPED_TEST_SUITE(NarrowLanes, NarrowTypes);
+
+TYPED_TEST(NarrowLanes, RoundAsOneNumberDoes) {
   const std::vector<float> values = EveryKindOfNumber();
   for (std::size_t first = 0; first < values.size(); first += kLanes) {
-    BFloat16 stored[kLanes];
+    TypeParam stored[kLanes];
     Store(stored, Load(values.data() + first));
     for (std::size_t i = 0; i < kLanes; ++i) {
-      ASSERT_EQ(stored[i].bits, RoundTo<BFloat16>(values[first + i]).bits) << values[first + i];
+      ASSERT_EQ(stored[i].bits, RoundTo<TypeParam>(values[first + i]).bits) << values[first + i];
     }
   }
 }
 
-TEST(VectorLanes, ComeFromBf16AsOneNumberDoes) {
+TYPED_TEST(NarrowLanes, WidenAsOneNumberDoes) {
   for (std::uint32_t first = 0; first < 0x10000u; first += kLanes) {
-    BFloat16 narrow[kLanes];
+    TypeParam narrow[kLanes];
     for (std::uint32_t i = 0; i < kLanes; ++i) {
       narrow[i].bits = static_cast<std::uint16_t>(first + i);
     }
