@@ -1,17 +1,24 @@
 // dsrund: starts, watches and stops the ranks of one job on this host (see supervisor.h).
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cinttypes>
 #include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -178,10 +185,11 @@ void TakeNameOfFile(char* called) {
 // which the ranks themselves do not; it falls to the guardian, which ends it, removes what dsrund
 // had made, and then ends as dsrund did: with its status or by its signal.
 //
-// It does and holds nothing else, so that nothing ends it but a kill. Signals that ask it to end
-// are passed on to dsrund; when it is killed itself, dsrund gets SIGTERM and ends everything as
-// usual. Only who kills both at once leaves something behind, which the dsrun that started them, or
-// the next dsrund, ends where there are control groups (runtime/process/owned_cgroup.h).
+// It does and holds nothing else, so that nothing ends it but a kill, and is locked in memory.
+// Signals that ask it to end are passed on to dsrund; when it is killed itself, dsrund gets SIGTERM
+// and ends everything as usual. Only who kills both at once leaves something behind, which the
+// dsrun that started them, or the next dsrund, ends where there are control groups
+// (runtime/process/owned_cgroup.h).
 
 // A guardian is often stopped (SIGSTOP) together with its dsrund. What ranks have started would
 // outlive the end of the lease then, which others count on (proto/lease.h): a timer continues the
@@ -205,6 +213,40 @@ void LeaveDescriptors() {
   ::open("/dev/null", O_RDWR);  // as standard input
   ::dup2(STDIN_FILENO, STDOUT_FILENO);
   ::dup2(STDIN_FILENO, STDERR_FILENO);
+}
+
+// Locks what it writes. What it executes, dsrund executes as well, and it is read from its file
+// again. False: nothing is locked.
+bool LockWritableMemory() {
+  bool any = false;
+  std::ifstream mappings("/proc/self/maps");
+  for (std::string line; std::getline(mappings, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::array<char, 5> access{};
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, access.data()) !=
+        3)
+      continue;
+    if (std::string_view(access.data()) != "rw-p") continue;
+    // mlock wants an address; it is a number where the system tells it.
+    any = ::mlock(reinterpret_cast<void*>(begin), end - begin) == 0 || any;  // NOLINT
+  }
+  return any;
+}
+
+// A guardian that waits for the memory of a swapping machine ends late what has outlived its lease.
+// All of it is locked, later memory included, where this user may lock so much: RLIMIT_MEMLOCK is
+// 8 MiB on most machines, and dsrund alone is larger.
+void LockMemory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_MEMLOCK, &limit);  // to what is allowed anyway
+  }
+  if (::mlockall(MCL_CURRENT | MCL_FUTURE) == 0 || LockWritableMemory()) return;
+  LogWarning(
+      "the guardian of dsrund may not lock memory (ulimit -l): on a machine that swaps it may end "
+      "late what the ranks of a killed dsrund have started");
 }
 
 // Returns its status.
@@ -251,6 +293,7 @@ void EndWhatIsLeft() {
 [[noreturn]] void Guard(pid_t daemon) {
   const sigset_t signals = MakeSet({SIGCHLD, SIGTERM, SIGINT, SIGHUP});
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  LockMemory();
   ::prctl(PR_SET_NAME, "dsrun-guard", 0, 0, 0);
   LeaveDescriptors();
   const int status = AwaitDaemon(daemon, signals);
