@@ -1,5 +1,7 @@
 #include "cli/job/user_stop.h"
 
+#include <utility>
+
 namespace ds::cli {
 
 std::string_view StopNotice(StopStep step) {
@@ -61,9 +63,21 @@ void UserStop::OnTold() {
   told_ = true;
 }
 
-void UserStop::GiveUp() {
+Patience UserStop::OnTimeUp(bool goes_on) {
   const std::lock_guard lock(mutex_);
+  const bool asked_twice = phase_ == JobPhase::kEnded ? count_ >= 2 : kills_ranks_;
+  if (!kills_daemons_) {
+    // A slow disk is not one that hangs; after a second signal it leaves no time for the verdict.
+    if (!asked_twice && goes_on) return Patience::kWait;
+    if (asked_twice && !std::exchange(has_last_chance_, true)) return Patience::kLastChance;
+  }
   kills_daemons_ = true;
+  return Patience::kGiveUp;
+}
+
+bool UserStop::BeginLastChance() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(has_last_chance_, true);
 }
 
 int UserStop::signal() const {
@@ -74,6 +88,11 @@ int UserStop::signal() const {
 bool UserStop::is_to_blame() const {
   const std::lock_guard lock(mutex_);
   return is_to_blame_;
+}
+
+bool UserStop::ended() const {
+  const std::lock_guard lock(mutex_);
+  return phase_ == JobPhase::kEnded;
 }
 
 bool UserStop::kills_ranks() const {

@@ -14,6 +14,9 @@
 // in a moment, whatever it waits for. No generation begins after the first signal, whatever the
 // verdict is about, so that nothing here belongs to an earlier one.
 //
+// What he asked for may not come. Time gives it up then, too: after the first signal when nothing
+// is written any more, after the second one in any case, but not before a last chance.
+//
 // Pure: no I/O, no clock. Threads: safe from any; what a signal means is decided when it comes.
 
 #include <mutex>
@@ -38,6 +41,13 @@ enum class StopStep {
   kKillDaemons,
 };
 
+// Patience is what is left of it when a stop has taken as long as it may.
+enum class Patience {
+  kWait,        // as long again
+  kLastChance,  // a moment
+  kGiveUp,
+};
+
 // Says to the user what is done; "" when he sees it otherwise.
 std::string_view StopNotice(StopStep step);
 
@@ -48,14 +58,18 @@ class UserStop {
   void Enter(JobPhase phase);
   // The user knows that one more signal kills the daemons.
   void OnTold();
-  // Nobody waits any more for what has not ended after his first.
-  void GiveUp();
+  // Decides when time is up; nobody waits any more for what is given up. `goes_on`: what there is
+  // to be written is being written.
+  Patience OnTimeUp(bool goes_on);
+  // The last chance begins now; false when it had begun.
+  bool BeginLastChance();
 
   // The first, be it after the end; 0 = none has come, and there may be another generation.
   int signal() const;
   // True when it came before anything had failed: the verdict is about it.
   bool is_to_blame() const;
   bool kills_ranks() const;
+  bool ended() const;  // the job has
   // The daemons of this machine: the end of one says nothing about it. Others are given up.
   bool kills_daemons() const;
   // The second has come, or it was given up.
@@ -71,6 +85,7 @@ class UserStop {
   bool is_to_blame_ = false;
   bool kills_ranks_ = false;
   bool told_ = false;
+  bool has_last_chance_ = false;
   bool kills_daemons_ = false;
 };
 

@@ -90,15 +90,14 @@ class JobSession {
   JobOutcome RunOnHosts(const StartedHosts& hosts);
   // Does what a signal means for daemons and calls. The ranks are the controller's.
   void TakeStep(StopStep step);
-  // Does the next thing that time calls for in a user's stop.
-  void OnStopTimer(JobController* controller);
+  // Does what time calls for in a user's stop; `controller` is null when its job has ended.
+  void OnTimer(JobController* controller);
+  void TellOfLastChance();
   // Nobody is waited for any more.
   void GiveUp();
   void StartStopTimer();
   void LimitEnd();
   UserSignals::Target HearAfterTheEnd(std::function<void()> on_timer);
-  // Nobody waits for the record of a job that the user has stopped when it gets nothing any more.
-  void OnRecordTimer();
   // Nobody else ends ranks here whose daemon has been stopped.
   UserSignals::Target MakeTarget(std::function<void(int)> on_signal,
                                  std::function<void()> on_timer = nullptr) {
@@ -116,7 +115,6 @@ class JobSession {
   UserStop& stop_;
   JobRecord* const record_;
   std::uint64_t written_ = 0;  // by the record, when the stop was looked at last
-  bool gives_up_ = false;      // when the timer that his second signal has started ends
   HostStarter starter_;
 };
 
@@ -157,7 +155,7 @@ int JobSession::Conclude(const JobOutcome& outcome) {
   if (!outcome.ok()) {
     signals_->SetEndStatus(FinalStatus(outcome.failure(), plan_.flags.exit_codes));
   }
-  const SignalTarget target(signals_, HearAfterTheEnd([this] { OnRecordTimer(); }));
+  const SignalTarget target(signals_, HearAfterTheEnd([this] { OnTimer(nullptr); }));
   const int status = record_->Conclude(outcome);
   signals_->SetEndStatus(status);
   return status;
@@ -171,22 +169,9 @@ UserSignals::Target JobSession::HearAfterTheEnd(std::function<void()> on_timer) 
     LimitEnd();
     // What is on its way to a disk that is well is there by then.
     if (!stop_.ends_at_once()) return StartStopTimer();
-    if (!std::exchange(gives_up_, true)) signals_->StartTimer(kGiveUpPatience);
+    if (stop_.BeginLastChance()) signals_->StartTimer(kGiveUpPatience);
   };
   return MakeTarget(on_signal, std::move(on_timer));
-}
-
-void JobSession::OnRecordTimer() {
-  starter_.KillHosts();
-  if (stop_.signal() == 0) return;
-  if (stop_.ends_at_once()) {
-    if (!std::exchange(gives_up_, true)) return signals_->StartTimer(kGiveUpPatience);
-  } else if (record_->written() != written_) {  // a slow disk is not one that hangs
-    return StartStopTimer();
-  }
-  stop_.GiveUp();
-  LimitEnd();
-  record_->GiveUp();
 }
 
 void JobSession::LimitEnd() {
@@ -211,26 +196,32 @@ void JobSession::StartStopTimer() {
                        kStopPatience);
 }
 
-void JobSession::OnStopTimer(JobController* controller) {
-  const bool asked_twice = stop_.kills_ranks();
-  if (!asked_twice || std::exchange(gives_up_, true)) {
-    // A slow disk is not one that hangs; after a second signal it leaves no time for the verdict.
-    if (!asked_twice && record_->written() != written_) return StartStopTimer();
-    GiveUp();
-    return controller->OnStop();
+void JobSession::OnTimer(JobController* controller) {
+  if (controller == nullptr) starter_.KillHosts();  // nothing of theirs is waited for
+  if (stop_.signal() == 0) return;
+  switch (stop_.OnTimeUp(record_->written() != written_)) {
+    case Patience::kWait:
+      return StartStopTimer();
+    case Patience::kLastChance:
+      if (controller != nullptr) TellOfLastChance();
+      return signals_->StartTimer(kGiveUpPatience);
+    case Patience::kGiveUp:
+      GiveUp();
+      if (controller != nullptr) controller->OnStop();
   }
+}
+
+void JobSession::TellOfLastChance() {
   const auto tell = [this](const std::string& text) { TellOfWait(text); };
   if (!starter_.TellOfHosts(tell)) {
     tell("waiting for other hosts, which are to kill their ranks; Ctrl-C gives them up");
   }
-  signals_->StartTimer(kGiveUpPatience);
 }
 
 void JobSession::GiveUp() {
-  stop_.GiveUp();
   LimitEnd();
   record_->GiveUp();
-  if (!starter_.KillHosts()) return;
+  if (!starter_.KillHosts() || stop_.ended()) return;
   record_->ShowWarning(
       "the daemon of this machine is killed: the last output of its ranks may be missing");
 }
@@ -248,7 +239,7 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);
   const SignalTarget target(signals_,
                             MakeTarget([&](int signal) { TakeStep(controller.OnSignal(signal)); },
-                                       [&] { OnStopTimer(&controller); }));
+                                       [&] { OnTimer(&controller); }));
   return controller.Run();
 }
 

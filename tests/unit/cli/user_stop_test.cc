@@ -92,6 +92,41 @@ TEST(UserStopTest, OnceMoreIsPromisedWhereOnceMoreKills) {
   }
 }
 
+// After a first signal what goes on is waited for.
+TEST(UserStopTest, TimeGivesUpWhatStandsStill) {
+  for (const JobPhase phase : {kLaunching, kRunning, kStopping, kEnded}) {
+    UserStop stop;
+    stop.Enter(phase);
+    stop.OnSignal(SIGINT);
+    EXPECT_EQ(stop.OnTimeUp(/*goes_on=*/true), Patience::kWait);
+    EXPECT_FALSE(stop.ends_at_once());
+    EXPECT_EQ(stop.OnTimeUp(/*goes_on=*/false), Patience::kGiveUp);
+    EXPECT_TRUE(stop.kills_daemons());
+    EXPECT_TRUE(stop.ends_at_once());
+    EXPECT_EQ(stop.OnTimeUp(/*goes_on=*/true), Patience::kGiveUp) << "for good";
+  }
+}
+
+TEST(UserStopTest, AfterASecondSignalThereIsOneLastChance) {
+  for (const JobPhase phase : {kLaunching, kRunning, kStopping, kEnded}) {
+    UserStop stop;
+    stop.Enter(phase);
+    stop.OnSignal(SIGINT);
+    stop.OnSignal(SIGINT);
+    EXPECT_EQ(stop.OnTimeUp(/*goes_on=*/true), Patience::kLastChance);
+    EXPECT_FALSE(stop.BeginLastChance());
+    EXPECT_FALSE(stop.kills_daemons());
+    EXPECT_EQ(stop.OnTimeUp(/*goes_on=*/true), Patience::kGiveUp);
+    EXPECT_TRUE(stop.kills_daemons());
+  }
+  UserStop begun;
+  begun.Enter(kEnded);
+  begun.OnSignal(SIGINT);
+  begun.OnSignal(SIGINT);
+  EXPECT_TRUE(begun.BeginLastChance());
+  EXPECT_EQ(begun.OnTimeUp(/*goes_on=*/true), Patience::kGiveUp);
+}
+
 class TwoRanks : public Program {
  public:
   StatusOr<RankProgram> ForGeneration(int /*generation*/) const override {
