@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <future>
 #include <string_view>
+#include <system_error>
 
 namespace ds::cli {
 namespace {
@@ -21,14 +23,27 @@ bool IsIgnored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// A console that is blocked does not hear of it.
+// So long the last words may take.
+constexpr std::chrono::milliseconds kWordsPatience{200};
+
+// A console that is blocked does not hear of it: a pipe or terminal that is full, or a file on a
+// file system that hangs, which poll does not tell.
 [[noreturn]] void EndAtOnce(int status) {
-  constexpr std::string_view kText =
+  static constexpr std::string_view kText =
       "dsrun: ended without what does not answer; the daemons of this machine are killed, those of "
       "others end what still runs of the job there\n";
   pollfd console{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
-    static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+    std::promise<void> said;
+    const std::future<void> end = said.get_future();
+    try {
+      std::thread([said = std::move(said)]() mutable {
+        static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+        said.set_value();
+      }).detach();
+      end.wait_for(kWordsPatience);
+    } catch (const std::system_error&) {  // a machine without another thread: without words
+    }
   }
   std::_Exit(status);
 }
