@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -67,11 +68,18 @@ JobOutcome JobController::Run() {
     if (const auto next = machine_.next()) patience = std::min(patience, *next - BootTime());
     const auto input =
         inputs_->Take(std::max(std::chrono::ceil<std::chrono::milliseconds>(patience), {}));
-    if (input.has_value()) Perform(machine_.Handle(*input, BootTime()));
+    if (input.has_value()) Handle(*input);
     const auto next = machine_.next();
     if (next && *next <= BootTime()) Perform(machine_.OnTime(BootTime()));
   }
   return machine_.outcome();
+}
+
+void JobController::Handle(const JobInput& input) {
+  if (const auto* const spare = std::get_if<SpareAnswer>(&input); spare && spare->answer.ok()) {
+    daemons_[spare->host] = spare->answer->daemon;
+  }
+  Perform(machine_.Handle(input, BootTime()));
 }
 
 void JobController::Perform(JobActions actions) {
@@ -142,16 +150,26 @@ void JobController::GiveUp(const JobAction& action) {
   HostDaemon* const daemon = daemons_.at(action.host);
   daemon->Abandon();  // its lease is not renewed from now on
   daemon->HangUp();
-  daemon->AwaitProcesses();
-  HostGone gone{action.host, std::nullopt};
-  if (daemon->leased()) gone.lease_from = daemon->LeaseFrom();
-  inputs_->Put(gone);
+  if (daemon->leased()) return inputs_->Put(HostGone{action.host, daemon->LeaseFrom()});
+  DoAside([this, daemon, host = action.host] {
+    daemon->AwaitProcesses();
+    inputs_->Put(HostGone{host, std::nullopt});
+  });
 }
 
 void JobController::StartSpare(const JobAction& action) {
-  const StatusOr<StartedSpare> spare = options_.spares->StartSpare(action.spare, action.node_rank);
-  if (spare.ok()) daemons_[action.host] = spare->daemon;
-  inputs_->Put(SpareAnswer{spare});
+  DoAside([this, action] {
+    inputs_->Put(
+        SpareAnswer{action.host, options_.spares->StartSpare(action.spare, action.node_rank)});
+  });
+}
+
+void JobController::DoAside(std::function<void()> task) {
+  try {
+    aside_.emplace_back(task);
+  } catch (const std::system_error&) {  // no room for a thread: then the loop waits
+    task();
+  }
 }
 
 void JobController::AwaitInput(const JobAction& action) {

@@ -3,13 +3,16 @@
 // JobController: does what JobMachine decides, on the hosts' daemons, and tells it what has come of
 // it.
 //
-// Threads: Run() on one thread, which decides and on which the observer is called; what comes from
-// others only goes into the queue of inputs. OnSignal, OnStop and OnHostChange from any.
-// Lifetimes: program, daemons, observer and what the options name outlive the controller.
+// Threads: Run() on one thread, which decides, waits for nothing but its inputs, and calls the
+// observer; what comes from others only goes into the queue of inputs. OnSignal, OnStop and
+// OnHostChange from any. Lifetimes: program, daemons, observer and what the options name outlive
+// the controller.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/host/host_daemon.h"
@@ -54,6 +57,7 @@ class JobController {
  private:
   using Inputs = InputQueue<JobInput>;
 
+  void Handle(const JobInput& input);
   void Perform(JobActions actions);
   void Perform(const JobAction& action);
   // Tells of the answer to a call.
@@ -61,6 +65,8 @@ class JobController {
   void Watch(const JobAction& action);
   void GiveUp(const JobAction& action);
   void StartSpare(const JobAction& action);
+  // Does what waits, for SSH or for the end of processes, while the loop goes on.
+  void DoAside(std::function<void()> task);
   void AwaitInput(const JobAction& action);
 
   const std::string job_id_;
@@ -68,6 +74,7 @@ class JobController {
   std::map<int, HostDaemon*> daemons_;    // by the host's number
   const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later
   JobMachine machine_;
+  std::vector<std::jthread> aside_;  // one for each daemon that was lost or is being started
 };
 
 }  // namespace ds::cli

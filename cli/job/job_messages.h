@@ -53,6 +53,7 @@ struct HostGone {
   std::optional<std::chrono::nanoseconds> lease_from;  // HostDaemon::LeaseFrom, if it has a lease
 };
 struct SpareAnswer {
+  int host = 0;
   StatusOr<StartedSpare> answer;
 };
 // Rank 0's standard input waits to be forwarded, or cannot be.

@@ -17,6 +17,11 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kNamesShown = 3;
 
+// There are threads, for libssh 0.10 blocks in its non-blocking mode, too: where it asks an agent
+// (ssh_userauth_publickey_auto) and where it reads from a home that may hang
+// (ssh_pki_import_privkey_file, ssh_options_parse_config, ssh_session_is_known_server); so does
+// getaddrinfo. They end with Run, and no loop waits for them (cli/job/job_controller.h).
+
 struct State {
   std::mutex mutex;
   std::condition_variable changed;

@@ -199,7 +199,8 @@ void SimulatedJob::Perform(const cli::JobAction& action) {
     case Kind::kStartSpare:
       StartHost(action.host);
       return clock_.After(milliseconds(500), [this, number = action.host] {
-        Feed(cli::SpareAnswer{cli::StartedSpare{.master_addr = "h" + std::to_string(number)}});
+        Feed(cli::SpareAnswer{number,
+                              cli::StartedSpare{.master_addr = "h" + std::to_string(number)}});
       });
     case Kind::kAwaitInput:
     case Kind::kForwardInput:

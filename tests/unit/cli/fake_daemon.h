@@ -77,6 +77,9 @@ class FakeDaemon : public HostDaemon {
     stops_.Put({});
   }
 
+  void AwaitProcesses() override {
+    if (on_await) on_await();
+  }
   void CancelStarts() override { starts_cancelled = true; }
   bool leased() const override { return lease_from.has_value(); }
   std::chrono::nanoseconds LeaseFrom() const override { return *lease_from; }
@@ -84,6 +87,7 @@ class FakeDaemon : public HostDaemon {
   std::atomic<bool> abandoned = false;
   std::atomic<bool> starts_cancelled = false;
   std::function<void()> on_start;  // of a Prepare or a Launch, before its answer
+  std::function<void()> on_await;  // of the end of its processes
   std::optional<std::chrono::nanoseconds> lease_from;
   v1::PrepareResponse prepare_answer;
   Status launch_answer;

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <functional>
 #include <memory>
+#include <semaphore>
+#include <string>
 #include <utility>
 
 #include "cli/job/job_controller.h"
@@ -69,6 +73,7 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
     };
   }
   StatusOr<StartedSpare> StartSpare(int, int) override {
+    if (on_spare_) on_spare_();
     return StartedSpare{.daemon = &spare_, .master_addr = "m"};
   }
   StatusOr<RankProgram> ForGeneration(int) const override { return RankProgram{.argv = {"prog"}}; }
@@ -90,6 +95,7 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
   FakeDaemon spare_{{{Ended()}}};
   RecordingObserver observer_;
   UserStop stop_;
+  std::function<void()> on_spare_;
   std::unique_ptr<JobController> controller_;
   std::chrono::nanoseconds launched_at_{};
 };
@@ -129,6 +135,24 @@ TEST_F(FencedControllerTest, ASignalEndsTheWait) {
   spare_.on_start = [this] { controller_->OnSignal(SIGINT); };
   EXPECT_EQ(Run().failure().cause, Cause::kUserStop);
   EXPECT_EQ(kept_.launched.size(), 1U);
+}
+
+// Both wait until he has been told that what he sends has no effect: else this test has no end.
+TEST_F(FencedControllerTest, TheUserIsHeardWhileProcessesEndAndASpareIsStarted) {
+  std::binary_semaphore answered(0);
+  observer_.on_notice = [&](const std::string& text) {
+    if (text.find("has no effect") != std::string::npos) answered.release();
+  };
+  int asked = 0;
+  const auto ask = [&] {
+    ++asked;
+    controller_->OnSignal(SIGUSR1);
+    answered.acquire();
+  };
+  lost_.on_await = ask;
+  on_spare_ = ask;
+  EXPECT_TRUE(Run().ok());
+  EXPECT_EQ(asked, 2);
 }
 
 }  // namespace

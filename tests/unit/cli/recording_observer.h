@@ -23,12 +23,16 @@ class RecordingObserver : public JobObserver {
     }
     return OkStatus();
   }
-  void OnNotice(const std::string& text) override { notices.push_back(text); }
+  void OnNotice(const std::string& text) override {
+    notices.push_back(text);
+    if (on_notice) on_notice(text);
+  }
 
   std::vector<std::string> prepared;
   std::vector<std::string> notices;
   std::string output;
   std::function<void()> on_output;
+  std::function<void(const std::string&)> on_notice;
   Status output_answer;
 };
 
