@@ -1,6 +1,5 @@
 #include "runtime/models/dropout.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/philox.h"
+#include "runtime/device/parallel.h"
 
 namespace ds::models {
 namespace {
@@ -76,21 +76,22 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
   at::Tensor values = at::empty(shape, at::kFloat);
   auto* const out = values.mutable_data_ptr<float>();
   const std::uint64_t key = KeyOf(draw);
-  at::parallel_for(0, rows.count(), /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * rows.counters()));
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t position = draw.place.PositionOf(row % rows.positions);
-      const std::int64_t head = draw.place.first_head + row / rows.positions % rows.heads;
-      const std::int64_t sample = draw.place.first_sample + row / rows.positions / rows.heads;
-      DrawWords(key,
-                {0, static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(position),
-                 static_cast<std::uint32_t>(sample)},
-                words);
-      for (std::int64_t i = 0; i < rows.width; ++i) {
-        out[row * rows.width + i] = value_of(words[static_cast<std::size_t>(i)]);
-      }
-    }
-  });
+  device::ParallelFor(
+      0, rows.count(), /*grain_size=*/64, [&](std::int64_t begin, std::int64_t end) {
+        std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * rows.counters()));
+        for (std::int64_t row = begin; row < end; ++row) {
+          const std::int64_t position = draw.place.PositionOf(row % rows.positions);
+          const std::int64_t head = draw.place.first_head + row / rows.positions % rows.heads;
+          const std::int64_t sample = draw.place.first_sample + row / rows.positions / rows.heads;
+          DrawWords(key,
+                    {0, static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(position),
+                     static_cast<std::uint32_t>(sample)},
+                    words);
+          for (std::int64_t i = 0; i < rows.width; ++i) {
+            out[row * rows.width + i] = value_of(words[static_cast<std::size_t>(i)]);
+          }
+        }
+      });
   return values;
 }
 

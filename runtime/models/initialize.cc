@@ -1,6 +1,5 @@
 #include "runtime/models/initialize.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -9,6 +8,7 @@
 #include <span>
 
 #include "runtime/base/philox.h"
+#include "runtime/device/parallel.h"
 #include "runtime/models/spec/lora_spec.h"
 
 namespace ds::models {
@@ -66,7 +66,7 @@ void FillRange(const std::string& name, const FirstValue& described, std::uint64
   auto* const out = values.mutable_data_ptr<float>();
   const std::uint64_t key = ExtendKey(seed, name);
   const auto std = static_cast<float>(described.std), mean = static_cast<float>(described.mean);
-  at::parallel_for(0, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
     const std::span<float> part(out + begin, static_cast<std::size_t>(end - begin));
     DrawNormal(key, static_cast<std::uint64_t>(range.first + begin), part);
     for (float& value : part) value = value * std + mean;

@@ -1,6 +1,5 @@
 #include "runtime/models/lm_loss.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
@@ -13,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/device/parallel.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/first_derivative.h"
 #include "runtime/models/matmul.h"
@@ -29,21 +29,22 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
   const auto* ids = labels.ids.const_data_ptr<std::int64_t>();
   auto* out = losses->data_ptr<float>();
   const std::int64_t columns = logits.size(1);
-  at::parallel_for(0, logits.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
-    constexpr bool kIsNarrow = !std::is_same_v<Scalar, float>;
-    std::vector<float> wide(kIsNarrow ? columns : 0);
-    for (std::int64_t row = begin; row < end; ++row) {
-      Scalar* row_values = values + row * columns;
-      if (ids[row] == labels.ignored) {
-        std::fill_n(row_values, columns, Scalar{});
-        out[row] = 0.0F;
-      } else if constexpr (kIsNarrow) {
-        out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale, wide.data());
-      } else {
-        out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale);
-      }
-    }
-  });
+  device::ParallelFor(
+      0, logits.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
+        constexpr bool kIsNarrow = !std::is_same_v<Scalar, float>;
+        std::vector<float> wide(kIsNarrow ? columns : 0);
+        for (std::int64_t row = begin; row < end; ++row) {
+          Scalar* row_values = values + row * columns;
+          if (ids[row] == labels.ignored) {
+            std::fill_n(row_values, columns, Scalar{});
+            out[row] = 0.0F;
+          } else if constexpr (kIsNarrow) {
+            out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale, wide.data());
+          } else {
+            out[row] = SoftmaxRow(row_values, columns, ids[row], gradient_scale);
+          }
+        }
+      });
 }
 
 // RowsOfPart is what rows of one part's columns come to. Its methods overwrite `wide`, which is
@@ -98,9 +99,11 @@ class RowsOfPart {
   void ForEachRow(const Visit& visit) {
     auto* const values = wide_.mutable_data_ptr<float>();
     const std::int64_t columns = wide_.size(1);
-    at::parallel_for(0, wide_.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) visit(row, values + row * columns);
-    });
+    device::ParallelFor(0, wide_.size(0), /*grain_size=*/1,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t row = begin; row < end; ++row)
+                            visit(row, values + row * columns);
+                        });
   }
 
   at::Tensor wide_, columns_, is_here_;

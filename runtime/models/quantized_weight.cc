@@ -1,6 +1,5 @@
 #include "runtime/models/quantized_weight.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/device/parallel.h"
 #include "runtime/models/first_derivative.h"
 #include "runtime/models/matmul.h"
 
@@ -99,7 +99,7 @@ std::vector<float> WriteNf4Codes(std::span<const float> weight, std::uint8_t* ou
   const auto count = static_cast<std::int64_t>(weight.size());
   const std::int64_t blocks = (count + kNf4Block - 1) / kNf4Block;
   std::vector<float> scales(static_cast<std::size_t>(blocks));
-  at::parallel_for(0, blocks, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, blocks, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const std::span<const float> values = BlockOf(weight, block, kNf4Block);
       const float scale = LargestMagnitude(values);
@@ -147,7 +147,7 @@ void WriteScaleCodes(std::span<const float> scales, const QuantizedLayout& layou
 
 void WriteInt8(std::span<const float> weight, const QuantizedLayout& layout, std::uint8_t* out) {
   std::vector<float> scales(static_cast<std::size_t>(layout.rows));
-  at::parallel_for(0, layout.rows, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, layout.rows, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::span<const float> values = BlockOf(weight, row, layout.columns);
       const float scale = LargestMagnitude(values);
@@ -181,7 +181,7 @@ void ReadNf4Codes(const std::uint8_t* codes, std::span<const float> scales, at::
   auto* const values = out.mutable_data_ptr<Scalar>();
   const auto blocks = static_cast<std::int64_t>(scales.size());
   const std::int64_t count = out.numel();
-  at::parallel_for(0, blocks, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, blocks, kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const float scale = scales[static_cast<std::size_t>(block)];
       std::array<Scalar, 16> table;
@@ -202,7 +202,7 @@ template <typename Scalar>
 void ReadInt8(const std::uint8_t* codes, std::span<const float> scales, at::Tensor& out) {
   auto* const values = out.mutable_data_ptr<Scalar>();
   const std::int64_t columns = out.size(1);
-  at::parallel_for(0, out.size(0), kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, out.size(0), kBlocksOfThread, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const float scale = scales[static_cast<std::size_t>(row)];
       for (std::int64_t i = row * columns; i < (row + 1) * columns; ++i) {

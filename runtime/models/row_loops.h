@@ -3,13 +3,13 @@
 // Runs the loops of *_rows.h, which know nothing of tensors, over tensors: which they take, their
 // elements, and parts of them on all threads. Other dtypes and devices go by LibTorch's operators.
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "runtime/base/half_float.h"
+#include "runtime/device/parallel.h"
 
 namespace ds::models {
 
@@ -46,8 +46,8 @@ void ForEachPart(std::int64_t parts, std::int64_t elements, const Loop& loop) {
   constexpr std::int64_t kLeast = 16384;
   const std::int64_t least =
       std::max<std::int64_t>(1, kLeast / std::max<std::int64_t>(1, elements));
-  at::parallel_for(0, parts, least,
-                   [&](std::int64_t begin, std::int64_t end) { loop(begin, end - begin); });
+  device::ParallelFor(0, parts, least,
+                      [&](std::int64_t begin, std::int64_t end) { loop(begin, end - begin); });
 }
 
 }  // namespace ds::models

@@ -44,9 +44,13 @@ add_library(ds_libtorch INTERFACE IMPORTED GLOBAL)
 target_include_directories(ds_libtorch SYSTEM INTERFACE
     ${DS_TORCH_INCLUDE} ${DS_TORCH_INCLUDE}/torch/csrc/api/include)
 target_compile_definitions(ds_libtorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+# The OpenMP runtime that it runs its own loops on: ours belong to the same pool of threads.
+file(GLOB ds_torch_openmp ${DS_TORCH_ROOT}/lib/libgomp*.so*)
+list(APPEND ds_torch_openmp gomp)
+list(GET ds_torch_openmp 0 ds_torch_openmp)
 target_link_libraries(ds_libtorch INTERFACE
     -Wl,--no-as-needed ${DS_TORCH_ROOT}/lib/libtorch_cpu.so -Wl,--as-needed
-    ${DS_TORCH_ROOT}/lib/libc10.so Threads::Threads)
+    ${DS_TORCH_ROOT}/lib/libc10.so ${ds_torch_openmp} Threads::Threads)
 # libtorch_cpu.so of the CUDA wheel links libcudart and libcupti, which its own RPATH finds at run time.
 target_link_options(ds_libtorch INTERFACE
     -Wl,--allow-shlib-undefined -Wl,-rpath,${DS_TORCH_ROOT}/lib)

@@ -1,10 +1,9 @@
 #include "runtime/optim/kernels/flat_block.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "runtime/device/parallel.h"
 #include "runtime/optim/kernels/simd.h"
 
 namespace ds::optim {
@@ -134,7 +133,7 @@ void UpdateAllNarrow(const FlatOp& op, const FlatViews& views) {
     return view.data == nullptr ? nullptr : static_cast<Narrow*>(view.data) + start;
   };
   const std::int64_t blocks = (views.count + kBlock - 1) / kBlock;
-  at::parallel_for(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t start = begin * kBlock;
     UpdateNarrow(
         op, NarrowBlock<Narrow>{.count = std::min(end * kBlock, views.count) - start,
@@ -212,7 +211,7 @@ void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock
     Store(block.parameter, block, views.published);
   };
   const std::int64_t blocks = (views.count + kBlock - 1) / kBlock;
-  at::parallel_for(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
+  device::ParallelFor(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) run(i * kBlock);
   });
 }

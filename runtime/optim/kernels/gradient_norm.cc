@@ -1,6 +1,5 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/device/parallel.h"
 #include "runtime/optim/kernels/flat_block.h"
 #include "runtime/optim/kernels/simd.h"
 
@@ -71,14 +71,14 @@ double SumOfSquares(const at::Tensor& flat) {
   }
   const std::int64_t count = flat.numel();
   std::vector<double> partial(static_cast<std::size_t>((count + kChunk - 1) / kChunk));
-  at::parallel_for(0, static_cast<std::int64_t>(partial.size()), 1,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t c = begin; c < end; ++c) {
-                       const std::int64_t start = c * kChunk;
-                       const std::int64_t n = std::min(kChunk, count - start);
-                       partial[static_cast<std::size_t>(c)] = SumOfSquaresOnCpu(flat, start, n);
-                     }
-                   });
+  device::ParallelFor(0, static_cast<std::int64_t>(partial.size()), 1,
+                      [&](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t c = begin; c < end; ++c) {
+                          const std::int64_t start = c * kChunk;
+                          const std::int64_t n = std::min(kChunk, count - start);
+                          partial[static_cast<std::size_t>(c)] = SumOfSquaresOnCpu(flat, start, n);
+                        }
+                      });
   return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
