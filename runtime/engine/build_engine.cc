@@ -142,7 +142,8 @@ zero::ResidencyBudgets MakeBudgets(const config::ZeroConfig& zero,
 }
 
 zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& options,
-                          const topology::Mesh& mesh, const zero::Tiers& tiers) {
+                          const topology::Mesh& mesh, const zero::Tiers& tiers,
+                          const std::vector<zero::ParameterUnit>& units) {
   const config::ZeroConfig& zero = config.zero_optimization;
   const int stage = zero.stage;
   const precision::DtypePolicy dtypes = precision::MakeDtypePolicy(config);
@@ -169,6 +170,7 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
                         .publish_elements = zero.allgather_bucket_size,
                         .overlap = overlap,
                         .tiers = tiers};
+  context.windows = ChooseWindows(config, context, units);
   if (mesh.degrees().expert == 1) return context;
   context.of_experts = std::make_shared<zero::Context>(OfExperts(context, zero));
   return context;
@@ -316,7 +318,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));
   DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
-  const zero::Context context = MakeContext(config, options, parts->mesh, tiers);
+  const zero::Context context = MakeContext(config, options, parts->mesh, tiers, described.units);
   DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
   parts->parameter_count = CountParameters(*parts->sharded, parts->mesh);
   parts->virtual_stages = {options.schedule, parts->mesh.degrees().pipeline, model->chunk_count()};

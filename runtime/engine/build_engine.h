@@ -62,6 +62,10 @@ struct RoundedMatrices {
 };
 void RoundMatrices(const RoundedMatrices& which, std::vector<zero::ParameterUnit>* units);
 
+// Chooses how often a stage gathers and reduces its units in a step (zero/plan/step_windows.h).
+zero::StepWindows ChooseWindows(const config::DsConfig& config, const zero::Context& context,
+                                const std::vector<zero::ParameterUnit>& units);
+
 // Parameter groups whose rates follow a schedule on their own: those that lists in scheduler.params
 // have numbers for, and Muon's halves.
 //

@@ -104,4 +104,17 @@ void RoundMatrices(const RoundedMatrices& which, std::vector<zero::ParameterUnit
   }
 }
 
+zero::StepWindows ChooseWindows(const config::DsConfig& config, const zero::Context& context,
+                                const std::vector<zero::ParameterUnit>& units) {
+  zero::SteppedStage stage{.stages = context.mesh.degrees().pipeline,
+                           .micro_batches = config.batch.gradient_accumulation_steps};
+  for (const zero::ParameterUnit& unit : units) {
+    for (const zero::NamedParameter& parameter : unit.parameters) {
+      stage.parameters += parameter.tensor.numel();
+      if (parameter.tensor.requires_grad()) stage.trained += parameter.tensor.numel();
+    }
+  }
+  return zero::ChooseStepWindows(config.zero_optimization, context.sharding, stage);
+}
+
 }  // namespace ds::engine

@@ -121,15 +121,26 @@ RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
                           reader.index * CountRandomPlaces(parts, samples)};
 }
 
+// Tells whether no gradient comes behind those that the pass brings. Chunks of a micro-batch come
+// one by one, with those of others between them: there nobody knows.
+bool BringsLastGradients(const EngineParts& parts) {
+  return parts.virtual_stages.chunks == 1 && parts.step.IsInLastMicroBatch(parts.accumulation());
+}
+
+// What becomes of sharded ones when others are still to come.
+zero::GradientEnd ChooseEndAmongOthers(const EngineParts& parts) {
+  const bool adds_up = parts.sharded->context().windows.gradients.whole_step;
+  return adds_up ? zero::GradientEnd::kHeld : zero::GradientEnd::kAsSharded;
+}
+
 // Whole gradients are reduced as they come when nothing is added to them any more, unless the
 // update takes this rank's own.
 zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   if (parts.step.local_gradients) return zero::GradientEnd::kHeld;
-  // Chunks of a micro-batch come one by one, with those of others between them.
-  if (parts.virtual_stages.chunks > 1) return zero::GradientEnd::kAsSharded;
-  const bool is_last = parts.step.IsInLastMicroBatch(parts.accumulation()) &&
-                       parts.optimizer->TakesMeans(parts.step.counts.applied + 1);
-  if (!is_last) return zero::GradientEnd::kAsSharded;
+  if (!BringsLastGradients(parts)) return ChooseEndAmongOthers(parts);
+  if (!parts.optimizer->TakesMeans(parts.step.counts.applied + 1)) {
+    return zero::GradientEnd::kAsSharded;
+  }
   const bool updates = parts.sharded->context().tiers.updates_in_backward;
   return updates ? zero::GradientEnd::kUpdate : zero::GradientEnd::kLast;
 }
@@ -259,7 +270,8 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
 
 void Executor::BringWeightGradients(Passage* passage, int chunk) {
   ThrowIfError(parts_.ReloadStates());
-  parts_.sharded->EndGradients(zero::GradientEnd::kAsSharded);
+  parts_.sharded->EndGradients(BringsLastGradients(parts_) ? zero::GradientEnd::kAsSharded
+                                                           : ChooseEndAmongOthers(parts_));
   parts_.sharded->ScaleGradients(1.0);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
   parts_.phases.Start(&PhaseTimes::backward);

@@ -48,6 +48,7 @@ class StageRun {
     std::vector<Passage> passages;  // by chunk
   };
 
+  StatusOr<StepResult> RunInWindow(const pipeline::StageProgram& program);
   Status Compute(const pipeline::Task& task);
   Status Forward(const pipeline::Task& task);
   void Backward(const pipeline::Task& task);

@@ -70,7 +70,16 @@ Passage& StageRun::PassageOf(const pipeline::Task& task) {
   return FindMicroBatch(task.micro_batch).passages[static_cast<std::size_t>(task.chunk)];
 }
 
+// What a step that throws leaves open the next one's window takes over.
 StatusOr<StepResult> StageRun::Run(const pipeline::StageProgram& program) {
+  zero::ShardedModel& sharded = *executor_.parts_.sharded;
+  sharded.OpenWindow();
+  auto result = RunInWindow(program);
+  sharded.CloseWindow();
+  return result;
+}
+
+StatusOr<StepResult> StageRun::RunInWindow(const pipeline::StageProgram& program) {
   using Kind = pipeline::Instruction::Kind;
   StepResult result;
   int open_chunks = places_.chunks;
@@ -79,7 +88,9 @@ StatusOr<StepResult> StageRun::Run(const pipeline::StageProgram& program) {
       DS_RETURN_IF_ERROR(Compute(instruction.task));
     } else if (instruction.kind == Kind::kReduce) {
       // All at once, behind the last chunk's backward: the step's update is due from there on.
-      if (--open_chunks == 0) DS_RETURN_IF_ERROR(executor_.Reduce());
+      if (--open_chunks > 0) continue;
+      executor_.parts_.sharded->CloseWindow();
+      DS_RETURN_IF_ERROR(executor_.Reduce());
     } else if (instruction.kind == Kind::kStep) {
       DS_ASSIGN_OR_RETURN(result, executor_.Step());
     } else {

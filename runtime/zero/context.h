@@ -15,6 +15,7 @@
 #include "runtime/precision/gradient_reduction.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/plan/residency_plan.h"
+#include "runtime/zero/plan/step_windows.h"
 #include "runtime/zero/plan/tiers.h"
 
 namespace ds::zero {
@@ -37,6 +38,7 @@ struct Context {
   precision::DtypePolicy dtypes;
   precision::GradientReduction reduction;
   ResidencyBudgets budgets = {};
+  StepWindows windows = {};
   SecondaryGroups secondary = {};
   bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
   bool quantized_frozen = false;     // frozen ones are kept so as well

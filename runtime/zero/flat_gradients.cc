@@ -41,7 +41,7 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
   }
   if (context.sharding.gradients) {
     block_ =
-        std::make_unique<PooledTensor>(pool, layout.padded_numel(), travel_.dtype, context.device);
+        std::make_unique<PooledTensor>(pool, layout.padded_numel(), arrival_dtype(), context.device);
   }
 }
 
@@ -122,7 +122,7 @@ bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::Wri
     queue_->push_back([this, i, parameter, write, dtype] { PutOrAdd(i, parameter, write, dtype); });
     return true;
   }
-  const c10::ScalarType own = block_ ? travel_.dtype : context_.dtypes.gradient;
+  const c10::ScalarType own = arrival_dtype();
   const bool fits = own == parameter.scalar_type() ||
                     (dtype == gradients::PlaceDtype::kAnyFloat && own == at::kFloat);
   if (arrival_factor_ != 1.0 || !fits) return false;

@@ -5,8 +5,9 @@
 //
 // Unsharded, they are summed over micro-batches in a whole flat buffer, which is reduced once, at
 // the end of the step. Sharded, the buffer is there only while the unit's backward runs; then it is
-// reduced into the shard, unless it is told to hold. Gradients arrive scaled so that their sum over
-// micro-batches is the rank's mean. A parameter without a gradient counts as zeros.
+// reduced into the shard, unless it is told to hold, as in a window (plan/step_windows.h), whose
+// sum is of the gradients' own dtype. Gradients arrive scaled so that their sum over micro-batches
+// is the rank's mean. A parameter without a gradient counts as zeros.
 //
 // Nothing is held before the first gradient of a step and after Clear: gradients and the forward
 // pass's activations, the largest tenants of a step, are not in memory together.
@@ -107,6 +108,11 @@ class FlatGradients {
   // Takes the buffer that Add writes to, made unless it is there, zeros where no parameter lies.
   Lease AcquireBuffer();
   Lease AcquireForArrival();
+  // Sums of several micro-batches are of the gradients' own.
+  c10::ScalarType arrival_dtype() const {
+    const bool adds_up = !context_.sharding.gradients || context_.windows.gradients.whole_step;
+    return adds_up ? context_.dtypes.gradient : travel_.dtype;
+  }
   at::Tensor ViewOwnPart(const at::Tensor& whole) const;
   void ZeroMissingParameters();
   bool is_alone() const;  // its gradients are the mean, where they lie

@@ -66,6 +66,7 @@ void Residency::Start(std::vector<Place> places, GradientEnd end, UnitRange unit
       .sharding = context_.sharding,
       .budgets = context_.budgets,
       .overlap = context_.overlap,
+      .keeps_parameters = keeps_parameters_,
       .hold_gradients = end == GradientEnd::kHeld,
       .reduce_whole_gradients =
           end == GradientEnd::kUpdate || (end == GradientEnd::kLast && context_.overlap),
@@ -220,6 +221,10 @@ void Residency::Rest() {
   if (present_.empty() && fetched_.empty()) return;
   Start({{Place::Kind::kRest}}, {}, {0, static_cast<int>(units_.size())});
   GoTo(0);
+}
+
+void Residency::KeepParameters(bool keep) {
+  if (std::exchange(keeps_parameters_, keep) && !keep) Rest();
 }
 
 void Residency::AwaitParameters() {

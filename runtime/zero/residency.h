@@ -72,6 +72,9 @@ class Residency {
   // Waits for all parameters that are being gathered or published.
   void AwaitParameters();
 
+  // From here on what is gathered stays, until it is not to be kept any longer.
+  void KeepParameters(bool keep);
+
   // Between passes: brings these units at once, until Evict.
   void Bring(const std::set<int>& units);
   // Takes all units away but small ones that stay.
@@ -100,6 +103,7 @@ class Residency {
   std::vector<int> present_;
   std::vector<int> fetched_;
   std::optional<ResidencyPlan> plan_;
+  bool keeps_parameters_ = false;
   GradientEnd end_ = {};  // of the pass
   UnitUpdates updates_;
   int at_ = -1;     // in the plan

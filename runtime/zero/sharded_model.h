@@ -79,6 +79,9 @@ class ShardedModel {
   // Ends the forward pass behind the last unit. With a backward pass to follow, that unit stays
   // present.
   void EndForward();
+  // Around the passes of a step: the context's window of parameters.
+  void OpenWindow() { residency_->KeepParameters(context_.windows.parameters.whole_step); }
+  void CloseWindow() { residency_->KeepParameters(false); }
   // Ends a backward pass, through all units or a chunk: reduces and releases what is left.
   void EndBackward() { EndBackward({0, static_cast<int>(units_.size())}); }
   void EndBackward(UnitRange units) { residency_->EndBackward(units, gradient_end_); }

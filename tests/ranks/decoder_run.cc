@@ -59,6 +59,10 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
     config.zero_optimization.prefetch_bucket_size = 100'000;
     config.zero_optimization.max_live_parameters = 200'000;
   }
+  if (run.most_in_window) {
+    config.zero_optimization.max_live_parameters = run.most_in_window;
+    config.zero_optimization.reduce_bucket_size = run.most_in_window;
+  }
   config.zero_optimization.quantized_frozen_weights = run.quantizes_frozen;
   config.zero_optimization.hpz_partition_size = run.hpz_partition_size;
   config.activation_checkpointing.partition_activations = run.partitions_activations;

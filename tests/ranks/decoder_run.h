@@ -84,6 +84,8 @@ struct DecoderRun {
   std::int64_t lora_rank = 0;  // of adapters on all linear layers, which are trained alone
   std::vector<std::string> freeze = {};  // patterns
   bool gathers_ahead = false;            // at stage 3
+  // Elements that may stay gathered, and unreduced, through a step; none: as many as in DeepSpeed.
+  std::optional<std::int64_t> most_in_window = {};
 
   int ranks_of_a_sample() const { return tensor * sequence * pipeline; }
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
@@ -232,6 +231,7 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   const auto training = models::ListTraining(sizes);
   rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
   rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, runs));
+  rank.step.windows = zero::ChooseWindows(config, rank.step);
   const config::RecomputeChoice recompute = ChooseRecompute(config, job);
   const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
   std::vector<bool> recomputed;
@@ -371,28 +371,6 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
   if (!job.efficiency.curriculum && !job.efficiency.random_ltd) return memory;
   memory.first_step_peak = PlanSteps(config, AtFirstStep(job)).first_step_peak;
   return memory;
-}
-
-nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
-  const zero::HeldMemory& peak = memory.peak;
-  nlohmann::ordered_json json = {{"peak", peak.total()},
-                                 {"when", memory.when},
-                                 {"parameters", peak.parameters},
-                                 {"gradients", peak.gradients},
-                                 {"optimizer_state", peak.optimizer_state},
-                                 {"master_weights", peak.master_weights},
-                                 {"comm_buffers", peak.comm_buffers},
-                                 {"activations", peak.activations},
-                                 {"other", peak.other},
-                                 {"peak_activations", memory.peak_activations},
-                                 {"first_step", memory.first_step_peak},
-                                 {"between_steps", memory.between_steps.total()}};
-  const zero::AwayMemory& away = memory.away;
-  if (away != zero::AwayMemory{}) {
-    json["away"] = {
-        {"host", away.host}, {"files", away.files}, {"file_buffers", away.file_buffers}};
-  }
-  return json;
 }
 
 }  // namespace ds::engine

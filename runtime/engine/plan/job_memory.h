@@ -58,8 +58,10 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
 //  "activations","other","peak_activations","first_step","between_steps",
-//  "away":{"host","files","file_buffers"}}, bytes: the uses at the moment of the peak. Without
-//  "away" where nothing is.
+//  "traffic":{"all_gather","reduce_scatter","all_reduce","all_to_all","between_stages"},
+//  "windows":{"parameters":{"whole_step","why"},"gradients":...},
+//  "away":{"host","files","file_buffers"}}, bytes: the uses at the moment of the peak, the calls of
+// one step (zero::StepTraffic) and zero::StepWindows. Without "away" where nothing is.
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory);
 
 }  // namespace ds::engine

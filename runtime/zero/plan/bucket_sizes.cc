@@ -274,6 +274,7 @@ void CountRoundedReduction(const FlatLayout& layout, const StepMemoryInput& inpu
   const std::int64_t count = layout.shard_numel(), ranks = input.shard_ranks;
   const std::int64_t near = input.secondary_ranks, groups = near > 0 ? ranks / near : ranks;
   const auto exchange = [&](std::int64_t values, std::int64_t with) {
+    sizes->rounded_exchange += CountQuantizedBytes(values, QuantizedBits::k4) * with;
     sizes->reduction_buffers +=
         2 * (CountQuantizedBytes(values, QuantizedBits::k4) * with + values * kFloatBytes);
     if (input.keeps_lost_values) {
@@ -291,6 +292,7 @@ void CountRoundedReduction(const FlatLayout& layout, const StepMemoryInput& inpu
 void CountKeptRounded(const FlatLayout& layout, const StepMemoryInput& input, BucketBytes* sizes) {
   sizes->own_parameters = CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8);
   sizes->gather_buffers = sizes->near_buffers = sizes->own_parameters * input.shard_ranks;
+  sizes->gathered = sizes->near_gathered = sizes->gather_buffers;
   if (input.secondary_ranks > 0) {
     sizes->secondary_shard = sizes->gather_buffers / input.secondary_ranks;
   }
@@ -306,8 +308,9 @@ void CountRounding(const BucketShape& shape, const FlatLayout& layout, const Ste
   }
   if (!shape.rounded || !shape.trained) return;
   if (input.rounds_weights) {
-    sizes->gather_buffers =
-        CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8) * (input.shard_ranks + 1);
+    const std::int64_t shard = CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8);
+    sizes->gathered = shard * input.shard_ranks;
+    sizes->gather_buffers = sizes->gathered + shard;
   }
   if (input.rounds_gradients) CountRoundedReduction(layout, input, sizes);
 }
@@ -322,6 +325,7 @@ BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& in
   BucketBytes sizes{.own_elements = layout.shard_numel(),
                     .parameters = layout.padded_numel() * width,
                     .own_parameters = layout.shard_numel() * width};
+  sizes.gathered = sizes.near_gathered = sizes.parameters;
   for (const std::int64_t numel : shape.numels) {
     sizes.largest = std::max(sizes.largest, numel * width);
   }

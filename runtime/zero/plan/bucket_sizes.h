@@ -19,6 +19,8 @@ struct BucketBytes {
   std::int64_t parameters = 0;      // whole
   std::int64_t own_parameters = 0;  // this rank's shard
   std::int64_t largest = 0;         // of one parameter
+  std::int64_t gathered = 0;        // as it travels to all ranks that share it
+  std::int64_t near_gathered = 0;   // ... to near ones
 
   // A trained one has these.
   std::int64_t travelling = 0;         // gradients between ranks
@@ -34,6 +36,7 @@ struct BucketBytes {
   std::int64_t gather_buffers = 0;     // beside a gather that is rounded
   std::int64_t near_buffers = 0;       // beside one from near ranks
   std::int64_t reduction_buffers = 0;  // beside a reduction that is rounded
+  std::int64_t rounded_exchange = 0;   // what such a reduction sends; 0: it is not rounded
   std::int64_t lost_values = 0;        // that LoCo keeps for the next reduction
 };
 

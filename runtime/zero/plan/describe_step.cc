@@ -1,5 +1,7 @@
 #include "runtime/zero/plan/describe_step.h"
 
+#include <numeric>
+
 namespace ds::zero {
 
 using config::Width;
@@ -54,6 +56,20 @@ StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& 
           .keeps_rounded = zero.stage == 3 && zero.quantized_frozen_weights,
           .rounds_gradients = zero.stage == 3 && zero.quantized_gradients,
           .keeps_lost_values = zero.stage == 3 && zero.loco.has_value()};
+}
+
+StepWindows ChooseWindows(const config::DsConfig& config, const StepMemoryInput& step) {
+  SteppedStage stage{.stages = config.parallel.pipeline,
+                     .micro_batches = config.batch.gradient_accumulation_steps};
+  for (const UnitShape& unit : step.units) {
+    for (const BucketShape& bucket : unit.buckets) {
+      const auto numel =
+          std::accumulate(bucket.numels.begin(), bucket.numels.end(), std::int64_t{0});
+      stage.parameters += numel;
+      if (bucket.trained) stage.trained += numel;
+    }
+  }
+  return ChooseStepWindows(config.zero_optimization, step.sharding, stage);
 }
 
 }  // namespace ds::zero

@@ -20,4 +20,7 @@ bool HasSecondaryShards(const config::ZeroConfig& zero, int shards);
 // Takes from a config all but the model's units, what they make of a micro-batch, and its inputs.
 StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting);
 
+// The windows of the step, once it has its units.
+StepWindows ChooseWindows(const config::DsConfig& config, const StepMemoryInput& step);
+
 }  // namespace ds::zero

@@ -53,6 +53,10 @@ void PresencePlanner::ChoosePersistent() {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const PlannedUnit& unit = input_.units[i];
+    if (input_.keeps_parameters) {
+      states_[i].persistent = true;
+      continue;
+    }
     if (budgets.persistent_parameter_bytes == 0 ||
         unit.largest_bytes > budgets.persistent_parameter_bytes ||
         unit.bytes > budgets.persistent_bytes - sum) {

@@ -229,9 +229,9 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
     hasher.AddAll(unit.also_reads);
   }
   const config::Sharding& sharding = input_.sharding;
-  for (const bool is_set :
-       {sharding.optimizer, sharding.gradients, sharding.parameters, input_.overlap,
-        input_.hold_gradients, input_.reduce_whole_gradients, input_.gradients_come_later}) {
+  for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,
+                            input_.overlap, input_.keeps_parameters, input_.hold_gradients,
+                            input_.reduce_whole_gradients, input_.gradients_come_later}) {
     hasher.Add(is_set);
   }
   hasher.Add(input_.budgets.prefetch_bytes);

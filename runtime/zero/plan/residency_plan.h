@@ -16,6 +16,8 @@
 // at another: parameters where they are needed; gradients where too many would be under way, and at
 // the end of their micro-batch. Gathers are begun before reductions, as they are needed sooner.
 //
+// In a window (step_windows.h) what has been gathered stays until its end.
+//
 // A micro-batch is one forward pass and the backward of its graph. A unit's gradient of it ends, by
 // reduction or kept whole for later, once: at the first place behind the backward of all that have
 // read the unit. Where passes lead through a part of the units, those of the part's micro-batch.
@@ -73,8 +75,9 @@ class ResidencyPlan {
     std::vector<PlannedUnit> units;
     config::Sharding sharding;
     ResidencyBudgets budgets;
-    bool overlap = false;         // calls go on beside the computation
-    bool hold_gradients = false;  // sharded ones stay whole, too
+    bool overlap = false;           // calls go on beside the computation
+    bool keeps_parameters = false;  // what is gathered stays: a window is open
+    bool hold_gradients = false;    // sharded ones stay whole, too
     // No other micro-batch of the step follows: whole ones are reduced, too.
     bool reduce_whole_gradients = false;
     bool gradients_come_later = false;  // no unit's end in this backward pass

@@ -11,7 +11,7 @@ SimulatedBucket::SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput
     books_.pool.AddUser(bytes().parameters);
     books_.pool.Take(bytes().parameters);
   }
-  if (trained() && sizes.sharding.gradients) books_.pool.AddUser(bytes().travelling);
+  if (trained() && sizes.sharding.gradients) books_.pool.AddUser(block_bytes());
 }
 
 void SimulatedBucket::BeginGather() {
@@ -46,7 +46,7 @@ void SimulatedBucket::Stow() {
 void SimulatedBucket::AcquireGradients() {
   if (!trained()) return;
   if (sizes_.sharding.gradients) {
-    if (!std::exchange(has_.block, true)) books_.pool.Take(bytes().travelling);
+    if (!std::exchange(has_.block, true)) books_.pool.Take(block_bytes());
   } else if (!std::exchange(has_.whole, true)) {
     books_.held.gradients += bytes().gradients;
   }
@@ -65,14 +65,36 @@ void SimulatedBucket::BeginReduction() {
 void SimulatedBucket::EndReduction() {
   if (!std::exchange(has_.reducing, false)) return;
   books_.held.comm_buffers -= bytes().reduction_buffers;
-  if (std::exchange(has_.block, false)) books_.pool.Return(bytes().travelling);
+  if (std::exchange(has_.block, false)) books_.pool.Return(block_bytes());
   if (!sizes_.sharding.optimizer || !std::exchange(has_.whole, false)) return;
   books_.held.gradients -= bytes().gradients;
 }
 
 std::int64_t SimulatedBucket::travelling_copy() const {
-  const bool copies = !sizes_.sharding.gradients && input_.travel != input_.types.gradient;
-  return copies ? bytes().travelling : 0;
+  const bool lies_as_it_travels = sizes_.sharding.gradients && !input_.windows.gradients.whole_step;
+  return lies_as_it_travels || input_.travel == input_.types.gradient ? 0 : bytes().travelling;
+}
+
+void SimulatedBucket::CountReduction(StepTraffic* traffic) const {
+  if (is_alone()) return;
+  if (bytes().rounded_exchange > 0) {
+    traffic->all_to_all += bytes().rounded_exchange;
+  } else if (sharding().optimizer) {
+    traffic->reduce_scatter += bytes().travelling;
+  } else {
+    traffic->all_reduce += bytes().travelling;
+  }
+}
+
+void SimulatedBucket::CountEnd(bool present, StepTraffic* traffic) const {
+  if (!trained()) return;
+  if (has_.whole && !has_.reducing && !sharding().optimizer) CountReduction(traffic);
+  const int shard_ranks = sizes_.of_experts ? input_.of_experts->shard_ranks : input_.shard_ranks;
+  if (sharding().optimizer && input_.shard_ranks < input_.gradient_ranks) {
+    traffic->all_reduce += bytes().travelling / shard_ranks;
+  }
+  const bool publishes = sharding().parameters ? present : sharding().optimizer;
+  if (publishes) traffic->all_gather += bytes().parameters;
 }
 
 void SimulatedBucket::BeginUpdate() {

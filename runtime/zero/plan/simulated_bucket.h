@@ -43,9 +43,17 @@ class SimulatedBucket {
   void AcquireGradients();  // requires that no reduction is under way
   void BeginReduction();
   void EndReduction();
-  bool has_whole_gradients() const { return has_.whole; }
+  bool has_whole_gradients() const { return has_.whole || has_.block; }
   // Bytes of gradients in the type in which they travel, where they lie in another.
   std::int64_t travelling_copy() const;
+
+  // They count what calls are about: the next gather, a reduction that begins, the step's end with
+  // what is published then, in place of what is `present` too.
+  std::int64_t gathered_bytes() const {
+    return has_.near ? bytes().near_gathered : bytes().gathered;
+  }
+  void CountReduction(StepTraffic* traffic) const;
+  void CountEnd(bool present, StepTraffic* traffic) const;
 
   // Brings what is updated, and takes it away.
   void BeginUpdate();
@@ -71,6 +79,10 @@ class SimulatedBucket {
   const Presence& presence() const { return has_; }
 
  private:
+  std::int64_t block_bytes() const {
+    return input_.windows.gradients.whole_step ? bytes().gradients : bytes().travelling;
+  }
+
   const StepMemoryInput& input_;
   RankBooks& books_;
   const BucketSizes sizes_;

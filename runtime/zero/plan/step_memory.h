@@ -14,6 +14,8 @@
 
 #include "runtime/config/model_state.h"
 #include "runtime/zero/plan/residency_plan.h"
+#include "runtime/zero/plan/step_traffic.h"
+#include "runtime/zero/plan/step_windows.h"
 #include "runtime/zero/plan/tiers.h"
 #include "runtime/zero/plan/unit_shape.h"
 
@@ -74,6 +76,7 @@ struct StepMemoryInput {
   // A stage of a pipeline has the step's passes in this order. None: each micro-batch's backward
   // pass follows its forward pass.
   std::vector<Pass> passes = {};
+  StepWindows windows = {};           // around those
   bool input_needs_gradient = false;  // a stage before has something that is trained
   std::vector<int> blocks = {};       // the units' numbers in the model; none: they are the same
   // A micro-batch's forward pass sends these to the stage behind. They are held until the end of
@@ -130,6 +133,8 @@ struct StepMemory {
   HeldMemory between_steps;
   std::int64_t peak_activations = 0;  // the most at any moment
   AwayMemory away;
+  StepTraffic traffic;
+  StepWindows windows;
 };
 
 // Requires an activation for each unit.

@@ -81,6 +81,42 @@ TEST(JobMemoryTest, OfStagesThatHoldingTheMostIsPlanned) {
   EXPECT_EQ(planned.when, "the backward pass of block 5 on stage 0");
 }
 
+// Budget: elements that may lie whole through a step.
+zero::StepMemory PlanWindows(std::int64_t micro_batches, std::optional<std::int64_t> budget) {
+  config::DsConfig config = MakeConfig(3, 2);
+  config.parallel.pipeline = 3;
+  config.batch.gradient_accumulation_steps = micro_batches;
+  config.zero_optimization.max_live_parameters = budget;
+  config.zero_optimization.reduce_bucket_size = budget;
+  JobShape job = MakeJob(6);
+  job.stage = 0;
+  return PlanJobMemory(config, job);
+}
+
+TEST(JobMemoryTest, BytesOfStateAreThoseOfAStepWhateverItsMicroBatches) {
+  const zero::StepMemory few = PlanWindows(4, std::nullopt);
+  const zero::StepMemory many = PlanWindows(1'000'000, std::nullopt);
+  EXPECT_TRUE(few.windows.parameters.whole_step);
+  EXPECT_GT(few.traffic.all_gather, 0);
+  EXPECT_GT(few.traffic.reduce_scatter, 0);
+  EXPECT_EQ(many.traffic.all_gather, few.traffic.all_gather);
+  EXPECT_EQ(many.traffic.reduce_scatter, few.traffic.reduce_scatter);
+  EXPECT_EQ(many.traffic.between_stages, 250'000 * few.traffic.between_stages);
+  EXPECT_EQ(many.peak.total(), PlanWindows(40, std::nullopt).peak.total());
+}
+
+TEST(JobMemoryTest, WindowsOfAMicroBatchHoldLessAndSendMore) {
+  const auto planned = [](std::int64_t micro_batches) { return PlanWindows(micro_batches, 1000); };
+  const zero::StepMemory whole = PlanWindows(40, std::nullopt);
+  EXPECT_FALSE(planned(40).windows.gradients.whole_step);
+  EXPECT_LT(planned(40).peak.total(), whole.peak.total());
+  EXPECT_EQ(planned(40).traffic.reduce_scatter, 40 * whole.traffic.reduce_scatter);
+  // Those on their way at the step's begin and end differ from others.
+  const auto gathered = [&](std::int64_t count) { return planned(count).traffic.all_gather; };
+  EXPECT_GT(gathered(40), 40 * whole.traffic.all_gather);
+  EXPECT_EQ(gathered(40) - gathered(30), gathered(30) - gathered(20));
+}
+
 TEST(JobMemoryTest, GPipesMicroBatchesAreCountedUpToABound) {
   config::DsConfig config = MakeConfig(1);
   config.parallel.pipeline = 2;

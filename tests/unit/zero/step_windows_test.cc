@@ -1,0 +1,72 @@
+#include "runtime/zero/plan/step_windows.h"
+
+#include <gtest/gtest.h>
+
+namespace ds::zero {
+namespace {
+
+constexpr SteppedStage kStage{.stages = 2, .micro_batches = 4, .parameters = 1000, .trained = 800};
+constexpr config::Sharding kEverything{.optimizer = true, .gradients = true, .parameters = true};
+
+StepWindows Choose(const config::ZeroConfig& zero, const SteppedStage& stage = kStage,
+                   const config::Sharding& sharding = kEverything) {
+  return ChooseStepWindows(zero, sharding, stage);
+}
+
+TEST(StepWindowsTest, AStageThatFitsIsGatheredAndReducedOnceAStep) {
+  const StepWindows windows = Choose({.reduce_bucket_size = 800, .max_live_parameters = 1000});
+  EXPECT_TRUE(windows.parameters.whole_step);
+  EXPECT_TRUE(windows.gradients.whole_step);
+  EXPECT_EQ(DescribeWindows(windows),
+            "parameters are gathered once a step (stage3_max_live_parameters (1000) holds the 1000 "
+            "parameters of the stage), gradients reduced once a step (reduce_bucket_size (800) "
+            "holds the 800 gradients of the stage)");
+}
+
+TEST(StepWindowsTest, OneThatDoesNotFitHasWindowsOfAMicroBatch) {
+  const StepWindows windows = Choose({.reduce_bucket_size = 799, .max_live_parameters = 999});
+  EXPECT_FALSE(windows.parameters.whole_step);
+  EXPECT_FALSE(windows.gradients.whole_step);
+  EXPECT_EQ(windows.parameters.why,
+            "stage3_max_live_parameters (999) is below the 1000 parameters of the stage");
+  EXPECT_EQ(windows.gradients.why,
+            "reduce_bucket_size (799) is below the 800 gradients of the stage");
+}
+
+TEST(StepWindowsTest, ParametersGoWhereTheirNextUseIsTooFar) {
+  EXPECT_TRUE(Choose({.max_reuse_distance = 2000}).parameters.whole_step);
+  const StepWindow window = Choose({.max_reuse_distance = 1999}).parameters;
+  EXPECT_FALSE(window.whole_step);
+  EXPECT_EQ(window.why,
+            "stage3_max_reuse_distance (1999) is below the 2000 parameters of two passes through "
+            "the stage");
+}
+
+TEST(StepWindowsTest, SilentKeysHaveTheValuesOfDeepSpeed) {
+  const auto choose = [](std::int64_t parameters, std::int64_t trained) {
+    SteppedStage stage = kStage;
+    stage.parameters = parameters;
+    stage.trained = trained;
+    return Choose({}, stage);
+  };
+  EXPECT_TRUE(choose(1'000'000'000, 500'000'000).parameters.whole_step);
+  EXPECT_TRUE(choose(1'000'000'000, 500'000'000).gradients.whole_step);
+  EXPECT_FALSE(choose(1'000'000'001, 500'000'001).parameters.whole_step);
+  EXPECT_FALSE(choose(1'000'000'001, 500'000'001).gradients.whole_step);
+}
+
+TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
+  const StepWindows whole = Choose({}, kStage, {.optimizer = true});
+  EXPECT_EQ(whole.parameters.why, "ranks have them whole");
+  EXPECT_EQ(whole.gradients.why, "ranks have them whole");
+  SteppedStage alone = kStage;
+  alone.stages = 1;
+  EXPECT_EQ(Choose({}, alone).gradients.why, "there are no stages");
+  SteppedStage once = kStage;
+  once.micro_batches = 1;
+  EXPECT_EQ(Choose({}, once).parameters.why, "a step has one micro-batch");
+  EXPECT_FALSE(Choose({}, once).parameters.whole_step);
+}
+
+}  // namespace
+}  // namespace ds::zero
