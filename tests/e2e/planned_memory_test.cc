@@ -54,6 +54,16 @@ TEST_F(PlannedMemory, IsMeasuredWhereSomeActivationsAreComputedAgain) {
   ExpectPlanned({.stage = 3, .micro_batch = 16, .mlp_tiles = 4, .model = "llama"});
 }
 
+TEST_F(PlannedMemory, IsMeasuredInFp16) {
+  const nlohmann::json fp16 = {{"bf16", {{"enabled", false}}},
+                               {"fp16", {{"enabled", true}, {"initial_scale_power", 8}}}};
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const int stage : {1, 3}) {
+      ExpectPlanned({.stage = stage, .micro_batch = 8, .model = model, .config = fp16});
+    }
+  }
+}
+
 TEST_F(PlannedMemory, IsMeasuredUnderMuon) {
   for (const char* model : {"gpt2", "llama"}) {
     for (const int stage : {0, 1, 3}) {
