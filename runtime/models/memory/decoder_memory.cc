@@ -6,6 +6,7 @@
 #include "runtime/config/model_state.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/memory/latent_values.h"
+#include "runtime/models/memory/product_scratch.h"
 
 namespace ds::models {
 namespace {
@@ -340,16 +341,6 @@ BlockBytes Activations::OfHead() const {
           .delaying = kept + Hidden()};
 }
 
-// A product in fp16 on the CPU widens a tile of each operand, and of the result, at once
-// (models/matmul.cc).
-std::int64_t WidenedTiles(const MicroBatch& batch, std::int64_t inner, std::int64_t columns) {
-  constexpr std::int64_t kTile = 2048;
-  if (batch.type != config::DataType::kFp16) return 0;
-  const std::int64_t a = std::min(batch.tokens(), kTile), b = std::min(inner, kTile),
-                     c = std::min(columns, kTile);
-  return (a * b + b * c + a * c) * kFloatBytes;
-}
-
 // What goes in, which is kept, and comes out has all tokens: the layer's own has those that it
 // keeps. One that is computed again chooses its tokens again, too.
 template <typename OfLayer>
@@ -393,15 +384,14 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
                                           : of_layer(batch));
   }
   blocks.push_back(Activations(spec, batch, training.back()).OfHead());
-  if (batch.on_gpu) return blocks;
   for (int i = 0; i < count; ++i) {
     BlockBytes& block = blocks[static_cast<std::size_t>(i)];
     const bool is_head = i + 1 == count;
-    const std::int64_t tiles =
-        i == 0 ? 0 : WidenedTiles(batch, spec.width, is_head ? spec.vocabulary : spec.mlp_width);
-    block.forward += kProductScratch + tiles;
-    block.backward += kProductScratch + (is_head ? 0 : tiles);
-    block.delaying += kProductScratch + (is_head ? 0 : tiles);
+    const std::int64_t columns = i == 0 ? 0 : is_head ? spec.vocabulary : spec.mlp_width;
+    const std::int64_t scratch = CountProductScratch(batch, spec.width, columns);
+    block.forward += scratch;
+    block.backward += scratch;
+    block.delaying += scratch;
   }
   return blocks;
 }

@@ -43,9 +43,6 @@ struct MicroBatch {
   std::int64_t tokens() const { return all_tokens() / sequence_ranks; }  // of this rank
 };
 
-// So much oneDNN takes on its way through a product on the CPU.
-inline constexpr std::int64_t kProductScratch = std::int64_t{512} << 10;
-
 // Bytes that a micro-batch needs for one block, beside what blocks before it have kept.
 struct BlockBytes {
   std::int64_t kept = 0;      // from its forward pass for the backward pass

@@ -46,7 +46,7 @@ TEST(BlendTest, EverySourceHasItsShareOfAnyStretch) {
     const Blend blend(weights);
     std::vector<std::int64_t> counts(weights.size());
     for (std::int64_t place = 0; place < 3000; ++place) {
-      const Blend::Place at = blend.At(place);
+      const Blend::Turn at = blend.At(place);
       ASSERT_EQ(at.index, counts.at(at.source)++) << "place " << place;
       for (std::size_t i = 0; i < counts.size(); ++i) {
         const double share = weights[i] / sum * static_cast<double>(place + 1);
@@ -64,7 +64,7 @@ TEST(BlendTest, PlacesFarAwayAreExact) {
   const std::int64_t far = std::int64_t{1} << 52;
   std::vector<std::int64_t> counts = blend.Count(far);
   for (std::int64_t place = far; place < far + 1000; ++place) {
-    const Blend::Place at = blend.At(place);
+    const Blend::Turn at = blend.At(place);
     ASSERT_EQ(at.index, counts.at(at.source)++);
   }
 }

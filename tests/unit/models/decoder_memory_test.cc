@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/memory/product_scratch.h"
 #include "runtime/models/spec/families.h"
 #include "tests/places.h"
 
@@ -120,6 +121,19 @@ TEST(DecoderMemoryTest, TheHeadHasAChunkOfLogitsAndTheMatrixsGradient) {
   EXPECT_LE(ListBlockBytes(kLlama, long_batch, {}).back().forward,
             tokens * (3 * 64 * 4 + 8) + kMatrix + (64 << 20) + kProductScratch)
       << "never all logits";
+}
+
+TEST(ProductScratchTest, InFp16HoldsATileOfEachMatrixWidened) {
+  MicroBatch batch = kBatch;
+  EXPECT_EQ(CountProductScratch(batch, 64, 1000), kProductScratch);
+  batch.type = config::DataType::kFp16;
+  EXPECT_EQ(CountProductScratch(batch, 64, 0), kProductScratch);
+  EXPECT_EQ(CountProductScratch(batch, 64, 1000),
+            kProductScratch + 4 * (16 * 64 + 64 * 1000 + 16 * 1000));
+  batch.seq_len = 1 << 20;
+  EXPECT_EQ(CountProductScratch(batch, 4096, 1 << 17), kProductScratch + (48 << 20));
+  batch.on_gpu = true;
+  EXPECT_EQ(CountProductScratch(batch, 64, 1000), 0);
 }
 
 TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {

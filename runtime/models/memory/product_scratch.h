@@ -1,0 +1,20 @@
+#pragma once
+
+// CountProductScratch: what a matrix product takes beside its operands and its result. Pure.
+
+#include <cstdint>
+
+#include "runtime/models/memory/decoder_memory.h"
+
+namespace ds::models {
+
+// So much oneDNN takes on its way through a product on the CPU.
+inline constexpr std::int64_t kProductScratch = std::int64_t{512} << 10;
+
+// Counts the bytes of a product of a micro-batch's rows of `inner` elements that has `columns`;
+// with none there is no product, yet a library that may take its buffer. In fp16 on the CPU a tile
+// of each operand and of the result is in fp32 besides (models/matmul.h). A GPU's libraries have
+// workspaces of their own, which are not booked here.
+std::int64_t CountProductScratch(const MicroBatch& batch, std::int64_t inner, std::int64_t columns);
+
+}  // namespace ds::models
