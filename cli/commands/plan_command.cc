@@ -201,9 +201,8 @@ StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
   if (!schedule || flags.model.empty()) return std::optional<StageDrawing>();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
-  DS_ASSIGN_OR_RETURN(const std::vector<models::BlockCount> counts, ReadModelBlocks(model));
-  std::vector<pipeline::WeighedBlock> blocks;
-  for (const models::BlockCount& count : counts) blocks.push_back({count.name, count.parameters});
+  DS_ASSIGN_OR_RETURN(std::vector<pipeline::WeighedBlock> blocks,
+                      ReadModelBlocks(model, flags.seq_len.value_or(256)));
   auto stages = StageDrawing::Create(schedule->schedule(), flags.partition, std::move(blocks));
   if (!stages.ok()) return stages.status().WithContext("--partition");
   return std::optional<StageDrawing>(*std::move(stages));
@@ -340,7 +339,8 @@ void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
       ->check(WholeNumber(1));
   parser->app().add_option("--partition", flags->partition,
                            "cut the blocks of --model among the stages by uniform numbers, by "
-                           "parameters (the default), or by type:REGEX, how many have such a name");
+                           "parameters (the default), by profile (their work), or by type:REGEX, "
+                           "how many have such a name");
   parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
 }
 

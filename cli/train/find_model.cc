@@ -102,13 +102,11 @@ Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const Sha
 Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share) {
   if (config.parallel.pipeline == 1) return OkStatus();
-  DS_ASSIGN_OR_RETURN(
-      const engine::StageOrder order,
-      engine::ParseStageOrder(job.pipeline_schedule, job.pipeline_virtual_stages, config));
+  DS_ASSIGN_OR_RETURN(const engine::StageOrder order, engine::ParseStageOrder(job, config));
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
   const auto spec = ParseDecoder(text);
   const Status status =
-      spec.ok() ? engine::CutStages(*spec, config, order.chunks).status() : spec.status();
+      spec.ok() ? engine::CutStages(*spec, config, order).status() : spec.status();
   return status.ok() ? status : status.WithContext("--model " + job.model);
 }
 

@@ -13,7 +13,7 @@ StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& m
                                                          const StageOrder& order) {
   const int stages = mesh.degrees().pipeline;
   if (stages == 1) return std::optional<models::StagePart>();
-  DS_ASSIGN_OR_RETURN(const std::vector<int> cut, CutStages(model, config, order.chunks));
+  DS_ASSIGN_OR_RETURN(const std::vector<int> cut, CutStages(model, config, order));
   const pipeline::VirtualStages places{order.kind, stages, order.chunks};
   models::StagePart part{.stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index,
                          .stages = stages,

@@ -106,6 +106,34 @@ std::vector<int> CutByWeight(const std::vector<double>& weights, int parts) {
   return cut;
 }
 
+std::vector<int> CutByCost(int count, int parts,
+                           const std::function<double(int part, int first, int end)>& cost) {
+  DS_CHECK(parts >= 1 && count >= parts);
+  // best[j][i]: of the first i blocks in j parts
+  std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1,
+                                      std::vector<Best>(static_cast<std::size_t>(count) + 1));
+  best[0][0].heaviest = 0.0;
+  for (int j = 1; j <= parts; ++j) {
+    for (int i = j; i <= count; ++i) {
+      Best& chosen = best[static_cast<std::size_t>(j)][static_cast<std::size_t>(i)];
+      for (int first = j - 1; first < i; ++first) {
+        const double before =
+            best[static_cast<std::size_t>(j) - 1][static_cast<std::size_t>(first)].heaviest;
+        const double heaviest = std::max(before, cost(j - 1, first, i));
+        if (heaviest >= chosen.heaviest) continue;
+        chosen.heaviest = heaviest;
+        chosen.last_begins = first;
+      }
+    }
+  }
+  std::vector<int> cut{count};
+  for (std::size_t j = static_cast<std::size_t>(parts); j > 0; --j) {
+    cut.push_back(best[j][static_cast<std::size_t>(cut.back())].last_begins);
+  }
+  std::reverse(cut.begin(), cut.end());
+  return cut;
+}
+
 StatusOr<std::vector<int>> CutBlocks(const std::string& method,
                                      const std::vector<WeighedBlock>& blocks, int parts) {
   constexpr std::string_view kByType = "type:";
@@ -120,14 +148,21 @@ StatusOr<std::vector<int>> CutBlocks(const std::string& method,
     for (const WeighedBlock& block : blocks) weights.push_back(static_cast<double>(block.trained));
     return CutByWeight(weights, parts);
   }
+  if (method == "profile") {
+    std::vector<double> sums{0.0};
+    for (const WeighedBlock& block : blocks) sums.push_back(sums.back() + block.work);
+    return CutByCost(static_cast<int>(blocks.size()), parts, [&](int, int first, int end) {
+      return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
+    });
+  }
   if (method.starts_with(kByType)) {
     DS_ASSIGN_OR_RETURN(const std::vector<double> weights,
                         FindMatches(method.substr(kByType.size()), blocks));
     return CutByWeight(weights, parts);
   }
   return InvalidArgumentError(
-      fmt::format("\"{}\" is no way of cutting a pipeline; there are uniform, parameters, best and "
-                  "type:REGEX",
+      fmt::format("\"{}\" is no way of cutting a pipeline; there are uniform, parameters, best, "
+                  "profile and type:REGEX",
                   method));
 }
 

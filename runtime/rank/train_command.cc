@@ -172,8 +172,7 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(models::CheckModelRanks(model_config_.decoder, degrees.tensor,
                                              degrees.sequence, degrees.expert, sequence_kind()));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
-  DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_.pipeline_schedule,
-                                                      job_.pipeline_virtual_stages, config_));
+  DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_, config_));
   DS_ASSIGN_OR_RETURN(
       part_, engine::FindStagePart(mesh_, identity_.rank, model_config_.decoder, config_, order_));
   DS_ASSIGN_OR_RETURN(const device::DeviceChoice choice, device::DeviceChoiceFromName(job_.device));

@@ -152,13 +152,13 @@ void ExpertsSuitTheRest(RuleContext& context) {
 
 void PartitionIsKnown(RuleContext& context) {
   const Json method = context.values.Get(kPartition);
-  for (const char* known : {"best", "uniform", "parameters"}) {
+  for (const char* known : {"best", "uniform", "parameters", "profile", "memory"}) {
     if (method == known) return;
   }
   if (method.is_string() && method.get<std::string>().starts_with("type:")) return;
   context.Refuse(kPartition, "is " + method.dump() +
-                                 ": write uniform, parameters, best or type:REGEX, which counts "
-                                 "the layers whose class it finds");
+                                 ": write uniform, parameters, best, profile (by work), memory or "
+                                 "type:REGEX, which counts the layers whose class it finds");
 }
 
 constexpr Rule kRules[] = {

@@ -258,7 +258,8 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
 
 zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                            int stage) {
-  const auto cut = CutStages(job.model, config, job.chunks);
+  const auto cut =
+      CutStages(job.model, config, {job.schedule, job.chunks, job.seq_len, job.recompute});
   const auto schedule = MakeSchedule(config, job);
   DS_CHECK(cut.ok() && schedule.ok());
   BlockRuns runs;
@@ -337,7 +338,8 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
     DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));
   }
   if (parallel.pipeline == 1) return OkStatus();
-  DS_RETURN_IF_ERROR(CutStages(job.model, config, job.chunks).status());
+  const StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute};
+  DS_RETURN_IF_ERROR(CutStages(job.model, config, order).status());
   const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
   if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {
     return UnimplementedError("what stages hold of " + std::to_string(micro_batches) +

@@ -4,11 +4,12 @@
 // computes them. Pure; safe from any thread.
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/config/recompute_choice.h"
+#include "runtime/config/train_job.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/pipeline/schedule.h"
 
@@ -17,16 +18,25 @@ namespace ds::engine {
 struct StageOrder {
   pipeline::ScheduleKind kind = pipeline::ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;  // virtual stages of each stage
+  // A sample's work and activations depend on these.
+  std::int64_t seq_len = 1;
+  config::RecomputeChoice recompute = {};
 };
 
-// Returns that of a schedule's name and a number of virtual stages; 0: as many as it takes. Refuses
-// what pipeline::Schedule does, of the config's stages and micro-batches.
-StatusOr<StageOrder> ParseStageOrder(std::string_view schedule, std::int64_t virtual_stages,
-                                     const config::DsConfig& config);
+// Returns the job's: as many virtual stages as it says or, without a word, as its schedule takes.
+// Refuses what pipeline::Schedule does, of the config's stages and micro-batches.
+StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::DsConfig& config);
+
+// Counts by block the multiplications that a sample of so many tokens takes in a forward pass: its
+// products and attention, and of experts those that its tokens go to.
+StatusOr<std::vector<double>> CountWork(const models::DecoderSpec& model, std::int64_t seq_len);
 
 // The cut of the model's blocks that config.pipeline asks for, of as many parts as its stages have
-// chunks (virtual stages), each of one block or more. Refuses what pipeline::CutBlocks does.
+// chunks (virtual stages), each of one block or more. "memory" makes the fullest virtual stage as
+// empty as can be: a stage has the state of its parameters (ZeRO's shard of it) and the activations
+// of as many micro-batches as the schedule holds there. Refuses what pipeline::CutBlocks does, and
+// "memory" for a model of which it is not known.
 StatusOr<std::vector<int>> CutStages(const models::DecoderSpec& model,
-                                     const config::DsConfig& config, int chunks = 1);
+                                     const config::DsConfig& config, const StageOrder& order = {});
 
 }  // namespace ds::engine

@@ -170,8 +170,11 @@ TEST(ParallelSectionTest, KeysOfThePipelineAreReadOrRefused) {
   ASSERT_THAT(Messages(read.errors), ::testing::IsEmpty());
   EXPECT_EQ(read.config.pipeline.partition, "type:decoder");
   EXPECT_EQ(read.config.pipeline.activation_checkpoint_interval, 1);
-  EXPECT_THAT(Messages(check(R"("partition": "profile")").errors),
-              Contains(HasSubstr("pipeline.partition is \"profile\": write uniform")));
+  for (const std::string method : {"profile", "memory"}) {
+    EXPECT_EQ(check(R"("partition": ")" + method + "\"").config.pipeline.partition, method);
+  }
+  EXPECT_THAT(Messages(check(R"("partition": "time")").errors),
+              Contains(HasSubstr("pipeline.partition is \"time\": write uniform")));
   EXPECT_THAT(Messages(check(R"("activation_checkpoint_interval": 2)").errors),
               Contains(HasSubstr("activation_checkpoint_interval")));
   for (const char* key : {"pipe_partitioned", "grad_partitioned", "use_reentrant"}) {

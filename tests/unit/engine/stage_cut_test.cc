@@ -40,13 +40,76 @@ TEST(StageCutTest, BlocksAreCutAsTheConfigSays) {
   EXPECT_EQ(cut(100'000, 3, "best"), cut(100'000, 3, "parameters"));
 }
 
+// A layer of these takes 4 x 16^2 products of attention, 3 x 16 x 64 of the MLP, and 16 x seq_len
+// of scores and what they weigh; a head 16 x vocabulary, tied or not; a table none.
+TEST(StageCutTest, WorkIsThatOfATokensProducts) {
+  for (const bool tied : {false, true}) {
+    models::DecoderSpec model = MakeModel(3000);
+    model.tied_head = tied;
+    const auto work = CountWork(model, 32).value();
+    EXPECT_THAT(work, ElementsAre(0.0, 32 * 4608.0, 32 * 4608.0, 32 * 4608.0, 32 * 4608.0,
+                                  32 * 4608.0, 32 * 4608.0, 32 * 48000.0));
+  }
+  models::DecoderSpec mixture = MakeModel(32);
+  mixture.experts = 8;
+  mixture.experts_per_token = 2;
+  mixture.gated_mlp = true;
+  mixture.expert_width = 64;
+  // Two experts of three products, and a router of eight rows.
+  EXPECT_EQ(CountWork(mixture, 1).value()[1], 4 * 256.0 + 16 + 2 * 3 * 16 * 64.0 + 8 * 16.0);
+}
+
+TEST(StageCutTest, AProfileBalancesWork) {
+  models::DecoderSpec model = MakeModel(576);  // its head has the work of two layers
+  const auto cut = [&](const std::string& method, int stages) {
+    return CutStages(model, MakeConfig(stages, method), {.seq_len = 32}).value();
+  };
+  EXPECT_THAT(cut("profile", 2), ElementsAre(0, 5, 8));
+  EXPECT_THAT(cut("profile", 4), ElementsAre(0, 3, 5, 7, 8));
+  EXPECT_THAT(cut("parameters", 2), ElementsAre(0, 4, 8)) << "the table weighs as much as the head";
+}
+
+// The first stage holds the activations of four micro-batches, and the last one's of one.
+TEST(StageCutTest, MemoryBalancesStateAndWhatTheScheduleHolds) {
+  const auto cut = [](std::int64_t seq_len, pipeline::ScheduleKind kind) {
+    config::DsConfig config = MakeConfig(4, "memory");
+    config.batch = {.train_batch_size = 8,
+                    .train_micro_batch_size_per_gpu = 1,
+                    .gradient_accumulation_steps = 8};
+    models::DecoderSpec model = MakeModel(32);
+    model.layers = 18;
+    return CutStages(model, config, {.kind = kind, .seq_len = seq_len}).value();
+  };
+  const auto of_1f1b = cut(4096, pipeline::ScheduleKind::kOneForwardOneBackward);
+  for (std::size_t stage = 0; stage + 2 < of_1f1b.size(); ++stage) {
+    const int own = of_1f1b[stage + 1] - of_1f1b[stage];
+    EXPECT_LE(own, of_1f1b[stage + 2] - of_1f1b[stage + 1]) << "stage " << stage;
+  }
+  EXPECT_LT(of_1f1b[1], 5) << "fewer blocks than a fourth";
+  EXPECT_NE(of_1f1b, cut(4096, pipeline::ScheduleKind::kGPipe)) << "which holds as much everywhere";
+}
+
+TEST(StageCutTest, MemoryIsWhatThePlanSays) {
+  config::DsConfig config = MakeConfig(4, "memory");
+  config.batch = {
+      .train_batch_size = 8, .train_micro_batch_size_per_gpu = 1, .gradient_accumulation_steps = 8};
+  JobShape job{.model = MakeModel(32), .seq_len = 2048, .setting = {.ranks = 4}};
+  job.model.layers = 18;
+  const std::int64_t balanced = PlanJobMemory(config, job).peak.total();
+  for (const char* method : {"uniform", "parameters"}) {
+    config.pipeline.partition = method;
+    EXPECT_LT(balanced, PlanJobMemory(config, job).peak.total()) << method;
+  }
+}
+
 TEST(StageCutTest, RefusesByTheKey) {
   const auto why = [](int stages, const std::string& partition) {
     return CutStages(MakeModel(32), MakeConfig(stages, partition)).status().message();
   };
   EXPECT_THAT(why(9, "uniform"), HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
   EXPECT_THAT(why(2, "type:conv"), HasSubstr("finds none of the model's blocks"));
-  EXPECT_THAT(why(2, "profile"), HasSubstr("is no way of cutting a pipeline"));
+  EXPECT_THAT(why(2, "types"), HasSubstr("is no way of cutting a pipeline"));
+  EXPECT_THAT(why(9, "memory"), HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
 }
 
 TEST(StageCutTest, MoreStagesThanBlocksHaveNoPlanOfMemory) {
@@ -67,15 +130,19 @@ TEST(StageCutTest, ChunksThatAScheduleHasNotHaveNoPlanOfMemory) {
 TEST(StageCutTest, AnOrdersVirtualStagesSuitStagesAndMicroBatches) {
   config::DsConfig config = MakeConfig(2, "uniform");
   config.batch.gradient_accumulation_steps = 4;
+  const auto of_job = [](const char* schedule, std::int64_t wanted) {
+    return config::TrainJob{.pipeline_schedule = schedule, .pipeline_virtual_stages = wanted};
+  };
   const auto chunks = [&](const char* schedule, std::int64_t wanted) {
-    return ParseStageOrder(schedule, wanted, config).value().chunks;
+    return ParseStageOrder(of_job(schedule, wanted), config).value().chunks;
   };
   EXPECT_EQ(chunks("1f1b", 0), 1);
   EXPECT_EQ(chunks("interleaved", 0), 2);
   EXPECT_EQ(chunks("interleaved", 4), 4);
-  EXPECT_THAT(CutStages(MakeModel(32), config, 4).value(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(CutStages(MakeModel(32), config, {.chunks = 4}).value(),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
   const auto why = [&](const char* schedule, std::int64_t wanted) {
-    return ParseStageOrder(schedule, wanted, config).status().message();
+    return ParseStageOrder(of_job(schedule, wanted), config).status().message();
   };
   EXPECT_THAT(why("interleaved", 1), HasSubstr("--pp_schedule: an interleaved schedule has 2"));
   EXPECT_THAT(why("1f1b", 3), HasSubstr("a 1f1b schedule has 1 chunk a stage, not 3"));

@@ -32,8 +32,11 @@ TEST(PipelineCut, IsDeepSpeedsForEqualNumbers) {
 }
 
 std::vector<WeighedBlock> MakeBlocks() {
-  return {
-      {"GPTEmbedding", 100}, {"GPTLayer", 30}, {"GPTLayer", 30}, {"GPTLayer", 30}, {"Head", 10}};
+  return {{"GPTEmbedding", 100, 0.0},
+          {"GPTLayer", 30, 3.0},
+          {"GPTLayer", 30, 3.0},
+          {"GPTLayer", 30, 3.0},
+          {"Head", 10, 10.0}};
 }
 
 TEST(PipelineCut, GoesByTheMethodOfTheConfig) {
@@ -41,14 +44,42 @@ TEST(PipelineCut, GoesByTheMethodOfTheConfig) {
   EXPECT_THAT(*cut("uniform"), ElementsAre(0, 3, 5));
   EXPECT_THAT(*cut("parameters"), ElementsAre(0, 1, 5));
   EXPECT_THAT(*cut("best"), ElementsAre(0, 1, 5));
+  EXPECT_THAT(*cut("profile"), ElementsAre(0, 4, 5));
   EXPECT_THAT(*cut("type:gptlayer"), ElementsAre(0, 3, 5)) << "whatever the case";
+}
+
+// Held against every cut that there is.
+TEST(PipelineCut, ByCostTheCostliestPartIsTheCheapestThatThereIs) {
+  const auto cost = [](int part, int first, int end) {
+    double sum = 0.0;
+    for (int i = first; i < end; ++i) sum += (i * 7 + 3) % 5 + 1;
+    return sum * (4 - part);
+  };
+  const auto costliest = [&](const std::vector<int>& cut) {
+    double most = 0.0;
+    for (int part = 0; part < 3; ++part) {
+      const auto at = static_cast<std::size_t>(part);
+      most = std::max(most, cost(part, cut[at], cut[at + 1]));
+    }
+    return most;
+  };
+  for (int count = 3; count <= 9; ++count) {
+    const std::vector<int> cut = CutByCost(count, 3, cost);
+    ASSERT_EQ(cut.size(), 4U);
+    EXPECT_EQ(cut.back(), count);
+    for (int second = 1; second + 1 < count; ++second) {
+      for (int third = second + 1; third < count; ++third) {
+        EXPECT_LE(costliest(cut), costliest({0, second, third, count}));
+      }
+    }
+  }
 }
 
 TEST(PipelineCut, RefusesWhatItCannotHonour) {
   const auto error = [](const std::string& method, int parts) {
     return CutBlocks(method, MakeBlocks(), parts).status().message();
   };
-  EXPECT_THAT(error("profile", 2), HasSubstr("\"profile\" is no way of cutting a pipeline"));
+  EXPECT_THAT(error("Profile", 2), HasSubstr("\"Profile\" is no way of cutting a pipeline"));
   EXPECT_THAT(error("type:(", 2), HasSubstr("is no regular expression that is taken"));
   EXPECT_THAT(error(R"(type:(e)\1)", 2), HasSubstr("is no regular expression that is taken"));
   EXPECT_THAT(error("type:Conv", 2), HasSubstr("finds none of the model's blocks"));
