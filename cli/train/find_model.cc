@@ -5,6 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/engine/plan/partition_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/spec/families.h"
 #include "runtime/models/spec/model_ranks.h"
@@ -87,6 +88,15 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
                                       config::ReadModelFacts(text, model));
   }
   return status.ok() ? status : status.WithContext("--model " + model);
+}
+
+Status CheckPartitionRulesFit(const std::string& model, const nlohmann::ordered_json& given,
+                              int tensor, const ShareFolder& share) {
+  const nlohmann::ordered_json::json_pointer place("/tensor_parallel/partition_config");
+  if (tensor == 1 || !given.contains(place)) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  DS_ASSIGN_OR_RETURN(const models::DecoderSpec spec, ParseDecoder(text));
+  return engine::CheckPartitionRules(given[place], spec, tensor);
 }
 
 Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share) {

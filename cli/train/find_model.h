@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,11 @@ StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const Shar
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
                        const ShareFolder& share,
                        models::SequenceKind kind = models::SequenceKind::kUlysses);
+
+// OK when what `given`, the user's own config, says of the cut of weights by their names is how so
+// many tensor ranks have them (engine::CheckPartitionRules).
+Status CheckPartitionRulesFit(const std::string& model, const nlohmann::ordered_json& given,
+                              int tensor, const ShareFolder& share);
 
 // OK when its positions suffice for samples of so many tokens. A model that cannot be read is not
 // judged here.

@@ -94,6 +94,12 @@ void RefuseOptimizersOfMatrices(RuleContext& context, const std::string& with,
 void TensorPartsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kTensor) == 1) return;
+  for (const Key other :
+       {keys::kTensorParallelPartitionConfigTpSize, keys::kTensorParallelTensorParallelTpSize}) {
+    if (!context.IsChanged(other) || values.Get(other) == values.Get(kTensor)) continue;
+    context.Refuse(other, "must be " + std::string(kTensor) + ", " +
+                              std::to_string(DegreeOf(values, kTensor)) + ", or left out");
+  }
   const std::string with = " is not built with " + std::string(kTensor) + " above 1";
   RefuseOptimizersOfMatrices(context, with, "it looks at more than single elements");
   for (const Key key :

@@ -110,6 +110,10 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
               Contains(HasSubstr("tensor_parallel.tp_overlap_comm is not supported yet")));
   EXPECT_THAT(with_key(R"("preset_model": "llama", "tp_overlap_comm": false)"),
               ::testing::IsEmpty());
+  EXPECT_THAT(with_key(R"("tensor_parallel": {"tp_size": 2})"), ::testing::IsEmpty());
+  EXPECT_THAT(with_key(R"("tensor_parallel": {"tp_size": 4})"),
+              Contains(HasSubstr("tensor_parallel.tensor_parallel.tp_size must be "
+                                 "tensor_parallel.autotp_size, 2, or left out")));
   EXPECT_THAT(errors(R"("activation_checkpointing": {"partition_activations": true})"),
               ::testing::IsEmpty());
   EXPECT_THAT(errors(R"("sparse_gradients": true)"),
@@ -270,6 +274,12 @@ TEST(ParallelSectionTest, RulesOfTheTensorCutAreRead) {
                                    "}}")
                         .errors);
   };
+  EXPECT_THAT(errors(R"("tp_size": 2, "use_default_specs": false, "strict_mode": true,
+                        "layer_specs": [{"patterns": [".*o_proj"], "partition_type": "row",
+                                         "partition_dim": 1, "model_types": ["llama"]}])"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(errors(R"("tp_size": 4)"),
+              Contains(HasSubstr("partition_config.tp_size must be tensor_parallel.autotp_size")));
   EXPECT_THAT(errors(R"("layer_specs": [{"patterns": ["x"], "gather_output": true}])"),
               Contains(HasSubstr("gather_output")));
   EXPECT_THAT(errors(R"("layer_specs": [{"patterns": ["x"], "partition_type": "diagonal"}])"),
