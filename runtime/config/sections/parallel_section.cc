@@ -71,10 +71,16 @@ void ExpertParallelismAgrees(RuleContext& context) {
   if (!context.values.Get(keys::kExpertParallelLoadBalanceCoeff).is_null()) {
     context.Refuse(keys::kExpertParallelLoadBalanceCoeff, "must be null");
   }
+  const Key width = keys::kExpertParallelExpertTensorParallelSize;
+  const int tensor = DegreeOf(context.values, kTensor);
+  if (context.IsChanged(width) && context.values.Get(width) != tensor) {
+    context.Refuse(width,
+                   "must be tensor_parallel.autotp_size, " + std::to_string(tensor) +
+                       ", or 1: the ranks that have matrices between them have experts, too");
+  }
   if (context.values.Get(keys::kZeroOptimizationStage) != 3) return;
-  for (const Key key :
-       {keys::kZeroOptimizationZeroHpzPartitionSize, keys::kZeroOptimizationZeroQuantizedGradients,
-        keys::kExpertParallelExpertTensorParallelSize}) {
+  for (const Key key : {keys::kZeroOptimizationZeroHpzPartitionSize,
+                        keys::kZeroOptimizationZeroQuantizedGradients}) {
     if (context.IsChanged(key)) {
       context.Refuse(key, "cannot be combined with expert_parallel under ZeRO stage 3");
     }

@@ -267,6 +267,20 @@ TEST(ParallelSectionTest, ExpertsSuitTheRest) {
               Contains(HasSubstr("offload_optimizer.device nvme is not built with")));
 }
 
+TEST(ParallelSectionTest, ExpertsAreAsWideAsTensorRanksHaveThem) {
+  const auto errors = [](int width) {
+    return Messages(CheckOn(4, R"("train_batch_size": 4, "expert_parallel": {"enabled": true,
+        "autoep_size": 2, "expert_tensor_parallel_size": )" +
+                                   std::to_string(width) + R"(},
+        "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 3})")
+                        .errors);
+  };
+  EXPECT_THAT(errors(1), ::testing::IsEmpty());
+  EXPECT_THAT(errors(2), ::testing::IsEmpty());
+  EXPECT_THAT(errors(4), Contains(HasSubstr("expert_tensor_parallel_size must be "
+                                            "tensor_parallel.autotp_size, 2, or 1")));
+}
+
 TEST(ParallelSectionTest, RulesOfTheTensorCutAreRead) {
   const auto errors = [](const std::string& rules) {
     return Messages(CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2,
