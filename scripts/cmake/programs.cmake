@@ -1,5 +1,5 @@
 # `ninja programs`: what a user runs, without tests, fuzzers and benchmarks.
-set(programs dsrun dsrund dsrank custom_model ds_arrow_plugin ds_demo_corpus ds_pages)
+set(programs dsrun dsrund dsrank custom_model cifar10_experts ds_arrow_plugin ds_demo_corpus ds_pages)
 # Compiling the kernels takes minutes: with DS_CUDA=AUTO only where something can run them.
 if(DS_CUDA STREQUAL "ON" OR EXISTS /proc/driver/nvidia/version)
   list(APPEND programs ds_cuda_plugin)

@@ -1,0 +1,265 @@
+// CIFAR-10 by a convolutional network with experts, as DeepSpeedExamples' cifar10_deepspeed.py:
+//
+//   dsrun --num_gpus 4 run -- build/bin/cifar10_experts ds_config.json FOLDER [EPOCHS]
+//
+// FOLDER holds the data set's binary version (cifar-10-batches-bin: data_batch_1.bin and more,
+// test_batch.bin). Prints the loss of each epoch, the share of the test images that are told apart,
+// and how many of them went to each expert. "expert_parallel": {"enabled": true, "autoep_size": 2}
+// shares the experts out among ranks; zero_optimization.stage shards what each of them has.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "runtime/base/parse_number.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/join_job.h"
+#include "runtime/comm/rank_identity.h"
+#include "runtime/config/file/check_config.h"
+#include "runtime/device/isa_probe.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/make_mesh.h"
+#include "runtime/engine/train_loop.h"
+#include "runtime/moe/expert_layer.h"
+
+namespace {
+
+constexpr std::int64_t kExperts = 4, kClasses = 10, kFeatures = 84;
+constexpr std::int64_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels;  // bytes: label, image
+
+class Convolutions : public ds::Block {
+ public:
+  Convolutions()
+      : Block("features"),
+        first_(register_module("first", torch::nn::Conv2d(3, 6, 5))),
+        second_(register_module("second", torch::nn::Conv2d(6, 16, 5))),
+        wide_(register_module("wide", torch::nn::Linear(400, 120))),
+        narrow_(register_module("narrow", torch::nn::Linear(120, kFeatures))) {}
+
+  ds::Bundle forward(ds::Bundle bundle) override {
+    at::Tensor x = at::max_pool2d(at::relu(first_->forward(bundle.tensor("images"))), {2, 2});
+    x = at::max_pool2d(at::relu(second_->forward(x)), {2, 2}).flatten(1);
+    bundle.hidden = at::relu(narrow_->forward(at::relu(wide_->forward(x))));
+    return bundle;
+  }
+
+ private:
+  torch::nn::Conv2d first_, second_;
+  torch::nn::Linear wide_, narrow_;
+};
+
+class LinearExpert : public ds::moe::Expert {
+ public:
+  LinearExpert() : linear_(register_module("linear", torch::nn::Linear(kFeatures, kFeatures))) {}
+  at::Tensor forward(const at::Tensor& rows) override { return linear_->forward(rows); }
+
+ private:
+  torch::nn::Linear linear_;
+};
+
+// What the model has seen of test images, on this rank.
+struct Seen {
+  double images = 0, hits = 0;
+  at::Tensor routes = at::zeros({kExperts}, at::kLong);
+};
+
+class Experts : public ds::Block {
+ public:
+  Experts(const ds::moe::ExpertGroup& ranks, Seen* seen) : Block("experts"), seen_(seen) {
+    const ds::moe::ExpertLayerOptions options{.width = kFeatures,
+                                              .experts = kExperts,
+                                              .capacity = {.factor = 1.25, .least = 0},
+                                              .evaluation_factor = kExperts,  // drops none
+                                              .noise = ds::moe::GateNoise::kRSample,
+                                              .ranks = ranks};
+    layer_ = register_module("moe", std::make_shared<ds::moe::ExpertLayer>(
+                                        options, [] { return std::make_shared<LinearExpert>(); }));
+  }
+
+  ds::Bundle forward(ds::Bundle bundle) override {
+    const auto result =
+        layer_->forward(bundle.hidden, [](at::IntArrayRef shape) { return at::rand(shape); });
+    bundle.hidden = result.output;
+    bundle.extras["balance"] = result.balance_loss;
+    if (!is_training()) seen_->routes += result.counts;
+    return bundle;
+  }
+
+ private:
+  std::shared_ptr<ds::moe::ExpertLayer> layer_;
+  Seen* const seen_;
+};
+
+class Classifier : public ds::Block {
+ public:
+  explicit Classifier(Seen* seen)
+      : Block("classifier"),
+        linear_(register_module("linear", torch::nn::Linear(kFeatures, kClasses))),
+        seen_(seen) {}
+
+  ds::Bundle forward(ds::Bundle bundle) override {
+    const at::Tensor logits = linear_->forward(bundle.hidden);
+    const at::Tensor& labels = bundle.tensor("labels");
+    bundle.loss = at::cross_entropy_loss(logits, labels) + 0.01 * bundle.extras.at("balance");
+    if (!is_training()) {
+      seen_->images += static_cast<double>(labels.numel());
+      seen_->hits += logits.argmax(1).eq(labels).sum().item<double>();
+    }
+    return bundle;
+  }
+
+ private:
+  torch::nn::Linear linear_;
+  Seen* const seen_;
+};
+
+ds::StatusOr<std::string> ReadRecords(const std::filesystem::path& folder, bool of_test) {
+  std::string records;
+  for (int i = 1; i <= 5; ++i) {
+    const auto file =
+        folder / (of_test ? "test_batch.bin" : "data_batch_" + std::to_string(i) + ".bin");
+    if (i > 1 && (of_test || !std::filesystem::exists(file))) break;
+    DS_ASSIGN_OR_RETURN(const std::string text, ds::ReadFile(file));
+    if (text.empty() || text.size() % kRecord != 0) {
+      return ds::InvalidArgumentError(file.string() + " has no records of " +
+                                      std::to_string(kRecord) +
+                                      " bytes: CIFAR-10's binary version");
+    }
+    records += text;
+  }
+  return records;
+}
+
+std::int64_t CountRecords(const std::string& records) {
+  return static_cast<std::int64_t>(records.size()) / kRecord;
+}
+
+// Records first, first + 1, ... of all, over and over.
+ds::Bundle MakeBatch(std::string& records, std::int64_t first, std::int64_t count) {
+  const std::int64_t all = CountRecords(records);
+  std::vector<at::Tensor> images;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    char* const record = records.data() + i % all * kRecord;
+    labels.push_back(static_cast<unsigned char>(*record));
+    images.push_back(at::from_blob(record + 1, {3, 32, 32}, at::kByte));
+  }
+  const at::Tensor pixels = at::stack(images).to(at::kFloat).div(127.5) - 1.0;
+  return {.batch = {{"images", pixels}, {"labels", at::tensor(labels)}}};
+}
+
+// A rank's way through the records: micro-batch m of rank r of W has B from (m W + r) B on.
+class Reader {
+ public:
+  Reader(std::string records, const ds::comm::Communicator& world, std::int64_t micro_batch)
+      : records_(std::move(records)), world_(world), micro_batch_(micro_batch) {}
+
+  ds::StatusOr<ds::Bundle> Next() {
+    const std::int64_t first = (taken_++ * world_.size() + world_.rank()) * micro_batch_;
+    return MakeBatch(records_, first, micro_batch_);
+  }
+  // Micro-batches of a rank, so that all have as many.
+  std::int64_t count() const { return CountRecords(records_) / (micro_batch_ * world_.size()); }
+
+ private:
+  std::string records_;
+  const ds::comm::Communicator& world_;
+  const std::int64_t micro_batch_;
+  std::int64_t taken_ = 0;
+};
+
+// Prints what all ranks have seen of the test images.
+void PrintTest(const Seen& seen, ds::comm::Communicator& world) {
+  at::Tensor sums = at::tensor({seen.images, seen.hits}, at::kDouble);
+  world.AllReduce(sums, ds::comm::ReduceOp::kSum, "test images");
+  world.AllReduce(seen.routes, ds::comm::ReduceOp::kSum, "routes");
+  if (world.rank() != 0) return;
+  std::printf("test images  %.0f  right %.3f  by expert", sums[0].item<double>(),
+              sums[1].item<double>() / sums[0].item<double>());
+  for (std::int64_t i = 0; i < kExperts; ++i) {
+    std::printf(" %ld", static_cast<long>(seen.routes[i].item<std::int64_t>()));
+  }
+  std::printf("\n");
+}
+
+std::shared_ptr<ds::BlockList> MakeModel(const ds::moe::ExpertGroup& ranks, Seen* seen) {
+  at::manual_seed(1);  // the first values are rank 0's, and the same in every run
+  auto model = std::make_shared<ds::BlockList>();
+  model->Add(std::make_shared<Convolutions>());
+  model->Add(std::make_shared<Experts>(ranks, seen));
+  model->Add(std::make_shared<Classifier>(seen));
+  return model;
+}
+
+ds::Status RunEpochs(ds::Engine& engine, Reader& train, int epochs) {
+  const std::int64_t accumulation = engine.gradient_accumulation_steps();
+  const std::int64_t steps = std::max<std::int64_t>(1, train.count() / accumulation);
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    ds::StepResult last;
+    for (std::int64_t i = 0; i < steps * accumulation; ++i) {
+      DS_ASSIGN_OR_RETURN(ds::Bundle batch, train.Next());
+      engine.backward(engine.forward(std::move(batch)));
+      DS_ASSIGN_OR_RETURN(last, engine.step());
+    }
+    if (engine.world().rank() == 0) std::printf("epoch %d  loss %.4f\n", epoch, last.loss);
+  }
+  return ds::OkStatus();
+}
+
+ds::Status Train(const std::string& config_path, const std::string& folder, int epochs) {
+  DS_ASSIGN_OR_RETURN(const auto identity, ds::comm::RankIdentityFromEnvironment());
+  DS_ASSIGN_OR_RETURN(const std::string text, ds::ReadFile(config_path));
+  const auto checked = ds::config::CheckConfig(text, config_path, identity.world_size);
+  if (!checked.ok) return ds::InvalidArgumentError(checked.errors.front().message);
+  const std::int64_t micro_batch = checked.config.batch.train_micro_batch_size_per_gpu;
+  DS_ASSIGN_OR_RETURN(std::string train_records, ReadRecords(folder, /*of_test=*/false));
+  DS_ASSIGN_OR_RETURN(std::string test_records, ReadRecords(folder, /*of_test=*/true));
+  DS_ASSIGN_OR_RETURN(const auto world, ds::comm::ConnectWorld(identity, {.device = c10::kCPU}));
+  DS_ASSIGN_OR_RETURN(const auto mesh,
+                      ds::engine::MakeMesh({}, checked.config, identity.world_size));
+  Reader train(std::move(train_records), *world, micro_batch);
+  Reader test(std::move(test_records), *world, micro_batch);
+  if (train.count() == 0) return ds::InvalidArgumentError("fewer images than a step takes");
+  Seen seen;
+  DS_ASSIGN_OR_RETURN(
+      const auto engine,
+      ds::Engine::create(MakeModel(ds::engine::FindModelRanks(mesh, *world).experts, &seen),
+                         checked.config, {.world = world.get()}));
+  at::manual_seed(static_cast<std::uint64_t>(identity.rank));
+  DS_RETURN_IF_ERROR(RunEpochs(*engine, train, epochs));
+  DS_RETURN_IF_ERROR(ds::engine::Evaluate(
+                         *engine, [&] { return test.Next(); }, test.count())
+                         .status());
+  PrintTest(seen, *world);
+  return ds::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto epochs = argc == 4 ? ds::ParseNumber<int>(argv[3]) : 1;
+  if (argc < 3 || argc > 4 || !epochs || *epochs < 1) {
+    std::fprintf(stderr, "usage: cifar10_experts DS_CONFIG FOLDER [EPOCHS]\n");
+    return EXIT_FAILURE;
+  }
+  ds::device::ProbeAndCapIsa();  // before the first tensor operation
+  const ds::Status status = Train(argv[1], argv[2], *epochs);
+  if (status.ok()) return EXIT_SUCCESS;
+  std::fprintf(stderr, "cifar10_experts: %s\n", std::string(status.message()).c_str());
+  return EXIT_FAILURE;
+}
