@@ -8,6 +8,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/models/activations.h"
+#include "runtime/models/grouped_product.h"
 
 namespace ds::models {
 namespace {
@@ -87,20 +88,36 @@ at::Tensor DecoderExperts::RunExpert(const Expert& expert, const at::Tensor& row
   return expert.down->forward(wide);
 }
 
+at::Tensor DecoderExperts::RunExperts(const at::Tensor& rows,
+                                      const std::vector<std::int64_t>& counts) const {
+  std::vector<at::Tensor> gates, ups, downs;
+  for (const Expert& expert : experts_) {
+    gates.push_back(expert.gate->weight());
+    ups.push_back(expert.up->weight());
+    downs.push_back(expert.down->weight());
+  }
+  if (GroupsProducts(rows, gates) && GroupsProducts(rows, ups) && GroupsProducts(rows, downs)) {
+    const at::Tensor wide = GatedActivation(activation_, GroupedProduct(rows, gates, counts),
+                                            GroupedProduct(rows, ups, counts));
+    return GroupedProduct(wide, downs, counts);
+  }
+  const std::vector<at::Tensor> inputs = rows.split_with_sizes(counts, 0);
+  std::vector<at::Tensor> outputs;
+  for (std::size_t i = 0; i < experts_.size(); ++i) {
+    outputs.push_back(RunExpert(experts_[i], inputs[i]));
+  }
+  return at::cat(outputs);
+}
+
 // An expert that got no token runs, too: its gradients are then zeros, as its peers' are, and
 // nothing that ranks do together depends on where tokens go.
 at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice) const {
   const moe::SortedRoutes routes(choice.experts, expert_count_);
   const moe::TokenExchange exchange(ranks_, routes.counts());
-  const std::vector<at::Tensor> inputs =
-      exchange.Send(routes.SpreadRows(group_.Share(rows, "experts")))
-          .split_with_sizes(exchange.own_counts(), 0);
-  std::vector<at::Tensor> outputs;
-  for (std::size_t i = 0; i < experts_.size(); ++i) {
-    outputs.push_back(RunExpert(experts_[i], inputs[i]));
-  }
+  const at::Tensor arrived = exchange.Send(routes.SpreadRows(group_.Share(rows, "experts")));
   // Added up before they are weighted, so that the router's gradient is whole on every rank.
-  const at::Tensor results = exchange.Return(group_.AddUp(at::cat(outputs), "experts"));
+  const at::Tensor results =
+      exchange.Return(group_.AddUp(RunExperts(arrived, exchange.own_counts()), "experts"));
   const at::Tensor weights = routes.SortValues(choice.weights).unsqueeze(1);
   return routes.SumRows((results * weights).to(results.scalar_type()));
 }

@@ -49,6 +49,8 @@ class DecoderExperts {
   // Rows [N, width] go where `choice` says.
   at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
+  // Takes rows sorted by this rank's experts, so many of each.
+  at::Tensor RunExperts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const;
 
   tensor_parallel::Group group_;
   moe::ExpertGroup ranks_;  // that have the experts between them

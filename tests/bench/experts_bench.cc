@@ -2,10 +2,10 @@
 //
 //     bench_experts
 //
-// Prints for each number of experts and each dtype the time of the MLP over that of the router and
-// its experts, forward and backward (1: a mixture costs nothing; below: it is slower), and the
-// time of a loop over experts by LibTorch's operators, as transformers writes it, over ours.
-// Contenders alternate; the figures are medians over rounds.
+// Prints for each number of experts, of tokens and each dtype the time of the MLP over that of the
+// router and its experts, forward and backward (1: a mixture costs nothing; below: it is slower),
+// and the time of a loop over experts by LibTorch's operators, as transformers writes it, over
+// ours. Contenders alternate; the figures are medians over rounds.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ using ds::models::DecoderSlice;
 using ds::models::DecoderSpec;
 using ds::models::TensorPlan;
 
-constexpr std::int64_t kTokens = 2048, kWidth = 512, kExpertWidth = 704;
+constexpr std::int64_t kWidth = 512, kExpertWidth = 704;
 
 struct Mixture {
   std::int64_t experts = 8, per_token = 2;
@@ -88,15 +88,15 @@ ds::bench::Contender MakeContender(const Holder& holder, const at::Tensor& x,
   return {.written = x, .call = call};
 }
 
-void Measure(const Mixture& mixture, at::ScalarType dtype) {
+void Measure(const Mixture& mixture, at::ScalarType dtype, std::int64_t tokens) {
   const DecoderSlice slice = MakeSlice(mixture);
   Holder dense_parts, parts;
   const ds::models::DecoderMlp dense(dense_parts, slice, at::TensorOptions(dtype));
   const ds::models::DecoderExperts experts(parts, slice, at::TensorOptions(dtype));
   Fill(dense_parts);
   Fill(parts);
-  const at::Tensor x = at::randn({1, kTokens, kWidth}, dtype).requires_grad_();
-  const at::Tensor upstream = at::randn({1, kTokens, kWidth}, dtype);
+  const at::Tensor x = at::randn({1, tokens, kWidth}, dtype).requires_grad_();
+  const at::Tensor upstream = at::randn({1, tokens, kWidth}, dtype);
   std::vector<ds::bench::Contender> contenders = {
       MakeContender(parts, x, upstream,
                     [&](const at::Tensor& in) {
@@ -110,10 +110,12 @@ void Measure(const Mixture& mixture, at::ScalarType dtype) {
       })};
   ds::bench::Compete(contenders);
   const double own = ds::bench::Median(contenders[0].seconds);
-  fmt::print("{:3} experts, {} a token, {}   MLP / experts {:5.2f}   loop / experts {:5.2f}\n",
-             mixture.experts, mixture.per_token, dtype == at::kFloat ? "fp32" : "bf16",
-             ds::bench::Median(contenders[1].seconds) / own,
-             ds::bench::Median(contenders[2].seconds) / own);
+  fmt::print(
+      "{:3} experts, {} a token, {:5} tokens, {}   MLP / experts {:5.2f}   loop / experts "
+      "{:5.2f}\n",
+      mixture.experts, mixture.per_token, tokens, dtype == at::kFloat ? "fp32" : "bf16",
+      ds::bench::Median(contenders[1].seconds) / own,
+      ds::bench::Median(contenders[2].seconds) / own);
 }
 
 }  // namespace
@@ -121,8 +123,12 @@ void Measure(const Mixture& mixture, at::ScalarType dtype) {
 int main() {
   ds::device::KeepFreedMemory();  // as ranks do
   ds::device::ProbeAndCapIsa();
-  for (const Mixture& mixture : {Mixture{8, 2}, Mixture{64, 4}}) {
-    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) Measure(mixture, dtype);
+  for (const std::int64_t tokens : {2048, 8192}) {  // that a rank has in a micro-batch
+    for (const Mixture& mixture : {Mixture{8, 2}, Mixture{64, 4}}) {
+      for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+        Measure(mixture, dtype, tokens);
+      }
+    }
   }
   return 0;
 }
