@@ -4,6 +4,7 @@
 #
 #   scripts/test.sh                    everything
 #   scripts/test.sh -R unit.config     one test
+#   scripts/test.sh -C nightly -L nightly   what takes too long for every run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh

@@ -9,11 +9,13 @@ function(ds_use_test_options target)
   endif()
 endfunction()
 
-# ds_test(NAME [TORCH] SOURCES ... [LINKS ...] [ENV ...] [LABELS ...] [TIMEOUT seconds])
+# ds_test(NAME [TORCH] SOURCES ... [LINKS ...] [ENV ...] [LABELS ...] [TIMEOUT seconds] [NIGHTLY pattern])
 #
-# One executable and one ctest entry; NAME is "<kind>.<what>", for example unit.base.
+# One executable and one ctest entry; NAME is "<kind>.<what>", for example unit.base. Tests of it that the
+# pattern of GoogleTest matches take too long for every run: they are an entry of their own, "<NAME>.nightly",
+# which ctest leaves out but with -C nightly.
 function(ds_test name)
-  cmake_parse_arguments(ARG "TORCH;SERIAL" "TIMEOUT" "SOURCES;LINKS;ENV;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;SERIAL" "TIMEOUT;NIGHTLY" "SOURCES;LINKS;ENV;LABELS" ${ARGN})
   if(ARG_TORCH AND NOT DS_TORCH)
     return()
   endif()
@@ -27,7 +29,14 @@ function(ds_test name)
     target_link_libraries(${target} PRIVATE ds_test_seed)
     ds_use_torch_pch(${target})
   endif()
-  add_test(NAME ${name} COMMAND ${target})
+  set(of_every_run)
+  if(ARG_NIGHTLY)
+    set(of_every_run "--gtest_filter=-${ARG_NIGHTLY}")
+    add_test(NAME ${name}.nightly COMMAND ${target} "--gtest_filter=${ARG_NIGHTLY}" CONFIGURATIONS nightly)
+    set_tests_properties(${name}.nightly PROPERTIES TIMEOUT 14400 LABELS nightly
+        ENVIRONMENT "OMP_NUM_THREADS=1;${ARG_ENV}")
+  endif()
+  add_test(NAME ${name} COMMAND ${target} ${of_every_run})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)  # only against hanging: a busy machine takes ten times as long as a quiet one
   endif()

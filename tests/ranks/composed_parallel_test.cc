@@ -16,6 +16,7 @@
 #include "runtime/models/spec/model_ranks.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/tiny_model.h"
+#include "tests/support/pair_cover.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/seeded_draw.h"
 
@@ -205,21 +206,67 @@ class Walk {
   int readers_ = 1;
 };
 
-TEST(ComposedParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
-  constexpr int kWalks = 64, kSteps = 2;
-  Walk walk(/*seed=*/19);
-  std::map<std::string, DecoderOutcome> alone;  // by what changes one rank's numbers
-  std::set<std::string> seen;
-  while (static_cast<int>(seen.size()) < kWalks) {
-    const auto [run, ranks] = walk.Next();
-    if (!seen.insert(Describe(run, ranks)).second) continue;
-    SCOPED_TRACE(Describe(run, ranks));
+// Compares runs of two steps with one rank's of the same numbers, each of which it makes once.
+class AloneRuns {
+ public:
+  void ExpectSame(const Walk::Step& step) {
+    const auto& [run, ranks] = step;
     const std::string key = fmt::format("{} {} {}", run.model, run.accumulation, run.bf16);
-    if (!alone.contains(key)) alone[key] = RunDecoder(AloneOf(run), 1, kSteps);
+    if (!alone_.contains(key)) alone_[key] = RunDecoder(AloneOf(run), 1, kSteps);
     const DecoderOutcome ours = RunDecoder(run, ranks, kSteps);
     const StepTolerance narrow{.loss = 2e-2, .norm = 0.08};
-    ExpectSameSteps(alone[key].steps, ours.steps, run.bf16 ? narrow : StepTolerance());
+    ExpectSameSteps(alone_[key].steps, ours.steps, run.bf16 ? narrow : StepTolerance());
+  }
+
+ private:
+  static constexpr int kSteps = 2;
+  std::map<std::string, DecoderOutcome> alone_;  // by what changes one rank's numbers
+};
+
+TEST(ComposedParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
+  constexpr int kWalks = 64;
+  Walk walk(/*seed=*/19);
+  AloneRuns alone;
+  std::set<std::string> seen;
+  while (static_cast<int>(seen.size()) < kWalks) {
+    const Walk::Step step = walk.Next();
+    if (!seen.insert(Describe(step.run, step.ranks)).second) continue;
+    SCOPED_TRACE(Describe(step.run, step.ranks));
+    alone.ExpectSame(step);
     if (::testing::Test::HasFailure()) return;  // others would say the same
+  }
+}
+
+testing::Traits TraitsOf(const Walk::Step& step) {
+  const DecoderRun& run = step.run;
+  const bool is_ring = run.sequence > 1 && run.sequence_kind == SequenceKind::kRing;
+  const bool recomputes = run.recompute.kind != config::RecomputeChoice::Kind::kNone;
+  return {run.model == kTied ? "gpt2" : "llama",
+          fmt::format("pp {}", run.pipeline),
+          std::string(NameOf(run.schedule)),
+          fmt::format("tp {}", run.tensor),
+          fmt::format("sp {}{}", run.sequence, is_ring ? " in a ring" : ""),
+          fmt::format("{} readers", step.ranks / run.ranks_of_a_sample()),
+          fmt::format("ZeRO {}", run.stage),
+          fmt::format("{} micro-batches", run.accumulation),
+          run.bf16 ? "bf16" : "fp32",
+          recomputes ? "recomputes" : "keeps"};
+}
+
+// Any two choices that go together are made by one of the runs.
+TEST(ComposedParallel, EveryPairOfChoicesTrainsWhatOneRankTrains) {
+  Walk walk(/*seed=*/71);
+  std::vector<Walk::Step> steps;
+  std::vector<testing::Traits> traits;
+  for (int i = 0; i < 3000; ++i) {
+    steps.push_back(walk.Next());
+    traits.push_back(TraitsOf(steps.back()));
+  }
+  AloneRuns alone;
+  for (const std::size_t chosen : testing::CoverPairs(traits)) {
+    SCOPED_TRACE(::testing::PrintToString(traits[chosen]));
+    alone.ExpectSame(steps[chosen]);
+    if (::testing::Test::HasFailure()) return;
   }
 }
 

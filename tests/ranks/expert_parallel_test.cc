@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/ranks/decoder_run.h"
+#include "tests/support/pair_cover.h"
 #include "tests/support/seeded_draw.h"
 
 namespace ds::tests {
@@ -195,22 +196,65 @@ class ExpertWalk {
   testing::SeededDraw draw_{/*seed=*/4};
 };
 
-TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
-  constexpr int kWalks = 32, kSteps = 2;
-  ExpertWalk walk;
-  std::map<std::string, std::vector<StepResult>> alone;  // by model
-  for (int i = 0; i < kWalks; ++i) {
-    const auto [run, ranks] = walk.Next();
-    SCOPED_TRACE(
-        fmt::format("{} on {} ranks: pp {} tp {} sp {} ep {} ({}), ZeRO {}, {} "
-                    "micro-batches, {} tiles",
-                    run.model, ranks, run.pipeline, run.tensor, run.sequence, run.expert,
-                    run.data_before_expert, run.stage, run.accumulation, run.mlp_tiles));
-    if (!alone.contains(run.model)) {
-      alone[run.model] = RunDecoder({.model = run.model}, 1, kSteps).steps;
+// Compares runs of two steps with one rank's of the same model, each of which it makes once.
+class AloneExperts {
+ public:
+  void ExpectSame(const ExpertWalk::Step& step) {
+    const auto& [run, ranks] = step;
+    if (!alone_.contains(run.model)) {
+      alone_[run.model] = RunDecoder({.model = run.model}, 1, kSteps).steps;
     }
-    ExpectSameSteps(alone[run.model], RunDecoder(run, ranks, kSteps).steps);
+    ExpectSameSteps(alone_[run.model], RunDecoder(run, ranks, kSteps).steps);
+  }
+
+ private:
+  static constexpr int kSteps = 2;
+  std::map<std::string, std::vector<StepResult>> alone_;
+};
+
+testing::Traits TraitsOf(const ExpertWalk::Step& step) {
+  const DecoderRun& run = step.run;
+  const bool recomputes = run.recompute.kind != config::RecomputeChoice::Kind::kNone;
+  return {run.model == kMixtralDecoder ? "mixtral" : "qwen2_moe",
+          fmt::format("pp {}", run.pipeline),
+          std::string(NameOf(run.schedule)),
+          fmt::format("tp {}", run.tensor),
+          fmt::format("sp {}", run.sequence),
+          fmt::format("ep {}", run.expert),
+          run.data_before_expert ? "data before expert" : "expert before data",
+          fmt::format("{} readers", step.ranks / run.ranks_of_a_sample()),
+          fmt::format("ZeRO {}", run.stage),
+          fmt::format("{} micro-batches", run.accumulation),
+          recomputes ? "recomputes" : "keeps",
+          fmt::format("{} tiles", run.mlp_tiles)};
+}
+
+TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
+  constexpr int kWalks = 32;
+  ExpertWalk walk;
+  AloneExperts alone;
+  for (int i = 0; i < kWalks; ++i) {
+    const ExpertWalk::Step step = walk.Next();
+    SCOPED_TRACE(::testing::PrintToString(TraitsOf(step)));
+    alone.ExpectSame(step);
     if (::testing::Test::HasFailure()) return;  // others would say the same
+  }
+}
+
+// Any two choices that go together are made by one of the runs.
+TEST(ExpertParallel, EveryPairOfChoicesTrainsWhatOneRankTrains) {
+  ExpertWalk walk;
+  std::vector<ExpertWalk::Step> steps;
+  std::vector<testing::Traits> traits;
+  for (int i = 0; i < 2000; ++i) {
+    steps.push_back(walk.Next());
+    traits.push_back(TraitsOf(steps.back()));
+  }
+  AloneExperts alone;
+  for (const std::size_t chosen : testing::CoverPairs(traits)) {
+    SCOPED_TRACE(::testing::PrintToString(traits[chosen]));
+    alone.ExpectSame(steps[chosen]);
+    if (::testing::Test::HasFailure()) return;
   }
 }
 
