@@ -1,17 +1,18 @@
 #include "runtime/data/token_cache.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/data/host_cache.h"
 #include "runtime/tokenizer/corpus/document_encoder.h"
 #include "runtime/tokenizer/corpus/documents.h"
 
@@ -22,63 +23,37 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-constexpr std::uint64_t kMostManifestBytes = std::uint64_t{4} << 30;  // of millions of files
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
 
-std::string Dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', /*ensure_ascii=*/indent < 0, Json::error_handler_t::replace);
-}
-
-// Describes what decides the content of a cache, as a manifest can hold it: a name's bytes that are
-// no UTF-8 are U+FFFD in both.
+// Describes what decides the content of a cache.
 StatusOr<Json> Describe(const TokenRequest& request) {
-  Json files = Json::array(), tokenizer = Json::array();
-  for (const std::string& file : request.files) {
-    std::error_code error;
-    const auto size = fs::file_size(file, error);
-    if (error) return ErrnoError(error.value(), ShortenPath(file));
-    const auto changed = fs::last_write_time(file, error).time_since_epoch().count();
-    files.push_back({fs::absolute(file).lexically_normal().string(), size, changed});
-  }
+  Json tokenizer = Json::array();
+  DS_ASSIGN_OR_RETURN(Json files, DescribeFiles({request.files.begin(), request.files.end()}));
   for (const fs::path& file : tokenizer::TokenizerFilesIn(request.tokenizer)) {
     DS_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMostTokenizerBytes));
     tokenizer.push_back({file.filename().string(), bytes.size(), checkpoint::Crc32c(bytes)});
   }
-  const Json description{{"format", kFormat},
-                         {"files", std::move(files)},
-                         {"tokenizer", std::move(tokenizer)},
-                         {"text_field", request.text_field},
-                         {"skip_bad_data", request.skip_bad_data}};
-  return Json::parse(Dump(description, -1));
+  return Json{{"format", kFormat},
+              {"files", std::move(files)},
+              {"tokenizer", std::move(tokenizer)},
+              {"text_field", request.text_field},
+              {"skip_bad_data", request.skip_bad_data}};
 }
 
-std::string NameOf(const Json& description) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const unsigned char c : Dump(description, -1)) {
-    hash = (hash ^ c) * 0x100000001b3;
-  }
-  std::string name;
-  for (int shift = 60; shift >= 0; shift -= 4) name += "0123456789abcdef"[(hash >> shift) & 15];
-  return name;
-}
-
-// The cache in a folder; nothing when there is none, or another, or a damaged one.
-std::optional<CachedTokens> ReadManifest(const fs::path& folder, const Json& description) {
-  const auto text = ReadFile(folder / "manifest.json", kMostManifestBytes);
-  if (!text.ok()) return std::nullopt;
-  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("of", Json()) != description) return std::nullopt;
+// The cache in a folder; nothing when it is damaged.
+std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
+  const Json& json = folder.manifest;
   const auto number = [&](const char* name) {
     const auto found = json.find(name);
     return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
   };
-  CachedTokens cached{.folder = folder,
+  CachedTokens cached{.folder = folder.path,
                       .id_bytes = number("id_bytes"),
                       .tokens = number("tokens"),
                       .documents = number("documents"),
                       .all_learnt = json.value("all_learnt", Json()) == true,
                       .skipped = number("skipped"),
-                      .was_there = true};
+                      .was_there = folder.was_there};
   const Json first = json.value("first_skipped", Json(""));
   if (first.is_string()) cached.first_skipped = first.get<std::string>();
   const auto has = [](const fs::path& file, std::int64_t bytes) {
@@ -90,32 +65,6 @@ std::optional<CachedTokens> ReadManifest(const fs::path& folder, const Json& des
                      has(cached.documents_file(), cached.documents * 8) &&
                      (cached.all_learnt || has(cached.learnt_file(), cached.tokens));
   return whole ? std::optional(std::move(cached)) : std::nullopt;
-}
-
-// The lock of a cache's name.
-struct CacheLock {
-  UniqueFd file;         // the lock goes with the process that has it open
-  bool is_held = false;  // false: the file system has no locks (Lustre's default, some NFS)
-};
-
-bool LacksLocks(int error) {
-  return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
-}
-
-// Waits until nobody else holds the lock.
-StatusOr<CacheLock> Lock(const fs::path& path, FileSystem& system) {
-  CacheLock lock{UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644))};
-  if (!lock.file.valid()) return ErrnoError(errno, ShortenPath(path));
-  const int locked = system.Lock(lock.file.get(), LOCK_EX);
-  lock.is_held = locked == 0;
-  if (lock.is_held || LacksLocks(-locked)) return lock;
-  return ErrnoError(-locked, ShortenPath(path));
-}
-
-Status AdviseOnPlace(const Status& status) {
-  if (status.ok()) return status;
-  return Status(status.code(),
-                status.message() + "; --data_cache names another place for the tokens of the data");
 }
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
@@ -270,23 +219,10 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
       skipped);
 }
 
-Status WriteManifest(const CachedTokens& cached, const Json& description) {
-  const Json manifest{{"of", description},
-                      {"id_bytes", cached.id_bytes},
-                      {"tokens", cached.tokens},
-                      {"documents", cached.documents},
-                      {"all_learnt", cached.all_learnt},
-                      {"skipped", cached.skipped},
-                      {"first_skipped", cached.first_skipped}};
-  return WriteFileAtomically(cached.folder / "manifest.json", Dump(manifest, 1) + "\n");
-}
-
-// What has the name already is a cache that somebody else has finished, or a damaged one.
-Status PutInPlace(const fs::path& unfinished, const fs::path& folder, const Json& description) {
-  const Status placed = RenameDurably(unfinished, folder);
-  if (placed.ok() || ReadManifest(folder, description)) return placed;
-  DS_RETURN_IF_ERROR(RemoveTree(folder));
-  return RenameDurably(unfinished, folder);
+Json ManifestOf(const CachedTokens& cached) {
+  return {{"id_bytes", cached.id_bytes},   {"tokens", cached.tokens},
+          {"documents", cached.documents}, {"all_learnt", cached.all_learnt},
+          {"skipped", cached.skipped},     {"first_skipped", cached.first_skipped}};
 }
 
 }  // namespace
@@ -305,29 +241,17 @@ StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request, const fs::pa
                                        const std::function<void(double)>& progress,
                                        FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const Json description, Describe(request));
-  const fs::path folder = root / NameOf(description);
-  if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
-  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(root)));
-  const StatusOr<CacheLock> lock = Lock(folder.string() + ".lock", system);
-  DS_RETURN_IF_ERROR(AdviseOnPlace(lock.status()));
-  if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
-  // Behind a lock nobody else is here: what lies about was left by one who has died.
-  const fs::path unfinished =
-      lock->is_held ? fs::path(folder.string() + ".tmp") : NameTemporary(folder);
-  DS_RETURN_IF_ERROR(RemoveTree(unfinished));
-  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(unfinished)));
-  StatusOr<CachedTokens> cut = CutTokens(request, unfinished, progress);
-  Status kept = cut.status();
-  if (kept.ok()) kept = WriteManifest(*cut, description);
-  if (kept.ok()) kept = PutInPlace(unfinished, folder, description);
-  if (kept.ok()) {
-    cut->folder = folder;
-    return cut;
-  }
-  (void)RemoveTree(unfinished);
-  // Without a lock somebody else may have been faster.
-  if (auto cached = ReadManifest(folder, description)) return *std::move(cached);
-  return kept;
+  const auto found =
+      HostCache(root, system)
+          .FindOrMake(
+              description,
+              [](const HostCache::Folder& folder) { return ReadCached(folder).has_value(); },
+              [&](const fs::path& folder) -> StatusOr<Json> {
+                DS_ASSIGN_OR_RETURN(const CachedTokens cut, CutTokens(request, folder, progress));
+                return ManifestOf(cut);
+              });
+  DS_RETURN_IF_ERROR(found.status());
+  return *ReadCached(*found);
 }
 
 }  // namespace ds::data

@@ -3,10 +3,8 @@
 // TokenCache: texts as the token ids of a model's tokenizer, cut once on a host and kept in a
 // folder with a manifest.
 //
-// The folder's name is made of what decides its content: the data files (path, size, time of
-// change), the tokenizer's files (their bytes) and the choices of TokenRequest. It appears when it
-// is whole. Of several processes that want the same one cuts and the others wait for it; where the
-// file system has no locks, each cuts, and all take what is there first.
+// It is a folder of the host's cache (host_cache.h), found by the data files (path, size, time of
+// change), the tokenizer's files (their bytes) and the choices of TokenRequest.
 //
 // Data and ids are streamed: memory is that of a batch of lines, or of the largest text file.
 

@@ -282,9 +282,15 @@ TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsWhateverTheWorldSize) {
     for (int at = 0; at < 6; ++at) {
       // What ends a document is followed by one that is not learnt, and what a prompt goes on with.
       const bool learnt = ids[at] != 27 && labels[at] != kIgnoredLabel;
-      if (ids[at] == 27 || ids[at] == 4) EXPECT_EQ(labels[at], kIgnoredLabel);
-      if (learnt && at < 5) EXPECT_EQ(labels[at], ids[at + 1]);
-      if (at > 0) EXPECT_EQ(documents[at] - documents[at - 1], ids[at - 1] == 27 ? 1 : 0);
+      if (ids[at] == 27 || ids[at] == 4) {
+        EXPECT_EQ(labels[at], kIgnoredLabel);
+      }
+      if (learnt && at < 5) {
+        EXPECT_EQ(labels[at], ids[at + 1]);
+      }
+      if (at > 0) {
+        EXPECT_EQ(documents[at] - documents[at - 1], ids[at - 1] == 27 ? 1 : 0);
+      }
     }
     EXPECT_EQ(documents[0], 0);
   }
