@@ -107,7 +107,9 @@ Status Loader::OrderByMetrics() {
   }
   std::vector<std::int64_t> first_steps(static_cast<std::size_t>(sets_[0].size()), 1);
   for (const config::SampleMetric& metric : options_.metrics) {
-    auto difficulties = FindDifficulties(metric, sets_[0]);
+    auto difficulties = FindDifficulties(
+        metric, sets_[0],
+        {.root = options_.cache, .seq_len = options_.seq_len, .packing = options_.packing});
     if (!difficulties.ok()) return difficulties.status().WithContext("the metric " + metric.name);
     DS_RETURN_IF_ERROR(CheckFirstStep(metric, *difficulties));
     std::map<std::int64_t, std::int64_t> steps = {{kNever, kNever}};

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
 #include "runtime/config/curriculum.h"
@@ -41,6 +42,7 @@ struct LoaderOptions {
   // Say which samples a step has, of so many each; empty: any.
   std::vector<config::SampleMetric> metrics = {};
   std::int64_t samples_per_step = 0;
+  std::filesystem::path cache = {};  // of metrics that are computed; "": each rank does
   bool pinned = false;  // batches lie in page-locked memory, from where copies to a GPU do not wait
 };
 

@@ -2,24 +2,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <numeric>
+#include <optional>
 #include <string>
 
+#include "runtime/base/files.h"
+#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/data/host_cache.h"
 #include "runtime/data/indexed_rows.h"
 
 namespace ds::data {
 namespace {
 
+namespace fs = std::filesystem;
+using Json = HostCache::Json;
 using Numbers = std::vector<std::int64_t>;
+
+constexpr int kMetricFormat = 1;
 
 // Samples, the easiest first, and each one's metric, which percentiles do not need.
 struct Ranking {
   Numbers samples, metrics;
 };
 
-Status CheckSamples(const std::string& path, const Numbers& named, std::int64_t samples) {
+Status CheckSamples(const std::string& path, const Numbers& named, const SampleSet& set) {
+  const std::int64_t samples = set.size();
   std::vector<bool> seen(static_cast<std::size_t>(samples));
   for (const std::int64_t sample : named) {
+    if (sample >= samples && sample < set.size_with_held_out()) {
+      return InvalidArgumentError(
+          path + " names sample " + std::to_string(sample) + ", which --eval_split holds out: of " +
+          std::to_string(set.size_with_held_out()) + " samples " + std::to_string(samples) +
+          " are trained on; make maps of these, or evaluate on --eval_data");
+    }
     if (sample < 0 || sample >= samples) {
       return InvalidArgumentError(path + " names sample " + std::to_string(sample) +
                                   ", and the data has " + std::to_string(samples) +
@@ -33,7 +50,7 @@ Status CheckSamples(const std::string& path, const Numbers& named, std::int64_t 
   return OkStatus();
 }
 
-StatusOr<Ranking> ReadRanking(const config::SampleMetric& metric, std::int64_t samples) {
+StatusOr<Ranking> ReadRanking(const config::SampleMetric& metric, const SampleSet& samples) {
   DS_ASSIGN_OR_RETURN(IndexedRows rows, ReadIndexedRows(metric.index_to_sample_path));
   DS_RETURN_IF_ERROR(CheckSamples(metric.index_to_sample_path, rows.numbers, samples));
   Ranking ranking{.samples = std::move(rows.numbers), .metrics = {}};
@@ -81,9 +98,57 @@ StatusOr<Numbers> ComputeRarities(const SampleSet& samples) {
   return rarities;
 }
 
-StatusOr<Ranking> ComputeRanking(const config::SampleMetric& metric, const SampleSet& samples) {
-  DS_ASSIGN_OR_RETURN(const Numbers metrics,
-                      metric.name == "seqlen" ? ComputeLengths(samples) : ComputeRarities(samples));
+// The file of an entry of the cache: a number of each sample.
+fs::path FileOf(const fs::path& folder) { return folder / "metrics.bin"; }
+
+StatusOr<Json> WriteMetrics(const fs::path& folder, const Numbers& metrics) {
+  const std::string bytes(reinterpret_cast<const char*>(metrics.data()),
+                          metrics.size() * sizeof(metrics[0]));
+  DS_RETURN_IF_ERROR(WriteFileAtomically(FileOf(folder), bytes));
+  return Json{{"samples", metrics.size()}, {"crc32c", checkpoint::Crc32c(bytes)}};
+}
+
+// Nothing where the file is not the one that the manifest tells of.
+std::optional<Numbers> ReadMetrics(const HostCache::Folder& folder, std::int64_t samples) {
+  Numbers metrics(static_cast<std::size_t>(samples));
+  const std::size_t size = metrics.size() * sizeof(metrics[0]);
+  const auto bytes = ReadFile(FileOf(folder.path), size);
+  if (!bytes.ok() || bytes->size() != size) return std::nullopt;
+  if (folder.manifest.value("crc32c", Json()) != checkpoint::Crc32c(*bytes)) return std::nullopt;
+  std::memcpy(metrics.data(), bytes->data(), size);
+  return metrics;
+}
+
+// A cache that cannot be had costs each rank the time, and no more.
+StatusOr<Numbers> FindRarities(const SampleSet& samples, const MetricCache& cache) {
+  if (cache.root.empty()) return ComputeRarities(samples);
+  DS_ASSIGN_OR_RETURN(Json files, DescribeFiles(samples.ListFiles()));
+  const Json description{
+      {"format", kMetricFormat},         {"metric", "vocabularyrarity"},
+      {"files", std::move(files)},       {"tokens_crc32c", samples.fingerprints().ends},
+      {"seq_len", cache.seq_len},        {"packing", NamePacking(cache.packing)},
+      {"first_sample", samples.first()}, {"samples", samples.size()}};
+  std::optional<Numbers> metrics;
+  (void)HostCache(cache.root)
+      .FindOrMake(
+          description,
+          [&](const HostCache::Folder& folder) {
+            metrics = ReadMetrics(folder, samples.size());
+            return metrics.has_value();
+          },
+          [&](const fs::path& folder) -> StatusOr<Json> {
+            DS_ASSIGN_OR_RETURN(metrics, ComputeRarities(samples));
+            return WriteMetrics(folder, *metrics);
+          });
+  if (metrics) return *std::move(metrics);
+  return ComputeRarities(samples);
+}
+
+StatusOr<Ranking> ComputeRanking(const config::SampleMetric& metric, const SampleSet& samples,
+                                 const MetricCache& cache) {
+  DS_ASSIGN_OR_RETURN(const Numbers metrics, metric.name == "seqlen"
+                                                 ? ComputeLengths(samples)
+                                                 : FindRarities(samples, cache));
   Ranking ranking{.samples = Numbers(metrics.size()), .metrics = {}};
   std::iota(ranking.samples.begin(), ranking.samples.end(), std::int64_t{0});
   const auto metric_of = [&](std::int64_t i) { return metrics[static_cast<std::size_t>(i)]; };
@@ -95,10 +160,11 @@ StatusOr<Ranking> ComputeRanking(const config::SampleMetric& metric, const Sampl
 
 }  // namespace
 
-StatusOr<Numbers> FindDifficulties(const config::SampleMetric& metric, const SampleSet& samples) {
+StatusOr<Numbers> FindDifficulties(const config::SampleMetric& metric, const SampleSet& samples,
+                                   const MetricCache& cache) {
   DS_ASSIGN_OR_RETURN(const Ranking ranking, metric.index_to_sample_path.empty()
-                                                 ? ComputeRanking(metric, samples)
-                                                 : ReadRanking(metric, samples.size()));
+                                                 ? ComputeRanking(metric, samples, cache)
+                                                 : ReadRanking(metric, samples));
   Numbers difficulties(static_cast<std::size_t>(samples.size()), kNever);
   const auto count = std::ssize(ranking.samples);
   const std::int64_t parts = metric.difficulty.max_difficulty, each = count / parts;

@@ -20,8 +20,13 @@ class SampleSet {
   static StatusOr<SampleSet> Create(TokenSource source, const LoaderOptions& options);
 
   std::int64_t size() const { return size_; }
+  // Counts those that are trained on and those that are held out.
+  std::int64_t size_with_held_out() const { return plan_.samples(); }
   bool has_documents() const { return source_.has_documents(); }
   const Fingerprints& fingerprints() const { return fingerprints_; }
+  std::vector<std::filesystem::path> ListFiles() const { return source_.ListFiles(); }
+  // Says where its first sample stands among those that the source makes.
+  std::int64_t first() const { return first_; }
 
   // Fills a row of the batch with a sample below size(); what it does not fill is padding without
   // labels. Fails on a token id outside the vocabulary (naming file and offset) and on a file that

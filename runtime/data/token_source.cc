@@ -355,6 +355,15 @@ Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<st
   return OkStatus();
 }
 
+std::vector<std::filesystem::path> TokenSource::ListFiles() const {
+  std::vector<std::filesystem::path> paths;
+  for (const File& file : files_) {
+    paths.push_back(file.path);
+    if (file.index) paths.push_back(std::filesystem::path(file.path).replace_extension(".idx"));
+  }
+  return paths;
+}
+
 std::string TokenSource::DescribePosition(std::int64_t position) const {
   const File& file = FileAt(position);
   const std::int64_t token = position - file.first;

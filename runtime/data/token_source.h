@@ -73,6 +73,9 @@ class TokenSource {
 
   StatusOr<Fingerprints> TakeFingerprints() const;
 
+  // The files whose content decides the tokens and their documents, in their order.
+  std::vector<std::filesystem::path> ListFiles() const;
+
   // "FILE, token 5 (byte 10)" for messages.
   std::string DescribePosition(std::int64_t position) const;
 

@@ -107,6 +107,10 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
   options.held_out = job.eval_split;
   options.weights = job.data_weights;
   DS_ASSIGN_OR_RETURN(options.packing, data::ParsePacking(job.packing));
+  options.cache = job.data_cache;
+  // Without a place for caches each rank computes what it would find there.
+  const auto root = data::DefaultCacheRoot();
+  if (options.cache.empty() && root.ok()) options.cache = *root;
   DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
   DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(sources), options));
   data.samples_per_epoch = loader->samples_per_epoch();

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <set>
@@ -176,6 +177,43 @@ TEST(SampleDifficulty, RarityIsThatOfTheAnalyzer) {
   EXPECT_EQ(*computed, *mapped);
 }
 
+TEST(SampleDifficulty, RarityIsComputedOnceOnAHostAndAgainWhenItIsDamaged) {
+  namespace fs = std::filesystem;
+  const ScratchFolder folder;
+  const fs::path root = fs::path(folder.path()) / "cache";
+  const config::SampleMetric metric =
+      ReadMetric("vocabularyrarity", Goldens()["cases"][0]["metrics"]["vocabularyrarity"],
+                 /*with_maps=*/false);
+  const auto find = [&](std::int64_t seq_len, const fs::path& cache) {
+    LoaderOptions options = Options({});
+    options.seq_len = seq_len;
+    const auto samples = SampleSet::Create(Tokens(), options).value();
+    return FindDifficulties(metric, samples, {.root = cache, .seq_len = seq_len}).value();
+  };
+  const auto list = [&] {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(root)) {
+      if (entry.is_directory()) files.push_back(entry.path() / "metrics.bin");
+    }
+    return files;
+  };
+  const auto expected = find(kLength, "");
+  EXPECT_EQ(find(kLength, root), expected);
+  ASSERT_EQ(list().size(), 1u);
+  const fs::path file = list()[0];
+  const auto written = fs::last_write_time(file);
+  EXPECT_EQ(find(kLength, root), expected);
+  EXPECT_EQ(fs::last_write_time(file), written) << "it was there";
+  std::string bytes = *ReadFile(file);
+  bytes[9] = static_cast<char>(bytes[9] ^ 1);
+  ASSERT_TRUE(WriteFileAtomically(file, bytes).ok());
+  EXPECT_EQ(find(kLength, root), expected);
+  EXPECT_NE(*ReadFile(file), bytes) << "it was made again";
+  EXPECT_EQ(find(4, root), find(4, "")) << "other samples have metrics of their own";
+  EXPECT_EQ(list().size(), 2u);
+  EXPECT_EQ(find(kLength, "/proc/no/such/place"), expected) << "no place is no reason to stop";
+}
+
 TEST(SampleDifficulty, LengthIsThatOfASample) {
   const auto samples = SampleSet::Create(Tokens(), Options({})).value();
   const auto lengths = FindDifficulties({.name = "seqlen"}, samples);
@@ -185,8 +223,8 @@ TEST(SampleDifficulty, LengthIsThatOfASample) {
 class BadMaps : public ::testing::Test {
  protected:
   // Of one row of 2 samples, unless `bytes` say otherwise.
-  std::string ErrorOf(const std::string& numbers, std::int32_t count,
-                      std::uint8_t dtype = 1) const {
+  std::string ErrorOf(const std::string& numbers, std::int32_t count, std::uint8_t dtype = 1,
+                      double held_out = 0.0) const {
     std::string index("MMIDIDX\0\0", 9);
     const auto add = [&](auto number) {
       index.append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -195,7 +233,9 @@ class BadMaps : public ::testing::Test {
     add(count), add(std::int64_t{0}), add(std::int64_t{0}), add(std::int64_t{1});
     const std::string path = folder_.Write("m.idx", index);
     folder_.Write("m.bin", numbers);
-    const auto samples = SampleSet::Create(Tokens(), Options({})).value();
+    LoaderOptions options = Options({});
+    options.held_out = held_out;
+    const auto samples = SampleSet::Create(Tokens(), options).value();
     const config::SampleMetric metric{.name = "m",
                                       .index_to_sample_path = path.substr(0, path.size() - 4),
                                       .by_percentile = true};
@@ -208,6 +248,8 @@ class BadMaps : public ::testing::Test {
 TEST_F(BadMaps, AreRefusedByName) {
   EXPECT_EQ(ErrorOf("\1\2", 2), "accepted");
   EXPECT_THAT(ErrorOf("\1\x78", 2), HasSubstr("names sample 120, and the data has 120"));
+  EXPECT_THAT(ErrorOf("\1\x77", 2, 1, 0.25),
+              HasSubstr("names sample 119, which --eval_split holds out: of 120 samples 90"));
   EXPECT_THAT(ErrorOf("\1\1", 2), HasSubstr("names sample 1 twice"));
   EXPECT_THAT(ErrorOf("\1", 2), HasSubstr("its index counts 2 numbers of 1"));
   EXPECT_THAT(ErrorOf("\1\2", -2), HasSubstr("row 0 does not lie behind"));
