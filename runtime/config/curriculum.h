@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/dynamic_batching.h"
+
 namespace ds::config {
 
 // A difficulty that grows: the tokens that samples are cut to, or a bound of their metric. There
@@ -61,6 +63,7 @@ struct DataEfficiency {
   std::optional<CurriculumConfig> curriculum;  // of the length that samples are cut to
   std::optional<RandomLtdConfig> random_ltd;
   std::vector<SampleMetric> sample_metrics = {};  // all of which a sample is held to
+  std::optional<DynamicBatching> dynamic_batching = {};
 };
 
 // Finds the tokens that such a layer keeps behind so many finished steps.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -21,17 +22,18 @@ constexpr const char* kMiddlesKey = "tokens_between_crc32c";
 constexpr const char* kPackingKey = "packing";
 constexpr const char* kWeightsKey = "weights";
 constexpr const char* kCurriculumKey = "curriculum";
+constexpr const char* kBatchingKey = "dynamic_batching";
 
 // Keys that older checkpoints lack.
 bool IsNewer(const std::string& key) {
   return key == kEndsKey || key == kMiddlesKey || key == kPackingKey || key == kWeightsKey ||
-         key == kCurriculumKey;
+         key == kCurriculumKey || key == kBatchingKey;
 }
 
 // Returns what such a checkpoint would say.
 nlohmann::json OlderValue(const std::string& key, const nlohmann::json& own) {
   if (key == kPackingKey) return NamePacking(Packing::kStream);
-  if (key == kCurriculumKey) return {};
+  if (key == kCurriculumKey || key == kBatchingKey) return {};
   return key == kWeightsKey ? nlohmann::json::array() : own;
 }
 
@@ -90,6 +92,7 @@ StatusOr<std::unique_ptr<Loader>> Loader::Create(std::vector<TokenSource> source
   }
   std::unique_ptr<Loader> loader(new Loader(std::move(sets), options));
   if (!options.metrics.empty()) DS_RETURN_IF_ERROR(loader->OrderByMetrics());
+  if (options.batching) DS_RETURN_IF_ERROR(loader->BatchByTokens());
   return loader;
 }
 
@@ -125,6 +128,33 @@ Status Loader::OrderByMetrics() {
   return OkStatus();
 }
 
+Status Loader::BatchByTokens() {
+  using Picking = config::DynamicBatching::Picking;
+  DS_CHECK(options_.samples_per_step >= 1 && options_.metrics.empty());
+  if (sets_.size() != 1) {
+    return UnimplementedError(
+        "data_efficiency: dynamic_batching takes its samples from one source, and --data_weights "
+        "makes several");
+  }
+  auto lengths = FindLengths(*options_.batching, sets_[0]);
+  if (!lengths.ok()) return lengths.status().WithContext("dynamic_batching");
+  Sampler sampler(sets_[0].size(), {.shuffle = options_.batching->picking == Picking::kRandom ||
+                                               options_.order.shuffle,
+                                    .seed = options_.order.seed});
+  std::vector<std::int64_t> order(lengths->size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (options_.batching->picking == Picking::kLength) {
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return (*lengths)[static_cast<std::size_t>(a)] < (*lengths)[static_cast<std::size_t>(b)];
+    });
+  } else {
+    for (std::int64_t& sample : order) sample = sampler.At(sample);
+  }
+  DS_ASSIGN_OR_RETURN(batches_, TokenBatches::Create(*lengths, order, *options_.batching,
+                                                     options_.samples_per_step));
+  return OkStatus();
+}
+
 std::vector<std::int64_t> Loader::CountSamples() const {
   std::vector<std::int64_t> counts;
   for (const SampleSet& set : sets_) counts.push_back(set.size());
@@ -142,33 +172,58 @@ std::int64_t Loader::batches_per_epoch() const {
   return (samples_per_epoch() + places - 1) / places;
 }
 
-Batch Loader::MakeBatch() const {
-  const std::int64_t batch = options_.micro_batch, length = options_.seq_len;
+// A batch by tokens is as long as its longest sample.
+Batch Loader::MakeBatch(std::vector<SampleName> samples) const {
+  const auto batch = std::ssize(samples);
+  std::int64_t length = batches_ ? 1 : options_.seq_len;
+  for (const auto& [source, sample] : samples) {
+    if (batches_) length = std::max(length, sets_[source].CountInputs(sample));
+  }
   const auto options = at::TensorOptions(at::kLong).pinned_memory(options_.pinned);
   Batch result{.inputs = at::empty({batch, length}, options),
                .labels = at::empty({batch, length}, options),
-               .tokens = batch * length};
+               .tokens = batch * length,
+               .place = FirstPlace(),
+               .samples = std::move(samples)};
+  if (batches_) result.step_part = batches_->PartAt(result.place);
   const bool knows_documents =
       std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.has_documents(); });
   if (knows_documents) result.documents = at::empty({batch, length}, options);
   return result;
 }
 
-StatusOr<Batch> Loader::Next() {
-  const std::int64_t batch = options_.micro_batch;
-  Batch result = MakeBatch();
-  for (std::int64_t row = 0; row < batch; ++row) {
-    const std::int64_t place = consumed_ + options_.reader.index * batch + row;
+std::int64_t Loader::FirstPlace() const {
+  return consumed_ + options_.reader.index * options_.micro_batch;
+}
+
+std::vector<SampleName> Loader::FindSamples() {
+  std::vector<SampleName> samples;
+  for (std::int64_t i = 0; i < options_.micro_batch; ++i) {
+    const std::int64_t place = FirstPlace() + i;
+    if (batches_) {
+      for (const std::int64_t sample : batches_->At(place)) samples.push_back({.sample = sample});
+      continue;
+    }
     const Blend::Turn at = blend_.At(place);
-    const std::int64_t sample =
-        curriculum_ ? curriculum_->At(place) : samplers_[at.source].At(at.index);
-    DS_RETURN_IF_ERROR(sets_[at.source].FillRow(sample, row, &result));
-    if (options_.once && place >= samples_per_epoch()) result.labels[row].fill_(kIgnoredLabel);
+    samples.push_back(
+        {.source = at.source,
+         .sample = curriculum_ ? curriculum_->At(place) : samplers_[at.source].At(at.index)});
+  }
+  return samples;
+}
+
+StatusOr<Batch> Loader::Next() {
+  Batch result = MakeBatch(FindSamples());
+  for (std::int64_t row = 0; row < std::ssize(result.samples); ++row) {
+    const auto& [source, sample] = result.samples[static_cast<std::size_t>(row)];
+    DS_RETURN_IF_ERROR(sets_[source].FillRow(sample, row, &result));
+    const bool is_over = options_.once && result.place + row >= samples_per_epoch();
+    if (is_over) result.labels[row].fill_(kIgnoredLabel);
   }
   // Samples of one document need no documents, and attention without them is faster.
   const bool is_packed = result.documents.defined() && result.documents.any().item<bool>();
   if (!is_packed) result.documents = at::Tensor();
-  consumed_ += batch * options_.reader.count;
+  consumed_ += options_.micro_batch * options_.reader.count;
   return result;
 }
 
@@ -189,6 +244,11 @@ nlohmann::json Loader::State() const {
     curriculum = {{"samples_per_step", options_.samples_per_step},
                   {"order_crc32c", curriculum_->fingerprint()}};
   }
+  nlohmann::json batching;
+  if (batches_) {
+    batching = {{"micro_batches_per_step", batches_->per_step()},
+                {"order_crc32c", batches_->fingerprint()}};
+  }
   return {{"consumed_samples", consumed_},
           {"samples_per_epoch", samples_per_epoch()},
           {kEndsKey, Combine(sets_, &Fingerprints::ends)},
@@ -197,6 +257,7 @@ nlohmann::json Loader::State() const {
           {kPackingKey, NamePacking(options_.packing)},
           {kWeightsKey, options_.weights},
           {kCurriculumKey, curriculum},
+          {kBatchingKey, batching},
           {"shuffle", options_.order.shuffle},
           {"seed", options_.order.seed}};
 }

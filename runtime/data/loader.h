@@ -7,7 +7,8 @@
 // takes places (m*W + r)*B + 0..B-1 of the stream, which is endless, of all samples or of those
 // that are held out. Of several sources a blend says whose a place is (sampler.h); each has its
 // samples in the order that it would have alone (sampler.h). Metrics of a curriculum make the
-// stream of the samples of one source that steps may have (curriculum_order.h).
+// stream of the samples of one source that steps may have (curriculum_order.h). With batches by
+// tokens a place is one of these, with as many samples of one source as fit (token_batches.h).
 //
 // Threads: one thread per rank drives its loader.
 
@@ -21,6 +22,7 @@
 #include "runtime/data/loader_options.h"
 #include "runtime/data/sample_set.h"
 #include "runtime/data/sampler.h"
+#include "runtime/data/token_batches.h"
 #include "runtime/data/token_source.h"
 
 namespace ds::data {
@@ -35,7 +37,8 @@ class BatchStream : public checkpoint::Stateful {
 class Loader : public BatchStream {
  public:
   // Refuses sources as SampleSet::Create does, and metrics with several sources, without a sample
-  // for the first step, or as FindDifficulties does. Requires as many weights as sources, or none.
+  // for the first step, or as FindDifficulties does; batches by tokens alike, as TokenBatches does.
+  // Requires as many weights as sources, or none.
   static StatusOr<std::unique_ptr<Loader>> Create(std::vector<TokenSource> sources,
                                                   const LoaderOptions& options);
   static StatusOr<std::unique_ptr<Loader>> Create(TokenSource source, const LoaderOptions& options);
@@ -46,9 +49,15 @@ class Loader : public BatchStream {
   const Blend& blend() const { return blend_; }
   // Nothing without metrics.
   const std::optional<CurriculumOrder>& curriculum() const { return curriculum_; }
+  // Nothing unless batches are by tokens.
+  const std::optional<TokenBatches>& batches() const { return batches_; }
   // Counts the samples of each source; in an epoch are as many as in all together.
   std::vector<std::int64_t> CountSamples() const;
   std::int64_t samples_per_epoch() const;
+  // The same in places of the stream, of which a step has samples_per_step.
+  std::int64_t places_per_epoch() const {
+    return batches_ ? batches_->size() : samples_per_epoch();
+  }
   // Calls of Next() on each rank that come to the end of a pass.
   std::int64_t batches_per_epoch() const;
   // Goes back to the first place.
@@ -69,14 +78,19 @@ class Loader : public BatchStream {
  private:
   Loader(std::vector<SampleSet> sets, const LoaderOptions& options);
   Status OrderByMetrics();
-  Batch MakeBatch() const;
+  Status BatchByTokens();
+  Batch MakeBatch(std::vector<SampleName> samples) const;
+  // The samples of this rank's next batch.
+  std::vector<SampleName> FindSamples();
+  std::int64_t FirstPlace() const;  // of this rank's next batch
 
   std::vector<SampleSet> sets_;
   LoaderOptions options_;
   Blend blend_;
   std::vector<Sampler> samplers_;              // of each set
   std::optional<CurriculumOrder> curriculum_;  // in their place
-  std::int64_t consumed_ = 0;                  // samples that all ranks together have been handed
+  std::optional<TokenBatches> batches_;        // likewise
+  std::int64_t consumed_ = 0;                  // places that all ranks together have been handed
 };
 
 }  // namespace ds::data

@@ -177,4 +177,27 @@ StatusOr<Numbers> FindDifficulties(const config::SampleMetric& metric, const Sam
   return difficulties;
 }
 
+StatusOr<Numbers> FindLengths(const config::DynamicBatching& batching, const SampleSet& samples) {
+  const std::string prefix = batching.metrics_path + "/seqlen/seqlen_sample_to_metric";
+  std::error_code error;
+  if (batching.metrics_path.empty() || !std::filesystem::exists(prefix + ".idx", error)) {
+    return ComputeLengths(samples);
+  }
+  DS_ASSIGN_OR_RETURN(IndexedRows rows, ReadIndexedRows(prefix));
+  const bool is_of_samples =
+      std::ssize(rows.ends) == samples.size() && std::ssize(rows.numbers) == samples.size() &&
+      std::adjacent_find(rows.ends.begin(), rows.ends.end()) == rows.ends.end();
+  if (!is_of_samples) {
+    return InvalidArgumentError(prefix + " has " + std::to_string(rows.numbers.size()) +
+                                " lengths in " + std::to_string(rows.ends.size()) +
+                                " rows, and the data " + std::to_string(samples.size()) +
+                                " samples: it is of other data, or of another seq_len");
+  }
+  for (const std::int64_t length : rows.numbers) {
+    if (length < 0)
+      return InvalidArgumentError(prefix + " has the length " + std::to_string(length));
+  }
+  return std::move(rows.numbers);
+}
+
 }  // namespace ds::data

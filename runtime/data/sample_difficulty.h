@@ -10,6 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/curriculum.h"
+#include "runtime/config/dynamic_batching.h"
 #include "runtime/data/sample_set.h"
 
 namespace ds::data {
@@ -36,5 +37,11 @@ struct MetricCache {
 StatusOr<std::vector<std::int64_t>> FindDifficulties(const config::SampleMetric& metric,
                                                      const SampleSet& samples,
                                                      const MetricCache& cache = {});
+
+// Finds how many tokens each sample is counted as: out of the data analyzer's files of the metric
+// seqlen in the folder of the config, or by the samples where there is no such file. Refuses files
+// that are damaged, and those of another number of samples.
+StatusOr<std::vector<std::int64_t>> FindLengths(const config::DynamicBatching& batching,
+                                                const SampleSet& samples);
 
 }  // namespace ds::data

@@ -55,7 +55,7 @@ Status SampleSet::ChoosePart(const LoaderOptions& options) {
 
 Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const {
   const SampleRange range = plan_.At(first_ + sample);
-  const std::int64_t length = seq_len_;
+  const std::int64_t length = batch->inputs.size(1);
   const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(readable));
   DS_RETURN_IF_ERROR(source_.Read(range.first, tokens));
@@ -78,7 +78,7 @@ Status SampleSet::ReadInputs(std::int64_t sample, std::vector<std::int64_t>* tok
 
 // Padding is of the last document, which does not see it: no mask is needed for its sake.
 Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const {
-  const std::int64_t length = seq_len_;
+  const std::int64_t length = batch->inputs.size(1);
   const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
   std::vector<std::int64_t> documents(static_cast<std::size_t>(readable));
   std::vector<std::int64_t> learnt(documents.size());

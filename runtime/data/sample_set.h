@@ -28,9 +28,9 @@ class SampleSet {
   // Says where its first sample stands among those that the source makes.
   std::int64_t first() const { return first_; }
 
-  // Fills a row of the batch with a sample below size(); what it does not fill is padding without
-  // labels. Fails on a token id outside the vocabulary (naming file and offset) and on a file that
-  // cannot be read any more.
+  // Fills a row of the batch with a sample below size(), which fits in; what it does not fill is
+  // padding without labels. Fails on a token id outside the vocabulary (naming file and offset) and
+  // on a file that cannot be read any more.
   Status FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const;
 
   // The tokens of a sample below size() that are inputs, without padding, and how many those are.
@@ -40,10 +40,7 @@ class SampleSet {
 
  private:
   SampleSet(TokenSource source, SamplePlan plan, const LoaderOptions& options)
-      : source_(std::move(source)),
-        plan_(std::move(plan)),
-        seq_len_(options.seq_len),
-        vocab_size_(options.vocab_size) {}
+      : source_(std::move(source)), plan_(std::move(plan)), vocab_size_(options.vocab_size) {}
   Status ChoosePart(const LoaderOptions& options);
   Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
   // Fills in the row's documents and takes out the labels that are not learnt.
@@ -52,7 +49,7 @@ class SampleSet {
   TokenSource source_;
   Fingerprints fingerprints_;
   SamplePlan plan_;
-  std::int64_t seq_len_, vocab_size_;
+  std::int64_t vocab_size_;
   std::int64_t first_ = 0, size_ = 0;  // of the plan's samples
 };
 

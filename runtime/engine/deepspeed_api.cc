@@ -87,6 +87,10 @@ Status DeepSpeedApi::set_lr(double lr) {
   }
   return parts_.rates.Set(lr);
 }
+void DeepSpeedApi::place_batch(std::int64_t first_sample, double lr_factor) {
+  parts_.step.current.next_place = first_sample;
+  parts_.rates.Scale(lr_factor);
+}
 double DeepSpeedApi::loss_scale() const { return parts_.loss_scaler.scale(); }
 
 std::vector<DeepSpeedApi::RecomputeTimes> DeepSpeedApi::take_recompute_times() {

@@ -68,6 +68,10 @@ class DeepSpeedApi {
   // Sets it: for one update where a schedule gives the next one, for good where there is none.
   // Groups keep their factors; Muon's halves both get it, as in DeepSpeed. Part of checkpoints.
   Status set_lr(double lr);
+  // Says of the next micro-batch which sample of its step it begins with, and of that step what
+  // its rate is multiplied by, where batches are of samples as they come (dynamic batching: as
+  // VariableBatchSizeLR does). The factor stays until it is told anew; not part of checkpoints.
+  void place_batch(std::int64_t first_sample, double lr_factor);
   double loss_scale() const;
 
   // Tells what a recomputed block, or its attention, has taken on this rank.

@@ -109,16 +109,16 @@ std::int64_t CountRandomPlaces(const EngineParts& parts, std::int64_t samples) {
 }
 
 // Finds where the next micro-batch of so many samples stands: by its place in the step, whatever
-// ranks and micro-batches it is cut into. No two micro-batches of a step share a place as long as
-// those of one turn are equal on all ranks, or none is larger than configured.
+// ranks and micro-batches it is cut into. Unless the place is told, no two micro-batches of a step
+// share one as long as those of one turn are equal on all ranks, or none is larger than configured.
 RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   const topology::Member reader =
       parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
   const std::uint64_t of_step = ExtendKey(ExtendKey(parts.blocks.seed, "step"),
                                           static_cast<std::uint64_t>(parts.step.counts.finished));
-  return {.key = of_step,
-          .first_sample = parts.step.current.random_places * reader.count +
-                          reader.index * CountRandomPlaces(parts, samples)};
+  const std::int64_t counted = parts.step.current.random_places * reader.count +
+                               reader.index * CountRandomPlaces(parts, samples);
+  return {.key = of_step, .first_sample = parts.step.current.next_place.value_or(counted)};
 }
 
 // Tells whether no gradient comes behind those that the pass brings. Chunks of a micro-batch come
@@ -173,6 +173,7 @@ void Executor::BeginMicroBatch(Bundle* bundle) {
   const std::int64_t samples = models::CountSamples(bundle->batch);
   StepInProgress& current = parts_.step.current;
   bundle->random = FindRandomPlace(parts_, samples);
+  current.next_place.reset();
   bundle->loss_scale = parts_.backward_scale(/*scale_wrt_gas=*/true);
   bundle->loss_unit = parts_.loss_unit();
   if (parts_.config.fp16.enabled && parts_.config.fp16.auto_cast) CastInputs(*bundle);

@@ -36,6 +36,7 @@ std::vector<optim::ScheduledValues> Rates::FindNext(std::int64_t applied) const 
   for (const Group& group : groups_) {
     values.push_back(optim::ValuesAfter(group.schedule, group.lr, applied));
     if (set_lr_) values.back().lr = *set_lr_;
+    values.back().lr *= factor_;
   }
   return values;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // Rates: the learning rate and momentum of each update, as the config's schedules or the user give
-// them. Pure but for the rate that the user sets.
+// them. Pure but for the rate and the factor that the user sets.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -31,6 +31,9 @@ class Rates {
   // Sets the rate: for one update where a schedule gives the next one, for good where there is
   // none. Groups keep their factors.
   Status Set(double lr);
+  // Multiplies the rates that FindNext gives by it, whoever has set them, until the next call.
+  // Requires a factor above 0. Not part of checkpoints.
+  void Scale(double factor) { factor_ = factor; }
   // Says that an update has used FindNext's values.
   void OnUpdate();
 
@@ -48,6 +51,7 @@ class Rates {
   bool scheduled_ = false;
   std::optional<std::int64_t> last_update_;
   std::optional<double> set_lr_;
+  double factor_ = 1.0;
 };
 
 }  // namespace ds::engine

@@ -42,6 +42,8 @@ struct StepInProgress {
   // Counts the places that each rank's forwards have taken among the numbers that blocks draw: a
   // micro-batch takes one for each of its samples, or of the configured ones if they are more.
   std::int64_t random_places = 0;
+  // The place of the next micro-batch, where somebody has said it (DeepSpeedApi::place_batch).
+  std::optional<std::int64_t> next_place = {};
   std::vector<MicroLoss> losses;
   std::optional<double> mean_weight;  // of all ranks' losses, once it is known
   std::int64_t tokens = 0;

@@ -1,6 +1,9 @@
 #include "runtime/rank/seen_tokens.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
+
+#include "runtime/engine/deepspeed_api.h"
 
 namespace ds::rank {
 
@@ -28,6 +31,23 @@ void SeenTokens::Limit(std::int64_t finished_steps, Bundle* bundle) const {
   for (auto& [name, tensor] : bundle->batch) {
     if (tensor.size(1) > tokens) tensor = tensor.narrow(1, 0, tokens).contiguous();
   }
+}
+
+Bundle SeenTokens::Show(Bundle bundle, const std::optional<data::TokenBatches::StepPart>& part,
+                        Engine& engine, RankReporter* teller) const {
+  Limit(engine.finished_steps(), &bundle);
+  if (!part) return bundle;
+  const config::DynamicBatching& batching = *efficiency_.dynamic_batching;
+  engine::DeepSpeedApi api(engine);
+  const double factor =
+      RateFactor(batching.rate_scaling, api.batch_sizes().train_batch_size, part->samples);
+  api.place_batch(part->first, factor);
+  if (batching.verbose && teller != nullptr && part->first == 0) {
+    teller->ReportNotice("step " + std::to_string(engine.finished_steps() + 1) + ": " +
+                         std::to_string(part->samples) + " samples, the learning rate times " +
+                         nlohmann::json(factor).dump());
+  }
+  return bundle;
 }
 
 }  // namespace ds::rank

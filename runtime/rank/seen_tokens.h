@@ -5,13 +5,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/status.h"
 #include "runtime/config/curriculum.h"
+#include "runtime/data/token_batches.h"
+#include "runtime/engine/engine.h"
 #include "runtime/models/block.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/models/token_drop.h"
+#include "runtime/rank/rank_reporter.h"
 
 namespace ds::rank {
 
@@ -29,6 +33,12 @@ class SeenTokens {
   // Cuts the samples of a micro-batch of the step behind so many finished ones, and says how many
   // tokens layers keep in it.
   void Limit(std::int64_t finished_steps, Bundle* bundle) const;
+
+  // Returns what the next step sees of a micro-batch (Limit). Of one by tokens the engine is told
+  // where it stands in its step (`part`) and what that makes of the step's rate; `teller` hears of
+  // it, if there is one and the config asks for that.
+  Bundle Show(Bundle bundle, const std::optional<data::TokenBatches::StepPart>& part,
+              Engine& engine, RankReporter* teller) const;
 
  private:
   config::DataEfficiency efficiency_;

@@ -17,7 +17,6 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/join_job.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/data/loader.h"
 #include "runtime/device/rank_device.h"
 #include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/deepspeed_api.h"
@@ -232,17 +231,18 @@ Status TrainCommand::OpenData() {
                                     .order = {.shuffle = job_.shuffle, .seed = job_.seed},
                                     .metrics = seen_tokens_.efficiency().sample_metrics,
                                     .samples_per_step = config_.batch.train_batch_size,
+                                    .batching = seen_tokens_.efficiency().dynamic_batching,
                                     .pinned = !device_.device.is_cpu()};
   DS_ASSIGN_OR_RETURN(data_, OpenTrainData(job_, options, identity_.rank == 0, &reporter_));
   DS_RETURN_IF_ERROR(CheckSameData(data_.training->State(), *world_));
   DS_ASSIGN_OR_RETURN(total_steps_,
-                      CountSteps(job_, data_.samples_per_epoch, config_.batch.train_batch_size));
+                      CountSteps(job_, data_.places_per_epoch, config_.batch.train_batch_size));
   DS_RETURN_IF_ERROR(ReadConfig());
   if (data_.blend && identity_.rank == 0) {
     reporter_.ReportNotice(
         "the blend: " + DescribeBlend(job_, data_, total_steps_ * config_.batch.train_batch_size));
   }
-  return FitToData(total_steps_, data_.samples_per_epoch, &config_);
+  return FitToData(total_steps_, data_.places_per_epoch, &config_);
 }
 
 // Data that cannot be evaluated on is better known before the training than behind it. Collective.
@@ -289,9 +289,12 @@ engine::TrainLoopOptions TrainCommand::LoopOptions() {
 
 StatusOr<Bundle> TrainCommand::ReadBatch(data::BatchStream& stream) {
   const auto batch = stream.Next();
-  if (batch.ok()) return ToBundle(*batch, device_.device);
-  exit_code_of_cause_ = kExitUsage;
-  return batch.status();
+  if (!batch.ok()) exit_code_of_cause_ = kExitUsage;
+  DS_RETURN_IF_ERROR(batch.status());
+  Bundle bundle = ToBundle(*batch, device_.device);
+  if (&stream != data_.training.get()) return bundle;
+  return seen_tokens_.Show(std::move(bundle), batch->step_part, *engine_,
+                           identity_.rank == 0 ? &reporter_ : nullptr);
 }
 
 StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
@@ -316,13 +319,9 @@ Status TrainCommand::Train() {
   }
   model_.blocks->train(true);
   traffic_ = world_->traffic();
-  const engine::BatchSource next_batch = [this]() -> StatusOr<Bundle> {
-    DS_ASSIGN_OR_RETURN(Bundle bundle, ReadBatch(*data_.training));
-    seen_tokens_.Limit(engine_->finished_steps(), &bundle);
-    return bundle;
-  };
   const bool was_done = engine_->finished_steps() >= total_steps_;
-  const auto end = engine::RunTrainLoop(*engine_, next_batch, parts_, LoopOptions(), *this);
+  const auto end = engine::RunTrainLoop(
+      *engine_, [this] { return ReadBatch(*data_.training); }, parts_, LoopOptions(), *this);
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
   if (identity_.rank == 0 && end.status.ok()) TellOfEnd(end.early);
   if (!end.status.ok() || !was_done || !data_.evaluation) return end.status;

@@ -74,6 +74,7 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
   options.order.shuffle = false;
   options.weights.clear();  // every sample counts once
   options.metrics.clear();
+  options.batching.reset();
   options.once = true;
   if (!job.eval_data.empty()) {
     DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.eval_data, tells, reporter));
@@ -99,6 +100,24 @@ std::string DescribeCurriculum(const data::CurriculumOrder::Growth& growth, std:
   return text + "; the other " + std::to_string(samples - growth.last) + " never";
 }
 
+std::string DescribeBatches(const data::TokenBatches& batches,
+                            const config::DynamicBatching& batching) {
+  const auto coverage = batches.coverage();
+  std::string text = "dynamic batching: " + std::to_string(coverage.samples) + " samples in " +
+                     std::to_string(batches.size()) + " micro-batches of at most " +
+                     std::to_string(batching.max_tokens) + " tokens, " +
+                     std::to_string(batches.size() / batches.per_step()) + " steps of " +
+                     std::to_string(coverage.fewest) + " to " + std::to_string(coverage.most) +
+                     " samples";
+  if (coverage.too_long > 0) {
+    text +=
+        "; " + std::to_string(coverage.too_long) + " samples are longer than that, and left out";
+  }
+  if (coverage.left_over == 0) return text;
+  return text + "; " + std::to_string(coverage.left_over) +
+         " at the end, which make no step, are left out";
+}
+
 }  // namespace
 
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
@@ -113,12 +132,15 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
   if (options.cache.empty() && root.ok()) options.cache = *root;
   DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
   DS_ASSIGN_OR_RETURN(auto loader, data::Loader::Create(std::move(sources), options));
-  data.samples_per_epoch = loader->samples_per_epoch();
+  data.places_per_epoch = loader->places_per_epoch();
   data.source_samples = loader->CountSamples();
   if (!job.data_weights.empty()) data.blend = loader->blend();
   if (tells && loader->curriculum()) {
     reporter->ReportNotice(
-        DescribeCurriculum(loader->curriculum()->growth(), data.samples_per_epoch));
+        DescribeCurriculum(loader->curriculum()->growth(), loader->samples_per_epoch()));
+  }
+  if (tells && loader->batches()) {
+    reporter->ReportNotice(DescribeBatches(*loader->batches(), *options.batching));
   }
   data.training = std::make_unique<data::PrefetchingLoader>(std::move(loader), /*depth=*/2);
   if (!job.evaluates()) return data;
@@ -141,7 +163,7 @@ Status CheckSameData(const nlohmann::json& state, comm::Communicator& world) {
   return comm::AgreeOnStatus(status, world);
 }
 
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
                                   std::int64_t batch) {
   std::int64_t samples = 0;
   const auto refuse = [](const std::string& flag, std::int64_t count, std::int64_t each) {
@@ -154,18 +176,18 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samp
     }
     return job.steps;
   }
-  if (__builtin_mul_overflow(samples_per_epoch, job.epochs, &samples) ||
+  if (__builtin_mul_overflow(places_per_epoch, job.epochs, &samples) ||
       samples > std::numeric_limits<std::int64_t>::max() - batch) {
-    return refuse("--epochs", job.epochs, samples_per_epoch);
+    return refuse("--epochs", job.epochs, places_per_epoch);
   }
   // The last step of an epoch takes what it lacks from the start of the data.
   return samples / batch + (samples % batch == 0 ? 0 : 1);
 }
 
-Status FitToData(std::int64_t steps, std::int64_t samples_per_epoch, config::DsConfig* config) {
+Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsConfig* config) {
   if (auto& zenflow = config->zero_optimization.zenflow; zenflow && !zenflow->steps_per_epoch) {
     zenflow->steps_per_epoch =
-        std::max<std::int64_t>(1, samples_per_epoch / config->batch.train_batch_size);
+        std::max<std::int64_t>(1, places_per_epoch / config->batch.train_batch_size);
   }
   const auto last = optim::LastUpdateOf(*config);
   if (!last || *last >= steps) return OkStatus();

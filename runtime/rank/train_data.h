@@ -22,7 +22,9 @@ namespace ds::rank {
 
 struct TrainData {
   std::unique_ptr<data::PrefetchingLoader> training;
-  std::int64_t samples_per_epoch = 0;        // of the training
+  // Places of the training's stream, of which a step has train_batch_size: samples, or batches by
+  // tokens.
+  std::int64_t places_per_epoch = 0;
   std::optional<data::Blend> blend;          // of the job's paths, if it has weights
   std::vector<std::int64_t> source_samples;  // that each of these has
   std::unique_ptr<data::Loader> evaluation;  // one pass of it; null where nothing is evaluated
@@ -38,14 +40,14 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
 // that names a rank and in what its data is not rank 0's, the same on all ranks. Collective.
 Status CheckSameData(const nlohmann::json& state, comm::Communicator& world);
 
-// The steps of the job, of so many samples each: those that it names, or as many as its epochs
-// need.
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t samples_per_epoch,
+// The steps of the job, of so many places (TrainData::places_per_epoch) each: those that it names,
+// or as many as its epochs need.
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
                                   std::int64_t batch);
 
 // Refuses a schedule of the config that has no rate for so many steps, and says how many of them
 // are an epoch where the config asks.
-Status FitToData(std::int64_t steps, std::int64_t samples_per_epoch, config::DsConfig* config);
+Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsConfig* config);
 
 // "700 samples of a.jsonl (1.40 epochs), 300 of b.bin (0.30)": what a run over so many samples of
 // the job's blend takes of each path. Requires a blend.

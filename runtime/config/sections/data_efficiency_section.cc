@@ -12,6 +12,7 @@
 #include "runtime/config/curriculum.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/curriculum_values.h"
+#include "runtime/config/sections/dynamic_batching_section.h"
 
 namespace ds::config {
 namespace {
@@ -306,6 +307,9 @@ constexpr Rule kRules[] = {
     {"CurriculumIsDefined", {kLegacy, kMetric}, CurriculumIsDefined},
     {"RandomLtdNeedsItsKeys", {kLtd}, RandomLtdNeedsItsKeys},
     {"RandomLtdIsDefined", {kLtd}, RandomLtdIsDefined},
+    {"DynamicBatchingIsDefined",
+     {keys::kDataEfficiencyDataSamplingDynamicBatchingEnabled},
+     DynamicBatchingIsDefined},
     {"LengthsAreOfWholeSamples", {keys::kSequenceParallelSize}, LengthsAreOfWholeSamples},
 };
 
@@ -324,6 +328,7 @@ DataEfficiency ReadDataEfficiency(const Values& values) {
       read.sample_metrics.push_back(ReadSampleMetric(values, metric));
     }
   }
+  read.dynamic_batching = ReadDynamicBatching(values);
   if (!HasRandomLtd(values)) return read;
   read.random_ltd =
       RandomLtdConfig{.total_layer_num = values.Get(kLtdTotal),

@@ -150,7 +150,7 @@ std::string FindUnknownOfExperts(const config::DsConfig& config, const JobShape&
 
 models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape& job) {
   const auto& drops = job.efficiency.random_ltd;
-  return {.samples = config.batch.train_micro_batch_size_per_gpu,
+  return {.samples = RowsOfMicroBatch(job, config.batch.train_micro_batch_size_per_gpu),
           .seq_len = job.seq_len,
           .type = config.training_dtype(),
           .on_gpu = job.setting.on_gpu,

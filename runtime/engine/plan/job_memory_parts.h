@@ -17,6 +17,11 @@ namespace ds::engine {
 JobShape AtFirstStep(JobShape job);
 JobShape AtMost(JobShape job);
 
+// The samples of seq_len that a micro-batch is planned as: with batches by tokens as many as hold
+// max_tokens. Samples that are padded to a longer one among them come on top; how much that is
+// nobody knows before the data.
+std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch);
+
 // StagePasses: how a stage of a pipeline goes through its units in a step, for the plan of its
 // memory: what it computes by the schedule, and what of that other stages send or get. Pure.
 

@@ -31,6 +31,13 @@ JobShape AtFirstStep(JobShape job) {
   return job;
 }
 
+std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch) {
+  const auto& batching = job.efficiency.dynamic_batching;
+  if (!batching) return micro_batch;
+  const std::int64_t full = (batching->max_tokens + job.seq_len - 1) / job.seq_len;
+  return micro_batch * std::min(full, batching->max_batch_size.value_or(full));
+}
+
 JobShape AtMost(JobShape job) {
   if (auto& curriculum = job.efficiency.curriculum) {
     job.seq_len = std::min(job.seq_len, FindMost(*curriculum));

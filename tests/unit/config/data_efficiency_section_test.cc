@@ -205,7 +205,8 @@ TEST(Curriculum, FirstStepIsThatOfTheSchedule) {
   for (std::int64_t difficulty = 1; difficulty <= 100; ++difficulty) {
     const std::int64_t step = FirstStepAt(curriculum, difficulty).value();
     EXPECT_GE(DifficultyAt(curriculum, step), difficulty);
-    if (step > 1) EXPECT_LT(DifficultyAt(curriculum, step - 1), difficulty);
+    if (step == 1) continue;
+    EXPECT_LT(DifficultyAt(curriculum, step - 1), difficulty);
   }
   EXPECT_EQ(FirstStepAt(curriculum, 101), std::nullopt);
 }
@@ -228,11 +229,52 @@ TEST(DataEfficiencyRules, LengthsAreOfWholeSamples) {
               ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
 }
 
-TEST(DataEfficiencyRules, WhatIsNotBuiltIsRefused) {
-  EXPECT_THAT(
-      EfficiencyErrors("\"data_efficiency\": {\"enabled\": true, \"data_sampling\": {\"enabled\": "
-                       "true, \"dynamic_batching\": {\"enabled\": true}}}"),
-      ElementsAre(HasSubstr("batches by tokens are not built")));
+std::string Batching(const PlainJson& changes = PlainJson::object(),
+                     const PlainJson& sampling = PlainJson::object()) {
+  PlainJson section = {
+      {"enabled", true},
+      {"data_sampling",
+       {{"enabled", true},
+        {"dynamic_batching",
+         {{"enabled", true}, {"max_tokens", 512}, {"lr_scaling_method", "sqrt"}}}}}};
+  section["data_sampling"]["dynamic_batching"].merge_patch(changes);
+  section["data_sampling"].merge_patch(sampling);
+  return "\"data_efficiency\": " + section.dump();
+}
+
+TEST(DynamicBatching, IsReadAsDeepSpeedSpellsIt) {
+  const CheckResult checked = CheckWith(Batching({{"sequence_picking_order", "seqlen"},
+                                                  {"max_batch_size", 9},
+                                                  {"metrics_path", "maps"},
+                                                  {"verbose", true}}));
+  ASSERT_THAT(Messages(checked.errors), IsEmpty());
+  const DynamicBatching expected{.max_tokens = 512,
+                                 .max_batch_size = 9,
+                                 .picking = DynamicBatching::Picking::kLength,
+                                 .rate_scaling = DynamicBatching::RateScaling::kRoot,
+                                 .metrics_path = "maps",
+                                 .verbose = true};
+  EXPECT_TRUE(checked.data_efficiency.dynamic_batching == expected);
+  EXPECT_FALSE(
+      CheckWith("\"data_efficiency\": {\"enabled\": true}").data_efficiency.dynamic_batching);
+}
+
+TEST(DataEfficiencyRules, DynamicBatchingIsDefined) {
+  EXPECT_THAT(EfficiencyErrors(Batching({{"max_tokens", nullptr}})),
+              ElementsAre(HasSubstr("max_tokens is missing")));
+  EXPECT_THAT(EfficiencyErrors(Batching({{"max_tokens", 0}})),
+              ElementsAre(HasSubstr("max_tokens must be")));
+  EXPECT_THAT(EfficiencyErrors(Batching({{"min_batch_size", 4}, {"max_batch_size", 3}})),
+              ElementsAre(HasSubstr("max_batch_size must not be below min_batch_size")));
+  EXPECT_THAT(EfficiencyErrors(Batching({{"lr_scaling_method", "cubic"}})),
+              ElementsAre(HasSubstr("lr_scaling_method must be")));
+  EXPECT_THAT(EfficiencyErrors(Batching() + ", " + Legacy(Linear())),
+              ElementsAre(HasSubstr("cannot be combined with curriculum learning")));
+  EXPECT_THAT(EfficiencyErrors(Batching() + ", \"sequence_parallel_size\": 2"),
+              ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
+}
+
+TEST(DataEfficiencyRules, WhatIsOffIsNotThere) {
   const CheckResult off = CheckWith("\"data_efficiency\": {\"enabled\": true}");
   EXPECT_THAT(Messages(off.errors), IsEmpty());
   EXPECT_FALSE(off.data_efficiency.curriculum || off.data_efficiency.random_ltd);
