@@ -234,6 +234,7 @@ Status TrainCommand::OpenData() {
                                     .batching = seen_tokens_.efficiency().dynamic_batching,
                                     .pinned = !device_.device.is_cpu()};
   DS_ASSIGN_OR_RETURN(data_, OpenTrainData(job_, options, identity_.rank == 0, &reporter_));
+  DS_ASSIGN_OR_RETURN(data_.log, SampleLog::Open(identity_.rank, data_.blend.has_value()));
   DS_RETURN_IF_ERROR(CheckSameData(data_.training->State(), *world_));
   DS_ASSIGN_OR_RETURN(total_steps_,
                       CountSteps(job_, data_.places_per_epoch, config_.batch.train_batch_size));
@@ -293,6 +294,7 @@ StatusOr<Bundle> TrainCommand::ReadBatch(data::BatchStream& stream) {
   DS_RETURN_IF_ERROR(batch.status());
   Bundle bundle = ToBundle(*batch, device_.device);
   if (&stream != data_.training.get()) return bundle;
+  DS_RETURN_IF_ERROR(data_.log.Write(engine_->finished_steps() + 1, *batch));
   return seen_tokens_.Show(std::move(bundle), batch->step_part, *engine_,
                            identity_.rank == 0 ? &reporter_ : nullptr);
 }

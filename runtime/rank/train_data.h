@@ -17,6 +17,7 @@
 #include "runtime/data/prefetching_loader.h"
 #include "runtime/models/block.h"
 #include "runtime/rank/rank_reporter.h"
+#include "runtime/rank/sample_log.h"
 
 namespace ds::rank {
 
@@ -27,6 +28,7 @@ struct TrainData {
   std::int64_t places_per_epoch = 0;
   std::optional<data::Blend> blend;          // of the job's paths, if it has weights
   std::vector<std::int64_t> source_samples;  // that each of these has
+  SampleLog log;                             // of the training
   std::unique_ptr<data::Loader> evaluation;  // one pass of it; null where nothing is evaluated
 };
 
