@@ -61,8 +61,13 @@ class PlannedMemory : public ::testing::Test {
   // Trains the job for two steps. Both are held to the plan within 5 percent of it, and so is every
   // stage of a pipeline.
   void ExpectPlanned(const Job& job);
-  // The most that the ranks' tensors have held in the second of two steps, in bytes.
+  // The metrics of the second of two steps.
+  nlohmann::json MeasureStep(const Job& job);
+  // The most that the first rank's tensors have held there, in bytes.
   double MeasurePeak(const Job& job);
+  // Holds the bytes of a step's calls to the plan.
+  static void ExpectPlannedTraffic(const Job& job, const nlohmann::json& measured,
+                                   const nlohmann::json& planned);
   // Holds to it what every stage has said that it has measured.
   static void ExpectPlannedOnStages(const Job& job, const std::string& said);
 

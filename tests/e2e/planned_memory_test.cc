@@ -179,6 +179,27 @@ TEST_F(PlannedMemory, IsMeasuredOnEveryStageOfAPipeline) {
   }
 }
 
+// What a step gathers and reduces is what metrics say, whatever number of micro-batches it has.
+TEST_F(PlannedMemory, BytesOfAStepOfStagesDoNotGrowWithItsMicroBatches) {
+  for (const char* schedule : {"1f1b", "interleaved"}) {
+    for (const int stage : {2, 3}) {
+      const auto measure = [&](int micro_batches) {
+        return MeasureStep({.stage = stage,
+                            .micro_batch = 2,
+                            .accumulation = micro_batches,
+                            .model = "llama",
+                            .ranks = 4,
+                            .stages = 2,
+                            .schedule = schedule})["communicated"];
+      };
+      const nlohmann::json four = measure(4), eight = measure(8);
+      EXPECT_GT(four["reduce_scatter"]["bytes"], 1'000'000);
+      EXPECT_EQ(four["reduce_scatter"], eight["reduce_scatter"]);
+      EXPECT_EQ(four["all_gather"], eight["all_gather"]);
+    }
+  }
+}
+
 // Chunks of their own blocks, and gradients of weights that come behind those of inputs.
 TEST_F(PlannedMemory, IsMeasuredWithEveryScheduleOfAPipeline) {
   for (const char* model : {"gpt2", "llama"}) {

@@ -71,6 +71,7 @@ class UnitList {
         for (const auto& parameters : SortBy(of_ranks, rounds)) {
           buckets->push_back(MakeBucket(parameters));
           buckets->back().rounded = rounds(parameters.front());
+          buckets->back().on_two_stages = on_two_stages(parameters.front());
         }
       }
     }

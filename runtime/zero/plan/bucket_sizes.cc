@@ -85,6 +85,7 @@ BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters
   BucketSizes bucket{.bytes = CountBucketBytes(shape, input_),
                      .trained = shape.trained,
                      .of_experts = shape.of_experts && input_.of_experts,
+                     .on_two_stages = shape.on_two_stages,
                      .sharding = cut.sharding};
   if (cut.sharding.parameters) {
     const std::int64_t shard = bucket.bytes.own_parameters;

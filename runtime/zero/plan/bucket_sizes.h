@@ -46,6 +46,7 @@ struct BucketSizes {
   BucketBytes bytes;
   bool trained = false;
   bool of_experts = false;
+  bool on_two_stages = false;
   config::Sharding sharding;
   // The rest tells what is elsewhere while nobody uses it.
   Rest own_rest = Rest::kHere;       // the reduced shard's

@@ -93,6 +93,9 @@ void SimulatedBucket::CountEnd(bool present, StepTraffic* traffic) const {
   if (sharding().optimizer && input_.shard_ranks < input_.gradient_ranks) {
     traffic->all_reduce += bytes().travelling / shard_ranks;
   }
+  if (sizes_.on_two_stages) {  // the stages add theirs up
+    traffic->all_reduce += sharding().optimizer ? bytes().own_gradients : bytes().gradients;
+  }
   const bool publishes = sharding().parameters ? present : sharding().optimizer;
   if (publishes) traffic->all_gather += bytes().parameters;
 }

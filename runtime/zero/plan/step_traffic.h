@@ -10,9 +10,10 @@ namespace ds::zero {
 struct StepTraffic {
   std::int64_t all_gather = 0;      // parameters
   std::int64_t reduce_scatter = 0;  // gradients
-  std::int64_t all_reduce = 0;      // those that no rank has a part of, and between groups of MiCS
+  // Those that no rank has a part of, and between groups of MiCS and stages with tied weights.
+  std::int64_t all_reduce = 0;
   std::int64_t all_to_all = 0;      // those that ZeRO++ rounds
-  std::int64_t between_stages = 0;
+  std::int64_t between_stages = 0;  // without the headers of messages
 
   void Add(const StepTraffic& other, std::int64_t times = 1) {
     all_gather += times * other.all_gather;

@@ -20,6 +20,7 @@ struct BucketShape {
   bool trained = true;
   bool of_bytes = false;                // that stand for frozen weights, and are not converted
   bool of_experts = false;              // that other ranks have others of
+  bool on_two_stages = false;           // another one of the pipeline has the same, tied
   bool rounded = false;                 // may travel so (ZeRO++), or, frozen, be kept so
   std::vector<RangeShape> ranges = {};  // none: all are trained alike, and not by Muon
 };
