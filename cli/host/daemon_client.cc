@@ -25,6 +25,10 @@ constexpr std::chrono::seconds kRepeatedCallTimeout{5};
 // What a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
 constexpr int kLocalWindowBytes = 4 * 1024 * 1024;
 
+// A connection holds room for a frame that it may have to encrypt, of 16 KiB if it is not told. What
+// the controller sends is small.
+constexpr int kTlsFrameBytes = 2 * 1024;
+
 // Between two attempts to connect over a network.
 constexpr std::chrono::milliseconds kFirstPause{50};
 
@@ -85,6 +89,7 @@ std::shared_ptr<grpc::Channel> MakeTlsChannel(const std::string& target, const T
   arguments.SetSslTargetNameOverride(tls.daemon_name);
   // No other client's connection is shared: it may have shown another certificate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_TSI_MAX_FRAME_SIZE, kTlsFrameBytes);
   const int third = static_cast<int>(tls.lease.count() / 3);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, third);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, third);
