@@ -7,14 +7,12 @@
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "cli/commands/command_table.h"
-#include "cli/estimate/fit_degrees.h"
+#include "cli/commands/plan_parts.h"
 #include "cli/estimate/model_size.h"
-#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/number_checks.h"
@@ -30,9 +28,6 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"
-#include "runtime/config/file/check_config.h"
-#include "runtime/config/file/config_text.h"
-#include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
 namespace {
@@ -49,21 +44,7 @@ struct PlannedJob {
   std::optional<MeshDrawing> mesh;          // where one was asked for
   std::optional<ScheduleDrawing> schedule;  // where it has stages
   std::optional<StageDrawing> stages;       // and a model is named
-};
-
-struct PlanFlags {
-  bool json = false;
-  std::string mesh;
-  std::string model;
-  std::string schedule = "1f1b";
-  std::string partition = "parameters";
-  int micro_batches = 0;  // 0: twice the stages
-  int chunks = 0;         // 0: the fewest that the schedule has
-  std::string svg;
-  bool fit = false;
-  std::string memory;  // of a rank, for fit
-  std::optional<std::int64_t> seq_len;
-  std::string deepspeed_config;  // "" = bf16 and AdamW
+  std::optional<StagePlans> steps;          // and a ds_config
 };
 
 // Bytes that are no UTF-8 become U+FFFD, which JSON takes.
@@ -122,6 +103,7 @@ void PrintJson(const PlannedJob& job) {
   if (job.mesh) json["mesh"] = job.mesh->ToJson();
   if (job.schedule) json["schedule"] = job.schedule->ToJson();
   if (job.stages) json["stages"] = job.stages->ToJson();
+  if (job.steps) json["stage_steps"] = ToJson(*job.steps);
   std::cout << Dump(json) << std::endl;
 }
 
@@ -170,6 +152,7 @@ void PrintTable(const PlannedJob& job) {
   if (job.mesh) std::cout << "\n" << job.mesh->DrawGroups();
   if (job.stages) std::cout << "\n" << job.stages->DrawText();
   if (job.schedule) std::cout << "\n" << job.schedule->DrawText(kColumns);
+  if (job.steps) std::cout << "\n" << ToText(*job.steps);
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(Printable(word), '\'');
   std::cout << (job.argv.empty() ? "" : "\n") << std::flush;
@@ -229,28 +212,6 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   return std::optional<MeshDrawing>(mesh);
 }
 
-// Precision and optimizer of what is to fit. Its batch and degrees are the fit's to decide: it may
-// be good for all `ranks`, or for one.
-StatusOr<config::DsConfig> ReadFitConfig(const PlanFlags& flags, int ranks) {
-  config::ConfigText text{
-      .text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
-                                      "optimizer": {"type": "AdamW"}})",
-      .name = "plan --fit"};
-  if (!flags.deepspeed_config.empty()) {
-    DS_ASSIGN_OR_RETURN(text, config::ReadConfigText(flags.deepspeed_config));
-  }
-  std::string first_error;
-  for (const int world_size : {ranks, 1}) {
-    config::CheckResult checked = config::CheckConfig(
-        text.text, text.name, {.world_size = world_size, .steps_come_later = true});
-    if (checked.ok) return std::move(checked.config);
-    if (first_error.empty()) first_error = checked.errors.front().message;
-  }
-  return InvalidArgumentError(first_error +
-                              " (batch sizes and degrees are what --fit looks for, and may be "
-                              "left out)");
-}
-
 // The first of these flags that is given; "" where none is.
 std::string FindGiven(const CLI::App& app, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -259,13 +220,44 @@ std::string FindGiven(const CLI::App& app, std::initializer_list<const char*> na
   return "";
 }
 
+// Draws what --mesh asks for. With a ds_config its micro-batches and its cut are drawn, unless
+// flags say others.
+Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
+  const WorldPlan& world = job->plan.world;
+  std::optional<config::DsConfig> config;
+  if (!flags.deepspeed_config.empty() || flags.seq_len) {
+    DS_ASSIGN_OR_RETURN(config, ReadPlanConfig(flags, world.world_size()));
+    const auto steps = static_cast<int>(config->batch.gradient_accumulation_steps);
+    if (!flags.deepspeed_config.empty() && flags.micro_batches == 0) flags.micro_batches = steps;
+    if (app.count("--partition") == 0) flags.partition = config->pipeline.partition;
+  }
+  DS_ASSIGN_OR_RETURN(job->mesh, DrawMesh(flags, world.world_size()));
+  DS_ASSIGN_OR_RETURN(job->schedule,
+                      DrawSchedule(flags, job->mesh ? job->mesh->degrees().pipeline : 1));
+  DS_ASSIGN_OR_RETURN(job->stages, DrawStages(flags, job->schedule));
+  if (!config) return OkStatus();
+  if (!job->schedule) {
+    return InvalidArgumentError(
+        "plan: --deepspeed_config and --seq_len are of the steps of stages: the --mesh needs a "
+        "pipeline=N (or ask --fit)");
+  }
+  DS_ASSIGN_OR_RETURN(job->steps, PlanStagesOf(flags, *std::move(config), job->schedule->schedule(),
+                                               job->mesh->degrees(), world));
+  return OkStatus();
+}
+
 // OK where --fit has what it needs, and no flag is there that would do nothing.
 Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
-  const std::string of_fit = FindGiven(app, {"--memory", "--seq_len", "--deepspeed_config"});
+  const std::string of_fit = FindGiven(app, {"--memory"});
+  const std::string of_steps = FindGiven(app, {"--seq_len", "--deepspeed_config"});
   const std::string of_schedule =
       FindGiven(app, {"--schedule", "--micro_batches", "--chunks", "--partition", "--svg"});
   if (!flags.fit) {
     if (!of_fit.empty()) return InvalidArgumentError("plan: " + of_fit + " needs --fit, too");
+    if (!of_steps.empty() && (flags.mesh.empty() || flags.model.empty())) {
+      return InvalidArgumentError("plan: " + of_steps +
+                                  " needs --fit, or --mesh pipeline=N and --model, too");
+    }
     if (of_schedule.empty() || !flags.mesh.empty()) return OkStatus();
     return InvalidArgumentError("plan: " + of_schedule +
                                 " is of the drawing of a pipeline: give --mesh pipeline=N, too");
@@ -279,34 +271,6 @@ Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
       "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
 }
 
-// Prints the ways of cutting the model with which a rank of the plan holds no more than it may.
-Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
-  FitQuestion question;
-  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-  DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(flags.model, share));
-  DS_ASSIGN_OR_RETURN(question.job.model, ReadJobModel(path));
-  DS_ASSIGN_OR_RETURN(question.config, ReadFitConfig(flags, world.world_size()));
-  DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
-  question.ranks_of_a_host = world.hosts.front().rank_count();
-  for (const JobHost& host : world.hosts) {
-    question.ranks_of_a_host = std::gcd(question.ranks_of_a_host, host.rank_count());
-  }
-  question.job.seq_len = flags.seq_len.value_or(256);
-  DS_RETURN_IF_ERROR(CheckLengthFits(flags.model, question.job.seq_len, share));
-  question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
-  question.job.setting = {.ranks = world.world_size(),
-                          .ranks_of_host = question.ranks_of_a_host,
-                          .on_gpu = !world.hosts.front().devices.empty()};
-  DS_RETURN_IF_ERROR(CheckFitIsKnown(question).WithContext("--fit"));
-  const std::vector<Fit> fits = FitDegrees(question);
-  if (flags.json) {
-    std::cout << Json{{"fits", ToJson(fits)}}.dump() << std::endl;
-  } else {
-    std::cout << Printable(ToText(fits, question)) << std::flush;
-  }
-  return OkStatus();
-}
-
 void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_flag("--fit", flags->fit,
                          "propose ZeRO's stage, --tp, --sp and --pp for --model on these ranks of "
@@ -315,12 +279,14 @@ void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
       .add_option("--memory", flags->memory, "of --fit: what a rank may have (80G)")
       ->type_name("BYTES");
   parser->app()
-      .add_option("--seq_len", flags->seq_len, "of --fit: tokens per sample (default: 256)")
+      .add_option("--seq_len", flags->seq_len,
+                  "of --fit and --deepspeed_config: tokens per sample (default: 256)")
       ->check(WholeNumber(1))
       ->type_name("N");
   parser->app()
       .add_option("--deepspeed_config", flags->deepspeed_config,
-                  "of --fit: precision and optimizer (default: bf16 and AdamW)")
+                  "of --fit: precision and optimizer (default: bf16 and AdamW); of a mesh with "
+                  "stages of --model: show what they hold and send in a step")
       ->type_name("FILE");
 }
 
@@ -376,13 +342,12 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
+  const bool prints_json = own.json;
   if (own.fit) {
     DS_RETURN_IF_ERROR(PrintFits(own, job.plan.world));
     return kExitOk;
   }
-  DS_ASSIGN_OR_RETURN(job.mesh, DrawMesh(own, job.plan.world.world_size()));
-  DS_ASSIGN_OR_RETURN(job.schedule, DrawSchedule(own, job.mesh ? job.mesh->degrees().pipeline : 1));
-  DS_ASSIGN_OR_RETURN(job.stages, DrawStages(own, job.schedule));
+  DS_RETURN_IF_ERROR(DrawParallel(parser.app(), std::move(own), &job));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
   job.exports = std::move(exports.environment);
   job.argv = MakeUserProgram(flags, parsed.rest).argv;
@@ -391,7 +356,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   job.environment.master_port = flags.master_port;
   job.environment.user_set_threads =
       !FindRankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
-  own.json ? PrintJson(job) : PrintTable(job);
+  prints_json ? PrintJson(job) : PrintTable(job);
   return kExitOk;
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
@@ -160,6 +162,46 @@ TEST_F(PlanCommandTest, ShowsTheBlocksOfTheStages) {
   const ProgramResult refused = plan({"--partition", "time"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("--partition: \"time\" is no way of cutting a pipeline"));
+}
+
+// The bytes of parameters and gradients are those of any number of micro-batches.
+TEST_F(PlanCommandTest, ShowsWhatStagesHoldAndSendInAStep) {
+  const auto plan = [&](const std::string& zero, const std::string& micro_batches,
+                        const std::vector<std::string>& more = {}) {
+    const std::string config = Write(
+        "ds.json", R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": )" +
+                       micro_batches + R"(, "zero_optimization": {"stage": )" + zero + "}}");
+    std::vector<std::string> words{"--num_gpus", "4",         "--device",   "cpu",
+                                   "plan",       "--mesh",    "pipeline=2", "--model",
+                                   "gpt2-demo",  "--seq_len", "64",         "--deepspeed_config",
+                                   config};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = Dsrun(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const std::string text = plan("3", "8");
+  EXPECT_THAT(text, HasSubstr("\na rank's step of 8 micro-batches of 2 x 64 tokens, ZeRO stage 3:\n"
+                              "  stage 0: holds "));
+  EXPECT_THAT(text, HasSubstr("parameters are gathered once a step (stage3_max_live_parameters "
+                              "(1000000000) holds the "));
+  const auto traffic = [&](const std::string& zero, const std::string& micro_batches) {
+    const auto json = nlohmann::json::parse(plan(zero, micro_batches, {"--json"}));
+    return json["stage_steps"][0]["traffic"];
+  };
+  const std::string budget = R"(3, "stage3_max_live_parameters": 1000, "reduce_bucket_size": 1000)";
+  for (const char* kind : {"all_gather", "reduce_scatter"}) {
+    EXPECT_GT(traffic("3", "4")[kind], 0) << kind;
+    EXPECT_EQ(traffic("3", "4")[kind], traffic("3", "8")[kind]) << kind;
+    // But for what the first and the last micro-batches on their way do else.
+    const double few = traffic(budget, "4")[kind], many = traffic(budget, "8")[kind];
+    EXPECT_NEAR(many, 2 * few, 0.1 * few) << kind;
+  }
+  EXPECT_EQ(traffic("3", "8")["between_stages"],
+            2 * traffic("3", "4")["between_stages"].get<std::int64_t>());
+  const ProgramResult refused = Dsrun({"--num_gpus", "4", "plan", "--seq_len", "64", "--", "x"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--seq_len needs --fit, or --mesh pipeline=N and --model"));
 }
 
 TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {

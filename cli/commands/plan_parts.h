@@ -1,0 +1,46 @@
+#pragma once
+
+// PrintFits and PlanStagesOf: what `dsrun plan` works out of a model and a ds_config, ways of
+// cutting the model that fit, and the steps of a pipeline's stages.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/estimate/stage_plans.h"
+#include "cli/plan/launch_plan.h"
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/pipeline/schedule.h"
+#include "runtime/topology/degrees.h"
+
+namespace ds::cli {
+
+struct PlanFlags {
+  bool json = false;
+  std::string mesh;
+  std::string model;
+  std::string schedule = "1f1b";
+  std::string partition = "parameters";
+  int micro_batches = 0;  // 0: twice the stages
+  int chunks = 0;         // 0: the fewest that the schedule has
+  std::string svg;
+  bool fit = false;
+  std::string memory;  // of a rank, for fit
+  std::optional<std::int64_t> seq_len;
+  std::string deepspeed_config;  // "" = bf16 and AdamW
+};
+
+// Prints the ways of cutting the model with which a rank of the plan holds no more than it may.
+Status PrintFits(const PlanFlags& flags, const WorldPlan& world);
+
+// Reads --deepspeed_config, or what stands for it. Its batch and degrees are others' to decide: it
+// may be good for all `ranks`, or for one.
+StatusOr<config::DsConfig> ReadPlanConfig(const PlanFlags& flags, int ranks);
+
+// The stages of the schedule, on a mesh of these degrees; `config` has all else.
+StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::DsConfig config,
+                                  const pipeline::Schedule& schedule,
+                                  const topology::Degrees& degrees, const WorldPlan& world);
+
+}  // namespace ds::cli

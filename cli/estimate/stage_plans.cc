@@ -1,0 +1,62 @@
+#include "cli/estimate/stage_plans.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/base/byte_size.h"
+
+namespace ds::cli {
+namespace {
+
+std::string Show(std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); }
+
+std::string DescribeTraffic(const zero::StepTraffic& traffic) {
+  const std::pair<std::int64_t, const char*> calls[] = {
+      {traffic.all_gather, "gathered"},
+      {traffic.reduce_scatter, "reduced into shards"},
+      {traffic.all_reduce, "reduced on all ranks"},
+      {traffic.all_to_all, "reduced in rounded form"},
+      {traffic.between_stages, "to and from other stages"}};
+  std::string text;
+  for (const auto& [bytes, what] : calls) {
+    if (bytes > 0) text += (text.empty() ? "" : ", ") + Show(bytes) + " " + what;
+  }
+  return text.empty() ? "nothing sent" : text;
+}
+
+}  // namespace
+
+StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::JobShape& job) {
+  DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(config, job));
+  StagePlans plans{config, job, {}};
+  for (int stage = 0; stage < config.parallel.pipeline; ++stage) {
+    plans.job.stage = stage;
+    plans.stages.push_back(engine::PlanJobMemory(config, plans.job));
+  }
+  return plans;
+}
+
+std::string ToText(const StagePlans& plans) {
+  const config::BatchConfig& batch = plans.config.batch;
+  std::string text =
+      fmt::format("a rank's step of {} micro-batches of {} x {} tokens, ZeRO stage {}:\n",
+                  batch.gradient_accumulation_steps, batch.train_micro_batch_size_per_gpu,
+                  plans.job.seq_len, plans.config.zero_optimization.stage);
+  for (std::size_t i = 0; i < plans.stages.size(); ++i) {
+    const zero::StepMemory& stage = plans.stages[i];
+    text +=
+        fmt::format("  stage {}: holds {} at the most; {}\n    {}\n", i, Show(stage.peak.total()),
+                    DescribeTraffic(stage.traffic), DescribeWindows(stage.windows));
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const StagePlans& plans) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const zero::StepMemory& stage : plans.stages) json.push_back(engine::ToJson(stage));
+  return json;
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+// PlanStages: what the ranks of every stage of a pipeline hold in a step, and what they gather,
+// reduce and send, for `dsrun plan`. By the code that ranks follow (runtime/engine/plan). Pure;
+// safe from any thread.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/engine/plan/job_memory.h"
+
+namespace ds::cli {
+
+struct StagePlans {
+  config::DsConfig config;
+  engine::JobShape job;
+  std::vector<zero::StepMemory> stages;
+};
+
+// Refuses what engine::CheckMemoryIsKnown does.
+StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::JobShape& job);
+
+// Two lines for each stage, under one for all. Ends with a newline.
+std::string ToText(const StagePlans& plans);
+// [engine::ToJson of a stage's step], by stage.
+nlohmann::ordered_json ToJson(const StagePlans& plans);
+
+}  // namespace ds::cli
