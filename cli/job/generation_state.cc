@@ -11,8 +11,6 @@
 namespace ds::cli {
 namespace {
 
-using Kind = JobAction::Kind;
-
 // A Stop that did not get through is sent again: until the host is lost its lease is being renewed.
 constexpr std::chrono::milliseconds kStopAgainAfter{200};
 
@@ -51,66 +49,74 @@ GenerationState::GenerationState(const Parts& parts)
   }
 }
 
-JobActions GenerationState::Begin() {
-  parts_.stop->Enter(JobPhase::kLaunching);
-  JobActions actions;
-  if (parts_.has_input) {
-    actions.push_back(Act(Kind::kAwaitInput, 0));
-  } else {
-    Launch(&actions);
-  }
-  return actions;
+template <typename Request>
+Request GenerationState::MakeRequest() const {
+  Request request;
+  request.set_job_id(job_.job_id);
+  request.set_generation(parts_.number);
+  return request;
 }
 
-void GenerationState::On(const InputAnswer& answer, Time /*now*/, JobActions* actions) {
-  if (answer.status.ok()) return Launch(actions);
+JobActions GenerationState::Begin() {
+  parts_.stop->Enter(JobPhase::kLaunching);
+  if (parts_.has_input) {
+    Act(Kind::kAwaitInput, 0);
+  } else {
+    Launch();
+  }
+  return TakeActions();
+}
+
+void GenerationState::On(const InputAnswer& answer) {
+  if (answer.status.ok()) return Launch();
   judge_.OnLaunchFailed(host_name(0), answer.status.WithContext("rank 0's standard input"));
   begun_ = true;
 }
 
-void GenerationState::Launch(JobActions* actions) {
+void GenerationState::Launch() {
   begun_ = true;
   const PreparedHosts& hosts = *parts_.hosts;
   for (int node_rank = 0; node_rank < static_cast<int>(hosts.size()); ++node_rank) {
-    JobAction action = Act(Kind::kLaunch, node_rank);
-    action.request =
+    Act(Kind::kLaunch, node_rank).request =
         MakeLaunchRequest(job_, *parts_.program,
                           {.node_rank = node_rank,
                            .generation = parts_.number,
                            .master_port = static_cast<int>(hosts.front().answer.master_port()),
                            .core_count = static_cast<int>(hosts[node_rank].answer.core_count()),
                            .forward_input = parts_.has_input && node_rank == 0});
-    actions->push_back(std::move(action));
     ++unanswered_launches_;
   }
 }
 
 JobActions GenerationState::Handle(const JobInput& input, Time now) {
-  JobActions actions;
+  now_ = now;
   std::visit(
       [&](const auto& each) {
         if constexpr (requires { each.generation; }) {
           if (each.generation != parts_.number) return;  // of an earlier one, and late
         }
-        On(each, now, &actions);
+        if constexpr (requires { each.host; }) {
+          const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, each.host);
+          if (node_rank.has_value()) On(each, *node_rank);
+        } else {
+          On(each);
+        }
       },
       input);
-  if (judge_.failed() && !stop_grace_.has_value()) {
-    StopFailed(job_.flags.grace_seconds, &actions);
-  }
-  SendValues(now, &actions);
-  if (ended() && parts_.has_input) actions.push_back(Act(Kind::kEndInput, 0));
-  return actions;
+  if (judge_.failed() && !stop_grace_.has_value()) StopFailed(job_.flags.grace_seconds);
+  SendValues();
+  if (ended() && parts_.has_input) Act(Kind::kEndInput, 0);
+  return TakeActions();
 }
 
 JobActions GenerationState::OnTime(Time now) {
-  JobActions actions;
+  now_ = now;
   for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
-    const Host& host = hosts_[node_rank];
-    if (host.stop_again_at && *host.stop_again_at <= now) StopHost(node_rank, &actions);
+    const std::optional<Time>& due = hosts_[node_rank].stop_again_at;
+    if (due && *due <= now) StopHost(node_rank);
   }
-  SendValues(now, &actions);
-  return actions;
+  SendValues();
+  return TakeActions();
 }
 
 std::optional<GenerationState::Time> GenerationState::next() const {
@@ -140,53 +146,49 @@ JobOutcome GenerationState::Conclude() const {
   return verdict;
 }
 
-void GenerationState::On(const CallAnswer& answer, Time now, JobActions* actions) {
-  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, answer.host);
-  if (!node_rank.has_value()) return;
-  Host& host = hosts_[*node_rank];
+void GenerationState::On(const CallAnswer& answer, int node_rank) {
+  Host& host = hosts_[node_rank];
   switch (answer.kind) {
     case CallKind::kLaunch:
-      return OnLaunched(*node_rank, answer.status, actions);
+      return OnLaunched(node_rank, answer.status);
     case CallKind::kStop:
       if (answer.call != host.stop_call || host.gone) return;
       if (!answer.status.ok() && answer.status.code() != StatusCode::kNotFound) {
-        host.stop_again_at = now + kStopAgainAfter;
+        host.stop_again_at = now_ + kStopAgainAfter;
       }
       return;
     case CallKind::kSignal:
       host.signals.pop_front();
-      if (!host.signals.empty()) SendSignal(*node_rank, actions);
+      if (!host.signals.empty()) SendSignal(node_rank);
       return;
     case CallKind::kShare:
-      if (exchange_.OnAnswer(*node_rank, answer.status, now) ||
+      if (exchange_.OnAnswer(node_rank, answer.status, now_) ||
           answer.status.code() == StatusCode::kNotFound) {  // its generation has ended
         return;
       }
       parts_.observer->OnNotice(
-          host_name(*node_rank) +
+          host_name(node_rank) +
           " does not take what its ranks need to meet the others: " + answer.status.message());
   }
 }
 
-void GenerationState::OnLaunched(int node_rank, const Status& answer, JobActions* actions) {
+void GenerationState::OnLaunched(int node_rank, const Status& answer) {
   --unanswered_launches_;
   if (answer.ok()) {
     hosts_[node_rank].launched = true;
     ++open_streams_;
-    actions->push_back(Act(Kind::kWatch, node_rank));
-    if (stop_grace_.has_value()) StopHost(node_rank, actions);
+    Act(Kind::kWatch, node_rank);
+    if (stop_grace_.has_value()) StopHost(node_rank);
   } else {
     // Who cancels a launch is to blame, and not the host that has not answered.
     if (parts_.stop->is_to_blame()) judge_.OnUserStop(parts_.stop->signal());
     judge_.OnLaunchFailed(host_name(node_rank), answer);
     if (NobodyAnswered(answer)) lost_.insert(node_rank);
-    if (stop_grace_ != 0) StopFailed(0, actions);
+    if (stop_grace_ != 0) StopFailed(0);
   }
-  if (unanswered_launches_ > 0) return;
-  if (!judge_.failed()) {
-    parts_.stop->Enter(JobPhase::kRunning);
-    ConnectRanks(actions);
-  }
+  if (unanswered_launches_ > 0 || judge_.failed()) return;
+  parts_.stop->Enter(JobPhase::kRunning);
+  ConnectRanks();
 }
 
 std::vector<int> GenerationState::launched() const {
@@ -197,53 +199,47 @@ std::vector<int> GenerationState::launched() const {
   return node_ranks;
 }
 
-void GenerationState::ConnectRanks(JobActions* actions) {
-  if (parts_.has_input) actions->push_back(Act(Kind::kForwardInput, 0));
+void GenerationState::ConnectRanks() {
+  if (parts_.has_input) Act(Kind::kForwardInput, 0);
   if (hosts_.size() > 1) exchange_.Connect(launched());
 }
 
-void GenerationState::SendValues(Time now, JobActions* actions) {
-  for (const ValueExchange::Parcel& parcel : exchange_.TakeDue(now)) {
-    v1::ShareRequest request;
-    request.set_job_id(job_.job_id);
-    request.set_generation(parts_.number);
+void GenerationState::SendValues() {
+  for (const ValueExchange::Parcel& parcel : exchange_.TakeDue(now_)) {
+    auto request = MakeRequest<v1::ShareRequest>();
     request.mutable_values()->Assign(parcel.values.begin(), parcel.values.end());
-    actions->push_back(Act(Kind::kShare, parcel.host));
-    actions->back().request = std::move(request);
+    Act(Kind::kShare, parcel.host).request = std::move(request);
   }
 }
 
-void GenerationState::On(const UserSignal& signal, Time /*now*/, JobActions* actions) {
-  if (IsForwarded(signal.number)) return ForwardSignal(signal.number, actions);
+void GenerationState::On(const UserSignal& signal) {
+  if (IsForwarded(signal.number)) return ForwardSignal(signal.number);
   const UserStop& stop = *parts_.stop;
   if (stop.is_to_blame()) judge_.OnUserStop(stop.signal());
-  if (!stop_grace_.has_value()) StopHosts(job_.flags.grace_seconds, actions);
-  if (stop.kills_ranks() && stop_grace_ != 0) StopHosts(0, actions);
-  if (stop.kills_daemons()) GiveUpHosts(actions);
+  if (!stop_grace_.has_value()) StopHosts(job_.flags.grace_seconds);
+  if (stop.kills_ranks() && stop_grace_ != 0) StopHosts(0);
+  if (stop.kills_daemons()) GiveUpHosts();
 }
 
 // Nobody waits for a host that is slow, and one that is gone shows otherwise.
-void GenerationState::ForwardSignal(int signal, JobActions* actions) {
+void GenerationState::ForwardSignal(int signal) {
   for (const int node_rank : launched()) {
     hosts_[node_rank].signals.push_back(signal);
-    if (hosts_[node_rank].signals.size() == 1) SendSignal(node_rank, actions);
+    if (hosts_[node_rank].signals.size() == 1) SendSignal(node_rank);
   }
 }
 
-void GenerationState::SendSignal(int node_rank, JobActions* actions) {
-  v1::SignalRequest request;
-  request.set_job_id(job_.job_id);
-  request.set_generation(parts_.number);
+void GenerationState::SendSignal(int node_rank) {
+  auto request = MakeRequest<v1::SignalRequest>();
   request.set_signal(hosts_[node_rank].signals.front());
-  actions->push_back(Act(Kind::kSignal, node_rank));
-  actions->back().request = std::move(request);
+  Act(Kind::kSignal, node_rank).request = std::move(request);
 }
 
-void GenerationState::GiveUpHosts(JobActions* actions) {
+void GenerationState::GiveUpHosts() {
   given_up_ = true;
   for (const int node_rank : launched()) {
     LetGo(node_rank);
-    actions->push_back(Act(Kind::kAbandon, node_rank));
+    Act(Kind::kAbandon, node_rank);
   }
 }
 
@@ -253,10 +249,8 @@ void GenerationState::LetGo(int node_rank) {
   exchange_.Disconnect(node_rank);  // what is still on its way ends, which is no refusal
 }
 
-void GenerationState::On(const HostChange& change, Time /*now*/, JobActions* actions) {
-  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, change.host);
-  if (!node_rank.has_value()) return;
-  const std::string& host = host_name(*node_rank);
+void GenerationState::On(const HostChange& change, int node_rank) {
+  const std::string& host = host_name(node_rank);
   switch (change.grade) {
     case HostGrade::kLate:
       break;
@@ -269,40 +263,33 @@ void GenerationState::On(const HostChange& change, Time /*now*/, JobActions* act
       parts_.observer->OnNotice("host " + host + " is not heard from; " + change.evidence);
       break;
     case HostGrade::kLost:
-      return OnLoss(*node_rank, change, actions);
+      return OnLoss(node_rank, change);
   }
 }
 
-void GenerationState::OnLoss(int node_rank, const HostChange& change, JobActions* actions) {
+void GenerationState::OnLoss(int node_rank, const HostChange& change) {
   judge_.OnHostLost(host_name(node_rank), change);
   lost_.insert(node_rank);
   LetGo(node_rank);
-  actions->push_back(Act(Kind::kAbandon, node_rank));
+  Act(Kind::kAbandon, node_rank);
 }
 
-void GenerationState::On(const StreamEnd& end, Time /*now*/, JobActions* /*actions*/) {
-  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, end.host);
-  if (!node_rank.has_value()) return;
+void GenerationState::On(const StreamEnd& end, int node_rank) {
   --open_streams_;
-  LetGo(*node_rank);
+  LetGo(node_rank);
   if (end.status.ok()) return;
-  lost_.insert(*node_rank);
+  lost_.insert(node_rank);
   // Nobody is to look for who killed it where it was dsrun.
   if (parts_.stop->kills_daemons()) return;
-  judge_.OnDaemonLost(host_name(*node_rank), end.status.message());
+  judge_.OnDaemonLost(host_name(node_rank), end.status.message());
 }
 
-void GenerationState::On(const HostEvents& events, Time /*now*/, JobActions* actions) {
-  const std::optional<int> node_rank = FindNodeRank(*parts_.hosts, events.host);
-  if (!node_rank.has_value()) return;
-  for (const v1::Event& event : events.batch->events()) {
-    OnEvent(*node_rank, event, events.batch, actions);
-  }
+void GenerationState::On(const HostEvents& events, int node_rank) {
+  for (const v1::Event& event : events.batch->events()) OnEvent(node_rank, event, events.batch);
 }
 
 void GenerationState::OnEvent(int node_rank, const v1::Event& event,
-                              const std::shared_ptr<const v1::EventBatch>& batch,
-                              JobActions* actions) {
+                              const std::shared_ptr<const v1::EventBatch>& batch) {
   if (event.rank_report().has_put()) {  // said to the other ranks, not to the user
     exchange_.Add(event.rank_report().put());
     return;
@@ -318,7 +305,7 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event,
   const Status status = parts_.observer->OnEvent({host, parts_.number, event, batch});
   if (status.ok()) return;
   observer_failed_ = status;
-  StopFailed(job_.flags.grace_seconds, actions);
+  StopFailed(job_.flags.grace_seconds);
 }
 
 void GenerationState::OnGenerationEnded(int node_rank, const v1::GenerationEnded& end) {
@@ -331,35 +318,33 @@ void GenerationState::OnGenerationEnded(int node_rank, const v1::GenerationEnded
   if (EndsItsDaemon(end.stop_cause())) lost_.insert(node_rank);
 }
 
-void GenerationState::StopFailed(double grace_seconds, JobActions* actions) {
+void GenerationState::StopFailed(double grace_seconds) {
   parts_.stop->Enter(JobPhase::kStopping);
-  StopHosts(grace_seconds, actions);
+  StopHosts(grace_seconds);
 }
 
-void GenerationState::StopHosts(double grace_seconds, JobActions* actions) {
+void GenerationState::StopHosts(double grace_seconds) {
   stop_grace_ = std::min(stop_grace_.value_or(grace_seconds), grace_seconds);
-  for (const int node_rank : launched()) StopHost(node_rank, actions);
+  for (const int node_rank : launched()) StopHost(node_rank);
 }
 
 // It may be one of several on their way: the shortest grace counts.
-void GenerationState::StopHost(int node_rank, JobActions* actions) {
+void GenerationState::StopHost(int node_rank) {
   Host& host = hosts_[node_rank];
   host.stop_again_at.reset();
   if (host.gone) return;
-  v1::StopRequest request;
-  request.set_job_id(job_.job_id);
-  request.set_generation(parts_.number);
+  auto request = MakeRequest<v1::StopRequest>();
   request.set_grace_seconds(*stop_grace_);
-  actions->push_back(Act(Kind::kStop, node_rank));
-  actions->back().call = ++host.stop_call;
-  actions->back().request = std::move(request);
+  JobAction& action = Act(Kind::kStop, node_rank);
+  action.call = ++host.stop_call;
+  action.request = std::move(request);
 }
 
-JobAction GenerationState::Act(JobAction::Kind kind, int node_rank) const {
-  return {.kind = kind,
-          .host = (*parts_.hosts)[node_rank].number,
-          .node_rank = node_rank,
-          .generation = parts_.number};
+JobAction& GenerationState::Act(Kind kind, int node_rank) {
+  return actions_.emplace_back(JobAction{.kind = kind,
+                                         .host = (*parts_.hosts)[node_rank].number,
+                                         .node_rank = node_rank,
+                                         .generation = parts_.number});
 }
 
 }  // namespace ds::cli

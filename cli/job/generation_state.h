@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/job/job_messages.h"
@@ -82,6 +83,7 @@ class GenerationState {
   const std::string& unended() const { return unended_; }
 
  private:
+  using Kind = JobAction::Kind;
   struct Host {
     bool launched = false;
     bool gone = false;  // its stream has ended, or it is lost: nothing is said to it any more
@@ -90,32 +92,36 @@ class GenerationState {
     std::deque<int> signals;            // on their way, one after another
   };
 
-  void Launch(JobActions* actions);
-  void On(const UserSignal& signal, Time now, JobActions* actions);
-  void On(const HostChange& change, Time now, JobActions* actions);
-  void On(const CallAnswer& answer, Time now, JobActions* actions);
-  void On(const HostEvents& events, Time now, JobActions* actions);
-  void On(const StreamEnd& end, Time now, JobActions* actions);
-  void On(const InputAnswer& answer, Time now, JobActions* actions);
+  void Launch();
+  void On(const UserSignal& signal);
+  void On(const InputAnswer& answer);
+  // These are about a host, whose node rank they get.
+  void On(const HostChange& change, int node_rank);
+  void On(const CallAnswer& answer, int node_rank);
+  void On(const HostEvents& events, int node_rank);
+  void On(const StreamEnd& end, int node_rank);
   template <typename Other>
-  void On(const Other& /*of the job*/, Time /*now*/, JobActions* /*actions*/) {}
-  void OnLaunched(int node_rank, const Status& answer, JobActions* actions);
-  void OnLoss(int node_rank, const HostChange& change, JobActions* actions);
+  void On(const Other& /*of the job*/, int /*node_rank*/) {}
+  void OnLaunched(int node_rank, const Status& answer);
+  void OnLoss(int node_rank, const HostChange& change);
   void OnEvent(int node_rank, const v1::Event& event,
-               const std::shared_ptr<const v1::EventBatch>& batch, JobActions* actions);
+               const std::shared_ptr<const v1::EventBatch>& batch);
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
   // The first rank to standard input, all to each other.
-  void ConnectRanks(JobActions* actions);
-  void SendValues(Time now, JobActions* actions);
-  void SendSignal(int node_rank, JobActions* actions);
-  void ForwardSignal(int signal, JobActions* actions);
+  void ConnectRanks();
+  void SendValues();
+  void SendSignal(int node_rank);
+  void ForwardSignal(int signal);
   // For what has failed; then by what the user wants.
-  void StopFailed(double grace_seconds, JobActions* actions);
-  void StopHosts(double grace_seconds, JobActions* actions);
-  void StopHost(int node_rank, JobActions* actions);
+  void StopFailed(double grace_seconds);
+  void StopHosts(double grace_seconds);
+  void StopHost(int node_rank);
   void LetGo(int node_rank);  // nothing is said to this host any more
-  void GiveUpHosts(JobActions* actions);
-  JobAction Act(JobAction::Kind kind, int node_rank) const;
+  void GiveUpHosts();
+  JobAction& Act(Kind kind, int node_rank);
+  template <typename Request>
+  Request MakeRequest() const;
+  JobActions TakeActions() { return std::exchange(actions_, {}); }
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
   std::vector<int> launched() const;
 
@@ -134,6 +140,8 @@ class GenerationState {
   std::set<int> lost_;
   std::string unended_;
   std::optional<Status> observer_failed_;  // it is not called any more
+  Time now_{};
+  JobActions actions_;  // of this input
 };
 
 }  // namespace ds::cli
