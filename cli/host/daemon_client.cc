@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kRepeatedCallTimeout{5};
 // What a daemon of this host may send ahead of Watch's reading, in HTTP/2's terms.
 constexpr int kLocalWindowBytes = 4 * 1024 * 1024;
 
-// A connection holds room for a frame that it may have to encrypt, of 16 KiB if it is not told. What
-// the controller sends is small.
+// A connection holds room for a frame that it may have to encrypt, of 16 KiB if it is not told.
+// What the controller sends is small.
 constexpr int kTlsFrameBytes = 2 * 1024;
 
 // Between two attempts to connect over a network.
@@ -252,10 +252,6 @@ void DaemonClient::BeginStop(const v1::StopRequest& request, DoneCallback done) 
       });
 }
 
-StatusOr<v1::SignalResponse> DaemonClient::Signal(const v1::SignalRequest& request) {
-  return Await(&Async::Signal, request, {kRepeatedCallTimeout});
-}
-
 void DaemonClient::BeginSignal(const v1::SignalRequest& request, DoneCallback done) {
   Begin<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {kRepeatedCallTimeout},
                                                OnlyStatus<v1::SignalResponse>(std::move(done)));
@@ -263,10 +259,6 @@ void DaemonClient::BeginSignal(const v1::SignalRequest& request, DoneCallback do
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
   return OrUnanswered(Await(&Async::Input, request, {kRepeatedCallTimeout}));
-}
-
-StatusOr<v1::ShareResponse> DaemonClient::Share(const v1::ShareRequest& request) {
-  return Await(&Async::Share, request, {kRepeatedCallTimeout});
 }
 
 void DaemonClient::BeginShare(const v1::ShareRequest& request, DoneCallback done) {

@@ -75,9 +75,7 @@ class DaemonClient : public HostDaemon {
   StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
   void BeginStop(const v1::StopRequest& request, DoneCallback done) override;
   // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
-  StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
   void BeginSignal(const v1::SignalRequest& request, DoneCallback done) override;
-  StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request);
   void BeginShare(const v1::ShareRequest& request, DoneCallback done) override;
   // Takes a second at most while rank 0 does not read; then fewer bytes are accepted.
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
