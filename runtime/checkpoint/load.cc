@@ -158,6 +158,9 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
     return part.CheckState(state);
   };
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ForEachState(*manifest, parts, check), world));
+  for (Stateful* part : parts) {
+    part->ExpectState(manifest->state.at(std::string(part->state_name())));
+  }
   DS_RETURN_IF_ERROR(LoadTensors(directory, *manifest, parts, world));
   const auto load = [](Stateful& part, const nlohmann::json& state) {
     return part.LoadState(state);

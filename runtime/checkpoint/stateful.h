@@ -29,12 +29,17 @@ class Stateful {
   // Says why this part cannot be saved just now; asked before anything is written.
   virtual Status CheckSavable() const { return OkStatus(); }
 
-  // Checks that the state which the checkpoint holds can be this part's at all; asked before any
-  // tensor is read, so that the message can say what the checkpoint is instead.
+  // Checks that the state which the checkpoint holds can be this part's at all, and changes
+  // nothing; asked before any tensor is read, so that the message can say what the checkpoint is
+  // instead.
   virtual Status CheckState(const nlohmann::json& state) const {
     static_cast<void>(state);
     return OkStatus();
   }
+
+  // Makes room for the tensors that belong to a state, which CheckState has taken on all ranks:
+  // from here on AddShards appends those, for loading.
+  virtual void ExpectState(const nlohmann::json& state) { static_cast<void>(state); }
 
   // Everything that is not a tensor (step, data position, RNG, scheduler, loss scaler): the same on
   // every rank and free of the world size; its numbers are finite. Rank 0's is written. Loading

@@ -119,3 +119,4 @@ class EngineState : public checkpoint::Stateful {
 };
 
 }  // namespace ds::engine
+  void ExpectState(const nlohmann::json& state) override;

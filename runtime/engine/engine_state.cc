@@ -3,6 +3,15 @@
 #include <string>
 
 namespace ds::engine {
+namespace {
+
+// Finds it in an engine's state; null where there is none.
+nlohmann::json OptimizerStateOf(const nlohmann::json& state) {
+  const auto of_optimizer = state.find("optimizer_state");
+  return of_optimizer == state.end() ? nlohmann::json() : *of_optimizer;
+}
+
+}  // namespace
 
 Status EngineState::CheckSavable() const {
   DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
@@ -34,16 +43,16 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
     return DataLossError("the engine's state names no \"optimizer\"");
   }
   const std::string_view ours = parts_.optimizer->optimizer_name();
-  if (*theirs == ours) {
-    const auto of_optimizer = state.find("optimizer_state");
-    return parts_.optimizer->ExpectState(of_optimizer == state.end() ? nlohmann::json()
-                                                                     : *of_optimizer);
-  }
+  if (*theirs == ours) return parts_.optimizer->CheckState(OptimizerStateOf(state));
   return InvalidArgumentError(
       "the checkpoint holds the state of optimizer " + theirs->get<std::string>() + ", which " +
       std::string(ours) +
       " cannot go on from: set optimizer.type and zero_optimization.zenflow "
       "as they were, or start from the saved model's weights");
+}
+
+void EngineState::ExpectState(const nlohmann::json& state) {
+  parts_.optimizer->ExpectState(OptimizerStateOf(state));
 }
 
 Status EngineState::LoadState(const nlohmann::json& state) {
@@ -56,8 +65,7 @@ Status EngineState::LoadState(const nlohmann::json& state) {
   DS_RETURN_IF_ERROR(parts_.rates.LoadState(state));
   parts_.step.Forget();
   parts_.optimizer->ClearGradients();
-  const auto optimizer = state.find("optimizer_state");
-  return parts_.optimizer->LoadState(optimizer == state.end() ? nlohmann::json() : *optimizer);
+  return parts_.optimizer->LoadState(OptimizerStateOf(state));
 }
 
 }  // namespace ds::engine

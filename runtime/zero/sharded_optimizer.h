@@ -78,8 +78,9 @@ class ShardedOptimizer {
   // The optimizer's numbers beside the tensors; loading takes place after the tensors have been
   // written, and publishes the weights.
   nlohmann::json State() const;
-  // Asked before the tensors are written: makes room for what the state says of them.
-  Status ExpectState(const nlohmann::json& state);
+  // These are checkpoint::Stateful's.
+  Status CheckState(const nlohmann::json& state) const;
+  void ExpectState(const nlohmann::json& state);
   Status LoadState(const nlohmann::json& state);
   // Ends what goes on beside the training (ZenFlow::Settle). Collective.
   void Settle();

@@ -31,8 +31,12 @@ nlohmann::json ShardedOptimizer::State() const {
   return zenflow_ ? zenflow_->State() : optimizer_->State();
 }
 
-Status ShardedOptimizer::ExpectState(const nlohmann::json& state) {
-  return zenflow_ ? zenflow_->ExpectState(state) : OkStatus();
+Status ShardedOptimizer::CheckState(const nlohmann::json& state) const {
+  return zenflow_ ? zenflow_->CheckState(state) : OkStatus();
+}
+
+void ShardedOptimizer::ExpectState(const nlohmann::json& state) {
+  if (zenflow_) zenflow_->ExpectState(state);
 }
 
 void ShardedOptimizer::Settle() {

@@ -58,8 +58,10 @@ class ZenFlow {
   // Gradients that wait, and the moments of the important columns.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
   nlohmann::json State() const;
-  // Makes room for the columns of the state, whose tensors are loaded next.
-  Status ExpectState(const nlohmann::json& state);
+  // Tells whether a state can be that of these matrices.
+  Status CheckState(const nlohmann::json& state) const;
+  // Makes room for the columns of a state, which CheckState has taken: their tensors come next.
+  void ExpectState(const nlohmann::json& state);
 
  private:
   // A 2-D parameter of the model, the same list on every rank.
@@ -108,6 +110,9 @@ class ZenFlow {
   };
 
   std::vector<int> AddMatrices(const FlatParameters& parameters);
+  struct Read;
+  StatusOr<Read> ReadState(const nlohmann::json& state) const;
+
   void Select();
   void Place(Range* range, bool takes_weights);
   void MakePlaces(Range* range);

@@ -60,37 +60,60 @@ nlohmann::json ZenFlow::State() const {
           {"balance", sums}};
 }
 
-Status ZenFlow::ExpectState(const nlohmann::json& state) {
-  if (beside_.valid()) beside_.get();  // what it makes is overwritten
+// This is what a checkpoint says beside the tensors.
+struct ZenFlow::Read {
+  bool selected = false;
+  std::vector<std::vector<std::int64_t>> chosen;  // of each matrix
+  std::int64_t waiting_steps = 0;
+  std::int64_t balance_steps = 0;
+  std::vector<ZenFlowSums> balance;
+};
+
+StatusOr<ZenFlow::Read> ZenFlow::ReadState(const nlohmann::json& state) const {
   const auto wrong = [](const std::string& what) {
     return DataLossError("the state of ZenFlow " + what);
   };
   try {
-    const bool selected = state.at("selected");
-    std::vector<std::vector<std::int64_t>> chosen;
+    Read read{.selected = state.at("selected"),
+              .chosen = {},
+              .waiting_steps = state.at("waiting_steps"),
+              .balance_steps = state.at("balance_steps"),
+              .balance = {}};
     for (const Matrix& matrix : matrices_) {
-      std::vector<std::int64_t> columns;
-      if (selected) state.at("columns").at(matrix.name).get_to(columns);
+      std::vector<std::int64_t>& columns = read.chosen.emplace_back();
+      if (read.selected) state.at("columns").at(matrix.name).get_to(columns);
       for (std::size_t i = 0; i < columns.size(); ++i) {
         const std::int64_t least = i == 0 ? 0 : columns[i - 1] + 1;
         if (columns[i] >= least && columns[i] < matrix.columns) continue;
         return wrong("has columns that " + matrix.name + " does not have");
       }
-      chosen.push_back(std::move(columns));
     }
-    std::vector<ZenFlowSums> sums;
-    for (const nlohmann::json& each : state.at("balance")) sums.push_back({each.at(0), each.at(1)});
-    steps_ = state.at("waiting_steps");
-    balance_.Load(state.at("balance_steps"), std::move(sums));
-    for (std::size_t i = 0; i < matrices_.size(); ++i) matrices_[i].chosen = std::move(chosen[i]);
-    is_selected_ = selected;
+    for (const nlohmann::json& each : state.at("balance")) {
+      read.balance.push_back({each.at(0), each.at(1)});
+    }
+    return read;
   } catch (const nlohmann::json::exception& error) {
     return wrong("cannot be read: " + std::string(error.what()));
   }
+}
+
+Status ZenFlow::CheckState(const nlohmann::json& state) const {
+  const StatusOr<Read> read = ReadState(state);
+  return read.ok() ? OkStatus() : read.status();
+}
+
+void ZenFlow::ExpectState(const nlohmann::json& state) {
+  if (beside_.valid()) beside_.get();  // what it makes is overwritten
+  Read read = ReadState(state).value();
+  steps_ = read.waiting_steps;
+  balance_.Load(read.balance_steps, std::move(read.balance));
+  for (std::size_t i = 0; i < matrices_.size(); ++i) {
+    matrices_[i].chosen = std::move(read.chosen[i]);
+  }
+  is_selected_ = read.selected;
   for (Range& range : ranges_) {
     is_selected_ ? Place(&range, /*takes_weights=*/false) : Forget(&range);
   }
-  return OkStatus();
 }
 
 }  // namespace ds::zero

@@ -199,6 +199,28 @@ TEST(ZenFlow, WhoeverWritesWeightsLosesNothingThatComesLate) {
   }
 }
 
+// While an update is on its way: of the same columns, of none, and of what no run has saved.
+TEST(ZenFlow, WhatAStateIsAskedChangesNothing) {
+  const FlowRun run = Flow(2, Precision::kFp32, /*overlap=*/true);
+  const FlowOutcome undisturbed = TrainFlow(run, 1, 8);
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const auto engine = CreateFlowEngine(run, world).value();
+    const nlohmann::json first = engine->state().State();
+    std::vector<StepResult> steps = TrainTiny(*engine, run.tiny, 3);
+    const nlohmann::json state = engine->state().State();
+    EXPECT_TRUE(engine->state().CheckState(first).ok());
+    EXPECT_TRUE(engine->state().CheckState(state).ok());
+    nlohmann::json wrong = state;
+    for (auto& columns : wrong["optimizer_state"]["columns"]) columns = {1'000'000};
+    EXPECT_THAT(engine->state().CheckState(wrong).message(), HasSubstr("has columns that "));
+    wrong["optimizer_state"].erase("selected");
+    EXPECT_THAT(engine->state().CheckState(wrong).message(), HasSubstr("cannot be read"));
+    EXPECT_EQ(engine->state().State(), state);
+    for (const StepResult& step : TrainTiny(*engine, run.tiny, 5)) steps.push_back(step);
+    ExpectSameFlow({std::move(steps), ExportAll(*engine)}, undisturbed);
+  });
+}
+
 TEST(ZenFlow, ARunWithoutItIsToldWhatTheCheckpointIsOf) {
   const testing::TemporaryFolder folder;
   FlowRun run = Flow(1, Precision::kFp32);
