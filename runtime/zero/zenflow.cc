@@ -242,19 +242,17 @@ void ZenFlow::Step(const optim::Update& update) {
     updates_rest |= balance_.Add(MeasureMatrices(update.gradient_scale), config_);
   }
   if (step.has_important) {
-    for (Range& range : ranges_) UpdateImportant(update, &range);
+    for (Range& range : ranges_) {
+      UpdateImportant(update, &range);
+      for (Store& store : range.moments) store.Stow();
+    }
   }
   if (updates_rest) {
     config_.overlap_step&& step.has_important ? UpdateRestBeside(update) : UpdateRest(update);
     steps_ = 0;
     balance_.Clear();
   }
-  for (Range& range : ranges_) {
-    range.updated = at::Tensor();
-    for (Store& store : range.moments) {
-      if (store.defined()) store.Stow();
-    }
-  }
+  for (Range& range : ranges_) range.updated = at::Tensor();
   for (Waiting& waiting : waiting_) {
     waiting.shard->Publish();  // goes on under the next one's
     waiting.shard->Stow();

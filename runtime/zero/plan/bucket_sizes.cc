@@ -43,7 +43,7 @@ class Measurement {
  private:
   BucketSizes MeasureBucket(const BucketShape& shape, Rest parameters);
   void MeasureState(BucketSizes* bucket);
-  void MeasureZenFlow(const BucketBytes& bytes, Rest rest);
+  void MeasureZenFlow(BucketSizes* bucket);
   Rest ChooseRest(const UnitShape& shape);
   Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
   void CountFileBuffers();
@@ -118,7 +118,7 @@ void Measurement::MeasureState(BucketSizes* bucket) {
     const Rest put = Put(rest, state, &model_.here.optimizer_state);
     if (put == Rest::kHost) bucket->brought_state += state;
   }
-  if (input_.zenflow) MeasureZenFlow(bytes, rest);
+  if (input_.zenflow) MeasureZenFlow(bucket);
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
   const bool is_used_at_once =
@@ -128,20 +128,30 @@ void Measurement::MeasureState(BucketSizes* bucket) {
                          : Put(input_.tiers.gradients, bytes.own_gradients, &none);
 }
 
-// Gradients that wait for the update of everything, in fp32, and what is kept of the important
-// columns: moments, places, masters.
-void Measurement::MeasureZenFlow(const BucketBytes& bytes, Rest rest) {
+// Gradients that wait for the update of everything, in fp32, whatever the ratio keeps of the rest;
+// and what is kept of the important columns: moments, places, masters.
+void Measurement::MeasureZenFlow(BucketSizes* bucket) {
   constexpr std::int64_t kFloat = sizeof(float), kPlace = sizeof(std::int64_t);
   const config::ZenFlowConfig& zenflow = *input_.zenflow;
-  const bool masters = input_.types.has_master_weights();
-  const std::int64_t weights = input_.sharding.optimizer ? bytes.own_parameters : bytes.parameters;
+  const BucketBytes& bytes = bucket->bytes;
+  const bool masters = input_.types.has_master_weights(), sharded = input_.sharding.optimizer;
+  const Rest rest = sharded ? input_.tiers.optimizer : Rest::kHere;
+  const std::int64_t weights = sharded ? bytes.own_parameters : bytes.parameters;
   const std::int64_t elements = weights / Width(input_.types.parameter);
   const std::int64_t important = CountImportant(zenflow, elements);
   HeldMemory& here = model_.here;
   Put(rest, elements * kFloat * (zenflow.overlap_step ? 2 : 1), &here.optimizer_state);
-  here.optimizer_state += important * (2 * kFloat + kPlace);
+  const bool on_gpu = input_.tiers.optimizer == Rest::kHost;
+  const Rest moments = zenflow.offload && on_gpu ? Rest::kHost : Rest::kHere;
+  if (Put(moments, important * 2 * kFloat, &here.optimizer_state) == Rest::kHost) {
+    bucket->brought_state += important * 2 * kFloat;
+  }
+  here.optimizer_state += important * kPlace;
   if (masters) here.master_weights += important * Width(input_.types.master);
   if (!masters && zenflow.overlap_step) Put(rest, weights, &here.master_weights);
+  // The mean comes to where all is updated by it.
+  if (rest == Rest::kHost && !zenflow.overlap_step)
+    bucket->bytes.update_buffers += elements * kFloat;
 }
 
 // What comes from files for one turn of the update, or beside a block's backward, and what waits
