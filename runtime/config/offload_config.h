@@ -3,6 +3,7 @@
 // Offload of model state, and the transfers to and from files that it takes: a part of DsConfig.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct OffloadOptimizerConfig {
   bool pipeline_write = false;
   double ratio = 1.0;          // of the state, at least so much is there
   bool super_offload = false;  // updates in the backward pass
+  // This share of a rank's cores is such updates' alone; absent: none is, and the rank's own thread
+  // updates between blocks.
+  std::optional<double> update_cores = {};
 };
 
 // Transfers to and from files.

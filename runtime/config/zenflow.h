@@ -17,6 +17,8 @@ struct ZenFlowConfig {
   double auto_ratio = 0.99;                     // of the matrices
   std::int64_t full_warm_up_rounds = 0;         // first steps, which update everything
   bool overlap_step = false;
+  // The update beside leaves this share of a rank's cores to the model; absent: both use all.
+  std::optional<double> compute_cores = {};
   bool offload = false;  // of the important columns' moments, too
 };
 

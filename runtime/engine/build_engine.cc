@@ -317,7 +317,8 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   ModelDescription described;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));
-  DS_ASSIGN_OR_RETURN(const zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
+  DS_ASSIGN_OR_RETURN(zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
+  DS_RETURN_IF_ERROR(ReserveCores(config, options, &tiers, &parts->own));
   const zero::Context context = MakeContext(config, options, parts->mesh, tiers, described.units);
   DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
   parts->parameter_count = CountParameters(*parts->sharded, parts->mesh);

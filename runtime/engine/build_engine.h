@@ -90,6 +90,15 @@ StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& confi
 StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOptions& options,
                                 std::vector<std::unique_ptr<offload::FileTier>>* files);
 
+// ReserveCores: offload_optimizer.cpuadam_cores_perc and zenflow.pt_reserved_cores_perc.
+
+// Gives what updates beside the computation cores of its own, out of those that this thread may run
+// on, or of this rank's part of them where ranks of the host share them; and binds this thread and
+// its pool to the rest until `own` ends, on this thread. Says in a notice which, or why none are
+// reserved: all ranks do alike. Collective.
+Status ReserveCores(const config::DsConfig& config, const EngineOptions& options,
+                    zero::Tiers* tiers, EngineResources* own);
+
 // MakeFillUnit: where each unit's first values come from.
 
 // EngineOptions::read_values first; then what the user's own modules have, rank 0's of them, or
@@ -112,6 +121,7 @@ class EngineState : public checkpoint::Stateful {
   void AddShards(std::vector<checkpoint::TensorShard>* shards) override;
   nlohmann::json State() const override;
   Status CheckState(const nlohmann::json& state) const override;
+  void ExpectState(const nlohmann::json& state) override;
   Status LoadState(const nlohmann::json& state) override;
 
  private:
@@ -119,4 +129,3 @@ class EngineState : public checkpoint::Stateful {
 };
 
 }  // namespace ds::engine
-  void ExpectState(const nlohmann::json& state) override;

@@ -11,6 +11,7 @@
 #include "runtime/activation/recompute.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/device/thread_cores.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/memory_marks.h"
 #include "runtime/engine/module_buffers.h"
@@ -24,6 +25,7 @@
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
+#include "runtime/zero/update_thread.h"
 
 namespace ds::engine {
 
@@ -34,7 +36,9 @@ struct EngineResources {
   std::unique_ptr<device::MemoryLedger> ledger;
   // They hold what is offloaded (OpenTiers), which ends before them.
   std::vector<std::unique_ptr<offload::FileTier>> file_tiers;
-  device::LedgerEntry shared_memory;  // of the communicators
+  device::LedgerEntry shared_memory;                  // of the communicators
+  std::unique_ptr<zero::UpdateThread> update_thread;  // ReserveCores
+  std::optional<device::BoundPool> compute_cores;
 };
 
 // Says how the executor runs blocks.

@@ -163,12 +163,16 @@ void FileTier::ForgetWritten() {
 }
 
 AlignedBuffer FileTier::TakeBuffer(std::int64_t bytes) {
-  ForgetWritten();
+  {
+    const std::lock_guard lock(writing_mutex_);
+    ForgetWritten();
+  }
   return pool_.Take(bytes);
 }
 
 FileTransfer FileTier::WriteBehind(const Extent& extent, std::int64_t offset, AlignedBuffer buffer,
                                    std::int64_t bytes) {
+  const std::lock_guard lock(writing_mutex_);
   ForgetWritten();
   std::int64_t under_way = bytes;
   for (const Writing& each : writing_) {

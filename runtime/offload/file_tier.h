@@ -9,7 +9,8 @@
 // Extents are made of units; unit u lies in file u % files. With one file a unit is what it aligns
 // to, with several a block.
 //
-// Threads: one thread at a time; extents and buffers may end on any. Lifetimes: the tier outlives
+// Threads: buffers are taken and transferred, and extents and buffers end, on any; the rest is one
+// thread's at a time. Lifetimes: the tier outlives
 // its extents, buffers and transfers.
 
 #include <cstdint>
@@ -124,7 +125,8 @@ class FileTier {
     FileTransfer transfer;
   };
   const std::int64_t most_writing_;
-  std::deque<Writing> writing_;
+  std::mutex writing_mutex_;
+  std::deque<Writing> writing_;  // guarded by it
   std::int64_t alignment_ = AlignedPool::kPage;
   std::int64_t unit_bytes_ = AlignedPool::kPage;
   std::mutex mutex_;                           // guards what follows

@@ -197,6 +197,7 @@ void Residency::EndBackward(UnitRange units, GradientEnd end) {
     StartBackward(std::make_shared<const ForwardGraph>(ForwardGraph{.units = units}), end);
   }
   GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  if (end_ == GradientEnd::kUpdate) updates_.end();
   Rest();
 }
 

@@ -39,11 +39,12 @@ enum class GradientEnd {
   kLater,      // they are not complete: weights have theirs behind the backward pass
 };
 
-// Whoever updates units, in passes of GradientEnd::kUpdate. Both are called with nothing under way
+// Whoever updates units, in passes of GradientEnd::kUpdate. All are called with nothing under way
 // but what the rank begins ahead.
 struct UnitUpdates {
   std::function<void(int unit)> prepare;  // the unit's backward is next
   std::function<void(int unit)> update;   // its gradients have ended
+  std::function<void()> end = [] {};      // the pass has
 };
 
 class Residency {

@@ -13,6 +13,7 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/buckets.h"
 #include "runtime/zero/optimizer_shard.h"
+#include "runtime/zero/update_thread.h"
 #include "runtime/zero/zenflow.h"
 
 namespace ds::zero {
@@ -139,10 +140,13 @@ ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerC
     first_of_unit_.push_back(first_of_unit_.back() + static_cast<std::size_t>(trained));
   }
   model.SetUpdates({.prepare = [this](int unit) { PrepareUnit(unit); },
-                    .update = [this](int unit) { UpdateUnit(unit); }});
+                    .update = [this](int unit) { UpdateUnit(unit); },
+                    .end = [this] { EndUpdateBeside(); }});
 }
 
-ShardedOptimizer::~ShardedOptimizer() = default;
+ShardedOptimizer::~ShardedOptimizer() {
+  if (beside_.valid()) beside_.wait();
+}
 
 // Each stage that holds a bucket has the gradients of its own blocks.
 void ShardedOptimizer::AddUpOverStages() {
@@ -168,6 +172,7 @@ void ShardedOptimizer::AddUpOverStages() {
 }
 
 void ShardedOptimizer::ReduceGradients(std::int64_t step) {
+  EndUpdateBeside();  // of a pass that has failed
   own_gradients_ = optimizer_->WantsOwnGradients(step);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     if (squares_[i]) continue;  // updated
@@ -280,6 +285,7 @@ void ShardedOptimizer::StepInTurns(const optim::Update& update) {
 }
 
 bool ShardedOptimizer::TakeBack() {
+  EndUpdateBeside();  // of a pass that has failed
   if (!has_updated()) return true;
   if (!model_.context().tiers.takes_back) return false;
   model_.ReleaseAll();
@@ -320,8 +326,9 @@ void ShardedOptimizer::PrepareUnit(int unit) {
 
 void ShardedOptimizer::UpdateUnit(int unit) {
   DS_CHECK(update_.has_value());
+  EndUpdateBeside();
   const auto shards = ShardsOf(unit);
-  Turns turns(model_.context().tiers);
+  const auto turns = std::make_shared<Turns>(model_.context().tiers);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     std::optional<double>& squares = squares_[first_of_unit_[static_cast<std::size_t>(unit)] + i];
     TORCH_CHECK(!squares,
@@ -330,20 +337,35 @@ void ShardedOptimizer::UpdateUnit(int unit) {
     FlatGradients& gradients = shards[i]->bucket().gradients();
     gradients.Reduce();
     squares = SumOfSquaresOf(*shards[i]);
-    turns.Add(*shards[i]);
+    turns->Add(*shards[i]);
   }
-  const bool may_be_wrong = model_.context().tiers.takes_back;
-  turns.Take(
-      may_be_wrong ? PartUse::kTry : PartUse::kUpdate,
-      [&](const optim::Part& part) { optimizer_->Apply(*update_, part); },
-      [may_be_wrong](OptimizerShard& shard) {
-        if (!may_be_wrong) shard.bucket().gradients().DropMean();
-        shard.Publish();  // goes on under the backward pass
-        shard.Stow();
-      });
+  const Tiers& tiers = model_.context().tiers;
+  const PartUse use = tiers.takes_back ? PartUse::kTry : PartUse::kUpdate;
+  const auto apply = [this](const optim::Part& part) { optimizer_->Apply(*update_, part); };
+  if (!tiers.updates_beside) {
+    turns->Take(use, apply, [this](OptimizerShard& shard) { LeaveUpdated(shard); });
+    return;
+  }
+  for (const auto& shard : shards) lent_.push_back(shard.get());
+  beside_ = tiers.update_thread->Run(
+      [turns, use, apply] { turns->Take(use, apply, [](const OptimizerShard&) {}); });
+}
+
+void ShardedOptimizer::LeaveUpdated(OptimizerShard& shard) {
+  if (!model_.context().tiers.takes_back) shard.bucket().gradients().DropMean();
+  shard.Publish();  // goes on under the backward pass
+  shard.Stow();
+}
+
+void ShardedOptimizer::EndUpdateBeside() {
+  if (!beside_.valid()) return;
+  const std::vector<OptimizerShard*> shards = std::exchange(lent_, {});
+  beside_.get();
+  for (OptimizerShard* const shard : shards) LeaveUpdated(*shard);
 }
 
 void ShardedOptimizer::ClearGradients() {
+  EndUpdateBeside();  // of a pass that has failed
   ForEachTrainableBucket(model_, [](Bucket& bucket, std::int64_t) { bucket.gradients().Clear(); });
   squares_.assign(squares_.size(), std::nullopt);
   update_.reset();

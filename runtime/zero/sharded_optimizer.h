@@ -12,12 +12,15 @@
 // gradients nothing remains but the sum of squares. Where that may not be the step's update, as the
 // norm is not known yet (Tiers::takes_back), gradients and what was there before remain: Step
 // updates again, from there, by the right gradient_scale, or TakeBack goes back. No bit changes.
+// With Tiers::updates_beside a thread with cores of its own does that: a unit's stores are its own
+// until the next unit's gradients have ended, or the backward pass.
 //
 // The norm is always computed from this rank's shard, whatever is sharded, so that it has the same
 // bits at every stage.
 //
 // Threads: one thread at a time. Collective: ReduceGradients, Step, PublishWeights.
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -102,6 +105,10 @@ class ShardedOptimizer {
   // Begins to bring what the update of the unit begins with.
   void PrepareUnit(int unit);
   void UpdateUnit(int unit);
+  // Waits for what is updated beside, and does what is left of it.
+  void EndUpdateBeside();
+  // Does with an updated shard what is this thread's: begins to publish it. Collective.
+  void LeaveUpdated(OptimizerShard& shard);
   std::span<const std::unique_ptr<OptimizerShard>> ShardsOf(int unit) const;
   optim::RankParts DescribeRank() const;
   void AwaitAndStow();
@@ -116,6 +123,8 @@ class ShardedOptimizer {
   std::optional<optim::Update> update_;                  // in progress in the backward pass
   std::vector<std::optional<double>> squares_;           // by shard: of those that it has updated
   std::unique_ptr<ZenFlow> zenflow_;                     // null: all is updated in every step
+  std::vector<OptimizerShard*> lent_;                    // to the update beside
+  std::future<void> beside_;
 };
 
 }  // namespace ds::zero

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/optim/kernels/flat_update.h"
+#include "runtime/zero/update_thread.h"
 
 namespace ds::zero {
 namespace {
@@ -174,10 +175,12 @@ void ZenFlow::UpdateRestBeside(const optim::Update& update) {
         job->leases.emplace_back(sum.AcquireWhereItLies(range.own, Access::kRead)).tensor();
     job->parts.push_back(std::move(part));
   }
-  beside_ = std::async(std::launch::async, [job, &optimizer = optimizer_] {
+  const auto run = [job, &optimizer = optimizer_] {
     for (const optim::Part& part : job->parts) optimizer.Apply(job->mean, part);
     job->parts.clear();
-  });
+  };
+  UpdateThread* const thread = context_.tiers.update_thread;
+  beside_ = thread != nullptr ? thread->Run(run) : std::async(std::launch::async, run);
   current_ = 1 - current_;
 }
 

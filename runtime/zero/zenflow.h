@@ -9,9 +9,10 @@
 //   for each shard: zenflow.Add(shard)     then zenflow.WeightsWereWritten()
 //   zenflow.Step(update)                   in place of ShardedOptimizer's own
 //
-// With overlap_step that update runs on a thread of its own, on the CPU, and what comes of it is
-// taken over when the next one is due: it is an interval late. No other thread touches the masters,
-// the state and the gradients of that interval meanwhile. Settle ends it early.
+// With overlap_step that update runs on a thread of its own, on the CPU, on Tiers::update_thread
+// if there is one, and what comes of it is taken over when the next one is due: it is an interval
+// late. No other thread touches the masters, the state and the gradients of that interval
+// meanwhile. Settle ends it early.
 //
 // A gradient is scaled (clipped, unscaled) by its own step's factor before anything is made of it.
 // The bits do not depend on how the state is cut, but for column sums that are equal within
@@ -109,10 +110,10 @@ class ZenFlow {
     Store weights = {};  // overlap_step without masters: what the update beside updates
   };
 
-  std::vector<int> AddMatrices(const FlatParameters& parameters);
   struct Read;
   StatusOr<Read> ReadState(const nlohmann::json& state) const;
 
+  std::vector<int> AddMatrices(const FlatParameters& parameters);
   void Select();
   void Place(Range* range, bool takes_weights);
   void MakePlaces(Range* range);

@@ -18,6 +18,7 @@ constexpr Key kStage = keys::kZeroOptimizationStage;
 constexpr Key kBlockSize = keys::kAioBlockSize;
 
 constexpr Key kSuperOffload = keys::kZeroOptimizationOffloadOptimizerSuperOffload;
+constexpr Key kUpdateCores = keys::kZeroOptimizationOffloadOptimizerCpuadamCoresPerc;
 
 struct Target {
   Key device, path;
@@ -130,6 +131,9 @@ void FillOffload(const Values& values, DsConfig* config) {
       .pipeline_write = values.Get(keys::kZeroOptimizationOffloadOptimizerPipelineWrite),
       .ratio = values.Get(keys::kZeroOptimizationOffloadOptimizerRatio),
       .super_offload = values.Get(kSuperOffload)};
+  if (IsMeant(values, kUpdateCores)) {
+    zero.offload_optimizer.update_cores = values.Get(kUpdateCores).get<double>();
+  }
   config->aio = {.block_size = values.Get(kBlockSize),
                  .queue_depth = values.Get(keys::kAioQueueDepth),
                  .intra_op_parallelism = values.Get(keys::kAioIntraOpParallelism),

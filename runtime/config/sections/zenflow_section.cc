@@ -19,6 +19,7 @@ constexpr Key kDevice = keys::kZeroOptimizationOffloadOptimizerDevice;
 constexpr Key kOverlapComm = keys::kZeroOptimizationOverlapComm;
 constexpr Key kStrategy = keys::kZeroOptimizationZenflowSelectStrategy;
 constexpr Key kSelect = keys::kZeroOptimizationZenflowSelectInterval;
+constexpr Key kComputeCores = keys::kZeroOptimizationZenflowPtReservedCoresPerc;
 constexpr Key kUpdate = keys::kZeroOptimizationZenflowUpdateInterval;
 
 // The first key of the section that the file has, and means: without a host's optimizer a section
@@ -151,6 +152,7 @@ constexpr Rule kRules[] = {
 std::span<const Rule> ZenFlowRules() { return kRules; }
 
 bool ZenFlowLeavesOut(const Values& values, Key key) {
+  if (key == kComputeCores && !IsMeant(values, key)) return true;
   return std::string_view(key).starts_with(kSection) && FindZenFlow(values) == nullptr;
 }
 
@@ -166,6 +168,8 @@ void FillZenFlow(const Values& values, DsConfig* config) {
       .full_warm_up_rounds = values.Get(keys::kZeroOptimizationZenflowFullWarmUpRounds),
       .overlap_step = values.Get(keys::kZeroOptimizationZenflowOverlapStep),
       .offload = values.Get(keys::kZeroOptimizationZenflowOffload)};
+  if (IsMeant(values, kComputeCores))
+    zenflow.compute_cores = values.Get(kComputeCores).get<double>();
   if (epoch.is_number()) zenflow.steps_per_epoch = epoch.get<std::int64_t>();
   if (update.is_number()) zenflow.update_interval = update.get<std::int64_t>();
   config->zero_optimization.zenflow = zenflow;

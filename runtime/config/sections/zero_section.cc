@@ -130,21 +130,18 @@ std::optional<LocoConfig> ReadLoco(const Values& values) {
 }
 
 // DeepSpeed's defaults of these are not the runtime's: one that is written out is meant.
-constexpr Key kBudgets[] = {keys::kZeroOptimizationReduceBucketSize,
-                            keys::kZeroOptimizationStage3PrefetchBucketSize,
-                            keys::kZeroOptimizationStage3ParamPersistenceThreshold,
-                            keys::kZeroOptimizationStage3ModelPersistenceThreshold,
-                            keys::kZeroOptimizationStage3MaxLiveParameters,
-                            keys::kZeroOptimizationStage3MaxReuseDistance,
-                            keys::kZeroOptimizationAllgatherBucketSize};
+constexpr Key kOwnDefaults[] = {keys::kZeroOptimizationReduceBucketSize,
+                                keys::kZeroOptimizationStage3PrefetchBucketSize,
+                                keys::kZeroOptimizationStage3ParamPersistenceThreshold,
+                                keys::kZeroOptimizationStage3ModelPersistenceThreshold,
+                                keys::kZeroOptimizationStage3MaxLiveParameters,
+                                keys::kZeroOptimizationStage3MaxReuseDistance,
+                                keys::kZeroOptimizationAllgatherBucketSize,
+                                keys::kZeroOptimizationOffloadOptimizerCpuadamCoresPerc};
 
 // DeepSpeed 0.19.8 refuses whatever names them, their defaults included.
 constexpr Key kMics[] = {keys::kZeroOptimizationMicsShardSize,
                          keys::kZeroOptimizationMicsHierarchicalParamsGather};
-
-bool IsMeant(const Values& values, Key key) {
-  return values.IsGiven(key) || !IsDefault(*FindSetting(key), values.Get(key));
-}
 
 std::optional<std::int64_t> ReadBudget(const Values& values, Key key) {
   if (!IsMeant(values, key)) return std::nullopt;
@@ -155,13 +152,17 @@ std::optional<std::int64_t> ReadBudget(const Values& values, Key key) {
 
 std::span<const Rule> ZeroRules() { return kRules; }
 
+bool IsMeant(const Values& values, Key key) {
+  return values.IsGiven(key) || !IsDefault(*FindSetting(key), values.Get(key));
+}
+
 bool ZeroLeavesOut(const Values& values, Key key) {
   const bool is_loco = key == kLoco[0] || key == kLoco[1];
-  const bool is_budget =
-      std::find(std::begin(kBudgets), std::end(kBudgets), key) != std::end(kBudgets);
+  const bool has_own_default =
+      std::find(std::begin(kOwnDefaults), std::end(kOwnDefaults), key) != std::end(kOwnDefaults);
   const bool is_mics = std::find(std::begin(kMics), std::end(kMics), key) != std::end(kMics);
   return key == keys::kZeroOptimizationGradHooks || (is_loco && !HasLoco(values)) ||
-         (is_budget && !IsMeant(values, key)) ||
+         (has_own_default && !IsMeant(values, key)) ||
          (is_mics && IsDefault(*FindSetting(key), values.Get(key)));
 }
 
@@ -178,13 +179,13 @@ void FillZero(const Values& values, DsConfig* config) {
           values.Get(keys::kZeroOptimizationZeroQuantizedNontrainableWeights),
       .loco = ReadLoco(values),
       .overlap_comm = values.Get(kOverlap) == true,
-      .reduce_bucket_size = ReadBudget(values, kBudgets[0]),
-      .allgather_bucket_size = ReadBudget(values, kBudgets[6]),
-      .prefetch_bucket_size = ReadBudget(values, kBudgets[1]),
-      .param_persistence_threshold = ReadBudget(values, kBudgets[2]),
-      .model_persistence_threshold = ReadBudget(values, kBudgets[3]),
-      .max_live_parameters = ReadBudget(values, kBudgets[4]),
-      .max_reuse_distance = ReadBudget(values, kBudgets[5])};
+      .reduce_bucket_size = ReadBudget(values, kOwnDefaults[0]),
+      .allgather_bucket_size = ReadBudget(values, kOwnDefaults[6]),
+      .prefetch_bucket_size = ReadBudget(values, kOwnDefaults[1]),
+      .param_persistence_threshold = ReadBudget(values, kOwnDefaults[2]),
+      .model_persistence_threshold = ReadBudget(values, kOwnDefaults[3]),
+      .max_live_parameters = ReadBudget(values, kOwnDefaults[4]),
+      .max_reuse_distance = ReadBudget(values, kOwnDefaults[5])};
 }
 
 std::int64_t ZeroStage(const Values& values) { return values.Get(kStage); }

@@ -17,6 +17,10 @@ bool ZeroLeavesOut(const Values& values, Key key);
 // Requires values without errors.
 void FillZero(const Values& values, DsConfig* config);
 
+// A key is written out, or somebody has changed its value: that of what the runtime has defaults of
+// its own for is then meant.
+bool IsMeant(const Values& values, Key key);
+
 // The stage in force.
 std::int64_t ZeroStage(const Values& values);
 

@@ -4,9 +4,9 @@
 
 namespace ds::zero {
 
-SimulatedBucket::SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput& input,
+SimulatedBucket::SimulatedBucket(int unit, const BucketSizes& sizes, const StepMemoryInput& input,
                                  RankBooks* books)
-    : input_(input), books_(*books), sizes_(sizes) {
+    : unit_(unit), input_(input), books_(*books), sizes_(sizes) {
   if (sizes.sharding.parameters) {
     books_.pool.AddUser(bytes().parameters);
     books_.pool.Take(bytes().parameters);
@@ -112,6 +112,17 @@ void SimulatedBucket::EndUpdate() {
   books_.held.optimizer_state -= sizes_.brought_state;
   books_.held.other -= bytes().update_buffers;
   books_.held.comm_buffers -= bytes().publish_buffers;
+}
+
+void SimulatedBucket::EndEarlyUpdate() {
+  has_.updating = true;
+  if (!input_.tiers.updates_beside) EndUpdateBeside();
+}
+
+void SimulatedBucket::EndUpdateBeside() {
+  if (!std::exchange(has_.updating, false)) return;
+  EndUpdate();
+  if (!input_.tiers.takes_back) DropGradients();
 }
 
 void SimulatedBucket::DropGradients() {

@@ -23,8 +23,10 @@ class SimulatedBucket {
  public:
   // The buffer of sharded parameters is taken: it goes once they have values. What is there for
   // good the books have. `input` and `books` outlive this.
-  SimulatedBucket(const BucketSizes& sizes, const StepMemoryInput& input, RankBooks* books);
+  SimulatedBucket(int unit, const BucketSizes& sizes, const StepMemoryInput& input,
+                  RankBooks* books);
 
+  int unit() const { return unit_; }
   const BucketBytes& bytes() const { return sizes_.bytes; }
   bool trained() const { return sizes_.trained; }
   bool of_experts() const { return sizes_.of_experts; }
@@ -58,8 +60,10 @@ class SimulatedBucket {
   // Brings what is updated, and takes it away.
   void BeginUpdate();
   void EndUpdate();
-  // Its gradients go, before the step ends.
-  void DropGradients();
+  // Ends an update in the backward pass, with the gradients unless they may be needed again: at
+  // once, or, of one that goes on beside, with EndUpdateBeside.
+  void EndEarlyUpdate();
+  void EndUpdateBeside();
   // The gradients go, and what the rank has gathered is old.
   void EndStep();
 
@@ -73,16 +77,19 @@ class SimulatedBucket {
     bool own = false;        // the reduced shard
     bool reducing = false;
     bool lost_values = false;
+    bool updating = false;  // beside
 
     friend bool operator==(const Presence&, const Presence&) = default;
   };
   const Presence& presence() const { return has_; }
 
  private:
+  void DropGradients();
   std::int64_t block_bytes() const {
     return input_.windows.gradients.whole_step ? bytes().gradients : bytes().travelling;
   }
 
+  const int unit_;
   const StepMemoryInput& input_;
   RankBooks& books_;
   const BucketSizes sizes_;

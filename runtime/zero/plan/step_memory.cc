@@ -40,7 +40,7 @@ void StepSimulation::AddUnit(const UnitShape& shape, const std::vector<BucketSiz
   PlannedUnit planned{.also_reads = shape.also_reads, .backward_reads = shape.backward_reads};
   std::vector<SimulatedBucket>& unit = buckets_.emplace_back();
   for (const BucketSizes& bucket : sizes) {
-    unit.emplace_back(bucket, input_, &books_);
+    unit.emplace_back(static_cast<int>(planned_.size()), bucket, input_, &books_);
     planned.bytes += bucket.bytes.parameters;
     planned.fetched_bytes += bucket.fetched_bytes;
     planned.largest_bytes = std::max(planned.largest_bytes, bucket.bytes.largest);
@@ -148,12 +148,13 @@ void StepSimulation::AcquireGradients(int unit, bool of_experts) {
   }
 }
 
-// In the backward pass: its gradient goes.
 void StepSimulation::UpdateEarly(SimulatedBucket* bucket) {
+  ForEachBucket([unit = bucket->unit()](SimulatedBucket& each) {
+    if (each.unit() != unit) each.EndUpdateBeside();
+  });
   bucket->BeginUpdate();
   Note("the update", kept_);
-  bucket->EndUpdate();
-  if (!input_.tiers.takes_back) bucket->DropGradients();
+  bucket->EndEarlyUpdate();
 }
 
 StepSimulation::State StepSimulation::Capture() {

@@ -141,6 +141,7 @@ void StepSimulation::Backward(const Pass& pass, bool is_last) {
     if (later) kept_ += made.delayed;
   }
   Execute(plan, static_cast<int>(places.size()) - 1);
+  ForEachBucket([](SimulatedBucket& bucket) { bucket.EndUpdateBeside(); });
   updates_ = false;
   Execute(MakePlan({{Place::Kind::kRest}}, {}), 0);
   kept_ -= (pass.begins ? input_.batch_bytes : 0) + 2 * sent;

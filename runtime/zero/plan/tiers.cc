@@ -55,7 +55,8 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
               .reads_ahead = optimizer.pipeline_read,
               .writes_behind = optimizer.pipeline_write,
               .updates_in_backward = optimizer.super_offload,
-              .takes_back = optimizer.super_offload && ClipsOrSkips(config)};
+              .takes_back = optimizer.super_offload && ClipsOrSkips(config),
+              .updates_beside = optimizer.super_offload && optimizer.update_cores && !on_gpu};
   if (tiers.optimizer == Rest::kFile) {
     tiers.gradients = Rest::kFile;
     tiers.most_elements = ChooseMostElements(zero);

@@ -15,6 +15,8 @@ class FileTier;
 
 namespace ds::zero {
 
+class UpdateThread;
+
 enum class Rest {
   kHere,  // where the rank computes
   kHost,  // in host memory, pinned where the device is not the CPU
@@ -52,10 +54,17 @@ struct Tiers {
   // Such an update may be the wrong one, as the step is clipped or skipped once its norm is known:
   // what was there before is kept beside it.
   bool takes_back = false;
+  // Each goes on beside the backward of the next one, on a thread of its own, and has ended when
+  // that has, or the pass.
+  bool updates_beside = false;
+
+  // Has cores for itself, for what updates beside the model's computation; borrowed. Null: none are
+  // reserved.
+  UpdateThread* update_thread = nullptr;
 };
 
-// Takes offload_param and offload_optimizer of a config, all but the files. On CPU ranks the host
-// is where they compute.
+// Takes offload_param and offload_optimizer of a config, all but the files and the thread, which
+// updates_beside counts on. On CPU ranks the host is where they compute.
 Tiers PlanTiers(const config::DsConfig& config, bool on_gpu);
 
 // Tells of trained buckets, in order, by a rank's shares of their elements, whether their

@@ -89,6 +89,25 @@ TEST(OffloadSection, UpdatesInTheBackwardPassNeedNoOtherBlock) {
               ElementsAre(HasSubstr("needs offload_optimizer.device")));
 }
 
+// DeepSpeed's default is not the runtime's: one that is written out is meant.
+TEST(OffloadSection, UpdatesHaveCoresOfTheirOwnWhereTheKeyIsWrittenOut) {
+  const auto check = [](const std::string& members) {
+    return CheckWith("zero_optimization: {stage: 2, offload_optimizer: {device: \"cpu\"" + members +
+                     "}}\ngradient_clipping: 0");
+  };
+  const CheckResult plain = check(", super_offload: true");
+  EXPECT_FALSE(plain.config.zero_optimization.offload_optimizer.update_cores.has_value());
+  EXPECT_FALSE(
+      plain.resolved["zero_optimization"]["offload_optimizer"].contains("cpuadam_cores_perc"));
+  const CheckResult written = check(", super_offload: true, cpuadam_cores_perc: 0.8");
+  EXPECT_EQ(written.config.zero_optimization.offload_optimizer.update_cores, 0.8);
+  EXPECT_EQ(written.resolved["zero_optimization"]["offload_optimizer"]["cpuadam_cores_perc"], 0.8);
+  EXPECT_THAT(
+      Messages(check(", cpuadam_cores_perc: 0.5").warnings),
+      ::testing::Contains(HasSubstr("has no effect while "
+                                    "zero_optimization.offload_optimizer.super_offload is false")));
+}
+
 TEST(OffloadSection, RefusesNumbersThatNoMachineHas) {
   for (const char* members :
        {"aio: {queue_depth: 4294967296}", "aio: {queue_depth: 40000000}",

@@ -68,6 +68,23 @@ TEST(ZenFlowSectionTest, EveryKeyIsRead) {
   EXPECT_EQ(zenflow->steps_per_epoch, 7);
 }
 
+// DeepSpeed's default is not the runtime's: one that is written out is meant.
+TEST(ZenFlowSectionTest, CoresAreReservedWhereTheKeyIsWrittenOut) {
+  const auto plain =
+      CheckZenFlowSection(std::string(kHost) + R"("zenflow": {"overlap_step": true})");
+  EXPECT_FALSE(plain.config.zero_optimization.zenflow->compute_cores.has_value());
+  EXPECT_FALSE(plain.resolved["zero_optimization"]["zenflow"].contains("pt_reserved_cores_perc"));
+  const auto written = CheckZenFlowSection(
+      std::string(kHost) + R"("zenflow": {"overlap_step": true, "pt_reserved_cores_perc": 0.5})");
+  EXPECT_EQ(written.config.zero_optimization.zenflow->compute_cores, 0.5);
+  EXPECT_EQ(written.resolved["zero_optimization"]["zenflow"]["pt_reserved_cores_perc"], 0.5);
+  const auto useless =
+      CheckZenFlowSection(std::string(kHost) + R"("zenflow": {"pt_reserved_cores_perc": 0.75})");
+  EXPECT_THAT(Messages(useless.warnings),
+              Contains(HasSubstr("pt_reserved_cores_perc has no effect while "
+                                 "zero_optimization.zenflow.overlap_step is false")));
+}
+
 TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
   const std::string section = R"("zenflow": {"topk_ratio": 0.1})";
   const auto errors = [&](const std::string& zero, const std::string& beside = "") {

@@ -29,6 +29,23 @@ StepMemoryInput MakeHostInput(const StepSetting& setting) {
   return input;
 }
 
+TEST(UpdateMemoryTest, AnUpdateBesideHasItsGradientUntilTheNextOnesEnd) {
+  StepMemoryInput input = MakeHostInput({.ranks = 2});
+  input.tiers.updates_in_backward = true;
+  const std::int64_t before = PlanStepMemory(input).peak.gradients;
+  input.tiers.updates_beside = true;
+  EXPECT_EQ(before, 4 * kLarge / 2);
+  EXPECT_EQ(PlanStepMemory(input).peak.gradients, 4 * (kLarge + kSmall) / 2);
+
+  config::DsConfig config;
+  config.zero_optimization.offload_optimizer = {
+      .device = config::OffloadDevice::kCpu, .super_offload = true, .update_cores = 0.8};
+  EXPECT_TRUE(PlanTiers(config, /*on_gpu=*/false).updates_beside);
+  EXPECT_FALSE(PlanTiers(config, /*on_gpu=*/true).updates_beside) << "the GPU updates";
+  config.zero_optimization.offload_optimizer.update_cores.reset();
+  EXPECT_FALSE(PlanTiers(config, /*on_gpu=*/false).updates_beside);
+}
+
 // On a GPU the host has what waits, and, if asked to, the moments of the important columns.
 TEST(UpdateMemoryTest, ZenFlowsGradientsWaitOnTheHostWhateverTheRatioKeeps) {
   constexpr std::int64_t kOwn = kWhole / 2;

@@ -1,0 +1,53 @@
+#include "runtime/zero/update_thread.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "runtime/device/thread_cores.h"
+
+namespace ds::zero {
+namespace {
+
+std::vector<int> LastCore() { return {device::ListCoresOfThread()->back()}; }
+
+TEST(UpdateThreadTest, RunsJobsInOrderOnItsCores) {
+  const std::vector<int> before = *device::ListCoresOfThread();
+  std::vector<int> order, cores;
+  UpdateThread thread(LastCore());
+  const auto first = thread.Run([&] {
+    order.push_back(1);
+    cores = *device::ListCoresOfThread();
+    EXPECT_EQ(at::get_num_threads(), 1);
+    EXPECT_FALSE(c10::GradMode::is_enabled());
+  });
+  thread.Run([&] { order.push_back(2); }).get();
+  EXPECT_THAT(order, ::testing::ElementsAre(1, 2));
+  EXPECT_EQ(cores, LastCore());
+  EXPECT_EQ(*device::ListCoresOfThread(), before) << "the caller's own";
+  first.wait();
+}
+
+TEST(UpdateThreadTest, EndsBehindItsJobsAndGivesBackWhatTheyThrow) {
+  int done = 0;
+  {
+    UpdateThread thread(LastCore());
+    auto failed = thread.Run([] { throw std::runtime_error("no room"); });
+    EXPECT_THAT([&] { failed.get(); },
+                ::testing::ThrowsMessage<std::runtime_error>(::testing::Eq("no room")));
+    for (int i = 0; i < 3; ++i) static_cast<void>(thread.Run([&] { ++done; }));
+  }
+  EXPECT_EQ(done, 3);
+}
+
+TEST(UpdateThreadTest, DoesNotStartOnCoresThatItMayNotHave) {
+  EXPECT_THAT([] { UpdateThread thread({8000}); },
+              ::testing::ThrowsMessage<c10::Error>(::testing::HasSubstr("cannot be bound")));
+}
+
+}  // namespace
+}  // namespace ds::zero
