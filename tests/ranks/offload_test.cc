@@ -14,6 +14,7 @@
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/optim/muon.h"
+#include "runtime/zero/state_kind.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -348,23 +349,33 @@ TEST(Offload, GoesOnInAWorldOfAnotherSizeAsMemoryDoes) {
   }
 }
 
+// Each kind alone, and all; at stage 0 nothing rests in files.
 TEST(Offload, LetsStatesGoAndComeBack) {
-  for (const int stage : {1, 2, 3}) {
-    OffloadRun run{.tiny = {.stage = stage, .precision = Precision::kBf16, .shape = kShape}};
-    const Outcome expected = Train(run, 2);
-    run.offload = {.optimizer = true, .parameters = stage == 3};
-    const Folders folders;
-    testing::RunRanks(2, [&](comm::Communicator& world) {
-      const auto engine = MakeEngine(run, folders, world, nullptr);
-      engine::DeepSpeedApi api(*engine);
-      for (int step = 0; step < kSteps; ++step) {
-        TrainTiny(*engine, run.tiny, 1);
-        EXPECT_TRUE(api.offload_states({}).ok());
-        EXPECT_TRUE(api.reload_states().ok());
-      }
-      const auto parameters = ExportAll(*engine);
-      if (world.rank() == 0) ExpectSameBits(parameters, expected.parameters);
-    });
+  using zero::StateKind;
+  const std::vector<StateKind> kinds[] = {
+      {StateKind::kOptimStates}, {StateKind::kHpParams}, {StateKind::kLpParams}, {}};
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "stage " << stage << ", precision " << static_cast<int>(precision));
+      OffloadRun run{.tiny = {.stage = stage, .precision = precision, .shape = kShape}};
+      const Outcome expected = Train(run, 2);
+      run.offload = {.optimizer = stage > 0, .parameters = stage == 3};
+      const Folders folders;
+      testing::RunRanks(2, [&](comm::Communicator& world) {
+        const auto engine = MakeEngine(run, folders, world, nullptr);
+        engine::DeepSpeedApi api(*engine);
+        for (int step = 0; step < kSteps; ++step) {
+          TrainTiny(*engine, run.tiny, 1);
+          for (const std::vector<StateKind>& kind : kinds) {
+            EXPECT_TRUE(api.offload_states(kind).ok());
+            EXPECT_TRUE(api.reload_states().ok());
+          }
+        }
+        const auto parameters = ExportAll(*engine);
+        if (world.rank() == 0) ExpectSameBits(parameters, expected.parameters);
+      });
+    }
   }
 }
 
