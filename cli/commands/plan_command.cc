@@ -162,9 +162,9 @@ void PrintTable(const PlannedJob& job) {
 StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, int stages) {
   using pipeline::ScheduleKind;
   if (stages < 2) {
-    if (flags.svg.empty()) return std::optional<ScheduleDrawing>();
-    return InvalidArgumentError(
-        "plan: --svg draws the schedule of a pipeline: the --mesh needs a pipeline=N");
+    if (flags.of_schedule.empty()) return std::optional<ScheduleDrawing>();
+    return InvalidArgumentError("plan: " + flags.of_schedule +
+                                " is of the drawing of a pipeline: the --mesh needs a pipeline=N");
   }
   DS_ASSIGN_OR_RETURN(const ScheduleKind kind, pipeline::ParseScheduleKind(flags.schedule));
   const pipeline::PipelineShape shape{
@@ -250,8 +250,7 @@ Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
 Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
   const std::string of_fit = FindGiven(app, {"--memory"});
   const std::string of_steps = FindGiven(app, {"--seq_len", "--deepspeed_config"});
-  const std::string of_schedule =
-      FindGiven(app, {"--schedule", "--micro_batches", "--chunks", "--partition", "--svg"});
+  const std::string& of_schedule = flags.of_schedule;
   if (!flags.fit) {
     if (!of_fit.empty()) return InvalidArgumentError("plan: " + of_fit + " needs --fit, too");
     if (!of_steps.empty() && (flags.mesh.empty() || flags.model.empty())) {
@@ -273,8 +272,8 @@ Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
 
 void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_flag("--fit", flags->fit,
-                         "propose ZeRO's stage, --tp, --sp and --pp for --model on these ranks of "
-                         "--memory each, by what they will hold");
+                         "propose ZeRO's stage, --tp, --sp, --ep and --pp for --model on these "
+                         "ranks of --memory each; status 1 if nothing fits");
   parser->app()
       .add_option("--memory", flags->memory, "of --fit: what a rank may have (80G)")
       ->type_name("BYTES");
@@ -335,6 +334,8 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kProgram));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags));
+  own.of_schedule = FindGiven(
+      parser.app(), {"--schedule", "--micro_batches", "--chunks", "--partition", "--svg"});
   DS_RETURN_IF_ERROR(CheckFlagsCount(parser.app(), own));
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
 
@@ -344,8 +345,8 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   const bool prints_json = own.json;
   if (own.fit) {
-    DS_RETURN_IF_ERROR(PrintFits(own, job.plan.world));
-    return kExitOk;
+    DS_ASSIGN_OR_RETURN(const bool fits, PrintFits(own, job.plan.world));
+    return fits ? kExitOk : kExitFailure;
   }
   DS_RETURN_IF_ERROR(DrawParallel(parser.app(), std::move(own), &job));
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));

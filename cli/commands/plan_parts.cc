@@ -58,7 +58,7 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
 
 }  // namespace
 
-Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
+StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   FitQuestion question;
   DS_ASSIGN_OR_RETURN(question.job, DescribeJobOf(flags, world));
   DS_ASSIGN_OR_RETURN(question.config, ReadPlanConfig(flags, world.world_size()));
@@ -71,7 +71,7 @@ Status PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   } else {
     std::cout << Printable(ToText(fits, question)) << std::flush;
   }
-  return OkStatus();
+  return !fits.empty();
 }
 
 StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::DsConfig config,

@@ -25,14 +25,16 @@ struct PlanFlags {
   int micro_batches = 0;  // 0: twice the stages
   int chunks = 0;         // 0: the fewest that the schedule has
   std::string svg;
+  std::string of_schedule;  // one of those five that is given; "" where none is
   bool fit = false;
   std::string memory;  // of a rank, for fit
   std::optional<std::int64_t> seq_len;
   std::string deepspeed_config;  // "" = bf16 and AdamW
 };
 
-// Prints the ways of cutting the model with which a rank of the plan holds no more than it may.
-Status PrintFits(const PlanFlags& flags, const WorldPlan& world);
+// Prints the ways of cutting the model with which a rank of the plan holds no more than it may;
+// false where there is none.
+StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world);
 
 // Reads --deepspeed_config, or what stands for it. Its batch and degrees are others' to decide: it
 // may be good for all `ranks`, or for one.

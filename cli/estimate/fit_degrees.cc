@@ -19,8 +19,10 @@ struct Trial {
 
 Trial MakeTrial(const FitQuestion& question, const Fit& cut) {
   Trial trial{question.config, question.job};
-  trial.config.parallel = {
-      .pipeline = cut.pipeline, .sequence = cut.sequence, .tensor = cut.tensor};
+  trial.config.parallel = {.pipeline = cut.pipeline,
+                           .sequence = cut.sequence,
+                           .tensor = cut.tensor,
+                           .expert = cut.expert};
   trial.config.zero_optimization.stage = cut.zero;
   trial.config.batch.train_micro_batch_size_per_gpu = 1;
   trial.config.batch.gradient_accumulation_steps =
@@ -32,7 +34,7 @@ Trial MakeTrial(const FitQuestion& question, const Fit& cut) {
 
 bool IsPossible(const FitQuestion& question, const Fit& cut) {
   const int inside = cut.tensor * cut.sequence;
-  if (question.job.setting.ranks % (inside * cut.pipeline) != 0) return false;
+  if (question.job.setting.ranks % (inside * cut.pipeline * cut.expert) != 0) return false;
   if (question.ranks_of_a_host % inside != 0) return false;
   const Trial trial = MakeTrial(question, cut);
   return engine::CheckMemoryIsKnown(trial.config, trial.job).ok();
@@ -84,6 +86,7 @@ std::string Fit::Flags() const {
   if (tensor > 1) add("--tp " + std::to_string(tensor));
   if (sequence > 1) add("--sp " + std::to_string(sequence));
   if (sequence > 1 && kind == models::SequenceKind::kRing) add("--sp_kind ring");
+  if (expert > 1) add("--ep " + std::to_string(expert));
   if (pipeline > 1) add("--pp " + std::to_string(pipeline));
   if (recomputes) add("--recompute full");
   return flags;
@@ -101,6 +104,7 @@ std::vector<Fit> FitDegrees(const FitQuestion& question) {
   };
   add(TryStages(question, {}));
   add(TryNumbers(question, [&](int count) { return CutSamples(question, count); }));
+  add(TryNumbers(question, [](int count) { return Fit{.expert = count}; }));
   add(TryNumbers(question, [](int count) { return Fit{.tensor = count}; }));
   add(TryNumbers(question, [](int count) { return Fit{.pipeline = count}; }));
   if (question.ranks_of_a_host == 1) return fits;
@@ -138,6 +142,7 @@ nlohmann::ordered_json ToJson(const std::vector<Fit>& fits) {
                     {"sp", fit.sequence},
                     {"sp_kind", fit.kind == models::SequenceKind::kRing ? "ring" : "ulysses"},
                     {"pp", fit.pipeline},
+                    {"ep", fit.expert},
                     {"recompute", fit.recomputes ? "full" : "none"},
                     {"bytes", fit.bytes},
                     {"micro_batch", fit.micro_batch},

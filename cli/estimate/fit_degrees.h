@@ -26,7 +26,7 @@ struct FitQuestion {
 struct Fit {
   int zero = 0;
   bool recomputes = false;  // whole layers
-  int tensor = 1, sequence = 1, pipeline = 1;
+  int tensor = 1, sequence = 1, pipeline = 1, expert = 1;
   models::SequenceKind kind = models::SequenceKind::kUlysses;  // where there are sequence ranks
   std::int64_t bytes = 0;        // of a rank, with a micro-batch of one
   std::int64_t micro_batch = 0;  // the largest that fits
@@ -41,12 +41,13 @@ Status CheckFitIsKnown(const FitQuestion& question);
 
 // Those that fit, in the order in which they should be tried: the least of each way of cutting that
 // the one before does without. First nothing but ZeRO, by its stages, and by recomputing; then
-// sequence ranks, in a ring where the heads cannot be shared out; then tensor ranks; then stages,
-// by themselves and of tensor ranks. Empty: nothing fits. Requires CheckFitIsKnown.
+// sequence ranks, in a ring where the heads cannot be shared out; then ranks that have experts
+// between them; then tensor ranks; then stages, by themselves and of tensor ranks. Empty: nothing
+// fits. Requires CheckFitIsKnown.
 std::vector<Fit> FitDegrees(const FitQuestion& question);
 
 std::string ToText(const std::vector<Fit>& fits, const FitQuestion& question);
-// [{"zero_stage","tp","sp","sp_kind","pp","recompute","bytes","micro_batch","flags"}]
+// [{"zero_stage","tp","sp","sp_kind","pp","ep","recompute","bytes","micro_batch","flags"}]
 nlohmann::ordered_json ToJson(const std::vector<Fit>& fits);
 
 }  // namespace ds::cli

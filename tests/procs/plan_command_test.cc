@@ -37,13 +37,21 @@ TEST_F(PlanCommandTest, ProposesHowToCutAModel) {
   EXPECT_THAT(fits.out, StartsWith("what fits 2.00 GiB a rank, of 8 ranks, 4 on a host;"));
   EXPECT_THAT(fits.out, HasSubstr("\n  zero_optimization.stage 0: "));
   EXPECT_THAT(fits.out, HasSubstr("--sp 2: "));
-  EXPECT_THAT(Dsrun({"-H", hosts, "plan", "--json", "--fit", "--model", "gpt2-30m", "--memory",
-                     "2G", "--device", "cpu"})
-                  .out,
-              StartsWith(R"({"fits":[{"zero_stage":0,"tp":1,"sp":1,"sp_kind":"ulysses","pp":1,)"));
+  EXPECT_THAT(
+      Dsrun({"-H", hosts, "plan", "--json", "--fit", "--model", "gpt2-30m", "--memory", "2G",
+             "--device", "cpu"})
+          .out,
+      StartsWith(R"({"fits":[{"zero_stage":0,"tp":1,"sp":1,"sp_kind":"ulysses","pp":1,"ep":1,)"));
   const ProgramResult lacking = Dsrun({"-H", hosts, "plan", "--fit", "--model", "gpt2-30m"});
   EXPECT_EQ(lacking.status, 2);
   EXPECT_THAT(lacking.err, HasSubstr("for ranks of --memory each (80G): give both"));
+}
+
+TEST_F(PlanCommandTest, WhereNothingFitsAScriptSeesIt) {
+  const ProgramResult none = Dsrun({"--num_gpus", "2", "--device", "cpu", "plan", "--fit",
+                                    "--model", "gpt2-30m", "--memory", "1M"});
+  EXPECT_EQ(none.status, 1) << none.err;
+  EXPECT_THAT(none.out, StartsWith("nothing fits 1.00 MiB a rank"));
 }
 
 TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
@@ -81,6 +89,9 @@ TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
               HasSubstr("leave --schedule out"));
   EXPECT_THAT(refusal({"--micro_batches", "4", "--", "prog"}),
               HasSubstr("--micro_batches is of the drawing of a pipeline: give --mesh pipeline=N"));
+  EXPECT_THAT(
+      refusal({"--mesh", "shard=2", "--schedule", "1f1b"}),
+      HasSubstr("--schedule is of the drawing of a pipeline: the --mesh needs a pipeline=N"));
 }
 
 TEST_F(PlanCommandTest, ShowsSpares) {

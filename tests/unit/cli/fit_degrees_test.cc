@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/estimate/predict_memory.h"
 #include "tests/places.h"
@@ -73,6 +75,19 @@ TEST_F(FitDegreesTest, HeadsThatCannotBeSharedGoInARing) {
   ASSERT_GE(fits.size(), 2u);
   EXPECT_EQ(fits[1].Flags(), "--sp 2 --sp_kind ring");
   EXPECT_EQ(ToJson(fits)[1]["sp_kind"], "ring");
+}
+
+TEST_F(FitDegreesTest, ExpertsAreSharedAmongRanksThatDivideThem) {
+  const auto uses_expert_ranks = [this](int count) {
+    const auto fits = With(64);
+    return std::any_of(fits.begin(), fits.end(), [count](const Fit& fit) {
+      return fit.expert == count && fit.Flags() == "--ep " + std::to_string(count);
+    });
+  };
+  EXPECT_FALSE(uses_expert_ranks(2)) << "a dense model has none";
+  question_.job.model.experts = 6;
+  question_.job.model.experts_per_token = 2;
+  EXPECT_TRUE(uses_expert_ranks(2));
 }
 
 TEST_F(FitDegreesTest, WhereNothingFitsItIsSaid) {
