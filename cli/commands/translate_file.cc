@@ -80,6 +80,12 @@ StatusOr<Translation> TranslateTrainerSettings(const fs::path& path,
 }  // namespace
 
 StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::int64_t> steps) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    return NotFoundError("translate " + path +
+                         ": no such file; name a TrainingArguments .json, a config of Accelerate "
+                         "(.yaml, .json), or `deepspeed ...`, a command line");
+  }
   StatusOr<Translation> translation = TranslateSettings(path, steps);
   if (!translation.ok()) return translation.status().WithContext(path);
   return translation;

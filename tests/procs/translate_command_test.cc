@@ -55,6 +55,9 @@ TEST_F(TranslateCommandTest, SaysWhatMapsAndRefusesTheRest) {
                 "unknown flag --parial; did you mean '--partial'?");
   ExpectRefused({"translate", arguments, "more"}, "unexpected argument 'more'");
   EXPECT_EQ(Dsrun({"translate", arguments}).status, 2);
+  const ProgramResult absent = Dsrun({"translate", "nope"});
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_THAT(absent.err, HasSubstr("translate nope: no such file; name a TrainingArguments"));
   const std::string out = (folder_.path() / "ds.json").string();
   const ProgramResult partial = Dsrun({"translate", arguments, "--partial", "--out", out});
   EXPECT_EQ(partial.status, 0);

@@ -130,6 +130,10 @@ class ValueReader {
       return std::nullopt;
     }
     if (setting != nullptr && setting->enables) ReportPresence(node, place);
+    // The user has named it, so that it is meant to be there.
+    if (node.members.empty() && place.path.ends_with('>')) {
+      issues_.Error(place.key, place.key + " is empty: give its keys, or remove it", node.position);
+    }
     Json plain = ReadObject(node, place);
     return plain.empty() ? std::nullopt : std::optional(std::move(plain));
   }

@@ -274,6 +274,13 @@ TEST(DataEfficiencyRules, DynamicBatchingIsDefined) {
               ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
 }
 
+TEST(DataEfficiencyRules, AMetricWithoutKeysIsNotPassedOver) {
+  EXPECT_THAT(EfficiencyErrors(Metrics({{"seqlen", Linear({{"difficulty_type", "value"},
+                                                           {"clustering_type", "single_cluster"}})},
+                                        {"voc", PlainJson::object()}})),
+              ElementsAre(HasSubstr("curriculum_metrics.voc is empty")));
+}
+
 TEST(DataEfficiencyRules, WhatIsOffIsNotThere) {
   const CheckResult off = CheckWith("\"data_efficiency\": {\"enabled\": true}");
   EXPECT_THAT(Messages(off.errors), IsEmpty());
