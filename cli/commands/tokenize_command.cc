@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -12,6 +13,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/tokenize/tokenize_files.h"
+#include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/printable.h"
@@ -133,6 +135,11 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckGiven(flags));
+  std::error_code ignored;
+  if (!std::filesystem::exists(flags.tokenizer, ignored)) {
+    return NotFoundError("--tokenizer " + flags.tokenizer + ": no such folder or file" +
+                         HowToFetch("--tokenizer", flags.tokenizer));
+  }
   DS_ASSIGN_OR_RETURN(const tokenizer::Tokenizer tokenizer,
                       tokenizer::ReadTokenizer(flags.tokenizer));
   DS_RETURN_IF_ERROR(FitToTokenizer(tokenizer, &flags));
