@@ -325,7 +325,8 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   parts->virtual_stages = {options.schedule, parts->mesh.degrees().pipeline, model->chunk_count()};
   if (context.groups.stage != nullptr) {
     parts->channels.emplace(
-        comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world));
+        comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world),
+        FindTensorCommunicator(parts->mesh, *options.world));
   }
   parts->buffers.MakeAlike(*context.groups.gradients);
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer,

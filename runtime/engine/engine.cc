@@ -133,7 +133,7 @@ void ForEachWhole(EngineParts& parts, const Take& take) {
 template <typename Take>
 void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
   for (int stage = 1; stage < parts.mesh.degrees().pipeline; ++stage) {
-    for (NamedTensors one; !(one = parts.channels->ReceiveActivations(stage)).empty();) {
+    for (NamedTensors one; !(one = parts.channels->ReceiveWhole(stage)).empty();) {
       take(one.begin()->first, one.begin()->second);
     }
   }
@@ -149,7 +149,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
     if (status.ok()) status = sink(name, whole.cpu());
   };
   const auto hand_on = [&](const std::string& name, const at::Tensor& whole) {
-    parts_->channels->SendActivations(0, {{name, whole}});
+    parts_->channels->SendWhole(0, {{name, whole}});
     parts_->channels->AwaitSends();
   };
   const bool is_first_of_stage = parts_->mesh.MemberOf(world().rank(), kStageAxes).index == 0;
@@ -160,7 +160,7 @@ Status Engine::ExportParameters(const ParameterSink& sink) {
   if (world().rank() == 0) {
     ForEachOfLaterStages(*parts_, give_to_sink);
   } else if (is_first_of_stage && parts_->channels) {
-    parts_->channels->SendActivations(0, {});
+    parts_->channels->SendWhole(0, {});
     parts_->channels->AwaitSends();
   }
   return comm::AgreeOnStatus(status, world());

@@ -1,5 +1,6 @@
 #include "runtime/engine/stage_channels.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -43,6 +44,39 @@ NamedTensors MakeDescribed(const at::Tensor& header, c10::Device device) {
   return tensors;
 }
 
+// A tensor's values in a row, of which each of `ranks` sends an equal part, and all send the few
+// that are left behind them.
+struct CutRow {
+  CutRow(const at::Tensor& tensor, const comm::Communicator& ranks)
+      : whole(tensor.view({-1})), part(whole.numel() / ranks.size()), rank(ranks.rank()) {
+    const std::int64_t cut = part * ranks.size();
+    parts = whole.narrow(0, 0, cut);
+    rest = whole.narrow(0, cut, whole.numel() - cut);
+  }
+  at::Tensor own() const { return parts.narrow(0, rank * part, part); }
+
+  at::Tensor whole;
+  std::int64_t part;  // values
+  std::int64_t rank;
+  at::Tensor parts, rest;
+};
+
+void ReceiveParts(comm::Communicator& channel, const at::Tensor& tensor, comm::Communicator* among,
+                  const std::string& tag) {
+  const int sender = 1 - channel.rank();
+  if (among == nullptr) return channel.Recv(tensor, sender, tag);
+  const CutRow row(tensor, *among);
+  if (row.rest.numel() == 0) {
+    channel.Recv(row.own(), sender, tag);
+  } else {
+    const at::Tensor message = at::empty({row.part + row.rest.numel()}, tensor.options());
+    channel.Recv(message, sender, tag);
+    row.own().copy_(message.narrow(0, 0, row.part));
+    row.rest.copy_(message.narrow(0, row.part, row.rest.numel()));
+  }
+  if (row.part > 0) among->AllGather(row.parts, row.own(), tag);
+}
+
 }  // namespace
 
 comm::Communicator& StageChannels::ChannelBetween(int from, int to, const std::string& of) {
@@ -59,20 +93,41 @@ void StageChannels::Send(comm::Communicator& channel, const at::Tensor& tensor,
   sends_.push_back(channel.SendAsync(tensor, 1 - channel.rank(), tag));
 }
 
-void StageChannels::SendActivations(int stage, const NamedTensors& tensors) {
-  comm::Communicator& channel = ChannelBetween(stages_.rank(), stage, kActivations);
-  Send(channel.control(), MakeHeader(tensors), "names and shapes");
-  for (const auto& [name, tensor] : tensors) Send(channel, tensor.detach().contiguous(), name);
+void StageChannels::SendPart(comm::Communicator& channel, const at::Tensor& tensor,
+                             comm::Communicator* among, const std::string& tag) {
+  const at::Tensor whole = tensor.contiguous();
+  if (among == nullptr) return Send(channel, whole, tag);
+  const CutRow row(whole, *among);
+  Send(channel, row.rest.numel() == 0 ? row.own() : at::cat({row.own(), row.rest}), tag);
 }
 
-NamedTensors StageChannels::ReceiveActivations(int stage) {
+void StageChannels::SendMessage(int stage, const NamedTensors& tensors, comm::Communicator* among) {
+  comm::Communicator& channel = ChannelBetween(stages_.rank(), stage, kActivations);
+  Send(channel.control(), MakeHeader(tensors), "names and shapes");
+  for (const auto& [name, tensor] : tensors) SendPart(channel, tensor.detach(), among, name);
+}
+
+NamedTensors StageChannels::ReceiveMessage(int stage, comm::Communicator* among) {
   comm::Communicator& channel = ChannelBetween(stage, stages_.rank(), kActivations);
-  const int sender = 1 - channel.rank();
   const at::Tensor header = at::empty({kHeaderBytes}, at::kByte);
-  channel.control().Recv(header, sender, "names and shapes");
+  channel.control().Recv(header, 1 - channel.rank(), "names and shapes");
   NamedTensors tensors = MakeDescribed(header, stages_.device());
-  for (const auto& [name, tensor] : tensors) channel.Recv(tensor.detach(), sender, name);
+  for (const auto& [name, tensor] : tensors) ReceiveParts(channel, tensor.detach(), among, name);
   return tensors;
+}
+
+void StageChannels::SendActivations(int stage, const NamedTensors& tensors) {
+  SendMessage(stage, tensors, tensor_);
+}
+
+NamedTensors StageChannels::ReceiveActivations(int stage) { return ReceiveMessage(stage, tensor_); }
+
+void StageChannels::SendWhole(int stage, const NamedTensors& tensors) {
+  SendMessage(stage, tensors, /*among=*/nullptr);
+}
+
+NamedTensors StageChannels::ReceiveWhole(int stage) {
+  return ReceiveMessage(stage, /*among=*/nullptr);
 }
 
 void StageChannels::SendGradients(int stage, const NamedTensors& received) {
@@ -80,7 +135,7 @@ void StageChannels::SendGradients(int stage, const NamedTensors& received) {
   for (const auto& [name, tensor] : received) {
     if (!tensor.requires_grad()) continue;
     const at::Tensor& gradient = tensor.grad();
-    Send(channel, gradient.defined() ? gradient.contiguous() : at::zeros_like(tensor), name);
+    SendPart(channel, gradient.defined() ? gradient : at::zeros_like(tensor), tensor_, name);
   }
 }
 
@@ -90,7 +145,7 @@ NamedTensors StageChannels::ReceiveGradients(int stage, const NamedTensors& sent
   for (const auto& [name, tensor] : sent) {
     if (!tensor.requires_grad()) continue;
     const at::Tensor gradient = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
-    channel.Recv(gradient, 1 - channel.rank(), name);
+    ReceiveParts(channel, gradient, tensor_, name);
     gradients[name] = gradient;
   }
   return gradients;

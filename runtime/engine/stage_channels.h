@@ -8,6 +8,10 @@
 // message of activations says what its tensors are, whose shapes may differ from micro-batch to
 // micro-batch; gradients are of what the receiver has sent before.
 //
+// Tensor ranks of a stage hold the same: what is cut goes in parts, one from each of them to its
+// peer, and those of the other stage gather what their peers have sent (DeepSpeed's
+// PartitionedTensor). So a link between stages carries a tensor once, and all arrive at its bits.
+//
 // Channels are groups of two ranks, made when they are first used. On CPU ranks a sending end has a
 // thread of its own. Threads: one thread at a time. Errors: those of the groups, c10::Error.
 
@@ -27,13 +31,20 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 
 class StageChannels {
  public:
-  // `stages`: a rank of each stage, in their order, this one among them. It outlives this.
-  explicit StageChannels(comm::Communicator& stages) : stages_(stages) {}
+  // `stages`: a rank of each stage, in their order, this one among them. `tensor`: this stage's
+  // ranks that hold the same, as many in all stages; null: none does. Both outlive this.
+  StageChannels(comm::Communicator& stages, comm::Communicator* tensor)
+      : stages_(stages), tensor_(tensor) {}
 
-  // Sends do not wait for their receiver. The tensors stay as they are until AwaitSends.
+  // Sends do not wait for their receiver. The tensors stay as they are until AwaitSends. Tensor
+  // ranks send and receive together.
   void SendActivations(int stage, const NamedTensors& tensors);
   // Those that were sent, on this rank's device: leaves, which take gradients if the sender's do.
   NamedTensors ReceiveActivations(int stage);
+
+  // The same between two ranks alone, whole.
+  void SendWhole(int stage, const NamedTensors& tensors);
+  NamedTensors ReceiveWhole(int stage);
 
   // The gradients of what has been received and takes some; 0 where nothing has come of it.
   void SendGradients(int stage, const NamedTensors& received);
@@ -46,8 +57,14 @@ class StageChannels {
  private:
   comm::Communicator& ChannelBetween(int from, int to, const std::string& of);
   void Send(comm::Communicator& channel, const at::Tensor& tensor, const std::string& tag);
+  // Without ranks to cut it among, all of it goes.
+  void SendPart(comm::Communicator& channel, const at::Tensor& tensor, comm::Communicator* among,
+                const std::string& tag);
+  void SendMessage(int stage, const NamedTensors& tensors, comm::Communicator* among);
+  NamedTensors ReceiveMessage(int stage, comm::Communicator* among);
 
   comm::Communicator& stages_;
+  comm::Communicator* const tensor_;
   std::deque<comm::Work> sends_;
 };
 

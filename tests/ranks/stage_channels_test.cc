@@ -1,0 +1,146 @@
+// Tensor ranks send their parts of what stages send: the same bits arrive, of that many times fewer
+// bytes.
+
+#include "runtime/engine/stage_channels.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "tests/ranks/decoder_run.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using engine::NamedTensors;
+using engine::StageChannels;
+
+constexpr std::uint64_t kHeader = 4096;  // in front of a message of activations
+
+// Equal parts, some values left, fewer values than ranks, and none.
+NamedTensors MakeMessage() {
+  const auto count = [](std::int64_t first, std::int64_t end) {
+    return at::arange(first, end, at::kFloat);
+  };
+  return {{"even", count(0, 24).view({2, 12}).requires_grad_()},
+          {"left", count(30, 44).view({2, 7}).t().requires_grad_()},
+          {"less", at::full({}, 5.0).requires_grad_()},
+          {"none", at::empty({0, 3})},
+          {"whole", at::arange(7)}};
+}
+
+void ExpectSameTensors(const NamedTensors& expected, const NamedTensors& ours) {
+  ASSERT_EQ(ours.size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    EXPECT_TRUE(ours.at(name).equal(tensor)) << name;
+  }
+}
+
+// Runs two stages of `tensor` ranks each, with this rank's channels and its stage.
+template <typename Body>
+void RunStages(int tensor, const Body& body) {
+  testing::RunRanks(2 * tensor, [&](comm::Communicator& world) {
+    const int stage = world.rank() / tensor, part = world.rank() % tensor;
+    comm::Communicator& stages = world.Group(fmt::format("stages {}", part), {part, tensor + part});
+    std::vector<int> members;
+    for (int i = 0; i < tensor; ++i) members.push_back(stage * tensor + i);
+    StageChannels channels(stages, &world.Group(fmt::format("tensor {}", stage), members));
+    body(channels, stage, world);
+    channels.AwaitSends();
+  });
+}
+
+TEST(StageChannels, WhatGoesInPartsArrivesWhole) {
+  for (const int tensor : {2, 3}) {
+    RunStages(tensor, [&](StageChannels& channels, int stage, comm::Communicator&) {
+      const NamedTensors sent = MakeMessage();
+      if (stage == 0) {
+        channels.SendActivations(1, sent);
+        ExpectSameTensors({{"even", sent.at("even") * 2},
+                           {"left", sent.at("left") * 2},
+                           {"less", sent.at("less") * 0}},
+                          channels.ReceiveGradients(1, sent));
+        return;
+      }
+      NamedTensors received = channels.ReceiveActivations(0);
+      ExpectSameTensors(sent, received);
+      for (const char* name : {"even", "left"}) {
+        received.at(name).mutable_grad() = (sent.at(name) * 2).detach();
+      }
+      channels.SendGradients(0, received);
+    });
+  }
+}
+
+TEST(StageChannels, ARankAloneSendsTheWhole) {
+  RunStages(2, [](StageChannels& channels, int stage, comm::Communicator& world) {
+    if (world.rank() == 2) channels.SendWhole(0, MakeMessage());
+    if (world.rank() == 0) ExpectSameTensors(MakeMessage(), channels.ReceiveWhole(1));
+    if (stage == 0) channels.SendActivations(1, MakeMessage());
+    if (stage == 1) ExpectSameTensors(MakeMessage(), channels.ReceiveActivations(0));
+  });
+}
+
+struct Trained {
+  std::vector<StepResult> steps;
+  std::uint64_t bytes = 0;  // that rank 0 has sent and received
+};
+
+Trained TrainCounted(const DecoderRun& run, int ranks) {
+  Trained trained;
+  testing::RunRanks(ranks, [&](comm::Communicator& world) {
+    const auto engine = MakeDecoderEngine(run, world);
+    const auto bytes = [&] { return world.traffic().of(comm::TrafficKind::kPointToPoint).bytes; };
+    const std::uint64_t before = bytes();
+    auto steps = TrainDecoder(*engine, run, kTrainedSteps);
+    if (world.rank() == 0) trained = {std::move(steps), bytes() - before};
+  });
+  return trained;
+}
+
+struct PartsCase {
+  const char* model;
+  int tensor, sequence = 1;
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
+  int chunks = 1;
+};
+
+// Two samples of 12 tokens of 24 values, forward and backward, four micro-batches a step; with
+// `chunks` the first stage sends as often for each of them, and receives from the last one's.
+TEST(StageChannels, TensorRanksDivideTheBytesBetweenStages) {
+  using Kind = pipeline::ScheduleKind;
+  for (const PartsCase& cut :
+       {PartsCase{kDroppingDecoder, 2}, PartsCase{kLlamaDecoder, 4}, PartsCase{kLlamaDecoder, 2, 2},
+        PartsCase{kDistancesDecoder, 3}, PartsCase{kLlamaDecoder, 2, 1, Kind::kInterleaved, 2},
+        PartsCase{kLlamaDecoder, 2, 1, Kind::kZeroBubbleV, 2}}) {
+    SCOPED_TRACE(fmt::format("{} on tp {} sp {}, {}", cut.model, cut.tensor, cut.sequence,
+                             NameOf(cut.schedule)));
+    const DecoderRun run{.model = cut.model,
+                         .tensor = cut.tensor,
+                         .sequence = cut.sequence,
+                         .pipeline = 2,
+                         .schedule = cut.schedule,
+                         .chunks = cut.chunks,
+                         .accumulation = 4};
+    const Trained ours = TrainCounted(run, run.ranks_of_a_sample());
+    ExpectSameSteps(RunDecoder({.model = cut.model, .accumulation = 4}, 1, kTrainedSteps).steps,
+                    ours.steps);
+    const bool turns_back = cut.schedule == Kind::kZeroBubbleV;  // within the last stage
+    const std::uint64_t links = turns_back ? 2 : 2 * static_cast<std::uint64_t>(cut.chunks) - 1;
+    const std::uint64_t messages = links * 4 * kTrainedSteps;
+    const std::uint64_t tensor_bytes =
+        2ULL * 12 * 24 * sizeof(float) / static_cast<std::uint64_t>(cut.sequence);
+    EXPECT_EQ(ours.bytes,
+              messages * (kHeader + 2 * tensor_bytes / static_cast<std::uint64_t>(cut.tensor)));
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests
