@@ -152,7 +152,7 @@ nlohmann::json PlannedMemory::EstimateOf(const Job& job,
 // Where nothing but data ranks and stages is, other calls of these kinds carry a few numbers.
 void PlannedMemory::ExpectPlannedTraffic(const Job& job, const nlohmann::json& measured,
                                          const nlohmann::json& planned) {
-  if (job.tensor * job.sequence * job.expert > 1) return;
+  if (job.tensor * job.sequence * job.expert > 1 || job.optimizer == "Muon") return;
   constexpr double kOfNumbers = 8192.0, kOfHeaders = 0.01;
   for (const auto& [kind, name] : {std::pair("all_gather", "all_gather"),
                                    {"reduce_scatter", "reduce_scatter"},

@@ -86,13 +86,18 @@ std::vector<Place> StepSimulation::ListBackward(const Pass& pass) const {
   return places;
 }
 
-// A rank's part of it: what it sends on, and what has come from the stage before.
+// Counts what the rank sends on, and what has come from the stage before. No gradient goes to what
+// has nothing that is trained, nor before it; behind a chunk of this stage something is.
 void StepSimulation::BeginPass(const Pass& pass) {
   micro_batch_ = pass.micro_batch;
   StepTraffic* const here = traffic();
   if (input_.passes.empty() || pass.kind == Pass::Kind::kWeightGradient) return;
-  here->between_stages +=
-      (pass.sends ? input_.sent_bytes : 0) + (pass.returns ? input_.returned_bytes : 0);
+  const UnitRange units = UnitsOf(pass);
+  const bool forward = pass.kind == Pass::Kind::kForward;
+  const bool behind = forward || first_trained_ < units.end;
+  const bool before = forward || input_.input_needs_gradient || units.first > 0;
+  if (pass.sends && behind) here->between_stages += input_.sent_bytes;
+  if (pass.returns && before) here->between_stages += input_.returned_bytes;
 }
 
 void StepSimulation::Forward(const Pass& pass) {

@@ -8,8 +8,8 @@
 namespace ds::zero {
 
 struct StepTraffic {
-  std::int64_t all_gather = 0;      // parameters
-  std::int64_t reduce_scatter = 0;  // gradients
+  std::int64_t all_gather = 0;      // parameters, but for whole updates (Muon)
+  std::int64_t reduce_scatter = 0;  // gradients, likewise
   // Those that no rank has a part of, and between groups of MiCS and stages with tied weights.
   std::int64_t all_reduce = 0;
   std::int64_t all_to_all = 0;      // those that ZeRO++ rounds
