@@ -1,6 +1,8 @@
 #include "runtime/optim/kernels/flat_block.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/device/parallel.h"
@@ -44,34 +46,78 @@ struct NarrowBlock {
   float gradient_scale = 1.0F;  // FlatViews::narrow_scale
 };
 
+// Bits of a narrow type in the lower half of a word.
+template <typename Narrow>
+[[gnu::always_inline]] inline float WidenBits(std::uint32_t bits) {
+  if constexpr (std::is_same_v<Narrow, BFloat16>) return WidenBFloat16Bits<float>(bits);
+  return WidenFloat16Bits<float>(bits);
+}
+template <typename Narrow>
+[[gnu::always_inline]] inline std::uint32_t RoundToBits(float value) {
+  if constexpr (std::is_same_v<Narrow, BFloat16>) return RoundToBFloat16Bits<std::uint32_t>(value);
+  return RoundToFloat16Bits<std::uint32_t>(value);
+}
+
+// Neighbours are read and written as one word, of which each has a half: so no instruction spreads
+// or packs 16-bit lanes. Where only one is left, `high` is not there.
+template <bool kIsPair, typename Narrow>
+[[gnu::always_inline]] inline void TakeNarrow(const Narrow* from, float* low, float* high) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, from, kIsPair ? 4 : 2);
+  *low = WidenBits<Narrow>(word & 0xffffu);
+  if constexpr (kIsPair) *high = WidenBits<Narrow>(word >> 16);
+}
+template <bool kIsPair, typename Narrow>
+[[gnu::always_inline]] inline void PutNarrow(float low, float high, Narrow* to) {
+  std::uint32_t word = RoundToBits<Narrow>(low);
+  if constexpr (kIsPair) word |= RoundToBits<Narrow>(high) << 16;
+  std::memcpy(to, &word, kIsPair ? 4 : 2);
+}
+
+// A gradient that nothing scales is what a way through its type leaves of it.
+template <bool kIsPair, bool kScales, typename Op, typename Narrow>
+[[gnu::always_inline]] inline void UpdateNarrowAt(const Op& op, const NarrowBlock<Narrow>& block,
+                                                  std::int64_t i) {
+  constexpr Streams kStreams = Op::kStreams;
+  Element low, high;
+  if constexpr (kStreams.reads_parameter) {
+    TakeNarrow<kIsPair>(block.parameter + i, &low.parameter, &high.parameter);
+  }
+  if constexpr (kStreams.reads_gradient) {
+    TakeNarrow<kIsPair>(block.gradient + i, &low.gradient, &high.gradient);
+    if constexpr (kScales) {
+      low.gradient = WidenBits<Narrow>(RoundToBits<Narrow>(low.gradient * block.gradient_scale));
+      high.gradient = WidenBits<Narrow>(RoundToBits<Narrow>(high.gradient * block.gradient_scale));
+    }
+  }
+  for (int s = 0; s < kStreams.states; ++s) {
+    TakeNarrow<kIsPair>(block.state[s] + i, &low.state[s], &high.state[s]);
+  }
+  op(low);
+  if constexpr (kIsPair) op(high);
+  for (int s = 0; s < kStreams.states && kStreams.writes_states; ++s) {
+    PutNarrow<kIsPair>(low.state[s], high.state[s], block.state[s] + i);
+  }
+  if constexpr (kStreams.writes_parameter) {
+    PutNarrow<kIsPair>(low.parameter, high.parameter, block.parameter + i);
+  }
+}
+
 // The same, widened and rounded in registers: memory brings the next elements meanwhile, which it
 // does not while a loop runs over what another one has widened.
+template <bool kScales, typename Op, typename Narrow>
+[[gnu::always_inline]] inline void LoopOverPairs(const Op& op, const NarrowBlock<Narrow>& block) {
+  const Op own = op;
+  const NarrowBlock<Narrow> own_block = block;
+  std::int64_t i = 0;
+#pragma GCC ivdep  // views are the same, element for element, or do not overlap
+  for (; i + 1 < own_block.count; i += 2) UpdateNarrowAt<true, kScales>(own, own_block, i);
+  if (i < own_block.count) UpdateNarrowAt<false, kScales>(own, own_block, i);
+}
+
 template <typename Op, typename Narrow>
 [[gnu::always_inline]] inline void Loop(const Op& op, const NarrowBlock<Narrow>& block) {
-  constexpr Streams kStreams = Op::kStreams;
-  const Op own = op;
-  const float scale = block.gradient_scale;
-  Narrow* __restrict parameter = block.parameter;
-  const Narrow* __restrict gradient = block.gradient;
-  Narrow* __restrict first = block.state[0];
-  Narrow* __restrict second = block.state[1];
-  for (std::int64_t i = 0; i < block.count; ++i) {
-    Element e;
-    if constexpr (kStreams.reads_parameter) e.parameter = Widen(parameter[i]);
-    if constexpr (kStreams.reads_gradient) {
-      e.gradient = Widen(RoundTo<Narrow>(Widen(gradient[i]) * scale));
-    }
-    if constexpr (kStreams.states > 0) e.state[0] = Widen(first[i]);
-    if constexpr (kStreams.states > 1) e.state[1] = Widen(second[i]);
-    own(e);
-    if constexpr (kStreams.states > 0 && kStreams.writes_states) {
-      first[i] = RoundTo<Narrow>(e.state[0]);
-    }
-    if constexpr (kStreams.states > 1 && kStreams.writes_states) {
-      second[i] = RoundTo<Narrow>(e.state[1]);
-    }
-    if constexpr (kStreams.writes_parameter) parameter[i] = RoundTo<Narrow>(e.parameter);
-  }
+  block.gradient_scale == 1.0F ? LoopOverPairs<false>(op, block) : LoopOverPairs<true>(op, block);
 }
 
 // Runs the loop of the op that there is.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "runtime/optim/factory/make_optimizer.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
@@ -21,15 +23,20 @@ Part Narrowed(const Part& part, at::ScalarType parameter, at::ScalarType state) 
 
 class NarrowParts : public ::testing::TestWithParam<config::OptimizerAlgorithm> {};
 
+// By a scale of 1 gradients are taken as they are; elements go by pairs, and the last one may be
+// alone.
 TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
   const auto optimizer = MakeOptimizer({.weight_decay = 0.1, .algorithm = GetParam()});
-  const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
-  for (const FlatUpdate launch : {FlatUpdate{nullptr}, FlatUpdate{&EmulatedUpdate}}) {
+  for (const auto& [launch, scale, count] : {std::tuple{FlatUpdate{nullptr}, 0.3, kCount},
+                                             {FlatUpdate{nullptr}, 1.0, kCount + 37},
+                                             {FlatUpdate{nullptr}, 0.3, std::int64_t{1}},
+                                             {FlatUpdate{&EmulatedUpdate}, 0.3, kCount}}) {
+    const Update update{.lr = 1e-2, .gradient_scale = scale, .step = 3};
     for (const auto& [parameter, state] : {std::pair{at::kBFloat16, at::kBFloat16},
                                            {at::kBFloat16, at::kFloat},
                                            {at::kHalf, at::kFloat},
                                            {at::kHalf, at::kHalf}}) {
-      Part narrow = Narrowed(RandomPart(*optimizer, kCount), parameter, state);
+      Part narrow = Narrowed(RandomPart(*optimizer, count), parameter, state);
       narrow.gradient = narrow.gradient.to(parameter);
       narrow.launch = launch;
       narrow.group.weight_decay_factor = 0.25;
