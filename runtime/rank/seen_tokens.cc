@@ -44,8 +44,9 @@ Bundle SeenTokens::Show(Bundle bundle, const std::optional<data::TokenBatches::S
   api.place_batch(part->first, factor);
   if (batching.verbose && teller != nullptr && part->first == 0) {
     teller->ReportNotice("step " + std::to_string(engine.finished_steps() + 1) + ": " +
-                         std::to_string(part->samples) + " samples, the learning rate times " +
-                         nlohmann::json(factor).dump());
+                         std::to_string(part->samples) + " samples, the learning rate " +
+                         nlohmann::json(api.lr()).dump() + " (times " +
+                         nlohmann::json(factor).dump() + ")");
   }
   return bundle;
 }
