@@ -275,6 +275,7 @@ zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, 
   rank.step.sent_bytes = rank.step.returned_bytes = rank.step.handed_bytes =
       rank.batch.tokens() * job.model.width * config::Width(rank.batch.type);
   zero::StepMemory memory = PlanBlocks(config, job, std::move(rank), runs);
+  memory.traffic.between_stages /= config.parallel.tensor;  // ranks that send a part each
   memory.when += " on stage " + std::to_string(stage);
   return memory;
 }

@@ -93,6 +93,20 @@ zero::StepMemory PlanWindows(std::int64_t micro_batches, std::optional<std::int6
   return PlanJobMemory(config, job);
 }
 
+TEST(JobMemoryTest, TensorRanksSendTheirPartsBetweenStages) {
+  const auto between = [](int tensor) {
+    config::DsConfig config = MakeConfig(1);
+    config.parallel.pipeline = 2;
+    config.parallel.tensor = tensor;
+    config.batch.gradient_accumulation_steps = 4;
+    JobShape job = MakeJob(4);
+    job.stage = 0;
+    return PlanJobMemory(config, job).traffic.between_stages;
+  };
+  EXPECT_GT(between(1), 0);
+  EXPECT_EQ(between(2), between(1) / 2);
+}
+
 TEST(JobMemoryTest, BytesOfStateAreThoseOfAStepWhateverItsMicroBatches) {
   const zero::StepMemory few = PlanWindows(4, std::nullopt);
   const zero::StepMemory many = PlanWindows(1'000'000, std::nullopt);
