@@ -1,7 +1,7 @@
 #pragma once
 
-// ThreadCores: it tells and decides which cores threads may run on: those of the calling thread, and of the pool that LibTorch's
-// loops run on when it starts them (parallel.h).
+// ThreadCores: it tells and decides which cores threads may run on: those of the calling thread,
+// and of the pool that LibTorch's loops run on when it starts them (parallel.h).
 //
 // Threads: of each call the calling one. Errors: what the kernel refuses, with its reason.
 

@@ -40,8 +40,8 @@ FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const Fla
         LossFeedbacks{.first = {context, *context.loco}, .second = {context, *context.loco}});
   }
   if (context.sharding.gradients) {
-    block_ =
-        std::make_unique<PooledTensor>(pool, layout.padded_numel(), arrival_dtype(), context.device);
+    block_ = std::make_unique<PooledTensor>(pool, layout.padded_numel(), arrival_dtype(),
+                                            context.device);
   }
 }
 
