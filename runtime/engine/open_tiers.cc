@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "runtime/comm/agreement.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/device/rank_device.h"
 
 namespace ds::engine {
 namespace {
@@ -31,6 +33,14 @@ offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_
             if (change > 0) ledger->Add(kUse, device::MemoryTier::kMapped, change);
             if (change < 0) ledger->Remove(kUse, device::MemoryTier::kMapped, -change);
           }};
+}
+
+// The buffers are what the GPU copies from and to.
+StatusOr<offload::AlignedPool::Pinning> PinForDevice() {
+  DS_ASSIGN_OR_RETURN(const device::CudaPlugin* const cuda, device::LoadCudaPlugin());
+  return offload::AlignedPool::Pinning{
+      .pin = [cuda](std::span<std::byte> bytes) { return cuda->Pin(bytes.data(), bytes.size()); },
+      .unpin = [cuda](std::span<std::byte> bytes) { cuda->Unpin(bytes.data()); }};
 }
 
 std::string Describe(const std::string& what, const FileTier& tier) {
@@ -79,11 +89,10 @@ class Opening {
       Notify("offload of " + what + " to the CPU moves nothing: the ranks compute there");
     }
     if (device != OffloadDevice::kNvme) return static_cast<FileTier*>(nullptr);
+    auto options = MakeTierOptions(config_, waiting_bytes_, folders, options_.ledger);
     if (!options_.device.is_cpu()) {
-      return UnimplementedError(
-          "offload to NVMe is built for CPU ranks only: offload to the CPU here");
+      DS_ASSIGN_OR_RETURN(options.pinning, PinForDevice());
     }
-    const auto options = MakeTierOptions(config_, waiting_bytes_, folders, options_.ledger);
     DS_ASSIGN_OR_RETURN(std::unique_ptr<FileTier> tier, FileTier::Open(options));
     Notify(Describe(what, *tier));
     files_->push_back(std::move(tier));

@@ -12,8 +12,8 @@ AlignedBuffer::~AlignedBuffer() {
   if (pool_ != nullptr) pool_->GiveBack(memory_);
 }
 
-AlignedPool::AlignedPool(IoQueue& queue, std::int64_t most_idle, BookBytes book)
-    : queue_(queue), most_idle_(most_idle), book_(std::move(book)) {}
+AlignedPool::AlignedPool(IoQueue& queue, std::int64_t most_idle, BookBytes book, Pinning pinning)
+    : queue_(queue), most_idle_(most_idle), book_(std::move(book)), pinning_(std::move(pinning)) {}
 
 AlignedPool::~AlignedPool() {
   for (const Memory& memory : idle_) Unmap(memory);
@@ -40,10 +40,11 @@ AlignedPool::Memory AlignedPool::Map(std::size_t size) {
   static_cast<void>(::madvise(start, size, MADV_HUGEPAGE));  // fewer page faults, where it can
   const std::span<std::byte> bytes(static_cast<std::byte*>(start), size);
   book_(static_cast<std::int64_t>(size));
-  return {.bytes = bytes, .registered = queue_.Register(bytes)};
+  return {.bytes = bytes, .registered = queue_.Register(bytes), .pinned = pinning_.pin(bytes)};
 }
 
 void AlignedPool::Unmap(const Memory& memory) {
+  if (memory.pinned) pinning_.unpin(memory.bytes);
   if (memory.registered) queue_.Unregister(*memory.registered);
   ::munmap(memory.bytes.data(), memory.bytes.size());
   book_(-static_cast<std::int64_t>(memory.bytes.size()));

@@ -44,6 +44,7 @@ class AlignedBuffer {
   struct Memory {
     std::span<std::byte> bytes = {};
     std::optional<int> registered = {};
+    bool pinned = false;
   };
   AlignedBuffer(AlignedPool* pool, const Memory& memory) : pool_(pool), memory_(memory) {}
 
@@ -57,7 +58,14 @@ class AlignedPool {
   // Is told of every change of the bytes that the pool holds, idle ones too.
   using BookBytes = std::function<void(std::int64_t change)>;
 
-  AlignedPool(IoQueue& queue, std::int64_t most_idle, BookBytes book);
+  // Lock memory for a device's copies, and let it go; a pool without them does neither. `pin` may
+  // fail: the copies are slower then.
+  struct Pinning {
+    std::function<bool(std::span<std::byte>)> pin = [](std::span<std::byte>) { return false; };
+    std::function<void(std::span<std::byte>)> unpin = [](std::span<std::byte>) {};
+  };
+
+  AlignedPool(IoQueue& queue, std::int64_t most_idle, BookBytes book, Pinning pinning);
   ~AlignedPool();
   AlignedPool(const AlignedPool&) = delete;
   AlignedPool& operator=(const AlignedPool&) = delete;
@@ -76,6 +84,7 @@ class AlignedPool {
   IoQueue& queue_;
   const std::int64_t most_idle_;
   const BookBytes book_;
+  const Pinning pinning_;
   std::mutex mutex_;        // guards what follows
   std::list<Memory> idle_;  // in the order in which it came back
   std::int64_t idle_bytes_ = 0;

@@ -33,7 +33,7 @@ FileTier::FileTier(const TierOptions& options, std::vector<ScratchFile> files, C
       files_(std::move(files)),
       why_not_ring_(std::move(queue.why_not_ring)),
       queue_(std::move(queue.queue)),
-      pool_(*queue_, options.most_idle_bytes, options.book),
+      pool_(*queue_, options.most_idle_bytes, options.book, options.pinning),
       most_writing_(options.most_writing_bytes) {
   for (const ScratchFile& file : files_) alignment_ = std::max(alignment_, file.facts().alignment);
   unit_bytes_ = files_.size() == 1 ? alignment_ : RoundUp(io_.block_bytes, alignment_);

@@ -64,6 +64,7 @@ struct TierOptions {
   std::int64_t most_idle_bytes = std::int64_t{64} << 20;     // of buffers
   std::int64_t most_writing_bytes = std::int64_t{64} << 20;  // of buffers that are written behind
   AlignedPool::BookBytes book = [](std::int64_t) {};         // of buffers (AlignedPool)
+  AlignedPool::Pinning pinning = {};
   FileSystem& system = FileSystem::System();
 };
 

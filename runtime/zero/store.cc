@@ -44,6 +44,8 @@ struct Store::Bytes {
     return lease;
   }
   Lease LendFromFile(const FlatRange& range, Access access);
+  // The same on the device.
+  Lease BringFromFile(const FlatRange& range, Access access);
 
   const Context& context;
   const FlatSpec spec;
@@ -63,6 +65,46 @@ Lease Store::Bytes::LendFromFile(const FlatRange& range, Access access) {
   return lease;
 }
 
+namespace {
+
+// Is what a lease has of a range in a file, where the device does not see the host's buffer.
+struct DeviceCopy {
+  DeviceCopy(Lease of, const Context& context, const FlatSpec& spec, Access access)
+      : host(std::move(of)),
+        booked(context.ledger, spec.use, context.tier(),
+               static_cast<std::int64_t>(host.tensor().nbytes())),
+        here(at::empty(host.tensor().sizes(), host.tensor().options().device(context.device))),
+        writes(access != Access::kRead) {
+    if (access != Access::kOverwrite) here.copy_(host.tensor());
+  }
+  ~DeviceCopy() {
+    if (!writes) return;
+    try {
+      host.tensor().copy_(here);
+    } catch (const c10::Error& error) {  // nobody could go on from here
+      DS_CHECK_MSG(false, error.what_without_backtrace());
+    }
+  }
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+
+  const Lease host;
+  const LedgerEntry booked;
+  const at::Tensor here;
+  const bool writes;
+};
+
+}  // namespace
+
+Lease Store::Bytes::BringFromFile(const FlatRange& range, Access access) {
+  if (!context.tiers.copies_from_files) return LendFromFile(range, access);
+  auto copy =
+      std::make_shared<const DeviceCopy>(LendFromFile(range, access), context, spec, access);
+  Lease lease(copy->here);
+  lease.use_ = std::move(copy);
+  return lease;
+}
+
 Store::Store(const Context& context, const FlatSpec& spec) {
   const std::int64_t size = spec.count * static_cast<std::int64_t>(c10::elementSize(spec.dtype));
   const Tiers& tiers = context.tiers;
@@ -77,7 +119,7 @@ Store::Store(const Context& context, const FlatSpec& spec) {
   if (in_file) {
     const bool is_parameter = spec.use == device::MemoryUse::kParameters;
     offload::FileTier* const files = is_parameter ? tiers.parameter_files : tiers.optimizer_files;
-    DS_CHECK(files != nullptr && context.device.is_cpu());
+    DS_CHECK(files != nullptr && (context.device.is_cpu() || tiers.copies_from_files));
     file = ValueOrThrow(offload::Windows::Create(*files, size));
   } else {
     tensor = at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
@@ -100,7 +142,7 @@ bool Store::rests_away() const { return bytes_ && bytes_->spec.rest != Rest::kHe
 bool Store::rests_in_file() const { return bytes_ && bytes_->file != nullptr; }
 
 Lease Store::Acquire(const FlatRange& range, Access access) {
-  if (bytes_->file) return bytes_->LendFromFile(range, access);
+  if (bytes_->file) return bytes_->BringFromFile(range, access);
   Prefetch();
   return bytes_->Lend(bytes_->tensor.narrow(0, range.start, range.count));
 }

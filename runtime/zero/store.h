@@ -6,8 +6,9 @@
 // The bytes of a store rest where its FlatSpec says. Of one that rests here, or in host memory, the
 // tensor, its storage object and all views of it stay wherever the bytes are, so that a model's
 // parameters can be views; they must not be read while the bytes are away. Of one in a file there
-// is no tensor but those of leases, range by range. Every byte is in the memory ledger, under the
-// tier in which it is.
+// is no tensor but those of leases, range by range; on a device these are copies, each one's own,
+// so that of two that overlap none may write (Tiers::copies_from_files). Every byte is in the
+// memory ledger, under the tier in which it is.
 //
 // Threads: one thread at a time. Lifetimes: the context outlives its stores, a store its leases.
 // Errors: what cannot be read or written is a c10::Error that says which file, where and why.
@@ -69,7 +70,7 @@ class Store {
   Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
   Lease Acquire(Access access = Access::kUpdate) { return Acquire(whole(), access); }
   // Lends the range without moving it: of host memory, while the bytes are away. They do not come
-  // back from under such a lease either. Of a file it brings the range, no more.
+  // back from under such a lease either. Of a file it brings the range to the host, no more.
   Lease AcquireWhereItLies(const FlatRange& range, Access access);
   void Zero();
 

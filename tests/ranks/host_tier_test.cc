@@ -1,17 +1,19 @@
-// What rests on the host is there between steps whatever the optimizer, and comes to the device a
-// training range at a time. The device here is the CPU, too: what is there and what is away are
-// told apart by what taking it away would allocate.
+// What rests on the host or in files is there between steps whatever the optimizer, and comes to
+// the device a training range, or a part of one, at a time. The device here is the CPU, too: what
+// is there and what is away are told apart by what taking it away would allocate.
 
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/counting_allocator.h"
 #include "runtime/engine/build_engine.h"
+#include "runtime/offload/file_tier.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -21,14 +23,14 @@ using zero::Rest;
 using zero::StateKind;
 
 // One rank's, whose state is a shard all the same, as it is where it is offloaded.
-zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, Rest rest,
+zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
                           device::MemoryLedger* ledger) {
   return {.groups = {.all = &world, .gradients = &world, .shards = &world},
           .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
           .ledger = ledger,
           .sharding = config::ShardingOfStage(run.stage, 2),
           .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
-          .tiers = {.optimizer = rest}};
+          .tiers = tiers};
 }
 
 struct Trained {
@@ -37,10 +39,10 @@ struct Trained {
 };
 
 // Two updates by gradients that the weights stand for.
-Trained TrainResting(comm::Communicator& world, const TinyRun& run, Rest rest) {
+Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers) {
   static device::CountingAllocator& allocator = device::CountingAllocator::Install();
   device::MemoryLedger ledger;
-  const zero::Context context = MakeContext(world, run, rest, &ledger);
+  const zero::Context context = MakeContext(world, run, tiers, &ledger);
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {
@@ -56,10 +58,13 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, Rest rest) {
     for (const auto& unit : sharded->units()) {
       for (const auto& bucket : unit->buckets()) {
         if (!bucket->trainable()) continue;
+        bucket->parameters().Gather();
+        bucket->parameters().Await();
         for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
           const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
           bucket->gradients().Add(i, parameter.tensor.detach() * 0.5 + step);
         }
+        bucket->parameters().Release();
         bucket->gradients().EndMicroBatch(zero::MicroBatchEnd::kReduce);
       }
     }
@@ -91,8 +96,8 @@ TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
                       .shape = {.vocabulary = 300, .width = 48, .layers = 2},
                       .groups = optim::WithMuonMatrices(optim::NoDecayOnNormsAndBiases)};
     testing::RunRanks(1, [&](comm::Communicator& world) {
-      const Trained here = TrainResting(world, run, Rest::kHere);
-      const Trained host = TrainResting(world, run, Rest::kHost);
+      const Trained here = TrainResting(world, run, {.optimizer = Rest::kHere});
+      const Trained host = TrainResting(world, run, {.optimizer = Rest::kHost});
       EXPECT_GT(here.moved_after_step, 0) << "what is here is moved by that";
       EXPECT_EQ(host.moved_after_step, 0) << "all of it is away";
       ASSERT_EQ(here.weights.size(), host.weights.size());
@@ -100,6 +105,38 @@ TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
         EXPECT_TRUE(here.weights[i].equal(host.weights[i])) << i;
       }
     });
+  }
+}
+
+// As for a rank on a GPU: everything that rests in files is copied for its lease, and back.
+TEST(FileTierOfADevice, HoldsTheModelStateForTheSameBits) {
+  const testing::TemporaryFolder folder;
+  const auto files = offload::FileTier::Open({.folders = {folder.path()}}).value();
+  zero::Tiers tiers{.parameter_files = files.get(),
+                    .optimizer_files = files.get(),
+                    .copies_from_files = true,
+                    .waiting_bytes = 1 << 20,
+                    .most_elements = 2048,
+                    .reads_ahead = true,
+                    .writes_behind = true};
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int stage : {1, 2, 3}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "stage " << stage << ", precision " << static_cast<int>(precision));
+      const TinyRun run{.stage = stage,
+                        .precision = precision,
+                        .shape = {.vocabulary = 300, .width = 48, .layers = 2}};
+      testing::RunRanks(1, [&](comm::Communicator& world) {
+        const Trained here = TrainResting(world, run, {});
+        tiers.parameters = stage == 3 ? Rest::kFile : Rest::kHere;
+        tiers.gradients = tiers.optimizer = Rest::kFile;
+        const Trained away = TrainResting(world, run, tiers);
+        ASSERT_EQ(here.weights.size(), away.weights.size());
+        for (std::size_t i = 0; i < here.weights.size(); ++i) {
+          EXPECT_TRUE(here.weights[i].equal(away.weights[i])) << i;
+        }
+      });
+    }
   }
 }
 

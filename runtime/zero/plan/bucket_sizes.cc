@@ -185,6 +185,7 @@ void Measurement::CountFileBuffers() {
   const std::int64_t waiting = SaturatingProduct(tiers.waiting_bytes, two_kinds ? 4 : 2);
   const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;
   model_.away.file_buffers = std::min(in_files, used + waiting);
+  if (tiers.copies_from_files) model_.here.other += std::min(in_files, used);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
   Tiers tiers{.parameters = RestOn(zero.offload_param.device, on_gpu),
               .optimizer = RestOn(optimizer.device, on_gpu),
               .smallest_bytes = config.aio.block_size,
+              .copies_from_files = on_gpu,
               .waiting_bytes = Product(std::max<std::int64_t>(1, optimizer.buffer_count),
                                        std::min(ChooseMostElements(zero), kMostBufferElements) * 4),
               .optimizer_share = optimizer.ratio,

@@ -34,6 +34,9 @@ struct Tiers {
   offload::FileTier* parameter_files = nullptr;
   offload::FileTier* optimizer_files = nullptr;  // of gradients, too
   std::int64_t smallest_bytes = 1;               // of a store in a file; what is smaller is here
+  // The rank computes on a device, which does not see the host's buffers of files: what comes is
+  // copied for its lease, and back behind it where that may have changed it.
+  bool copies_from_files = false;
   // The first units keep so much of their shards here all the same.
   std::int64_t kept_parameter_bytes = 0;
   // At most so much of memory waits for being written, of each kind of files, and so much is kept

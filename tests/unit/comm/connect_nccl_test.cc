@@ -44,6 +44,8 @@ class FakeCuda : public device::CudaPlugin {
   int DeviceCount() const override { return 1; }
   void SelectDevice(int /*index*/) const override {}
   std::string DeviceId(int /*index*/) const override { return gpu_; }
+  bool Pin(void* /*memory*/, std::size_t /*bytes*/) const override { return false; }
+  void Unpin(void* /*memory*/) const override {}
   std::string CudaVersion() const override { return "0"; }
   std::string NcclVersion() const override { return "0"; }
   c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,

@@ -30,8 +30,13 @@ class NotingQueue : public ThreadQueue {
 struct Setting {
   NotingQueue queue;
   std::int64_t booked = 0;
-  AlignedPool pool{queue, /*most_idle=*/3 * AlignedPool::kPage,
-                   [this](std::int64_t change) { booked += change; }};
+  bool may_pin = true;
+  std::vector<std::size_t> pinned, unpinned;  // bytes
+  AlignedPool pool{queue,
+                   /*most_idle=*/3 * AlignedPool::kPage,
+                   [this](std::int64_t change) { booked += change; },
+                   {.pin = [this](auto bytes) { return pinned.push_back(bytes.size()), may_pin; },
+                    .unpin = [this](auto bytes) { unpinned.push_back(bytes.size()); }}};
 };
 
 TEST(AlignedPool, GivesWholePagesOnPages) {
@@ -41,6 +46,17 @@ TEST(AlignedPool, GivesWholePagesOnPages) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.bytes().data()) % AlignedPool::kPage, 0U);
   EXPECT_EQ(buffer.registered(), 0);
   EXPECT_EQ(setting.booked, 2 * AlignedPool::kPage);
+}
+
+TEST(AlignedPool, PinsWhatItMapsAndUnpinsThatBeforeItGoes) {
+  Setting setting;
+  for (int i = 0; i < 2; ++i) static_cast<void>(setting.pool.Take(8192));
+  EXPECT_THAT(setting.pinned, ElementsAre(8192)) << "once, while it is the pool's";
+  static_cast<void>(setting.pool.Take(8 * 4096));  // more than may be idle
+  EXPECT_THAT(setting.unpinned, ElementsAre(8 * 4096));
+  setting.may_pin = false;
+  static_cast<void>(setting.pool.Take(9 * 4096));
+  EXPECT_THAT(setting.unpinned, ElementsAre(8 * 4096)) << "this one was not";
 }
 
 TEST(AlignedPool, KeepsABufferForTheNextOneOfItsSize) {

@@ -136,6 +136,32 @@ TEST(StoreInAFile, BringsRangesForTheirLeases) {
   EXPECT_EQ(store.Acquire({4999, 1}, Access::kRead).tensor().item<float>(), 4999.0F);
 }
 
+// As on a device that does not see the host's buffers, which is the CPU here, too.
+TEST(StoreInAFile, IsCopiedForTheLeasesOfADeviceAndBackBehindThem) {
+  FileSetting files;
+  files.setting.context.tiers.copies_from_files = true;
+  Store store = files.Make(5000);
+  store.Acquire(Access::kOverwrite).tensor().copy_(at::arange(5000));
+  store.Stow();
+  {
+    const Lease host = store.AcquireWhereItLies({1024, 1024}, Access::kUpdate);
+    const Lease lease = store.Acquire({1024, 1024});
+    EXPECT_NE(lease.tensor().data_ptr(), host.tensor().data_ptr());
+    const device::MemoryLedger& ledger = files.setting.ledger;
+    EXPECT_EQ(ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 4096);
+    lease.tensor().add_(1);
+    EXPECT_EQ(host.tensor()[0].item<float>(), 1024.0F) << "not yet";
+  }
+  store.Stow();
+  EXPECT_EQ(files.setting.ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 0);
+  store.Acquire({1024, 1024}, Access::kRead).tensor().zero_();  // of its own copy
+  store.Stow();
+  EXPECT_TRUE(store.AcquireWhereItLies({1024, 1024}, Access::kRead)
+                  .tensor()
+                  .equal(at::arange(1025, 2049, at::kFloat)));
+  EXPECT_EQ(store.Acquire({4999, 1}, Access::kRead).tensor().item<float>(), 4999.0F);
+}
+
 TEST(StoreInAFile, IsBookedAsAFile) {
   const FileSetting files;
   const Store store = files.Make(5000);

@@ -34,6 +34,14 @@ class LibTorchCuda : public CudaPlugin {
     return id;
   }
 
+  bool Pin(void* memory, std::size_t bytes) const override {
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
+    static_cast<void>(cudaGetLastError());  // it is no error of what comes next
+    return false;
+  }
+
+  void Unpin(void* memory) const override { C10_CUDA_CHECK_WARN(cudaHostUnregister(memory)); }
+
   std::string CudaVersion() const override {
     return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
   }

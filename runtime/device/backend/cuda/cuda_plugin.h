@@ -10,6 +10,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 
 namespace c10d {
@@ -29,6 +30,10 @@ class CudaPlugin {
   virtual void SelectDevice(int index) const = 0;
   // Tells the device from all others of all hosts: "GPU-" and its UUID.
   virtual std::string DeviceId(int index) const = 0;
+  // Locks memory of the host for copies by the device, all of whose contexts see it; false where
+  // the driver does not let it. Unpin before the memory goes.
+  virtual bool Pin(void* memory, std::size_t bytes) const = 0;
+  virtual void Unpin(void* memory) const = 0;
   // "13.0" and "2.28.9", as compiled against.
   virtual std::string CudaVersion() const = 0;
   virtual std::string NcclVersion() const = 0;
@@ -45,7 +50,7 @@ class CudaPlugin {
 };
 
 // Raised whenever the class above changes; a plugin of another version is refused.
-inline constexpr int kCudaPluginVersion = 2;
+inline constexpr int kCudaPluginVersion = 3;
 // The plugin's one exported function: its object, which lives as long as the library, or null when
 // the asked version is not its own.
 inline constexpr char kCudaPluginEntry[] = "ds_cuda_plugin";
