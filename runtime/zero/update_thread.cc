@@ -1,5 +1,6 @@
 #include "runtime/zero/update_thread.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
@@ -9,8 +10,11 @@
 
 namespace ds::zero {
 
-UpdateThread::UpdateThread(const std::vector<int>& cores)
-    : thread_([this, cores] { Loop(cores); }) {
+// LibTorch gives a thread that runs its first loop the number of threads that any thread has set
+// last: the caller gets its own before this one sets another.
+UpdateThread::UpdateThread(const std::vector<int>& cores) {
+  static_cast<void>(at::get_num_threads());
+  thread_ = std::thread([this, cores] { Loop(cores); });
   const Status bound = started_.get_future().get();
   if (bound.ok()) return;
   End();
@@ -29,7 +33,11 @@ void UpdateThread::End() {
 }
 
 std::future<void> UpdateThread::Run(std::function<void()> job) {
-  std::packaged_task<void()> task(std::move(job));
+  // Leases that it has would else end on this thread while the one that waited goes on.
+  std::packaged_task<void()> task([job = std::move(job)]() mutable {
+    const std::function<void()> own = std::exchange(job, nullptr);
+    own();
+  });
   std::future<void> ended = task.get_future();
   {
     const std::lock_guard lock(mutex_);

@@ -20,13 +20,15 @@ namespace ds::zero {
 
 class UpdateThread {
  public:
-  // Throws where the kernel does not let it have these cores.
+  // Throws where the kernel does not let it have these cores. The calling thread's loops go on with
+  // as many threads as they have.
   explicit UpdateThread(const std::vector<int>& cores);
   ~UpdateThread();
   UpdateThread(const UpdateThread&) = delete;
   UpdateThread& operator=(const UpdateThread&) = delete;
 
-  // Returns what ends with the job, and gives what that throws. No gradients of it are recorded.
+  // Returns what ends with the job, when what that holds is gone, and gives what that throws. No
+  // gradients of it are recorded.
   std::future<void> Run(std::function<void()> job);
 
  private:

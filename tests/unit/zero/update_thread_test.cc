@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include "runtime/device/thread_cores.h"
 
@@ -42,6 +45,41 @@ TEST(UpdateThreadTest, EndsBehindItsJobsAndGivesBackWhatTheyThrow) {
     for (int i = 0; i < 3; ++i) static_cast<void>(thread.Run([&] { ++done; }));
   }
   EXPECT_EQ(done, 3);
+}
+
+// So that whoever has waited may end what a job had leases of.
+TEST(UpdateThreadTest, WhatAJobHoldsIsGoneWhenItEnds) {
+  for (const bool fails : {false, true}) {
+    UpdateThread thread(LastCore());
+    std::promise<std::shared_future<void>> promise;
+    const auto ended = promise.get_future().share();
+    bool had_ended = true;
+    std::shared_ptr<const bool> lease(&fails, [&](const bool*) {
+      had_ended = ended.get().wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+    const auto future = thread
+                            .Run([lease = std::move(lease), ended] {
+                              ended.wait();
+                              if (*lease) throw std::runtime_error("no room");
+                            })
+                            .share();
+    promise.set_value(future);
+    future.wait();
+    EXPECT_FALSE(had_ended) << fails;
+  }
+}
+
+// Also where it has run no loop yet.
+TEST(UpdateThreadTest, TheCallersLoopsHaveTheThreadsThatTheyHad) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  int threads = 0;
+  std::thread([&] {
+    const UpdateThread thread(LastCore());
+    threads = at::get_num_threads();
+  }).join();
+  at::set_num_threads(before);
+  EXPECT_EQ(threads, 3);
 }
 
 TEST(UpdateThreadTest, DoesNotStartOnCoresThatItMayNotHave) {
