@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/philox.h"
@@ -70,6 +71,14 @@ RankCores FindCoresOfRanks(const std::vector<int>& allowed, comm::Communicator& 
   return cores;
 }
 
+// Tensor ranks compute with equal numbers of threads (CheckSuitsTensorRanks), and so on as many
+// cores, whose number leftover ones make differ. Collective.
+zero::CoreSplit MakeAlike(zero::CoreSplit split, comm::Communicator& world) {
+  const auto counts = comm::GatherNumber(static_cast<std::int64_t>(split.compute.size()), world);
+  const std::int64_t least = *std::min_element(counts.begin(), counts.end());
+  return zero::LimitCompute(std::move(split), static_cast<std::size_t>(least));
+}
+
 Status Bind(const zero::CoreSplit& split, EngineResources* own) {
   own->update_thread = std::make_unique<zero::UpdateThread>(split.update);
   DS_ASSIGN_OR_RETURN(auto bound, device::BoundPool::Bind(split.compute));
@@ -104,6 +113,7 @@ Status ReserveCores(const config::DsConfig& config, const EngineOptions& options
     notify("no cores are reserved: " + split.why_not);
     return OkStatus();
   }
+  if (config.parallel.tensor > 1) split = MakeAlike(std::move(split), *options.world);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(Bind(split, own), *options.world));
   tiers->update_thread = own->update_thread.get();
   notify(fmt::format("the update has cores {}, the model's computation cores {}",

@@ -18,6 +18,11 @@ CoreSplit SplitCores(const std::vector<int>& cores, double compute_share) {
   return {.compute = {cores.begin(), border}, .update = {border, cores.end()}, .why_not = {}};
 }
 
+CoreSplit LimitCompute(CoreSplit split, std::size_t most) {
+  split.compute.resize(std::min(split.compute.size(), most));
+  return split;
+}
+
 std::vector<int> TakeOwnCores(const std::vector<int>& cores, int index, int count) {
   const auto all = static_cast<int>(cores.size());
   if (all < count) return {cores[static_cast<std::size_t>(index % all)]};

@@ -5,6 +5,7 @@
 // SuperOffload and ZenFlow split them: the first ones compute, the last ones update. Unlike theirs
 // no side is left without a core.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct CoreSplit {
 // Splits `cores` so that this share of them, rounded up, computes, and each side has one at least.
 // None are split of a share of 0 or 1, by which one side has nothing to do, and of a single core.
 CoreSplit SplitCores(const std::vector<int>& cores, double compute_share);
+
+// Leaves the computation so many of its cores, the first ones, where it has more.
+CoreSplit LimitCompute(CoreSplit split, std::size_t most);
 
 // Takes member `index`'s part of cores that `count` ranks of a host have in common, in order; those
 // that are left over go to the first ranks. Where there are fewer cores than ranks they share them.

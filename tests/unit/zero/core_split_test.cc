@@ -39,6 +39,17 @@ TEST(CoreSplitTest, WhatCannotBeSplitSaysWhy) {
   }
 }
 
+TEST(CoreSplitTest, RanksThatComputeAlikeLeaveACoreOfALargerPartIdle) {
+  const std::vector<int> cores = {0, 1, 2, 3, 4};
+  const CoreSplit larger = SplitCores(TakeOwnCores(cores, 0, 2), 0.5);
+  const CoreSplit smaller = SplitCores(TakeOwnCores(cores, 1, 2), 0.5);
+  ASSERT_THAT(larger.compute, ElementsAre(0, 1));
+  ASSERT_THAT(smaller.compute, ElementsAre(3));
+  EXPECT_THAT(LimitCompute(larger, 1).compute, ElementsAre(0));
+  EXPECT_THAT(LimitCompute(larger, 1).update, ElementsAre(2)) << "as it was";
+  EXPECT_THAT(LimitCompute(smaller, 2).compute, ElementsAre(3)) << "no more than there are";
+}
+
 TEST(CoreSplitTest, RanksThatAreNotBoundHaveEqualParts) {
   const std::vector<int> cores = {0, 1, 2, 3, 4};
   EXPECT_THAT(TakeOwnCores(cores, 0, 1), ElementsAre(0, 1, 2, 3, 4));
