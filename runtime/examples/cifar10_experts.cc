@@ -24,6 +24,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
@@ -128,6 +129,17 @@ class Classifier : public ds::Block {
   Seen* const seen_;
 };
 
+ds::Status CheckLabels(const std::string& records, const std::filesystem::path& file) {
+  for (std::size_t at = 0; at < records.size(); at += kRecord) {
+    const auto label = static_cast<unsigned char>(records[at]);
+    if (label < kClasses) continue;
+    return ds::InvalidArgumentError(file.string() + ": image " + std::to_string(at / kRecord) +
+                                    " is of class " + std::to_string(label) + ", and there are " +
+                                    std::to_string(kClasses) + ", from 0 on");
+  }
+  return ds::OkStatus();
+}
+
 ds::StatusOr<std::string> ReadRecords(const std::filesystem::path& folder, bool of_test) {
   std::string records;
   for (int i = 1; i <= 5; ++i) {
@@ -140,6 +152,7 @@ ds::StatusOr<std::string> ReadRecords(const std::filesystem::path& folder, bool 
                                       std::to_string(kRecord) +
                                       " bytes: CIFAR-10's binary version");
     }
+    DS_RETURN_IF_ERROR(CheckLabels(text, file));
     records += text;
   }
   return records;
@@ -234,7 +247,11 @@ ds::Status Train(const std::string& config_path, const std::string& folder, int 
                       ds::engine::MakeMesh({}, checked.config, identity.world_size));
   Reader train(std::move(train_records), *world, micro_batch);
   Reader test(std::move(test_records), *world, micro_batch);
-  if (train.count() == 0) return ds::InvalidArgumentError("fewer images than a step takes");
+  for (const auto& [reader, what] : {std::pair(&train, "training"), std::pair(&test, "test")}) {
+    if (reader->count() > 0) continue;
+    return ds::InvalidArgumentError(std::string("fewer ") + what +
+                                    " images than all ranks take at once");
+  }
   Seen seen;
   DS_ASSIGN_OR_RETURN(
       const auto engine,

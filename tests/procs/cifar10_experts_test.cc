@@ -74,12 +74,22 @@ TEST_F(Cifar10Experts, RanksWithExpertsOfTheirOwnLearnToTellImagesApart) {
 }
 
 TEST_F(Cifar10Experts, SaysWhatIsWrongWithItsData) {
-  Write("data_batch_1.bin", "pickled");
   Write("ds.json", R"({"train_batch_size": 2})");
-  const auto result =
-      RunProgram({DS_BIN_DIR "/cifar10_experts", PathOf("ds.json"), folder_.path().string()});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("data_batch_1.bin has no records of 3073 bytes"));
+  const auto expect_error = [&](const std::string& train, const std::string& test,
+                                const std::string& error) {
+    Write("data_batch_1.bin", train);
+    Write("test_batch.bin", test);
+    const auto result =
+        RunProgram({DS_BIN_DIR "/cifar10_experts", PathOf("ds.json"), folder_.path().string()});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.err, HasSubstr(error));
+  };
+  const std::string four = MakeRecords(4, 1);
+  std::string of_class_10 = four;
+  of_class_10[2 * 3073] = 10;
+  expect_error("pickled", four, "data_batch_1.bin has no records of 3073 bytes");
+  expect_error(four, of_class_10, "test_batch.bin: image 2 is of class 10, and there are 10");
+  expect_error(four, four.substr(0, 3073), "fewer test images than all ranks take at once");
 }
 
 }  // namespace
