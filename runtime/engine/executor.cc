@@ -271,6 +271,7 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
 
 void Executor::BringWeightGradients(Passage* passage, int chunk) {
   ThrowIfError(parts_.ReloadStates());
+  parts_.step.current.backward_is_latest = false;  // another micro-batch's
   parts_.sharded->EndGradients(BringsLastGradients(parts_) ? zero::GradientEnd::kAsSharded
                                                            : ChooseEndAmongOthers(parts_));
   parts_.sharded->ScaleGradients(1.0);
@@ -329,6 +330,9 @@ StatusOr<StepResult> Executor::Step() {
 
 // What has been kept for it goes with it.
 void Executor::RunBackward(Passage* passage, const pipeline::Task& task) {
+  // Another micro-batch's, where a program has backward passes one behind the other: this one is in
+  // progress.
+  parts_.step.current.backward_is_latest = false;
   const bool is_whole = task.kind == pipeline::Task::Kind::kBackward;
   zero::DelayedGradients* const delayed = is_whole ? nullptr : &passage->delayed;
   if (const at::Tensor loss = std::exchange(passage->loss, {}); loss.defined()) {

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <mutex>
+
 #include "tests/ranks/decoder_run.h"
+#include "tests/ranks/observed_backend.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -75,6 +79,35 @@ TEST(StageWindows, ABudgetBelowTheStageMakesAWindowOfAMicroBatch) {
     const StateBytes often = CountBytes(run);
     EXPECT_GT(often.gathered, 2 * once.gathered);
     EXPECT_GE(often.reduced, 4 * once.reduced);
+  }
+}
+
+// So that they go on beside the computation: nothing is left when the last gradient is sent on.
+TEST(StageWindows, TheLastBackwardPassOfAStepReduces) {
+  for (const ScheduleKind kind : {ScheduleKind::kGPipe, ScheduleKind::kOneForwardOneBackward}) {
+    DecoderRun run = MakeRun({kind}, /*zero=*/2, /*micro_batches=*/4);
+    run.pipeline = 3;
+    testing::RunRanks(6, [&](comm::Communicator& host) {
+      std::mutex mutex;
+      int reductions = 0, behind_sends = 0;
+      const auto count = [&](c10d::OpType op, const at::Tensor&) {
+        const std::lock_guard lock(mutex);
+        const bool reduces = op == c10d::OpType::_REDUCE_SCATTER_BASE;
+        reductions += reduces ? 1 : 0;
+        behind_sends = op == c10d::OpType::SEND ? 0 : behind_sends + (reduces ? 1 : 0);
+      };
+      const auto observe = [&](comm::Communicator& control) -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<ObservedBackend>(control.backend(), count);
+      };
+      comm::Communicator world(observe(host), c10::kCPU,
+                               std::make_unique<comm::Communicator>(host.backend()), observe);
+      const auto engine = MakeDecoderEngine(run, world);
+      TrainDecoder(*engine, run, 1);
+      const bool is_in_the_middle = world.rank() / 2 == 1;
+      if (!is_in_the_middle) return;
+      EXPECT_GT(reductions, 0) << NameOf(kind);
+      EXPECT_EQ(behind_sends, 0) << NameOf(kind);
+    });
   }
 }
 
