@@ -157,11 +157,16 @@ void JobController::GiveUp(const JobAction& action) {
   });
 }
 
+// What a library throws where this machine has no room for another thread is the spare's failure:
+// nobody else would catch it on a thread of its own.
+StatusOr<StartedSpare> JobController::TryStartSpare(const JobAction& action) const try {
+  return options_.spares->StartSpare(action.spare, action.node_rank);
+} catch (const std::system_error& error) {
+  return NoRoomError(std::string("this machine cannot start it: ") + error.what());
+}
+
 void JobController::StartSpare(const JobAction& action) {
-  DoAside([this, action] {
-    inputs_->Put(
-        SpareAnswer{action.host, options_.spares->StartSpare(action.spare, action.node_rank)});
-  });
+  DoAside([this, action] { inputs_->Put(SpareAnswer{action.host, TryStartSpare(action)}); });
 }
 
 void JobController::DoAside(std::function<void()> task) {

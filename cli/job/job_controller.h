@@ -65,6 +65,7 @@ class JobController {
   void Watch(const JobAction& action);
   void GiveUp(const JobAction& action);
   void StartSpare(const JobAction& action);
+  StatusOr<StartedSpare> TryStartSpare(const JobAction& action) const;
   // Does what waits, for SSH or for the end of processes, while the loop goes on.
   void DoAside(std::function<void()> task);
   void AwaitInput(const JobAction& action);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <semaphore>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "cli/job/job_controller.h"
@@ -153,6 +154,16 @@ TEST_F(FencedControllerTest, TheUserIsHeardWhileProcessesEndAndASpareIsStarted) 
   on_spare_ = ask;
   EXPECT_TRUE(Run().ok());
   EXPECT_EQ(asked, 2);
+}
+
+// As std::async does where no thread is to be had.
+TEST_F(FencedControllerTest, WhatTheStartOfASpareThrowsIsTheSparesFailure) {
+  on_spare_ = [] {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  };
+  EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
+  EXPECT_THAT(observer_.notices,
+              Contains(HasSubstr("spare host c: this machine cannot start it: ")));
 }
 
 }  // namespace
