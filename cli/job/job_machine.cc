@@ -138,7 +138,7 @@ void JobMachine::On(const PrepareAnswer& answer, Time now) {
 }
 
 void JobMachine::OnAllPrepared(Time now) {
-  if (stop_->signal() != 0) return Conclude(MakeUserStopVerdict(stop_->signal(), generation_));
+  if (EndForUser()) return;
   std::vector<Verdict> refusals;
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     const JobOutcome taken = TakeAnswer(static_cast<int>(i), *answers_[i]);
@@ -227,13 +227,13 @@ void JobMachine::ReplaceNext() {
     phase_ = Phase::kLeasingPort;
     return Prepare(0);  // at the port of the last generation a rank of it may still knock
   }
+  if (EndForUser()) return;
   const int node_rank = lost_.begin()->first;
   if (phase_ != Phase::kReplacing) replaced_ = job_.world.hosts[node_rank].host;
   phase_ = Phase::kReplacing;
   const auto spare = spares_.Take(job_.world.hosts[node_rank].rank_count());
   if (!spare.has_value()) {
     observer_->OnNotice("not restarted: no spare host could take the place of host " + replaced_);
-    if (stop_->signal() != 0) return End(MakeUserStopVerdict(stop_->signal(), generation_));
     return End(outcome_);  // nothing follows that would have to wait for the lost hosts' ranks
   }
   spare_ = *spare;
@@ -244,6 +244,7 @@ void JobMachine::ReplaceNext() {
 }
 
 void JobMachine::On(const SpareAnswer& answer, Time /*now*/) {
+  if (EndForUser()) return;  // whose signal has made it fail
   const JobHost& spare = job_.spares[spare_];
   if (!answer.answer.ok()) {
     observer_->OnNotice("spare host " + spare.host + ": " + answer.answer.status().message());
@@ -257,6 +258,7 @@ void JobMachine::On(const SpareAnswer& answer, Time /*now*/) {
 }
 
 void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
+  if (EndForUser()) return;
   JobOutcome ready = TakeAnswer(lost_.begin()->first, answer);
   if (ready.ok()) ready = BindToCores();
   if (!ready.ok()) {
@@ -271,7 +273,7 @@ void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
 }
 
 void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time now) {
-  if (stop_->signal() != 0) return Conclude(MakeUserStopVerdict(stop_->signal(), generation_));
+  if (EndForUser()) return;
   const std::string& host = job_.world.hosts.front().host;
   if (!answer.ok()) {
     if (!NobodyAnswered(answer.status())) {
@@ -287,6 +289,12 @@ void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time 
   AwaitFence(now);
 }
 
+bool JobMachine::EndForUser() {
+  const int signal = stop_->signal();
+  if (signal != 0) Conclude(MakeUserStopVerdict(signal, generation_));
+  return signal != 0;
+}
+
 void JobMachine::AwaitFence(Time now) {
   phase_ = Phase::kFenced;
   if (fence_.Remaining(now) > Time(0)) observer_->OnNotice(fence_.Explain(now));
@@ -294,7 +302,7 @@ void JobMachine::AwaitFence(Time now) {
 }
 
 void JobMachine::PassFence(Time now) {
-  if (stop_->signal() != 0) return Conclude(MakeUserStopVerdict(stop_->signal(), generation_));
+  if (EndForUser()) return;
   std::optional<Verdict> loss;
   for (const HostChange& change : std::exchange(early_losses_, {})) {
     const std::optional<int> node_rank = FindNodeRank(prepared_, change.host);

@@ -94,6 +94,8 @@ class JobMachine {
   // Until it is open a signal or the loss of a host ends the job.
   void AwaitFence(Time now);
   void PassFence(Time now);
+  // Between generations; false when he has sent no signal.
+  bool EndForUser();
   void RunGeneration(JobActions actions);
   // Ends the job with what a generation, or what there is instead of one, has come to, or begins
   // another.

@@ -75,6 +75,7 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
   }
   StatusOr<StartedSpare> StartSpare(int, int) override {
     if (on_spare_) on_spare_();
+    if (!spare_answer_.ok()) return spare_answer_;
     return StartedSpare{.daemon = &spare_, .master_addr = "m"};
   }
   StatusOr<RankProgram> ForGeneration(int) const override { return RankProgram{.argv = {"prog"}}; }
@@ -97,6 +98,7 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
   RecordingObserver observer_;
   UserStop stop_;
   std::function<void()> on_spare_;
+  Status spare_answer_;
   std::unique_ptr<JobController> controller_;
   std::chrono::nanoseconds launched_at_{};
 };
@@ -164,6 +166,14 @@ TEST_F(FencedControllerTest, WhatTheStartOfASpareThrowsIsTheSparesFailure) {
   EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
   EXPECT_THAT(observer_.notices,
               Contains(HasSubstr("spare host c: this machine cannot start it: ")));
+}
+
+TEST_F(FencedControllerTest, ASpareWhoseStartTheUserHasEndedIsNotBlamed) {
+  on_spare_ = [this] { controller_->OnSignal(SIGINT); };
+  spare_answer_ = CancelledError("interrupted");
+  EXPECT_EQ(Run().failure().cause, Cause::kUserStop);
+  EXPECT_EQ(observer_.notices.back(), "not restarted: the user stopped the job");
+  EXPECT_THAT(observer_.notices, Not(Contains(HasSubstr("spare"))));
 }
 
 }  // namespace
