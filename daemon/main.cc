@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,6 +235,11 @@ bool LockWritableMemory() {
   return any;
 }
 
+bool HasSwap() {
+  struct sysinfo info {};
+  return ::sysinfo(&info) == 0 && info.totalswap > 0;
+}
+
 // A guardian that waits for the memory of a swapping machine ends late what has outlived its lease.
 // All of it is locked, later memory included, where this user may lock so much: RLIMIT_MEMLOCK is
 // 8 MiB on most machines, and dsrund alone is larger.
@@ -243,9 +249,9 @@ void LockMemory() {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_MEMLOCK, &limit);  // to what is allowed anyway
   }
-  if (::mlockall(MCL_CURRENT | MCL_FUTURE) == 0 || LockWritableMemory()) return;
+  if (::mlockall(MCL_CURRENT | MCL_FUTURE) == 0 || LockWritableMemory() || !HasSwap()) return;
   LogWarning(
-      "the guardian of dsrund may not lock memory (ulimit -l): on a machine that swaps it may end "
+      "the guardian of dsrund may not lock memory (ulimit -l): as this machine swaps, it may end "
       "late what the ranks of a killed dsrund have started");
 }
 

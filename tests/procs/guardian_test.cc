@@ -24,28 +24,40 @@ std::string NameOf(pid_t process) {
   return name;
 }
 
-// The value of one line of its status; "" when there is none.
-std::string StatusOf(const std::string& process, const std::string& name) {
-  std::ifstream status("/proc/" + process + "/status");
-  for (std::string line; std::getline(status, line);) {
+// What stands behind the name in its line; "" when there is none.
+std::string ValueIn(const std::string& file, const std::string& name) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(name)) return line.substr(name.size());
   }
   return "";
 }
 
-// The guardian of a dsrund that `wrapper` starts, which gets its path and arguments.
-std::uint64_t LockedByGuardian(const std::string& wrapper) {
+std::string StatusOf(const std::string& process, const std::string& name) {
+  return ValueIn("/proc/" + process + "/status", name);
+}
+
+struct Lock {
+  std::uint64_t kib = 0;
+  std::string words;  // on standard error
+};
+
+// Of the guardian of a dsrund that `wrapper` starts, which gets its path and arguments.
+Lock LockOfGuardian(const std::string& wrapper) {
   const ds::testing::TemporaryFolder folder;
   const std::string dsrund = (folder.path() / "dsrund").string();
-  const std::string script = "#!/bin/sh\n" + wrapper + " '" DS_BIN_DIR "/dsrund' \"$@\"\n";
+  const std::string words = (folder.path() / "words").string();
+  const std::string script =
+      "#!/bin/sh\n" + wrapper + " '" DS_BIN_DIR "/dsrund' \"$@\" 2> '" + words + "'\n";
   EXPECT_TRUE(WriteFileAtomically(dsrund, script, 0700).ok());
   auto daemon = cli::LocalDaemon::Start({.job_id = "test-job", .dsrund = dsrund});
   EXPECT_TRUE(daemon.ok()) << daemon.status().message();
-  if (!daemon.ok()) return 0;
+  if (!daemon.ok()) return {};
   const pid_t guardian = ds::testing::ParentOf((*daemon)->pid());
   // It has its name when it is done with its memory.
   while (NameOf(guardian) != "dsrun-guard") ::sched_yield();
-  return std::stoull(StatusOf(std::to_string(guardian), "VmLck:"));
+  return {.kib = std::stoull(StatusOf(std::to_string(guardian), "VmLck:")),
+          .words = ReadFile(words).value()};
 }
 
 // Who has CAP_IPC_LOCK may, as root does outside of containers.
@@ -74,15 +86,20 @@ TEST_F(GuardianTest, IsLockedInMemoryAsFarAsItsUserMay) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &limit), 0);
   if (limit.rlim_max < 8'192 * 1'024) GTEST_SKIP() << "no process may lock 8 MiB here";
-  const std::uint64_t some = LockedByGuardian(WithMemoryLimit("8192"));
-  EXPECT_GT(some, 100U);
-  EXPECT_LT(some, kProgramKib);
-  EXPECT_EQ(LockedByGuardian(WithMemoryLimit("0")), 0U) << "and has started";
+  const Lock some = LockOfGuardian(WithMemoryLimit("8192"));
+  EXPECT_GT(some.kib, 100U);
+  EXPECT_LT(some.kib, kProgramKib);
+  EXPECT_EQ(some.words, "");
+  const Lock none = LockOfGuardian(WithMemoryLimit("0"));
+  EXPECT_EQ(none.kib, 0U) << "and has started";
+  const bool swaps = std::stoull(ValueIn("/proc/meminfo", "SwapTotal:")) > 0;
+  EXPECT_EQ(none.words.find("may not lock memory") != std::string::npos, swaps)
+      << "who has no swap need not hear of it: " << none.words;
 }
 
 TEST_F(GuardianTest, IsLockedInMemoryWhole) {
   if (!MayLockWithoutBound()) GTEST_SKIP() << "needs a user who may lock memory without bound";
-  EXPECT_GT(LockedByGuardian("exec"), kProgramKib);
+  EXPECT_GT(LockOfGuardian("exec").kib, kProgramKib);
 }
 
 }  // namespace
