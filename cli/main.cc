@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cli/commands/command_flags.h"
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
@@ -98,6 +100,32 @@ Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
   return OkStatus();
 }
 
+bool Names(const FlagDescriptions& described, const std::string& flag) {
+  return std::any_of(described.flags.begin(), described.flags.end(), [&](const auto& each) {
+    return std::find(each.names.begin(), each.names.end(), flag) != each.names.end();
+  });
+}
+
+// A flag of a command's in front of its name is no misspelt launch flag: says where it belongs, if
+// that is what is wrong.
+Status TellPlaceOfFlag(const std::vector<std::string>& command_line, Status refusal) {
+  const Command* command = nullptr;
+  std::size_t place = 1;
+  for (; place < command_line.size() && command == nullptr; ++place) {
+    if (!IsFlag(command_line[place])) command = FindCommand(command_line[place]);
+  }
+  if (command == nullptr) return refusal;
+  const FlagDescriptions own = DescribeCommand(*command);
+  const FlagDescriptions launch = DescribeLaunchFlags();
+  for (std::size_t i = 1; i < place; ++i) {
+    const std::string flag = command_line[i].substr(0, command_line[i].find('='));
+    if (!IsFlag(flag) || !Names(own, flag) || Names(launch, flag)) continue;
+    return InvalidArgumentError(flag + " is a flag of '" + std::string(command->name) +
+                                "': it belongs behind that name");
+  }
+  return refusal;
+}
+
 StatusOr<int> Run(const std::vector<std::string>& command_line) {
   Invocation invocation{.command_line = command_line};
   FlagParser parser("[launch flags] COMMAND|PROGRAM [arguments]", "");
@@ -108,13 +136,13 @@ StatusOr<int> Run(const std::vector<std::string>& command_line) {
   app.set_help_flag();
   app.add_flag("-h,--help", help);
   app.add_flag("--version", version);
-  DS_ASSIGN_OR_RETURN(
-      FlagParser::Result parsed,
-      parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram));
+  StatusOr<FlagParser::Result> parsed =
+      parser.Parse({command_line.begin() + 1, command_line.end()}, FlagParser::Rest::kProgram);
+  if (!parsed.ok()) return TellPlaceOfFlag(command_line, parsed.status());
   if (help) return FindCommand("help")->run(invocation);
   if (version) return FindCommand("version")->run(invocation);
   if (!invocation.launch.log_level.empty()) SetLogLevel(invocation.launch.log_level);
-  DS_ASSIGN_OR_RETURN(const Command* command, ChooseCommand(&invocation, std::move(parsed.rest)));
+  DS_ASSIGN_OR_RETURN(const Command* command, ChooseCommand(&invocation, std::move(parsed->rest)));
   DS_RETURN_IF_ERROR(CheckMeaningOfFlags(app, *command));
   // A command that starts ranks tells a program's own status from dsrun's where the job ends.
   const bool starts_ranks = command->launch_flags == kAllLaunchFlags;

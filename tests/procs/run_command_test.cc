@@ -237,6 +237,21 @@ TEST_F(RunCommandTest, AScriptThatIsNotThereIsRefusedByPreflight) {
   EXPECT_EQ(nlohmann::json::parse(Content("verdict.json"))["cause"], "preflight");
 }
 
+TEST_F(RunCommandTest, AFlagThatStandsInFrontOfItsCommandIsToldWhereItBelongs) {
+  const auto said_to = [](const std::vector<std::string>& words) {
+    std::vector<std::string> command = {DS_BIN_DIR "/dsrun"};
+    command.insert(command.end(), words.begin(), words.end());
+    const ProgramResult result = RunProgram(command);
+    EXPECT_EQ(result.status, 2);
+    return result.err;
+  };
+  EXPECT_EQ(said_to({"--num_gpus", "2", "--steps=5", "train"}),
+            "dsrun: --steps is a flag of 'train': it belongs behind that name\n");
+  EXPECT_EQ(said_to({"--model", "gpt2-demo", "train"}),  // and not "did you mean '--module'?"
+            "dsrun: --model is a flag of 'train': it belongs behind that name\n");
+  EXPECT_EQ(said_to({"--zzzzzzzzzzz", "5", "train"}), "dsrun: unknown flag --zzzzzzzzzzz\n");
+}
+
 TEST_F(RunCommandTest, PythonScriptsGetTheirInterpreterAndLocalRank) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "train.py", "").ok());
   const ProgramResult result =
