@@ -274,6 +274,14 @@ TEST(DataEfficiencyRules, DynamicBatchingIsDefined) {
               ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
 }
 
+TEST(DynamicBatching, WhoeverLeavesASwitchAboveItOffIsTold) {
+  const CheckResult checked = CheckWith(Batching({}, {{"enabled", false}}));
+  EXPECT_FALSE(checked.data_efficiency.dynamic_batching);
+  EXPECT_THAT(Messages(checked.warnings),
+              Contains(HasSubstr("dynamic_batching.enabled has no effect while "
+                                 "data_efficiency.data_sampling.enabled is false")));
+}
+
 TEST(DataEfficiencyRules, AMetricWithoutKeysIsNotPassedOver) {
   EXPECT_THAT(EfficiencyErrors(Metrics({{"seqlen", Linear({{"difficulty_type", "value"},
                                                            {"clustering_type", "single_cluster"}})},
