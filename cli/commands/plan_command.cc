@@ -224,25 +224,27 @@ std::string FindGiven(const CLI::App& app, std::initializer_list<const char*> na
 // flags say others.
 Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
   const WorldPlan& world = job->plan.world;
-  std::optional<config::DsConfig> config;
-  if (!flags.deepspeed_config.empty() || flags.seq_len) {
-    DS_ASSIGN_OR_RETURN(config, ReadPlanConfig(flags, world.world_size()));
-    const auto steps = static_cast<int>(config->batch.gradient_accumulation_steps);
-    if (!flags.deepspeed_config.empty() && flags.micro_batches == 0) flags.micro_batches = steps;
-    if (app.count("--partition") == 0) flags.partition = config->pipeline.partition;
-  }
   DS_ASSIGN_OR_RETURN(job->mesh, DrawMesh(flags, world.world_size()));
+  std::optional<config::CheckResult> checked;
+  if (job->mesh && (!flags.deepspeed_config.empty() || flags.seq_len)) {
+    DS_ASSIGN_OR_RETURN(checked, ReadMeshConfig(flags, world.world_size(), job->mesh->degrees()));
+    const config::DsConfig& config = checked->config;
+    const auto steps = static_cast<int>(config.batch.gradient_accumulation_steps);
+    if (!flags.deepspeed_config.empty() && flags.micro_batches == 0) flags.micro_batches = steps;
+    if (app.count("--partition") == 0) flags.partition = config.pipeline.partition;
+  }
   DS_ASSIGN_OR_RETURN(job->schedule,
                       DrawSchedule(flags, job->mesh ? job->mesh->degrees().pipeline : 1));
   DS_ASSIGN_OR_RETURN(job->stages, DrawStages(flags, job->schedule));
-  if (!config) return OkStatus();
+  if (!checked) return OkStatus();
   if (!job->schedule) {
     return InvalidArgumentError(
         "plan: --deepspeed_config and --seq_len are of the steps of stages: the --mesh needs a "
         "pipeline=N (or ask --fit)");
   }
-  DS_ASSIGN_OR_RETURN(job->steps, PlanStagesOf(flags, *std::move(config), job->schedule->schedule(),
-                                               job->mesh->degrees(), world));
+  DS_ASSIGN_OR_RETURN(job->steps,
+                      PlanStagesOf(flags, *std::move(checked), job->schedule->schedule(),
+                                   job->mesh->degrees(), world));
   return OkStatus();
 }
 

@@ -15,27 +15,30 @@
 
 namespace ds::cli {
 
-StatusOr<config::DsConfig> ReadPlanConfig(const PlanFlags& flags, int ranks) {
-  config::ConfigText text{
+namespace {
+
+StatusOr<config::ConfigText> ReadText(const PlanFlags& flags) {
+  if (!flags.deepspeed_config.empty()) return config::ReadConfigText(flags.deepspeed_config);
+  return config::ConfigText{
       .text = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                                       "optimizer": {"type": "AdamW"}})",
       .name = "plan"};
-  if (!flags.deepspeed_config.empty()) {
-    DS_ASSIGN_OR_RETURN(text, config::ReadConfigText(flags.deepspeed_config));
-  }
+}
+
+// Its batch and degrees are what --fit looks for: it may be good for all `ranks`, or for one.
+StatusOr<config::CheckResult> ReadFitConfig(const PlanFlags& flags, int ranks) {
+  DS_ASSIGN_OR_RETURN(const config::ConfigText text, ReadText(flags));
   std::string first_error;
   for (const int world_size : {ranks, 1}) {
     config::CheckResult checked = config::CheckConfig(
         text.text, text.name, {.world_size = world_size, .steps_come_later = true});
-    if (checked.ok) return std::move(checked.config);
+    if (checked.ok) return checked;
     if (first_error.empty()) first_error = checked.errors.front().message;
   }
   return InvalidArgumentError(first_error +
                               " (batch sizes and degrees are what --fit looks for, and may be "
                               "left out)");
 }
-
-namespace {
 
 // The model on the ranks of the plan, in samples of --seq_len.
 StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan& world) {
@@ -61,7 +64,9 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
 StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   FitQuestion question;
   DS_ASSIGN_OR_RETURN(question.job, DescribeJobOf(flags, world));
-  DS_ASSIGN_OR_RETURN(question.config, ReadPlanConfig(flags, world.world_size()));
+  DS_ASSIGN_OR_RETURN(config::CheckResult checked, ReadFitConfig(flags, world.world_size()));
+  question.config = std::move(checked.config);
+  question.job.efficiency = std::move(checked.data_efficiency);
   DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
   question.ranks_of_a_host = question.job.setting.ranks_of_host;
   DS_RETURN_IF_ERROR(CheckFitIsKnown(question).WithContext("--fit"));
@@ -74,12 +79,27 @@ StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   return !fits.empty();
 }
 
-StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::DsConfig config,
+StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
+                                             const topology::Degrees& degrees) {
+  config::JobFacts facts{.world_size = ranks, .steps_come_later = true};
+  facts.flags.tp = degrees.tensor;
+  facts.flags.sp = degrees.sequence;
+  facts.flags.pp = degrees.pipeline;
+  if (degrees.expert > 1) facts.flags.ep = degrees.expert;
+  DS_ASSIGN_OR_RETURN(const config::ConfigText text, ReadText(flags));
+  config::CheckResult checked = config::CheckConfig(text.text, text.name, facts);
+  if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
+  return checked;
+}
+
+StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
                                   const pipeline::Schedule& schedule,
                                   const topology::Degrees& degrees, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(engine::JobShape job, DescribeJobOf(flags, world));
   job.schedule = schedule.kind();
   job.chunks = schedule.shape().chunks;
+  job.efficiency = std::move(checked.data_efficiency);
+  config::DsConfig config = std::move(checked.config);
   config.parallel = {.pipeline = degrees.pipeline,
                      .sequence = degrees.sequence,
                      .tensor = degrees.tensor,

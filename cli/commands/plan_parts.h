@@ -10,7 +10,7 @@
 #include "cli/estimate/stage_plans.h"
 #include "cli/plan/launch_plan.h"
 #include "runtime/base/status.h"
-#include "runtime/config/ds_config.h"
+#include "runtime/config/file/check_config.h"
 #include "runtime/pipeline/schedule.h"
 #include "runtime/topology/degrees.h"
 
@@ -36,12 +36,13 @@ struct PlanFlags {
 // false where there is none.
 StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world);
 
-// Reads --deepspeed_config, or what stands for it. Its batch and degrees are others' to decide: it
-// may be good for all `ranks`, or for one.
-StatusOr<config::DsConfig> ReadPlanConfig(const PlanFlags& flags, int ranks);
+// Reads --deepspeed_config, or what stands for it, for so many ranks of a mesh of these degrees,
+// which count in place of the config's. The result is good.
+StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
+                                             const topology::Degrees& degrees);
 
-// The stages of the schedule, on a mesh of these degrees; `config` has all else.
-StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::DsConfig config,
+// The stages of the schedule, on the mesh that `checked` has been read for.
+StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
                                   const pipeline::Schedule& schedule,
                                   const topology::Degrees& degrees, const WorldPlan& world);
 

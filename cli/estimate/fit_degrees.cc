@@ -36,6 +36,10 @@ bool IsPossible(const FitQuestion& question, const Fit& cut) {
   const int inside = cut.tensor * cut.sequence;
   if (question.job.setting.ranks % (inside * cut.pipeline * cut.expert) != 0) return false;
   if (question.ranks_of_a_host % inside != 0) return false;
+  // The config refuses sequence ranks beside what makes samples differ in length.
+  const config::DataEfficiency& seen = question.job.efficiency;
+  const bool lengths_differ = seen.curriculum || seen.random_ltd || seen.dynamic_batching;
+  if (cut.sequence > 1 && lengths_differ) return false;
   const Trial trial = MakeTrial(question, cut);
   return engine::CheckMemoryIsKnown(trial.config, trial.job).ok();
 }

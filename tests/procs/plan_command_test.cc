@@ -13,6 +13,7 @@ namespace ds::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class PlanCommandTest : public ::testing::Test {
@@ -213,6 +214,33 @@ TEST_F(PlanCommandTest, ShowsWhatStagesHoldAndSendInAStep) {
   const ProgramResult refused = Dsrun({"--num_gpus", "4", "plan", "--seq_len", "64", "--", "x"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("--seq_len needs --fit, or --mesh pipeline=N and --model"));
+}
+
+// A step of 32 samples is 32 micro-batches of the one pipeline, as train has it.
+TEST_F(PlanCommandTest, TheMeshSaysWhatOfABatchIsARanks) {
+  const auto plan = [&](const std::string& mesh, const std::string& keys) {
+    const std::string config = Write("ds.json", R"({"train_batch_size": 32,
+        "train_micro_batch_size_per_gpu": 1)" + keys +
+                                                    "}");
+    return Dsrun({"--num_gpus", "4", "--device", "cpu", "plan", "--json", "--mesh", mesh, "--model",
+                  "gpt2-30m", "--deepspeed_config", config});
+  };
+  const auto micro_batches = [&](const std::string& mesh) {
+    return nlohmann::json::parse(plan(mesh, "").out)["schedule"]["micro_batches"];
+  };
+  EXPECT_EQ(micro_batches("pipeline=4"), 32);
+  EXPECT_EQ(micro_batches("pipeline=2,tensor=2"), 32);
+  EXPECT_EQ(micro_batches("pipeline=2"), 16);
+  const auto peak = [&](const std::string& keys) {
+    const auto json = nlohmann::json::parse(plan("pipeline=2", keys).out);
+    return json["stage_steps"][0]["peak"].get<std::int64_t>();
+  };
+  EXPECT_GT(peak(R"(, "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true,
+                      "dynamic_batching": {"enabled": true, "max_tokens": 8192}}})"),
+            peak(""));
+  const ProgramResult refused = plan("pipeline=2", R"(, "gradient_accumulation_steps": 8)");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, Not(HasSubstr("--fit")));
 }
 
 TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {

@@ -1,6 +1,7 @@
 #include "runtime/engine/plan/job_memory_parts.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace ds::engine {
 namespace {
@@ -34,8 +35,11 @@ JobShape AtFirstStep(JobShape job) {
 std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch) {
   const auto& batching = job.efficiency.dynamic_batching;
   if (!batching) return micro_batch;
-  const std::int64_t full = (batching->max_tokens + job.seq_len - 1) / job.seq_len;
-  return micro_batch * std::min(full, batching->max_batch_size.value_or(full));
+  const std::int64_t full = (batching->max_tokens - 1) / job.seq_len + 1;
+  std::int64_t rows = 0;
+  const bool is_too_many = __builtin_mul_overflow(
+      micro_batch, std::min(full, batching->max_batch_size.value_or(full)), &rows);
+  return is_too_many ? std::numeric_limits<std::int64_t>::max() : rows;
 }
 
 JobShape AtMost(JobShape job) {

@@ -57,6 +57,18 @@ TEST_F(FitDegreesTest, WithLessRoomMoreIsShared) {
   }
 }
 
+// The config refuses them together.
+TEST_F(FitDegreesTest, SamplesThatDifferInLengthHaveNoSequenceRanks) {
+  const auto has_sequence_ranks = [&] {
+    const auto fits = With(2);
+    EXPECT_FALSE(fits.empty());
+    return std::any_of(fits.begin(), fits.end(), [](const Fit& fit) { return fit.sequence > 1; });
+  };
+  EXPECT_TRUE(has_sequence_ranks());
+  question_.job.efficiency.dynamic_batching = {{.max_tokens = 256}};
+  EXPECT_FALSE(has_sequence_ranks());
+}
+
 TEST_F(FitDegreesTest, LongSamplesNeedSequenceRanks) {
   question_.job.seq_len = 32768;
   const std::int64_t alone = With(1e6).front().bytes;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -253,6 +255,21 @@ TEST(JobMemoryTest, OfACurriculumThatIsAListTheLongestSampleThatComesIsPlanned) 
   EXPECT_EQ(peak(64, {8, 48, 64}), peak(48, {}));
   EXPECT_EQ(peak(64, {8, 56}), peak(56, {}));
   EXPECT_LT(peak(32, {}), peak(48, {}));
+}
+
+TEST(JobMemoryTest, OfBatchesByTokensTheRowsThatHoldThemArePlanned) {
+  const auto plan = [](std::int64_t micro_batch, std::optional<config::DynamicBatching> batching) {
+    JobShape job = MakeJob(2);
+    job.efficiency.dynamic_batching = std::move(batching);
+    EXPECT_TRUE(CheckMemoryIsKnown(MakeConfig(2, micro_batch), job).ok());
+    return PlanJobMemory(MakeConfig(2, micro_batch), job).peak.total();
+  };
+  EXPECT_EQ(plan(2, {{.max_tokens = 4 * 64}}), plan(8, {}));
+  EXPECT_EQ(plan(2, {{.max_tokens = 4 * 64, .max_batch_size = 3}}), plan(6, {}));
+  EXPECT_EQ(plan(2, {{.max_tokens = 1}}), plan(2, {}));
+  JobShape endless = MakeJob(2);
+  endless.efficiency.dynamic_batching = {{.max_tokens = std::numeric_limits<std::int64_t>::max()}};
+  EXPECT_FALSE(CheckMemoryIsKnown(MakeConfig(2), endless).ok());
 }
 
 TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
