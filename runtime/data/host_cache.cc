@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -98,6 +101,11 @@ class Entry {
 
 }  // namespace
 
+std::string HostCache::ThisHost() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
+}
+
 StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const IsWhole& is_whole,
                                                   const Make& make) const {
   // As a manifest can hold it.
@@ -109,9 +117,9 @@ StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const
   const StatusOr<CacheLock> lock = Lock(path.string() + ".lock", system_);
   DS_RETURN_IF_ERROR(AdviseOnPlace(lock.status()));
   if (auto found = entry.Find()) return *std::move(found);
-  // Behind a lock nobody else is here: what lies about was left by one who has died.
+  // Behind a lock nobody else of this host is here: what lies about was left by one who has died.
   const fs::path unfinished =
-      lock->is_held ? fs::path(path.string() + ".tmp") : NameTemporary(path);
+      lock->is_held ? fs::path(path.string() + "." + host_ + ".tmp") : NameTemporary(path);
   DS_RETURN_IF_ERROR(RemoveTree(unfinished));
   DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(unfinished)));
   StatusOr<Json> manifest = make(unfinished);
@@ -120,7 +128,7 @@ StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const
   if (kept.ok()) kept = entry.PutInPlace(unfinished);
   if (kept.ok()) return Folder{.path = path, .manifest = *std::move(manifest)};
   (void)RemoveTree(unfinished);
-  // Without a lock somebody else may have been faster.
+  // Without a lock that all hold to somebody else may have been faster.
   if (auto found = entry.Find()) return *std::move(found);
   return kept;
 }

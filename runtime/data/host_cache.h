@@ -5,13 +5,15 @@
 // The folder's name is made of a description of what decides its content. It appears when it is
 // whole; one whose manifest has another description, or that is damaged, is made again. Of several
 // processes that want the same one makes it and the others wait for it; where the file system has
-// no locks, each makes it, and all take what is there first.
+// no locks, each makes it, and all take what is there first. So do hosts between which locks do not
+// hold (NFS with local_lock, Lustre with localflock): what is unfinished is a host's own.
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/file_system.h"
@@ -23,9 +25,11 @@ class HostCache {
  public:
   using Json = nlohmann::ordered_json;
 
-  // Folders lie in `root`, which is made where it is missing. The file system outlives this.
-  explicit HostCache(std::filesystem::path root, FileSystem& system = FileSystem::System())
-      : root_(std::move(root)), system_(system) {}
+  // Folders lie in `root`, which is made where it is missing. `host` tells hosts apart that share
+  // it. The file system outlives this.
+  explicit HostCache(std::filesystem::path root, FileSystem& system = FileSystem::System(),
+                     std::string host = ThisHost())
+      : root_(std::move(root)), system_(system), host_(std::move(host)) {}
 
   struct Folder {
     std::filesystem::path path;
@@ -42,8 +46,11 @@ class HostCache {
                               const Make& make) const;
 
  private:
+  static std::string ThisHost();
+
   std::filesystem::path root_;
   FileSystem& system_;
+  std::string host_;
 };
 
 // The path, size and time of change of each file, as a description has them.

@@ -1,0 +1,63 @@
+#include "runtime/data/host_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <optional>
+#include <thread>
+
+#include "runtime/base/files.h"
+#include "tests/support/scripted_file_system.h"
+#include "tests/unit/data/scratch_folder.h"
+
+namespace ds::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = HostCache::Json;
+
+bool IsWhole(const HostCache::Folder& folder) {
+  const auto text = ReadFile(folder.path / "text");
+  return text.ok() && *text == folder.manifest.value("text", "");
+}
+
+// As NFS with local_lock and Lustre with localflock have it: every host is told that it has the
+// lock. The second host is half way when the first one is done.
+TEST(HostCacheTest, HostsBetweenWhichLocksDoNotHoldLeaveEachOthersFoldersAlone) {
+  const ScratchFolder folder;
+  testing::ScriptedFileSystem unlocked([](const testing::FileCall& call) {
+    const bool is_lock = call.kind == testing::FileCall::Kind::kLock;
+    return is_lock ? testing::kPretend : testing::kAskTheSystem;
+  });
+  const auto find = [&](const char* host, const HostCache::Make& make) {
+    return HostCache(folder.path() + "/cache", unlocked, host)
+        .FindOrMake(Json{{"of", "both"}}, IsWhole, make);
+  };
+  std::latch second_is_half_way(1), first_is_done(1);
+  std::optional<StatusOr<HostCache::Folder>> second;
+  std::jthread second_host;
+  const auto first = find("first", [&](const fs::path& made) -> StatusOr<Json> {
+    DS_RETURN_IF_ERROR(WriteFileAtomically(made / "text", "the first one's"));
+    second_host = std::jthread([&] {
+      second = find("second", [&](const fs::path& own) -> StatusOr<Json> {
+        DS_RETURN_IF_ERROR(WriteFileAtomically(own / "text", "half"));
+        second_is_half_way.count_down();
+        first_is_done.wait();
+        DS_RETURN_IF_ERROR(WriteFileAtomically(own / "text", "the second one's"));
+        return Json{{"text", "the second one's"}};
+      });
+    });
+    second_is_half_way.wait();
+    return Json{{"text", "the first one's"}};
+  });
+  EXPECT_TRUE(first.ok() && IsWhole(*first));
+  first_is_done.count_down();
+  second_host.join();
+  ASSERT_TRUE(second && second->ok());
+  EXPECT_TRUE(IsWhole(**second));
+  EXPECT_TRUE((*second)->was_there);
+  EXPECT_TRUE(IsWhole(*first));
+}
+
+}  // namespace
+}  // namespace ds::data
