@@ -158,6 +158,11 @@ StatusOr<Ranking> ComputeRanking(const config::SampleMetric& metric, const Sampl
   return ranking;
 }
 
+// The analyzer's files of the samples' lengths, without .idx and .bin.
+std::string LengthsIn(const config::DynamicBatching& batching) {
+  return batching.metrics_path + "/seqlen/seqlen_sample_to_metric";
+}
+
 }  // namespace
 
 StatusOr<Numbers> FindDifficulties(const config::SampleMetric& metric, const SampleSet& samples,
@@ -177,22 +182,28 @@ StatusOr<Numbers> FindDifficulties(const config::SampleMetric& metric, const Sam
   return difficulties;
 }
 
-StatusOr<Numbers> FindLengths(const config::DynamicBatching& batching, const SampleSet& samples) {
-  const std::string prefix = batching.metrics_path + "/seqlen/seqlen_sample_to_metric";
+bool HasLengthFiles(const config::DynamicBatching& batching) {
   std::error_code error;
-  if (batching.metrics_path.empty() || !std::filesystem::exists(prefix + ".idx", error)) {
-    return ComputeLengths(samples);
-  }
+  return !batching.metrics_path.empty() && fs::exists(LengthsIn(batching) + ".idx", error);
+}
+
+StatusOr<Numbers> FindLengths(const config::DynamicBatching& batching, const SampleSet& samples) {
+  if (!HasLengthFiles(batching)) return ComputeLengths(samples);
+  const std::string prefix = LengthsIn(batching);
   DS_ASSIGN_OR_RETURN(IndexedRows rows, ReadIndexedRows(prefix));
+  const std::int64_t found = std::ssize(rows.numbers);
   const bool is_of_samples =
-      std::ssize(rows.ends) == samples.size() && std::ssize(rows.numbers) == samples.size() &&
+      (found == samples.size() || found == samples.size_with_held_out()) &&
+      std::ssize(rows.ends) == found &&
       std::adjacent_find(rows.ends.begin(), rows.ends.end()) == rows.ends.end();
   if (!is_of_samples) {
-    return InvalidArgumentError(prefix + " has " + std::to_string(rows.numbers.size()) +
-                                " lengths in " + std::to_string(rows.ends.size()) +
-                                " rows, and the data " + std::to_string(samples.size()) +
+    return InvalidArgumentError(prefix + " has " + std::to_string(found) + " lengths in " +
+                                std::to_string(rows.ends.size()) + " rows, and the data " +
+                                std::to_string(samples.size()) +
                                 " samples: it is of other data, or of another seq_len");
   }
+  // What is trained on comes ahead of what is held out.
+  rows.numbers.resize(static_cast<std::size_t>(samples.size()));
   for (const std::int64_t length : rows.numbers) {
     if (length < 0)
       return InvalidArgumentError(prefix + " has the length " + std::to_string(length));

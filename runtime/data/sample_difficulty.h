@@ -38,9 +38,12 @@ StatusOr<std::vector<std::int64_t>> FindDifficulties(const config::SampleMetric&
                                                      const SampleSet& samples,
                                                      const MetricCache& cache = {});
 
-// Finds how many tokens each sample is counted as: out of the data analyzer's files of the metric
-// seqlen in the folder of the config, or by the samples where there is no such file. Refuses files
-// that are damaged, and those of another number of samples.
+// Tells whether the folder of the config has the data analyzer's files of the metric seqlen.
+bool HasLengthFiles(const config::DynamicBatching& batching);
+
+// Finds how many tokens each sample is counted as: out of these files, or by the samples where they
+// are not there. Refuses files that are damaged, and those of another number of samples, with those
+// that are held out or without.
 StatusOr<std::vector<std::int64_t>> FindLengths(const config::DynamicBatching& batching,
                                                 const SampleSet& samples);
 

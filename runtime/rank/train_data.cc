@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/agreement.h"
+#include "runtime/data/sample_difficulty.h"
 #include "runtime/data/token_source.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 
@@ -113,9 +114,13 @@ std::string DescribeBatches(const data::TokenBatches& batches,
     text +=
         "; " + std::to_string(coverage.too_long) + " samples are longer than that, and left out";
   }
-  if (coverage.left_over == 0) return text;
-  return text + "; " + std::to_string(coverage.left_over) +
-         " at the end, which make no step, are left out";
+  if (coverage.left_over > 0) {
+    text +=
+        "; " + std::to_string(coverage.left_over) + " at the end, which make no step, are left out";
+  }
+  if (batching.metrics_path.empty() || data::HasLengthFiles(batching)) return text;
+  return text + "; metrics_path " + batching.metrics_path +
+         " has no seqlen/seqlen_sample_to_metric.idx, so that lengths are the samples' own";
 }
 
 }  // namespace

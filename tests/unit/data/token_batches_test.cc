@@ -140,6 +140,23 @@ class TokenLoaderTest : public ::testing::Test {
     return all;
   }
 
+  // The data analyzer's files of so many samples, each of which they count as 6 tokens.
+  std::string WriteLengths(const std::string& name, std::int64_t samples) const {
+    std::string index("MMIDIDX\0\0", 9), numbers, pointers;
+    Append(std::uint64_t{1}, &index);
+    Append(std::uint8_t{5}, &index);  // int64
+    Append(static_cast<std::uint64_t>(samples), &index);
+    Append(std::uint64_t{0}, &index);
+    for (std::int64_t i = 0; i < samples; ++i) {
+      Append(std::int32_t{1}, &index);
+      Append(8 * i, &pointers);
+      Append(std::int64_t{6}, &numbers);
+    }
+    folder_.Write(name + "/seqlen/seqlen_sample_to_metric.idx", index + pointers);
+    folder_.Write(name + "/seqlen/seqlen_sample_to_metric.bin", numbers);
+    return folder_.path() + "/" + name;
+  }
+
   static constexpr std::int64_t kDocuments = 60;
   const ScratchFolder folder_;
   std::string path_;
@@ -192,22 +209,32 @@ TEST_F(TokenLoaderTest, SamplesComeByLengthOrAsTheAnalyzerCountsThem) {
   };
   const auto ascending = Make(0, 1, {.max_tokens = 12, .picking = Picking::kLength});
   EXPECT_THAT(lengths_of(*ascending), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 2, 2));
-  // The analyzer's file says that each sample has 6.
-  std::string index("MMIDIDX\0\0", 9), numbers, pointers;
-  Append(std::uint64_t{1}, &index);
-  Append(std::uint8_t{5}, &index);  // int64
-  Append(static_cast<std::uint64_t>(kDocuments), &index);
-  Append(std::uint64_t{0}, &index);
-  for (std::int64_t i = 0; i < kDocuments; ++i) {
-    Append(std::int32_t{1}, &index);
-    Append(8 * i, &pointers);
-    Append(std::int64_t{6}, &numbers);
-  }
-  folder_.Write("maps/seqlen/seqlen_sample_to_metric.idx", index + pointers);
-  folder_.Write("maps/seqlen/seqlen_sample_to_metric.bin", numbers);
-  const config::DynamicBatching counted{.max_tokens = 12, .metrics_path = folder_.path() + "/maps"};
+  const config::DynamicBatching counted{.max_tokens = 12,
+                                        .metrics_path = WriteLengths("maps", kDocuments)};
   const auto pairs = Make(0, 1, counted);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(pairs->Next().value().inputs.size(0), 2);
+}
+
+TEST_F(TokenLoaderTest, TheAnalyzersLengthsMayBeThoseOfHeldOutSamplesToo) {
+  const auto make = [&](std::int64_t counted) {
+    const std::string maps = WriteLengths("maps" + std::to_string(counted), counted);
+    return Loader::Create(TokenSource::Open({path_}, TokenWidth::kUint16).value(),
+                          {.micro_batch = 1,
+                           .seq_len = 8,
+                           .vocab_size = 1000,
+                           .packing = Packing::kNone,
+                           .held_out = 0.5,
+                           .samples_per_step = 6,
+                           .batching = {{.max_tokens = 12, .metrics_path = maps}}});
+  };
+  for (const std::int64_t counted : {kDocuments, kDocuments / 2}) {
+    const auto loader = make(counted);
+    ASSERT_TRUE(loader.ok()) << loader.status().message();
+    EXPECT_EQ((*loader)->batches()->coverage().samples, 24);
+    EXPECT_EQ((*loader)->Next().value().inputs.size(0), 2);
+  }
+  EXPECT_THAT(make(kDocuments - 1).status().message(),
+              HasSubstr("has 59 lengths in 59 rows, and the data 30 samples"));
 }
 
 }  // namespace
