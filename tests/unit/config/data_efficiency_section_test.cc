@@ -275,7 +275,7 @@ TEST(DataEfficiencyRules, DynamicBatchingIsDefined) {
 }
 
 TEST(DynamicBatching, WhoeverLeavesASwitchAboveItOffIsTold) {
-  const CheckResult checked = CheckWith(Batching({}, {{"enabled", false}}));
+  const CheckResult checked = CheckWith(Batching(PlainJson::object(), {{"enabled", false}}));
   EXPECT_FALSE(checked.data_efficiency.dynamic_batching);
   EXPECT_THAT(Messages(checked.warnings),
               Contains(HasSubstr("dynamic_batching.enabled has no effect while "

@@ -14,7 +14,7 @@ namespace ds::data {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = HostCache::Json;
+using Manifest = HostCache::Json;
 
 bool IsWhole(const HostCache::Folder& folder) {
   const auto text = ReadFile(folder.path / "text");
@@ -31,24 +31,24 @@ TEST(HostCacheTest, HostsBetweenWhichLocksDoNotHoldLeaveEachOthersFoldersAlone) 
   });
   const auto find = [&](const char* host, const HostCache::Make& make) {
     return HostCache(folder.path() + "/cache", unlocked, host)
-        .FindOrMake(Json{{"of", "both"}}, IsWhole, make);
+        .FindOrMake(Manifest{{"of", "both"}}, IsWhole, make);
   };
   std::latch second_is_half_way(1), first_is_done(1);
   std::optional<StatusOr<HostCache::Folder>> second;
   std::jthread second_host;
-  const auto first = find("first", [&](const fs::path& made) -> StatusOr<Json> {
+  const auto first = find("first", [&](const fs::path& made) -> StatusOr<Manifest> {
     DS_RETURN_IF_ERROR(WriteFileAtomically(made / "text", "the first one's"));
     second_host = std::jthread([&] {
-      second = find("second", [&](const fs::path& own) -> StatusOr<Json> {
+      second = find("second", [&](const fs::path& own) -> StatusOr<Manifest> {
         DS_RETURN_IF_ERROR(WriteFileAtomically(own / "text", "half"));
         second_is_half_way.count_down();
         first_is_done.wait();
         DS_RETURN_IF_ERROR(WriteFileAtomically(own / "text", "the second one's"));
-        return Json{{"text", "the second one's"}};
+        return Manifest{{"text", "the second one's"}};
       });
     });
     second_is_half_way.wait();
-    return Json{{"text", "the first one's"}};
+    return Manifest{{"text", "the first one's"}};
   });
   EXPECT_TRUE(first.ok() && IsWhole(*first));
   first_is_done.count_down();
