@@ -178,14 +178,19 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
   return std::optional<ScheduleDrawing>(std::move(drawing));
 }
 
-// The model's blocks on the stages of the schedule, where it has several and a model is named.
+// The model's blocks on the stages of the schedule, where it has several and a model is named: as
+// the steps have them where they are planned.
 StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
-                                                 const std::optional<ScheduleDrawing>& schedule) {
+                                                 const std::optional<ScheduleDrawing>& schedule,
+                                                 const std::optional<StagePlans>& steps) {
   if (!schedule || flags.model.empty()) return std::optional<StageDrawing>();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
   DS_ASSIGN_OR_RETURN(std::vector<pipeline::WeighedBlock> blocks,
                       ReadModelBlocks(model, flags.seq_len.value_or(256)));
+  if (steps) {
+    return std::optional(StageDrawing(schedule->schedule(), steps->cut, std::move(blocks)));
+  }
   auto stages = StageDrawing::Create(schedule->schedule(), flags.partition, std::move(blocks));
   if (!stages.ok()) return stages.status().WithContext("--partition");
   return std::optional<StageDrawing>(*std::move(stages));
@@ -235,16 +240,17 @@ Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
   }
   DS_ASSIGN_OR_RETURN(job->schedule,
                       DrawSchedule(flags, job->mesh ? job->mesh->degrees().pipeline : 1));
-  DS_ASSIGN_OR_RETURN(job->stages, DrawStages(flags, job->schedule));
-  if (!checked) return OkStatus();
-  if (!job->schedule) {
+  if (checked && !job->schedule) {
     return InvalidArgumentError(
         "plan: --deepspeed_config and --seq_len are of the steps of stages: the --mesh needs a "
         "pipeline=N (or ask --fit)");
   }
-  DS_ASSIGN_OR_RETURN(job->steps,
-                      PlanStagesOf(flags, *std::move(checked), job->schedule->schedule(),
-                                   job->mesh->degrees(), world));
+  if (checked) {
+    DS_ASSIGN_OR_RETURN(job->steps,
+                        PlanStagesOf(flags, *std::move(checked), job->schedule->schedule(),
+                                     job->mesh->degrees(), world));
+  }
+  DS_ASSIGN_OR_RETURN(job->stages, DrawStages(flags, job->schedule, job->steps));
   return OkStatus();
 }
 
@@ -307,7 +313,7 @@ void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_option("--partition", flags->partition,
                            "cut the blocks of --model among the stages by uniform numbers, by "
                            "parameters (the default), by profile (their work), or by type:REGEX, "
-                           "how many have such a name");
+                           "how many have such a name; with --deepspeed_config by memory, too");
   parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/byte_size.h"
+#include "runtime/engine/plan/stage_cut.h"
 
 namespace ds::cli {
 namespace {
@@ -30,7 +31,9 @@ std::string DescribeTraffic(const zero::StepTraffic& traffic) {
 
 StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::JobShape& job) {
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(config, job));
-  StagePlans plans{config, job, {}};
+  const engine::StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute};
+  DS_ASSIGN_OR_RETURN(std::vector<int> cut, engine::CutStages(job.model, config, order));
+  StagePlans plans{config, job, std::move(cut), {}};
   for (int stage = 0; stage < config.parallel.pipeline; ++stage) {
     plans.job.stage = stage;
     plans.stages.push_back(engine::PlanJobMemory(config, plans.job));

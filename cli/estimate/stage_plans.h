@@ -17,6 +17,7 @@ namespace ds::cli {
 struct StagePlans {
   config::DsConfig config;
   engine::JobShape job;
+  std::vector<int> cut;  // engine::CutStages
   std::vector<zero::StepMemory> stages;
 };
 

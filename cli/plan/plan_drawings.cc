@@ -260,18 +260,21 @@ nlohmann::ordered_json ScheduleDrawing::ToJson() const {
 StatusOr<StageDrawing> StageDrawing::Create(const pipeline::Schedule& schedule,
                                             const std::string& method,
                                             std::vector<pipeline::WeighedBlock> blocks) {
-  const pipeline::PipelineShape& shape = schedule.shape();
   DS_ASSIGN_OR_RETURN(const std::vector<int> cut,
-                      pipeline::CutBlocks(method, blocks, shape.virtual_stages()));
-  std::vector<Run> runs;
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+                      pipeline::CutBlocks(method, blocks, schedule.shape().virtual_stages()));
+  return StageDrawing(schedule, cut, std::move(blocks));
+}
+
+StageDrawing::StageDrawing(const pipeline::Schedule& schedule, const std::vector<int>& cut,
+                           std::vector<pipeline::WeighedBlock> blocks)
+    : blocks_(std::move(blocks)), chunks_(schedule.shape().chunks) {
+  for (int stage = 0; stage < schedule.shape().stages; ++stage) {
+    for (int chunk = 0; chunk < chunks_; ++chunk) {
       const pipeline::ChunkPlace place{stage, chunk};
       const auto virtual_stage = static_cast<std::size_t>(schedule.VirtualStageAt(place));
-      runs.push_back({place, cut[virtual_stage], cut[virtual_stage + 1]});
+      runs_.push_back({place, cut[virtual_stage], cut[virtual_stage + 1]});
     }
   }
-  return StageDrawing(std::move(blocks), std::move(runs), shape.chunks);
 }
 
 // "DecoderEmbedding, 3 DecoderLayer".

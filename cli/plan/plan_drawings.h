@@ -92,6 +92,9 @@ class StageDrawing {
   static StatusOr<StageDrawing> Create(const pipeline::Schedule& schedule,
                                        const std::string& method,
                                        std::vector<pipeline::WeighedBlock> blocks);
+  // The blocks cut as engine::CutStages has it for the schedule.
+  StageDrawing(const pipeline::Schedule& schedule, const std::vector<int>& cut,
+               std::vector<pipeline::WeighedBlock> blocks);
 
   // A line for each chunk of each stage, with its blocks and their parameters. Ends with a newline.
   std::string DrawText() const;
@@ -103,8 +106,6 @@ class StageDrawing {
     pipeline::ChunkPlace place;
     int first = 0, end = 0;  // blocks
   };
-  StageDrawing(std::vector<pipeline::WeighedBlock> blocks, std::vector<Run> runs, int chunks)
-      : blocks_(std::move(blocks)), runs_(std::move(runs)), chunks_(chunks) {}
   std::string NameBlocks(const Run& run) const;
   std::int64_t CountParameters(const Run& run) const;
 

@@ -243,6 +243,25 @@ TEST_F(PlanCommandTest, TheMeshSaysWhatOfABatchIsARanks) {
   EXPECT_THAT(refused.err, Not(HasSubstr("--fit")));
 }
 
+TEST_F(PlanCommandTest, DrawsTheCutByMemoryThatAConfigAsksFor) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 8,
+      "gradient_accumulation_steps": 8, "pipeline": {"stages": 2, "partition": "memory"}})");
+  const ProgramResult plan =
+      Dsrun({"--num_gpus", "2", "--device", "cpu", "plan", "--json", "--mesh", "pipeline=2",
+             "--model", "gpt2-30m", "--deepspeed_config", config});
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  const auto stages = nlohmann::json::parse(plan.out)["stages"];
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_GT(stages[0]["end"], 0);
+  EXPECT_EQ(stages[0]["end"], stages[1]["first"]);
+  // Without a job there is nothing to cut by.
+  const ProgramResult refused =
+      Dsrun({"--num_gpus", "2", "--device", "cpu", "plan", "--mesh", "pipeline=2", "--model",
+             "gpt2-30m", "--partition", "memory"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--partition: \"memory\" is no way"));
+}
+
 TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {
   const auto refusal = [&](std::vector<std::string> flags) {
     std::vector<std::string> words{"--num_gpus", "8", "plan"};
