@@ -73,6 +73,7 @@ int ScriptedFileSystem::Unlink(const std::filesystem::path& path, int flags) {
 
 int ScriptedFileSystem::Lock(int fd, int operation) {
   const int error = AskAbout(Kind::kLock, fd);
+  if (error == kPretend) return 0;
   return error == kAskTheSystem ? FileSystem::Lock(fd, operation) : -error;
 }
 
