@@ -1,5 +1,7 @@
 #include "cli/job/restart_policy.h"
 
+#include <csignal>
+
 namespace ds::cli {
 namespace {
 
@@ -33,8 +35,11 @@ std::string FindReasonAgainstRestart(Cause cause) {
   return "";
 }
 
-// Without steps (any program that reports none) nothing tells a repeated error from bad luck.
+// Without steps (any program that reports none) nothing tells a repeated error from bad luck. Nor
+// does a SIGKILL, which comes from outside the program: a cluster may take a rank twice in a step
+// that is long. (Memory that ran out has a cause of its own.)
 bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
+  if (a.cause == Cause::kSignal && a.signal == SIGKILL) return false;
   return a.step.has_value() && a.step == b.step && a.cause == b.cause && a.rank == b.rank &&
          a.host == b.host && a.exit_code == b.exit_code && a.signal == b.signal;
 }

@@ -4,7 +4,8 @@
 //
 // There is no restart when the user ended the job, when trying again cannot help (config, data,
 // checkpoint, a host that refuses), when a host is gone that nothing can replace, when the same
-// error came at the same step twice running, or when the restarts are used up.
+// error came at the same step twice running (a SIGKILL is no error of the program), or when the
+// restarts are used up.
 //
 // Pure. Threads: one at a time.
 

@@ -10,8 +10,7 @@
 // to, with several a block.
 //
 // Threads: buffers are taken and transferred, and extents and buffers end, on any; the rest is one
-// thread's at a time. Lifetimes: the tier outlives
-// its extents, buffers and transfers.
+// thread's at a time. Lifetimes: the tier outlives its extents, buffers and transfers.
 
 #include <cstdint>
 #include <deque>

@@ -162,7 +162,7 @@ StatusOr<std::vector<int>> CutBlocks(const std::string& method,
   }
   return InvalidArgumentError(
       fmt::format("\"{}\" is no way of cutting a pipeline; there are uniform, parameters, best, "
-                  "profile and type:REGEX",
+                  "profile, memory and type:REGEX",
                   method));
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 namespace ds::cli {
 namespace {
 
@@ -32,6 +34,17 @@ TEST(RestartPolicyTest, TheSameErrorAtTheSameStepTwiceStops) {
   const RestartDecision decision = policy.Decide(Failure(6, 8));
   EXPECT_FALSE(decision.restart);
   EXPECT_EQ(decision.reason, "the same error at step 6 twice");
+}
+
+TEST(RestartPolicyTest, ARankMayBeKilledTwiceInOneStep) {
+  const auto ended_by = [](int signal) {
+    return Verdict{.cause = Cause::kSignal, .rank = 1, .signal = signal, .step = 5};
+  };
+  RestartPolicy policy(10);
+  EXPECT_TRUE(policy.Decide(ended_by(SIGKILL)).restart);
+  EXPECT_TRUE(policy.Decide(ended_by(SIGKILL)).restart);
+  EXPECT_TRUE(policy.Decide(ended_by(SIGSEGV)).restart);
+  EXPECT_FALSE(policy.Decide(ended_by(SIGSEGV)).restart);
 }
 
 TEST(RestartPolicyTest, AProgramWithoutStepsMayFailAlike) {
