@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <string_view>
@@ -47,6 +48,7 @@ struct BacklogWriter::Backlog {
   };
 
   void Loop();
+  void Write(int fd, std::string_view text);
   // These require the mutex.
   bool IsFull(int fd, const std::string& text) const {
     return queued_bytes + text.size() > limit_bytes && !IsRegularFile(fd);
@@ -69,7 +71,18 @@ struct BacklogWriter::Backlog {
   std::uint64_t all_dropped = 0;  // lines
   bool ending = false;
   bool given_up = false;
+
+  std::atomic<bool> told_of_full = false;
 };
+
+// A closed pipe loses the console, not the job: the run directory has everything. Of a disk that is
+// full somebody may look at the file later and take it for all there was.
+void BacklogWriter::Backlog::Write(int fd, std::string_view text) {
+  const Status written = WriteAll(fd, text, "console");
+  if (written.code() != StatusCode::kResourceExhausted || told_of_full.exchange(true)) return;
+  WriteWhatFits(STDERR_FILENO,
+                "dsrun: " + written.message() + "; the run directory has what is missing there\n");
+}
 
 void BacklogWriter::Backlog::Add(int fd, std::string text) {
   queued_bytes += text.size();
@@ -108,8 +121,7 @@ void BacklogWriter::Backlog::Loop() {
     for (std::string_view rest = output.text; !rest.empty() && !given_up;) {
       const std::string_view piece = rest.substr(0, kPieceBytes);
       lock.unlock();
-      // A closed pipe loses the console, not the job: the run directory has everything.
-      static_cast<void>(WriteAll(output.fd, piece, "console").ok());
+      Write(output.fd, piece);
       lock.lock();
       rest.remove_prefix(piece.size());
       written_bytes += piece.size();
@@ -205,21 +217,17 @@ std::uint64_t BacklogWriter::written_bytes() const {
 
 void BacklogWriter::Queue(int fd, std::string text) {
   if (text.empty() || backlog_->given_up) return;
-  if (IsRegularFile(fd)) return WriteInPlace(fd, text);
+  if (IsRegularFile(fd)) return backlog_->Write(fd, text);
   backlog_->Add(fd, std::move(text));
   try {
     StartThread();
     backlog_->work.notify_one();
   } catch (const std::system_error&) {
     for (const Backlog::Output& output : std::exchange(backlog_->outputs, {})) {
-      WriteInPlace(output.fd, output.text);
+      backlog_->Write(output.fd, output.text);
     }
     backlog_->queued_bytes = 0;
   }
-}
-
-void BacklogWriter::WriteInPlace(int fd, const std::string& text) {
-  static_cast<void>(WriteAll(fd, text, "console").ok());
 }
 
 }  // namespace ds::cli

@@ -12,6 +12,8 @@
 // nothing, as with the logs. So does he on a machine that has no more threads, whatever the stream
 // is; then he waits for a blocked console, and so do the others, GiveUp included.
 //
+// A disk without space for what a stream shows is told of once, on standard error.
+//
 // Threads: safe to use from any thread.
 
 #include <condition_variable>
@@ -61,7 +63,6 @@ class BacklogWriter {
   // These require the backlog's mutex.
   void StartThread();  // throws std::system_error
   void Queue(int fd, std::string text);
-  void WriteInPlace(int fd, const std::string& text);
 
   const std::shared_ptr<Backlog> backlog_;
   std::thread thread_;

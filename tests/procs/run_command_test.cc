@@ -237,6 +237,17 @@ TEST_F(RunCommandTest, AScriptThatIsNotThereIsRefusedByPreflight) {
   EXPECT_EQ(nlohmann::json::parse(Content("verdict.json"))["cause"], "preflight");
 }
 
+TEST_F(RunCommandTest, ADiskThatIsFullOfWhatIsShownIsToldOfOnce) {
+  const ProgramResult result = RunProgram(
+      {"/bin/sh", "-c", "exec \"$@\" > /dev/full", "sh", DS_BIN_DIR "/dsrun", "--run_dir",
+       run().string(), "--device", "cpu", "run", "--", "/bin/sh", "-c", "echo 1; echo 2"});
+  EXPECT_EQ(result.status, 0) << "the run directory has it";
+  EXPECT_EQ(Content("logs/0/rank-00000.out"), "1\n2\n");
+  EXPECT_EQ(
+      result.err,
+      "dsrun: console: No space left on device; the run directory has what is missing there\n");
+}
+
 TEST_F(RunCommandTest, AFlagThatStandsInFrontOfItsCommandIsToldWhereItBelongs) {
   const auto said_to = [](const std::vector<std::string>& words) {
     std::vector<std::string> command = {DS_BIN_DIR "/dsrun"};
