@@ -14,8 +14,8 @@
 // in a moment, whatever it waits for. No generation begins after the first signal, whatever the
 // verdict is about, so that nothing here belongs to an earlier one.
 //
-// What he asked for may not come. Time gives it up then, too: after the first signal when nothing
-// is written any more, after the second one in any case, but not before a last chance.
+// Time, too, gives up an end that does not come: after the first signal when nothing is written any
+// more, after the second one in any case, but not before a last chance.
 //
 // Pure: no I/O, no clock. Threads: safe from any; what a signal means is decided when it comes.
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "runtime/base/files.h"
@@ -38,6 +39,11 @@ json ReadJson(const fs::path& path) {
   json value = text.ok() ? json::parse(*text, nullptr, /*allow_exceptions=*/false) : json();
   EXPECT_FALSE(value.is_discarded()) << path;
   return value;
+}
+
+int CountKills(int usual) {
+  const char* const wanted = std::getenv("DSRUN_TEST_KILLS");
+  return wanted == nullptr ? usual : std::stoi(wanted);
 }
 
 std::vector<double> Column(const std::vector<json>& lines, const std::string& name) {

@@ -19,6 +19,10 @@ std::vector<std::string> DsrunCommand(const std::filesystem::path& run_dir,
 std::vector<nlohmann::json> ReadJsonLines(const std::filesystem::path& path);
 nlohmann::json ReadJson(const std::filesystem::path& path);
 
+// Counts the ranks that a test kills, one after the other: `usual`, or as many as DSRUN_TEST_KILLS
+// says (of fifty a job takes minutes).
+int CountKills(int usual);
+
 // The field `name` of every line.
 std::vector<double> Column(const std::vector<nlohmann::json>& lines, const std::string& name);
 

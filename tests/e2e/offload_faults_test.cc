@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -204,16 +203,10 @@ TEST_F(OffloadFaults, AReadThatFailsIsNamed) {
   EXPECT_TRUE(fs::is_empty(behind)) << "nothing is left";
 }
 
-// Ten, or as many as DSRUN_TEST_KILLS says: a job of fifty takes minutes.
-int CountKills() {
-  const char* const wanted = std::getenv("DSRUN_TEST_KILLS");
-  return wanted == nullptr ? 10 : std::stoi(wanted);
-}
-
 // Rank after rank is killed somewhere in the steps behind a checkpoint, and the job goes on.
 TEST_F(OffloadFaults, KillsAtRandomInstantsChangeNoLossAndLeaveNothing) {
   constexpr int kEvery = 4;
-  const int kills = CountKills(), all_steps = (kills + 1) * kEvery;
+  const int kills = CountKills(/*usual=*/10), all_steps = (kills + 1) * kEvery;
   ASSERT_EQ(RunProgram(Train("whole", all_steps)).status, 0);
   const std::vector<double> expected = Column(Steps("whole"), "loss");
   const double seconds = Column(Steps("whole"), "step_seconds").back();

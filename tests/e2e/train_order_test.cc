@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -79,12 +78,6 @@ class TrainOrderTest : public TrainTest {
   }
 };
 
-// Four, or as many as DSRUN_TEST_KILLS says.
-int CountKills() {
-  const char* const wanted = std::getenv("DSRUN_TEST_KILLS");
-  return wanted == nullptr ? 4 : std::stoi(wanted);
-}
-
 // The newest step that is saved.
 int FindSaved(const fs::path& run_dir) {
   int newest = 0;
@@ -109,7 +102,8 @@ TEST_F(TrainOrderTest, KilledAtRandomInstantsAndResumedByOtherNumbersOfRanksItIs
   Words command = DsrunCommand(RunDir("killed"), arguments);
   // Kills end it.
   command.insert(command.end(), {"--steps", "1000000", "--save_every", std::to_string(kEvery)});
-  for (int kill = 0; kill < CountKills(); ++kill) {
+  const int kills = CountKills(/*usual=*/4);
+  for (int kill = 0; kill < kills; ++kill) {
     const std::string name = std::to_string(kill);
     Program program(command, Logged(name));
     const std::string next = "step-" + std::to_string(saved + kEvery);

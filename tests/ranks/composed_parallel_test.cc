@@ -256,22 +256,16 @@ testing::Traits TraitsOf(const Walk::Step& step) {
 // Any two choices that go together are made by one of the runs of each cover, with others beside
 // them in each.
 TEST(ComposedParallel, EveryPairOfChoicesTrainsWhatOneRankTrains) {
-  constexpr int kCovers = 20;
+  constexpr int kCovers = 20, kCases = 3000;
   Walk walk(/*seed=*/71);
   AloneRuns alone;
-  for (int cover = 0; cover < kCovers; ++cover) {
-    std::vector<Walk::Step> steps;
-    std::vector<testing::Traits> traits;
-    for (int i = 0; i < 3000; ++i) {
-      steps.push_back(walk.Next());
-      traits.push_back(TraitsOf(steps.back()));
-    }
-    for (const std::size_t chosen : testing::CoverPairs(traits)) {
-      SCOPED_TRACE(::testing::PrintToString(traits[chosen]));
-      alone.ExpectSame(steps[chosen]);
-      if (::testing::Test::HasFailure()) return;
-    }
-  }
+  testing::VisitCovers(
+      kCovers, kCases, [&] { return walk.Next(); }, TraitsOf,
+      [&](const Walk::Step& step, const testing::Traits& traits) {
+        SCOPED_TRACE(::testing::PrintToString(traits));
+        alone.ExpectSame(step);
+        return !::testing::Test::HasFailure();
+      });
 }
 
 }  // namespace

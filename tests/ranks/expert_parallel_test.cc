@@ -244,22 +244,16 @@ TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
 // Any two choices that go together are made by one of the runs of each cover, with others beside
 // them in each.
 TEST(ExpertParallel, EveryPairOfChoicesTrainsWhatOneRankTrains) {
-  constexpr int kCovers = 20;
+  constexpr int kCovers = 20, kCases = 2000;
   ExpertWalk walk;
   AloneExperts alone;
-  for (int cover = 0; cover < kCovers; ++cover) {
-    std::vector<ExpertWalk::Step> steps;
-    std::vector<testing::Traits> traits;
-    for (int i = 0; i < 2000; ++i) {
-      steps.push_back(walk.Next());
-      traits.push_back(TraitsOf(steps.back()));
-    }
-    for (const std::size_t chosen : testing::CoverPairs(traits)) {
-      SCOPED_TRACE(::testing::PrintToString(traits[chosen]));
-      alone.ExpectSame(steps[chosen]);
-      if (::testing::Test::HasFailure()) return;
-    }
-  }
+  testing::VisitCovers(
+      kCovers, kCases, [&] { return walk.Next(); }, TraitsOf,
+      [&](const ExpertWalk::Step& step, const testing::Traits& traits) {
+        SCOPED_TRACE(::testing::PrintToString(traits));
+        alone.ExpectSame(step);
+        return !::testing::Test::HasFailure();
+      });
 }
 
 }  // namespace

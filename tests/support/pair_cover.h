@@ -45,4 +45,21 @@ inline std::vector<std::size_t> CoverPairs(const std::vector<Traits>& cases) {
   return chosen;
 }
 
+// Draws `cases` cases with `draw` for each of so many covers, and calls visit(case, its traits) for
+// the chosen ones, until it returns false.
+template <typename Draw, typename Describe, typename Visit>
+void VisitCovers(int covers, int cases, Draw draw, Describe describe, Visit visit) {
+  for (int cover = 0; cover < covers; ++cover) {
+    std::vector<decltype(draw())> drawn;
+    std::vector<Traits> traits;
+    for (int i = 0; i < cases; ++i) {
+      drawn.push_back(draw());
+      traits.push_back(describe(drawn.back()));
+    }
+    for (const std::size_t chosen : CoverPairs(traits)) {
+      if (!visit(drawn[chosen], traits[chosen])) return;
+    }
+  }
+}
+
 }  // namespace ds::testing

@@ -2,8 +2,8 @@
 
 // CheckPartitionRules: tensor_parallel.partition_config, the rules by which DeepSpeed's AutoTP cuts
 // weights by their names, held against the plan by which they are cut here (models::TensorPlan).
-// What a decoder computes leaves one way to cut each weight, so that rules can say the same, or
-// something that would train another model. Pure; safe from any thread.
+// Each weight has one way to be cut, which follows from what a decoder computes, so that rules can
+// say the same, or something that would train another model. Pure; safe from any thread.
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -3,8 +3,8 @@
 // ChooseStepWindows: for how many micro-batches of a step a stage of a pipeline gathers its
 // parameters once, and adds gradients up before it reduces them once.
 //
-// What stays gathered, and what waits unreduced, takes as much memory for two micro-batches as for
-// all of a step: so a window is one micro-batch, or the whole step where that fits into what the
+// Parameters that stay gathered, and gradients that wait unreduced, take as much memory for two
+// micro-batches as for all of a step: so a window is one micro-batch, or the whole step where that fits into what the
 // config lets be gathered, or under way, at once. Pure.
 
 #include <cstdint>
