@@ -2,11 +2,9 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -18,15 +16,11 @@
 #include "cli/plan/core_list.h"
 #include "cli/plan/resource_filter.h"
 #include "runtime/base/files.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds::cli {
 namespace {
-
-std::string HostName() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 void AddInterfaceAddresses(std::vector<std::string>* names) {
   ifaddrs* first = nullptr;
@@ -225,7 +219,7 @@ bool ThisHost::IsNamed(std::string_view host) const {
 
 ThisHost ProbeThisHost(const Probe& probe) {
   ThisHost host;
-  host.name = HostName();
+  host.name = HostName("localhost");
   host.names = {"localhost", "::1", host.name, host.name.substr(0, host.name.find('.'))};
   if (probe.addresses) AddInterfaceAddresses(&host.names);
   host.gpu_count = CountNumbered("/dev", "nvidia");

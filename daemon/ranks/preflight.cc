@@ -16,6 +16,7 @@
 #include "daemon/ranks/rank_command.h"
 #include "runtime/base/files.h"
 #include "runtime/base/gpu_signs.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/status.h"
 #include "runtime/process/cpu_topology.h"
@@ -153,8 +154,7 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
 
 HostResources ProbeHost() {
   HostResources facts;
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
+  facts.host_name = HostName();
   facts.cores = static_cast<std::uint32_t>(CountAllowedCpus());
   facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
   facts.has_gpu_driver = HasNvidiaDriver();

@@ -1,9 +1,6 @@
 #include "runtime/comm/join_job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/host_name.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/base/status.h"
 #include "runtime/comm/connect_nccl.h"
@@ -88,12 +86,6 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHost(const RankIdentity& identity,
       std::make_shared<SharedRegion>(std::move(region).value()), group_options);
   DS_RETURN_IF_ERROR(group->MeetPeers(options.connect_timeout));
   return group;
-}
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 std::string RecordKey(int rank) { return "ranks/" + std::to_string(rank); }

@@ -4,9 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -100,11 +98,6 @@ class Entry {
 };
 
 }  // namespace
-
-std::string HostCache::ThisHost() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
 
 StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const IsWhole& is_whole,
                                                   const Make& make) const {

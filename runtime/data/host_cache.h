@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/base/file_system.h"
+#include "runtime/base/host_name.h"
 #include "runtime/base/status.h"
 
 namespace ds::data {
@@ -28,7 +29,7 @@ class HostCache {
   // Folders lie in `root`, which is made where it is missing. `host` tells hosts apart that share
   // it. The file system outlives this.
   explicit HostCache(std::filesystem::path root, FileSystem& system = FileSystem::System(),
-                     std::string host = ThisHost())
+                     std::string host = HostName("host"))
       : root_(std::move(root)), system_(system), host_(std::move(host)) {}
 
   struct Folder {
@@ -46,8 +47,6 @@ class HostCache {
                               const Make& make) const;
 
  private:
-  static std::string ThisHost();
-
   std::filesystem::path root_;
   FileSystem& system_;
   std::string host_;

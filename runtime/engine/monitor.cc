@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <climits>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "runtime/base/files.h"
+#include "runtime/base/host_name.h"
 #include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/engine/engine_parts.h"
 
@@ -120,10 +120,8 @@ class TensorBoardMonitor : public Monitor {
  public:
   static StatusOr<std::unique_ptr<TensorBoardMonitor>> Open(const fs::path& folder,
                                                             const Clock& clock) {
-    std::array<char, HOST_NAME_MAX + 1> host{};
-    ::gethostname(host.data(), host.size() - 1);
     const std::string name = "events.out.tfevents." +
-                             std::to_string(clock.UnixNanos() / 1'000'000'000) + "." + host.data() +
+                             std::to_string(clock.UnixNanos() / 1'000'000'000) + "." + HostName() +
                              "." + std::to_string(::getpid()) + ".0";
     DS_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(folder / name));
     DS_RETURN_IF_ERROR(file.Append(MakeRecord(MakeTime(clock) + BytesField(3, "brain.Event:2"))));

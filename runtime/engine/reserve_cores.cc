@@ -1,15 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/host_name.h"
 #include "runtime/base/philox.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/device/thread_cores.h"
@@ -40,9 +39,7 @@ std::optional<Wanted> FindWanted(const config::ZeroConfig& zero) {
 
 // Tells ranks that share their cores from those that do not.
 std::uint64_t HashOf(const std::vector<int>& cores) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return ExtendKey(0, fmt::format("{} {}", host.data(), fmt::join(cores, ",")));
+  return ExtendKey(0, fmt::format("{} {}", HostName(), fmt::join(cores, ",")));
 }
 
 // The cores of this rank, and the least that any rank has. Collective.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/byte_size.h"
+#include "runtime/base/host_name.h"
 
 namespace ds::offload {
 namespace {
@@ -55,11 +56,6 @@ std::string NameOf(long magic) {
   char text[32];
   std::snprintf(text, sizeof text, "file system 0x%lx", static_cast<unsigned long>(magic));
   return text;
-}
-
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "this host";
 }
 
 // File systems without O_TMPFILE say so with one of these.
@@ -126,7 +122,8 @@ ScratchFile::~ScratchFile() {
 
 StatusOr<ScratchFile> ScratchFile::Create(const std::filesystem::path& folder, FileSystem& system) {
   const auto refuse = [&](int error) {
-    return ErrnoError(error, "a file for offload in " + folder.string() + " on host " + HostName());
+    return ErrnoError(
+        error, "a file for offload in " + folder.string() + " on host " + HostName("this host"));
   };
   struct statfs kind = {};
   if (::statfs(folder.c_str(), &kind) != 0) {
@@ -162,7 +159,7 @@ Status ScratchFile::Grow(std::int64_t size) {
 
 Status ScratchFile::DescribeError(int error, const std::string& what) const {
   const std::string where = what + " in the offload file of " + facts_.folder.string() + " (" +
-                            facts_.file_system + ") on host " + HostName();
+                            facts_.file_system + ") on host " + HostName("this host");
   // Of the file's own disk: its folder may have gone, or be another disk's by now.
   struct statvfs disk = {};
   const int asked = ::fstatvfs(fd_, &disk);
