@@ -6,6 +6,7 @@
 
 #include "runtime/comm/join_job.h"
 #include "runtime/comm/local_world.h"
+#include "runtime/device/activation_meter.h"
 #include "tests/gpu/on_gpu.h"
 #include "tests/ranks/tiny_model.h"
 
@@ -38,6 +39,14 @@ void ExpectClose(const Outcome& gpu, const Outcome& cpu) {
   }
 }
 
+class GpuMemory : public ds::testing::OnGpu<::testing::Test> {};
+
+// As a rank does; it runs before this program's first tensor on the GPU.
+TEST_F(GpuMemory, IsKnownBeforeTheFirstTensor) {
+  device::MemoryLedger ledger;
+  EXPECT_EQ(device::ActivationMeter(ledger, Opened()->device).Mark().allocated.bytes, 0);
+}
+
 class GpuTrain : public ds::testing::OnGpu<::testing::TestWithParam<int>> {};
 
 // What runs on the default stream by mistake reads and writes too early or too late.
@@ -50,6 +59,21 @@ TEST_P(GpuTrain, LearnsOnAStreamOfItsOwnWhatTheCpuDoes) {
     const Outcome expected = Train(run, *cpu[0]);
     const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
     const c10::StreamGuard guard(cuda.getStreamFromGlobalPool(Opened()->device));
+    ExpectClose(Train(run, **gpu), expected);
+  }
+}
+
+// What is away comes back by copies, and a group of one rank takes part in every collective.
+TEST_P(GpuTrain, LearnsTheSameWithWhatIsOffloadedToTheHost) {
+  const auto gpu = comm::ConnectWorld({.job_id = "gpu-offload"}, *Opened());
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  const auto cpu = comm::MakeLocalWorld(1);
+  TinyRun run{.stage = GetParam(), .accumulation = 2};
+  const Outcome expected = Train(run, *cpu[0]);
+  if (run.stage > 0) run.zero.offload_optimizer.device = config::OffloadDevice::kCpu;
+  if (run.stage == 3) run.zero.offload_param.device = config::OffloadDevice::kCpu;
+  for (const bool overlap : {false, true}) {
+    run.zero.overlap_comm = overlap;
     ExpectClose(Train(run, **gpu), expected);
   }
 }

@@ -1,5 +1,6 @@
 #include "runtime/device/backend/cuda/cuda_plugin.h"
 
+#include <ATen/Context.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
@@ -17,6 +18,9 @@ class LibTorchCuda : public CudaPlugin {
   int DeviceCount() const override { return c10::cuda::device_count(); }
 
   void SelectDevice(int index) const override {
+    // Opens the caching allocator, too, which else the first tensor would: it refuses to be asked
+    // what it holds before.
+    at::globalContext().lazyInitDevice(c10::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   }
 
