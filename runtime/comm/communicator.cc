@@ -69,8 +69,6 @@ bool Communicator::spans_hosts() const { return host_ != nullptr && host_->spans
 
 // A tag is only of use to the host backend; NCCL has nobody who compares it.
 struct Communicator::Launch {
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   Launch(Communicator* communicator, std::string_view tag)
       : backend(*communicator->backend_),
         host(communicator->host_),
@@ -78,54 +76,55 @@ struct Communicator::Launch {
     if (host != nullptr) host->TagNextCall(tag);
   }
 
-  WorkPtr AllReduce(const at::Tensor& tensor, ReduceOp op, bool is_async) const {
+  Work AllReduce(const at::Tensor& tensor, ReduceOp op, bool is_async) const {
     counters.Count(TrafficKind::kAllReduce, tensor.nbytes());
     std::vector<at::Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = ToC10d(op);
     options.asyncOp = is_async;
-    return backend.allreduce(tensors, options);
+    return Work(backend.allreduce(tensors, options));
   }
-  WorkPtr AllGather(at::Tensor output, at::Tensor input, bool is_async) const {
+  Work AllGather(at::Tensor output, at::Tensor input, bool is_async) const {
     counters.Count(TrafficKind::kAllGather, output.nbytes());
-    return backend._allgather_base(output, input, {.asyncOp = is_async});
+    return Work(backend._allgather_base(output, input, {.asyncOp = is_async}));
   }
-  WorkPtr ReduceScatter(at::Tensor output, at::Tensor input, ReduceOp op, bool is_async) const {
+  Work ReduceScatter(at::Tensor output, at::Tensor input, ReduceOp op, bool is_async) const {
     counters.Count(TrafficKind::kReduceScatter, input.nbytes());
     c10d::ReduceScatterOptions options;
     options.reduceOp = ToC10d(op);
     options.asyncOp = is_async;
-    return backend._reduce_scatter_base(output, input, options);
+    return Work(backend._reduce_scatter_base(output, input, options));
   }
-  WorkPtr AllToAll(at::Tensor output, at::Tensor input, Splits output_splits, Splits input_splits,
-                   bool is_async) const {
+  Work AllToAll(at::Tensor output, at::Tensor input, Splits output_splits, Splits input_splits,
+                bool is_async) const {
     counters.Count(TrafficKind::kAllToAll, input.nbytes());
-    return backend.alltoall_base(output, input, output_splits, input_splits, {.asyncOp = is_async});
+    return Work(
+        backend.alltoall_base(output, input, output_splits, input_splits, {.asyncOp = is_async}));
   }
-  WorkPtr Send(const at::Tensor& tensor, int peer, bool is_async) const {
+  Work Send(const at::Tensor& tensor, int peer, bool is_async) const {
     counters.Count(TrafficKind::kPointToPoint, tensor.nbytes());
-    if (host != nullptr) return host->Send(tensor, peer, is_async);
+    if (host != nullptr) return Work(host->Send(tensor, peer, is_async));
     std::vector<at::Tensor> tensors = {tensor};
-    return backend.send(tensors, peer, /*tag=*/0);
+    return Work(backend.send(tensors, peer, /*tag=*/0));
   }
-  WorkPtr Recv(const at::Tensor& tensor, int peer, bool is_async) const {
+  Work Recv(const at::Tensor& tensor, int peer, bool is_async) const {
     counters.Count(TrafficKind::kPointToPoint, tensor.nbytes());
-    if (host != nullptr) return host->Receive(tensor, peer, is_async);
+    if (host != nullptr) return Work(host->Receive(tensor, peer, is_async));
     std::vector<at::Tensor> tensors = {tensor};
-    return backend.recv(tensors, peer, /*tag=*/0);
+    return Work(backend.recv(tensors, peer, /*tag=*/0));
   }
   // What NCCL is told between the two brackets has no work of its own.
-  WorkPtr SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
-                   bool is_async) const {
+  Work SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
+                bool is_async) const {
     if (host != nullptr) {
       counters.Count(TrafficKind::kPointToPoint, outgoing.nbytes());
       counters.Count(TrafficKind::kPointToPoint, incoming.nbytes());
-      return host->SendReceive(outgoing, to, incoming, from, is_async);
+      return Work(host->SendReceive(outgoing, to, incoming, from, is_async));
     }
     backend.startCoalescing();
     Send(outgoing, to, is_async);
     Recv(incoming, from, is_async);
-    return backend.endCoalescing();
+    return Work(backend.endCoalescing());
   }
 
   c10d::Backend& backend;
@@ -134,31 +133,31 @@ struct Communicator::Launch {
 };
 
 void Communicator::AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
-  Launch(this, tag).AllReduce(tensor, op, /*is_async=*/false)->wait();
+  Launch(this, tag).AllReduce(tensor, op, /*is_async=*/false).wait();
 }
 
 void Communicator::AllGather(const at::Tensor& output, const at::Tensor& input,
                              std::string_view tag) {
-  Launch(this, tag).AllGather(output, input, /*is_async=*/false)->wait();
+  Launch(this, tag).AllGather(output, input, /*is_async=*/false).wait();
 }
 
 void Communicator::ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                                  std::string_view tag) {
-  Launch(this, tag).ReduceScatter(output, input, op, /*is_async=*/false)->wait();
+  Launch(this, tag).ReduceScatter(output, input, op, /*is_async=*/false).wait();
 }
 
 Work Communicator::AllReduceAsync(const at::Tensor& tensor, ReduceOp op, std::string_view tag) {
-  return Work(Launch(this, tag).AllReduce(tensor, op, /*is_async=*/true));
+  return Launch(this, tag).AllReduce(tensor, op, /*is_async=*/true);
 }
 
 Work Communicator::AllGatherAsync(const at::Tensor& output, const at::Tensor& input,
                                   std::string_view tag) {
-  return Work(Launch(this, tag).AllGather(output, input, /*is_async=*/true));
+  return Launch(this, tag).AllGather(output, input, /*is_async=*/true);
 }
 
 Work Communicator::ReduceScatterAsync(const at::Tensor& output, const at::Tensor& input,
                                       ReduceOp op, std::string_view tag) {
-  return Work(Launch(this, tag).ReduceScatter(output, input, op, /*is_async=*/true));
+  return Launch(this, tag).ReduceScatter(output, input, op, /*is_async=*/true);
 }
 
 void Communicator::AllReduceMany(const Tensors& tensors, ReduceOp op, std::string_view tag) {
@@ -168,7 +167,7 @@ void Communicator::AllReduceMany(const Tensors& tensors, ReduceOp op, std::strin
   c10d::AllreduceCoalescedOptions options;
   options.reduceOp = ToC10d(op);
   options.asyncOp = false;
-  backend_->allreduce_coalesced(all, options)->wait();
+  Work(backend_->allreduce_coalesced(all, options)).wait();
 }
 
 void Communicator::AllGatherMany(const std::vector<at::Tensor>& outputs,
@@ -177,7 +176,7 @@ void Communicator::AllGatherMany(const std::vector<at::Tensor>& outputs,
   std::vector<at::Tensor> to = outputs;
   std::vector<at::Tensor> from = inputs;
   counters_->Count(TrafficKind::kAllGather, CountBytes(outputs));
-  backend_->allgather_into_tensor_coalesced(to, from, {.asyncOp = false})->wait();
+  Work(backend_->allgather_into_tensor_coalesced(to, from, {.asyncOp = false})).wait();
 }
 
 void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
@@ -190,7 +189,7 @@ void Communicator::ReduceScatterMany(const std::vector<at::Tensor>& outputs,
   c10d::ReduceScatterOptions options;
   options.reduceOp = ToC10d(op);
   options.asyncOp = false;
-  backend_->reduce_scatter_tensor_coalesced(to, from, options)->wait();
+  Work(backend_->reduce_scatter_tensor_coalesced(to, from, options)).wait();
 }
 
 void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_view tag) {
@@ -200,7 +199,7 @@ void Communicator::Broadcast(const at::Tensor& tensor, int root, std::string_vie
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  backend_->broadcast(tensors, options)->wait();
+  Work(backend_->broadcast(tensors, options)).wait();
 }
 
 void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op, std::string_view tag) {
@@ -211,7 +210,7 @@ void Communicator::Reduce(const at::Tensor& tensor, int root, ReduceOp op, std::
   options.rootRank = root;
   options.asyncOp = false;
   options.reduceOp = ToC10d(op);
-  backend_->reduce(tensors, options)->wait();
+  Work(backend_->reduce(tensors, options)).wait();
 }
 
 void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root,
@@ -224,7 +223,7 @@ void Communicator::Gather(std::vector<at::Tensor> outputs, const at::Tensor& inp
   c10d::GatherOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  backend_->gather(to, from, options)->wait();
+  Work(backend_->gather(to, from, options)).wait();
 }
 
 void Communicator::Scatter(const at::Tensor& output, std::vector<at::Tensor> inputs, int root) {
@@ -235,7 +234,7 @@ void Communicator::Scatter(const at::Tensor& output, std::vector<at::Tensor> inp
   c10d::ScatterOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  backend_->scatter(to, from, options)->wait();
+  Work(backend_->scatter(to, from, options)).wait();
 }
 
 void Communicator::AllToAll(const at::Tensor& output, const at::Tensor& input, Splits output_splits,
@@ -243,45 +242,45 @@ void Communicator::AllToAll(const at::Tensor& output, const at::Tensor& input, S
   Launch(this, tag)
       .AllToAll(output, input, std::move(output_splits), std::move(input_splits),
                 /*is_async=*/false)
-      ->wait();
+      .wait();
 }
 
 Work Communicator::AllToAllAsync(const at::Tensor& output, const at::Tensor& input,
                                  Splits output_splits, Splits input_splits, std::string_view tag) {
-  return Work(Launch(this, tag).AllToAll(output, input, std::move(output_splits),
-                                         std::move(input_splits), /*is_async=*/true));
+  return Launch(this, tag).AllToAll(output, input, std::move(output_splits),
+                                    std::move(input_splits), /*is_async=*/true);
 }
 
 void Communicator::Barrier() {
   c10d::BarrierOptions options;
   options.asyncOp = false;
-  backend_->barrier(options)->wait();
+  Work(backend_->barrier(options)).wait();
 }
 
 void Communicator::Send(const at::Tensor& tensor, int peer, std::string_view tag) {
-  Launch(this, tag).Send(tensor, peer, /*is_async=*/false)->wait();
+  Launch(this, tag).Send(tensor, peer, /*is_async=*/false).wait();
 }
 
 void Communicator::Recv(const at::Tensor& tensor, int peer, std::string_view tag) {
-  Launch(this, tag).Recv(tensor, peer, /*is_async=*/false)->wait();
+  Launch(this, tag).Recv(tensor, peer, /*is_async=*/false).wait();
 }
 
 void Communicator::SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
                             int from, std::string_view tag) {
-  Launch(this, tag).SendRecv(outgoing, to, incoming, from, /*is_async=*/false)->wait();
+  Launch(this, tag).SendRecv(outgoing, to, incoming, from, /*is_async=*/false).wait();
 }
 
 Work Communicator::SendAsync(const at::Tensor& tensor, int peer, std::string_view tag) {
-  return Work(Launch(this, tag).Send(tensor, peer, /*is_async=*/true));
+  return Launch(this, tag).Send(tensor, peer, /*is_async=*/true);
 }
 
 Work Communicator::RecvAsync(const at::Tensor& tensor, int peer, std::string_view tag) {
-  return Work(Launch(this, tag).Recv(tensor, peer, /*is_async=*/true));
+  return Launch(this, tag).Recv(tensor, peer, /*is_async=*/true);
 }
 
 Work Communicator::SendRecvAsync(const at::Tensor& outgoing, int to, const at::Tensor& incoming,
                                  int from, std::string_view tag) {
-  return Work(Launch(this, tag).SendRecv(outgoing, to, incoming, from, /*is_async=*/true));
+  return Launch(this, tag).SendRecv(outgoing, to, incoming, from, /*is_async=*/true);
 }
 
 Communicator& Communicator::Group(const std::string& name, const std::vector<int>& members) {

@@ -14,11 +14,13 @@ Work& Work::operator=(const Work&) = default;
 Work& Work::operator=(Work&&) noexcept = default;
 Work::~Work() = default;
 
-void Work::wait() { work_->wait(); }
-bool Work::done() const { return work_->isCompleted(); }
+void Work::wait() {
+  if (work_) work_->wait();
+}
+bool Work::done() const { return !work_ || work_->isCompleted(); }
 
 Status Work::error() const {
-  const std::exception_ptr error = work_->exception();
+  const std::exception_ptr error = work_ ? work_->exception() : nullptr;
   if (error == nullptr) return OkStatus();
   try {
     std::rethrow_exception(error);

@@ -17,6 +17,8 @@ namespace ds::comm {
 
 class Work {
  public:
+  // Null is a call that has ended: NCCL returns it of one that is not asynchronous, which it has
+  // put on the current stream.
   explicit Work(c10::intrusive_ptr<c10d::Work> work);
   Work(const Work&);
   Work(Work&&) noexcept;

@@ -31,6 +31,14 @@ std::string ErrorOf(const std::function<void()>& call) {
   return "";
 }
 
+// As NCCL returns it of a call that it has put on the current stream.
+TEST(WorkTest, WithoutACallHasEndedWell) {
+  Work none(nullptr);
+  none.wait();
+  EXPECT_TRUE(none.done());
+  EXPECT_TRUE(none.error().ok());
+}
+
 // Rank 1 takes part only when rank 0 has issued all its calls and is back from them.
 TEST(WorkTest, CallsReturnBeforeTheOtherRankHasCome) {
   std::latch issued(1);
