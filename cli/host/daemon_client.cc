@@ -59,10 +59,6 @@ v1::PrepareRequest AddVersions(v1::PrepareRequest request) {
   return request;
 }
 
-void SetTimeout(grpc::ClientContext* context, std::chrono::milliseconds timeout) {
-  context->set_deadline(std::chrono::system_clock::now() + timeout);
-}
-
 grpc::ChannelArguments CommonArguments() {
   v1::SendGrpcLogTo<LogDebug>();
   grpc::ChannelArguments arguments;
@@ -115,24 +111,24 @@ std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
 }
 
 // The context of one call, known to the client as long as the call goes on.
-class DaemonClient::Call {
+class DaemonClient::Context {
  public:
-  Call(DaemonClient* client, std::chrono::milliseconds timeout, CallKind kind = CallKind::kOther)
+  Context(DaemonClient* client, std::chrono::milliseconds timeout, CallKind kind)
       : client_(client) {
-    SetTimeout(&context_, timeout);
+    context_.set_deadline(std::chrono::system_clock::now() + timeout);
     const std::lock_guard lock(client_->mutex_);
     client_->calls_.emplace(&context_, kind);
     const bool unwanted = kind == CallKind::kStart && client_->starts_cancelled_;
     if (client_->abandoned_ || unwanted) context_.TryCancel();
   }
-  ~Call() {
+  ~Context() {
     const std::lock_guard lock(client_->mutex_);
     client_->calls_.erase(&context_);
   }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
-  grpc::ClientContext* context() { return &context_; }
+  grpc::ClientContext* get() { return &context_; }
 
  private:
   DaemonClient* const client_;
@@ -179,12 +175,12 @@ void DaemonClient::CancelStarts() {
 }
 
 template <typename Request, typename Response>
-void DaemonClient::Begin(Method<Request, Response> method, const Request& request,
-                         const CallOptions& options, std::function<void(StatusOr<Response>)> done) {
+void DaemonClient::Call(Method<Request, Response> method, const Request& request,
+                        const CallOptions& options, std::function<void(StatusOr<Response>)> done) {
   struct Pending {
     Pending(DaemonClient* client, const CallOptions& call_options)
-        : call(client, call_options.timeout, call_options.kind) {}
-    Call call;
+        : context(client, call_options.timeout, call_options.kind) {}
+    Context context;
     Request request;
     Response response;
     std::function<void(StatusOr<Response>)> done;
@@ -197,7 +193,7 @@ void DaemonClient::Begin(Method<Request, Response> method, const Request& reques
     const std::lock_guard lock(mutex_);
     ++pending_;
   }
-  (stub_->async()->*method)((*pending)->call.context(), &(*pending)->request, &(*pending)->response,
+  (stub_->async()->*method)((*pending)->context.get(), &(*pending)->request, &(*pending)->response,
                             [this, pending](const grpc::Status& status) {
                               if (status.ok()) {
                                 (*pending)->done(std::move((*pending)->response));
@@ -211,59 +207,40 @@ void DaemonClient::Begin(Method<Request, Response> method, const Request& reques
                             });
 }
 
-template <typename Request, typename Response>
-StatusOr<Response> DaemonClient::Await(Method<Request, Response> method, const Request& request,
-                                       const CallOptions& options) {
-  std::promise<StatusOr<Response>> answer;
-  Begin<Request, Response>(method, request, options, [&](StatusOr<Response> response) {
-    answer.set_value(std::move(response));
-  });
-  return answer.get_future().get();
+void DaemonClient::Begin(const v1::PrepareRequest& request, PrepareCallback done) {
+  Call<v1::PrepareRequest, v1::PrepareResponse>(&Async::Prepare, AddVersions(request),
+                                                {kCallTimeout, CallKind::kStart}, std::move(done));
 }
 
-StatusOr<v1::PrepareResponse> DaemonClient::Prepare(const v1::PrepareRequest& request) {
-  return Await(&Async::Prepare, AddVersions(request), {kCallTimeout, CallKind::kStart});
+void DaemonClient::Begin(const v1::LaunchRequest& request, LaunchCallback done) {
+  Call<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request,
+                                              {launch_timeout_, CallKind::kStart}, std::move(done));
 }
 
-void DaemonClient::BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) {
-  Begin<v1::PrepareRequest, v1::PrepareResponse>(&Async::Prepare, AddVersions(request),
-                                                 {kCallTimeout, CallKind::kStart}, std::move(done));
-}
-
-StatusOr<v1::LaunchResponse> DaemonClient::Launch(const v1::LaunchRequest& request) {
-  return Await(&Async::Launch, request, {launch_timeout_, CallKind::kStart});
-}
-
-void DaemonClient::BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) {
-  Begin<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request,
-                                               {launch_timeout_, CallKind::kStart},
-                                               OnlyStatus<v1::LaunchResponse>(std::move(done)));
-}
-
-StatusOr<v1::StopResponse> DaemonClient::Stop(const v1::StopRequest& request) {
-  return OrUnanswered(Await(&Async::Stop, request, {kRepeatedCallTimeout}));
-}
-
-void DaemonClient::BeginStop(const v1::StopRequest& request, DoneCallback done) {
-  Begin<v1::StopRequest, v1::StopResponse>(
+void DaemonClient::Begin(const v1::StopRequest& request, DoneCallback done) {
+  Call<v1::StopRequest, v1::StopResponse>(
       &Async::Stop, request, {kRepeatedCallTimeout},
       [done = std::move(done)](StatusOr<v1::StopResponse> answer) {
         done(OrUnanswered(std::move(answer)).status());
       });
 }
 
-void DaemonClient::BeginSignal(const v1::SignalRequest& request, DoneCallback done) {
-  Begin<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {kRepeatedCallTimeout},
-                                               OnlyStatus<v1::SignalResponse>(std::move(done)));
+void DaemonClient::Begin(const v1::SignalRequest& request, DoneCallback done) {
+  Call<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {kRepeatedCallTimeout},
+                                              OnlyStatus<v1::SignalResponse>(std::move(done)));
+}
+
+void DaemonClient::Begin(const v1::ShareRequest& request, DoneCallback done) {
+  Call<v1::ShareRequest, v1::ShareResponse>(&Async::Share, request, {kRepeatedCallTimeout},
+                                            OnlyStatus<v1::ShareResponse>(std::move(done)));
 }
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
-  return OrUnanswered(Await(&Async::Input, request, {kRepeatedCallTimeout}));
-}
-
-void DaemonClient::BeginShare(const v1::ShareRequest& request, DoneCallback done) {
-  Begin<v1::ShareRequest, v1::ShareResponse>(&Async::Share, request, {kRepeatedCallTimeout},
-                                             OnlyStatus<v1::ShareResponse>(std::move(done)));
+  std::promise<StatusOr<v1::InputResponse>> answer;
+  Call<v1::InputRequest, v1::InputResponse>(
+      &Async::Input, request, {kRepeatedCallTimeout},
+      [&](StatusOr<v1::InputResponse> response) { answer.set_value(std::move(response)); });
+  return OrUnanswered(answer.get_future().get());
 }
 
 void DaemonClient::Renew(const RenewCall& call, DoneCallback done) {
@@ -274,7 +251,7 @@ void DaemonClient::Renew(const RenewCall& call, DoneCallback done) {
     const std::lock_guard lock(mutex_);
     request.set_answered(term_.answered());
   }
-  Begin<v1::RenewRequest, v1::RenewResponse>(
+  Call<v1::RenewRequest, v1::RenewResponse>(
       &Async::Renew, request, {call.timeout},
       [this, done = std::move(done)](const StatusOr<v1::RenewResponse>& answer) {
         if (answer.ok()) {
@@ -303,7 +280,8 @@ void DaemonClient::BeginWatch(int generation, WatchCallbacks callbacks) {
              std::move(callbacks));
 }
 
-void DaemonClient::BeginWatch(const WatchOptions& options, WatchCallbacks callbacks) {
+std::shared_ptr<EventStream> DaemonClient::BeginWatch(const WatchOptions& options,
+                                                      WatchCallbacks callbacks) {
   {
     const std::lock_guard lock(mutex_);
     ++pending_;
@@ -319,30 +297,8 @@ void DaemonClient::BeginWatch(const WatchOptions& options, WatchCallbacks callba
       std::move(callbacks));
   const std::lock_guard lock(mutex_);
   watch_ = stream;
-  if (abandoned_ || watch_cancelled_) stream->Cancel();
-}
-
-Status DaemonClient::Watch(const WatchOptions& options, const EventCallback& on_event) {
-  const auto end = std::make_shared<std::promise<Status>>();
-  watch_cancelled_ = false;
-  bool left_out = false;  // an event that came in the same batch as the last one
-  BeginWatch(options, {.on_events =
-                           [&](const std::shared_ptr<const v1::EventBatch>& batch) {
-                             for (const v1::Event& event : batch->events()) {
-                               left_out = watch_cancelled_;
-                               if (left_out) return;
-                               on_event(event);
-                             }
-                           },
-                       .on_end = [end](const Status& status) { end->set_value(status); }});
-  const Status ended = end->get_future().get();
-  return left_out ? CancelledError("watching was cancelled") : ended;
-}
-
-void DaemonClient::CancelWatch() {
-  const std::lock_guard lock(mutex_);
-  watch_cancelled_ = true;
-  if (const auto watch = watch_.lock()) watch->Cancel();
+  if (abandoned_) stream->Cancel();
+  return stream;
 }
 
 ProbeResult DaemonClient::Probe(std::chrono::milliseconds timeout) const {

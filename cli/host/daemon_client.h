@@ -3,8 +3,8 @@
 // DaemonClient: the daemon of a host as the controller sees it, over the dsrun.v1 service.
 //
 // Calls are answered, or end when their time is over (kDeadlineExceeded); an unreachable daemon is
-// kUnavailable. Those that do not begin with Begin wait for it. What the daemon refuses keeps its
-// code and message.
+// kUnavailable. Input alone waits for its answer. What the daemon refuses keeps its code and
+// message.
 //
 // A daemon of this host is reached over a socket pair: when that connection breaks the daemon is
 // gone. One of another host is reached over TCP with mutual TLS: connections come and go, the
@@ -62,35 +62,25 @@ class DaemonClient : public HostDaemon {
 
   // Versions are added. Those that do not fit are kFailedPrecondition;
   // what is wrong with the host is in the response's findings.
-  StatusOr<v1::PrepareResponse> Prepare(const v1::PrepareRequest& request);
-  void BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) override;
-
+  void Begin(const v1::PrepareRequest& request, PrepareCallback done) override;
   // kNotFound: no such program; kAlreadyExists: this generation was launched before;
   // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
-  StatusOr<v1::LaunchResponse> Launch(const v1::LaunchRequest& request);
-  void BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) override;
-
-  // Returns once every process group is signalled; the end is seen by Watch. May be repeated: a
-  // shorter grace counts, a longer one does not.
-  StatusOr<v1::StopResponse> Stop(const v1::StopRequest& request);
-  void BeginStop(const v1::StopRequest& request, DoneCallback done) override;
+  void Begin(const v1::LaunchRequest& request, LaunchCallback done) override;
+  // Is answered once every process group is signalled; the end is seen by a watch. May be repeated:
+  // a shorter grace counts, a longer one does not.
+  void Begin(const v1::StopRequest& request, DoneCallback done) override;
   // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
-  void BeginSignal(const v1::SignalRequest& request, DoneCallback done) override;
-  void BeginShare(const v1::ShareRequest& request, DoneCallback done) override;
+  void Begin(const v1::SignalRequest& request, DoneCallback done) override;
+  void Begin(const v1::ShareRequest& request, DoneCallback done) override;
   // Takes a second at most while rank 0 does not read; then fewer bytes are accepted.
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
 
   void BeginWatch(int generation, WatchCallbacks callbacks) override;
-  // Calls `on_event`, on a thread of gRPC's, with every event behind `options.after_sequence`,
-  // until GenerationEnded has been delivered (OK), CancelWatch was called (kCancelled) or the
-  // daemon is gone (kUnavailable). A slow callback makes the ranks wait once 64 MiB of their output
-  // are queued, and loses nothing.
-  using EventCallback = std::function<void(const v1::Event&)>;
-  Status Watch(const WatchOptions& options, const EventCallback& on_event);
-
-  // Ends the Watch that is going on, from any thread, its callback included: at most the event that
-  // is being delivered is the last. The next Watch works again.
-  void CancelWatch();
+  // The same from behind `options.after_sequence`. The stream ends with kUnavailable when the
+  // daemon is gone, and may be cancelled as long as the client lives; another watch works then. A
+  // batch that is kept makes the ranks wait once 64 MiB of their output are queued, and loses
+  // nothing.
+  std::shared_ptr<EventStream> BeginWatch(const WatchOptions& options, WatchCallbacks callbacks);
 
   void Abandon() override;       // with kCancelled
   void CancelStarts() override;  // with kCancelled
@@ -106,7 +96,7 @@ class DaemonClient : public HostDaemon {
 
  private:
   enum class CallKind { kStart, kOther };  // CancelStarts is about the first
-  class Call;
+  class Context;
   template <typename Request, typename Response>
   using Method = void (v1::Daemon::StubInterface::async_interface::*)(
       grpc::ClientContext*, const Request*, Response*, std::function<void(grpc::Status)>);
@@ -116,13 +106,8 @@ class DaemonClient : public HostDaemon {
   };
   // One call that has one answer, which `done` gets on a thread of gRPC's.
   template <typename Request, typename Response>
-  void Begin(Method<Request, Response> method, const Request& request, const CallOptions& options,
-             std::function<void(StatusOr<Response>)> done);
-  // The same, waited for.
-  template <typename Request, typename Response>
-  StatusOr<Response> Await(Method<Request, Response> method, const Request& request,
-                           const CallOptions& options);
-  void BeginWatch(const WatchOptions& options, WatchCallbacks callbacks);
+  void Call(Method<Request, Response> method, const Request& request, const CallOptions& options,
+            std::function<void(StatusOr<Response>)> done);
 
   const std::string job_id_;
   const std::string network_target_;  // "" for a daemon of this host
@@ -131,7 +116,6 @@ class DaemonClient : public HostDaemon {
   std::unique_ptr<v1::Daemon::Stub> stub_;
   mutable std::mutex mutex_;
   std::weak_ptr<EventStream> watch_;  // guarded by mutex_
-  std::atomic<bool> watch_cancelled_ = false;
   std::atomic<std::chrono::nanoseconds> last_event_{};
   std::condition_variable changed_;                 // a call has ended
   std::map<grpc::ClientContext*, CallKind> calls_;  // guarded by mutex_: that are going on

@@ -28,17 +28,18 @@ inline bool NobodyAnswered(const Status& answer) {
 class HostDaemon {
  public:
   using PrepareCallback = std::function<void(const StatusOr<v1::PrepareResponse>&)>;
+  using LaunchCallback = std::function<void(const StatusOr<v1::LaunchResponse>&)>;
   using DoneCallback = std::function<void(const Status&)>;
 
   virtual ~HostDaemon() = default;
   // Each of these calls `done` once, on any thread, before it returns or later, but before this
   // object is gone.
-  virtual void BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) = 0;
-  virtual void BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) = 0;
-  virtual void BeginStop(const v1::StopRequest& request, DoneCallback done) = 0;
-  virtual void BeginSignal(const v1::SignalRequest& request, DoneCallback done) = 0;
+  virtual void Begin(const v1::PrepareRequest& request, PrepareCallback done) = 0;
+  virtual void Begin(const v1::LaunchRequest& request, LaunchCallback done) = 0;
+  virtual void Begin(const v1::StopRequest& request, DoneCallback done) = 0;
+  virtual void Begin(const v1::SignalRequest& request, DoneCallback done) = 0;
   // Gives the ranks what those of other hosts have put.
-  virtual void BeginShare(const v1::ShareRequest& request, DoneCallback done) = 0;
+  virtual void Begin(const v1::ShareRequest& request, DoneCallback done) = 0;
   // Waits for the answer.
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
   // Callbacks of a watch are called on threads of others, one call at a time.

@@ -91,27 +91,27 @@ void JobController::Perform(const JobAction& action) {
   switch (action.kind) {
     case Kind::kPrepare:
       return daemons_.at(action.host)
-          ->BeginPrepare(std::get<v1::PrepareRequest>(action.request),
-                         [inputs = inputs_, host = action.host](const auto& answer) {
-                           inputs->Put(PrepareAnswer{host, answer});
-                         });
+          ->Begin(std::get<v1::PrepareRequest>(action.request),
+                  [inputs = inputs_, host = action.host](const auto& answer) {
+                    inputs->Put(PrepareAnswer{host, answer});
+                  });
     case Kind::kLaunch:
       return daemons_.at(action.host)
-          ->BeginLaunch(std::get<v1::LaunchRequest>(action.request),
-                        Answer(action, CallKind::kLaunch));
+          ->Begin(std::get<v1::LaunchRequest>(action.request),
+                  [answer = Answer(action, CallKind::kLaunch)](const auto& launched) {
+                    answer(launched.status());
+                  });
     case Kind::kWatch:
       return Watch(action);
     case Kind::kStop:
       return daemons_.at(action.host)
-          ->BeginStop(std::get<v1::StopRequest>(action.request), Answer(action, CallKind::kStop));
+          ->Begin(std::get<v1::StopRequest>(action.request), Answer(action, CallKind::kStop));
     case Kind::kSignal:
       return daemons_.at(action.host)
-          ->BeginSignal(std::get<v1::SignalRequest>(action.request),
-                        Answer(action, CallKind::kSignal));
+          ->Begin(std::get<v1::SignalRequest>(action.request), Answer(action, CallKind::kSignal));
     case Kind::kShare:
       return daemons_.at(action.host)
-          ->BeginShare(std::get<v1::ShareRequest>(action.request),
-                       Answer(action, CallKind::kShare));
+          ->Begin(std::get<v1::ShareRequest>(action.request), Answer(action, CallKind::kShare));
     case Kind::kAbandon:
       return daemons_.at(action.host)->Abandon();
     case Kind::kGiveUp:

@@ -20,6 +20,7 @@
 
 #include "proto/peer_name.h"
 #include "tests/procs/network_daemon.h"
+#include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 #include "tests/support/tcp_relay.h"
@@ -36,7 +37,9 @@ v1::PrepareRequest Prepare() {
 }
 
 // A call with these means over TLS or without; nothing of it may reach the daemon's job.
-StatusCode CodeOf(cli::DaemonClient& client) { return client.Prepare(Prepare()).status().code(); }
+StatusCode CodeOf(cli::DaemonClient& client) {
+  return testing::Prepare(client, Prepare()).status().code();
+}
 
 sockaddr_in Address(const char* address, int port) {
   sockaddr_in result{};
@@ -122,12 +125,12 @@ TEST(ChannelTest, AJobRunsOverIt) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto prepared = client->Prepare(Prepare());
+  const auto prepared = testing::Prepare(*client, Prepare());
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   EXPECT_GT(prepared->unix_nanos(), 0);
-  ASSERT_TRUE(client->Launch(RanksOf(2, {"say", "hello\n"})).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(2, {"say", "hello\n"})).ok());
   std::string out;
-  const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+  const Status watched = testing::Watch(*client, {kJob, 1, 0}, [&](const v1::Event& event) {
     if (event.rank_output().stream() == v1::RankOutput::STDOUT) out += event.rank_output().data();
     if (event.has_generation_ended()) {
       EXPECT_EQ(event.generation_ended().stop_cause(), v1::STOP_NONE);
@@ -188,7 +191,7 @@ TEST(ChannelTest, TheControllerTakesOnlyTheDaemonItMeans) {
   tls.daemon_name = v1::DaemonPeerName("another-job", 3);
   cli::DaemonClient another_job(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(another_job), StatusCode::kUnavailable);
-  EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok());
+  EXPECT_TRUE(testing::Prepare(*daemon.Connect(), Prepare()).ok());
 }
 
 TEST(ChannelTest, TheControllerTakesNoDaemonOfAnotherAuthority) {
@@ -213,7 +216,7 @@ TEST(ChannelTest, AControllersCertificateIsGoodBetweenItsDatesOnly) {
     cli::DaemonClient client(kJob, daemon.target(), tls);
     EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
   }
-  EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok());
+  EXPECT_TRUE(testing::Prepare(*daemon.Connect(), Prepare()).ok());
 }
 
 // A server with a daemon's certificate, since dsrund does not start with one that has expired.
@@ -244,7 +247,7 @@ TEST(ChannelTest, AHandshakeThatNeverEndsIsHungUpOn) {
   ASSERT_TRUE(daemon.ok());
   const UniqueFd silent = ConnectTo("127.0.0.1", daemon.port());
   ASSERT_TRUE(silent.valid());
-  EXPECT_TRUE(daemon.Connect()->Prepare(Prepare()).ok()) << "others are served meanwhile";
+  EXPECT_TRUE(testing::Prepare(*daemon.Connect(), Prepare()).ok()) << "others are served meanwhile";
   EXPECT_TRUE(AwaitHangUp(silent));
 }
 
@@ -263,7 +266,7 @@ TEST(ChannelTest, StrangersDoNotKeepTheControllerOut) {
   const NetworkDaemon daemon(StartedFromLoopback());
   ASSERT_TRUE(daemon.ok());
   const std::vector<UniqueFd> strangers = ConnectStrangers(daemon);
-  const auto prepared = daemon.Connect()->Prepare(Prepare());
+  const auto prepared = testing::Prepare(*daemon.Connect(), Prepare());
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
 }
 
@@ -285,7 +288,7 @@ TEST(ChannelTest, IdleConnectionsFromEverywhereDoNotKeepTheControllerOut) {
         ConnectTo("127.0.0.1", daemon.port(), i % 2 == 0 ? "127.0.0.1" : kElsewhere));
     ASSERT_TRUE(strangers.back().valid());
   }
-  const auto prepared = daemon.Connect()->Prepare(Prepare());
+  const auto prepared = testing::Prepare(*daemon.Connect(), Prepare());
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
 }
 
@@ -296,13 +299,13 @@ TEST(ChannelTest, TheControllerGetsBackInThroughACrowd) {
     ASSERT_TRUE(daemon.ok());
     ds::testing::TcpRelay relay(daemon.port());
     const auto client = daemon.Connect(relay.target());
-    ASSERT_TRUE(client->Prepare(Prepare()).ok());
+    ASSERT_TRUE(testing::Prepare(*client, Prepare()).ok());
     const Crowd crowd(80, daemon.port(), from);
     relay.Cut();
     // Well within its lease.
-    StatusOr<v1::PrepareResponse> prepared = client->Prepare(Prepare());
+    StatusOr<v1::PrepareResponse> prepared = testing::Prepare(*client, Prepare());
     // A call that was under way when the connection broke says so; the next one connects.
-    if (!prepared.ok()) prepared = client->Prepare(Prepare());
+    if (!prepared.ok()) prepared = testing::Prepare(*client, Prepare());
     EXPECT_TRUE(prepared.ok()) << from << ": " << prepared.status().message();
   }
 }
@@ -313,16 +316,17 @@ TEST(ChannelTest, AnOversizedRequestIsRefusedAndNothingElseHappens) {
   const auto client = daemon.Connect();
   v1::LaunchRequest request = RanksOf(1, {"wait"});
   request.add_files()->set_content(std::string(65 * 1024 * 1024, 'x'));
-  EXPECT_EQ(client->Launch(request).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(client->Prepare(Prepare()).ok());
+  EXPECT_EQ(testing::Launch(*client, request).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(testing::Prepare(*client, Prepare()).ok());
 }
 
 TEST(ChannelTest, TheSameLaunchTwiceStartsNothing) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
-  EXPECT_EQ(client->Launch(RanksOf(1, {"wait"})).status().code(), StatusCode::kAlreadyExists);
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"wait"})).ok());
+  EXPECT_EQ(testing::Launch(*client, RanksOf(1, {"wait"})).status().code(),
+            StatusCode::kAlreadyExists);
 }
 
 // Somebody who has recorded a controller's bytes sends them again.
@@ -331,8 +335,8 @@ TEST(ChannelTest, ARecordedConversationMeansNothingASecondTime) {
   ASSERT_TRUE(daemon.ok());
   ds::testing::TcpRelay relay(daemon.port());
   const auto client = daemon.Connect(relay.target());
-  ASSERT_TRUE(client->Launch(RanksOf(1, {"say", "once"})).ok());
-  EXPECT_TRUE(client->Watch({kJob, 1, 0}, [](const v1::Event&) {}).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"say", "once"})).ok());
+  EXPECT_TRUE(testing::Watch(*client, {kJob, 1, 0}, [](const v1::Event&) {}).ok());
   const std::string recorded = relay.Recorded();
   ASSERT_GT(recorded.size(), 1000U);
   EXPECT_EQ(recorded.find("say"), std::string::npos) << "it is encrypted";
@@ -342,7 +346,7 @@ TEST(ChannelTest, ARecordedConversationMeansNothingASecondTime) {
   EXPECT_TRUE(AwaitHangUp(again));
   v1::LaunchRequest next = RanksOf(1, {"exit", "0"});
   next.set_generation(2);
-  EXPECT_TRUE(client->Launch(next).ok());
+  EXPECT_TRUE(testing::Launch(*client, next).ok());
 }
 
 TEST(ChannelTest, ItListensOnItsAddressAlone) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tests/places.h"
+#include "tests/support/daemon_calls.h"
 
 namespace ds::procs {
 namespace {
@@ -87,7 +88,7 @@ void DaemonJob::SetArguments(v1::LaunchRequest* request, int rank,
 
 Outcome DaemonJob::Watch(std::uint32_t generation, const EventCallback& on_event) {
   Outcome outcome;
-  outcome.watch = client().Watch({kJob, generation, 0}, [&](const v1::Event& event) {
+  outcome.watch = testing::Watch(client(), {kJob, generation, 0}, [&](const v1::Event& event) {
     Record(event, &outcome);
     if (on_event) on_event(event);
   });
@@ -97,7 +98,7 @@ Outcome DaemonJob::Watch(std::uint32_t generation, const EventCallback& on_event
 }
 
 Outcome DaemonJob::Run(const v1::LaunchRequest& request, const EventCallback& on_event) {
-  const auto response = client().Launch(request);
+  const auto response = testing::Launch(client(), request);
   EXPECT_TRUE(response.ok()) << response.status().message();
   if (!response.ok()) return {};
   EXPECT_EQ(response->pids_size(), request.ranks_size());

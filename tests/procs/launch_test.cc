@@ -10,6 +10,7 @@
 #include "proto/message_line.h"
 #include "runtime/base/files.h"
 #include "tests/procs/daemon_job.h"
+#include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
 
 namespace ds::procs {
@@ -119,7 +120,7 @@ TEST_F(LaunchTest, CoresOfWhichOnlySomeAreThereAreRefused) {
   request.mutable_ranks(0)->add_cores(0);
   request.mutable_ranks(1)->add_cores(0);
   request.mutable_ranks(1)->add_cores(1023);
-  const auto response = client().Launch(request);
+  const auto response = testing::Launch(client(), request);
   EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(response.status().message().find(
                 "to cores 0,1023, of which this host allows only some or none"),
@@ -143,7 +144,7 @@ TEST_F(LaunchTest, JobFilesAreThereAndGoneAtTheEnd) {
 TEST_F(LaunchTest, AJobFileMayNotLeaveItsFolder) {
   v1::LaunchRequest request = Request(1, {"exit", "0"});
   request.add_files()->set_name("../escape");
-  EXPECT_EQ(client().Launch(request).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Launch(client(), request).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(LaunchTest, SixtyFourRanksStart) {
@@ -158,7 +159,7 @@ TEST_F(LaunchTest, SixtyFourRanksStart) {
 TEST_F(LaunchTest, OneMissingProgramLeavesNoRank) {
   v1::LaunchRequest request = Request(4, {"wait"});
   request.mutable_ranks(3)->set_argv(0, "/no/such/program");
-  const auto response = client().Launch(request);
+  const auto response = testing::Launch(client(), request);
   EXPECT_EQ(response.status().code(), StatusCode::kNotFound);
   EXPECT_NE(response.status().message().find("rank 3"), std::string::npos);
   EXPECT_NE(response.status().message().find("/no/such/program"), std::string::npos);
@@ -172,14 +173,14 @@ TEST_F(LaunchTest, AFailureOfExecveLeavesNoRank) {
   v1::JobFile* file = request.add_files();
   file->set_name("not-a-program");
   file->set_content("just text");
-  const auto response = client().Launch(request);
+  const auto response = testing::Launch(client(), request);
   EXPECT_EQ(response.status().code(), StatusCode::kPermissionDenied) << response.status().message();
 }
 
 TEST_F(LaunchTest, AWorkingDirectoryMustExist) {
   v1::LaunchRequest request = Request(1, {"exit", "0"});
   request.set_working_directory("/no/such/folder");
-  const auto response = client().Launch(request);
+  const auto response = testing::Launch(client(), request);
   EXPECT_EQ(response.status().code(), StatusCode::kNotFound);
   EXPECT_NE(response.status().message().find("working directory /no/such/folder"),
             std::string::npos)
@@ -188,22 +189,23 @@ TEST_F(LaunchTest, AWorkingDirectoryMustExist) {
 
 TEST_F(LaunchTest, WhatExecveCannotCarryIsRefused) {
   v1::LaunchRequest nul = Request(1, {"arguments", std::string("a\0b", 3)});
-  EXPECT_EQ(client().Launch(nul).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Launch(client(), nul).status().code(), StatusCode::kInvalidArgument);
   v1::LaunchRequest name = Request(1, {"exit", "0"});
   name.add_environment()->set_name("A=B");
-  EXPECT_EQ(client().Launch(name).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Launch(client(), name).status().code(), StatusCode::kInvalidArgument);
   v1::LaunchRequest twice = Request(2, {"exit", "0"});
   twice.mutable_ranks(1)->set_rank(0);
-  EXPECT_EQ(client().Launch(twice).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(client().Launch(Request(0, {})).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Launch(client(), twice).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Launch(client(), Request(0, {})).status().code(),
+            StatusCode::kInvalidArgument);
   v1::LaunchRequest grace = Request(1, {"exit", "0"});
   grace.set_grace_seconds(-1);
-  EXPECT_EQ(client().Launch(grace).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Launch(client(), grace).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(LaunchTest, TheSameGenerationIsRefusedAndTheNextOneRuns) {
   Run(Request(2, {"exit", "0"}, 1));
-  EXPECT_EQ(client().Launch(Request(2, {"exit", "0"}, 1)).status().code(),
+  EXPECT_EQ(testing::Launch(client(), Request(2, {"exit", "0"}, 1)).status().code(),
             StatusCode::kAlreadyExists);
   EXPECT_EQ(Run(Request(2, {"exit", "0"}, 2)).exits.size(), 2U);
 }
@@ -218,20 +220,20 @@ TEST_F(LaunchTest, AGenerationLeavesNoDescriptorInTheDaemon) {
 }
 
 TEST_F(LaunchTest, ALaunchWhileRanksRunIsRefused) {
-  ASSERT_TRUE(client().Launch(Request(1, {"wait"}, 1)).ok());
-  EXPECT_EQ(client().Launch(Request(1, {"wait"}, 2)).status().code(),
+  ASSERT_TRUE(testing::Launch(client(), Request(1, {"wait"}, 1)).ok());
+  EXPECT_EQ(testing::Launch(client(), Request(1, {"wait"}, 2)).status().code(),
             StatusCode::kFailedPrecondition);
 }
 
 TEST_F(LaunchTest, AnotherJobIsRefused) {
   v1::LaunchRequest request = Request(1, {"exit", "0"});
   request.set_job_id("other-job");
-  EXPECT_EQ(client().Launch(request).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(client().Watch({"other-job", 1, 0}, [](const v1::Event&) {}).code(),
+  EXPECT_EQ(testing::Launch(client(), request).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(testing::Watch(client(), {"other-job", 1, 0}, [](const v1::Event&) {}).code(),
             StatusCode::kNotFound);
   v1::StopRequest stop;
   stop.set_job_id("other-job");
-  EXPECT_EQ(client().Stop(stop).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(testing::Stop(client(), stop).code(), StatusCode::kNotFound);
 }
 
 TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
@@ -241,7 +243,7 @@ TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
   request.set_program(TestRankPath());
   request.set_working_directory("/");
   request.set_lease_master_port(true);
-  const auto response = client().Prepare(request);
+  const auto response = testing::Prepare(client(), request);
   ASSERT_TRUE(response.ok()) << response.status().message();
   EXPECT_GT(response->master_port(), 0U);
   EXPECT_GT(response->core_count(), 0U);
@@ -249,7 +251,7 @@ TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
     EXPECT_NE(finding.level(), v1::Finding::FAIL) << finding.name() << ": " << finding.message();
   }
   // Asking again changes nothing.
-  EXPECT_EQ(client().Prepare(request)->master_port(), response->master_port());
+  EXPECT_EQ(testing::Prepare(client(), request)->master_port(), response->master_port());
 }
 
 }  // namespace

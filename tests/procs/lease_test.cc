@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/procs/network_daemon.h"
+#include "tests/support/daemon_calls.h"
 #include "tests/support/tcp_relay.h"
 
 namespace ds::procs {
@@ -34,7 +35,7 @@ struct End {
 End WatchToTheEnd(cli::DaemonClient& client,
                   const std::function<void(const v1::Event&)>& on_event = nullptr) {
   End end;
-  end.watch = client.Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+  end.watch = testing::Watch(client, {kJob, 1, 0}, [&](const v1::Event& event) {
     end.in_order = end.in_order && event.sequence() == ++end.last_sequence;
     if (event.has_rank_exited()) end.exits.push_back(event.rank_exited());
     if (event.has_generation_ended()) {
@@ -57,7 +58,7 @@ TEST(LeaseTest, WithoutARenewalTheRanksAreStopped) {
   const NetworkDaemon daemon({.lease_seconds = kLease});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto launched = client->Launch(RanksOf(2, {"wait"}, /*grace_seconds=*/60));
+  const auto launched = testing::Launch(*client, RanksOf(2, {"wait"}, /*grace_seconds=*/60));
   ASSERT_TRUE(launched.ok()) << launched.status().message();
   // Being watched is not being wanted: only Renew says so.
   const End end = WatchToTheEnd(*client);
@@ -75,7 +76,7 @@ TEST(LeaseTest, RanksThatIgnoreSigtermAreKilledWhenTheLeaseIsOver) {
   const NetworkDaemon daemon({.lease_seconds = kLease});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto launched = client->Launch(RanksOf(2, {"stubborn"}, /*grace_seconds=*/0.05));
+  const auto launched = testing::Launch(*client, RanksOf(2, {"stubborn"}, /*grace_seconds=*/0.05));
   ASSERT_TRUE(launched.ok()) << launched.status().message();
   EXPECT_TRUE(daemon.AwaitEnd());
   for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
@@ -86,7 +87,7 @@ TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsSayHowItIs) {
   const NetworkDaemon daemon({.lease_seconds = 2 * kLease});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  ASSERT_TRUE(client->Launch(RanksOf(2, {"wait"})).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(2, {"wait"})).ok());
   int heartbeats = 0;
   const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
     if (!event.has_heartbeat()) return;
@@ -95,7 +96,7 @@ TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsSayHowItIs) {
     const Status renewed = Renew(*client);
     ASSERT_TRUE(renewed.ok()) << renewed.message();
     if (++heartbeats == 6) {
-      EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
+      EXPECT_TRUE(testing::Stop(*client, StopAtOnce()).ok());
     }
   });
   EXPECT_EQ(heartbeats, 6);
@@ -106,7 +107,7 @@ TEST(LeaseTest, ReleasingItStopsItsRanks) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto launched = client->Launch(RanksOf(2, {"wait"}));
+  const auto launched = testing::Launch(*client, RanksOf(2, {"wait"}));
   ASSERT_TRUE(launched.ok());
   static_cast<void>(Renew(*client, /*release=*/true));
   EXPECT_TRUE(daemon.AwaitEnd());
@@ -118,7 +119,7 @@ TEST(LeaseTest, WithoutAConnectionOfItsControllerItEndsLongBeforeItsLease) {
   const NetworkDaemon daemon({.lease_seconds = 3600});
   ASSERT_TRUE(daemon.ok());
   auto client = daemon.Connect();
-  const auto launched = client->Launch(RanksOf(2, {"wait"}, /*grace_seconds=*/600));
+  const auto launched = testing::Launch(*client, RanksOf(2, {"wait"}, /*grace_seconds=*/600));
   ASSERT_TRUE(launched.ok()) << launched.status().message();
   client.reset();
   EXPECT_TRUE(daemon.AwaitEnd());
@@ -128,12 +129,12 @@ TEST(LeaseTest, WithoutAConnectionOfItsControllerItEndsLongBeforeItsLease) {
 TEST(LeaseTest, ANewConnectionOfItsControllerKeepsIt) {
   const NetworkDaemon daemon({.lease_seconds = 3600});
   ASSERT_TRUE(daemon.ok());
-  ASSERT_TRUE(daemon.Connect()->Launch(RanksOf(1, {"wait"})).ok());
+  ASSERT_TRUE(testing::Launch(*daemon.Connect(), RanksOf(1, {"wait"})).ok());
   const auto client = daemon.Connect();
   int heartbeats = 0;  // one every two seconds
   const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
     if (!event.has_heartbeat() || ++heartbeats < 2) return;
-    EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
+    EXPECT_TRUE(testing::Stop(*client, StopAtOnce()).ok());
   });
   EXPECT_EQ(end.cause, v1::STOP_REQUESTED);
 }
@@ -143,7 +144,7 @@ TEST(LeaseTest, AStoppedDaemonDiesWithItsLease) {
   const NetworkDaemon daemon({.lease_seconds = kLease});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto launched = client->Launch(RanksOf(2, {"session"}, /*grace_seconds=*/600));
+  const auto launched = testing::Launch(*client, RanksOf(2, {"session"}, /*grace_seconds=*/600));
   ASSERT_TRUE(launched.ok()) << launched.status().message();
   ASSERT_EQ(::kill(daemon.pid(), SIGSTOP), 0);
   EXPECT_TRUE(daemon.AwaitEnd());
@@ -173,23 +174,23 @@ TEST(LeaseTest, WhileItIsEndingItCanBeWatchedAndStopped) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  ASSERT_TRUE(client->Launch(RanksOf(2, {"stubborn"}, /*grace_seconds=*/3600)).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(2, {"stubborn"}, /*grace_seconds=*/3600)).ok());
   int ready = 0;
-  const Status first = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
-    if (event.has_rank_output() && ++ready == 2) client->CancelWatch();
+  const Status first = testing::WatchUntil(*client, {kJob, 1, 0}, [&](const v1::Event& event) {
+    return event.has_rank_output() && ++ready == 2;
   });
   EXPECT_EQ(first.code(), StatusCode::kCancelled);
   ASSERT_EQ(::kill(daemon.pid(), SIGTERM), 0);
   v1::PrepareRequest request;
   request.set_job_id(kJob);
   Status prepared;
-  while (prepared.ok()) prepared = client->Prepare(request).status();
+  while (prepared.ok()) prepared = testing::Prepare(*client, request).status();
   EXPECT_EQ(prepared.code(), StatusCode::kUnavailable);
   EXPECT_EQ(prepared.message(), "this daemon is ending");
   EXPECT_TRUE(Renew(*client).ok());
   const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
     if (event.sequence() == 1) {
-      EXPECT_TRUE(client->Stop(StopAtOnce()).ok());
+      EXPECT_TRUE(testing::Stop(*client, StopAtOnce()).ok());
     }
   });
   EXPECT_TRUE(end.watch.ok()) << end.watch.message();
@@ -205,7 +206,7 @@ TEST(LeaseTest, AWatchGoesOnOverBrokenConnections) {
   ds::testing::TcpRelay relay(daemon.port());
   const auto client = daemon.Connect(relay.target());
   constexpr int kLines = 200'000;
-  ASSERT_TRUE(client->Launch(RanksOf(2, {"lines", std::to_string(kLines)})).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(2, {"lines", std::to_string(kLines)})).ok());
   std::uint64_t bytes = 0;
   int cuts = 0;
   std::uint64_t next_cut = 1;
@@ -224,7 +225,7 @@ TEST(LeaseTest, AWatchGoesOnOverBrokenConnections) {
   const NetworkDaemon undisturbed;
   ASSERT_TRUE(undisturbed.ok());
   const auto straight = undisturbed.Connect();
-  ASSERT_TRUE(straight->Launch(RanksOf(2, {"lines", std::to_string(kLines)})).ok());
+  ASSERT_TRUE(testing::Launch(*straight, RanksOf(2, {"lines", std::to_string(kLines)})).ok());
   std::uint64_t expected = 0;
   EXPECT_TRUE(WatchToTheEnd(*straight, [&](const v1::Event& event) {
                 expected += event.rank_output().data().size();
@@ -240,10 +241,10 @@ TEST(LeaseTest, NothingIsLeftOfAKilledDaemon) {
   const auto client = daemon.Connect();
   v1::LaunchRequest request = RanksOf(2, {"session"});
   request.add_files()->set_name("file");
-  const auto launched = client->Launch(request);
+  const auto launched = testing::Launch(*client, request);
   ASSERT_TRUE(launched.ok());
   std::vector<pid_t> processes(launched->pids().begin(), launched->pids().end());
-  const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+  const Status watched = testing::Watch(*client, {kJob, 1, 0}, [&](const v1::Event& event) {
     if (!event.has_rank_output()) return;
     processes.push_back(std::stoi(event.rank_output().data()));
     if (processes.size() == 4) ::kill(daemon.pid(), SIGKILL);
@@ -257,9 +258,9 @@ TEST(LeaseTest, AKilledDaemonIsToldFromABrokenConnection) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto launched = client->Launch(RanksOf(1, {"wait"}));
+  const auto launched = testing::Launch(*client, RanksOf(1, {"wait"}));
   ASSERT_TRUE(launched.ok());
-  const Status watched = client->Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+  const Status watched = testing::Watch(*client, {kJob, 1, 0}, [&](const v1::Event& event) {
     if (event.has_rank_output()) ::kill(daemon.pid(), SIGKILL);
   });
   EXPECT_EQ(watched.code(), StatusCode::kUnavailable);
@@ -273,7 +274,7 @@ TEST(LeaseTest, AStoppedDaemonGoesOnWhereItWas) {
   const NetworkDaemon daemon({.lease_seconds = 9});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"wait"})).ok());
   std::thread waker;
   const End end = WatchToTheEnd(*client, [&](const v1::Event& event) {
     if (!event.has_rank_output()) return;
@@ -296,7 +297,7 @@ TEST(LeaseTest, AHeldConnectionEndsByItsKeepalive) {
   ASSERT_TRUE(daemon.ok());
   ds::testing::TcpRelay relay(daemon.port());
   const auto client = daemon.Connect(relay.target());
-  ASSERT_TRUE(client->Launch(RanksOf(1, {"wait"})).ok());
+  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"wait"})).ok());
   relay.Hold();
   const Status renewed = Renew(*client);
   EXPECT_EQ(renewed.code(), StatusCode::kUnavailable) << "long before its own deadline";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/procs/daemon_job.h"
+#include "tests/support/daemon_calls.h"
 
 namespace ds::procs {
 namespace {
@@ -104,7 +105,8 @@ TEST_F(OutputTest, AProgressBarIsSeenWhileItRuns) {
 TEST_F(OutputTest, ASlowReaderMakesRanksWaitAndLosesNothing) {
   // Far more than the daemon may hold in memory (64 MiB).
   constexpr std::size_t kLength = 300'000'000;
-  const auto launched = client().Launch(Request(1, {"long-line", std::to_string(kLength)}));
+  const auto launched =
+      testing::Launch(client(), Request(1, {"long-line", std::to_string(kLength)}));
   ASSERT_TRUE(launched.ok());
   const Outcome outcome = Watch();
   EXPECT_EQ(outcome.out.at(0).size(), kLength + 1);
@@ -131,17 +133,17 @@ TEST_F(OutputTest, ARankThatBreaksTheLinkLosesTheLinkOnly) {
 }
 
 TEST_F(OutputTest, ACancelledWatchGoesOnWhereItWas) {
-  ASSERT_TRUE(client().Launch(Request(1, {"lines", "1000"})).ok());
+  ASSERT_TRUE(testing::Launch(client(), Request(1, {"lines", "1000"})).ok());
   std::string text;
   std::uint64_t seen = 0;
-  const Status cancelled = client().Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+  const Status cancelled = testing::WatchUntil(client(), {kJob, 1, 0}, [&](const v1::Event& event) {
     EXPECT_EQ(event.sequence(), ++seen);
     text += event.rank_output().data();
-    client().CancelWatch();
+    return true;
   });
   EXPECT_EQ(cancelled.code(), StatusCode::kCancelled) << cancelled.message();
   EXPECT_EQ(seen, 1U);
-  const Status ended = client().Watch({kJob, 1, seen}, [&](const v1::Event& event) {
+  const Status ended = testing::Watch(client(), {kJob, 1, seen}, [&](const v1::Event& event) {
     EXPECT_EQ(event.sequence(), ++seen);
     text += event.rank_output().data();
   });

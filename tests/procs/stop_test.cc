@@ -16,6 +16,7 @@
 #include "runtime/base/unique_fd.h"
 #include "tests/places.h"
 #include "tests/procs/daemon_job.h"
+#include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 #include "tests/support/without_cgroups.h"
@@ -36,7 +37,7 @@ class StopTest : public DaemonJob {
       variable->set_name("DSRUN_TEST_MARK");
       variable->set_value(folder.path().string());
       request.mutable_ranks(kMany - 1)->add_cores(1023);
-      const auto launched = client().Launch(request);
+      const auto launched = testing::Launch(client(), request);
       // What the one before has left behind is being waited for.
       EXPECT_FALSE(launched.ok());
     }
@@ -72,7 +73,7 @@ TEST_F(StopTest, ASignalArrives) {
 TEST_F(StopTest, TheFirstFailureStopsTheOthersAndIsTheOnlyOne) {
   v1::LaunchRequest request = Request(8, {"wait"});
   request.set_grace_seconds(60);
-  const auto launched = client().Launch(request);
+  const auto launched = testing::Launch(client(), request);
   ASSERT_TRUE(launched.ok());
   const auto victim = static_cast<pid_t>(launched->pids(3));
   const Outcome outcome = Watch(1, WhenReady(8, [victim] { ::kill(victim, SIGKILL); }));
@@ -91,7 +92,7 @@ TEST_F(StopTest, ASuccessfulRankStopsNobody) {
   const Outcome outcome = Run(request, [&](const v1::Event& event) {
     first_has_ended = first_has_ended || event.has_rank_exited();
     if (!event.has_rank_exited() || event.rank_exited().rank() != 0) return;
-    const auto response = client().Stop(StopRequest(60));
+    const auto response = testing::Stop(client(), StopRequest(60));
     ASSERT_TRUE(response.ok());
     EXPECT_EQ(response->ranks_signalled(), 1U);
   });
@@ -103,58 +104,58 @@ TEST_F(StopTest, ASuccessfulRankStopsNobody) {
 
 TEST_F(StopTest, StoppingTwiceIsFine) {
   const Outcome outcome = [&] {
-    EXPECT_TRUE(client().Launch(Request(4, {"wait"})).ok());
+    EXPECT_TRUE(testing::Launch(client(), Request(4, {"wait"})).ok());
     return Watch(1, WhenReady(4, [&] {
-                   EXPECT_EQ(client().Stop(StopRequest(60))->ranks_signalled(), 4U);
-                   EXPECT_EQ(client().Stop(StopRequest(60))->ranks_signalled(), 0U);
+                   EXPECT_EQ(testing::Stop(client(), StopRequest(60))->ranks_signalled(), 4U);
+                   EXPECT_EQ(testing::Stop(client(), StopRequest(60))->ranks_signalled(), 0U);
                  }));
   }();
   EXPECT_EQ(outcome.exits.size(), 4U);
-  EXPECT_EQ(client().Stop(StopRequest(60))->ranks_signalled(), 0U);
+  EXPECT_EQ(testing::Stop(client(), StopRequest(60))->ranks_signalled(), 0U);
 }
 
 TEST_F(StopTest, RanksThatIgnoreSigtermDieWhenTheGraceIsOver) {
-  ASSERT_TRUE(client().Launch(Request(4, {"stubborn"})).ok());
+  ASSERT_TRUE(testing::Launch(client(), Request(4, {"stubborn"})).ok());
   const Outcome outcome =
-      Watch(1, WhenReady(4, [&] { EXPECT_TRUE(client().Stop(StopRequest(0.05)).ok()); }));
+      Watch(1, WhenReady(4, [&] { EXPECT_TRUE(testing::Stop(client(), StopRequest(0.05)).ok()); }));
   for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGKILL);
 }
 
 // It may be the reason why the job is being stopped at all.
 TEST_F(StopTest, WhomSomebodyElseKillsInTheGraceIsNotEndedByTheStop) {
-  const auto launched = client().Launch(Request(2, {"stubborn"}));
+  const auto launched = testing::Launch(client(), Request(2, {"stubborn"}));
   ASSERT_TRUE(launched.ok());
   const auto victim = static_cast<pid_t>(launched->pids(1));
   const auto stop_and_kill = WhenReady(2, [&] {
-    EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+    EXPECT_TRUE(testing::Stop(client(), StopRequest(3600)).ok());
     ::kill(victim, SIGKILL);
   });
   const Outcome outcome = Watch(1, [&](const v1::Event& event) {
     stop_and_kill(event);
     if (!event.has_rank_exited() || event.rank_exited().rank() != 1) return;
     EXPECT_FALSE(event.rank_exited().stopping());
-    EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+    EXPECT_TRUE(testing::Stop(client(), StopRequest(0)).ok());
   });
   EXPECT_EQ(outcome.exits.at(0).signal(), SIGKILL);
   EXPECT_TRUE(outcome.exits.at(0).stopping());
 }
 
 TEST_F(StopTest, AShorterGraceOfASecondStopCounts) {
-  ASSERT_TRUE(client().Launch(Request(2, {"stubborn"})).ok());
+  ASSERT_TRUE(testing::Launch(client(), Request(2, {"stubborn"})).ok());
   const Outcome outcome = Watch(1, WhenReady(2, [&] {
-                                  EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
-                                  EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+                                  EXPECT_TRUE(testing::Stop(client(), StopRequest(3600)).ok());
+                                  EXPECT_TRUE(testing::Stop(client(), StopRequest(0)).ok());
                                 }));
   for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGKILL);
 }
 
 TEST_F(StopTest, AStoppedProcessIsStoppedForGood) {
-  const auto launched = client().Launch(Request(1, {"wait"}));
+  const auto launched = testing::Launch(client(), Request(1, {"wait"}));
   ASSERT_TRUE(launched.ok());
   const auto pid = static_cast<pid_t>(launched->pids(0));
   const Outcome outcome = Watch(1, WhenReady(1, [&] {
                                   ::kill(pid, SIGSTOP);
-                                  EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+                                  EXPECT_TRUE(testing::Stop(client(), StopRequest(3600)).ok());
                                 }));
   EXPECT_EQ(outcome.exits.at(0).signal(), SIGTERM);
 }
@@ -181,7 +182,7 @@ TEST_F(StopTest, ChildrenAreStoppedWithTheirRank) {
   const Outcome outcome = Run(Request(1, {"child"}), [&](const v1::Event& event) {
     if (!event.has_rank_output()) return;
     child = std::stoi(event.rank_output().data());
-    EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+    EXPECT_TRUE(testing::Stop(client(), StopRequest(0)).ok());
   });
   ASSERT_GT(child, 0);
   EXPECT_FALSE(Exists(child));
@@ -195,11 +196,11 @@ TEST_F(StopTest, OrphansInSessionsOfTheirOwnEndWithTheJob) {
 TEST_F(StopTest, WhatLeftItsRanksGroupIsToldToEndAndHasTheGraceToDoSo) {
   const ds::testing::TemporaryFolder folder;
   const std::string file = (folder.path() / "told").string();
-  ASSERT_TRUE(client().Launch(Request(2, {"session", file})).ok());
+  ASSERT_TRUE(testing::Launch(client(), Request(2, {"session", file})).ok());
   int started = 0;
   const Outcome outcome = Watch(1, [&](const v1::Event& event) {
     if (!event.has_rank_output() || ++started < 2) return;
-    EXPECT_TRUE(client().Stop(StopRequest(3600)).ok());
+    EXPECT_TRUE(testing::Stop(client(), StopRequest(3600)).ok());
   });
   EXPECT_TRUE(std::filesystem::exists(file));
   for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
@@ -209,12 +210,12 @@ TEST_F(StopTest, WhatLeftItsRanksGroupIsToldToEndAndHasTheGraceToDoSo) {
 TEST_F(StopTest, WhatLeftItsRanksGroupAndDoesNotListenDiesWhenTheGraceIsOver) {
   for (const double second_grace : {0.05, 0.0}) {
     const std::uint32_t generation = second_grace > 0 ? 1 : 2;
-    ASSERT_TRUE(client().Launch(Request(1, {"session"}, generation)).ok());
+    ASSERT_TRUE(testing::Launch(client(), Request(1, {"session"}, generation)).ok());
     const Outcome outcome = Watch(generation, [&](const v1::Event& event) {
       v1::StopRequest request = StopRequest(event.has_rank_exited() ? second_grace : 3600);
       request.set_generation(generation);
       if (!event.has_rank_output() && !event.has_rank_exited()) return;
-      EXPECT_TRUE(client().Stop(request).ok());
+      EXPECT_TRUE(testing::Stop(client(), request).ok());
     });
     EXPECT_FALSE(Exists(std::stoi(outcome.out.at(0))));
     EXPECT_EQ(outcome.exits.at(0).signal(), SIGTERM);
@@ -222,12 +223,12 @@ TEST_F(StopTest, WhatLeftItsRanksGroupAndDoesNotListenDiesWhenTheGraceIsOver) {
 }
 
 TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
-  ASSERT_TRUE(client().Launch(Request(1, {"escape"})).ok());
+  ASSERT_TRUE(testing::Launch(client(), Request(1, {"escape"})).ok());
   pid_t escapee = 0;
   const Outcome outcome = Watch(1, [&](const v1::Event& event) {
     if (!event.has_rank_output()) return;
     escapee = std::stoi(event.rank_output().data());
-    EXPECT_TRUE(client().Stop(StopRequest(0)).ok());
+    EXPECT_TRUE(testing::Stop(client(), StopRequest(0)).ok());
   });
   ASSERT_GT(escapee, 0);
   EXPECT_FALSE(Exists(escapee));
@@ -235,14 +236,14 @@ TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
 }
 
 TEST_F(StopTest, ClosingStopsTheRanks) {
-  const auto launched = client().Launch(Request(4, {"wait"}));
+  const auto launched = testing::Launch(client(), Request(4, {"wait"}));
   ASSERT_TRUE(launched.ok());
   EXPECT_TRUE(daemon().Close().ok());
   for (const auto pid : launched->pids()) EXPECT_FALSE(Exists(static_cast<pid_t>(pid)));
 }
 
 TEST_F(StopTest, SigtermToTheDaemonStopsTheRanks) {
-  ASSERT_TRUE(client().Launch(Request(4, {"wait"})).ok());
+  ASSERT_TRUE(testing::Launch(client(), Request(4, {"wait"})).ok());
   const int daemon_pid = daemon().pid();
   const Outcome outcome = Watch(1, WhenReady(4, [&] { ::kill(daemon_pid, SIGTERM); }));
   EXPECT_EQ(outcome.exits.size(), 4U);
@@ -253,11 +254,11 @@ TEST_F(StopTest, KillingTheDaemonEndsAllThatItsRanksStarted) {
   v1::LaunchRequest request = Request(3, {"escape"});
   SetArguments(&request, 1, {"child"});
   SetArguments(&request, 2, {"session"});
-  const auto launched = client().Launch(request);
+  const auto launched = testing::Launch(client(), request);
   ASSERT_TRUE(launched.ok());
   std::vector<pid_t> processes(launched->pids().begin(), launched->pids().end());
   const int daemon_pid = daemon().pid();
-  const Status watched = client().Watch({kJob, 1, 0}, [&](const v1::Event& event) {
+  const Status watched = testing::Watch(client(), {kJob, 1, 0}, [&](const v1::Event& event) {
     if (!event.has_rank_output()) return;
     processes.push_back(std::stoi(event.rank_output().data()));
     if (processes.size() < 6) return;
@@ -274,7 +275,7 @@ TEST_F(StopTest, KillingTheDaemonEndsAllThatItsRanksStarted) {
 // With its guardian and without: it has been stopped, or hangs.
 TEST_F(StopTest, ADaemonThatDoesNotEndIsNamedAndMayBeKilled) {
   for (const bool guarded : {true, false}) {
-    const auto launched = client().Launch(Request(1, {"wait"}));
+    const auto launched = testing::Launch(client(), Request(1, {"wait"}));
     ASSERT_TRUE(launched.ok()) << launched.status().message();
     const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, launched->pids(0), 0)));
     const std::string process = "process " + std::to_string(daemon().pid());
@@ -298,7 +299,7 @@ TEST_F(StopTest, ADaemonThatDoesNotEndIsNamedAndMayBeKilled) {
 // Alone, and above a dsrund that does not end either.
 TEST_F(StopTest, AGuardianThatDoesNotEndIsNamedAndMayBeKilled) {
   for (const bool alone : {true, false}) {
-    const auto launched = client().Launch(Request(1, {"wait"}));
+    const auto launched = testing::Launch(client(), Request(1, {"wait"}));
     ASSERT_TRUE(launched.ok()) << launched.status().message();
     const UniqueFd rank(static_cast<int>(::syscall(SYS_pidfd_open, launched->pids(0), 0)));
     const pid_t guardian = ds::testing::ParentOf(daemon().pid());
@@ -335,7 +336,7 @@ TEST_F(StopTest, AGuardianThatDoesNotEndIsKilledWhereNobodyDoes) {
 }
 
 TEST_F(StopTest, KillingTheGuardianEndsTheDaemonAsATermDoes) {
-  const auto launched = client().Launch(Request(2, {"session"}));
+  const auto launched = testing::Launch(client(), Request(2, {"session"}));
   ASSERT_TRUE(launched.ok());
   const pid_t guardian = ds::testing::ParentOf(daemon().pid());
   bool killed = false;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/host/local_daemon.h"
+#include "tests/support/daemon_calls.h"
 
 namespace ds {
 namespace {
@@ -29,9 +30,9 @@ Status Control(const char* dsrund, const char* rank_program) {
     spec->add_argv(rank_program);
     spec->add_argv("wait");
   }
-  DS_ASSIGN_OR_RETURN(const v1::LaunchResponse launched, daemon->Launch(request));
+  DS_ASSIGN_OR_RETURN(const v1::LaunchResponse launched, testing::Launch(*daemon, request));
   int ready = 0;
-  return daemon->Watch({job_id, 1, 0}, [&](const v1::Event& event) {
+  return testing::Watch(*daemon, {job_id, 1, 0}, [&](const v1::Event& event) {
     if (!event.has_rank_output() || ++ready < kRanks) return;
     std::string line;
     for (const auto pid : launched.pids()) line += std::to_string(pid) + " ";

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/process/unix_socket.h"
+#include "tests/support/daemon_calls.h"
 
 namespace ds::cli {
 namespace {
@@ -31,26 +32,28 @@ TEST_F(DaemonClientTest, WhatGrpcLogsIsNotForTheUser) {
 }
 
 TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
-  std::promise<Status> answer;
+  std::promise<StatusCode> answer;
   SocketPair pair = std::move(MakeSocketPair()).value();
   {
     DaemonClient client("test-job", std::move(pair.ours), kLongerThanATest);
-    client.BeginLaunch({}, [&](const Status& status) { answer.set_value(status); });
+    client.Begin(v1::LaunchRequest(),
+                 [&](const auto& launched) { answer.set_value(launched.status().code()); });
   }
-  EXPECT_EQ(answer.get_future().get().code(), StatusCode::kCancelled);
+  EXPECT_EQ(answer.get_future().get(), StatusCode::kCancelled);
 }
 
 TEST_F(DaemonClientTest, AbandonEndsALaunchThatIsUnderWay) {
   std::jthread impatient([&] { client_.Abandon(); });
-  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
-  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(ds::testing::Launch(client_, {}).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(ds::testing::Launch(client_, {}).status().code(), StatusCode::kCancelled);
 }
 
 // Its daemon answers nothing else while a file system keeps it: the launch has its own limit.
 TEST_F(DaemonClientTest, ALaunchThatIsUnderWayIsASignOfLife) {
   EXPECT_EQ(client_.LastEvent().count(), 0);
-  std::promise<Status> answer;
-  client_.BeginLaunch({}, [&](const Status& status) { answer.set_value(status); });
+  std::promise<StatusCode> answer;
+  client_.Begin(v1::LaunchRequest(),
+                [&](const auto& launched) { answer.set_value(launched.status().code()); });
   const auto begun = std::chrono::steady_clock::now().time_since_epoch();
   EXPECT_GE(client_.LastEvent(), begun);
   client_.Abandon();
@@ -59,7 +62,7 @@ TEST_F(DaemonClientTest, ALaunchThatIsUnderWayIsASignOfLife) {
 
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
   std::jthread daemon([&] { pair_.theirs.Reset(); });
-  EXPECT_EQ(client_.Launch({}).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(ds::testing::Launch(client_, {}).status().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

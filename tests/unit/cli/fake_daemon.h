@@ -28,30 +28,31 @@ class FakeDaemon : public HostDaemon {
   explicit FakeDaemon(std::vector<std::vector<v1::Event>> scripts)
       : scripts_(std::move(scripts)), stops_(16) {}
 
-  void BeginPrepare(const v1::PrepareRequest& request, PrepareCallback done) override {
+  void Begin(const v1::PrepareRequest& request, PrepareCallback done) override {
     prepared = request;
     if (on_start) on_start();
     if (starts_cancelled) return done(CancelledError("not wanted any more"));
     done(prepare_answer);
   }
-  void BeginLaunch(const v1::LaunchRequest& request, DoneCallback done) override {
+  void Begin(const v1::LaunchRequest& request, LaunchCallback done) override {
     launched.push_back(request);
     if (on_start) on_start();
-    done(starts_cancelled ? CancelledError("not wanted any more") : launch_answer);
+    if (starts_cancelled) return done(CancelledError("not wanted any more"));
+    done(launch_answer);
   }
-  void BeginStop(const v1::StopRequest& request, DoneCallback done) override {
+  void Begin(const v1::StopRequest& request, DoneCallback done) override {
     if (unanswered_stops-- > 0) return done(stop_failure);
     stops_.Put(request);
     done(OkStatus());
   }
-  void BeginSignal(const v1::SignalRequest& request, DoneCallback done) override {
+  void Begin(const v1::SignalRequest& request, DoneCallback done) override {
     signals.push_back(request.signal());
     done(OkStatus());
   }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
     return UnavailableError("no input here");
   }
-  void BeginShare(const v1::ShareRequest& request, DoneCallback done) override {
+  void Begin(const v1::ShareRequest& request, DoneCallback done) override {
     for (const v1::SharedValue& each : request.values()) shared.Put(each);
     done(OkStatus());
   }
@@ -90,7 +91,7 @@ class FakeDaemon : public HostDaemon {
   std::function<void()> on_await;  // of the end of its processes
   std::optional<std::chrono::nanoseconds> lease_from;
   v1::PrepareResponse prepare_answer;
-  Status launch_answer;
+  StatusOr<v1::LaunchResponse> launch_answer = v1::LaunchResponse();
   v1::PrepareRequest prepared;
   std::vector<v1::LaunchRequest> launched;
   std::vector<double> graces;

@@ -26,11 +26,11 @@ constexpr milliseconds kLease{300};
 // A daemon whose answers to renewals are told.
 class LeaseDaemon : public HostDaemon {
  public:
-  void BeginPrepare(const v1::PrepareRequest&, PrepareCallback done) override { done(kUnused); }
-  void BeginLaunch(const v1::LaunchRequest&, DoneCallback done) override { done(kUnused); }
-  void BeginStop(const v1::StopRequest&, DoneCallback done) override { done(kUnused); }
-  void BeginSignal(const v1::SignalRequest&, DoneCallback done) override { done(kUnused); }
-  void BeginShare(const v1::ShareRequest&, DoneCallback done) override { done(kUnused); }
+  void Begin(const v1::PrepareRequest&, PrepareCallback done) override { done(kUnused); }
+  void Begin(const v1::LaunchRequest&, LaunchCallback done) override { done(kUnused); }
+  void Begin(const v1::StopRequest&, DoneCallback done) override { done(kUnused); }
+  void Begin(const v1::SignalRequest&, DoneCallback done) override { done(kUnused); }
+  void Begin(const v1::ShareRequest&, DoneCallback done) override { done(kUnused); }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return kUnused; }
   void BeginWatch(int, WatchCallbacks callbacks) override { callbacks.on_end(kUnused); }
   bool leased() const override { return has_lease; }

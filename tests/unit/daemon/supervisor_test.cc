@@ -22,6 +22,7 @@
 #include "cli/host/daemon_client.h"
 #include "daemon/network/daemon_service.h"
 #include "runtime/process/unix_socket.h"
+#include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
 #include "tests/support/wall_clock.h"
 
@@ -93,13 +94,14 @@ class SupervisorTest : public ::testing::Test {
 
 TEST_F(SupervisorTest, RunsTwoGenerations) {
   for (std::uint32_t generation = 1; generation <= 2; ++generation) {
-    ASSERT_TRUE(client_->Launch(Request({"/bin/echo", "hello"}, generation)).ok());
+    ASSERT_TRUE(ds::testing::Launch(*client_, Request({"/bin/echo", "hello"}, generation)).ok());
     std::string text;
     int ended = 0;
-    const Status watched = client_->Watch({kJob, generation, 0}, [&](const v1::Event& event) {
-      text += event.rank_output().data();
-      ended += event.has_rank_exited();
-    });
+    const Status watched =
+        ds::testing::Watch(*client_, {kJob, generation, 0}, [&](const v1::Event& event) {
+          text += event.rank_output().data();
+          ended += event.has_rank_exited();
+        });
     EXPECT_TRUE(watched.ok()) << watched.message();
     EXPECT_EQ(text, "hello\nhello\n");
     EXPECT_EQ(ended, 2);
@@ -107,23 +109,24 @@ TEST_F(SupervisorTest, RunsTwoGenerations) {
 }
 
 TEST_F(SupervisorTest, TheEndOfTheControllerEndsRanksAndLoop) {
-  const auto launched = client_->Launch(Request({"/bin/cat", "/dev/zero"}));
+  const auto launched = ds::testing::Launch(*client_, Request({"/bin/cat", "/dev/zero"}));
   ASSERT_TRUE(launched.ok()) << launched.status().message();
   controller_.Reset();
   thread_.join();
   for (const auto pid : launched->pids()) EXPECT_NE(::kill(static_cast<pid_t>(pid), 0), 0);
-  EXPECT_EQ(client_->Launch(Request({"/bin/true"}, 2)).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(ds::testing::Launch(*client_, Request({"/bin/true"}, 2)).status().code(),
+            StatusCode::kUnavailable);
 }
 
 TEST_F(SupervisorTest, ThePortIsLeasedAndNamed) {
   v1::PrepareRequest request;
   request.set_job_id(kJob);
   request.set_lease_master_port(true);
-  const auto first = client_->Prepare(request);
+  const auto first = ds::testing::Prepare(*client_, request);
   ASSERT_TRUE(first.ok()) << first.status().message();
   EXPECT_GT(first->master_port(), 0U);
   request.set_master_port(70000);
-  const auto second = client_->Prepare(request);
+  const auto second = ds::testing::Prepare(*client_, request);
   ASSERT_TRUE(second.ok());
   const v1::Finding& finding = second->findings(second->findings_size() - 1);
   EXPECT_EQ(finding.name(), "port");
@@ -157,7 +160,7 @@ TEST_F(SupervisorTest, AStopThatFindsEveryThreadAtWorkIsUnanswered) {
   std::vector<std::jthread> calls;
   for (int i = 0; i < kCalls; ++i) {
     calls.emplace_back([&] {
-      const Status status = client_->Stop({}).status();
+      const Status status = ds::testing::Stop(*client_, {});
       std::call_once(once, [&] { first.set_value(status); });
     });
   }
@@ -180,7 +183,7 @@ class WallClockTest : public SupervisorTest {
   // gRPC's threads for callbacks rest for a tenth of a second, to a time that they take from the
   // wall clock just before: one that goes back at each look is slept for, in the client's end.
   void Launch(const v1::LaunchRequest& request) {
-    ASSERT_TRUE(client_->Launch(request).ok());
+    ASSERT_TRUE(ds::testing::Launch(*client_, request).ok());
     client_.reset();
   }
   void TearDown() override {
