@@ -22,7 +22,6 @@ INTERFACES = {"runtime/engine/deepspeed_api.h", "runtime/engine/engine.h", "runt
               "runtime/tokenizer/tokenizer.h", "runtime/tokenizer/chat/chat_template.h", "runtime/tokenizer/file/read_tokenizer.h"}
 ALLOWED = {
     "dropped_lines": "tells a test what a blocked console has lost",
-    "CancelWatch": "tests end a watch that has no job",
     "MakeLocalWorld": "ranks as threads, for tests",
     "Neighbour": "whom a stage or a ring sends to, until there are pipelines and rings",
     "RecvAsync": "what stages and rings pass on, until there are pipelines and rings",

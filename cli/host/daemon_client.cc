@@ -43,14 +43,9 @@ using Async = v1::Daemon::StubInterface::async_interface;
 // A daemon has so many threads for calls and no more. That all are at work is the one thing which
 // makes it refuse a small call like that, and the call may come again.
 template <typename Response>
-StatusOr<Response> OrUnanswered(StatusOr<Response> answer) {
+StatusOr<Response> OrUnanswered(const StatusOr<Response>& answer) {
   if (answer.status().code() != StatusCode::kResourceExhausted) return answer;
   return UnavailableError("the daemon has no thread for another call");
-}
-
-template <typename Response>
-std::function<void(StatusOr<Response>)> OnlyStatus(HostDaemon::DoneCallback done) {
-  return [done = std::move(done)](StatusOr<Response> answer) { done(answer.status()); };
 }
 
 v1::PrepareRequest AddVersions(v1::PrepareRequest request) {
@@ -176,14 +171,14 @@ void DaemonClient::CancelStarts() {
 
 template <typename Request, typename Response>
 void DaemonClient::Call(Method<Request, Response> method, const Request& request,
-                        const CallOptions& options, std::function<void(StatusOr<Response>)> done) {
+                        const CallOptions& options, AnswerCallback<Response> done) {
   struct Pending {
     Pending(DaemonClient* client, const CallOptions& call_options)
         : context(client, call_options.timeout, call_options.kind) {}
     Context context;
     Request request;
     Response response;
-    std::function<void(StatusOr<Response>)> done;
+    AnswerCallback<Response> done;
   };
   auto pending = std::make_shared<std::optional<Pending>>();
   pending->emplace(this, options);
@@ -207,39 +202,40 @@ void DaemonClient::Call(Method<Request, Response> method, const Request& request
                             });
 }
 
-void DaemonClient::Begin(const v1::PrepareRequest& request, PrepareCallback done) {
+void DaemonClient::Begin(const v1::PrepareRequest& request,
+                         AnswerCallback<v1::PrepareResponse> done) {
   Call<v1::PrepareRequest, v1::PrepareResponse>(&Async::Prepare, AddVersions(request),
                                                 {kCallTimeout, CallKind::kStart}, std::move(done));
 }
 
-void DaemonClient::Begin(const v1::LaunchRequest& request, LaunchCallback done) {
+void DaemonClient::Begin(const v1::LaunchRequest& request,
+                         AnswerCallback<v1::LaunchResponse> done) {
   Call<v1::LaunchRequest, v1::LaunchResponse>(&Async::Launch, request,
                                               {launch_timeout_, CallKind::kStart}, std::move(done));
 }
 
-void DaemonClient::Begin(const v1::StopRequest& request, DoneCallback done) {
+void DaemonClient::Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) {
   Call<v1::StopRequest, v1::StopResponse>(
       &Async::Stop, request, {kRepeatedCallTimeout},
-      [done = std::move(done)](StatusOr<v1::StopResponse> answer) {
-        done(OrUnanswered(std::move(answer)).status());
-      });
+      [done = std::move(done)](const auto& answer) { done(OrUnanswered(answer)); });
 }
 
-void DaemonClient::Begin(const v1::SignalRequest& request, DoneCallback done) {
+void DaemonClient::Begin(const v1::SignalRequest& request,
+                         AnswerCallback<v1::SignalResponse> done) {
   Call<v1::SignalRequest, v1::SignalResponse>(&Async::Signal, request, {kRepeatedCallTimeout},
-                                              OnlyStatus<v1::SignalResponse>(std::move(done)));
+                                              std::move(done));
 }
 
-void DaemonClient::Begin(const v1::ShareRequest& request, DoneCallback done) {
+void DaemonClient::Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) {
   Call<v1::ShareRequest, v1::ShareResponse>(&Async::Share, request, {kRepeatedCallTimeout},
-                                            OnlyStatus<v1::ShareResponse>(std::move(done)));
+                                            std::move(done));
 }
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {
   std::promise<StatusOr<v1::InputResponse>> answer;
   Call<v1::InputRequest, v1::InputResponse>(
       &Async::Input, request, {kRepeatedCallTimeout},
-      [&](StatusOr<v1::InputResponse> response) { answer.set_value(std::move(response)); });
+      [&](const StatusOr<v1::InputResponse>& response) { answer.set_value(response); });
   return OrUnanswered(answer.get_future().get());
 }
 

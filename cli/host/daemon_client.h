@@ -62,16 +62,16 @@ class DaemonClient : public HostDaemon {
 
   // Versions are added. Those that do not fit are kFailedPrecondition;
   // what is wrong with the host is in the response's findings.
-  void Begin(const v1::PrepareRequest& request, PrepareCallback done) override;
+  void Begin(const v1::PrepareRequest& request, AnswerCallback<v1::PrepareResponse> done) override;
   // kNotFound: no such program; kAlreadyExists: this generation was launched before;
   // kFailedPrecondition: the last one has not ended. After an error no rank of it runs.
-  void Begin(const v1::LaunchRequest& request, LaunchCallback done) override;
+  void Begin(const v1::LaunchRequest& request, AnswerCallback<v1::LaunchResponse> done) override;
   // Is answered once every process group is signalled; the end is seen by a watch. May be repeated:
   // a shorter grace counts, a longer one does not.
-  void Begin(const v1::StopRequest& request, DoneCallback done) override;
+  void Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) override;
   // kInvalidArgument for signals other than SIGUSR1 and SIGUSR2.
-  void Begin(const v1::SignalRequest& request, DoneCallback done) override;
-  void Begin(const v1::ShareRequest& request, DoneCallback done) override;
+  void Begin(const v1::SignalRequest& request, AnswerCallback<v1::SignalResponse> done) override;
+  void Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) override;
   // Takes a second at most while rank 0 does not read; then fewer bytes are accepted.
   StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) override;
 
@@ -107,7 +107,7 @@ class DaemonClient : public HostDaemon {
   // One call that has one answer, which `done` gets on a thread of gRPC's.
   template <typename Request, typename Response>
   void Call(Method<Request, Response> method, const Request& request, const CallOptions& options,
-            std::function<void(StatusOr<Response>)> done);
+            AnswerCallback<Response> done);
 
   const std::string job_id_;
   const std::string network_target_;  // "" for a daemon of this host

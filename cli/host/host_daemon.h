@@ -27,19 +27,20 @@ inline bool NobodyAnswered(const Status& answer) {
 
 class HostDaemon {
  public:
-  using PrepareCallback = std::function<void(const StatusOr<v1::PrepareResponse>&)>;
-  using LaunchCallback = std::function<void(const StatusOr<v1::LaunchResponse>&)>;
+  template <typename Response>
+  using AnswerCallback = std::function<void(const StatusOr<Response>&)>;
   using DoneCallback = std::function<void(const Status&)>;
 
   virtual ~HostDaemon() = default;
   // Each of these calls `done` once, on any thread, before it returns or later, but before this
   // object is gone.
-  virtual void Begin(const v1::PrepareRequest& request, PrepareCallback done) = 0;
-  virtual void Begin(const v1::LaunchRequest& request, LaunchCallback done) = 0;
-  virtual void Begin(const v1::StopRequest& request, DoneCallback done) = 0;
-  virtual void Begin(const v1::SignalRequest& request, DoneCallback done) = 0;
+  virtual void Begin(const v1::PrepareRequest& request,
+                     AnswerCallback<v1::PrepareResponse> done) = 0;
+  virtual void Begin(const v1::LaunchRequest& request, AnswerCallback<v1::LaunchResponse> done) = 0;
+  virtual void Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) = 0;
+  virtual void Begin(const v1::SignalRequest& request, AnswerCallback<v1::SignalResponse> done) = 0;
   // Gives the ranks what those of other hosts have put.
-  virtual void Begin(const v1::ShareRequest& request, DoneCallback done) = 0;
+  virtual void Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) = 0;
   // Waits for the answer.
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
   // Callbacks of a watch are called on threads of others, one call at a time.

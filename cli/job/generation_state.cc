@@ -57,35 +57,27 @@ Request GenerationState::MakeRequest() const {
   return request;
 }
 
+template <typename Action>
+void GenerationState::Act(int node_rank, Action what) {
+  actions_.push_back({.host = (*parts_.hosts)[node_rank].number,
+                      .generation = parts_.number,
+                      .what = std::move(what)});
+}
+
 JobActions GenerationState::Begin() {
   parts_.stop->Enter(JobPhase::kLaunching);
-  if (parts_.has_input) {
-    Act(Kind::kAwaitInput, 0);
-  } else {
-    Launch();
-  }
-  return TakeActions();
-}
-
-void GenerationState::On(const InputAnswer& answer) {
-  if (answer.status.ok()) return Launch();
-  judge_.OnLaunchFailed(host_name(0), answer.status.WithContext("rank 0's standard input"));
-  begun_ = true;
-}
-
-void GenerationState::Launch() {
-  begun_ = true;
   const PreparedHosts& hosts = *parts_.hosts;
   for (int node_rank = 0; node_rank < static_cast<int>(hosts.size()); ++node_rank) {
-    Act(Kind::kLaunch, node_rank).request =
+    Act(node_rank,
         MakeLaunchRequest(job_, *parts_.program,
                           {.node_rank = node_rank,
                            .generation = parts_.number,
                            .master_port = static_cast<int>(hosts.front().answer.master_port()),
                            .core_count = static_cast<int>(hosts[node_rank].answer.core_count()),
-                           .forward_input = parts_.has_input && node_rank == 0});
+                           .forward_input = parts_.has_input && node_rank == 0}));
     ++unanswered_launches_;
   }
+  return TakeActions();
 }
 
 JobActions GenerationState::Handle(const JobInput& input, Time now) {
@@ -105,7 +97,7 @@ JobActions GenerationState::Handle(const JobInput& input, Time now) {
       input);
   if (judge_.failed() && !stop_grace_.has_value()) StopFailed(job_.flags.grace_seconds);
   SendValues();
-  if (ended() && parts_.has_input) Act(Kind::kEndInput, 0);
+  if (ended() && parts_.has_input) Act(0, EndInput());
   return TakeActions();
 }
 
@@ -146,49 +138,44 @@ JobOutcome GenerationState::Conclude() const {
   return verdict;
 }
 
-void GenerationState::On(const CallAnswer& answer, int node_rank) {
-  Host& host = hosts_[node_rank];
-  switch (answer.kind) {
-    case CallKind::kLaunch:
-      return OnLaunched(node_rank, answer.status);
-    case CallKind::kStop:
-      if (answer.call != host.stop_call || host.gone) return;
-      if (!answer.status.ok() && answer.status.code() != StatusCode::kNotFound) {
-        host.stop_again_at = now_ + kStopAgainAfter;
-      }
-      return;
-    case CallKind::kSignal:
-      host.signals.pop_front();
-      if (!host.signals.empty()) SendSignal(node_rank);
-      return;
-    case CallKind::kShare:
-      if (exchange_.OnAnswer(node_rank, answer.status, now_) ||
-          answer.status.code() == StatusCode::kNotFound) {  // its generation has ended
-        return;
-      }
-      parts_.observer->OnNotice(
-          host_name(node_rank) +
-          " does not take what its ranks need to meet the others: " + answer.status.message());
-  }
-}
-
-void GenerationState::OnLaunched(int node_rank, const Status& answer) {
+void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank) {
   --unanswered_launches_;
-  if (answer.ok()) {
+  if (answer.answer.ok()) {
     hosts_[node_rank].launched = true;
     ++open_streams_;
-    Act(Kind::kWatch, node_rank);
+    Act(node_rank, WatchHost());
     if (stop_grace_.has_value()) StopHost(node_rank);
   } else {
     // Who cancels a launch is to blame, and not the host that has not answered.
     if (parts_.stop->is_to_blame()) judge_.OnUserStop(parts_.stop->signal());
-    judge_.OnLaunchFailed(host_name(node_rank), answer);
-    if (NobodyAnswered(answer)) lost_.insert(node_rank);
+    judge_.OnLaunchFailed(host_name(node_rank), answer.answer.status());
+    if (NobodyAnswered(answer.answer.status())) lost_.insert(node_rank);
     if (stop_grace_ != 0) StopFailed(0);
   }
   if (unanswered_launches_ > 0 || judge_.failed()) return;
   parts_.stop->Enter(JobPhase::kRunning);
   ConnectRanks();
+}
+
+void GenerationState::On(const Answer<v1::StopResponse>& answer, int node_rank) {
+  Host& host = hosts_[node_rank];
+  if (host.gone || answer.answer.ok() || answer.answer.status().code() == StatusCode::kNotFound)
+    return;
+  host.stop_again_at = now_ + kStopAgainAfter;
+}
+
+void GenerationState::On(const Answer<v1::SignalResponse>& /*answer*/, int node_rank) {
+  std::deque<int>& signals = hosts_[node_rank].signals;
+  signals.pop_front();
+  if (!signals.empty()) SendSignal(node_rank);
+}
+
+void GenerationState::On(const Answer<v1::ShareResponse>& answer, int node_rank) {
+  if (exchange_.OnAnswer(node_rank, answer.answer.status(), now_)) return;
+  if (answer.answer.status().code() == StatusCode::kNotFound) return;  // its generation has ended
+  parts_.observer->OnNotice(
+      host_name(node_rank) +
+      " does not take what its ranks need to meet the others: " + answer.answer.status().message());
 }
 
 std::vector<int> GenerationState::launched() const {
@@ -200,7 +187,7 @@ std::vector<int> GenerationState::launched() const {
 }
 
 void GenerationState::ConnectRanks() {
-  if (parts_.has_input) Act(Kind::kForwardInput, 0);
+  if (parts_.has_input) Act(0, ForwardInput());
   if (hosts_.size() > 1) exchange_.Connect(launched());
 }
 
@@ -208,7 +195,7 @@ void GenerationState::SendValues() {
   for (const ValueExchange::Parcel& parcel : exchange_.TakeDue(now_)) {
     auto request = MakeRequest<v1::ShareRequest>();
     request.mutable_values()->Assign(parcel.values.begin(), parcel.values.end());
-    Act(Kind::kShare, parcel.host).request = std::move(request);
+    Act(parcel.host, std::move(request));
   }
 }
 
@@ -232,14 +219,14 @@ void GenerationState::ForwardSignal(int signal) {
 void GenerationState::SendSignal(int node_rank) {
   auto request = MakeRequest<v1::SignalRequest>();
   request.set_signal(hosts_[node_rank].signals.front());
-  Act(Kind::kSignal, node_rank).request = std::move(request);
+  Act(node_rank, std::move(request));
 }
 
 void GenerationState::GiveUpHosts() {
   given_up_ = true;
   for (const int node_rank : launched()) {
     LetGo(node_rank);
-    Act(Kind::kAbandon, node_rank);
+    Act(node_rank, AbandonHost());
   }
 }
 
@@ -271,7 +258,7 @@ void GenerationState::OnLoss(int node_rank, const HostChange& change) {
   judge_.OnHostLost(host_name(node_rank), change);
   lost_.insert(node_rank);
   LetGo(node_rank);
-  Act(Kind::kAbandon, node_rank);
+  Act(node_rank, AbandonHost());
 }
 
 void GenerationState::On(const StreamEnd& end, int node_rank) {
@@ -335,16 +322,7 @@ void GenerationState::StopHost(int node_rank) {
   if (host.gone) return;
   auto request = MakeRequest<v1::StopRequest>();
   request.set_grace_seconds(*stop_grace_);
-  JobAction& action = Act(Kind::kStop, node_rank);
-  action.call = ++host.stop_call;
-  action.request = std::move(request);
-}
-
-JobAction& GenerationState::Act(Kind kind, int node_rank) {
-  return actions_.emplace_back(JobAction{.kind = kind,
-                                         .host = (*parts_.hosts)[node_rank].number,
-                                         .node_rank = node_rank,
-                                         .generation = parts_.number});
+  Act(node_rank, std::move(request));
 }
 
 }  // namespace ds::cli

@@ -68,9 +68,7 @@ class GenerationState {
   std::optional<Time> next() const;
 
   // No host that was launched has more to say, or nobody waits for them.
-  bool ended() const {
-    return given_up_ || (begun_ && unanswered_launches_ == 0 && open_streams_ == 0);
-  }
+  bool ended() const { return given_up_ || (unanswered_launches_ == 0 && open_streams_ == 0); }
   bool failed() const { return judge_.failed(); }
   // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
   // were given up before they told of their ranks' end.
@@ -83,26 +81,24 @@ class GenerationState {
   const std::string& unended() const { return unended_; }
 
  private:
-  using Kind = JobAction::Kind;
   struct Host {
     bool launched = false;
     bool gone = false;  // its stream has ended, or it is lost: nothing is said to it any more
-    int stop_call = 0;  // the last that was sent; 0 = none was
     std::optional<Time> stop_again_at;  // nobody has answered it
     std::deque<int> signals;            // on their way, one after another
   };
 
-  void Launch();
   void On(const UserSignal& signal);
-  void On(const InputAnswer& answer);
   // These are about a host, whose node rank they get.
   void On(const HostChange& change, int node_rank);
-  void On(const CallAnswer& answer, int node_rank);
+  void On(const Answer<v1::LaunchResponse>& answer, int node_rank);
+  void On(const Answer<v1::StopResponse>& answer, int node_rank);
+  void On(const Answer<v1::SignalResponse>& answer, int node_rank);
+  void On(const Answer<v1::ShareResponse>& answer, int node_rank);
   void On(const HostEvents& events, int node_rank);
   void On(const StreamEnd& end, int node_rank);
   template <typename Other>
   void On(const Other& /*of the job*/, int /*node_rank*/) {}
-  void OnLaunched(int node_rank, const Status& answer);
   void OnLoss(int node_rank, const HostChange& change);
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
@@ -118,7 +114,8 @@ class GenerationState {
   void StopHost(int node_rank);
   void LetGo(int node_rank);  // nothing is said to this host any more
   void GiveUpHosts();
-  JobAction& Act(Kind kind, int node_rank);
+  template <typename Action>
+  void Act(int node_rank, Action what);
   template <typename Request>
   Request MakeRequest() const;
   JobActions TakeActions() { return std::exchange(actions_, {}); }
@@ -132,7 +129,6 @@ class GenerationState {
   std::vector<Host> hosts_;                    // by node rank
   ValueExchange exchange_;                     // of a job on several hosts
   std::set<int> ended_;                        // whose ranks have ended, as they told
-  bool begun_ = false;
   bool given_up_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;

@@ -40,8 +40,7 @@ JobMachine::Parts MakeParts(const Program* program, JobObserver* observer,
 JobController::JobController(JobPlan job, const Program* program,
                              const std::vector<HostDaemon*>& daemons, JobObserver* observer,
                              const Options& options)
-    : job_id_(job.job_id),
-      options_(options),
+    : options_(options),
       inputs_(std::make_shared<Inputs>()),
       machine_(WithMasterAddress(std::move(job), options.master_addr),
                MakeParts(program, observer, options)) {
@@ -82,59 +81,45 @@ void JobController::Handle(const JobInput& input) {
   Perform(machine_.Handle(input, BootTime()));
 }
 
-void JobController::Perform(JobActions actions) {
-  for (const JobAction& action : actions) Perform(action);
-}
-
-void JobController::Perform(const JobAction& action) {
-  using Kind = JobAction::Kind;
-  switch (action.kind) {
-    case Kind::kPrepare:
-      return daemons_.at(action.host)
-          ->Begin(std::get<v1::PrepareRequest>(action.request),
-                  [inputs = inputs_, host = action.host](const auto& answer) {
-                    inputs->Put(PrepareAnswer{host, answer});
-                  });
-    case Kind::kLaunch:
-      return daemons_.at(action.host)
-          ->Begin(std::get<v1::LaunchRequest>(action.request),
-                  [answer = Answer(action, CallKind::kLaunch)](const auto& launched) {
-                    answer(launched.status());
-                  });
-    case Kind::kWatch:
-      return Watch(action);
-    case Kind::kStop:
-      return daemons_.at(action.host)
-          ->Begin(std::get<v1::StopRequest>(action.request), Answer(action, CallKind::kStop));
-    case Kind::kSignal:
-      return daemons_.at(action.host)
-          ->Begin(std::get<v1::SignalRequest>(action.request), Answer(action, CallKind::kSignal));
-    case Kind::kShare:
-      return daemons_.at(action.host)
-          ->Begin(std::get<v1::ShareRequest>(action.request), Answer(action, CallKind::kShare));
-    case Kind::kAbandon:
-      return daemons_.at(action.host)->Abandon();
-    case Kind::kGiveUp:
-      return GiveUp(action);
-    case Kind::kStartSpare:
-      return StartSpare(action);
-    case Kind::kAwaitInput:
-      return AwaitInput(action);
-    case Kind::kForwardInput:
-      return options_.input->Begin();
-    case Kind::kEndInput:
-      return options_.input->Stop();
+void JobController::Perform(const JobActions& actions) {
+  for (const JobAction& action : actions) {
+    std::visit([&](const auto& what) { Do(action, what); }, action.what);
   }
 }
 
-HostDaemon::DoneCallback JobController::Answer(const JobAction& action, CallKind kind) {
-  return [inputs = inputs_, host = action.host, generation = action.generation, kind,
-          call = action.call](const Status& status) {
-    inputs->Put(CallAnswer{host, generation, kind, status, call});
-  };
+template <typename Request>
+void JobController::Do(const JobAction& action, const Request& request) {
+  daemons_.at(action.host)
+      ->Begin(request, [inputs = inputs_, host = action.host,
+                        generation = action.generation](const auto& answer) {
+        inputs->Put(Answer{host, generation, answer});
+      });
 }
 
-void JobController::Watch(const JobAction& action) {
+// What is to read the input gets its thread first: the ranks may leave room for none.
+void JobController::Do(const JobAction& action, const v1::LaunchRequest& request) {
+  const Status input =
+      request.forward_input() ? StartInput(daemons_.at(action.host), request) : OkStatus();
+  if (input.ok()) return Do<v1::LaunchRequest>(action, request);
+  inputs_->Put(Answer<v1::LaunchResponse>{action.host, action.generation,
+                                          input.WithContext("rank 0's standard input")});
+}
+
+Status JobController::StartInput(HostDaemon* daemon, const v1::LaunchRequest& launch) {
+  v1::InputRequest request;
+  request.set_job_id(launch.job_id());
+  request.set_generation(launch.generation());
+  return options_.input->Start(
+      [daemon, request](const InputForwarder::Chunk& chunk) mutable -> StatusOr<std::uint64_t> {
+        request.set_offset(chunk.offset);
+        request.set_data(chunk.data);
+        request.set_end(chunk.end);
+        DS_ASSIGN_OR_RETURN(const v1::InputResponse response, daemon->Input(request));
+        return response.accepted();
+      });
+}
+
+void JobController::Do(const JobAction& action, WatchHost) {
   const auto on_events = [inputs = inputs_, host = action.host, generation = action.generation](
                              std::shared_ptr<const v1::EventBatch> batch) {
     inputs->Put(HostEvents{host, generation, std::move(batch)});
@@ -146,7 +131,11 @@ void JobController::Watch(const JobAction& action) {
   daemons_.at(action.host)->BeginWatch(action.generation, {on_events, on_end});
 }
 
-void JobController::GiveUp(const JobAction& action) {
+void JobController::Do(const JobAction& action, AbandonHost) {
+  daemons_.at(action.host)->Abandon();
+}
+
+void JobController::Do(const JobAction& action, GiveHostUp) {
   HostDaemon* const daemon = daemons_.at(action.host);
   daemon->Abandon();  // its lease is not renewed from now on
   daemon->HangUp();
@@ -159,14 +148,16 @@ void JobController::GiveUp(const JobAction& action) {
 
 // What a library throws where this machine has no room for another thread is the spare's failure:
 // nobody else would catch it on a thread of its own.
-StatusOr<StartedSpare> JobController::TryStartSpare(const JobAction& action) const try {
-  return options_.spares->StartSpare(action.spare, action.node_rank);
+StatusOr<StartedSpare> JobController::TryStartSpare(const StartSpare& start) const try {
+  return options_.spares->StartSpare(start.spare, start.node_rank);
 } catch (const std::system_error& error) {
   return NoRoomError(std::string("this machine cannot start it: ") + error.what());
 }
 
-void JobController::StartSpare(const JobAction& action) {
-  DoAside([this, action] { inputs_->Put(SpareAnswer{action.host, TryStartSpare(action)}); });
+void JobController::Do(const JobAction& action, const StartSpare& start) {
+  DoAside([this, start, host = action.host] {
+    inputs_->Put(SpareAnswer{host, TryStartSpare(start)});
+  });
 }
 
 void JobController::DoAside(std::function<void()> task) {
@@ -177,20 +168,8 @@ void JobController::DoAside(std::function<void()> task) {
   }
 }
 
-void JobController::AwaitInput(const JobAction& action) {
-  HostDaemon* const daemon = daemons_.at(action.host);
-  const auto send = [this, daemon, generation = action.generation](
-                        const InputForwarder::Chunk& chunk) -> StatusOr<std::uint64_t> {
-    v1::InputRequest request;
-    request.set_job_id(job_id_);
-    request.set_generation(generation);
-    request.set_offset(chunk.offset);
-    request.set_data(chunk.data);
-    request.set_end(chunk.end);
-    DS_ASSIGN_OR_RETURN(const v1::InputResponse response, daemon->Input(request));
-    return response.accepted();
-  };
-  inputs_->Put(InputAnswer{action.generation, options_.input->Start(send)});
-}
+void JobController::Do(const JobAction& /*action*/, ForwardInput) { options_.input->Begin(); }
+
+void JobController::Do(const JobAction& /*action*/, EndInput) { options_.input->Stop(); }
 
 }  // namespace ds::cli

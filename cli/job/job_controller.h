@@ -58,19 +58,22 @@ class JobController {
   using Inputs = InputQueue<JobInput>;
 
   void Handle(const JobInput& input);
-  void Perform(JobActions actions);
-  void Perform(const JobAction& action);
-  // Tells of the answer to a call.
-  HostDaemon::DoneCallback Answer(const JobAction& action, CallKind kind);
-  void Watch(const JobAction& action);
-  void GiveUp(const JobAction& action);
-  void StartSpare(const JobAction& action);
-  StatusOr<StartedSpare> TryStartSpare(const JobAction& action) const;
+  void Perform(const JobActions& actions);
+  // What becomes of it is told.
+  template <typename Request>
+  void Do(const JobAction& action, const Request& request);
+  void Do(const JobAction& action, const v1::LaunchRequest& request);
+  void Do(const JobAction& action, WatchHost);
+  void Do(const JobAction& action, AbandonHost);
+  void Do(const JobAction& action, GiveHostUp);
+  void Do(const JobAction& action, const StartSpare& start);
+  void Do(const JobAction& action, ForwardInput);
+  void Do(const JobAction& action, EndInput);
+  Status StartInput(HostDaemon* daemon, const v1::LaunchRequest& launch);
+  StatusOr<StartedSpare> TryStartSpare(const StartSpare& start) const;
   // Does what waits, for SSH or for the end of processes, while the loop goes on.
   void DoAside(std::function<void()> task);
-  void AwaitInput(const JobAction& action);
 
-  const std::string job_id_;
   const Options options_;
   std::map<int, HostDaemon*> daemons_;    // by the host's number
   const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later

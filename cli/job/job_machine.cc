@@ -12,8 +12,6 @@
 namespace ds::cli {
 namespace {
 
-using Kind = JobAction::Kind;
-
 // A host's clock that is far from ours, in words; "" when it is near or not told. The answer took
 // its time, so that small differences mean nothing.
 std::string DescribeClockSkew(const std::string& host, std::int64_t host_unix_nanos,
@@ -101,16 +99,15 @@ void JobMachine::BeginGeneration() {
   phase_ = Phase::kGivingUp;
   awaited_ = static_cast<int>(lost_.size());
   for (const auto& [node_rank, ended] : lost_) {
-    actions_.push_back({.kind = Kind::kGiveUp, .host = prepared_[node_rank].number});
+    actions_.push_back({.host = prepared_[node_rank].number, .what = GiveHostUp()});
   }
   if (awaited_ == 0) ReplaceNext();
 }
 
 void JobMachine::Prepare(int node_rank) {
-  actions_.push_back({.kind = Kind::kPrepare,
-                      .host = prepared_[node_rank].number,
-                      .node_rank = node_rank,
-                      .request = MakePrepareRequest(job_, program_, node_rank, generation_)});
+  actions_.push_back({.host = prepared_[node_rank].number,
+                      .generation = generation_,
+                      .what = MakePrepareRequest(job_, program_, node_rank, generation_)});
 }
 
 void JobMachine::On(const UserSignal& signal, Time now) {
@@ -128,7 +125,7 @@ void JobMachine::On(const HostChange& change, Time now) {
   if (phase_ == Phase::kFenced) PassFence(now);
 }
 
-void JobMachine::On(const PrepareAnswer& answer, Time now) {
+void JobMachine::On(const Answer<v1::PrepareResponse>& answer, Time now) {
   const std::optional<int> node_rank = FindNodeRank(prepared_, answer.host);
   if (!node_rank.has_value()) return;
   if (phase_ == Phase::kReplacing) return OnSpareReady(answer.answer);
@@ -237,10 +234,8 @@ void JobMachine::ReplaceNext() {
     return End(outcome_);  // nothing follows that would have to wait for the lost hosts' ranks
   }
   spare_ = *spare;
-  actions_.push_back({.kind = Kind::kStartSpare,
-                      .host = job_.spare_number(spare_),
-                      .node_rank = node_rank,
-                      .spare = spare_});
+  actions_.push_back({.host = job_.spare_number(spare_),
+                      .what = StartSpare{.spare = spare_, .node_rank = node_rank}});
 }
 
 void JobMachine::On(const SpareAnswer& answer, Time /*now*/) {

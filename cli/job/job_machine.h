@@ -69,7 +69,7 @@ class JobMachine {
   // Those of this phase; what comes too late is nobody's.
   void On(const UserSignal& signal, Time now);
   void On(const HostChange& change, Time now);
-  void On(const PrepareAnswer& answer, Time now);
+  void On(const Answer<v1::PrepareResponse>& answer, Time now);
   void On(const HostGone& gone, Time now);
   void On(const SpareAnswer& answer, Time now);
   template <typename Other>

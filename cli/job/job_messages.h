@@ -24,18 +24,12 @@ namespace v1 = ::dsrun::v1;
 struct UserSignal {
   int number = 0;
 };
-struct PrepareAnswer {
-  int host = 0;
-  StatusOr<v1::PrepareResponse> answer;
-};
-// The answer to a Launch, a Stop, a Signal or a Share of this generation.
-enum class CallKind { kLaunch, kStop, kSignal, kShare };
-struct CallAnswer {
+// To a request of this generation.
+template <typename Response>
+struct Answer {
   int host = 0;
   int generation = 0;
-  CallKind kind = CallKind::kLaunch;
-  Status status;
-  int call = 0;  // as JobAction::call
+  StatusOr<Response> answer;
 };
 struct HostEvents {
   int host = 0;
@@ -56,39 +50,30 @@ struct SpareAnswer {
   int host = 0;
   StatusOr<StartedSpare> answer;
 };
-// Rank 0's standard input waits to be forwarded, or cannot be.
-struct InputAnswer {
-  int generation = 0;
-  Status status;
-};
 
-using JobInput = std::variant<UserSignal, HostChange, PrepareAnswer, CallAnswer, HostEvents,
-                              StreamEnd, HostGone, SpareAnswer, InputAnswer>;
+using JobInput =
+    std::variant<UserSignal, HostChange, Answer<v1::PrepareResponse>, Answer<v1::LaunchResponse>,
+                 Answer<v1::StopResponse>, Answer<v1::SignalResponse>, Answer<v1::ShareResponse>,
+                 HostEvents, StreamEnd, HostGone, SpareAnswer>;
+
+// Actions that are no request to the host's daemon.
+struct WatchHost {};    // HostEvents and a StreamEnd follow
+struct AbandonHost {};  // what goes on with it ends, which its stream tells
+struct GiveHostUp {};   // for good, and its processes are waited for; HostGone follows
+struct StartSpare {     // SpareAnswer follows
+  int spare = 0;        // its place among JobPlan::spares
+  int node_rank = 0;    // of the host which it replaces
+};
+struct ForwardInput {};  // from now on, as the Launch of its host has announced
+struct EndInput {};
 
 struct JobAction {
-  enum class Kind {
-    kPrepare,
-    kLaunch,
-    kWatch,
-    kStop,
-    kSignal,
-    kShare,
-    kAbandon,       // what goes on with the host ends, which its stream tells
-    kGiveUp,        // for good, and its processes are waited for; HostGone follows
-    kStartSpare,    // SpareAnswer follows
-    kAwaitInput,    // InputAnswer follows
-    kForwardInput,  // from now on
-    kEndInput,
-  };
-  Kind kind{};
   int host = 0;
-  int node_rank = 0;  // the host's, or that of the one which the spare replaces
-  int spare = 0;      // its place among JobPlan::spares
   int generation = 0;
-  int call = 0;  // tells answers to calls of one kind apart
-  std::variant<std::monostate, v1::PrepareRequest, v1::LaunchRequest, v1::StopRequest,
-               v1::SignalRequest, v1::ShareRequest>
-      request = {};
+  std::variant<v1::PrepareRequest, v1::LaunchRequest, v1::StopRequest, v1::SignalRequest,
+               v1::ShareRequest, WatchHost, AbandonHost, GiveHostUp, StartSpare, ForwardInput,
+               EndInput>
+      what;
 };
 using JobActions = std::vector<JobAction>;
 

@@ -29,17 +29,10 @@ namespace ds::procs {
 namespace {
 
 using std::chrono::seconds;
-
-v1::PrepareRequest Prepare() {
-  v1::PrepareRequest request;
-  request.set_job_id(kJob);
-  return request;
-}
+using testing::Launch;
 
 // A call with these means over TLS or without; nothing of it may reach the daemon's job.
-StatusCode CodeOf(cli::DaemonClient& client) {
-  return testing::Prepare(client, Prepare()).status().code();
-}
+StatusCode CodeOf(cli::DaemonClient& client) { return Prepare(client).status().code(); }
 
 sockaddr_in Address(const char* address, int port) {
   sockaddr_in result{};
@@ -125,10 +118,10 @@ TEST(ChannelTest, AJobRunsOverIt) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  const auto prepared = testing::Prepare(*client, Prepare());
+  const auto prepared = Prepare(*client);
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   EXPECT_GT(prepared->unix_nanos(), 0);
-  ASSERT_TRUE(testing::Launch(*client, RanksOf(2, {"say", "hello\n"})).ok());
+  ASSERT_TRUE(Launch(*client, RanksOf(2, {"say", "hello\n"})).ok());
   std::string out;
   const Status watched = testing::Watch(*client, {kJob, 1, 0}, [&](const v1::Event& event) {
     if (event.rank_output().stream() == v1::RankOutput::STDOUT) out += event.rank_output().data();
@@ -191,7 +184,7 @@ TEST(ChannelTest, TheControllerTakesOnlyTheDaemonItMeans) {
   tls.daemon_name = v1::DaemonPeerName("another-job", 3);
   cli::DaemonClient another_job(kJob, daemon.target(), tls);
   EXPECT_EQ(CodeOf(another_job), StatusCode::kUnavailable);
-  EXPECT_TRUE(testing::Prepare(*daemon.Connect(), Prepare()).ok());
+  EXPECT_TRUE(Prepare(*daemon.Connect()).ok());
 }
 
 TEST(ChannelTest, TheControllerTakesNoDaemonOfAnotherAuthority) {
@@ -216,7 +209,7 @@ TEST(ChannelTest, AControllersCertificateIsGoodBetweenItsDatesOnly) {
     cli::DaemonClient client(kJob, daemon.target(), tls);
     EXPECT_EQ(CodeOf(client), StatusCode::kUnavailable);
   }
-  EXPECT_TRUE(testing::Prepare(*daemon.Connect(), Prepare()).ok());
+  EXPECT_TRUE(Prepare(*daemon.Connect()).ok());
 }
 
 // A server with a daemon's certificate, since dsrund does not start with one that has expired.
@@ -247,7 +240,7 @@ TEST(ChannelTest, AHandshakeThatNeverEndsIsHungUpOn) {
   ASSERT_TRUE(daemon.ok());
   const UniqueFd silent = ConnectTo("127.0.0.1", daemon.port());
   ASSERT_TRUE(silent.valid());
-  EXPECT_TRUE(testing::Prepare(*daemon.Connect(), Prepare()).ok()) << "others are served meanwhile";
+  EXPECT_TRUE(Prepare(*daemon.Connect()).ok()) << "others are served meanwhile";
   EXPECT_TRUE(AwaitHangUp(silent));
 }
 
@@ -266,7 +259,7 @@ TEST(ChannelTest, StrangersDoNotKeepTheControllerOut) {
   const NetworkDaemon daemon(StartedFromLoopback());
   ASSERT_TRUE(daemon.ok());
   const std::vector<UniqueFd> strangers = ConnectStrangers(daemon);
-  const auto prepared = testing::Prepare(*daemon.Connect(), Prepare());
+  const auto prepared = Prepare(*daemon.Connect());
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
 }
 
@@ -288,7 +281,7 @@ TEST(ChannelTest, IdleConnectionsFromEverywhereDoNotKeepTheControllerOut) {
         ConnectTo("127.0.0.1", daemon.port(), i % 2 == 0 ? "127.0.0.1" : kElsewhere));
     ASSERT_TRUE(strangers.back().valid());
   }
-  const auto prepared = testing::Prepare(*daemon.Connect(), Prepare());
+  const auto prepared = Prepare(*daemon.Connect());
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
 }
 
@@ -299,13 +292,13 @@ TEST(ChannelTest, TheControllerGetsBackInThroughACrowd) {
     ASSERT_TRUE(daemon.ok());
     ds::testing::TcpRelay relay(daemon.port());
     const auto client = daemon.Connect(relay.target());
-    ASSERT_TRUE(testing::Prepare(*client, Prepare()).ok());
+    ASSERT_TRUE(Prepare(*client).ok());
     const Crowd crowd(80, daemon.port(), from);
     relay.Cut();
     // Well within its lease.
-    StatusOr<v1::PrepareResponse> prepared = testing::Prepare(*client, Prepare());
+    StatusOr<v1::PrepareResponse> prepared = Prepare(*client);
     // A call that was under way when the connection broke says so; the next one connects.
-    if (!prepared.ok()) prepared = testing::Prepare(*client, Prepare());
+    if (!prepared.ok()) prepared = Prepare(*client);
     EXPECT_TRUE(prepared.ok()) << from << ": " << prepared.status().message();
   }
 }
@@ -316,17 +309,16 @@ TEST(ChannelTest, AnOversizedRequestIsRefusedAndNothingElseHappens) {
   const auto client = daemon.Connect();
   v1::LaunchRequest request = RanksOf(1, {"wait"});
   request.add_files()->set_content(std::string(65 * 1024 * 1024, 'x'));
-  EXPECT_EQ(testing::Launch(*client, request).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(testing::Prepare(*client, Prepare()).ok());
+  EXPECT_EQ(Launch(*client, request).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Prepare(*client).ok());
 }
 
 TEST(ChannelTest, TheSameLaunchTwiceStartsNothing) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
-  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"wait"})).ok());
-  EXPECT_EQ(testing::Launch(*client, RanksOf(1, {"wait"})).status().code(),
-            StatusCode::kAlreadyExists);
+  ASSERT_TRUE(Launch(*client, RanksOf(1, {"wait"})).ok());
+  EXPECT_EQ(Launch(*client, RanksOf(1, {"wait"})).status().code(), StatusCode::kAlreadyExists);
 }
 
 // Somebody who has recorded a controller's bytes sends them again.
@@ -335,7 +327,7 @@ TEST(ChannelTest, ARecordedConversationMeansNothingASecondTime) {
   ASSERT_TRUE(daemon.ok());
   ds::testing::TcpRelay relay(daemon.port());
   const auto client = daemon.Connect(relay.target());
-  ASSERT_TRUE(testing::Launch(*client, RanksOf(1, {"say", "once"})).ok());
+  ASSERT_TRUE(Launch(*client, RanksOf(1, {"say", "once"})).ok());
   EXPECT_TRUE(testing::Watch(*client, {kJob, 1, 0}, [](const v1::Event&) {}).ok());
   const std::string recorded = relay.Recorded();
   ASSERT_GT(recorded.size(), 1000U);
@@ -346,7 +338,7 @@ TEST(ChannelTest, ARecordedConversationMeansNothingASecondTime) {
   EXPECT_TRUE(AwaitHangUp(again));
   v1::LaunchRequest next = RanksOf(1, {"exit", "0"});
   next.set_generation(2);
-  EXPECT_TRUE(testing::Launch(*client, next).ok());
+  EXPECT_TRUE(Launch(*client, next).ok());
 }
 
 TEST(ChannelTest, ItListensOnItsAddressAlone) {
@@ -370,7 +362,8 @@ TEST(ChannelTest, ProtocolSkewIsNamed) {
       grpc::CreateCustomChannel(daemon.target(), grpc::SslCredentials(credentials), arguments));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + seconds(30));
-  v1::PrepareRequest request = Prepare();
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
   request.set_protocol_version(v1::PROTOCOL_CURRENT + 1);
   request.set_dsrun_version("9.9");
   v1::PrepareResponse response;

@@ -233,7 +233,7 @@ TEST_F(LaunchTest, AnotherJobIsRefused) {
             StatusCode::kNotFound);
   v1::StopRequest stop;
   stop.set_job_id("other-job");
-  EXPECT_EQ(testing::Stop(client(), stop).code(), StatusCode::kNotFound);
+  EXPECT_EQ(testing::Stop(client(), stop).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {

@@ -181,10 +181,8 @@ TEST(LeaseTest, WhileItIsEndingItCanBeWatchedAndStopped) {
   });
   EXPECT_EQ(first.code(), StatusCode::kCancelled);
   ASSERT_EQ(::kill(daemon.pid(), SIGTERM), 0);
-  v1::PrepareRequest request;
-  request.set_job_id(kJob);
   Status prepared;
-  while (prepared.ok()) prepared = testing::Prepare(*client, request).status();
+  while (prepared.ok()) prepared = Prepare(*client).status();
   EXPECT_EQ(prepared.code(), StatusCode::kUnavailable);
   EXPECT_EQ(prepared.message(), "this daemon is ending");
   EXPECT_TRUE(Renew(*client).ok());

@@ -10,6 +10,7 @@
 #include "proto/message_line.h"
 #include "proto/peer_name.h"
 #include "tests/places.h"
+#include "tests/support/daemon_calls.h"
 #include "tests/support/program.h"
 
 namespace ds::procs {
@@ -81,6 +82,12 @@ bool NetworkDaemon::AwaitEnd() const {
 bool NetworkDaemon::AwaitGuardian() const {
   pollfd ended{guardian_.get(), POLLIN, 0};
   return guardian_.valid() && ::poll(&ended, 1, 60'000) == 1;
+}
+
+StatusOr<v1::PrepareResponse> Prepare(cli::DaemonClient& client) {
+  v1::PrepareRequest request;
+  request.set_job_id(kJob);
+  return testing::Prepare(client, request);
 }
 
 Status Renew(cli::DaemonClient& client, bool release) {

@@ -64,7 +64,8 @@ class NetworkDaemon {
   UniqueFd pidfd_, guardian_;
 };
 
-// Renews and waits for the answer.
+// These wait for the answer.
+StatusOr<v1::PrepareResponse> Prepare(cli::DaemonClient& client);
 Status Renew(cli::DaemonClient& client, bool release = false);
 
 // A launch of `count` ranks that run `test_rank arguments...`.

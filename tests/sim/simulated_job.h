@@ -82,10 +82,21 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void AtDsrun(std::function<void()> what);
   void Feed(cli::JobInput input);
   void Perform(const cli::JobActions& actions);
-  void Perform(const cli::JobAction& action);
-  void Prepare(const cli::JobAction& action);
-  void GiveUp(const cli::JobAction& action);
-  void CallHost(const cli::JobAction& action, cli::CallKind kind, std::function<Status()> serve);
+  template <typename Request>
+  void Do(const cli::JobAction& action, const Request& request);
+  void Do(const cli::JobAction& action, const v1::PrepareRequest& request);
+  void Do(const cli::JobAction& action, cli::WatchHost);
+  void Do(const cli::JobAction& action, cli::AbandonHost);
+  void Do(const cli::JobAction& action, cli::GiveHostUp);
+  void Do(const cli::JobAction& action, const cli::StartSpare& start);
+  void Do(const cli::JobAction& action, cli::AwaitInput);
+  void Do(const cli::JobAction& action, cli::ForwardInput);
+  void Do(const cli::JobAction& action, cli::EndInput);
+  // Has the host serve the request.
+  Status Serve(SimulatedHost* host, const v1::LaunchRequest& request);
+  Status Serve(SimulatedHost* host, const v1::StopRequest& request);
+  Status Serve(SimulatedHost* host, const v1::SignalRequest& request);
+  Status Serve(SimulatedHost* host, const v1::ShareRequest& request);
   void ScheduleMachine();
   void Look();
   void Renew(int number, bool release);

@@ -15,26 +15,26 @@
 
 namespace ds::testing {
 
-// Begins the call and waits for it; `Answer` is what its callback gets.
-template <typename Answer, typename Request>
-Answer AwaitAnswer(cli::HostDaemon& daemon, const Request& request) {
-  std::promise<Answer> answer;
-  daemon.Begin(request, [&](const Answer& each) { answer.set_value(each); });
+template <typename Response, typename Request>
+StatusOr<Response> AwaitAnswer(cli::HostDaemon& daemon, const Request& request) {
+  std::promise<StatusOr<Response>> answer;
+  daemon.Begin(request, [&](const StatusOr<Response>& each) { answer.set_value(each); });
   return answer.get_future().get();
 }
 
 inline StatusOr<cli::v1::PrepareResponse> Prepare(cli::HostDaemon& daemon,
                                                   const cli::v1::PrepareRequest& request) {
-  return AwaitAnswer<StatusOr<cli::v1::PrepareResponse>>(daemon, request);
+  return AwaitAnswer<cli::v1::PrepareResponse>(daemon, request);
 }
 
 inline StatusOr<cli::v1::LaunchResponse> Launch(cli::HostDaemon& daemon,
                                                 const cli::v1::LaunchRequest& request) {
-  return AwaitAnswer<StatusOr<cli::v1::LaunchResponse>>(daemon, request);
+  return AwaitAnswer<cli::v1::LaunchResponse>(daemon, request);
 }
 
-inline Status Stop(cli::HostDaemon& daemon, const cli::v1::StopRequest& request) {
-  return AwaitAnswer<Status>(daemon, request);
+inline StatusOr<cli::v1::StopResponse> Stop(cli::HostDaemon& daemon,
+                                            const cli::v1::StopRequest& request) {
+  return AwaitAnswer<cli::v1::StopResponse>(daemon, request);
 }
 
 // Calls `is_last`, on a thread of gRPC's, with every event behind `options.after_sequence`, until

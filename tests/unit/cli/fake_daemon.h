@@ -28,33 +28,33 @@ class FakeDaemon : public HostDaemon {
   explicit FakeDaemon(std::vector<std::vector<v1::Event>> scripts)
       : scripts_(std::move(scripts)), stops_(16) {}
 
-  void Begin(const v1::PrepareRequest& request, PrepareCallback done) override {
+  void Begin(const v1::PrepareRequest& request, AnswerCallback<v1::PrepareResponse> done) override {
     prepared = request;
     if (on_start) on_start();
     if (starts_cancelled) return done(CancelledError("not wanted any more"));
     done(prepare_answer);
   }
-  void Begin(const v1::LaunchRequest& request, LaunchCallback done) override {
+  void Begin(const v1::LaunchRequest& request, AnswerCallback<v1::LaunchResponse> done) override {
     launched.push_back(request);
     if (on_start) on_start();
     if (starts_cancelled) return done(CancelledError("not wanted any more"));
     done(launch_answer);
   }
-  void Begin(const v1::StopRequest& request, DoneCallback done) override {
+  void Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) override {
     if (unanswered_stops-- > 0) return done(stop_failure);
     stops_.Put(request);
-    done(OkStatus());
+    done(v1::StopResponse());
   }
-  void Begin(const v1::SignalRequest& request, DoneCallback done) override {
+  void Begin(const v1::SignalRequest& request, AnswerCallback<v1::SignalResponse> done) override {
     signals.push_back(request.signal());
-    done(OkStatus());
+    done(v1::SignalResponse());
   }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override {
     return UnavailableError("no input here");
   }
-  void Begin(const v1::ShareRequest& request, DoneCallback done) override {
+  void Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) override {
     for (const v1::SharedValue& each : request.values()) shared.Put(each);
-    done(OkStatus());
+    done(v1::ShareResponse());
   }
   void BeginWatch(int generation, WatchCallbacks callbacks) override {
     player_ = std::jthread([this, generation, callbacks = std::move(callbacks)] {

@@ -26,11 +26,21 @@ constexpr milliseconds kLease{300};
 // A daemon whose answers to renewals are told.
 class LeaseDaemon : public HostDaemon {
  public:
-  void Begin(const v1::PrepareRequest&, PrepareCallback done) override { done(kUnused); }
-  void Begin(const v1::LaunchRequest&, LaunchCallback done) override { done(kUnused); }
-  void Begin(const v1::StopRequest&, DoneCallback done) override { done(kUnused); }
-  void Begin(const v1::SignalRequest&, DoneCallback done) override { done(kUnused); }
-  void Begin(const v1::ShareRequest&, DoneCallback done) override { done(kUnused); }
+  void Begin(const v1::PrepareRequest&, AnswerCallback<v1::PrepareResponse> done) override {
+    done(kUnused);
+  }
+  void Begin(const v1::LaunchRequest&, AnswerCallback<v1::LaunchResponse> done) override {
+    done(kUnused);
+  }
+  void Begin(const v1::StopRequest&, AnswerCallback<v1::StopResponse> done) override {
+    done(kUnused);
+  }
+  void Begin(const v1::SignalRequest&, AnswerCallback<v1::SignalResponse> done) override {
+    done(kUnused);
+  }
+  void Begin(const v1::ShareRequest&, AnswerCallback<v1::ShareResponse> done) override {
+    done(kUnused);
+  }
   StatusOr<v1::InputResponse> Input(const v1::InputRequest&) override { return kUnused; }
   void BeginWatch(int, WatchCallbacks callbacks) override { callbacks.on_end(kUnused); }
   bool leased() const override { return has_lease; }

@@ -160,7 +160,7 @@ TEST_F(SupervisorTest, AStopThatFindsEveryThreadAtWorkIsUnanswered) {
   std::vector<std::jthread> calls;
   for (int i = 0; i < kCalls; ++i) {
     calls.emplace_back([&] {
-      const Status status = ds::testing::Stop(*client_, {});
+      const Status status = ds::testing::Stop(*client_, {}).status();
       std::call_once(once, [&] { first.set_value(status); });
     });
   }
