@@ -1,6 +1,7 @@
 #include "tests/sim/simulated_job.h"
 
 #include <csignal>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -149,7 +150,9 @@ void SimulatedJob::Feed(cli::JobInput input) {
 }
 
 void SimulatedJob::Perform(const cli::JobActions& actions) {
-  for (const cli::JobAction& action : actions) Perform(action);
+  for (const cli::JobAction& action : actions) {
+    std::visit([&](const auto& what) { Do(action, what); }, action.what);
+  }
   if (machine_->ended()) {
     if (!ended_.has_value()) ended_ = clock_.now();
     return;
@@ -169,78 +172,66 @@ void SimulatedJob::ScheduleMachine() {
   });
 }
 
-void SimulatedJob::Perform(const cli::JobAction& action) {
-  using Kind = cli::JobAction::Kind;
-  SimulatedHost* const host = hosts_[action.host].get();
-  switch (action.kind) {
-    case Kind::kPrepare:
-      return Prepare(action);
-    case Kind::kLaunch:
-      return CallHost(action, cli::CallKind::kLaunch,
-                      [host, request = std::get<v1::LaunchRequest>(action.request)] {
-                        return host->Launch(request);
-                      });
-    case Kind::kStop:
-      if (stopped_.insert(action.generation).second) ExpectEndOf(action.generation);
-      return CallHost(action, cli::CallKind::kStop,
-                      [host, request = std::get<v1::StopRequest>(action.request)] {
-                        return host->Stop(request);
-                      });
-    case Kind::kSignal:
-      return CallHost(action, cli::CallKind::kSignal, [] { return OkStatus(); });
-    case Kind::kShare:
-      return CallHost(action, cli::CallKind::kShare, [] { return OkStatus(); });
-    case Kind::kWatch:
-      return Watch(action.host, action.generation);
-    case Kind::kAbandon:
-      return Abandon(action.host);
-    case Kind::kGiveUp:
-      return GiveUp(action);
-    case Kind::kStartSpare:
-      StartHost(action.host);
-      return clock_.After(milliseconds(500), [this, number = action.host] {
-        Feed(cli::SpareAnswer{number,
-                              cli::StartedSpare{.master_addr = "h" + std::to_string(number)}});
-      });
-    case Kind::kAwaitInput:
-    case Kind::kForwardInput:
-    case Kind::kEndInput:
-      return Violate("input is forwarded that nobody has given");
-  }
-}
-
-void SimulatedJob::Prepare(const cli::JobAction& action) {
-  const auto port = std::make_shared<std::uint32_t>(0);
-  Call(
-      action.host, seconds(30), /*is_start=*/true,
-      [this, port] {
-        *port = next_port_++;
-        return OkStatus();
-      },
-      [this, port, number = action.host](const Status& status) {
-        if (!status.ok()) return Feed(cli::PrepareAnswer{number, status});
-        v1::PrepareResponse response;
-        response.set_core_count(4);
-        response.set_master_port(*port);
-        Feed(cli::PrepareAnswer{number, response});
-      });
-}
-
-void SimulatedJob::CallHost(const cli::JobAction& action, cli::CallKind kind,
-                            std::function<Status()> serve) {
-  const bool is_launch = kind == cli::CallKind::kLaunch;
-  Call(action.host, is_launch ? seconds(30) : seconds(5), is_launch, std::move(serve),
-       [this, number = action.host, generation = action.generation, kind,
-        call = action.call](Status status) {
-         const bool lost = kind == cli::CallKind::kStop && cli::NobodyAnswered(status);
-         if (lost && mistakes_.lost_stops_count) status = OkStatus();
-         Feed(cli::CallAnswer{number, generation, kind, status, call});
+template <typename Response>
+void SimulatedJob::CallHost(const cli::JobAction& action, std::function<Status()> serve,
+                            std::shared_ptr<Response> response) {
+  constexpr bool kIsStop = std::is_same_v<Response, v1::StopResponse>;
+  constexpr bool kIsStart =
+      std::is_same_v<Response, v1::PrepareResponse> || std::is_same_v<Response, v1::LaunchResponse>;
+  Call(action.host, kIsStart ? seconds(30) : seconds(5), kIsStart, std::move(serve),
+       [this, host = action.host, generation = action.generation, response](const Status& status) {
+         const bool lost = kIsStop && cli::NobodyAnswered(status);
+         cli::Answer<Response> answer{host, generation, *response};
+         if (!status.ok() && !(lost && mistakes_.lost_stops_count)) answer.answer = status;
+         Feed(std::move(answer));
        });
 }
 
-void SimulatedJob::GiveUp(const cli::JobAction& action) {
+void SimulatedJob::Do(const cli::JobAction& action, const v1::PrepareRequest& /*request*/) {
+  const auto response = std::make_shared<v1::PrepareResponse>();
+  response->set_core_count(4);
+  const auto serve = [this, response] {
+    response->set_master_port(next_port_++);
+    return OkStatus();
+  };
+  CallHost(action, serve, response);
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, const v1::LaunchRequest& request) {
+  CallHost<v1::LaunchResponse>(
+      action, [host = hosts_[action.host].get(), request] { return host->Launch(request); });
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, const v1::StopRequest& request) {
+  if (stopped_.insert(action.generation).second) ExpectEndOf(action.generation);
+  CallHost<v1::StopResponse>(
+      action, [host = hosts_[action.host].get(), request] { return host->Stop(request); });
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, const v1::SignalRequest& /*request*/) {
+  CallHost<v1::SignalResponse>(action, [] { return OkStatus(); });
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, const v1::ShareRequest& /*request*/) {
+  CallHost<v1::ShareResponse>(action, [] { return OkStatus(); });
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, cli::WatchHost) {
+  Watch(action.host, action.generation);
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, cli::AbandonHost) { Abandon(action.host); }
+
+void SimulatedJob::Do(const cli::JobAction& action, cli::GiveHostUp) {
   Abandon(action.host);
   Feed(cli::HostGone{action.host, terms_.at(action.host).from()});
+}
+
+void SimulatedJob::Do(const cli::JobAction& action, const cli::StartSpare& /*start*/) {
+  StartHost(action.host);
+  clock_.After(milliseconds(500), [this, number = action.host] {
+    Feed(cli::SpareAnswer{number, cli::StartedSpare{.master_addr = "h" + std::to_string(number)}});
+  });
 }
 
 // As LeaseKeeper does it.

@@ -82,21 +82,21 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void AtDsrun(std::function<void()> what);
   void Feed(cli::JobInput input);
   void Perform(const cli::JobActions& actions);
-  template <typename Request>
-  void Do(const cli::JobAction& action, const Request& request);
   void Do(const cli::JobAction& action, const v1::PrepareRequest& request);
+  void Do(const cli::JobAction& action, const v1::LaunchRequest& request);
+  void Do(const cli::JobAction& action, const v1::StopRequest& request);
+  void Do(const cli::JobAction& action, const v1::SignalRequest& request);
+  void Do(const cli::JobAction& action, const v1::ShareRequest& request);
   void Do(const cli::JobAction& action, cli::WatchHost);
   void Do(const cli::JobAction& action, cli::AbandonHost);
   void Do(const cli::JobAction& action, cli::GiveHostUp);
   void Do(const cli::JobAction& action, const cli::StartSpare& start);
-  void Do(const cli::JobAction& action, cli::AwaitInput);
-  void Do(const cli::JobAction& action, cli::ForwardInput);
-  void Do(const cli::JobAction& action, cli::EndInput);
-  // Has the host serve the request.
-  Status Serve(SimulatedHost* host, const v1::LaunchRequest& request);
-  Status Serve(SimulatedHost* host, const v1::StopRequest& request);
-  Status Serve(SimulatedHost* host, const v1::SignalRequest& request);
-  Status Serve(SimulatedHost* host, const v1::ShareRequest& request);
+  void Do(const cli::JobAction&, cli::ForwardInput) { Violate("input that nobody has given"); }
+  void Do(const cli::JobAction&, cli::EndInput) { Violate("input that nobody has given"); }
+  // Has the host `serve` and, if that is well, dsrun told of the response.
+  template <typename Response>
+  void CallHost(const cli::JobAction& action, std::function<Status()> serve,
+                std::shared_ptr<Response> response = std::make_shared<Response>());
   void ScheduleMachine();
   void Look();
   void Renew(int number, bool release);
