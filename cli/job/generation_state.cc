@@ -59,12 +59,12 @@ Request GenerationState::MakeRequest() const {
 
 template <typename Action>
 void GenerationState::Act(int node_rank, Action what) {
-  actions_.push_back({.host = (*parts_.hosts)[node_rank].number,
-                      .generation = parts_.number,
-                      .what = std::move(what)});
+  parts_.actions->push_back({.host = (*parts_.hosts)[node_rank].number,
+                             .generation = parts_.number,
+                             .what = std::move(what)});
 }
 
-JobActions GenerationState::Begin() {
+void GenerationState::Begin() {
   parts_.stop->Enter(JobPhase::kLaunching);
   const PreparedHosts& hosts = *parts_.hosts;
   for (int node_rank = 0; node_rank < static_cast<int>(hosts.size()); ++node_rank) {
@@ -77,10 +77,9 @@ JobActions GenerationState::Begin() {
                            .forward_input = parts_.has_input && node_rank == 0}));
     ++unanswered_launches_;
   }
-  return TakeActions();
 }
 
-JobActions GenerationState::Handle(const JobInput& input, Time now) {
+void GenerationState::Handle(const JobInput& input, Time now) {
   now_ = now;
   std::visit(
       [&](const auto& each) {
@@ -96,19 +95,8 @@ JobActions GenerationState::Handle(const JobInput& input, Time now) {
       },
       input);
   if (judge_.failed() && !stop_grace_.has_value()) StopFailed(job_.flags.grace_seconds);
-  SendValues();
+  SendWhatIsDue();
   if (ended() && parts_.has_input) Act(0, EndInput());
-  return TakeActions();
-}
-
-JobActions GenerationState::OnTime(Time now) {
-  now_ = now;
-  for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
-    const std::optional<Time>& due = hosts_[node_rank].stop_again_at;
-    if (due && *due <= now) StopHost(node_rank);
-  }
-  SendValues();
-  return TakeActions();
 }
 
 std::optional<GenerationState::Time> GenerationState::next() const {
@@ -191,7 +179,11 @@ void GenerationState::ConnectRanks() {
   if (hosts_.size() > 1) exchange_.Connect(launched());
 }
 
-void GenerationState::SendValues() {
+void GenerationState::SendWhatIsDue() {
+  for (int node_rank = 0; node_rank < static_cast<int>(hosts_.size()); ++node_rank) {
+    const std::optional<Time>& stop_at = hosts_[node_rank].stop_again_at;
+    if (stop_at && *stop_at <= now_) StopHost(node_rank);
+  }
   for (const ValueExchange::Parcel& parcel : exchange_.TakeDue(now_)) {
     auto request = MakeRequest<v1::ShareRequest>();
     request.mutable_values()->Assign(parcel.values.begin(), parcel.values.end());

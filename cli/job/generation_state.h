@@ -7,7 +7,7 @@
 // every rank everywhere. SIGUSR1 and SIGUSR2 go on to every rank.
 //
 // Pure but for the observer, which is told on the way: times are given, and what is to be done is
-// returned. Threads: one at a time.
+// appended to a list. Threads: one at a time.
 
 #include <chrono>
 #include <deque>
@@ -56,15 +56,15 @@ class GenerationState {
     UserStop* stop;  // an input with such a signal says that it has changed
     bool has_input = false;
     std::string rank_key;
+    JobActions* actions;  // get what is to be done
   };
   // Everything given outlives the generation.
   explicit GenerationState(const Parts& parts);
 
-  JobActions Begin();
-  // An input that is about this generation, or about all.
-  JobActions Handle(const JobInput& input, Time now);
-  // Does what is due at `now`, which next() has named.
-  JobActions OnTime(Time now);
+  void Begin();
+  // An input that is about this generation, or about all. What is due at `now` is done as well.
+  void Handle(const JobInput& input, Time now);
+  // When something will be due; none: only when something is heard.
   std::optional<Time> next() const;
 
   // No host that was launched has more to say, or nobody waits for them.
@@ -89,6 +89,7 @@ class GenerationState {
   };
 
   void On(const UserSignal& signal);
+  void On(TimePassed) {}
   // These are about a host, whose node rank they get.
   void On(const HostChange& change, int node_rank);
   void On(const Answer<v1::LaunchResponse>& answer, int node_rank);
@@ -105,7 +106,7 @@ class GenerationState {
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
   // The first rank to standard input, all to each other.
   void ConnectRanks();
-  void SendValues();
+  void SendWhatIsDue();
   void SendSignal(int node_rank);
   void ForwardSignal(int signal);
   // For what has failed; then by what the user wants.
@@ -118,7 +119,6 @@ class GenerationState {
   void Act(int node_rank, Action what);
   template <typename Request>
   Request MakeRequest() const;
-  JobActions TakeActions() { return std::exchange(actions_, {}); }
   const std::string& host_name(int node_rank) const { return job_.world.hosts[node_rank].host; }
   std::vector<int> launched() const;
 
@@ -137,7 +137,6 @@ class GenerationState {
   std::string unended_;
   std::optional<Status> observer_failed_;  // it is not called any more
   Time now_{};
-  JobActions actions_;  // of this input
 };
 
 }  // namespace ds::cli

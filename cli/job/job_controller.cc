@@ -63,13 +63,10 @@ void JobController::OnStop() { inputs_->PutUrgent(UserSignal{options_.stop->sign
 JobOutcome JobController::Run() {
   Perform(machine_.Begin());
   while (!machine_.ended()) {
-    std::chrono::nanoseconds patience = kPatience;
-    if (const auto next = machine_.next()) patience = std::min(patience, *next - BootTime());
-    const auto input =
-        inputs_->Take(std::max(std::chrono::ceil<std::chrono::milliseconds>(patience), {}));
-    if (input.has_value()) Handle(*input);
-    const auto next = machine_.next();
-    if (next && *next <= BootTime()) Perform(machine_.OnTime(BootTime()));
+    const std::chrono::nanoseconds now = BootTime();
+    const auto patience = std::chrono::ceil<std::chrono::milliseconds>(
+        machine_.next().value_or(now + kPatience) - now);
+    Handle(inputs_->Take(std::max(patience, {})).value_or(TimePassed()));
   }
   return machine_.outcome();
 }

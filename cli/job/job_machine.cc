@@ -59,22 +59,19 @@ JobMachine::JobMachine(JobPlan job, Parts parts)
 
 JobActions JobMachine::Begin() {
   BeginGeneration();
-  return TakeActions();
+  return std::exchange(actions_, {});
 }
 
 JobActions JobMachine::Handle(const JobInput& input, Time now) {
+  now_ = now;
   if (phase_ == Phase::kRunning) {
-    RunGeneration(run_->Handle(input, now));
+    run_->Handle(input, now);
   } else {
-    std::visit([&](const auto& each) { On(each, now); }, input);
+    std::visit([&](const auto& each) { On(each); }, input);
   }
-  return TakeActions();
-}
-
-JobActions JobMachine::OnTime(Time now) {
-  if (phase_ == Phase::kRunning) RunGeneration(run_->OnTime(now));
-  if (phase_ == Phase::kFenced) PassFence(now);
-  return TakeActions();
+  if (phase_ == Phase::kFenced) PassFence();
+  if (phase_ == Phase::kRunning) FollowGeneration();
+  return std::exchange(actions_, {});
 }
 
 std::optional<JobMachine::Time> JobMachine::next() const {
@@ -98,7 +95,7 @@ void JobMachine::BeginGeneration() {
   }
   phase_ = Phase::kGivingUp;
   awaited_ = static_cast<int>(lost_.size());
-  for (const auto& [node_rank, ended] : lost_) {
+  for (const auto& [node_rank, host] : lost_) {
     actions_.push_back({.host = prepared_[node_rank].number, .what = GiveHostUp()});
   }
   if (awaited_ == 0) ReplaceNext();
@@ -110,32 +107,30 @@ void JobMachine::Prepare(int node_rank) {
                       .what = MakePrepareRequest(job_, program_, node_rank, generation_)});
 }
 
-void JobMachine::On(const UserSignal& signal, Time now) {
-  if (IsForwarded(signal.number)) {
-    observer_->OnNotice("signal " + std::to_string(signal.number) +
-                        " came while no rank was running and has no effect");
-  } else if (phase_ == Phase::kFenced) {
-    PassFence(now);
-  }
+void JobMachine::On(const UserSignal& signal) {
+  if (!IsForwarded(signal.number)) return;
+  observer_->OnNotice("signal " + std::to_string(signal.number) +
+                      " came while no rank was running and has no effect");
 }
 
-void JobMachine::On(const HostChange& change, Time now) {
-  if (change.grade != HostGrade::kLost) return;
-  early_losses_.push_back(change);
-  if (phase_ == Phase::kFenced) PassFence(now);
+void JobMachine::On(const HostChange& change) {
+  if (change.grade == HostGrade::kLost) early_losses_.push_back(change);
 }
 
-void JobMachine::On(const Answer<v1::PrepareResponse>& answer, Time now) {
+void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
   const std::optional<int> node_rank = FindNodeRank(prepared_, answer.host);
   if (!node_rank.has_value()) return;
+  if (phase_ == Phase::kPreparing) {
+    answers_[*node_rank] = answer.answer;
+    if (--awaited_ > 0) return;
+  }
+  if (EndForUser()) return;
+  if (phase_ == Phase::kPreparing) return OnAllPrepared();
   if (phase_ == Phase::kReplacing) return OnSpareReady(answer.answer);
-  if (phase_ == Phase::kLeasingPort) return OnPortAnswer(answer.answer, now);
-  answers_[*node_rank] = answer.answer;
-  if (--awaited_ == 0) OnAllPrepared(now);
+  OnPortAnswer(answer.answer);
 }
 
-void JobMachine::OnAllPrepared(Time now) {
-  if (EndForUser()) return;
+void JobMachine::OnAllPrepared() {
   std::vector<Verdict> refusals;
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     const JobOutcome taken = TakeAnswer(static_cast<int>(i), *answers_[i]);
@@ -144,7 +139,7 @@ void JobMachine::OnAllPrepared(Time now) {
   answers_.clear();
   if (refusals.empty()) {
     const JobOutcome bound = BindToCores();
-    return bound.ok() ? AwaitFence(now) : Conclude(bound);
+    return bound.ok() ? AwaitFence() : Conclude(bound);
   }
   if (refusals.size() > 1) {  // what is wrong on one host often is on others
     observer_->OnNotice(std::to_string(refusals.size()) + " of " +
@@ -158,18 +153,13 @@ JobOutcome JobMachine::TakeAnswer(int node_rank, const StatusOr<v1::PrepareRespo
   const JobHost& host = job_.world.hosts[node_rank];
   if (!answer.ok()) return MakeRefusalVerdict(host.host, answer.status());
   prepared_[node_rank].answer = *answer;
-  const JobOutcome good = CheckHost(host.host, *answer);
-  return good.ok() ? Overcommit(CheckHostMemory({job_, *parts_.program, host, *answer})) : good;
-}
-
-JobOutcome JobMachine::CheckHost(const std::string& host, const v1::PrepareResponse& response) {
-  if (const v1::Finding* const failure = FindFailure(response)) {
-    return MakeFindingVerdict(host, *failure);
+  if (const v1::Finding* const failure = FindFailure(*answer)) {
+    return MakeFindingVerdict(host.host, *failure);
   }
-  const std::string skew = DescribeClockSkew(host, response.unix_nanos(), parts_.unix_nanos());
+  const std::string skew = DescribeClockSkew(host.host, answer->unix_nanos(), parts_.unix_nanos());
   if (!skew.empty()) observer_->OnNotice(skew);
-  observer_->OnPrepared(host, response);
-  return JobOutcome();
+  observer_->OnPrepared(host.host, *answer);
+  return Overcommit(CheckHostMemory({job_, *parts_.program, host, *answer}));
 }
 
 JobOutcome JobMachine::Overcommit(const JobOutcome& fits) {
@@ -196,13 +186,12 @@ std::string JobMachine::ExplainNoGeneration() const {
 
 std::string JobMachine::ExplainMissingHosts() const {
   if (lost_.empty()) return "";
-  const JobHost& first = job_.world.hosts[lost_.begin()->first];
-  const std::string gone = "host " + first.host + " is gone";
+  const std::string gone = "host " + lost_.begin()->second.name + " is gone";
   if (lost_.contains(0) && !job_.flags.master_addr.empty()) {
     return gone + ", and --master_addr names it: another cannot take its place";
   }
   std::vector<int> slot_counts;
-  for (const auto& [node_rank, ended] : lost_) {
+  for (const auto& [node_rank, host] : lost_) {
     slot_counts.push_back(job_.world.hosts[node_rank].rank_count());
   }
   if (spares_.Covers(slot_counts)) return "";
@@ -210,12 +199,11 @@ std::string JobMachine::ExplainMissingHosts() const {
   return gone + ", and too few spares with as many slots are left";
 }
 
-void JobMachine::On(const HostGone& gone, Time /*now*/) {
+void JobMachine::On(const HostGone& gone) {
   const std::optional<int> node_rank = FindNodeRank(prepared_, gone.host);
   if (phase_ != Phase::kGivingUp || !node_rank.has_value()) return;
-  if (!lost_.at(*node_rank) && gone.lease_from.has_value()) {
-    fence_.Add(job_.world.hosts[*node_rank].host, *gone.lease_from);
-  }
+  const LostHost& lost = lost_.at(*node_rank);
+  if (!lost.ended && gone.lease_from.has_value()) fence_.Add(lost.name, *gone.lease_from);
   if (--awaited_ == 0) ReplaceNext();
 }
 
@@ -225,12 +213,11 @@ void JobMachine::ReplaceNext() {
     return Prepare(0);  // at the port of the last generation a rank of it may still knock
   }
   if (EndForUser()) return;
-  const int node_rank = lost_.begin()->first;
-  if (phase_ != Phase::kReplacing) replaced_ = job_.world.hosts[node_rank].host;
+  const auto& [node_rank, lost] = *lost_.begin();
   phase_ = Phase::kReplacing;
   const auto spare = spares_.Take(job_.world.hosts[node_rank].rank_count());
   if (!spare.has_value()) {
-    observer_->OnNotice("not restarted: no spare host could take the place of host " + replaced_);
+    observer_->OnNotice("not restarted: no spare host could take the place of host " + lost.name);
     return End(outcome_);  // nothing follows that would have to wait for the lost hosts' ranks
   }
   spare_ = *spare;
@@ -238,7 +225,7 @@ void JobMachine::ReplaceNext() {
                       .what = StartSpare{.spare = spare_, .node_rank = node_rank}});
 }
 
-void JobMachine::On(const SpareAnswer& answer, Time /*now*/) {
+void JobMachine::On(const SpareAnswer& answer) {
   if (EndForUser()) return;  // whose signal has made it fail
   const JobHost& spare = job_.spares[spare_];
   if (!answer.answer.ok()) {
@@ -253,7 +240,6 @@ void JobMachine::On(const SpareAnswer& answer, Time /*now*/) {
 }
 
 void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
-  if (EndForUser()) return;
   JobOutcome ready = TakeAnswer(lost_.begin()->first, answer);
   if (ready.ok()) ready = BindToCores();
   if (!ready.ok()) {
@@ -261,27 +247,25 @@ void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
     return ReplaceNext();
   }
   observer_->OnNotice("spare host " + job_.spares[spare_].host + " takes the place of host " +
-                      replaced_);
+                      lost_.begin()->second.name);
   lost_.erase(lost_.begin());
-  phase_ = Phase::kGivingUp;  // the next has a name of its own
   ReplaceNext();
 }
 
-void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time now) {
-  if (EndForUser()) return;
+void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer) {
   const std::string& host = job_.world.hosts.front().host;
   if (!answer.ok()) {
     if (!NobodyAnswered(answer.status())) {
       return Conclude(MakeRefusalVerdict(host, answer.status()));
     }
-    lost_[0] = true;
+    Lose(0, /*ended=*/true);
     return Conclude(MakeDaemonLostVerdict(host, answer.status().message(), generation_));
   }
   if (const v1::Finding* const failure = FindFailure(*answer)) {
     return Conclude(MakeFindingVerdict(host, *failure));
   }
   prepared_.front().answer.set_master_port(answer->master_port());
-  AwaitFence(now);
+  AwaitFence();
 }
 
 bool JobMachine::EndForUser() {
@@ -290,24 +274,23 @@ bool JobMachine::EndForUser() {
   return signal != 0;
 }
 
-void JobMachine::AwaitFence(Time now) {
+void JobMachine::AwaitFence() {
   phase_ = Phase::kFenced;
-  if (fence_.Remaining(now) > Time(0)) observer_->OnNotice(fence_.Explain(now));
-  PassFence(now);
+  if (fence_.Remaining(now_) > Time(0)) observer_->OnNotice(fence_.Explain(now_));
 }
 
-void JobMachine::PassFence(Time now) {
+void JobMachine::PassFence() {
   if (EndForUser()) return;
   std::optional<Verdict> loss;
   for (const HostChange& change : std::exchange(early_losses_, {})) {
     const std::optional<int> node_rank = FindNodeRank(prepared_, change.host);
     if (!node_rank.has_value()) continue;
-    lost_[*node_rank] = true;
+    Lose(*node_rank, /*ended=*/true);
     if (loss.has_value()) continue;
     loss = MakeHostLostVerdict(job_.world.hosts[*node_rank].host, change, generation_);
   }
   if (loss.has_value()) return Conclude(*loss);
-  if (fence_.Remaining(now) > Time(0)) return;
+  if (fence_.Remaining(now_) > Time(0)) return;
   phase_ = Phase::kRunning;
   run_.emplace(GenerationState::Parts{.number = generation_,
                                       .job = &job_,
@@ -316,17 +299,16 @@ void JobMachine::PassFence(Time now) {
                                       .observer = observer_,
                                       .stop = stop_,
                                       .has_input = parts_.has_input,
-                                      .rank_key = parts_.draw_key()});
-  RunGeneration(run_->Begin());
+                                      .rank_key = parts_.draw_key(),
+                                      .actions = &actions_});
+  run_->Begin();
 }
 
-void JobMachine::RunGeneration(JobActions actions) {
-  actions_.insert(actions_.end(), std::make_move_iterator(actions.begin()),
-                  std::make_move_iterator(actions.end()));
+void JobMachine::FollowGeneration() {
   // When it is heard of, and not when the last host has ended its ranks: pauses are forgotten.
   if (run_->failed() && !pause_.has_value()) pause_ = parts_.find_own_pause();
   if (!run_->ended()) return;
-  for (const int node_rank : run_->lost()) lost_[node_rank] = run_->HasEnded(node_rank);
+  for (const int node_rank : run_->lost()) Lose(node_rank, run_->HasEnded(node_rank));
   unended_ = run_->unended();
   Conclude(run_->Conclude());
 }

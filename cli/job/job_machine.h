@@ -53,9 +53,9 @@ class JobMachine {
   JobMachine& operator=(const JobMachine&) = delete;
 
   JobActions Begin();
+  // What is due at `now` is done as well.
   JobActions Handle(const JobInput& input, Time now);
-  // Does what is due at `now`, which next() has named.
-  JobActions OnTime(Time now);
+  // When something will be due; none: only when something is heard.
   std::optional<Time> next() const;
 
   bool ended() const { return phase_ == Phase::kEnded; }
@@ -67,20 +67,19 @@ class JobMachine {
   void BeginGeneration();
   void Prepare(int node_rank);
   // Those of this phase; what comes too late is nobody's.
-  void On(const UserSignal& signal, Time now);
-  void On(const HostChange& change, Time now);
-  void On(const Answer<v1::PrepareResponse>& answer, Time now);
-  void On(const HostGone& gone, Time now);
-  void On(const SpareAnswer& answer, Time now);
+  void On(const UserSignal& signal);
+  void On(const HostChange& change);
+  void On(const Answer<v1::PrepareResponse>& answer);
+  void On(const HostGone& gone);
+  void On(const SpareAnswer& answer);
   template <typename Other>
-  void On(const Other& /*of a generation*/, Time /*now*/) {}
+  void On(const Other& /*of a generation*/) {}
 
-  void OnAllPrepared(Time now);
+  void OnAllPrepared();
   // Says why there is none, whatever the verdict; "" = there may be one.
   std::string ExplainNoGeneration() const;
   // Keeps the answer and says whether the host is ready.
   JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
-  JobOutcome CheckHost(const std::string& host, const v1::PrepareResponse& response);
   // Refuses, or, if the user wants it so, says what is short.
   JobOutcome Overcommit(const JobOutcome& fits);
   JobOutcome BindToCores();
@@ -90,20 +89,24 @@ class JobMachine {
   // A spare for the first lost host that has none; behind the last there is a port to be leased.
   void ReplaceNext();
   void OnSpareReady(const StatusOr<v1::PrepareResponse>& answer);
-  void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer, Time now);
-  // Until it is open a signal or the loss of a host ends the job.
-  void AwaitFence(Time now);
-  void PassFence(Time now);
+  void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer);
+  void AwaitFence();
+  // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
+  // job.
+  void PassFence();
   // Between generations; false when he has sent no signal.
   bool EndForUser();
-  void RunGeneration(JobActions actions);
+  // Looks at what has become of the generation that runs.
+  void FollowGeneration();
   // Ends the job with what a generation, or what there is instead of one, has come to, or begins
   // another.
   void Conclude(JobOutcome outcome);
   void End(JobOutcome outcome);
   // Blames this process where a host was lost because of it.
   JobOutcome JudgeOwnPause(JobOutcome outcome) const;
-  JobActions TakeActions() { return std::exchange(actions_, {}); }
+  void Lose(int node_rank, bool ended) {
+    lost_[node_rank] = {job_.world.hosts[node_rank].host, ended};
+  }
 
   JobPlan job_;  // its ranks get their cores once the hosts have told of them
   const Parts parts_;
@@ -115,17 +118,21 @@ class JobMachine {
   Fence fence_;
   Phase phase_ = Phase::kPreparing;
   int generation_;
-  RankProgram program_;                   // of this generation
-  std::map<int, bool> lost_;              // by node rank: whether its ranks have ended, as it told
+  RankProgram program_;  // of this generation
+  struct LostHost {
+    std::string name;
+    bool ended;  // its ranks have, as it told
+  };
+  std::map<int, LostHost> lost_;          // by node rank
   std::vector<HostChange> early_losses_;  // while no rank ran
   std::string unended_;  // says what of the last generation may live on; "" = nothing
   int awaited_ = 0;      // answers
   std::vector<std::optional<StatusOr<v1::PrepareResponse>>> answers_;  // by node rank
-  std::string replaced_;  // the lost host whose place a spare is to take
-  int spare_ = 0;         // that one
+  int spare_ = 0;  // that is to take the place of the first lost host
   std::optional<GenerationState> run_;
   std::optional<OwnPause> pause_;  // of this process, known when the generation had just failed
-  JobActions actions_;
+  Time now_{};
+  JobActions actions_;  // of this input
   JobOutcome outcome_;
 };
 

@@ -51,10 +51,13 @@ struct SpareAnswer {
   StatusOr<StartedSpare> answer;
 };
 
+// Nothing was heard: what is due is done with every input, and so with this one.
+struct TimePassed {};
+
 using JobInput =
-    std::variant<UserSignal, HostChange, Answer<v1::PrepareResponse>, Answer<v1::LaunchResponse>,
-                 Answer<v1::StopResponse>, Answer<v1::SignalResponse>, Answer<v1::ShareResponse>,
-                 HostEvents, StreamEnd, HostGone, SpareAnswer>;
+    std::variant<TimePassed, UserSignal, HostChange, Answer<v1::PrepareResponse>,
+                 Answer<v1::LaunchResponse>, Answer<v1::StopResponse>, Answer<v1::SignalResponse>,
+                 Answer<v1::ShareResponse>, HostEvents, StreamEnd, HostGone, SpareAnswer>;
 
 // Actions that are no request to the host's daemon.
 struct WatchHost {};    // HostEvents and a StreamEnd follow

@@ -167,7 +167,7 @@ void SimulatedJob::ScheduleMachine() {
     AtDsrun([this] {
       const auto due = machine_->next();
       if (machine_->ended() || !due.has_value() || *due > clock_.now()) return;
-      Perform(machine_->OnTime(clock_.now()));
+      Perform(machine_->Handle(cli::TimePassed(), clock_.now()));
     });
   });
 }
