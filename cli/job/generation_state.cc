@@ -20,12 +20,6 @@ bool EndsItsDaemon(v1::StopCause cause) {
          cause == v1::STOP_DAEMON_SIGNALLED;
 }
 
-std::string DescribeUnconfirmed(const std::string& host, const std::string& job_id) {
-  return "host " + host +
-         " did not confirm that its ranks have ended: look there for dsrund --job=" + job_id +
-         ", which ends them when it goes on";
-}
-
 }  // namespace
 
 std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number) {
@@ -41,13 +35,9 @@ GenerationState::GenerationState(const Parts& parts)
     : parts_(parts),
       job_(*parts.job),
       judge_(parts.number),
+      stopped_ranks_(parts.patience),
       hosts_(parts.hosts->size()),
-      exchange_(parts.rank_key) {
-  if (job_.purpose.built_in) {
-    stopped_ranks_.emplace(
-        std::chrono::duration_cast<Time>(std::chrono::duration<double>(job_.flags.lease_seconds)));
-  }
-}
+      exchange_(parts.rank_key) {}
 
 template <typename Request>
 Request GenerationState::MakeRequest() const {
@@ -115,13 +105,15 @@ JobOutcome GenerationState::Conclude() const {
   const JobOutcome outcome = judge_.Conclude();
   if (outcome.ok()) return outcome;
   Verdict verdict = outcome.failure();
-  if (!unended_.empty()) verdict.hint += (verdict.hint.empty() ? "" : "; ") + unended_;
+  if (!unended_.empty()) AddHint(unended_, &verdict);
   for (const int node_rank : launched()) {
     const JobHost& host = job_.world.hosts[node_rank];
     // This machine's daemons are waited for, whatever they say.
     if (!host.remote || ended_.contains(node_rank) || host.host == verdict.host) continue;
-    verdict.hint +=
-        (verdict.hint.empty() ? "" : "; ") + DescribeUnconfirmed(host.host, job_.job_id);
+    AddHint("host " + host.host +
+                " did not confirm that its ranks have ended: look there for dsrund --job=" +
+                job_.job_id + ", which ends them when it goes on",
+            &verdict);
   }
   return verdict;
 }
@@ -229,24 +221,14 @@ void GenerationState::LetGo(int node_rank) {
 }
 
 void GenerationState::On(const HostChange& change, int node_rank) {
-  const std::string& host = host_name(node_rank);
-  switch (change.grade) {
-    case HostGrade::kLate:
-      break;
-    case HostGrade::kAlive:
-      if (change.before == HostGrade::kSuspect) {
-        parts_.observer->OnNotice("host " + host + " is heard from again");
-      }
-      break;
-    case HostGrade::kSuspect:
-      parts_.observer->OnNotice("host " + host + " is not heard from; " + change.evidence);
-      break;
-    case HostGrade::kLost:
-      return OnLoss(node_rank, change);
+  const std::string host = "host " + host_name(node_rank);
+  if (change.grade == HostGrade::kAlive && change.before == HostGrade::kSuspect) {
+    parts_.observer->OnNotice(host + " is heard from again");
   }
-}
-
-void GenerationState::OnLoss(int node_rank, const HostChange& change) {
+  if (change.grade == HostGrade::kSuspect) {
+    parts_.observer->OnNotice(host + " is not heard from; " + change.evidence);
+  }
+  if (change.grade != HostGrade::kLost) return;
   judge_.OnHostLost(host_name(node_rank), change);
   lost_.insert(node_rank);
   LetGo(node_rank);
@@ -275,9 +257,8 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event,
   }
   const std::string& host = host_name(node_rank);
   judge_.OnEvent(host, event);
-  if (stopped_ranks_.has_value()) {
-    const auto stalled = stopped_ranks_->OnEvent(host, event);
-    if (stalled.has_value()) judge_.OnStall(*stalled);
+  if (job_.purpose.built_in) {
+    if (const auto stalled = stopped_ranks_.OnEvent(host, event)) judge_.OnStall(*stalled);
   }
   if (event.has_generation_ended()) OnGenerationEnded(node_rank, event.generation_ended());
   if (observer_failed_.has_value()) return;

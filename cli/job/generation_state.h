@@ -55,6 +55,7 @@ class GenerationState {
     JobObserver* observer;
     UserStop* stop;  // an input with such a signal says that it has changed
     bool has_input = false;
+    Time patience{};  // with a rank that stands still
     std::string rank_key;
     JobActions* actions;  // get what is to be done
   };
@@ -100,7 +101,6 @@ class GenerationState {
   void On(const StreamEnd& end, int node_rank);
   template <typename Other>
   void On(const Other& /*of the job*/, int /*node_rank*/) {}
-  void OnLoss(int node_rank, const HostChange& change);
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
@@ -125,10 +125,10 @@ class GenerationState {
   const Parts parts_;
   const JobPlan& job_;
   FailureJudge judge_;
-  std::optional<StoppedRanks> stopped_ranks_;  // of a job whose ranks wait for each other
-  std::vector<Host> hosts_;                    // by node rank
-  ValueExchange exchange_;                     // of a job on several hosts
-  std::set<int> ended_;                        // whose ranks have ended, as they told
+  StoppedRanks stopped_ranks_;  // of a job whose ranks wait for each other
+  std::vector<Host> hosts_;     // by node rank
+  ValueExchange exchange_;      // of a job on several hosts
+  std::set<int> ended_;         // whose ranks have ended, as they told
   bool given_up_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;

@@ -16,25 +16,6 @@ namespace {
 
 constexpr std::chrono::hours kPatience{1};
 
-JobPlan WithMasterAddress(JobPlan job, const std::string& address) {
-  if (!address.empty()) job.master_addr = address;
-  return job;
-}
-
-JobMachine::Parts MakeParts(const Program* program, JobObserver* observer,
-                            const JobController::Options& options) {
-  return {.program = program,
-          .observer = observer,
-          .stop = options.stop,
-          .has_input = options.input != nullptr,
-          .draw_key = DrawRankKey,
-          .find_own_pause =
-              [leases = options.leases] {
-                return leases == nullptr ? std::nullopt : leases->FindOwnPause();
-              },
-          .unix_nanos = [] { return Clock::System().UnixNanos(); }};
-}
-
 }  // namespace
 
 JobController::JobController(JobPlan job, const Program* program,
@@ -42,8 +23,17 @@ JobController::JobController(JobPlan job, const Program* program,
                              const Options& options)
     : options_(options),
       inputs_(std::make_shared<Inputs>()),
-      machine_(WithMasterAddress(std::move(job), options.master_addr),
-               MakeParts(program, observer, options)) {
+      machine_(std::move(job), {.program = program,
+                                .observer = observer,
+                                .stop = options.stop,
+                                .has_input = options.input != nullptr,
+                                .draw_key = DrawRankKey,
+                                .find_own_pause =
+                                    [leases = options.leases] {
+                                      return leases == nullptr ? std::nullopt
+                                                               : leases->FindOwnPause();
+                                    },
+                                .unix_nanos = [] { return Clock::System().UnixNanos(); }}) {
   for (HostDaemon* const daemon : daemons) {
     const int number = static_cast<int>(daemons_.size());
     daemons_[number] = daemon;

@@ -35,7 +35,6 @@ class JobController {
   struct Options {
     InputForwarder* input = nullptr;      // goes to rank 0; null = it reads nothing
     SpareStarter* spares = nullptr;       // of job.spares; null = there are none
-    std::string master_addr;              // as the hosts' daemons have told; "" = as planned
     UserStop* stop = nullptr;             // not null: what the user wants; is told the job's phases
     const LeaseKeeper* leases = nullptr;  // null = there are none
   };

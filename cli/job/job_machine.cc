@@ -28,12 +28,13 @@ std::chrono::nanoseconds FromSeconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// The first that a host has found which keeps a job from running there; null: none.
-const v1::Finding* FindFailure(const v1::PrepareResponse& response) {
-  for (const v1::Finding& finding : response.findings()) {
-    if (finding.level() == v1::Finding::FAIL) return &finding;
+// Says whether the host takes the job.
+JobOutcome CheckAnswer(const std::string& host, const StatusOr<v1::PrepareResponse>& answer) {
+  if (!answer.ok()) return MakeRefusalVerdict(host, answer.status());
+  for (const v1::Finding& finding : answer->findings()) {
+    if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
   }
-  return nullptr;
+  return JobOutcome();
 }
 
 std::vector<int> CountSlots(const std::vector<JobHost>& spares) {
@@ -151,11 +152,9 @@ void JobMachine::OnAllPrepared() {
 
 JobOutcome JobMachine::TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer) {
   const JobHost& host = job_.world.hosts[node_rank];
-  if (!answer.ok()) return MakeRefusalVerdict(host.host, answer.status());
+  const JobOutcome taken = CheckAnswer(host.host, answer);
+  if (!taken.ok()) return taken;
   prepared_[node_rank].answer = *answer;
-  if (const v1::Finding* const failure = FindFailure(*answer)) {
-    return MakeFindingVerdict(host.host, *failure);
-  }
   const std::string skew = DescribeClockSkew(host.host, answer->unix_nanos(), parts_.unix_nanos());
   if (!skew.empty()) observer_->OnNotice(skew);
   observer_->OnPrepared(host.host, *answer);
@@ -254,16 +253,12 @@ void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
 
 void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer) {
   const std::string& host = job_.world.hosts.front().host;
-  if (!answer.ok()) {
-    if (!NobodyAnswered(answer.status())) {
-      return Conclude(MakeRefusalVerdict(host, answer.status()));
-    }
+  if (NobodyAnswered(answer.status())) {
     Lose(0, /*ended=*/true);
     return Conclude(MakeDaemonLostVerdict(host, answer.status().message(), generation_));
   }
-  if (const v1::Finding* const failure = FindFailure(*answer)) {
-    return Conclude(MakeFindingVerdict(host, *failure));
-  }
+  const JobOutcome taken = CheckAnswer(host, answer);
+  if (!taken.ok()) return Conclude(taken);
   prepared_.front().answer.set_master_port(answer->master_port());
   AwaitFence();
 }
@@ -299,6 +294,7 @@ void JobMachine::PassFence() {
                                       .observer = observer_,
                                       .stop = stop_,
                                       .has_input = parts_.has_input,
+                                      .patience = FromSeconds(job_.flags.lease_seconds),
                                       .rank_key = parts_.draw_key(),
                                       .actions = &actions_});
   run_->Begin();

@@ -228,10 +228,11 @@ void JobSession::GiveUp() {
 
 JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
   InputForwarder input(STDIN_FILENO);
-  JobController controller(plan_, &program_, hosts.daemons, record_,
+  JobPlan plan = plan_;
+  plan.master_addr = hosts.master_addr;
+  JobController controller(std::move(plan), &program_, hosts.daemons, record_,
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
-                            .master_addr = hosts.master_addr,
                             .stop = &stop_,
                             .leases = starter_.leases()});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });

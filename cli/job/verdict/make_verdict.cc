@@ -254,10 +254,14 @@ Verdict MakeSuspendedVerdict(const OwnPause& pause, const Verdict& loss) {
               "--lease_seconds is for how long its hosts do without it"};
 }
 
+void AddHint(const std::string& text, Verdict* verdict) {
+  verdict->hint += (verdict->hint.empty() ? "" : "; ") + text;
+}
+
 void AddSuspension(const OwnPause& pause, Verdict* verdict) {
-  verdict->hint += (verdict->hint.empty() ? "" : "; ") +
-                   ("dsrun itself was suspended for " + FormatSeconds(pause.length)) +
-                   " meanwhile: other hosts may have ended their ranks before, with their leases";
+  AddHint("dsrun itself was suspended for " + FormatSeconds(pause.length) +
+              " meanwhile: other hosts may have ended their ranks before, with their leases",
+          verdict);
 }
 
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {

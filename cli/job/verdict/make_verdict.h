@@ -74,6 +74,8 @@ Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
 // The same as `loss`, which is of a host or its daemon, when dsrun itself did not run for so long
 // before it that no host is to blame.
 Verdict MakeSuspendedVerdict(const OwnPause& pause, const Verdict& loss);
+// Says one thing more to the user.
+void AddHint(const std::string& text, Verdict* verdict);
 // Says that it was, where that need not be the cause.
 void AddSuspension(const OwnPause& pause, Verdict* verdict);
 // A rank stands still while others go on.
