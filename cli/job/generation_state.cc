@@ -62,8 +62,8 @@ void GenerationState::Begin() {
         MakeLaunchRequest(job_, *parts_.program,
                           {.node_rank = node_rank,
                            .generation = parts_.number,
-                           .master_port = static_cast<int>(hosts.front().answer.master_port()),
-                           .core_count = static_cast<int>(hosts[node_rank].answer.core_count()),
+                           .master_port = static_cast<int>(hosts.front().answer->master_port()),
+                           .core_count = static_cast<int>(hosts[node_rank].answer->core_count()),
                            .forward_input = parts_.has_input && node_rank == 0}));
     ++unanswered_launches_;
   }
@@ -134,7 +134,8 @@ void GenerationState::On(const Answer<v1::LaunchResponse>& answer, int node_rank
   }
   if (unanswered_launches_ > 0 || judge_.failed()) return;
   parts_.stop->Enter(JobPhase::kRunning);
-  ConnectRanks();
+  if (parts_.has_input) Act(0, ForwardInput());
+  if (hosts_.size() > 1) exchange_.Connect(launched());
 }
 
 void GenerationState::On(const Answer<v1::StopResponse>& answer, int node_rank) {
@@ -164,11 +165,6 @@ std::vector<int> GenerationState::launched() const {
     if (hosts_[node_rank].launched) node_ranks.push_back(node_rank);
   }
   return node_ranks;
-}
-
-void GenerationState::ConnectRanks() {
-  if (parts_.has_input) Act(0, ForwardInput());
-  if (hosts_.size() > 1) exchange_.Connect(launched());
 }
 
 void GenerationState::SendWhatIsDue() {

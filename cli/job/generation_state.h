@@ -32,8 +32,8 @@
 namespace ds::cli {
 
 struct PreparedHost {
-  int number = 0;  // JobPlan::host's
-  v1::PrepareResponse answer;
+  int number = 0;                                                // JobPlan::host's
+  StatusOr<v1::PrepareResponse> answer = v1::PrepareResponse();  // good where ranks run
 };
 using PreparedHosts = std::vector<PreparedHost>;  // by node rank
 
@@ -104,8 +104,6 @@ class GenerationState {
   void OnEvent(int node_rank, const v1::Event& event,
                const std::shared_ptr<const v1::EventBatch>& batch);
   void OnGenerationEnded(int node_rank, const v1::GenerationEnded& end);
-  // The first rank to standard input, all to each other.
-  void ConnectRanks();
   void SendWhatIsDue();
   void SendSignal(int node_rank);
   void ForwardSignal(int signal);

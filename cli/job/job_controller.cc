@@ -34,10 +34,7 @@ JobController::JobController(JobPlan job, const Program* program,
                                                                : leases->FindOwnPause();
                                     },
                                 .unix_nanos = [] { return Clock::System().UnixNanos(); }}) {
-  for (HostDaemon* const daemon : daemons) {
-    const int number = static_cast<int>(daemons_.size());
-    daemons_[number] = daemon;
-  }
+  for (std::size_t i = 0; i < daemons.size(); ++i) daemons_[static_cast<int>(i)] = daemons[i];
 }
 
 JobController::~JobController() { inputs_->Close(); }
@@ -56,16 +53,13 @@ JobOutcome JobController::Run() {
     const std::chrono::nanoseconds now = BootTime();
     const auto patience = std::chrono::ceil<std::chrono::milliseconds>(
         machine_.next().value_or(now + kPatience) - now);
-    Handle(inputs_->Take(std::max(patience, {})).value_or(TimePassed()));
+    const JobInput input = inputs_->Take(std::max(patience, {})).value_or(TimePassed());
+    if (const auto* const spare = std::get_if<SpareAnswer>(&input); spare && spare->answer.ok()) {
+      daemons_[spare->host] = spare->answer->daemon;
+    }
+    Perform(machine_.Handle(input, BootTime()));
   }
   return machine_.outcome();
-}
-
-void JobController::Handle(const JobInput& input) {
-  if (const auto* const spare = std::get_if<SpareAnswer>(&input); spare && spare->answer.ok()) {
-    daemons_[spare->host] = spare->answer->daemon;
-  }
-  Perform(machine_.Handle(input, BootTime()));
 }
 
 void JobController::Perform(const JobActions& actions) {
@@ -133,17 +127,15 @@ void JobController::Do(const JobAction& action, GiveHostUp) {
   });
 }
 
-// What a library throws where this machine has no room for another thread is the spare's failure:
-// nobody else would catch it on a thread of its own.
-StatusOr<StartedSpare> JobController::TryStartSpare(const StartSpare& start) const try {
-  return options_.spares->StartSpare(start.spare, start.node_rank);
-} catch (const std::system_error& error) {
-  return NoRoomError(std::string("this machine cannot start it: ") + error.what());
-}
-
 void JobController::Do(const JobAction& action, const StartSpare& start) {
   DoAside([this, start, host = action.host] {
-    inputs_->Put(SpareAnswer{host, TryStartSpare(start)});
+    try {
+      inputs_->Put(SpareAnswer{host, options_.spares->StartSpare(start.spare, start.node_rank)});
+    } catch (const std::system_error& error) {
+      // A library had no room for another thread. Nobody else catches that here.
+      inputs_->Put(SpareAnswer{
+          host, NoRoomError(std::string("this machine cannot start it: ") + error.what())});
+    }
   });
 }
 

@@ -56,7 +56,6 @@ class JobController {
  private:
   using Inputs = InputQueue<JobInput>;
 
-  void Handle(const JobInput& input);
   void Perform(const JobActions& actions);
   // What becomes of it is told.
   template <typename Request>
@@ -69,7 +68,6 @@ class JobController {
   void Do(const JobAction& action, ForwardInput);
   void Do(const JobAction& action, EndInput);
   Status StartInput(HostDaemon* daemon, const v1::LaunchRequest& launch);
-  StatusOr<StartedSpare> TryStartSpare(const StartSpare& start) const;
   // Does what waits, for SSH or for the end of processes, while the loop goes on.
   void DoAside(std::function<void()> task);
 

@@ -89,9 +89,7 @@ void JobMachine::BeginGeneration() {
   for (const std::string& notice : program_.notices) observer_->OnNotice(notice);
   if (generation_ == job_.purpose.first_generation) {
     phase_ = Phase::kPreparing;
-    answers_.resize(prepared_.size());
-    awaited_ = static_cast<int>(prepared_.size());
-    for (int i = 0; i < awaited_; ++i) Prepare(i);
+    for (std::size_t i = 0; i < prepared_.size(); ++i) Prepare(static_cast<int>(i));
     return;
   }
   phase_ = Phase::kGivingUp;
@@ -103,6 +101,7 @@ void JobMachine::BeginGeneration() {
 }
 
 void JobMachine::Prepare(int node_rank) {
+  ++awaited_;
   actions_.push_back({.host = prepared_[node_rank].number,
                       .generation = generation_,
                       .what = MakePrepareRequest(job_, program_, node_rank, generation_)});
@@ -121,23 +120,19 @@ void JobMachine::On(const HostChange& change) {
 void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
   const std::optional<int> node_rank = FindNodeRank(prepared_, answer.host);
   if (!node_rank.has_value()) return;
-  if (phase_ == Phase::kPreparing) {
-    answers_[*node_rank] = answer.answer;
-    if (--awaited_ > 0) return;
-  }
-  if (EndForUser()) return;
-  if (phase_ == Phase::kPreparing) return OnAllPrepared();
-  if (phase_ == Phase::kReplacing) return OnSpareReady(answer.answer);
-  OnPortAnswer(answer.answer);
+  const bool is_for_port = phase_ == Phase::kLeasingPort;
+  if (!is_for_port) prepared_[*node_rank].answer = answer.answer;
+  if (--awaited_ > 0 || EndForUser()) return;
+  if (is_for_port) return OnPortAnswer(answer.answer);
+  return phase_ == Phase::kReplacing ? OnSpareAnswered() : OnAllPrepared();
 }
 
 void JobMachine::OnAllPrepared() {
   std::vector<Verdict> refusals;
-  for (std::size_t i = 0; i < answers_.size(); ++i) {
-    const JobOutcome taken = TakeAnswer(static_cast<int>(i), *answers_[i]);
-    if (!taken.ok()) refusals.push_back(taken.failure());
+  for (std::size_t i = 0; i < prepared_.size(); ++i) {
+    const JobOutcome ready = CheckHost(static_cast<int>(i));
+    if (!ready.ok()) refusals.push_back(ready.failure());
   }
-  answers_.clear();
   if (refusals.empty()) {
     const JobOutcome bound = BindToCores();
     return bound.ok() ? AwaitFence() : Conclude(bound);
@@ -150,11 +145,11 @@ void JobMachine::OnAllPrepared() {
   Conclude(refusals.front());
 }
 
-JobOutcome JobMachine::TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer) {
+JobOutcome JobMachine::CheckHost(int node_rank) {
   const JobHost& host = job_.world.hosts[node_rank];
+  const StatusOr<v1::PrepareResponse>& answer = prepared_[node_rank].answer;
   const JobOutcome taken = CheckAnswer(host.host, answer);
   if (!taken.ok()) return taken;
-  prepared_[node_rank].answer = *answer;
   const std::string skew = DescribeClockSkew(host.host, answer->unix_nanos(), parts_.unix_nanos());
   if (!skew.empty()) observer_->OnNotice(skew);
   observer_->OnPrepared(host.host, *answer);
@@ -169,10 +164,10 @@ JobOutcome JobMachine::Overcommit(const JobOutcome& fits) {
 
 JobOutcome JobMachine::BindToCores() {
   for (std::size_t node_rank = 0; node_rank < prepared_.size(); ++node_rank) {
-    const Status bound = BindHost(prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
+    const Status bound = BindHost(*prepared_[node_rank].answer, static_cast<int>(node_rank), &job_);
     if (!bound.ok()) return MakeCoresVerdict(bound);
     const JobOutcome fits = Overcommit(CheckNodeMemory(
-        {job_, *parts_.program, job_.world.hosts[node_rank], prepared_[node_rank].answer}));
+        {job_, *parts_.program, job_.world.hosts[node_rank], *prepared_[node_rank].answer}));
     if (!fits.ok()) return fits;
   }
   return JobOutcome();
@@ -238,8 +233,8 @@ void JobMachine::On(const SpareAnswer& answer) {
   Prepare(node_rank);
 }
 
-void JobMachine::OnSpareReady(const StatusOr<v1::PrepareResponse>& answer) {
-  JobOutcome ready = TakeAnswer(lost_.begin()->first, answer);
+void JobMachine::OnSpareAnswered() {
+  JobOutcome ready = CheckHost(lost_.begin()->first);
   if (ready.ok()) ready = BindToCores();
   if (!ready.ok()) {
     observer_->OnNotice("spare " + ready.failure().message);
@@ -259,7 +254,7 @@ void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer) {
   }
   const JobOutcome taken = CheckAnswer(host, answer);
   if (!taken.ok()) return Conclude(taken);
-  prepared_.front().answer.set_master_port(answer->master_port());
+  prepared_.front().answer->set_master_port(answer->master_port());
   AwaitFence();
 }
 

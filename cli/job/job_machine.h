@@ -78,8 +78,8 @@ class JobMachine {
   void OnAllPrepared();
   // Says why there is none, whatever the verdict; "" = there may be one.
   std::string ExplainNoGeneration() const;
-  // Keeps the answer and says whether the host is ready.
-  JobOutcome TakeAnswer(int node_rank, const StatusOr<v1::PrepareResponse>& answer);
+  // Says whether the host has answered that it is ready.
+  JobOutcome CheckHost(int node_rank);
   // Refuses, or, if the user wants it so, says what is short.
   JobOutcome Overcommit(const JobOutcome& fits);
   JobOutcome BindToCores();
@@ -88,7 +88,7 @@ class JobMachine {
   std::string ExplainMissingHosts() const;
   // A spare for the first lost host that has none; behind the last there is a port to be leased.
   void ReplaceNext();
-  void OnSpareReady(const StatusOr<v1::PrepareResponse>& answer);
+  void OnSpareAnswered();
   void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer);
   void AwaitFence();
   // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
@@ -127,8 +127,7 @@ class JobMachine {
   std::vector<HostChange> early_losses_;  // while no rank ran
   std::string unended_;  // says what of the last generation may live on; "" = nothing
   int awaited_ = 0;      // answers
-  std::vector<std::optional<StatusOr<v1::PrepareResponse>>> answers_;  // by node rank
-  int spare_ = 0;  // that is to take the place of the first lost host
+  int spare_ = 0;        // that is to take the place of the first lost host
   std::optional<GenerationState> run_;
   std::optional<OwnPause> pause_;  // of this process, known when the generation had just failed
   Time now_{};
