@@ -17,7 +17,6 @@
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/number_checks.h"
 #include "cli/job/program.h"
-#include "cli/plan/core_list.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/plan/memory_policy.h"
@@ -27,6 +26,7 @@
 #include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/base/number_list.h"
 #include "runtime/base/printable.h"
 
 namespace ds::cli {

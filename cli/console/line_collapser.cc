@@ -7,7 +7,7 @@
 #include <ctime>
 #include <utility>
 
-#include "cli/plan/core_list.h"
+#include "runtime/base/number_list.h"
 #include "runtime/base/printable.h"
 
 namespace ds::cli {

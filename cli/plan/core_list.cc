@@ -48,18 +48,6 @@ StatusOr<std::vector<int>> ParseCoreList(std::string_view text) {
   }
 }
 
-std::string FormatNumberList(const std::vector<int>& cores) {
-  std::string text;
-  for (std::size_t i = 0; i < cores.size();) {
-    std::size_t last = i;
-    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(cores[i]);
-    if (last > i) text += "-" + std::to_string(cores[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 StatusOr<std::vector<std::vector<int>>> DivideCores(const std::vector<int>& cores, int ranks) {
   const int count = static_cast<int>(cores.size());
   if (ranks > count) {

@@ -12,11 +12,9 @@
 
 namespace ds::cli {
 
-// "0,2-4,8": numbers and inclusive ranges, strictly ascending.
+// "0,2-4,8": numbers and inclusive ranges, strictly ascending; FormatNumberList writes it
+// (runtime/base/number_list.h).
 StatusOr<std::vector<int>> ParseCoreList(std::string_view text);
-
-// Writes what ParseCoreList reads: "0,2-4,8" of ascending numbers, cores or others.
-std::string FormatNumberList(const std::vector<int>& cores);
 
 // The shares of `ranks` ranks, by local rank: contiguous, as equal as possible, earlier ranks get
 // the cores that are left over. An error when there are fewer cores than ranks.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "cli/plan/core_list.h"
+#include "runtime/base/number_list.h"
 
 namespace ds::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string_view>
 
-#include "cli/plan/core_list.h"
+#include "runtime/base/number_list.h"
 
 namespace ds::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/number_list.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::daemon {
@@ -53,12 +54,6 @@ std::string ExplainExecError(const fs::path& path, int error) {
   return " (its first line names the interpreter " + interpreter + ", which is not on this host)";
 }
 
-std::string JoinCores(const std::vector<std::uint32_t>& cores) {
-  std::string names;
-  for (const std::uint32_t core : cores) names += (names.empty() ? "" : ",") + std::to_string(core);
-  return names;
-}
-
 Status MakeExecError(const RankCommand& command, int error) {
   const Status status = ErrnoError(error, "cannot execute " + command.executable);
   const fs::path path = fs::path(command.working_directory) / command.executable;
@@ -72,9 +67,10 @@ Status MakeStartError(const RankChild& child, const RankCommand& command) {
     case ChildStep::kWorkingDirectory:
       return ErrnoError(child.failed_errno, "working directory " + command.working_directory);
     case ChildStep::kCores:
-      return ErrnoError(child.failed_errno, "binding " + command.executable + " to cores " +
-                                                JoinCores(command.cores) +
-                                                ", of which this host allows only some or none");
+      return ErrnoError(child.failed_errno,
+                        "binding " + command.executable + " to cores " +
+                            FormatNumberList({command.cores.begin(), command.cores.end()}) +
+                            ", of which this host allows only some or none");
     case ChildStep::kMemory:
       return ErrnoError(child.failed_errno,
                         "binding the memory of " + command.executable + " to its nodes");

@@ -11,6 +11,7 @@
 #include "cli/plan/core_list.h"
 #include "cli/plan/resource_filter.h"
 #include "runtime/base/check.h"
+#include "runtime/base/number_list.h"
 
 namespace {
 

@@ -119,11 +119,11 @@ TEST_F(LaunchTest, CoresOfWhichOnlySomeAreThereAreRefused) {
   v1::LaunchRequest request = Request(2, {"wait"});
   request.mutable_ranks(0)->add_cores(0);
   request.mutable_ranks(1)->add_cores(0);
-  request.mutable_ranks(1)->add_cores(1023);
+  for (const int core : {1021, 1022, 1023}) request.mutable_ranks(1)->add_cores(core);
   const auto response = testing::Launch(client(), request);
   EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(response.status().message().find(
-                "to cores 0,1023, of which this host allows only some or none"),
+                "to cores 0,1021-1023, of which this host allows only some or none"),
             std::string::npos)
       << response.status().message();
   EXPECT_EQ(response.status().message().rfind("rank 1", 0), 0U) << response.status().message();

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cli/plan/core_list.h"
+#include "runtime/base/number_list.h"
 
 namespace ds::cli {
 namespace {
