@@ -24,6 +24,8 @@ std::chrono::milliseconds Milliseconds(std::chrono::nanoseconds duration) {
                   std::chrono::milliseconds(1));
 }
 
+OwnPauses::Clocks ReadClocks() { return {.boot = BootTime(), .awake = Clock::System().Now()}; }
+
 struct FoundChange {
   HostDaemon* daemon;
   HostChange change;
@@ -45,15 +47,15 @@ void LookAtLostHosts(std::vector<FoundChange>* found, std::chrono::milliseconds 
 }  // namespace
 
 struct LeaseKeeper::State : std::enable_shared_from_this<State> {
-  explicit State(std::chrono::nanoseconds lease) : table(lease) {}
+  State(std::chrono::nanoseconds lease, ClocksCallback clocks)
+      : read_clocks(std::move(clocks)), table(lease) {}
 
   void Run();
   void RenewDue(std::unique_lock<std::mutex>* lock);
   void TellChanges(std::unique_lock<std::mutex>* lock);
   std::vector<FoundChange> FindChanges(std::chrono::nanoseconds now);
-  static std::chrono::nanoseconds Now() { return Clock::System().Now(); }
-  static OwnPauses::Clocks Clocks() { return {.boot = BootTime(), .awake = Now()}; }
 
+  const ClocksCallback read_clocks;
   std::mutex mutex;
   std::condition_variable changed;
   LeaseTable table;                    // guarded by mutex, like all below
@@ -66,7 +68,7 @@ struct LeaseKeeper::State : std::enable_shared_from_this<State> {
 
 void LeaseKeeper::State::Run() {
   std::unique_lock lock(mutex);
-  table.BeginWait(Clocks());
+  table.BeginWait(read_clocks());
   while (!released) {
     RenewDue(&lock);
     TellChanges(&lock);
@@ -76,14 +78,15 @@ void LeaseKeeper::State::Run() {
 
 void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
   std::vector<std::pair<int, HostDaemon*>> due;
-  for (const int number : table.TakeDue(Now())) due.emplace_back(number, daemons.at(number));
+  for (const int number : table.TakeDue(read_clocks().awake))
+    due.emplace_back(number, daemons.at(number));
   const std::chrono::milliseconds timeout = Milliseconds(table.lease() / 2);
   lock->unlock();  // a daemon may answer at once
   for (const auto& [number, daemon] : due) {
     daemon->Renew({.timeout = timeout},
                   [self = shared_from_this(), host = number](const Status& answer) {
                     const std::lock_guard guard(self->mutex);
-                    self->table.OnRenewed(host, answer, Now());
+                    self->table.OnRenewed(host, answer, self->read_clocks().awake);
                   });
   }
   lock->lock();
@@ -93,7 +96,7 @@ void LeaseKeeper::State::RenewDue(std::unique_lock<std::mutex>* lock) {
 // machine without memory lets it do so where it works. A look at the ports of lost hosts takes a
 // while of itself, and is no standstill, whoever asks for one meanwhile.
 void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
-  const OwnPauses::Clocks now = Clocks();
+  const OwnPauses::Clocks now = read_clocks();
   table.EndWait(now);
   std::vector<FoundChange> found;
   if (on_change) found = FindChanges(now.awake);
@@ -103,7 +106,7 @@ void LeaseKeeper::State::TellChanges(std::unique_lock<std::mutex>* lock) {
   LookAtLostHosts(&found, std::min(kLostHostPatience, Milliseconds(table.lease())));
   for (const FoundChange& each : found) tell(each.change);
   lock->lock();
-  table.BeginWait(Clocks());
+  table.BeginWait(read_clocks());
 }
 
 std::vector<FoundChange> LeaseKeeper::State::FindChanges(std::chrono::nanoseconds now) {
@@ -118,13 +121,14 @@ std::vector<FoundChange> LeaseKeeper::State::FindChanges(std::chrono::nanosecond
   return found;
 }
 
-LeaseKeeper::LeaseKeeper(std::chrono::nanoseconds lease) : state_(std::make_shared<State>(lease)) {}
+LeaseKeeper::LeaseKeeper(std::chrono::nanoseconds lease, ClocksCallback clocks)
+    : state_(std::make_shared<State>(lease, clocks ? std::move(clocks) : ReadClocks)) {}
 
 LeaseKeeper::~LeaseKeeper() { Release(); }
 
 void LeaseKeeper::Add(int number, HostDaemon* daemon) {
   const std::lock_guard lock(state_->mutex);
-  state_->table.Add(number, State::Now(), /*is_of_this_machine=*/!daemon->leased());
+  state_->table.Add(number, state_->read_clocks().awake, /*is_of_this_machine=*/!daemon->leased());
   state_->daemons.emplace(number, daemon);
   if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->Run(); });
 }
@@ -136,7 +140,7 @@ void LeaseKeeper::Listen(OnChange on_change) {
 
 std::optional<OwnPause> LeaseKeeper::FindOwnPause() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->table.FindOwnPause(BootTime());
+  return state_->table.FindOwnPause(state_->read_clocks().boot);
 }
 
 void LeaseKeeper::Release() {

@@ -23,9 +23,11 @@ namespace ds::cli {
 class LeaseKeeper {
  public:
   using OnChange = std::function<void(const HostChange&)>;
+  using ClocksCallback = std::function<OwnPauses::Clocks()>;
 
-  // `lease` is what the daemons were started with.
-  explicit LeaseKeeper(std::chrono::nanoseconds lease);
+  // `lease` is what the daemons were started with. Silence and standstills are told by `clocks`,
+  // from several threads; null: by those of this machine.
+  explicit LeaseKeeper(std::chrono::nanoseconds lease, ClocksCallback clocks = nullptr);
   // Releases the daemons when that has not been done.
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;

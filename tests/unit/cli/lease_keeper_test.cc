@@ -8,10 +8,11 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "cli/host/lease_table.h"
+#include "runtime/base/clock.h"
+#include "runtime/process/boot_time.h"
 #include "tests/support/bounded_queue.h"
 
 namespace ds::cli {
@@ -147,12 +148,14 @@ TEST(LeaseKeeperTest, AStandstillBetweenTwoWaitsIsNoSilenceOfADaemonHere) {
   local.has_lease = false;
   LeaseDaemon other;
   other.has_lease = false;
-  std::atomic<bool> stood = false;
-  other.on_renew = [&] {
-    if (!stood.exchange(true)) std::this_thread::sleep_for(3 * kLease);
+  std::atomic<std::chrono::nanoseconds> stood{};
+  other.on_renew = [&] { stood = 3 * kLease; };
+  const auto read_clocks = [&] {
+    return OwnPauses::Clocks{.boot = BootTime() + stood.load(),
+                             .awake = Clock::System().Now() + stood.load()};
   };
   Changes changes;
-  LeaseKeeper keeper(kLease);
+  LeaseKeeper keeper(kLease, read_clocks);
   keeper.Listen(changes.Listener());
   keeper.Add(0, &local);
   ASSERT_TRUE(local.AwaitRenewals(3));
