@@ -52,7 +52,7 @@ CLI = {
     "host": {"remote"},
     "job/verdict": {"remote", "host"},
     "job": {"flags", "plan", "host", "job/verdict"},
-    "console": {"flags", "plan", "job", "job/verdict"},
+    "console": {"flags", "job", "job/verdict"},
     "session": {"remote", "host", "job", "job/verdict", "console"},
     "train": {"flags", "plan", "job", "session", "estimate"},
     "report": {"plan"},
