@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "cli/host/connection_probe.h"
@@ -59,7 +60,9 @@ class HostDaemon {
   // this machine is killed.
   virtual void Abandon() {}
   // Returns when the processes of a daemon that was given up have ended, if it is of this machine.
-  virtual void AwaitProcesses() {}
+  // `notice`, if any, is told what it waits for when that takes longer than a second.
+  using NoticeCallback = std::function<void(const std::string&)>;
+  virtual void AwaitProcesses(const NoticeCallback& /*notice*/) {}
   // No rank is wanted any more: Prepare and Launch end at once, those that are going on and later
   // ones. Whether a Launch has started ranks is not known then. From any thread.
   virtual void CancelStarts() {}

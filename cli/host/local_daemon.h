@@ -56,13 +56,12 @@ class LocalDaemon final : public DaemonClient {
   void HangUp() override { controller_pipe_.Reset(); }
   // Kills dsrund as well, which may have been stopped; its guardian ends its ranks.
   void Abandon() override;
-  void AwaitProcesses() override { static_cast<void>(Close()); }
+  void AwaitProcesses(const NoticeCallback& notice) override { static_cast<void>(Close(notice)); }
 
   // Hangs up and waits until dsrund, and with it every rank, has ended: after the job's grace,
   // unless dsrund has been stopped or hangs, which only Kill ends. A guardian that has not ended 10
   // s after dsrund is killed. Idempotent. kInternal when they did not end cleanly. `notice` is told
   // what it waits for when that takes longer than a second.
-  using NoticeCallback = std::function<void(const std::string&)>;
   Status Close(const NoticeCallback& notice = nullptr);
 
   // These two from any thread, while another waits in Close or in a call.

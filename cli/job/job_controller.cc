@@ -77,7 +77,7 @@ void JobController::Do(const JobAction& action, const Request& request) {
       });
 }
 
-// What is to read the input gets its thread first: the ranks may leave room for none.
+// The input's reader gets its thread first: the ranks may leave room for none.
 void JobController::Do(const JobAction& action, const v1::LaunchRequest& request) {
   const Status input =
       request.forward_input() ? StartInput(daemons_.at(action.host), request) : OkStatus();
@@ -122,7 +122,7 @@ void JobController::Do(const JobAction& action, GiveHostUp) {
   daemon->HangUp();
   if (daemon->leased()) return inputs_->Put(HostGone{action.host, daemon->LeaseFrom()});
   DoAside([this, daemon, host = action.host] {
-    daemon->AwaitProcesses();
+    daemon->AwaitProcesses(options_.tell_of_wait);
     inputs_->Put(HostGone{host, std::nullopt});
   });
 }

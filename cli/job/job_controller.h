@@ -37,6 +37,8 @@ class JobController {
     SpareStarter* spares = nullptr;       // of job.spares; null = there are none
     UserStop* stop = nullptr;             // not null: what the user wants; is told the job's phases
     const LeaseKeeper* leases = nullptr;  // null = there are none
+    // Is told, on a thread of its own, what a restart waits for in vain; null: nobody is.
+    HostDaemon::NoticeCallback tell_of_wait = nullptr;
   };
   // `daemons` by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
@@ -57,7 +59,7 @@ class JobController {
   using Inputs = InputQueue<JobInput>;
 
   void Perform(const JobActions& actions);
-  // What becomes of it is told.
+  // The machine is told what becomes of it.
   template <typename Request>
   void Do(const JobAction& action, const Request& request);
   void Do(const JobAction& action, const v1::LaunchRequest& request);

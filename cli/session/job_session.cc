@@ -234,7 +234,8 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
                            {.input = ReadsInput(plan_) ? &input : nullptr,
                             .spares = &starter_,
                             .stop = &stop_,
-                            .leases = starter_.leases()});
+                            .leases = starter_.leases(),
+                            .tell_of_wait = [this](const auto& text) { TellOfWait(text); }});
   starter_.leases()->Listen([&](const HostChange& change) { controller.OnHostChange(change); });
   const auto let_go = [](HostStarter* starter) { starter->ReleaseHosts(); };
   const std::unique_ptr<HostStarter, decltype(let_go)> release(&starter_, let_go);

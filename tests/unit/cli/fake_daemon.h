@@ -78,8 +78,9 @@ class FakeDaemon : public HostDaemon {
     stops_.Put({});
   }
 
-  void AwaitProcesses() override {
+  void AwaitProcesses(const NoticeCallback& notice) override {
     if (on_await) on_await();
+    if (notice) notice("waiting for a process");
   }
   void CancelStarts() override { starts_cancelled = true; }
   bool leased() const override { return lease_from.has_value(); }
