@@ -63,7 +63,7 @@ class GenerationState {
   explicit GenerationState(const Parts& parts);
 
   void Begin();
-  // An input that is about this generation, or about all. What is due at `now` is done as well.
+  // An input that is about this generation, or about all. Does what is due at `now` as well.
   void Handle(const JobInput& input, Time now);
   // When something will be due; none: only when something is heard.
   std::optional<Time> next() const;

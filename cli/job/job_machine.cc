@@ -180,7 +180,10 @@ std::string JobMachine::ExplainNoGeneration() const {
 
 std::string JobMachine::ExplainMissingHosts() const {
   if (lost_.empty()) return "";
-  const std::string gone = "host " + lost_.begin()->second.name + " is gone";
+  const auto& [first, lost] = *lost_.begin();
+  const std::string gone = job_.world.hosts[first].remote
+                               ? "host " + lost.name + " is gone"
+                               : "the daemon of host " + lost.name + ", this machine, has ended";
   if (lost_.contains(0) && !job_.flags.master_addr.empty()) {
     return gone + ", and --master_addr names it: another cannot take its place";
   }

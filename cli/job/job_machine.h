@@ -53,7 +53,7 @@ class JobMachine {
   JobMachine& operator=(const JobMachine&) = delete;
 
   JobActions Begin();
-  // What is due at `now` is done as well.
+  // Does what is due at `now` as well.
   JobActions Handle(const JobInput& input, Time now);
   // When something will be due; none: only when something is heard.
   std::optional<Time> next() const;

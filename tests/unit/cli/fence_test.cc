@@ -85,10 +85,12 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
                  .flags = {.lease_seconds = 1, .max_restarts = 1, .grace_seconds = 0},
                  .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
                  .master_addr = "m"};
-    plan.spares.push_back({.host = "c", .slots = {0}, .remote = true});
+    for (JobHost& host : plan.world.hosts) host.remote = true;
+    if (has_spare_) plan.spares.push_back({.host = "c", .slots = {0}, .remote = true});
     controller_ = std::make_unique<JobController>(
         std::move(plan), this, std::vector<HostDaemon*>{&kept_, &lost_}, &observer_,
-        JobController::Options{.spares = this, .stop = &stop_});
+        JobController::Options{
+            .spares = this, .stop = &stop_, .tell_of_wait = [this](auto& text) { told_ = text; }});
     return controller_->Run();
   }
 
@@ -97,6 +99,8 @@ class FencedControllerTest : public ::testing::Test, public SpareStarter, public
   FakeDaemon spare_{{{Ended()}}};
   RecordingObserver observer_;
   UserStop stop_;
+  std::string told_;  // of what is waited for
+  bool has_spare_ = true;
   std::function<void()> on_spare_;
   Status spare_answer_;
   std::unique_ptr<JobController> controller_;
@@ -133,6 +137,12 @@ TEST_F(FencedControllerTest, AJobThatIsNotRestartedDoesNotWait) {
   EXPECT_THAT(observer_.notices, Not(Contains(HasSubstr("before the restart"))));
 }
 
+TEST_F(FencedControllerTest, ALostHostThatNothingReplacesIsNamed) {
+  has_spare_ = false;
+  EXPECT_EQ(Run().failure().cause, Cause::kDaemonLost);
+  EXPECT_EQ(observer_.notices.back(), "not restarted: host b is gone, and there is no spare host");
+}
+
 TEST_F(FencedControllerTest, ASignalEndsTheWait) {
   lost_.lease_from = BootTime() + std::chrono::hours(1);
   spare_.on_start = [this] { controller_->OnSignal(SIGINT); };
@@ -156,6 +166,7 @@ TEST_F(FencedControllerTest, TheUserIsHeardWhileProcessesEndAndASpareIsStarted) 
   on_spare_ = ask;
   EXPECT_TRUE(Run().ok());
   EXPECT_EQ(asked, 2);
+  EXPECT_EQ(told_, "waiting for a process");
 }
 
 // As std::async does where no thread is to be had.

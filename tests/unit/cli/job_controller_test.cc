@@ -441,7 +441,9 @@ TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsTheEnd) {
   EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
   EXPECT_THAT(
       observer_.notices,
-      ElementsAre("not restarted: host b is gone, and too few spares with as many slots are left"));
+      ElementsAre(
+          "not restarted: the daemon of host b, this machine, has ended, and too few spares "
+          "with as many slots are left"));
   EXPECT_TRUE(starter_.started.empty());
 }
 
