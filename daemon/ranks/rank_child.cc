@@ -137,12 +137,12 @@ DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) 
   if (child.cores != nullptr && (*result = BindToCores(*child.cores)) < 0) {
     return ChildStep::kCores;
   }
-  if (child.memory_mode != MPOL_DEFAULT &&
-      (*result = RawSyscall(SYS_set_mempolicy, child.memory_mode, ToWord(&child.memory_nodes),
-                            kMaxMemoryNodes)) < 0) {
+  if (child.settings.memory_mode != MPOL_DEFAULT &&
+      (*result = RawSyscall(SYS_set_mempolicy, child.settings.memory_mode,
+                            ToWord(&child.memory_nodes), kMaxMemoryNodes)) < 0) {
     return ChildStep::kMemory;
   }
-  if (child.umask != nullptr) RawSyscall(SYS_umask, *child.umask);
+  if (child.settings.umask != kInheritedUmask) RawSyscall(SYS_umask, child.settings.umask);
   if ((*result = SetLimits(child)) < 0) return ChildStep::kLimits;
   ResetSignals();
   *result = RawSyscall(SYS_execve, ToWord(child.executable), ToWord(child.argv),

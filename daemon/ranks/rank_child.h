@@ -33,6 +33,14 @@ struct RankLimit {
   rlimit64 amounts{};
 };
 
+// The settings of a rank's process that go unchanged from the request to the child: a plain value,
+// so that code between clone and execve can read it.
+inline constexpr std::uint32_t kInheritedUmask = ~0U;
+struct ProcessSettings {
+  std::uint32_t umask = kInheritedUmask;  // that is the daemon's
+  int memory_mode = MPOL_DEFAULT;         // of set_mempolicy(2); this one leaves the daemon's
+};
+
 // Memory nodes as the kernel takes them.
 inline constexpr std::size_t kMaxMemoryNodes = 1024;
 using NodeMask = std::array<unsigned long, kMaxMemoryNodes / (8 * sizeof(unsigned long))>;
@@ -57,9 +65,8 @@ struct RankChild {
   char* const* environment = nullptr;
   const char* working_directory = nullptr;  // null = stay
   const cpu_set_t* cores = nullptr;         // null = not bound
-  int memory_mode = MPOL_DEFAULT;           // of set_mempolicy
+  ProcessSettings settings;
   NodeMask memory_nodes{};
-  const std::uint32_t* umask = nullptr;  // null = as it is
   const RankLimit* limits = nullptr;
   std::size_t limit_count = 0;
   int input = -1, output = -1, error = -1, link = -1;

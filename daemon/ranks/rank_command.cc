@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "proto/job_directory.h"
@@ -167,10 +168,10 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   command.working_directory = request.working_directory();
   command.cores.assign(spec.cores().begin(), spec.cores().end());
   command.takes_input = request.forward_input() && spec.rank() == 0;
-  if (request.has_umask()) command.umask = request.umask();
+  if (request.has_umask()) command.settings.umask = request.umask();
   DS_RETURN_IF_ERROR(AddLimits(request, &command));
   LeaveRoomForDaemon(host, &command);
-  command.memory_mode = ToMemoryMode(spec.memory_policy().kind());
+  command.settings.memory_mode = ToMemoryMode(spec.memory_policy().kind());
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());
   for (const std::string& argument : spec.argv()) {

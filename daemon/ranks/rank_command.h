@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +28,8 @@ struct RankCommand {
   std::vector<std::string> environment;  // "NAME=value"
   std::string working_directory;         // "" = the daemon's
   std::vector<std::uint32_t> cores;      // empty = not bound
-  int memory_mode = 0;                   // of set_mempolicy(2); MPOL_DEFAULT leaves the daemon's
+  ProcessSettings settings;
   std::vector<std::uint32_t> memory_nodes;
-  std::optional<std::uint32_t> umask;  // none = the daemon's
   std::vector<RankLimit> limits;
   std::string error_file;    // where a Python program tells of its exception; "" = nowhere
   bool takes_input = false;  // through TakeStdin(), else it reads /dev/null

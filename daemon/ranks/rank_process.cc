@@ -123,8 +123,7 @@ Status RankProcess::Starting::Describe() {
     child_.working_directory = command_.working_directory.c_str();
   }
   if (!command_.cores.empty()) child_.cores = &cores_;
-  child_.memory_mode = command_.memory_mode;
-  if (command_.umask) child_.umask = &*command_.umask;
+  child_.settings = command_.settings;
   child_.limits = command_.limits.data();
   child_.limit_count = command_.limits.size();
   child_.parent = ::getpid();

@@ -62,13 +62,13 @@ TEST_F(RankCommandTest, AProgramOfTheUsersKeepsTheTextOfTheJobDirectory) {
 }
 
 TEST_F(RankCommandTest, MaskAndLimits) {
-  EXPECT_FALSE(Make()->umask.has_value());
+  EXPECT_EQ(Make()->settings.umask, kInheritedUmask);
   request_.set_umask(027);
   v1::RankLimit* limit = request_.add_limits();
   limit->set_name("nofile");
   limit->set_soft(10);
   limit->set_hard(20);
-  EXPECT_EQ(Make()->umask, 027U);
+  EXPECT_EQ(Make()->settings.umask, 027U);
   EXPECT_EQ(Make()->limits.at(0).resource, RLIMIT_NOFILE);
   EXPECT_EQ(Make()->limits.at(0).amounts.rlim_max, 20U);
   limit->set_soft(21);
