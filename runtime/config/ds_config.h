@@ -74,6 +74,9 @@ struct PipelineConfig {
   int activation_checkpoint_interval = 0;  // 1: layers are computed again in the backward pass
 };
 
+  // Tensor ranks send parts of what stages send each other; false: each sends the whole.
+  bool pipe_partitioned = true;  // of activations
+  bool grad_partitioned = true;  // of their gradients
 // LoCo: what 4 bits take from a gradient comes with the next one.
 struct LocoConfig {
   double err_beta = 0.8;            // of the error before

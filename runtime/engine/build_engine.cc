@@ -326,7 +326,9 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   if (context.groups.stage != nullptr) {
     parts->channels.emplace(
         comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world),
-        FindTensorCommunicator(parts->mesh, *options.world));
+        ChannelCut{.tensor = FindTensorCommunicator(parts->mesh, *options.world),
+                   .activations = config.pipeline.pipe_partitioned,
+                   .gradients = config.pipeline.grad_partitioned});
   }
   parts->buffers.MakeAlike(*context.groups.gradients);
   parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer,

@@ -79,6 +79,11 @@ void ReceiveParts(comm::Communicator& channel, const at::Tensor& tensor, comm::C
 
 }  // namespace
 
+StageChannels::StageChannels(comm::Communicator& stages, const ChannelCut& cut)
+    : stages_(stages),
+      activations_among_(cut.activations ? cut.tensor : nullptr),
+      gradients_among_(cut.gradients ? cut.tensor : nullptr) {}
+
 comm::Communicator& StageChannels::ChannelBetween(int from, int to, const std::string& of) {
   const std::string name = of + " of stage " + std::to_string(from) + " to " + std::to_string(to);
   return stages_.Group(name, {std::min(from, to), std::max(from, to)});
@@ -117,10 +122,12 @@ NamedTensors StageChannels::ReceiveMessage(int stage, comm::Communicator* among)
 }
 
 void StageChannels::SendActivations(int stage, const NamedTensors& tensors) {
-  SendMessage(stage, tensors, tensor_);
+  SendMessage(stage, tensors, activations_among_);
 }
 
-NamedTensors StageChannels::ReceiveActivations(int stage) { return ReceiveMessage(stage, tensor_); }
+NamedTensors StageChannels::ReceiveActivations(int stage) {
+  return ReceiveMessage(stage, activations_among_);
+}
 
 void StageChannels::SendWhole(int stage, const NamedTensors& tensors) {
   SendMessage(stage, tensors, /*among=*/nullptr);
@@ -135,7 +142,8 @@ void StageChannels::SendGradients(int stage, const NamedTensors& received) {
   for (const auto& [name, tensor] : received) {
     if (!tensor.requires_grad()) continue;
     const at::Tensor& gradient = tensor.grad();
-    SendPart(channel, gradient.defined() ? gradient : at::zeros_like(tensor), tensor_, name);
+    SendPart(channel, gradient.defined() ? gradient : at::zeros_like(tensor), gradients_among_,
+             name);
   }
 }
 
@@ -145,7 +153,7 @@ NamedTensors StageChannels::ReceiveGradients(int stage, const NamedTensors& sent
   for (const auto& [name, tensor] : sent) {
     if (!tensor.requires_grad()) continue;
     const at::Tensor gradient = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
-    ReceiveParts(channel, gradient, tensor_, name);
+    ReceiveParts(channel, gradient, gradients_among_, name);
     gradients[name] = gradient;
   }
   return gradients;

@@ -29,12 +29,17 @@ namespace ds::engine {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
+// ChannelCut says what ranks send parts of. It is the same on all ranks of all stages.
+struct ChannelCut {
+  comm::Communicator* tensor = nullptr;  // this stage's ranks that hold the same; null: none does
+  bool activations = true, gradients = true;
+};
+
 class StageChannels {
  public:
-  // `stages`: a rank of each stage, in their order, this one among them. `tensor`: this stage's
-  // ranks that hold the same, as many in all stages; null: none does. Both outlive this.
-  StageChannels(comm::Communicator& stages, comm::Communicator* tensor)
-      : stages_(stages), tensor_(tensor) {}
+  // `stages`: a rank of each stage, in their order, this one among them. It and the cut's ranks
+  // outlive this.
+  explicit StageChannels(comm::Communicator& stages, const ChannelCut& cut = {});
 
   // Sends do not wait for their receiver. The tensors stay as they are until AwaitSends. Tensor
   // ranks send and receive together.
@@ -64,7 +69,9 @@ class StageChannels {
   NamedTensors ReceiveMessage(int stage, comm::Communicator* among);
 
   comm::Communicator& stages_;
-  comm::Communicator* const tensor_;
+  // Ranks among which either is cut; null: none.
+  comm::Communicator* const activations_among_;
+  comm::Communicator* const gradients_among_;
   std::deque<comm::Work> sends_;
 };
 

@@ -54,6 +54,8 @@ config::DsConfig ConfigOf(const DecoderRun& run, int readers) {
   config.parallel.expert = run.expert;
   config.parallel.data_before_expert = run.data_before_expert;
   config.pipeline.partition = run.partition;
+  config.pipeline.pipe_partitioned = run.sends_parts;
+  config.pipeline.grad_partitioned = run.sends_parts;
   config.zero_optimization.ignore_unused_parameters = !run.names_unused;
   if (run.gathers_ahead) {
     config.zero_optimization.prefetch_bucket_size = 100'000;
@@ -168,6 +170,18 @@ void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& 
 }
 
 engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks) {
+void ExpectSameBits(const DecoderOutcome& expected, const DecoderOutcome& ours) {
+  ASSERT_EQ(ours.steps.size(), expected.steps.size());
+  for (std::size_t i = 0; i < ours.steps.size(); ++i) {
+    EXPECT_EQ(ours.steps[i].loss, expected.steps[i].loss) << i;
+    EXPECT_EQ(ours.steps[i].grad_norm, expected.steps[i].grad_norm) << i;
+  }
+  ASSERT_EQ(ours.parameters.size(), expected.parameters.size());
+  for (const auto& [name, value] : expected.parameters) {
+    EXPECT_TRUE(ours.parameters.at(name).equal(value)) << name;
+  }
+}
+
   engine::Evaluation evaluation;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
     const auto engine = MakeDecoderEngine(run, world);

@@ -63,6 +63,7 @@ struct DecoderRun {
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;  // of every stage
   std::string partition = "uniform";
+  bool sends_parts = true;  // tensor ranks do, between stages
   int stage = 0;
   std::int64_t accumulation = 1;
   bool bf16 = false;
@@ -115,6 +116,9 @@ void ExpectSameSteps(const std::vector<StepResult>& expected, const std::vector<
 
 // Expects the same parameters, but for the order of sums.
 void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& ours);
+
+// Expects the same losses, norms and parameters, bit for bit.
+void ExpectSameBits(const DecoderOutcome& expected, const DecoderOutcome& ours);
 
 // Evaluates an untrained one on the samples of the first step.
 engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks);

@@ -1,5 +1,5 @@
-// Tensor ranks send their parts of what stages send: the same bits arrive, of that many times fewer
-// bytes.
+// Tensor ranks send each other's stages their parts of what stages send: with the same bits, and
+// that many times fewer bytes.
 
 #include "runtime/engine/stage_channels.h"
 
@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "tests/ranks/decoder_run.h"
+#include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 
 namespace ds::tests {
@@ -45,13 +46,15 @@ void ExpectSameTensors(const NamedTensors& expected, const NamedTensors& ours) {
 
 // Runs two stages of `tensor` ranks each, with this rank's channels and its stage.
 template <typename Body>
-void RunStages(int tensor, const Body& body) {
+void RunStages(int tensor, const engine::ChannelCut& cut, const Body& body) {
   testing::RunRanks(2 * tensor, [&](comm::Communicator& world) {
     const int stage = world.rank() / tensor, part = world.rank() % tensor;
     comm::Communicator& stages = world.Group(fmt::format("stages {}", part), {part, tensor + part});
     std::vector<int> members;
     for (int i = 0; i < tensor; ++i) members.push_back(stage * tensor + i);
-    StageChannels channels(stages, &world.Group(fmt::format("tensor {}", stage), members));
+    engine::ChannelCut own = cut;
+    own.tensor = &world.Group(fmt::format("tensor {}", stage), members);
+    StageChannels channels(stages, own);
     body(channels, stage, world);
     channels.AwaitSends();
   });
@@ -59,28 +62,32 @@ void RunStages(int tensor, const Body& body) {
 
 TEST(StageChannels, WhatGoesInPartsArrivesWhole) {
   for (const int tensor : {2, 3}) {
-    RunStages(tensor, [&](StageChannels& channels, int stage, comm::Communicator&) {
-      const NamedTensors sent = MakeMessage();
-      if (stage == 0) {
-        channels.SendActivations(1, sent);
-        ExpectSameTensors({{"even", sent.at("even") * 2},
-                           {"left", sent.at("left") * 2},
-                           {"less", sent.at("less") * 0}},
-                          channels.ReceiveGradients(1, sent));
-        return;
-      }
-      NamedTensors received = channels.ReceiveActivations(0);
-      ExpectSameTensors(sent, received);
-      for (const char* name : {"even", "left"}) {
-        received.at(name).mutable_grad() = (sent.at(name) * 2).detach();
-      }
-      channels.SendGradients(0, received);
-    });
+    for (const bool parts : {false, true}) {
+      RunStages(tensor, {.activations = parts, .gradients = !parts},
+                [&](StageChannels& channels, int stage, comm::Communicator&) {
+                  const NamedTensors sent = MakeMessage();
+                  if (stage == 0) {
+                    channels.SendActivations(1, sent);
+                    const NamedTensors gradients = channels.ReceiveGradients(1, sent);
+                    ExpectSameTensors({{"even", sent.at("even") * 2},
+                                       {"left", sent.at("left") * 2},
+                                       {"less", sent.at("less") * 0}},
+                                      gradients);
+                  } else {
+                    NamedTensors received = channels.ReceiveActivations(0);
+                    ExpectSameTensors(sent, received);
+                    for (const char* name : {"even", "left"}) {
+                      received.at(name).mutable_grad() = (sent.at(name) * 2).detach();
+                    }
+                    channels.SendGradients(0, received);
+                  }
+                });
+    }
   }
 }
 
 TEST(StageChannels, ARankAloneSendsTheWhole) {
-  RunStages(2, [](StageChannels& channels, int stage, comm::Communicator& world) {
+  RunStages(2, {}, [](StageChannels& channels, int stage, comm::Communicator& world) {
     if (world.rank() == 2) channels.SendWhole(0, MakeMessage());
     if (world.rank() == 0) ExpectSameTensors(MakeMessage(), channels.ReceiveWhole(1));
     if (stage == 0) channels.SendActivations(1, MakeMessage());
@@ -89,7 +96,7 @@ TEST(StageChannels, ARankAloneSendsTheWhole) {
 }
 
 struct Trained {
-  std::vector<StepResult> steps;
+  DecoderOutcome outcome;
   std::uint64_t bytes = 0;  // that rank 0 has sent and received
 };
 
@@ -100,7 +107,11 @@ Trained TrainCounted(const DecoderRun& run, int ranks) {
     const auto bytes = [&] { return world.traffic().of(comm::TrafficKind::kPointToPoint).bytes; };
     const std::uint64_t before = bytes();
     auto steps = TrainDecoder(*engine, run, kTrainedSteps);
-    if (world.rank() == 0) trained = {std::move(steps), bytes() - before};
+    const std::uint64_t after = bytes();
+    auto parameters = ExportAll(*engine);
+    if (world.rank() == 0) {
+      trained = {{std::move(steps), std::move(parameters)}, after - before};
+    }
   });
   return trained;
 }
@@ -114,30 +125,37 @@ struct PartsCase {
 
 // Two samples of 12 tokens of 24 values, forward and backward, four micro-batches a step; with
 // `chunks` the first stage sends as often for each of them, and receives from the last one's.
-TEST(StageChannels, TensorRanksDivideTheBytesBetweenStages) {
+TEST(StageChannels, TensorRanksDivideTheBytesBetweenStagesAndChangeNoBit) {
   using Kind = pipeline::ScheduleKind;
   for (const PartsCase& cut :
        {PartsCase{kDroppingDecoder, 2}, PartsCase{kLlamaDecoder, 4}, PartsCase{kLlamaDecoder, 2, 2},
-        PartsCase{kDistancesDecoder, 3}, PartsCase{kLlamaDecoder, 2, 1, Kind::kInterleaved, 2},
+        PartsCase{kDistancesDecoder, 3}, PartsCase{kMixtralDecoder, 2},
+        PartsCase{kLlamaDecoder, 2, 1, Kind::kInterleaved, 2},
         PartsCase{kLlamaDecoder, 2, 1, Kind::kZeroBubbleV, 2}}) {
     SCOPED_TRACE(fmt::format("{} on tp {} sp {}, {}", cut.model, cut.tensor, cut.sequence,
                              NameOf(cut.schedule)));
-    const DecoderRun run{.model = cut.model,
-                         .tensor = cut.tensor,
-                         .sequence = cut.sequence,
-                         .pipeline = 2,
-                         .schedule = cut.schedule,
-                         .chunks = cut.chunks,
-                         .accumulation = 4};
-    const Trained ours = TrainCounted(run, run.ranks_of_a_sample());
-    ExpectSameSteps(RunDecoder({.model = cut.model, .accumulation = 4}, 1, kTrainedSteps).steps,
-                    ours.steps);
+    DecoderRun run{.model = cut.model,
+                   .tensor = cut.tensor,
+                   .sequence = cut.sequence,
+                   .pipeline = 2,
+                   .schedule = cut.schedule,
+                   .chunks = cut.chunks,
+                   .accumulation = 4};
+    const Trained in_parts = TrainCounted(run, run.ranks_of_a_sample());
+    run.sends_parts = false;
+    const Trained whole = TrainCounted(run, run.ranks_of_a_sample());
+    ExpectSameBits(whole.outcome, in_parts.outcome);
+    if (cut.model == kMixtralDecoder) {  // sends numbers of its routers, too
+      EXPECT_LT(in_parts.bytes, whole.bytes);
+      continue;
+    }
     const bool turns_back = cut.schedule == Kind::kZeroBubbleV;  // within the last stage
     const std::uint64_t links = turns_back ? 2 : 2 * static_cast<std::uint64_t>(cut.chunks) - 1;
     const std::uint64_t messages = links * 4 * kTrainedSteps;
     const std::uint64_t tensor_bytes =
         2ULL * 12 * 24 * sizeof(float) / static_cast<std::uint64_t>(cut.sequence);
-    EXPECT_EQ(ours.bytes,
+    EXPECT_EQ(whole.bytes, messages * (kHeader + 2 * tensor_bytes));
+    EXPECT_EQ(in_parts.bytes,
               messages * (kHeader + 2 * tensor_bytes / static_cast<std::uint64_t>(cut.tensor)));
   }
 }

@@ -55,18 +55,6 @@ TEST(StagesCompose, AdaptersTrainWhatOneRankTrains) {
   }
 }
 
-void ExpectSameBits(const DecoderOutcome& expected, const DecoderOutcome& ours) {
-  ASSERT_EQ(ours.steps.size(), expected.steps.size());
-  for (std::size_t i = 0; i < ours.steps.size(); ++i) {
-    EXPECT_EQ(ours.steps[i].loss, expected.steps[i].loss) << i;
-    EXPECT_EQ(ours.steps[i].grad_norm, expected.steps[i].grad_norm) << i;
-  }
-  ASSERT_EQ(ours.parameters.size(), expected.parameters.size());
-  for (const auto& [name, value] : expected.parameters) {
-    EXPECT_TRUE(ours.parameters.at(name).equal(value)) << name;
-  }
-}
-
 // Sub-groups, which are as long in both, are what a norm's sum is made of.
 TEST(StagesCompose, StateInFilesTrainsWithTheBitsOfStateInMemory) {
   const StageShape cuts[] = {{2, 4, 3},

@@ -201,7 +201,9 @@ void FillParallel(const Values& values, DsConfig* config) {
   config->parallel = ReadParallel(values);
   config->pipeline = {
       .partition = values.Get(kPartition),
-      .activation_checkpoint_interval = values.Get(keys::kPipelineActivationCheckpointInterval)};
+      .activation_checkpoint_interval = values.Get(keys::kPipelineActivationCheckpointInterval),
+      .pipe_partitioned = values.Get(keys::kPipelinePipePartitioned),
+      .grad_partitioned = values.Get(keys::kPipelineGradPartitioned)};
 }
 
 std::optional<std::int64_t> DataRanks(const RuleContext& context) {

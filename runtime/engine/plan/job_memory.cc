@@ -274,8 +274,10 @@ zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, 
   rank.step.passes = ListPasses(*schedule, stage, chunks);
   rank.step.sent_bytes = rank.step.returned_bytes = rank.step.handed_bytes =
       rank.batch.tokens() * job.model.width * config::Width(rank.batch.type);
+  const int tensor = config.parallel.tensor;
+  rank.step.activation_parts = config.pipeline.pipe_partitioned ? tensor : 1;
+  rank.step.gradient_parts = config.pipeline.grad_partitioned ? tensor : 1;
   zero::StepMemory memory = PlanBlocks(config, job, std::move(rank), runs);
-  memory.traffic.between_stages /= config.parallel.tensor;  // ranks that send a part each
   memory.when += " on stage " + std::to_string(stage);
   return memory;
 }

@@ -85,6 +85,8 @@ struct StepMemoryInput {
   std::int64_t sent_bytes = 0;
   std::int64_t returned_bytes = 0;
   std::int64_t handed_bytes = 0;  // of such a gradient for a chunk of this stage
+  // So many ranks, which hold the same, send a part each of what goes forward and of gradients.
+  int activation_parts = 1, gradient_parts = 1;
   Tiers tiers;
   bool updates_in_turns = true;  // the optimizer; else it has all of its state at once
   bool cuts_turns = true;        // at Tiers::most_elements; else one is of a whole bucket

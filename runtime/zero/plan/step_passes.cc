@@ -96,8 +96,9 @@ void StepSimulation::BeginPass(const Pass& pass) {
   const bool forward = pass.kind == Pass::Kind::kForward;
   const bool behind = forward || first_trained_ < units.end;
   const bool before = forward || input_.input_needs_gradient || units.first > 0;
-  if (pass.sends && behind) here->between_stages += input_.sent_bytes;
-  if (pass.returns && before) here->between_stages += input_.returned_bytes;
+  const int parts = forward ? input_.activation_parts : input_.gradient_parts;
+  if (pass.sends && behind) here->between_stages += input_.sent_bytes / parts;
+  if (pass.returns && before) here->between_stages += input_.returned_bytes / parts;
 }
 
 void StepSimulation::Forward(const Pass& pass) {

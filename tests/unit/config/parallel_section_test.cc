@@ -181,11 +181,16 @@ TEST(ParallelSectionTest, KeysOfThePipelineAreReadOrRefused) {
               Contains(HasSubstr("pipeline.partition is \"time\": write uniform")));
   EXPECT_THAT(Messages(check(R"("activation_checkpoint_interval": 2)").errors),
               Contains(HasSubstr("activation_checkpoint_interval")));
-  for (const char* key : {"pipe_partitioned", "grad_partitioned", "use_reentrant"}) {
-    const CheckResult result = check("\"" + std::string(key) + "\": false");
-    EXPECT_THAT(Messages(result.errors), ::testing::IsEmpty());
-    EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr("has no effect")));
-  }
+  EXPECT_TRUE(read.config.pipeline.pipe_partitioned);
+  EXPECT_TRUE(read.config.pipeline.grad_partitioned);
+  const CheckResult whole = check(R"("pipe_partitioned": false)");
+  EXPECT_FALSE(whole.config.pipeline.pipe_partitioned);
+  EXPECT_TRUE(whole.config.pipeline.grad_partitioned);
+  EXPECT_FALSE(check(R"("grad_partitioned": false)").config.pipeline.grad_partitioned);
+  EXPECT_THAT(Messages(whole.warnings), Not(Contains(HasSubstr("has no effect"))));
+  const CheckResult reentrant = check(R"("use_reentrant": false)");
+  EXPECT_THAT(Messages(reentrant.errors), ::testing::IsEmpty());
+  EXPECT_THAT(Messages(reentrant.warnings), Contains(HasSubstr("has no effect")));
 }
 
 TEST(ParallelSectionTest, StateIsCutAmongRanksOfDataAndSequence) {

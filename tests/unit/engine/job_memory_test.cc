@@ -96,8 +96,10 @@ zero::StepMemory PlanWindows(std::int64_t micro_batches, std::optional<std::int6
 }
 
 TEST(JobMemoryTest, TensorRanksSendTheirPartsBetweenStages) {
-  const auto between = [](int tensor) {
+  const auto between = [](int tensor, bool activations = true, bool gradients = true) {
     config::DsConfig config = MakeConfig(1);
+    config.pipeline.pipe_partitioned = activations;
+    config.pipeline.grad_partitioned = gradients;
     config.parallel.pipeline = 2;
     config.parallel.tensor = tensor;
     config.batch.gradient_accumulation_steps = 4;
@@ -107,6 +109,9 @@ TEST(JobMemoryTest, TensorRanksSendTheirPartsBetweenStages) {
   };
   EXPECT_GT(between(1), 0);
   EXPECT_EQ(between(2), between(1) / 2);
+  EXPECT_EQ(between(2, false, false), between(1));
+  EXPECT_EQ(between(2, true, false), between(1) * 3 / 4);
+  EXPECT_EQ(between(2, false, true), between(1) * 3 / 4);
 }
 
 TEST(JobMemoryTest, BytesOfStateAreThoseOfAStepWhateverItsMicroBatches) {
