@@ -105,7 +105,10 @@ StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult ch
                      .tensor = degrees.tensor,
                      .expert = degrees.expert,
                      .data_before_expert = degrees.data_before_expert};
-  config.batch.gradient_accumulation_steps = schedule.shape().micro_batches;
+  config::BatchConfig& batch = config.batch;
+  batch.train_batch_size /= batch.gradient_accumulation_steps;  // of each micro-batch on all ranks
+  batch.gradient_accumulation_steps = schedule.shape().micro_batches;
+  batch.train_batch_size *= batch.gradient_accumulation_steps;
   config.pipeline.partition = flags.partition;
   auto plans = PlanStages(config, job);
   if (!plans.ok()) return plans.status().WithContext("the steps of the stages");

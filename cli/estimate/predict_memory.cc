@@ -184,15 +184,24 @@ Prediction MakePrediction(Prediction question) {
   return question;
 }
 
+std::string DescribeMicroBatch(const config::BatchConfig& batch, const engine::JobShape& job) {
+  const auto& by_tokens = job.efficiency.dynamic_batching;
+  if (!by_tokens) {
+    return fmt::format("{} x {} tokens", batch.train_micro_batch_size_per_gpu, job.seq_len);
+  }
+  return fmt::format("{} x up to {} tokens before padding", batch.train_micro_batch_size_per_gpu,
+                     by_tokens->max_tokens);
+}
+
 std::string ToText(const Prediction& prediction) {
   const MemoryPrediction& rank = prediction.rank;
   const zero::HeldMemory& peak = rank.step.peak;
   const char* const tier = rank.on_gpu ? "on its GPU" : "on its host";
   std::string text = fmt::format(
-      "{} on {}, {} x {} tokens a micro-batch, {}, ZeRO stage {}\n\n"
+      "{} on {}, {} a micro-batch, {}, ZeRO stage {}\n\n"
       "what each rank holds {} at the most, in {}:\n",
       Count(prediction.job.setting.ranks, "rank"), Count(prediction.hosts, "host"),
-      prediction.config.batch.train_micro_batch_size_per_gpu, prediction.job.seq_len,
+      DescribeMicroBatch(prediction.config.batch, prediction.job),
       TypeName(prediction.config.training_dtype()), prediction.config.zero_optimization.stage, tier,
       rank.step.when);
   const auto row = [&](const char* name, std::int64_t bytes) {

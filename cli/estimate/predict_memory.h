@@ -88,6 +88,9 @@ struct Prediction {
 // Fills in all that follows from the first four and `room`.
 Prediction MakePrediction(Prediction question);
 
+// "2 x 256 tokens", or of batches by tokens what they may have.
+std::string DescribeMicroBatch(const config::BatchConfig& batch, const engine::JobShape& job);
+
 std::string ToText(const Prediction& prediction);
 // Sizes are bytes. {"ranks","hosts","micro_batch","device","host","process","peak","when",...}
 nlohmann::ordered_json ToJson(const Prediction& prediction);

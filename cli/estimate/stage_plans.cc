@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/estimate/predict_memory.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/engine/plan/stage_cut.h"
 
@@ -44,9 +45,9 @@ StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::Jo
 std::string ToText(const StagePlans& plans) {
   const config::BatchConfig& batch = plans.config.batch;
   std::string text =
-      fmt::format("a rank's step of {} micro-batches of {} x {} tokens, ZeRO stage {}:\n",
-                  batch.gradient_accumulation_steps, batch.train_micro_batch_size_per_gpu,
-                  plans.job.seq_len, plans.config.zero_optimization.stage);
+      fmt::format("a rank's step of {} micro-batches of {}, ZeRO stage {}:\n",
+                  batch.gradient_accumulation_steps, DescribeMicroBatch(batch, plans.job),
+                  plans.config.zero_optimization.stage);
   for (std::size_t i = 0; i < plans.stages.size(); ++i) {
     const zero::StepMemory& stage = plans.stages[i];
     text +=

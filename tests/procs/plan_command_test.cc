@@ -235,12 +235,46 @@ TEST_F(PlanCommandTest, TheMeshSaysWhatOfABatchIsARanks) {
     const auto json = nlohmann::json::parse(plan("pipeline=2", keys).out);
     return json["stage_steps"][0]["peak"].get<std::int64_t>();
   };
-  EXPECT_GT(peak(R"(, "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true,
-                      "dynamic_batching": {"enabled": true, "max_tokens": 8192}}})"),
-            peak(""));
+  const std::string by_tokens = R"(, "data_efficiency": {"enabled": true, "data_sampling":
+      {"enabled": true, "dynamic_batching": {"enabled": true, "max_tokens": 8192}}})";
+  EXPECT_GT(peak(by_tokens), peak(""));
   const ProgramResult refused = plan("pipeline=2", R"(, "gradient_accumulation_steps": 8)");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, Not(HasSubstr("--fit")));
+}
+
+TEST_F(PlanCommandTest, AStepWithBatchesByTokensIsDescribedByTokens) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true,
+          "dynamic_batching": {"enabled": true, "max_tokens": 8192}}}})");
+  const ProgramResult plan =
+      Dsrun({"--num_gpus", "2", "--device", "cpu", "plan", "--mesh", "pipeline=2", "--model",
+             "gpt2-30m", "--deepspeed_config", config});
+  EXPECT_THAT(plan.out, HasSubstr("of 1 x up to 8192 tokens before padding, ZeRO stage 0:"))
+      << plan.err;
+}
+
+// The shards of ZeRO, by which memory is cut, are those of the mesh, however many micro-batches a
+// step has.
+TEST_F(PlanCommandTest, TheCutByMemoryIsOfTheMicroBatchesThatAreAskedFor) {
+  const auto cut = [&](int in_config, const std::vector<std::string>& flags) {
+    const std::string config = Write(
+        "ds.json", R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": )" +
+                       std::to_string(in_config) +
+                       R"(, "optimizer": {"type": "Adam"}, "zero_optimization": {"stage": 3},
+                                 "pipeline": {"stages": 2, "partition": "memory"}})");
+    std::vector<std::string> words = {
+        "--num_gpus", "8",      "--device",           "cpu",     "plan",
+        "--json",     "--mesh", "pipeline=2",         "--model", "gpt2-30m",
+        "--seq_len",  "64",     "--deepspeed_config", config};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const ProgramResult plan = Dsrun(words);
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return nlohmann::json::parse(plan.out)["stages"][0]["end"].get<int>();
+  };
+  const int asked = cut(16, {});
+  EXPECT_EQ(cut(2, {"--micro_batches", "16"}), asked);
+  EXPECT_EQ(asked, 5);  // of one shard in place of four it would be 2
 }
 
 TEST_F(PlanCommandTest, DrawsTheCutByMemoryThatAConfigAsksFor) {

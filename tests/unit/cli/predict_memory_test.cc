@@ -76,6 +76,10 @@ TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
   EXPECT_THAT(ToText(wide), HasSubstr("\nfits in 64.0 GiB; the largest micro-batch that does: "));
   EXPECT_THAT(ToText(wide), HasSubstr("2 ranks on 1 host, 8 x 256 tokens a micro-batch, fp32, "
                                       "ZeRO stage 1\n"));
+  Prediction by_tokens = question;
+  by_tokens.job.efficiency.dynamic_batching = {{.max_tokens = 1000}};
+  EXPECT_THAT(ToText(MakePrediction(by_tokens)),
+              HasSubstr("8 x up to 1000 tokens before padding a micro-batch"));
   question.room = 1 << 20;
   const Prediction tight = MakePrediction(question);
   EXPECT_THAT(ToText(tight), HasSubstr("\ndoes NOT fit in 1.00 MiB, with any micro-batch\n"));
