@@ -16,6 +16,7 @@
 #include "cli/commands/command_table.h"
 #include "cli/estimate/model_size.h"
 #include "cli/estimate/predict_memory.h"
+#include "cli/estimate/rank_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/number_checks.h"
 #include "cli/plan/launch_plan.h"
@@ -30,7 +31,6 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/memory_estimate.h"
-#include "runtime/config/model_state.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -90,22 +90,6 @@ StatusOr<ModelSize> SizeOf(const EstimateFlags& flags) {
   return size;
 }
 
-// The bytes of one of `dsrun train`'s ranks at each stage, in bf16 with Adam: nothing is offloaded.
-std::vector<config::ModelStateBytes> CountRankBytes(const MemoryQuestion& question) {
-  config::DsConfig config;
-  config.bf16.enabled = true;
-  const std::int64_t ranks = question.num_gpus_per_node * question.num_nodes;
-  std::vector<config::ModelStateBytes> stages;
-  for (int stage = 0; stage <= 3; ++stage) {
-    stages.push_back(
-        config::CountModelStateBytes({.trainable = question.params,
-                                      .shard_ranks = ranks,
-                                      .sharding = config::ShardingOfStage(stage, ranks),
-                                      .types = config::ChooseStateTypes(config)}));
-  }
-  return stages;
-}
-
 void PrintJson(const MemoryQuestion& question, const std::vector<MemoryRow>& rows) {
   Json list = Json::array();
   for (const MemoryRow& row : rows) {
@@ -130,18 +114,6 @@ void PrintJson(const MemoryQuestion& question, const std::vector<MemoryRow>& row
 
 std::string FormatBytes(std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); }
 
-void PrintRankTable(const MemoryQuestion& question) {
-  std::cout << "\nheld by each rank of `dsrun train` in bf16 with Adam, nothing offloaded\n\n"
-               "ZeRO  parameters   gradients   optimizer     masters    together\n";
-  int stage = 0;
-  for (const config::ModelStateBytes& bytes : CountRankBytes(question)) {
-    std::cout << fmt::format("{:>4} {:>11} {:>11} {:>11} {:>11} {:>11}\n", stage++,
-                             FormatBytes(bytes.parameters), FormatBytes(bytes.gradients),
-                             FormatBytes(bytes.optimizer_state), FormatBytes(bytes.master_weights),
-                             FormatBytes(bytes.total()));
-  }
-}
-
 std::string Offloaded(const MemoryRow& row) {
   if (!row.offload_optimizer) return "nothing";
   return row.offload_param ? "optimizer, parameters" : "optimizer";
@@ -160,8 +132,7 @@ void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& ro
     std::cout << fmt::format("{:>4}  {:<21}  {:<9} {:>11} {:>11}\n", row.stage, Offloaded(row),
                              zero_init, FormatBytes(row.gpu_bytes), FormatBytes(row.cpu_bytes));
   }
-  PrintRankTable(question);
-  std::cout << std::flush;
+  std::cout << DrawRankTable(CountRankBytes(question)) << std::flush;
 }
 
 // As the ranks beside this program would, in this environment.
