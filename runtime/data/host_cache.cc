@@ -55,12 +55,6 @@ StatusOr<CacheLock> Lock(const fs::path& path, FileSystem& system) {
   return ErrnoError(-locked, ShortenPath(path));
 }
 
-Status AdviseOnPlace(const Status& status) {
-  if (status.ok()) return status;
-  return Status(status.code(),
-                status.message() + "; --data_cache names another place for the tokens of the data");
-}
-
 // One folder of a cache, by its name.
 class Entry {
  public:
@@ -99,6 +93,12 @@ class Entry {
 
 }  // namespace
 
+Status AdviseOnPlace(const Status& status) {
+  if (status.ok()) return status;
+  return Status(status.code(),
+                status.message() + "; --data_cache names another place for the tokens of the data");
+}
+
 StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const IsWhole& is_whole,
                                                   const Make& make) const {
   // As a manifest can hold it.
@@ -117,8 +117,8 @@ StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const
   DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(unfinished)));
   StatusOr<Json> manifest = make(unfinished);
   Status kept = manifest.status();
-  if (kept.ok()) kept = entry.WriteManifest(unfinished, *manifest);
-  if (kept.ok()) kept = entry.PutInPlace(unfinished);
+  if (kept.ok()) kept = AdviseOnPlace(entry.WriteManifest(unfinished, *manifest));
+  if (kept.ok()) kept = AdviseOnPlace(entry.PutInPlace(unfinished));
   if (kept.ok()) return Folder{.path = path, .manifest = *std::move(manifest)};
   (void)RemoveTree(unfinished);
   // Without a lock that all hold to somebody else may have been faster.

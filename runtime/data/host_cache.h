@@ -52,6 +52,9 @@ class HostCache {
   std::string host_;
 };
 
+// Adds to an error of writing to a cache how to have it elsewhere.
+Status AdviseOnPlace(const Status& status);
+
 // The path, size and time of change of each file, as a description has them.
 StatusOr<HostCache::Json> DescribeFiles(const std::vector<std::filesystem::path>& files);
 

@@ -1,13 +1,12 @@
 #include "runtime/data/token_cache.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
@@ -83,8 +82,9 @@ bool HasLabels(const tokenizer::EncodedDocument& document) {
 // TokenWriter: writes the files of a token cache, document by document.
 class TokenWriter {
  public:
-  // Takes the folder of `cached`, which is there, and its id_bytes.
-  static StatusOr<TokenWriter> Create(const CachedTokens& cached);
+  // Takes the folder of `cached`, which is there, and its id_bytes. Errors of all calls say how to
+  // have the cache elsewhere.
+  static StatusOr<TokenWriter> Create(const CachedTokens& cached, FileSystem& system);
 
   // Requires ids that fit into id_bytes.
   Status Append(const tokenizer::EncodedDocument& document);
@@ -98,39 +98,43 @@ class TokenWriter {
     std::filesystem::path path;
     UniqueFd fd;
     std::string buffer;
+    std::uint64_t written = 0;
   };
 
-  explicit TokenWriter(std::int64_t id_bytes) : id_bytes_(id_bytes) {}
-  static StatusOr<File> Open(const std::filesystem::path& path);
-  static Status Flush(File* file, std::size_t keep);
+  TokenWriter(std::int64_t id_bytes, FileSystem& system) : id_bytes_(id_bytes), system_(&system) {}
+  StatusOr<File> Open(const std::filesystem::path& path) const;
+  Status Flush(File* file, std::size_t keep);
   Status WriteLearnt(const tokenizer::EncodedDocument& document);
 
   std::int64_t id_bytes_;
+  FileSystem* system_;
   File ids_, documents_, learnt_;
   bool all_learnt_ = true;  // then learnt_ has no bytes yet
   bool has_labels_ = false;
   std::int64_t tokens_ = 0, count_ = 0;
 };
 
-StatusOr<TokenWriter::File> TokenWriter::Open(const std::filesystem::path& path) {
-  File file{.path = path,
-            .fd = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644))};
-  if (!file.fd.valid()) return ErrnoError(errno, ShortenPath(path));
-  return file;
+StatusOr<TokenWriter::File> TokenWriter::Open(const std::filesystem::path& path) const {
+  const int opened = system_->Open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (opened < 0) return AdviseOnPlace(ErrnoError(-opened, ShortenPath(path)));
+  return File{.path = path, .fd = UniqueFd(opened)};
 }
 
-StatusOr<TokenWriter> TokenWriter::Create(const CachedTokens& cached) {
-  TokenWriter writer(cached.id_bytes);
-  DS_ASSIGN_OR_RETURN(writer.ids_, Open(cached.ids_file()));
-  DS_ASSIGN_OR_RETURN(writer.documents_, Open(cached.documents_file()));
-  DS_ASSIGN_OR_RETURN(writer.learnt_, Open(cached.learnt_file()));
+StatusOr<TokenWriter> TokenWriter::Create(const CachedTokens& cached, FileSystem& system) {
+  TokenWriter writer(cached.id_bytes, system);
+  DS_ASSIGN_OR_RETURN(writer.ids_, writer.Open(cached.ids_file()));
+  DS_ASSIGN_OR_RETURN(writer.documents_, writer.Open(cached.documents_file()));
+  DS_ASSIGN_OR_RETURN(writer.learnt_, writer.Open(cached.learnt_file()));
   return writer;
 }
 
 // Writes the buffer when it holds more than `keep` bytes.
 Status TokenWriter::Flush(File* file, std::size_t keep) {
   if (file->buffer.size() <= keep) return OkStatus();
-  DS_RETURN_IF_ERROR(WriteAll(file->fd.get(), file->buffer, ShortenPath(file->path)));
+  DS_RETURN_IF_ERROR(AdviseOnPlace(WriteAllAt(file->fd.get(), file->written,
+                                              std::as_bytes(std::span(file->buffer)),
+                                              ShortenPath(file->path), *system_)));
+  file->written += file->buffer.size();
   file->buffer.clear();
   return OkStatus();
 }
@@ -168,7 +172,8 @@ Status TokenWriter::Append(const tokenizer::EncodedDocument& document) {
 Status TokenWriter::Finish(CachedTokens* cached) {
   for (File* file : {&ids_, &documents_, &learnt_}) {
     DS_RETURN_IF_ERROR(Flush(file, 0));
-    if (::fsync(file->fd.get()) != 0) return ErrnoError(errno, ShortenPath(file->path));
+    const int synced = system_->Sync(file->fd.get());
+    if (synced != 0) return AdviseOnPlace(ErrnoError(-synced, ShortenPath(file->path)));
   }
   cached->tokens = tokens_;
   cached->documents = count_;
@@ -191,14 +196,14 @@ Status CutBatch(const tokenizer::DocumentBatch& batch, const TokenRequest& reque
 }
 
 StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& folder,
-                                 const std::function<void(double)>& progress) {
+                                 const std::function<void(double)>& progress, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder tokenizer,
                       tokenizer::ReadTokenizerFolder(request.tokenizer));
   tokenizer::DocumentEncoder encoder(tokenizer, request.text_field);
   DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(request.files));
   CachedTokens cached{.folder = folder};
   cached.id_bytes = tokenizer.tokenizer.id_limit() <= (1U << 16) ? 2 : 4;
-  DS_ASSIGN_OR_RETURN(TokenWriter writer, TokenWriter::Create(cached));
+  DS_ASSIGN_OR_RETURN(TokenWriter writer, TokenWriter::Create(cached, system));
   std::uint64_t done = 0;
   while (true) {
     progress(static_cast<double>(done) /
@@ -247,7 +252,8 @@ StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request, const fs::pa
               description,
               [](const HostCache::Folder& folder) { return ReadCached(folder).has_value(); },
               [&](const fs::path& folder) -> StatusOr<Json> {
-                DS_ASSIGN_OR_RETURN(const CachedTokens cut, CutTokens(request, folder, progress));
+                DS_ASSIGN_OR_RETURN(const CachedTokens cut,
+                                    CutTokens(request, folder, progress, system));
                 return ManifestOf(cut);
               });
   DS_RETURN_IF_ERROR(found.status());

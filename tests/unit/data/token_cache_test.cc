@@ -243,6 +243,24 @@ TEST_F(TokenCacheTest, APlaceThatCannotBeUsedIsNamedWithTheFlagForAnother) {
   EXPECT_THAT(failing.status().message(), HasSubstr(".lock: "));
 }
 
+TEST_F(TokenCacheTest, AFullDiskIsNamedWithTheFlagForAnother) {
+  using Kind = ds::testing::FileCall::Kind;
+  const TokenRequest request = Request({folder_.Write("1.txt", "a b")});
+  for (const Kind failing : {Kind::kOpen, Kind::kWrite, Kind::kSync}) {
+    ds::testing::ScriptedFileSystem full([failing](const ds::testing::FileCall& call) {
+      return call.kind == failing ? ENOSPC : ds::testing::kAskTheSystem;
+    });
+    const auto cut = FindOrCutTokens(
+        request, root(), [](double) {}, full);
+    ASSERT_FALSE(cut.ok()) << static_cast<int>(failing);
+    EXPECT_THAT(cut.status().message(), HasSubstr("No space left on device; --data_cache names "));
+    for (const auto& entry : fs::directory_iterator(root())) {
+      EXPECT_EQ(entry.path().extension(), ".lock") << "what is half written is gone";
+    }
+  }
+  EXPECT_THAT(AllIds(*FindOrCutTokens(request, root(), [](double) {})), ElementsAre(1, 2, 27));
+}
+
 // 5000 documents are more than a block of the index holds.
 TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsWhateverTheWorldSize) {
   std::string lines;
