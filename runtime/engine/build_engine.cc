@@ -367,6 +367,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->config = config;
   parts->loss_scaler = precision::MakeLossScaler(config);
   parts->non_finite = options.non_finite;
+  parts->decides_on_device = options.decides_on_device.value_or(!options.device.is_cpu());
   parts->blocks = {.seed = options.seed,
                    .recompute = options.recompute,
                    .mlp_tiles = options.mlp_tiles,

@@ -61,13 +61,13 @@ struct EngineOptions {
   // ..., as dsrun sets it) and owns the connection. Ranks of several hosts meet over the rank link,
   // which serves one engine of a process.
   comm::Communicator* world = nullptr;
-  bool encrypt = false;  // where the engine connects: what goes between hosts
-  // Says how the ranks of `world` are cut. Absent: as the config does (make_mesh.h).
-  std::optional<topology::Degrees> degrees;
+  bool encrypt = false;                      // where the engine connects: what goes between hosts
+  std::optional<topology::Degrees> degrees;  // cut `world`. Absent: as the config (make_mesh.h)
   device::MemoryLedger* ledger = nullptr;    // borrowed; has its buffers. Null: one of its own
   device::ActivationMeter* meter = nullptr;  // borrowed; of this ledger. Null: nobody measures
   // Names the device of the world's tensors; c10::kCUDA without an index is this rank's GPU.
   c10::Device device = c10::kCPU;
+  std::optional<bool> decides_on_device;  // who clips and skips steps; absent: a GPU does
   // The first values of all parameters: each rank asks for what it keeps, and for nothing else.
   // Empty: a parameter that has data keeps rank 0's, a block without data the values of
   // Block::Initialize(seed).

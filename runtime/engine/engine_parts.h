@@ -72,6 +72,7 @@ struct EngineParts {
   Rates rates{config::DsConfig{}, {}};
   precision::LossScaler loss_scaler{{}};
   NonFinitePolicy non_finite = NonFinitePolicy::kAsConfigured;
+  bool decides_on_device = false;  // EngineOptions
   BlockRuns blocks;
 
   StepState step;
@@ -135,9 +136,6 @@ struct EngineParts {
   double gradient_unit() const { return loss_scaler.scale() * step.current.mean_weight.value(); }
   // Has the backward pass that follows, the last of the step, update the model. Collective.
   Status BeginUpdate();
-  // Updates the model, or what of it is left, by a step whose gradients, still times the loss
-  // scale, have this global norm. Refuses gradients that the config does not take. Collective.
-  Status ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled);
   // Makes `result`, whose gradient is not finite, the step without an update that config and policy
   // want, or says why the run ends.
   Status HandleNonFinite(StepResult* result);

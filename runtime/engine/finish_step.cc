@@ -1,6 +1,8 @@
 #include "runtime/engine/executor_parts.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +15,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/device/transfers.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/kernels/gradient_norm.h"
 #include "runtime/zero/gradient_checks.h"
@@ -39,29 +42,42 @@ double MeanWeight(double sum, std::size_t ranks) {
   return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
 }
 
-Totals SumOverRanks(const EngineParts& parts, double squares) {
+void TakeLosses(const EngineParts& parts, std::vector<double> rank_losses, Totals* totals) {
+  const std::vector<int> gradient_ranks = parts.LossRanksOver(topology::kGradientAxes);
+  totals->loss = 0.0;
+  for (const int rank : gradient_ranks) totals->loss += rank_losses[static_cast<std::size_t>(rank)];
+  totals->loss /= static_cast<double>(gradient_ranks.size()) * totals->weight;
+  totals->rank_losses = std::move(rank_losses);
+}
+
+// What this rank has to say of a step, where that is known before its update.
+struct OwnNumbers {
+  double loss = 0.0;
+  double squares = 0.0;
+};
+
+Totals SumOverRanks(const EngineParts& parts, const OwnNumbers& own) {
   const StepInProgress& step = parts.step.current;
   const at::Tensor& routes = step.expert_routes;
   const auto size_of_routes = [&](std::int64_t dimension) {
     return routes.defined() ? static_cast<double>(routes.size(dimension)) : 0.0;
   };
   const std::vector<std::vector<double>> ranks = comm::GatherNumbers(
-      {step.AddUpLosses(), squares, static_cast<double>(step.tokens),
-       static_cast<double>(step.samples), step.AddUpWeights(),
-       static_cast<double>(step.most_labels), std::bit_cast<double>(parts.sharded->plan_hash()),
-       size_of_routes(0), size_of_routes(1)},
+      {own.loss, own.squares, static_cast<double>(step.tokens), static_cast<double>(step.samples),
+       step.AddUpWeights(), static_cast<double>(step.most_labels),
+       std::bit_cast<double>(parts.sharded->plan_hash()), size_of_routes(0), size_of_routes(1)},
       *parts.sharded->context().groups.all);
   Totals totals;
+  std::vector<double> rank_losses;
   double all_squares = 0.0, all_weights = 0.0;
   for (const std::vector<double>& rank : ranks) {
-    totals.rank_losses.push_back(rank[0]);
+    rank_losses.push_back(rank[0]);
     all_squares += rank[1];
     totals.plan_hashes.push_back(std::bit_cast<std::uint64_t>(rank[6]));
   }
   // Ranks that have parts of the same samples have losses of their own, of their labels.
   const std::vector<int> gradient_ranks = parts.LossRanksOver(topology::kGradientAxes);
   for (const int gradient_rank : gradient_ranks) {
-    totals.loss += ranks[static_cast<std::size_t>(gradient_rank)][0];
     all_weights += ranks[static_cast<std::size_t>(gradient_rank)][4];
   }
   for (const int data_rank : parts.LossRanksOver(topology::kDataAxes)) {
@@ -74,9 +90,49 @@ Totals SumOverRanks(const EngineParts& parts, double squares) {
   totals.route_sizes = {static_cast<std::int64_t>(counter[7]),
                         static_cast<std::int64_t>(counter[8])};
   totals.weight = MeanWeight(all_weights, gradient_ranks.size());
-  totals.loss /= static_cast<double>(gradient_ranks.size()) * totals.weight;
+  TakeLosses(parts, std::move(rank_losses), &totals);
   totals.norm = std::sqrt(all_squares);
   return totals;
+}
+
+// Reads the losses of the micro-batches and, where it is defined, a double scalar behind them:
+// waits for the device once.
+std::vector<double> ReadStep(const StepInProgress& step, const at::Tensor& more) {
+  std::vector<at::Tensor> numbers = step.ListLosses();
+  if (more.defined()) numbers.push_back(more);
+  if (numbers.empty()) return {};
+  return device::ReadNumbers(at::stack(numbers));
+}
+
+// Waits for what this rank knows of the step.
+OwnNumbers ReadOwn(const StepInProgress& step, const zero::Squares& squares) {
+  const std::vector<double> read = ReadStep(step, squares.on_device);
+  return {.loss = step.AddUpLosses(read),
+          .squares = squares.on_host + (squares.on_device.defined() ? read.back() : 0.0)};
+}
+
+// Sums the squares over all ranks where they are. Collective.
+at::Tensor SumOnDevice(const EngineParts& parts, const zero::Squares& own) {
+  const auto options = at::TensorOptions(at::kDouble).device(parts.sharded->context().device);
+  at::Tensor sum = at::full({1}, own.on_host, options);
+  if (own.on_device.defined()) sum.add_(own.on_device);
+  comm::Communicator& all = *parts.sharded->context().groups.all;
+  if (all.size() > 1) all.AllReduce(sum, comm::ReduceOp::kSum, "squares of gradients");
+  return sum.squeeze(0);
+}
+
+// Ends a step whose update has been decided on the device: waits until what came of it is there.
+// Collective.
+void ReadOutcome(const EngineParts& parts, const at::Tensor& squares, Totals* totals) {
+  const StepInProgress& step = parts.step.current;
+  const std::vector<double> read = ReadStep(step, squares);
+  std::vector<double> losses;
+  for (const std::vector<double>& rank :
+       comm::GatherNumbers({step.AddUpLosses(read)}, *parts.sharded->context().groups.all)) {
+    losses.push_back(rank[0]);
+  }
+  TakeLosses(parts, std::move(losses), totals);
+  totals->norm = std::sqrt(read.back());
 }
 
 // Every rank's last block has left routes, or none has; of several stages the last one tells the
@@ -158,6 +214,23 @@ Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updat
       "lower the learning rate or look at the data of this step");
 }
 
+Status CheckGradientsSuit(EngineParts& parts) {
+  if (parts.config.zero_optimization.ignore_unused_parameters) return OkStatus();
+  Status used = zero::CheckNoneIsUnused(*parts.sharded);
+  // A stage knows of its own, and a rank of its experts.
+  if (parts.channels || parts.mesh.degrees().expert > 1) {
+    used = comm::AgreeOnStatus(used, parts.world());
+  }
+  return used.WithContext("step " + std::to_string(parts.step.counts.finished + 1));
+}
+
+Status CountUpdate(EngineParts& parts) {
+  ++parts.step.counts.applied;
+  parts.step.latest_was_applied = true;
+  parts.rates.OnUpdate();
+  return parts.loss_scaler.Update(/*overflow=*/false);
+}
+
 }  // namespace
 
 void EngineParts::AgreeOnWeight() {
@@ -229,47 +302,65 @@ Status EngineParts::BeginUpdate() {
   return OkStatus();
 }
 
-Status EngineParts::ApplyUpdate(double scaled_norm, std::vector<optim::ScheduledValues> scheduled) {
-  if (!config.zero_optimization.ignore_unused_parameters) {
-    Status used = zero::CheckNoneIsUnused(*sharded);
-    // A stage knows of its own, and a rank of its experts.
-    if (channels || mesh.degrees().expert > 1) used = comm::AgreeOnStatus(used, world());
-    DS_RETURN_IF_ERROR(used.WithContext("step " + std::to_string(step.counts.finished + 1)));
+namespace {
+
+// Updates the model, or what of it is left, where the host decides: it waits for the norm first.
+Status UpdateFromHost(EngineParts& parts, const Totals& totals,
+                      std::vector<optim::ScheduledValues> scheduled, StepResult* result) {
+  if (!std::isfinite(totals.norm)) {
+    result->non_finite = DescribeNonFinite(parts, totals);
+    return parts.HandleNonFinite(result);
   }
-  const double unit = gradient_unit();
-  const double clip =
-      optim::ClipFactor(optimizer->NormToClip(scaled_norm) / unit, config.gradient_clipping);
-  optimizer->Step(MakeUpdate(clip, std::move(scheduled)));
-  ++step.counts.applied;
-  step.latest_was_applied = true;
-  rates.OnUpdate();
-  return loss_scaler.Update(/*overflow=*/false);
+  DS_RETURN_IF_ERROR(CheckGradientsSuit(parts));
+  const double norm = parts.optimizer->NormToClip(totals.norm) / parts.gradient_unit();
+  const double clip = optim::ClipFactor(norm, parts.config.gradient_clipping);
+  parts.optimizer->Step(parts.MakeUpdate(clip, std::move(scheduled)));
+  return CountUpdate(parts);
 }
+
+// Updates where the device decides, and waits for what has come of it. The parameters are those of
+// before where that is nothing.
+Status UpdateOnDevice(EngineParts& parts, const zero::Squares& own,
+                      std::vector<optim::ScheduledValues> scheduled, Totals* totals,
+                      StepResult* result) {
+  DS_RETURN_IF_ERROR(CheckGradientsSuit(parts));
+  const at::Tensor squares = SumOnDevice(parts, own);
+  optim::Update update = parts.MakeUpdate(/*clip=*/1.0, std::move(scheduled));
+  update.decision =
+      optim::DecideUpdate(squares, parts.gradient_unit(), parts.config.gradient_clipping);
+  parts.optimizer->Step(update);
+  ReadOutcome(parts, squares, totals);
+  if (std::isfinite(totals->norm)) return CountUpdate(parts);
+  result->non_finite = DescribeNonFinite(parts, *totals);
+  return parts.HandleNonFinite(result);
+}
+
+}  // namespace
 
 StatusOr<StepResult> FinishStep(EngineParts& parts) {
   DS_CHECK(parts.step.current.reduced);
   zero::ShardedOptimizer& optimizer = *parts.optimizer;
   std::vector<optim::ScheduledValues> scheduled = parts.rates.FindNext(parts.step.counts.applied);
-  const double loss_scale = parts.loss_scaler.scale();
+  const bool on_device = parts.decides_on_device && optimizer.takes_decision();
 
-  const Totals totals = SumOverRanks(parts, optimizer.SumOfSquaresOfShard());
+  const zero::Squares squares = optimizer.MeasureShard();
+  Totals totals =
+      SumOverRanks(parts, on_device ? OwnNumbers() : ReadOwn(parts.step.current, squares));
   DS_RETURN_IF_ERROR(CheckPlansAgree(parts.mesh, totals.plan_hashes));
   parts.step.current.mean_weight = totals.weight;
   StepResult result{.boundary = true,
                     .step = parts.step.counts.finished + 1,
-                    .loss = totals.loss,
-                    .grad_norm = totals.norm / parts.gradient_unit(),
                     .lr = scheduled[0].lr,
-                    .loss_scale = loss_scale,
+                    .loss_scale = parts.loss_scaler.scale(),
                     .tokens = totals.tokens,
                     .samples = totals.samples,
                     .expert_routes = SumExpertRoutes(parts, totals)};
-  if (std::isfinite(totals.norm)) {
-    DS_RETURN_IF_ERROR(parts.ApplyUpdate(totals.norm, std::move(scheduled)));
-  } else {
-    result.non_finite = DescribeNonFinite(parts, totals);
-    DS_RETURN_IF_ERROR(parts.HandleNonFinite(&result));
-  }
+  const double unit = parts.gradient_unit();
+  DS_RETURN_IF_ERROR(on_device
+                         ? UpdateOnDevice(parts, squares, std::move(scheduled), &totals, &result)
+                         : UpdateFromHost(parts, totals, std::move(scheduled), &result));
+  result.loss = totals.loss;
+  result.grad_norm = totals.norm / unit;
   optimizer.ClearGradients();
   parts.step.Finish(result);
   parts.step.counts.most_labels = totals.most_labels;

@@ -1,7 +1,5 @@
 #include "runtime/engine/step_state.h"
 
-#include <ATen/ops/stack.h>
-
 #include <cmath>
 #include <string>
 #include <utility>
@@ -31,17 +29,18 @@ double StepInProgress::AddUpWeights() const {
   return sum / static_cast<double>(losses.size());
 }
 
-double StepInProgress::AddUpLosses() const {
-  if (losses.empty()) return 0.0;
-  // At once: each number alone would wait for its device.
+std::vector<at::Tensor> StepInProgress::ListLosses() const {
   std::vector<at::Tensor> values;
   for (const MicroLoss& loss : losses) values.push_back(loss.value.reshape({}).to(at::kDouble));
-  const at::Tensor all = at::stack(values).to(at::kCPU);
+  return values;
+}
+
+double StepInProgress::AddUpLosses(std::span<const double> values) const {
+  if (losses.empty()) return 0.0;
   double to_average = 0.0;
   double to_add = 0.0;
   for (std::size_t i = 0; i < losses.size(); ++i) {
-    const double value = all.const_data_ptr<double>()[i];
-    (losses[i].scale_wrt_gas ? to_average : to_add) += losses[i].weight * value;
+    (losses[i].scale_wrt_gas ? to_average : to_add) += losses[i].weight * values[i];
   }
   return to_average / static_cast<double>(losses.size()) + to_add;
 }

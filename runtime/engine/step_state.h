@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -62,7 +63,11 @@ struct StepInProgress {
   double AddUpWeights() const;  // of the losses, over their number
   // The number of the first micro-batch whose loss is not finite, from 0.
   std::optional<std::int64_t> FindNonFiniteLoss() const;
-  double AddUpLosses() const;  // with their weights: what this rank's part of the gradient is of
+  // The losses of the micro-batches where they are, double scalars.
+  std::vector<at::Tensor> ListLosses() const;
+  // Adds them up, once they are known, with their weights: what this rank's part of the gradient is
+  // of.
+  double AddUpLosses(std::span<const double> values) const;
 };
 
 // StepCounts counts the finished steps of the whole run, checkpoints included.

@@ -29,8 +29,9 @@ class Elementwise : public Optimizer {
         MakeOp(config_, PartRates()));
   }
   Reach reach(const ParameterGroup&) const override { return config::ReachOf(config_); }
+  bool takes_decision() const override { return true; }
   void ApplyRates(const PartRates& rates, const Part& part) override {
-    UpdatePart(MakeOp(config_, rates), part);
+    UpdatePart(MakeOp(config_, rates), part, rates.decision);
   }
 
  private:

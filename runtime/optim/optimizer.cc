@@ -2,6 +2,15 @@
 
 namespace ds::optim {
 
+namespace {
+
+const UpdateDecision* ViewDecision(const at::Tensor& decision) {
+  if (!decision.defined()) return nullptr;
+  return static_cast<const UpdateDecision*>(decision.const_data_ptr());
+}
+
+}  // namespace
+
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes) {
   const bool host = all.parts.empty() || all.parts[0].parameter.is_cpu();
   return {all.ledger, use, device::TierOf(host), bytes};
@@ -38,7 +47,8 @@ PartRates Optimizer::MakeRates(const Update& update, const Part& part) const {
           .beta1 = values.momentum.value_or(configured_.beta1),
           .weight_decay = configured_.weight_decay * group.weight_decay_factor,
           .gradient_scale = update.gradient_scale,
-          .step = update.step};
+          .step = update.step,
+          .decision = ViewDecision(update.decision)};
 }
 
 }  // namespace ds::optim

@@ -38,6 +38,9 @@ struct Update {
                                      // where a schedule cycles it
   // The values of the parameter groups that name one of them, in place of lr and beta1.
   std::vector<ScheduledValues> groups = {};
+  // Stands, on the parts' device, in place of gradient_scale, which the host does not know yet
+  // (DecideUpdate). Undefined: it does. Requires takes_decision.
+  at::Tensor decision = {};
 };
 
 using VisitPart = std::function<void(const Part& part)>;
@@ -73,6 +76,10 @@ class Optimizer {
   // Tells whether update `step` takes each rank's own gradients in place of their mean over the
   // ranks: optimizers that exchange something smaller. They step unsharded parts.
   virtual bool WantsOwnGradients(std::int64_t step) const;
+
+  // Tells whether Update::decision may stand in an update: nothing but each element's own new value
+  // depends on the gradients' scale, and an update without effect leaves nothing behind.
+  virtual bool takes_decision() const { return false; }
 
   // Alike for all groups where it is kModel.
   virtual Reach reach(const ParameterGroup& group) const;

@@ -199,14 +199,28 @@ double ShardedOptimizer::NormToClip(double norm) const {
   return own_gradients_ ? std::sqrt(SumOfOwnSquares()) : norm;
 }
 
-double ShardedOptimizer::SumOfSquaresOfShard() const {
-  if (own_gradients_) return SumOfOwnSquares() / model_.context().groups.gradients->size();
+double Squares::Read() const {
+  return on_device.defined() ? on_host + on_device.item<double>() : on_host;
+}
+
+Squares ShardedOptimizer::MeasureShard() const {
+  if (own_gradients_) return {SumOfOwnSquares() / model_.context().groups.gradients->size()};
   double sum = 0.0;
   optim::SquaresOfParts away;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     sum += squares_[i] ? *squares_[i] : SumOfSquaresOf(*shards_[i], &away);
   }
-  return sum + away.Sum();
+  return {sum, away.Sum()};
+}
+
+// Ranges of files are brought for an update that writes all of them.
+bool ShardedOptimizer::takes_decision() const {
+  const Context& context = model_.context();
+  const Tiers& tiers = context.tiers;
+  const bool in_files = tiers.parameters == Rest::kFile || tiers.gradients == Rest::kFile ||
+                        tiers.optimizer == Rest::kFile;
+  return optimizer_->takes_decision() && !own_gradients_ && zenflow_ == nullptr && !in_files &&
+         !tiers.updates_in_backward && !context.blockwise_state;
 }
 
 // Of a mean that rests in a file it is known already, unless somebody has written to the mean.
@@ -214,9 +228,9 @@ double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard,
                                         optim::SquaresOfParts* away) const {
   FlatGradients& gradients = shard.bucket().gradients();
   if (const std::optional<double> measured = gradients.measured()) return *measured;
+  const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor(), away);
   const bool stays = shard.bucket().context().tiers.gradients == Rest::kHere;
-  const double sum =
-      SumOfSquares(shard.bucket(), gradients.shard().tensor(), stays ? away : nullptr);
+  if (!stays && away != nullptr) away->Measure();  // what it keeps goes
   gradients.Stow(gradients.optimizer_range());
   return sum;
 }

@@ -3,7 +3,7 @@
 // ShardedOptimizer: the update at the end of a step, over all of a model's units.
 //
 //   optimizer.ReduceGradients(step);
-//   const double squares = optimizer.SumOfSquaresOfShard();   // summed over ranks by the caller
+//   const double squares = optimizer.MeasureShard().Read();   // summed over ranks by the caller
 //   optimizer.Step({.lr = ..., .gradient_scale = ..., .step = ...});
 //   optimizer.ClearGradients();
 //
@@ -40,6 +40,15 @@ namespace ds::zero {
 
 class OptimizerShard;
 class ZenFlow;
+
+// Squares is a sum of squares, of which a part may still be coming on the device.
+struct Squares {
+  double on_host = 0.0;
+  at::Tensor on_device = {};  // a double scalar; undefined: nothing
+
+  double Read() const;  // waits for the device
+};
+
 class ShardedOptimizer {
  public:
   // `model` outlives this.
@@ -54,8 +63,12 @@ class ShardedOptimizer {
   // several stages hold (Placement::stages) their gradients are added up.
   void ReduceGradients(std::int64_t step);
   // Sums the squares of this rank's gradient; of own gradients such that the sum over ranks is the
-  // mean of the ranks' squares.
-  double SumOfSquaresOfShard() const;
+  // mean of the ranks' squares. Does not wait for a device that all of it lies on.
+  Squares MeasureShard() const;
+  // Tells whether the step's update may be decided where its parameters are (optim::Update::
+  // decision): it takes the mean over ranks, changes everything at the end of the step, and leaves
+  // everything as it was where it is not to be.
+  bool takes_decision() const;
   // Returns the norm that this rank clips by: `norm`, which is the mean's, or that of its own
   // gradients where the update takes those.
   double NormToClip(double norm) const;

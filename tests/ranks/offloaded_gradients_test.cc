@@ -127,7 +127,7 @@ TEST(OffloadedGradients, AreMeasuredBeforeTheyLeave) {
           rank->optimizer().ReduceGradients(step);
         }
         const int reads = away.drive().reads();
-        EXPECT_EQ(away.optimizer().SumOfSquaresOfShard(), here.optimizer().SumOfSquaresOfShard());
+        EXPECT_EQ(away.optimizer().MeasureShard().Read(), here.optimizer().MeasureShard().Read());
         EXPECT_EQ(away.drive().reads(), reads) << "nothing is read for the norm";
         for (RestingRank* rank : {&here, &away}) {
           rank->optimizer().Step({.lr = 0.01, .step = step});
@@ -145,11 +145,11 @@ TEST(OffloadedGradients, AreMeasuredAgainWhereSomebodyHasWrittenThem) {
       rank->AddGradients(1);
       rank->optimizer().ReduceGradients(1);
     }
-    const double before = away.optimizer().SumOfSquaresOfShard();
+    const double before = away.optimizer().MeasureShard().Read();
     here.DoubleGradients();
     away.DoubleGradients();
-    EXPECT_EQ(away.optimizer().SumOfSquaresOfShard(), here.optimizer().SumOfSquaresOfShard());
-    EXPECT_NEAR(away.optimizer().SumOfSquaresOfShard(), 4 * before, 1e-6 * before);
+    EXPECT_EQ(away.optimizer().MeasureShard().Read(), here.optimizer().MeasureShard().Read());
+    EXPECT_NEAR(away.optimizer().MeasureShard().Read(), 4 * before, 1e-6 * before);
   });
 }
 

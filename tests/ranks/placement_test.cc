@@ -152,7 +152,7 @@ class PlacedModel : public checkpoint::Stateful {
     }
     model_->units()[0]->EndMicroBatch(zero::MicroBatchEnd::kReduce);
     optimizer_->ReduceGradients(/*step=*/1);
-    return optimizer_->SumOfSquaresOfShard();
+    return optimizer_->MeasureShard().Read();
   }
 
   std::string_view state_name() const override { return "engine"; }

@@ -117,6 +117,7 @@ std::unique_ptr<Engine> MakeTinyEngine(const TinyRun& run, comm::Communicator& w
                         {.world = &world,
                          .ledger = ledger,
                          .device = world.device(),
+                         .decides_on_device = run.decides_on_device,
                          .recompute = run.recompute,
                          .parameter_group = run.groups})
       .value();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct TinyRun {
   TinyShape shape;
   optim::ParameterGrouper groups = optim::OneGroup;
   config::RecomputeChoice recompute = {};
+  std::optional<bool> decides_on_device = {};  // EngineOptions
 
   at::ScalarType dtype() const {
     return precision == Precision::kFp32 ? at::kFloat : at::kBFloat16;

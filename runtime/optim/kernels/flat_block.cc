@@ -264,7 +264,20 @@ void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock
 
 DS_SIMD_CLONES void UpdateBlock(const FlatOp& op, const FlatBlock& block) { Run(op, block, kOps); }
 
+namespace {
+
+// What was decided in host memory is known like anything else.
+void UpdateAsDecided(FlatOp op, FlatViews views) {
+  const bool applies =
+      std::visit([&](auto& each) { return TakeDecision(views, &each, &views.narrow_scale); }, op);
+  views.decision = nullptr;
+  if (applies) UpdateOnCpu(op, views);
+}
+
+}  // namespace
+
 void UpdateOnCpu(const FlatOp& op, const FlatViews& views) {
+  if (views.decision != nullptr) return UpdateAsDecided(op, views);
   if (AreAll(views, FlatType::kBFloat16)) return UpdateAllNarrow<BFloat16>(op, views);
   if (AreAll(views, FlatType::kHalf)) return UpdateAllNarrow<Float16>(op, views);
   ForEachBlock(views, [&](const FlatBlock& block) { UpdateBlock(op, block); });

@@ -78,7 +78,8 @@ DS_HOST_DEVICE float Rounded(float value, FlatType type) {
 
 // Elements [i, i + kWidth).
 template <int kWidth, typename Op>
-DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, std::int64_t i) {
+DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, float narrow_scale,
+                             std::int64_t i) {
   constexpr Streams kStreams = Op::kStreams;
   float parameter[kWidth], gradient[kWidth], first[kWidth], second[kWidth];
   if constexpr (kStreams.reads_parameter) Load<kWidth>(views.parameter, i, parameter);
@@ -92,7 +93,7 @@ DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, std::int64_t 
     if constexpr (kStreams.reads_gradient) {
       e.gradient = type == FlatType::kFloat
                        ? gradient[k]
-                       : Rounded(Rounded(gradient[k], type) * views.narrow_scale, type);
+                       : Rounded(Rounded(gradient[k], type) * narrow_scale, type);
     }
     if constexpr (kStreams.states > 0) e.state[0] = first[k];
     if constexpr (kStreams.states > 1) e.state[1] = second[k];
@@ -115,12 +116,15 @@ DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, std::int64_t 
 template <typename Op>
 DS_HOST_DEVICE void UpdateStrided(const Op& op, const FlatViews& views, const FlatPlan& plan,
                                   std::int64_t thread, std::int64_t threads) {
+  Op decided = op;
+  float narrow_scale = views.narrow_scale;
+  if (!TakeDecision(views, &decided, &narrow_scale)) return;
   for (std::int64_t four = thread; four < plan.fours; four += threads) {
-    UpdateAt<kFlatWidth>(op, views, plan.head + four * kFlatWidth);
+    UpdateAt<kFlatWidth>(decided, views, narrow_scale, plan.head + four * kFlatWidth);
   }
   const std::int64_t skipped = plan.fours * kFlatWidth;
   for (std::int64_t single = thread; single < views.count - skipped; single += threads) {
-    UpdateAt<1>(op, views, single < plan.head ? single : single + skipped);
+    UpdateAt<1>(decided, views, narrow_scale, single < plan.head ? single : single + skipped);
   }
 }
 

@@ -17,6 +17,13 @@ struct FlatView {
   FlatType type = FlatType::kFloat;
 };
 
+// UpdateDecision is what decides an update where its views are, before the host knows: two floats
+// in the device's memory, as DecideUpdate (gradient_norm.h) writes them.
+struct UpdateDecision {
+  float gradient_scale = 1.0F;  // in place of the op's, or of narrow_scale
+  float applies = 1.0F;         // 0: the update leaves all views as they are
+};
+
 // The views of a Part. Two may be the same memory, element for element; otherwise they do not
 // overlap.
 struct FlatViews {
@@ -29,14 +36,28 @@ struct FlatViews {
   // again before the op sees it.
   float narrow_scale = 1.0F;
   int device = 0;
+  const UpdateDecision* decision = nullptr;  // on the device; null: the host has decided
 };
+
+// Puts what has been decided into the op or the scale of narrow gradients; false: there is no
+// update. Only where the views are.
+template <typename Op>
+DS_HOST_DEVICE bool TakeDecision(const FlatViews& views, Op* op, float* narrow_scale) {
+  if (views.decision == nullptr) return true;
+  if (views.decision->applies == 0.0F) return false;
+  if constexpr (requires { op->c.gradient_scale; }) {
+    const bool is_narrow = views.parameter.type != FlatType::kFloat;
+    (is_narrow ? *narrow_scale : op->c.gradient_scale) = views.decision->gradient_scale;
+  }
+  return true;
+}
 
 // Runs the op over all elements of the views. On a GPU behind what LibTorch's current stream there
 // holds already, without waiting. Errors: c10::Error.
 using FlatUpdate = void (*)(const FlatOp& op, const FlatViews& views);
 
 // Raised whenever something above changes.
-inline constexpr int kFlatUpdateVersion = 1;
+inline constexpr int kFlatUpdateVersion = 2;
 // The function that the CUDA plugin exports: its FlatUpdate, or null when the asked version is not
 // its own.
 inline constexpr char kFlatUpdateEntry[] = "ds_cuda_flat_update";

@@ -71,8 +71,9 @@ FlatViews ViewPart(const Part& part) {
   return views;
 }
 
-void UpdatePart(FlatOp op, const Part& part) {
-  const FlatViews views = std::visit([&](auto& each) { return TakeViews(&each, part); }, op);
+void UpdatePart(FlatOp op, const Part& part, const UpdateDecision* decision) {
+  FlatViews views = std::visit([&](auto& each) { return TakeViews(&each, part); }, op);
+  views.decision = decision;
   const FlatUpdate update = part.launch != nullptr ? part.launch : &UpdateOnCpu;
   update(op, views);
 }

@@ -18,7 +18,8 @@ FlatUpdate FindFlatUpdate(const at::Device& device);
 // Finds the part's memory; all views are on its parameter's device.
 FlatViews ViewPart(const Part& part);
 
-// Views that the op has no use for may be undefined, and are left as they are.
-void UpdatePart(FlatOp op, const Part& part);
+// Views that the op has no use for may be undefined, and are left as they are. `decision`, where
+// there is one, is in memory of the part's device.
+void UpdatePart(FlatOp op, const Part& part, const UpdateDecision* decision = nullptr);
 
 }  // namespace ds::optim

@@ -1,9 +1,12 @@
 #include "runtime/optim/kernels/gradient_norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <array>
@@ -83,24 +86,35 @@ double SumOfSquares(const at::Tensor& flat) {
 }
 
 void SquaresOfParts::Add(at::Tensor values, double weight) {
-  if (values.numel() == 0) return;
-  parts_.push_back(std::move(values));
-  weights_.push_back(weight);
+  if (values.numel() > 0) parts_[weight].push_back(std::move(values));
 }
 
-double SquaresOfParts::Sum() {
-  if (parts_.empty()) return 0.0;
-  const at::Tensor squares = at::stack(at::_foreach_norm(parts_, 2, at::kDouble)).square_();
-  const double sum =
-      at::tensor(weights_, at::kDouble).to(squares.device()).dot(squares).item<double>();
-  parts_.clear();
-  weights_.clear();
-  return sum;
+void SquaresOfParts::Measure() {
+  for (const auto& [weight, parts] : std::exchange(parts_, {})) {
+    const at::Tensor squares = at::stack(at::_foreach_norm(parts, 2, at::kDouble)).square_();
+    const at::Tensor sum = squares.sum().mul_(weight);
+    sum_ = sum_.defined() ? sum_.add_(sum) : sum;
+  }
+}
+
+at::Tensor SquaresOfParts::Sum() {
+  Measure();
+  return std::exchange(sum_, {});
 }
 
 double ClipFactor(double norm, double max_norm) {
   if (max_norm <= 0.0) return 1.0;
   return std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+at::Tensor DecideUpdate(const at::Tensor& squares, double unit, double max_norm) {
+  const at::Tensor one = at::ones_like(squares);
+  at::Tensor clip = one;
+  if (max_norm > 0.0) {
+    const at::Tensor norm = squares.sqrt().div_(unit);
+    clip = at::full_like(squares, max_norm).div_(norm.add_(1e-6)).minimum(one);
+  }
+  return at::stack({clip / unit, at::isfinite(squares).to(at::kDouble)}).to(at::kFloat);
 }
 
 }  // namespace ds::optim

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace ds::optim {
@@ -15,18 +16,20 @@ namespace ds::optim {
 double SumOfSquares(const at::Tensor& flat);
 
 // SquaresOfParts adds up the squares of parts on a device that is not the CPU, weighted. Their
-// norms are one kernel (a multi-tensor one) and the sum one number, for which the host waits once.
+// norms are one kernel (a multi-tensor one), and the sum stays on the device: nobody waits for it.
 class SquaresOfParts {
  public:
-  // `values` as above. Keeps them until Sum.
+  // `values` as above. Keeps them until Measure or Sum.
   void Add(at::Tensor values, double weight);
-  // The sum over all parts of weight * sum of squares, in double. Waits for the device; forgets the
-  // parts.
-  double Sum();
+  // Adds up what it keeps, and lets it go: the values may change behind that.
+  void Measure();
+  // The sum over all parts of weight * sum of squares, a double scalar on their device; undefined
+  // where there were none. Forgets it.
+  at::Tensor Sum();
 
  private:
-  std::vector<at::Tensor> parts_;
-  std::vector<double> weights_;
+  std::map<double, std::vector<at::Tensor>> parts_;  // by their weight
+  at::Tensor sum_;
 };
 
 // The same of `count` values, by the calling thread alone.
@@ -35,5 +38,12 @@ double SumOfSquares(const float* values, std::int64_t count);
 // The factor by which gradients are multiplied so that their norm is at most `max_norm`: min(1,
 // max_norm / (norm + 1e-6)), PyTorch's rule. `max_norm` 0 switches clipping off.
 double ClipFactor(double norm, double max_norm);
+
+// The same where the norm is, without a word to the host: an UpdateDecision (flat_ops.h) as an fp32
+// tensor of two, on the device of `squares`, a double scalar: the sum of the squares of gradients
+// that are `unit` times too large. Its scale clips and divides by the unit; it applies where the
+// sum is finite. In double and rounded once: ClipFactor's bits where the device divides as IEEE
+// says.
+at::Tensor DecideUpdate(const at::Tensor& squares, double unit, double max_norm);
 
 }  // namespace ds::optim

@@ -34,6 +34,8 @@ struct PartRates {
   double weight_decay = 0.0;
   double gradient_scale = 1.0;  // gradients are multiplied by it: the clip factor
   std::int64_t step = 1;        // this update's number, from 1
+  // On the part's device, in place of gradient_scale (Optimizer::takes_decision); null: none.
+  const UpdateDecision* decision = nullptr;
 };
 
 // A run of elements of one parameter in the views.

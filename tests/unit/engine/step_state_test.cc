@@ -69,7 +69,7 @@ TEST(StepInProgress, AddsUpWhatTheGradientIsOf) {
   const auto loss = [](double value) { return at::full({}, value); };
   StepInProgress step;
   step.losses = {{loss(2.0), true, 0.5}, {loss(4.0), true, 1.5}, {loss(1.0), false, 1.0}};
-  EXPECT_DOUBLE_EQ(step.AddUpLosses(), (2.0 * 0.5 + 4.0 * 1.5) / 3 + 1.0);
+  EXPECT_DOUBLE_EQ(step.AddUpLosses(std::vector{2.0, 4.0, 1.0}), (2.0 * 0.5 + 4.0 * 1.5) / 3 + 1.0);
   EXPECT_DOUBLE_EQ(step.AddUpWeights(), 1.0);
 }
 

@@ -94,6 +94,27 @@ TEST(FlatUpdate, MayPublishIntoTheGradient) {
   }
 }
 
+// By the launch and by the CPU's kernels: as if the op had come with that scale, or not at all.
+TEST(FlatUpdate, FollowsWhatIsDecidedWhereItsViewsAre) {
+  for (const at::ScalarType parameter : {at::kFloat, at::kBFloat16}) {
+    const FlatCase each{.count = 1003, .offset = 3, .parameter = parameter};
+    for (const FlatUpdate launch : {FlatUpdate{&EmulatedUpdate}, FlatUpdate{nullptr}}) {
+      const FlatBuffers before = MakeBuffers(each);
+      const auto update = [&](double scale, const UpdateDecision* decision) {
+        FlatBuffers buffers = CopyTo(before, each, at::kCPU);
+        buffers.part.launch = launch;
+        UpdatePart(MakeOp(config::AdamConfig{}, {.lr = 0.1, .gradient_scale = scale}), buffers.part,
+                   decision);
+        return buffers;
+      };
+      const UpdateDecision applies{.gradient_scale = 0.37F}, skips{.applies = 0.0F};
+      EXPECT_TRUE(SameMemory(update(1.0, &applies), update(0.37, nullptr)));
+      EXPECT_FALSE(SameMemory(update(1.0, &applies), update(1.0, nullptr)));
+      EXPECT_TRUE(SameMemory(update(1.0, &skips), before));
+    }
+  }
+}
+
 TEST(FlatPlan, TakesFoursWhereTheViewsAreAlike) {
   alignas(16) static float room[64];
   FlatViews views{.parameter = {room + 3}, .gradient = {room + 7}, .count = 50};

@@ -29,20 +29,24 @@ TEST(SumOfSquares, Reads16BitTypes) {
 // On the CPU, too, though ranks there take the loop.
 TEST(SquaresOfParts, AreAddedUpByTheirWeights) {
   SquaresOfParts squares;
-  EXPECT_EQ(squares.Sum(), 0.0);
+  EXPECT_FALSE(squares.Sum().defined());
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor first = at::randn({5000}).to(type), second = at::randn({7}).to(type);
     squares.Add(first, 1.0);
     squares.Add(second, 0.25);
     squares.Add(first.narrow(0, 0, 0), 1.0);
     const double expected = SumOfSquares(first) + 0.25 * SumOfSquares(second);
-    EXPECT_NEAR(squares.Sum(), expected, 1e-9 * expected);
-    EXPECT_EQ(squares.Sum(), 0.0) << "it is forgotten";
+    squares.Measure();
+    first.zero_();  // it has been looked at
+    squares.Add(second, 2.0);
+    const double more = 2.0 * SumOfSquares(second);
+    EXPECT_NEAR(squares.Sum().item<double>(), expected + more, 1e-9 * (expected + more));
+    EXPECT_FALSE(squares.Sum().defined()) << "it is forgotten";
   }
   squares.Add(at::full({4}, 1e30F), 1.0);
-  EXPECT_NEAR(std::sqrt(squares.Sum()), 2e30, 1e24);
+  EXPECT_NEAR(std::sqrt(squares.Sum().item<double>()), 2e30, 1e24);
   squares.Add(at::full({4}, std::numeric_limits<float>::infinity()), 1.0);
-  EXPECT_FALSE(std::isfinite(squares.Sum()));
+  EXPECT_FALSE(std::isfinite(squares.Sum().item<double>()));
 }
 
 TEST(SumOfSquares, LargeFiniteValuesDoNotOverflow) {
@@ -61,6 +65,27 @@ TEST(ClipFactor, FollowsPyTorch) {
   EXPECT_EQ(ClipFactor(0.5, 1.0), 1.0);
   EXPECT_DOUBLE_EQ(ClipFactor(4.0, 1.0), 1.0 / (4.0 + 1e-6));
   EXPECT_EQ(ClipFactor(4.0, 0.0), 1.0) << "0 switches clipping off";
+}
+
+TEST(DecideUpdate, ComesToWhatTheHostWould) {
+  for (const double squares : {0.0, 0.3, 16.0, 1e12, 1e300}) {
+    for (const double unit : {1.0, 3.0, 65536.0}) {
+      for (const double max_norm : {0.0, 1.0, 0.37}) {
+        const at::Tensor decision =
+            DecideUpdate(at::full({}, squares, at::kDouble), unit, max_norm);
+        const double factor = ClipFactor(std::sqrt(squares) / unit, max_norm) / unit;
+        EXPECT_EQ(decision[0].item<float>(), static_cast<float>(factor)) << squares << " " << unit;
+        EXPECT_EQ(decision[1].item<float>(), 1.0F);
+      }
+    }
+  }
+}
+
+TEST(DecideUpdate, DoesNotApplyWhatIsNotFinite) {
+  for (const double squares :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(DecideUpdate(at::full({}, squares, at::kDouble), 2.0, 1.0)[1].item<float>(), 0.0F);
+  }
 }
 
 }  // namespace
