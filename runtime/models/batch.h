@@ -26,6 +26,18 @@ namespace ds::models {
 
 using Batch = std::map<std::string, at::Tensor, std::less<>>;
 
+// The labels that count in numbers: none of them is less than `least` or more than `most`, of which
+// one is 0 where no label is as small, or as large.
+struct LabelRange {
+  std::int64_t count = 0, least = 0, most = 0;
+};
+
+// Labels that have been measured, by who had them on the host.
+struct MeasuredLabels {
+  at::Tensor labels;  // the very tensor of the batch; another one, as a part of it, is not measured
+  LabelRange range;
+};
+
 // The tensor with this name; an undefined one where there is none.
 const at::Tensor& FindTensor(const Batch& batch, std::string_view name);
 

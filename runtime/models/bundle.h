@@ -24,6 +24,8 @@ struct Bundle {
   // The number of labels that mean is over, set with it: a step's loss is its sums (loss times
   // count) over its counts, whatever shapes its micro-batches have. Absent: the mean of the losses.
   std::optional<double> loss_count;
+  // Saves who counts the batch's labels a wait for their device.
+  std::optional<MeasuredLabels> measured_labels;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
   // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block
   // that computes gradients in its forward pass, which in fp16 would vanish without it.

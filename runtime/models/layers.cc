@@ -1,6 +1,7 @@
 #include "runtime/models/layers.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_unique.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/embedding.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -172,10 +174,22 @@ Embedding::Embedding(const Shape& shape, const at::TensorOptions& options)
       weight_(register_parameter("weight",
                                  UnmaterialisedParameter({shape.rows, shape.width}, options))) {}
 
+namespace {
+
+// A device is told to stop by itself, as it does of other lookups' ids: nobody waits for it.
+void CheckRows(const at::Tensor& are_rows, std::int64_t rows) {
+  if (!are_rows.is_cpu()) {
+    return at::_assert_async(are_rows,
+                             "an id is outside the table of " + std::to_string(rows) + " rows");
+  }
+  TORCH_CHECK_INDEX(are_rows.item<bool>(), "an id is outside the table of ", rows, " rows");
+}
+
+}  // namespace
+
 // Zeros come of ids whose rows other ranks have.
 at::Tensor Embedding::LookUpOwn(const at::Tensor& ids) const {
-  const bool is_row = ids.ge(0).logical_and_(ids.lt(all_rows_)).all().item<bool>();
-  TORCH_CHECK_INDEX(is_row, "an id is outside the table of ", all_rows_, " rows");
+  CheckRows(ids.ge(0).logical_and_(ids.lt(all_rows_)).all(), all_rows_);
   const at::Tensor own = ids - first_row_;
   const at::Tensor is_elsewhere = own.lt(0).logical_or_(own.ge(weight_.size(0)));
   const std::int64_t padding = padding_.value_or(-1) - first_row_;

@@ -25,6 +25,11 @@ at::Tensor FindLabels(const Bundle& bundle) {
   return labels.masked_fill(mask.eq(0), kIgnoredLabel);
 }
 
+LabelRange FindRange(const Bundle& bundle, const at::Tensor& labels) {
+  const auto& known = bundle.measured_labels;
+  return known && known->labels.is_same(labels) ? known->range : MeasureLabels(labels);
+}
+
 class LmHead : public FamilyBlock {
  public:
   LmHead(const DecoderSlice& slice, std::shared_ptr<Embedding> embedding,
@@ -67,7 +72,7 @@ class LmHead : public FamilyBlock {
     const at::Tensor hidden = vocabulary_.group.Share(normed, "head");
     const at::Tensor& weight = projection_ ? projection_->weight() : embedding_->weight();
     if (const at::Tensor labels = FindLabels(bundle); labels.defined()) {
-      const LabelRange range = MeasureLabels(labels);
+      const LabelRange range = FindRange(bundle, labels);
       const auto count = static_cast<double>(range.count);
       const double expected = count == 0.0 ? 1.0 : count / bundle.loss_unit;
       bundle.loss_count = count;

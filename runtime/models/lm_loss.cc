@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -249,18 +251,37 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     const double expected_scale = context->saved_data["expected_scale"].toDouble();
     // Not held any longer, so that the accumulation into .grad may take the buffers over uncopied.
     context->saved_data.clear();
-    const double scale = upstream.at(0).item<double>() / expected_scale;
-    if (scale != 1.0) {
-      if (hidden.defined()) hidden.mul_(scale);
-      if (weight.defined()) weight.mul_(scale);
-    }
-    const auto write = [weight](at::Tensor& place, float beta) {
-      beta == 0.0F ? place.copy_(weight) : place.add_(weight);
+    const bool on_device = !upstream.at(0).is_cpu();
+    const at::Tensor factor =
+        on_device ? upstream[0] / expected_scale : ReadFactor(upstream[0], expected_scale);
+    if (factor.defined() && hidden.defined()) hidden.mul_(factor);
+    const auto write = [weight, factor](at::Tensor& place, float beta) {
+      WriteScaled(weight, factor, beta, place);
     };
     const variable_list parameter = context->get_saved_variables();  // or nothing
     const bool is_put =
         weight.defined() && !parameter.empty() && gradients::PutGradient(parameter[0], write);
+    if (factor.defined() && weight.defined() && !is_put) weight.mul_(factor);
     return {hidden, is_put ? at::Tensor() : weight, {}, {}};
+  }
+
+ private:
+  // Undefined where it is 1, as expected: to read it saves passes over the gradients.
+  static at::Tensor ReadFactor(const at::Tensor& upstream, double expected_scale) {
+    const double factor = upstream.item<double>() / expected_scale;
+    return factor == 1.0 ? at::Tensor() : at::scalar_tensor(factor, at::kDouble);
+  }
+
+  // On a device nobody waits for the factor: it goes into the pass that writes the gradient.
+  static void WriteScaled(const at::Tensor& gradient, const at::Tensor& factor, float beta,
+                          at::Tensor& place) {
+    if (!factor.defined()) {
+      beta == 0.0F ? place.copy_(gradient) : place.add_(gradient);
+    } else if (beta == 0.0F) {
+      at::mul_out(place, gradient, factor);
+    } else {
+      place.addcmul_(gradient, factor.to(gradient.options()));
+    }
   }
 };
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/models/batch.h"
 #include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
@@ -25,11 +26,8 @@ inline constexpr std::int64_t kIgnoredLabel = -100;
 // Counts the labels that are not kIgnoredLabel.
 std::int64_t CountLabels(const at::Tensor& labels);
 
-// Those labels in numbers: none of them is less than `least` or more than `most`, of which one is 0
-// where no label is as small, or as large. All of it comes from the labels' device at once.
-struct LabelRange {
-  std::int64_t count = 0, least = 0, most = 0;
-};
+// Measures those labels. All of it comes from the labels' device at once, which the caller waits
+// for.
 LabelRange MeasureLabels(const at::Tensor& labels);
 
 // The part of a vocabulary of `all` tokens, from `first` on, that `weight` has here; the ranks of

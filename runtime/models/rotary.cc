@@ -8,6 +8,7 @@
 #include <ATen/ops/tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "runtime/device/transfers.h"
 #include "runtime/models/first_derivative.h"
 #include "runtime/models/row_loops.h"
 #include "runtime/models/rows.h"
@@ -96,6 +97,16 @@ at::Tensor ApplyRotary(const at::Tensor& x, const at::Tensor& cos, const at::Ten
   return RotaryFunction::apply(x, cos.contiguous(), sin.contiguous());
 }
 
+// Positions that are counted within documents are fewer than the tokens. Where the angles are the
+// same for all lengths up to that nobody has to ask the device how far they go.
+std::vector<float> RotaryAngles::FindFrequencies(const at::Tensor& positions,
+                                                 bool are_counted) const {
+  const bool all_alike = are_counted && HaveSameFrequencies(rope_, 1, tokens_);
+  const bool asks = DependsOnLength(rope_) && positions.dim() == 2 && !all_alike;
+  return RopeFrequencies(rope_, head_width_,
+                         asks ? positions.max().item<std::int64_t>() + 1 : tokens_);
+}
+
 void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch) {
   const at::Tensor& given = FindTensor(batch, "positions");
   const at::Tensor& documents = FindTensor(batch, "documents");
@@ -107,13 +118,9 @@ void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch) {
   documents_ = documents;
   tokens_ = x.size(2);
   const at::Tensor positions = FindPositions(batch);
-  std::int64_t length = tokens_;
-  if (DependsOnLength(rope_) && positions.dim() == 2) {
-    length = positions.max().item<std::int64_t>() + 1;
-  }
-  const at::Tensor frequencies = at::tensor(RopeFrequencies(rope_, head_width_, length));
-  const at::Tensor angles =
-      positions.to(at::kFloat).unsqueeze(-1) * frequencies.to(positions.device());
+  const at::Tensor frequencies = device::BringTo(
+      at::tensor(FindFrequencies(positions, /*are_counted=*/!given.defined())), x.device());
+  const at::Tensor angles = positions.to(at::kFloat).unsqueeze(-1) * frequencies;
   cos_ = (at::cos(angles) * rope_.attention_factor).to(x.scalar_type());
   sin_ = (at::sin(angles) * rope_.attention_factor).to(x.scalar_type());
 }

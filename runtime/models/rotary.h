@@ -34,6 +34,8 @@ class RotaryAngles {
   // Makes cos_ and sin_, [S, half] or [B, S, half], unless they are there.
   void Prepare(const at::Tensor& x, const Batch& batch);
 
+  std::vector<float> FindFrequencies(const at::Tensor& positions, bool are_counted) const;
+
   RopeSpec rope_;
   std::int64_t head_width_;
   // The tables were made of these, which are held so that no other tensor has their addresses.

@@ -11,6 +11,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/data/sample_difficulty.h"
 #include "runtime/data/token_source.h"
+#include "runtime/models/lm_loss.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 
 namespace ds::rank {
@@ -222,6 +223,8 @@ Bundle ToBundle(const data::Batch& batch, c10::Device device) {
   };
   Bundle bundle{
       .batch = {{"tokens", to_device(batch.inputs)}, {"labels", to_device(batch.labels)}}};
+  // While they are on the host: to count them on a device one would wait for it.
+  bundle.measured_labels = {bundle.tensor("labels"), models::MeasureLabels(batch.labels)};
   if (batch.documents.defined()) bundle.batch["documents"] = to_device(batch.documents);
   return bundle;
 }
