@@ -1,18 +1,18 @@
 #include "cli/remote/libssh_connection.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "cli/remote/poll_thread.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/process/freer.h"
 #include "runtime/process/private_folder.h"
@@ -46,8 +46,8 @@ bool ReadSome(ssh_channel channel, bool is_error, int timeout_millis, std::strin
 // A unix socket in a private folder takes connections here; each becomes a channel that the host's
 // sshd connects to the daemon. Bytes pass as they are: TLS is between dsrun and the daemon, and
 // sees no difference. Where SSH breaks, the socket is gone: nothing takes connections any more.
-// A thread of its own owns the session; its end closes everything.
-class SshTunnel : public RemoteTunnel {
+// The thread of all tunnels owns the session, and nothing blocks it.
+class SshTunnel : public RemoteTunnel, private PollMember {
  public:
   // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
   static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshSession> session,
@@ -64,45 +64,59 @@ class SshTunnel : public RemoteTunnel {
   SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon);
   std::string socket_path() const { return (folder_.path() / "tunnel.sock").string(); }
   Status Listen();
-  void Loop();
-  bool Wait();  // false: the tunnel is to end
+  void AddWatched(std::vector<pollfd>* watched) override;
+  bool OnReady(std::span<const pollfd> watched) override;
   void Accept();
 
   const std::unique_ptr<SshSession> session_;
   const HostPort daemon_;
   PrivateFolder folder_;
   UniqueFd listener_;
-  UniqueFd quit_;
   ssh_event packets_ = nullptr;
   std::vector<std::unique_ptr<Connection>> connections_;  // the thread's
-  std::thread thread_;
+  std::shared_ptr<PollThread> thread_;
 };
 
-// A channel to the daemon; null when the host's sshd gives none. Blocks.
-Channel OpenChannel(const SshSession& session, const HostPort& daemon) {
-  Channel channel(::ssh_channel_new(session.handle()));
+// Asks for a channel to the daemon, or looks what has become of that: SSH_OK, SSH_AGAIN while the
+// session does not block and the host's sshd has not answered, or another when it gives none.
+int OpenChannel(ssh_channel channel, const HostPort& daemon) {
+  if (channel == nullptr) return SSH_ERROR;
   // The origin, which sshd only logs, is this machine, whatever address it has there.
-  if (channel == nullptr || ::ssh_channel_open_forward(channel.get(), daemon.host.c_str(),
-                                                       daemon.port, "127.0.0.1", 0) != SSH_OK) {
-    return nullptr;
-  }
-  return channel;
+  return ::ssh_channel_open_forward(channel, daemon.host.c_str(), daemon.port, "127.0.0.1", 0);
+}
+
+// Tries it, and waits for the answer.
+bool Reaches(const SshSession& session, const HostPort& daemon) {
+  const Channel probe(::ssh_channel_new(session.handle()));
+  return OpenChannel(probe.get(), daemon) == SSH_OK;
 }
 
 // One connection of gRPC's and its channel. Nothing here blocks: each direction holds at most one
 // piece that the other side had no room for.
 class SshTunnel::Connection {
  public:
-  Connection(UniqueFd socket, Channel channel)
-      : socket_(std::move(socket)), channel_(std::move(channel)) {}
+  Connection(UniqueFd socket, Channel channel, const HostPort* daemon)
+      : socket_(std::move(socket)), channel_(std::move(channel)), daemon_(*daemon) {}
 
   pollfd Watched() const {
+    if (!is_open_) return {-1, 0, 0};
     const bool has_room = to_channel_.empty() && !socket_ended_ && Window() > 0;
     const int events = (has_room ? POLLIN : 0) | (to_socket_.empty() ? 0 : POLLOUT);
     return {socket_.get(), static_cast<short>(events), 0};
   }
+  // False when there will be no channel: the daemon is gone, and the connection ends as it would
+  // there. What it hears meanwhile is for all connections, which move behind it.
+  bool Open() {
+    if (is_open_) return true;
+    const int opened = OpenChannel(channel_.get(), daemon_);
+    is_open_ = opened == SSH_OK;
+    return is_open_ || opened == SSH_AGAIN;
+  }
   // Moves what can be moved; false when the connection is over.
-  bool Move() { return MoveToSocket() && MoveToChannel() && !(socket_ended_ && channel_ended_); }
+  bool Move() {
+    if (!is_open_) return true;
+    return MoveToSocket() && MoveToChannel() && !(socket_ended_ && channel_ended_);
+  }
 
  private:
   std::size_t Window() const { return ::ssh_channel_window_size(channel_.get()); }
@@ -111,6 +125,8 @@ class SshTunnel::Connection {
 
   UniqueFd socket_;
   Channel channel_;
+  const HostPort& daemon_;
+  bool is_open_ = false;
   std::string to_socket_, to_channel_;
   bool socket_ended_ = false, channel_ended_ = false;  // each said that nothing follows
 };
@@ -165,7 +181,7 @@ SshTunnel::SshTunnel(std::unique_ptr<SshSession> session, HostPort daemon)
 
 HostResult<std::unique_ptr<RemoteTunnel>> SshTunnel::Open(std::unique_ptr<SshSession> session,
                                                           const HostPort& daemon) {
-  if (OpenChannel(*session, daemon) == nullptr) {
+  if (!Reaches(*session, daemon)) {
     HostFailure failure = session->DescribeBreak(FailureKind::kPort, kConnecting);
     failure.hint =
         "dsrund's port cannot be dialled from here, so its sshd must forward to it: is it "
@@ -183,23 +199,19 @@ HostResult<std::unique_ptr<RemoteTunnel>> SshTunnel::Open(std::unique_ptr<SshSes
 Status SshTunnel::Listen() {
   DS_ASSIGN_OR_RETURN(folder_, PrivateFolder::Make());
   DS_ASSIGN_OR_RETURN(listener_, ListenUnix(socket_path()));
-  quit_.Reset(::eventfd(0, EFD_CLOEXEC));
-  if (!quit_.valid()) return ErrnoError(errno, "eventfd");
   session_->KeepOpen();
   packets_ = ::ssh_event_new();
   if (packets_ == nullptr || ::ssh_event_add_session(packets_, session_->handle()) != SSH_OK) {
     return InternalError("libssh: out of memory");
   }
-  thread_ = std::thread([this] { Loop(); });
+  ::ssh_set_blocking(session_->handle(), 0);
+  DS_ASSIGN_OR_RETURN(thread_, PollThread::Get());
+  thread_->Add(this);
   return OkStatus();
 }
 
 SshTunnel::~SshTunnel() {
-  if (thread_.joinable()) {
-    ::eventfd_write(quit_.get(), 1);
-    ::shutdown(::ssh_get_fd(session_->handle()), SHUT_RDWR);  // for one that is opening a channel
-    thread_.join();
-  }
+  if (thread_ != nullptr) thread_->Remove(this);
   connections_.clear();
   if (packets_ != nullptr) {
     ::ssh_event_remove_session(packets_, session_->handle());
@@ -208,45 +220,34 @@ SshTunnel::~SshTunnel() {
   folder_.Remove();
 }
 
-void SshTunnel::Loop() {
-  ::ssh_set_blocking(session_->handle(), 0);
-  while (Wait()) {
-    if (::ssh_event_dopoll(packets_, 0) == SSH_ERROR ||
-        ::ssh_is_connected(session_->handle()) == 0) {
-      break;
-    }
+void SshTunnel::AddWatched(std::vector<pollfd>* watched) {
+  const ssh_session handle = session_->handle();
+  const bool unsent = (::ssh_get_poll_flags(handle) & SSH_WRITE_PENDING) != 0;
+  watched->push_back({listener_.get(), POLLIN, 0});
+  watched->push_back(
+      {::ssh_get_fd(handle), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
+  for (const auto& connection : connections_) watched->push_back(connection->Watched());
+}
+
+bool SshTunnel::OnReady(std::span<const pollfd> watched) {
+  if (watched[0].revents != 0) Accept();
+  const bool broken =
+      ::ssh_event_dopoll(packets_, 0) == SSH_ERROR || ::ssh_is_connected(session_->handle()) == 0;
+  if (!broken) {
+    std::erase_if(connections_, [](const auto& connection) { return !connection->Open(); });
     std::erase_if(connections_, [](const auto& connection) { return !connection->Move(); });
+    return true;
   }
   connections_.clear();
   listener_.Reset();
-}
-
-bool SshTunnel::Wait() {
-  const ssh_session handle = session_->handle();
-  const bool unsent = (::ssh_get_poll_flags(handle) & SSH_WRITE_PENDING) != 0;
-  std::vector<pollfd> watched = {
-      {quit_.get(), POLLIN, 0},
-      {listener_.get(), POLLIN, 0},
-      {::ssh_get_fd(handle), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0}};
-  for (const auto& connection : connections_) watched.push_back(connection->Watched());
-  int count = 0;
-  do {
-    count = ::poll(watched.data(), watched.size(), -1);
-  } while (count < 0 && errno == EINTR);
-  if (count < 0 || watched[0].revents != 0) return false;
-  if (watched[1].revents != 0) Accept();
-  return true;
+  return false;
 }
 
 void SshTunnel::Accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket.valid()) return;
-  ::ssh_set_blocking(session_->handle(), 1);
-  Channel channel = OpenChannel(*session_, daemon_);
-  ::ssh_set_blocking(session_->handle(), 0);
-  // Without a channel the daemon is gone, and the connection is closed as it would be there.
-  if (channel == nullptr) return;
-  connections_.push_back(std::make_unique<Connection>(std::move(socket), std::move(channel)));
+  connections_.push_back(std::make_unique<Connection>(
+      std::move(socket), Channel(::ssh_channel_new(session_->handle())), &daemon_));
 }
 
 }  // namespace

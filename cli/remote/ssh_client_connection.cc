@@ -1,14 +1,14 @@
 #include "cli/remote/ssh_client_connection.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <cerrno>
-#include <thread>
+#include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "cli/remote/poll_thread.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/process/unix_socket.h"
 
@@ -18,8 +18,8 @@ namespace {
 constexpr int kSshFailed = 255;  // or the command has ended so: none of ours does
 
 // Each connection that the unix socket takes becomes the standard input and output of an `ssh -W`,
-// which goes through the master. A thread of its own owns the client; its end closes everything.
-class SshClientTunnel : public RemoteTunnel {
+// which goes through the master. The thread of all tunnels owns the client.
+class SshClientTunnel : public RemoteTunnel, private PollMember {
  public:
   // Fails, as kPort, when the host's sshd does not reach the daemon or may not.
   static HostResult<std::unique_ptr<RemoteTunnel>> Open(std::unique_ptr<SshClient> client,
@@ -36,16 +36,15 @@ class SshClientTunnel : public RemoteTunnel {
       : client_(std::move(client)), forward_(std::move(forward)) {}
   std::string socket_path() const { return (client_->folder().path() / "tunnel.sock").string(); }
   Status Listen();
-  void Loop();
-  bool Wait();  // false: the tunnel is to end
+  void AddWatched(std::vector<pollfd>* watched) override;
+  bool OnReady(std::span<const pollfd> watched) override;
   void Accept();
 
   const std::unique_ptr<SshClient> client_;
   const std::vector<std::string> forward_;  // ssh's options that lead to the daemon
   UniqueFd listener_;
-  UniqueFd quit_;
   std::vector<std::unique_ptr<SshProcess>> connections_;  // the thread's
-  std::thread thread_;
+  std::shared_ptr<PollThread> thread_;
 };
 
 std::vector<std::string> ForwardTo(const HostPort& daemon) {
@@ -82,38 +81,34 @@ HostResult<std::unique_ptr<RemoteTunnel>> SshClientTunnel::Open(std::unique_ptr<
 
 Status SshClientTunnel::Listen() {
   DS_ASSIGN_OR_RETURN(listener_, ListenUnix(socket_path()));
-  quit_.Reset(::eventfd(0, EFD_CLOEXEC));
-  if (!quit_.valid()) return ErrnoError(errno, "eventfd");
-  thread_ = std::thread([this] { Loop(); });
+  DS_ASSIGN_OR_RETURN(thread_, PollThread::Get());
+  thread_->Add(this);
   return OkStatus();
 }
 
 SshClientTunnel::~SshClientTunnel() {
-  if (!thread_.joinable()) return;
-  ::eventfd_write(quit_.get(), 1);
-  thread_.join();
+  if (thread_ != nullptr) thread_->Remove(this);
 }
 
-void SshClientTunnel::Loop() {
-  while (Wait()) {
+void SshClientTunnel::AddWatched(std::vector<pollfd>* watched) {
+  watched->push_back({client_->end(), POLLIN, 0});
+  watched->push_back({listener_.get(), POLLIN, 0});
+  for (const auto& connection : connections_) watched->push_back({connection->end(), POLLIN, 0});
+}
+
+bool SshClientTunnel::OnReady(std::span<const pollfd> watched) {
+  if (watched[0].revents != 0) {
+    connections_.clear();
+    listener_.Reset();
+    return false;
   }
-  connections_.clear();
-  listener_.Reset();
-}
-
-bool SshClientTunnel::Wait() {
-  std::vector<pollfd> watched = {
-      {quit_.get(), POLLIN, 0}, {client_->end(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-  for (const auto& connection : connections_) watched.push_back({connection->end(), POLLIN, 0});
-  if (::poll(watched.data(), watched.size(), -1) < 0) return errno == EINTR;
-  if (watched[0].revents != 0 || watched[1].revents != 0) return false;
   // From behind, so that places stay what they are.
   for (std::size_t i = connections_.size(); i-- > 0;) {
-    if (watched[i + 3].revents != 0) {
+    if (watched[i + 2].revents != 0) {
       connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
-  if (watched[2].revents != 0) Accept();
+  if (watched[1].revents != 0) Accept();
   return true;
 }
 
