@@ -72,8 +72,9 @@ template <typename Request>
 void JobController::Do(const JobAction& action, const Request& request) {
   daemons_.at(action.host)
       ->Begin(request, [inputs = inputs_, host = action.host,
-                        generation = action.generation](const auto& answer) {
-        inputs->Put(Answer{host, generation, answer});
+                        generation = action.generation]<typename Response>(
+                           const StatusOr<Response>& answer) {
+        inputs->Put(Answer<Response>{host, generation, answer});
       });
 }
 
