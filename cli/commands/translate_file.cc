@@ -1,6 +1,8 @@
 #include "cli/commands/translate_file.h"
 
 #include <filesystem>
+#include <string>
+#include <utility>
 
 #include "cli/translate/sources.h"
 #include "runtime/base/files.h"
@@ -14,8 +16,18 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 22;
 
-StatusOr<Json> ReadJson(const fs::path& path) {
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
+// A file's text and, for what is said of it, its name: an error of reading has that already.
+struct NamedText {
+  fs::path path;
+  std::string text;
+};
+
+StatusOr<NamedText> ReadNamed(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxBytes));
+  return NamedText{path, std::move(text)};
+}
+
+StatusOr<Json> ParseJson(const std::string& text) {
   const JsonReading reading = ReadPositionedJson(text);
   if (!reading.problems.empty()) {
     const JsonProblem& problem = reading.problems.front();
@@ -25,10 +37,9 @@ StatusOr<Json> ReadJson(const fs::path& path) {
   return WholeValue(reading.root);
 }
 
-StatusOr<Json> ReadSettings(const fs::path& path) {
-  if (path.extension() != ".yaml" && path.extension() != ".yml") return ReadJson(path);
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
-  return ReadFlatYaml(text);
+StatusOr<Json> ParseSettings(const NamedText& file) {
+  const bool is_yaml = file.path.extension() == ".yaml" || file.path.extension() == ".yml";
+  return is_yaml ? ReadFlatYaml(file.text) : ParseJson(file.text);
 }
 
 // The ds_config of this name; null for "".
@@ -37,7 +48,9 @@ StatusOr<Json> ReadDeepspeed(const std::string& name, const fs::path& file) {
   std::error_code error;
   const fs::path beside = file.parent_path() / name;
   const bool is_beside = !fs::exists(name, error) && fs::exists(beside, error);
-  StatusOr<Json> config = ReadJson(is_beside ? beside : fs::path(name));
+  const StatusOr<NamedText> text = ReadNamed(is_beside ? beside : fs::path(name));
+  if (!text.ok()) return text.status().WithContext("the ds_config");
+  StatusOr<Json> config = ParseJson(text->text);
   if (!config.ok()) return config.status().WithContext("the ds_config " + name);
   return config;
 }
@@ -57,21 +70,22 @@ StatusOr<Translation> TranslateArguments(const Json& settings, const fs::path& p
   return TranslateTrainingArguments(settings, context);
 }
 
-StatusOr<Translation> TranslateSettings(const fs::path& path, std::optional<std::int64_t> steps) {
-  DS_ASSIGN_OR_RETURN(const Json settings, ReadSettings(path));
+StatusOr<Translation> TranslateSettings(const NamedText& file, std::optional<std::int64_t> steps) {
+  DS_ASSIGN_OR_RETURN(const Json settings, ParseSettings(file));
   if (!settings.is_object()) return InvalidArgumentError("expected names and values");
-  if (!IsAccelerateConfig(settings)) return TranslateArguments(settings, path, steps);
-  DS_ASSIGN_OR_RETURN(const Json deepspeed, ReadDeepspeed(AccelerateDeepspeedPath(settings), path));
+  if (!IsAccelerateConfig(settings)) return TranslateArguments(settings, file.path, steps);
+  DS_ASSIGN_OR_RETURN(const Json deepspeed,
+                      ReadDeepspeed(AccelerateDeepspeedPath(settings), file.path));
   return TranslateAccelerateConfig(settings, deepspeed);
 }
 
-StatusOr<Translation> TranslateTrainerSettings(const fs::path& path,
+StatusOr<Translation> TranslateTrainerSettings(const NamedText& file,
                                                std::optional<std::int64_t> steps) {
-  DS_ASSIGN_OR_RETURN(const Json settings, ReadSettings(path));
+  DS_ASSIGN_OR_RETURN(const Json settings, ParseSettings(file));
   if (!settings.is_object() || IsAccelerateConfig(settings)) {
     return InvalidArgumentError("it holds no arguments of Trainer; see dsrun translate");
   }
-  DS_ASSIGN_OR_RETURN(Translation translation, TranslateArguments(settings, path, steps));
+  DS_ASSIGN_OR_RETURN(Translation translation, TranslateArguments(settings, file.path, steps));
   if (translation.is_whole()) return translation;
   return InvalidArgumentError("not everything maps (dsrun translate --partial shows the rest):\n" +
                               DescribeMissing(translation));
@@ -86,14 +100,17 @@ StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::
                          ": no such file; name a TrainingArguments .json, a config of Accelerate "
                          "(.yaml, .json), or `deepspeed ...`, a command line");
   }
-  StatusOr<Translation> translation = TranslateSettings(path, steps);
+  DS_ASSIGN_OR_RETURN(const NamedText file, ReadNamed(path));
+  StatusOr<Translation> translation = TranslateSettings(file, steps);
   if (!translation.ok()) return translation.status().WithContext(path);
   return translation;
 }
 
 StatusOr<Translation> TranslateTrainerFile(const std::string& path,
                                            std::optional<std::int64_t> steps) {
-  StatusOr<Translation> translation = TranslateTrainerSettings(path, steps);
+  const StatusOr<NamedText> file = ReadNamed(path);
+  if (!file.ok()) return file.status().WithContext("--from_hf_trainer");
+  StatusOr<Translation> translation = TranslateTrainerSettings(*file, steps);
   if (!translation.ok()) return translation.status().WithContext("--from_hf_trainer " + path);
   return translation;
 }

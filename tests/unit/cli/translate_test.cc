@@ -354,5 +354,17 @@ TEST(TranslateFileTest, FindsOutWhoseItIs) {
               HasSubstr("c.json: line 1"));
 }
 
+TEST(TranslateFileTest, NamesAFileThatCannotBeReadOnce) {
+  ds::testing::TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  EXPECT_EQ(TranslateFile(path, {}).status().message(), path + ": Is a directory");
+  EXPECT_EQ(TranslateTrainerFile(path, {}).status().message(),
+            "--from_hf_trainer: " + path + ": Is a directory");
+  const std::string arguments = path + "/args.json";
+  ASSERT_TRUE(WriteFileAtomically(arguments, R"({"deepspeed": "/no/ds.json"})").ok());
+  EXPECT_EQ(TranslateFile(arguments, {}).status().message(),
+            arguments + ": the ds_config: /no/ds.json: No such file or directory");
+}
+
 }  // namespace
 }  // namespace ds::cli
