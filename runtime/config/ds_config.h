@@ -64,6 +64,8 @@ struct ParallelConfig {
   int pipeline = 1, sequence = 1, tensor = 1;
   int expert = 1;  // of the ranks that share the state: holders of different experts
   bool data_before_expert = false;  // topology::Degrees
+  // Sums of tensor ranks go on under the products of weights' gradients (models::SharedAffine).
+  bool tensor_sums_overlap = false;
 
   std::int64_t ranks_of_a_sample() const { return std::int64_t{pipeline} * sequence * tensor; }
 };
@@ -72,11 +74,11 @@ struct ParallelConfig {
 struct PipelineConfig {
   std::string partition = "best";          // as pipeline::CutBlocks reads it
   int activation_checkpoint_interval = 0;  // 1: layers are computed again in the backward pass
-};
-
   // Tensor ranks send parts of what stages send each other; false: each sends the whole.
   bool pipe_partitioned = true;  // of activations
   bool grad_partitioned = true;  // of their gradients
+};
+
 // LoCo: what 4 bits take from a gradient comes with the next one.
 struct LocoConfig {
   double err_beta = 0.8;            // of the error before

@@ -62,10 +62,10 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 }
 
 models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world,
-                                  sequence_parallel::SequenceKind kind) {
+                                  sequence_parallel::SequenceKind kind, bool tensor_sums_overlap) {
   models::ModelRanks ranks;
   if (auto* const tensor = FindTensorCommunicator(mesh, world); tensor != nullptr) {
-    ranks.tensor = tensor_parallel::Group(*tensor);
+    ranks.tensor = tensor_parallel::Group(*tensor, tensor_sums_overlap);
   }
   if (mesh.degrees().sequence > 1) {
     ranks.sequence = sequence_parallel::Group(

@@ -6,6 +6,7 @@
 
 #include "runtime/models/attention.h"
 #include "runtime/models/key_value_cache.h"
+#include "runtime/models/shared_products.h"
 #include "runtime/sequence_parallel/ring_attention.h"
 
 namespace ds::models {
@@ -106,23 +107,26 @@ at::Tensor DecoderAttention::ChooseHead(const at::Tensor& heads) const {
 }
 
 std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x) const {
-  const at::Tensor shared = group_.Share(x, "attention");
+  std::vector<const Product*> products{&*query_};
   // What every rank computes alike is shared behind the products, not before.
-  const at::Tensor& of_keys = copied_head_ ? x : shared;
-  at::Tensor query = query_->forward(shared), key = key_->forward(of_keys);
+  if (!copied_head_) products.insert(products.end(), {&*key_, &*value_});
+  const auto shared = ShareAmongProducts(x, products, group_, "attention");
+  at::Tensor query = shared[0], key = copied_head_ ? key_->forward(x) : shared[1];
+  const at::Tensor value = copied_head_ ? value_->forward(x) : shared[2];
   if (query_key_norm_ == QueryKeyNorm::kWhole) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
   }
   const std::vector<std::int64_t> shape{x.size(0), x.size(1), -1, head_width_};
-  return {query.view(shape), key.view(shape), value_->forward(of_keys).view(shape)};
+  return {query.view(shape), key.view(shape), value.view(shape)};
 }
 
 std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
   if (latent_) return latent_->forward(x);
-  auto [query, key, value] = layout_ == QkvLayout::kApart
-                                 ? ProjectApart(x)
-                                 : SplitFused(qkv_->forward(group_.Share(x, "attention")));
+  auto [query, key, value] =
+      layout_ == QkvLayout::kApart
+          ? ProjectApart(x)
+          : SplitFused(ShareAmongProducts(x, {&*qkv_}, group_, "attention")[0]);
   if (query_key_norm_ == QueryKeyNorm::kPerHead) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);

@@ -1,6 +1,7 @@
 #include "runtime/models/decoder_mlp.h"
 
 #include "runtime/models/activations.h"
+#include "runtime/models/shared_products.h"
 
 namespace ds::models {
 
@@ -32,19 +33,27 @@ DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice,
   down_ = add(names.down, part.width, spec.width, slice.group);
 }
 
-at::Tensor DecoderMlp::Widen(const at::Tensor& x) const {
+at::Tensor DecoderMlp::Widen(const at::Tensor& x, const tensor_parallel::Group& users) const {
+  const auto multiply = [&](const std::vector<const Product*>& products) {
+    return ShareAmongProducts(x, products, users, "feed-forward");
+  };
   if (gate_up_) {
-    const auto parts = gate_up_->forward(x).chunk(2, /*dim=*/-1);
+    const auto parts = multiply({&*gate_up_})[0].chunk(2, /*dim=*/-1);
     return GatedActivation(activation_, parts[0], parts[1]);
   }
-  if (gate_) return GatedActivation(activation_, gate_->forward(x), up_->forward(x));
-  return Activate(activation_, up_->forward(x));
+  if (!gate_) return Activate(activation_, multiply({&*up_})[0]);
+  const auto parts = multiply({&*gate_, &*up_});
+  return GatedActivation(activation_, parts[0], parts[1]);
 }
 
 at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  const at::Tensor y =
-      RunTiled(group_.Share(x, "feed-forward"), bundle.mlp_tiles,
-               [this](const at::Tensor& rows) { return down_->forward(Widen(rows)); });
+  // Once for all tiles, which run again in the backward pass.
+  const bool is_tiled = bundle.mlp_tiles.count > 1;
+  const at::Tensor input = is_tiled ? group_.Share(x, "feed-forward") : x;
+  const auto users = is_tiled ? tensor_parallel::Group() : group_;
+  const at::Tensor y = RunTiled(input, bundle.mlp_tiles, [this, users](const at::Tensor& rows) {
+    return down_->forward(Widen(rows, users));
+  });
   return Dropout(y, {.probability = trains ? dropout_ : 0.0,
                      .place = bundle.random,
                      .site = DropoutSite::kMlpOutput});

@@ -29,7 +29,8 @@ class DecoderMlp {
   at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
 
  private:
-  at::Tensor Widen(const at::Tensor& x) const;
+  // `users` share x (ShareAmongProducts).
+  at::Tensor Widen(const at::Tensor& x, const tensor_parallel::Group& users) const;
 
   tensor_parallel::Group group_;
   Activation activation_;

@@ -58,6 +58,11 @@ at::Tensor Product::forward(const at::Tensor& x) const {
   return bias_.defined() ? adapted + AutocastOperand(bias_) : adapted;
 }
 
+std::optional<AffineWeights> Product::FindAffine() const {
+  if (narrow_ || quantized_layout_ || add_up_.size() > 1) return std::nullopt;
+  return AffineWeights{.weight = weight_, .bias = bias_, .layout = layout_};
+}
+
 at::Tensor Product::AdaptedNorms() const {
   const c10::NoGradGuard no_grad;
   at::Tensor weight = quantized_layout_

@@ -34,6 +34,8 @@ class Product : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
   // Undefined where bytes stand for it.
   const at::Tensor& weight() const { return weight_; }
+  // Says what it multiplies by and adds, where it does nothing else.
+  std::optional<AffineWeights> FindAffine() const;
 
   struct Adapter {
     std::int64_t rank = 0;

@@ -13,6 +13,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
+#include <vector>
+
 #include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
@@ -37,5 +40,18 @@ enum class WeightLayout { kInOut, kOutIn };
 // products, to which the bias is added once.
 at::Tensor Affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout, const tensor_parallel::Group& add_up = {});
+
+struct AffineWeights {
+  at::Tensor weight, bias;  // Affine's
+  WeightLayout layout = WeightLayout::kOutIn;
+};
+
+// Affine of x by each of the weights, whose outputs several ranks, `users`, have between them. The
+// sum over the ranks of what flows back into x goes on while the gradients of the weights are
+// computed (Megatron-LM's asynchronous all-reduce). Results and gradients have the bits of those of
+// Affine of users.Share(x), in the order of the weights. Collective. Requires that autocast is off,
+// which would have the sum in 16 bits.
+std::vector<at::Tensor> SharedAffine(const at::Tensor& x, const std::vector<AffineWeights>& weights,
+                                     const tensor_parallel::Group& users, std::string_view tag);
 
 }  // namespace ds::models

@@ -186,9 +186,10 @@ Status TrainCommand::Connect() {
 }
 
 Status TrainCommand::BuildEngine() {
-  DS_ASSIGN_OR_RETURN(
-      model_, OpenTrainModel(job_, model_config_, at::TensorOptions(dtype()).device(device_.device),
-                             engine::FindModelRanks(mesh_, *world_, sequence_kind()), part_));
+  const auto weights = at::TensorOptions(dtype()).device(device_.device);
+  const models::ModelRanks ranks =
+      engine::FindModelRanks(mesh_, *world_, sequence_kind(), config_.parallel.tensor_sums_overlap);
+  DS_ASSIGN_OR_RETURN(model_, OpenTrainModel(job_, model_config_, weights, ranks, part_));
   DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks, model_config_.decoder, job_.seq_len));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "runtime/comm/communicator.h"
 
 namespace ds::tensor_parallel {
@@ -36,11 +37,19 @@ class AddUpFunction : public torch::autograd::Function<AddUpFunction> {
 
 }  // namespace
 
-Group::Group(comm::Communicator& ranks)
-    : ranks_(ranks.size() > 1 ? &ranks : nullptr), rank_(ranks.rank()), size_(ranks.size()) {}
+Group::Group(comm::Communicator& ranks, bool sums_overlap)
+    : ranks_(ranks.size() > 1 ? &ranks : nullptr),
+      rank_(ranks.rank()),
+      size_(ranks.size()),
+      sums_overlap_(sums_overlap) {}
 
 void Group::Sum(const at::Tensor& tensor, std::string_view tag) const {
   if (ranks_ != nullptr) ranks_->AllReduce(tensor, comm::ReduceOp::kSum, tag);
+}
+
+comm::Work Group::StartSum(const at::Tensor& tensor, std::string_view tag) const {
+  DS_CHECK(ranks_ != nullptr);
+  return ranks_->AllReduceAsync(tensor, comm::ReduceOp::kSum, tag);
 }
 
 at::Tensor Group::Gather(const at::Tensor& tensor, std::string_view tag) const {

@@ -13,6 +13,8 @@
 
 #include <string_view>
 
+#include "runtime/comm/work.h"
+
 namespace ds::comm {
 class Communicator;
 }
@@ -23,13 +25,17 @@ class Group {
  public:
   Group() = default;
   // Borrowed; outlives all copies and the graphs that were recorded with them.
-  explicit Group(comm::Communicator& ranks);
+  explicit Group(comm::Communicator& ranks, bool sums_overlap = false);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // Tells whether sums of gradients go on under products, where there are some.
+  bool sums_overlap() const { return sums_overlap_ && size_ > 1; }
 
   // In place. `tag` says what is added (Communicator).
   void Sum(const at::Tensor& tensor, std::string_view tag) const;
+  // The same, going on by itself. Requires several ranks.
+  comm::Work StartSum(const at::Tensor& tensor, std::string_view tag) const;
   // [...] of every rank -> [size, ...], in their order.
   at::Tensor Gather(const at::Tensor& tensor, std::string_view tag) const;
 
@@ -42,6 +48,7 @@ class Group {
  private:
   comm::Communicator* ranks_ = nullptr;
   int rank_ = 0, size_ = 1;
+  bool sums_overlap_ = false;
 };
 
 }  // namespace ds::tensor_parallel

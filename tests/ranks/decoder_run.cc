@@ -121,8 +121,9 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   const auto part = engine::FindStagePart(mesh, world.rank(), described.decoder, config,
                                           {run.schedule, run.chunks})
                         .value();
-  auto model = models::BuildModel(described, at::TensorOptions(dtype),
-                                  engine::FindModelRanks(mesh, world, run.sequence_kind), part);
+  const models::ModelRanks model_ranks =
+      engine::FindModelRanks(mesh, world, run.sequence_kind, run.tensor_sums_overlap);
+  auto model = models::BuildModel(described, at::TensorOptions(dtype), model_ranks, part);
   model->train(true);
   if (run.lora_rank > 0) {
     models::LoraSpec lora{.rank = run.lora_rank};
@@ -169,7 +170,6 @@ void ExpectSameParameters(const DecoderOutcome& expected, const DecoderOutcome& 
   }
 }
 
-engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks) {
 void ExpectSameBits(const DecoderOutcome& expected, const DecoderOutcome& ours) {
   ASSERT_EQ(ours.steps.size(), expected.steps.size());
   for (std::size_t i = 0; i < ours.steps.size(); ++i) {
@@ -182,6 +182,7 @@ void ExpectSameBits(const DecoderOutcome& expected, const DecoderOutcome& ours) 
   }
 }
 
+engine::Evaluation EvaluateDecoder(const DecoderRun& run, int ranks) {
   engine::Evaluation evaluation;
   testing::RunRanks(ranks, [&](comm::Communicator& world) {
     const auto engine = MakeDecoderEngine(run, world);

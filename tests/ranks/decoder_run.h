@@ -64,6 +64,7 @@ struct DecoderRun {
   int chunks = 1;  // of every stage
   std::string partition = "uniform";
   bool sends_parts = true;  // tensor ranks do, between stages
+  bool tensor_sums_overlap = false;
   int stage = 0;
   std::int64_t accumulation = 1;
   bool bf16 = false;

@@ -194,7 +194,8 @@ ParallelConfig ReadParallel(const Values& values) {
           .sequence = DegreeOf(values, kSequence),
           .tensor = DegreeOf(values, kTensor),
           .expert = experts ? DegreeOf(values, kExpert) : 1,
-          .data_before_expert = values.Get(keys::kUseDataBeforeExpertParallelism)};
+          .data_before_expert = values.Get(keys::kUseDataBeforeExpertParallelism),
+          .tensor_sums_overlap = values.Get(keys::kTensorParallelTpOverlapComm)};
 }
 
 void FillParallel(const Values& values, DsConfig* config) {

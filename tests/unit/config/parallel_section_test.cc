@@ -106,9 +106,9 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
         CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2, )" + key + "}")
             .errors);
   };
-  EXPECT_THAT(with_key(R"("tp_overlap_comm": true)"),
-              Contains(HasSubstr("tensor_parallel.tp_overlap_comm is not supported yet")));
-  EXPECT_THAT(with_key(R"("preset_model": "llama", "tp_overlap_comm": false)"),
+  EXPECT_THAT(with_key(R"("keep_module_on_host": true)"),
+              Contains(HasSubstr("keep_module_on_host is not supported yet: weights are on the")));
+  EXPECT_THAT(with_key(R"("preset_model": "llama", "keep_module_on_host": false)"),
               ::testing::IsEmpty());
   EXPECT_THAT(with_key(R"("tensor_parallel": {"tp_size": 2})"), ::testing::IsEmpty());
   EXPECT_THAT(with_key(R"("tensor_parallel": {"tp_size": 4})"),
@@ -123,6 +123,19 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
   EXPECT_THAT(errors(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme",
                   "nvme_path": "/tmp"}})"),
               Contains(HasSubstr("offload_param.device nvme is not built with")));
+}
+
+TEST(ParallelSectionTest, TensorSumsGoOnUnderProductsWhereTheFileSaysSo) {
+  const auto overlaps = [](const char* value) {
+    const CheckResult result =
+        CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2,
+                      "tp_overlap_comm": )" +
+                       std::string(value) + "}");
+    EXPECT_THAT(Messages(result.errors), ::testing::IsEmpty());
+    return result.config.parallel.tensor_sums_overlap;
+  };
+  EXPECT_TRUE(overlaps("true"));
+  EXPECT_FALSE(overlaps("false"));
 }
 
 TEST(ParallelSectionTest, StagesComeFromTheFileOrTheFlag) {
