@@ -81,6 +81,13 @@ void RefuseWhatIsNotBuilt(RuleContext& context) {
   }
 }
 
+// Tells whether a feature's switch is off. A degree of 1 cuts nothing, as its default does.
+bool IsOff(const Setting& setting, const Json& value) {
+  const bool is_degree =
+      setting.key == keys::kTensorParallelAutotpSize || setting.key == keys::kPipelineStages;
+  return IsDefault(setting, value) || (is_degree && value == 1);
+}
+
 // A key is given that changes nothing here; the user should know.
 void ReportWhatHasNoEffect(RuleContext& context) {
   const Values& values = context.values;
@@ -91,7 +98,7 @@ void ReportWhatHasNoEffect(RuleContext& context) {
       context.issues.Warning(key, key + " has no effect: " + std::string(setting.reason),
                              entry.position);
     } else if (!setting.switch_key.empty() &&
-               IsDefault(*FindSetting(setting.switch_key), values.Get(Key(setting.switch_key)))) {
+               IsOff(*FindSetting(setting.switch_key), values.Get(Key(setting.switch_key)))) {
       context.issues.Warning(key,
                              key + " has no effect while " + std::string(setting.switch_key) +
                                  " is " + values.Get(Key(setting.switch_key)).dump(),

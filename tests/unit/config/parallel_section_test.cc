@@ -318,6 +318,22 @@ TEST(ParallelSectionTest, RulesOfTheTensorCutAreRead) {
               Contains(HasSubstr("partition_type")));
 }
 
+TEST(ParallelSectionTest, KeysOfACutIntoOnePartHaveNoEffect) {
+  const auto warnings = [](const std::string& members) {
+    return Messages(CheckOn(4, R"("train_batch_size": 4, )" + members).warnings);
+  };
+  const auto of_tensor = [&](const char* size) {
+    return warnings(R"("tensor_parallel": {"autotp_size": )" + std::string(size) +
+                    R"(, "partition_config": {"use_default_specs": false}})");
+  };
+  const char* const kEnd = "use_default_specs has no effect while tensor_parallel.autotp_size is ";
+  EXPECT_THAT(of_tensor("0"), Contains(HasSubstr(kEnd + std::string("0"))));
+  EXPECT_THAT(of_tensor("1"), Contains(HasSubstr(kEnd + std::string("1"))));
+  EXPECT_THAT(of_tensor("2"), Not(Contains(HasSubstr("has no effect"))));
+  EXPECT_THAT(warnings(R"("pipeline": {"stages": 1, "grad_partitioned": false})"),
+              Contains(HasSubstr("grad_partitioned has no effect while pipeline.stages is 1")));
+}
+
 TEST(ParallelSectionTest, ElasticityNamesTheSameRanks) {
   const auto errors = [](const std::string& cut) {
     return Messages(CheckOn(8, cut + R"("elasticity": {"enabled": true, "max_train_batch_size": 64,
