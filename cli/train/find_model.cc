@@ -5,6 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/plan/partition_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/spec/families.h"
@@ -90,13 +91,17 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
   return status.ok() ? status : status.WithContext("--model " + model);
 }
 
-Status CheckPartitionRulesFit(const std::string& model, const nlohmann::ordered_json& given,
-                              int tensor, const ShareFolder& share) {
-  const nlohmann::ordered_json::json_pointer place("/tensor_parallel/partition_config");
-  if (tensor == 1 || !given.contains(place)) return OkStatus();
+Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given, int tensor,
+                     const ShareFolder& share) {
+  using Json = nlohmann::ordered_json;
+  const Json partition =
+      given.value(Json::json_pointer("/tensor_parallel/partition_config"), Json());
+  const Json experts = given.value("expert_parallel", Json());
+  if ((tensor == 1 || partition.is_null()) && experts.is_null()) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
   DS_ASSIGN_OR_RETURN(const models::DecoderSpec spec, ParseDecoder(text));
-  return engine::CheckPartitionRules(given[place], spec, tensor);
+  DS_RETURN_IF_ERROR(engine::CheckPartitionRules(partition, spec, tensor));
+  return engine::CheckExpertRules(experts, Json::parse(text), spec);
 }
 
 Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share) {

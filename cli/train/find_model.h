@@ -32,10 +32,11 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
                        const ShareFolder& share,
                        models::SequenceKind kind = models::SequenceKind::kUlysses);
 
-// OK when what `given`, the user's own config, says of the cut of weights by their names is how so
-// many tensor ranks have them (engine::CheckPartitionRules).
-Status CheckPartitionRulesFit(const std::string& model, const nlohmann::ordered_json& given,
-                              int tensor, const ShareFolder& share);
+// OK when what `given`, the user's own config, says of the model's weights and experts is what
+// holds of them, cut among so many tensor ranks (engine::CheckPartitionRules,
+// engine::CheckExpertRules).
+Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given, int tensor,
+                     const ShareFolder& share);
 
 // OK when its positions suffice for samples of so many tokens. A model that cannot be read is not
 // judged here.

@@ -170,8 +170,8 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(inputs->job.sequence_kind));
   DS_RETURN_IF_ERROR(CheckLengthFits(inputs->job.model, inputs->job.seq_len, share));
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share, kind));
-  DS_RETURN_IF_ERROR(CheckPartitionRulesFit(inputs->job.model, result.given,
-                                            result.config.parallel.tensor, share));
+  DS_RETURN_IF_ERROR(
+      CheckRulesFit(inputs->job.model, result.given, result.config.parallel.tensor, share));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
                          .WithContext("--seq_len"));

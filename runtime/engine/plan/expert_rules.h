@@ -1,0 +1,23 @@
+#pragma once
+
+// CheckExpertRules: the keys of expert_parallel by which DeepSpeed's AutoEP finds a model's experts
+// and says how tokens are routed to them, held against what the model's family and its config.json
+// say. Routes are part of what a model computes, so that a key can say the same, or something that
+// would train another model. Pure; safe from any thread.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/base/status.h"
+#include "runtime/models/spec/decoder_spec.h"
+
+namespace ds::engine {
+
+// `section`: the user's expert_parallel, checked by CheckConfig, or null; `model_config`: what
+// `model` was read from. OK where each key that is not at its default says what holds. Names may be
+// those of the weights' file or those that transformers has for them in a model that is loaded. The
+// error names the key, what it asks for and what the model says.
+Status CheckExpertRules(const nlohmann::ordered_json& section,
+                        const nlohmann::ordered_json& model_config,
+                        const models::DecoderSpec& model);
+
+}  // namespace ds::engine

@@ -1,0 +1,120 @@
+#include "runtime/engine/plan/expert_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/models/spec/families.h"
+
+namespace ds::engine {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+constexpr const char* kMixtral = R"({"model_type":"mixtral","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16,"num_local_experts":4,"num_experts_per_tok":2})";
+// One dense layer, two shared experts, groups of experts.
+constexpr const char* kDeepseek = R"({"model_type":"deepseek_v2","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":4,
+    "max_position_embeddings":16,"kv_lora_rank":8,"q_lora_rank":null,"qk_nope_head_dim":4,
+    "qk_rope_head_dim":4,"v_head_dim":6,"n_routed_experts":8,"n_shared_experts":2,
+    "num_experts_per_tok":3,"moe_intermediate_size":12,"first_k_dense_replace":1,
+    "topk_method":"group_limited_greedy","n_group":4,"topk_group":2,
+    "routed_scaling_factor":2.5})";
+
+std::string Check(const char* model, const std::string& keys) {
+  const auto config = ordered_json::parse(model);
+  const auto spec = models::ReadDecoderSpec(config, "config.json", models::UnknownKeys::kRefuse);
+  const auto section = ordered_json::parse(R"({"enabled": true, "autoep_size": 2, )" + keys + "}");
+  return std::string(CheckExpertRules(section, config, spec.value()).message());
+}
+
+TEST(ExpertRules, WhatTheModelSaysIsTaken) {
+  EXPECT_EQ(Check(kMixtral, R"("top_k": 2, "score_func": "softmax", "score_apply": "post",
+      "combine_impl": "weighted_sum", "route_norm": true, "num_expert_groups": 1,
+      "num_limited_groups": 1, "routed_scaling_factor": 1, "has_shared_experts": false,
+      "preset_model": "mixtral", "num_experts_attr": "num_local_experts",
+      "top_k_attr": "num_experts_per_tok")"),
+            "");
+  EXPECT_EQ(Check(kDeepseek, R"("top_k": 3, "route_norm": false, "num_expert_groups": 4,
+      "num_limited_groups": 2, "routed_scaling_factor": 2.5, "route_scale": 2.5,
+      "has_shared_experts": true, "shared_experts_pattern": "shared_experts",
+      "preset_model": "deepseek_v2", "num_experts_attr": "n_routed_experts")"),
+            "");
+}
+
+TEST(ExpertRules, NamesAreThoseOfTheFileOrOfTransformers) {
+  EXPECT_EQ(Check(kMixtral, R"("router_pattern": "gate", "expert_pattern": "experts",
+      "expert_w1": "w1", "expert_w2": "w2", "expert_w3": "w3",
+      "moe_layer_pattern": "model\\.layers\\.\\d+\\.block_sparse_moe")"),
+            "");
+  EXPECT_EQ(Check(kMixtral, R"("expert_w1": "gate_up_proj", "expert_w2": "down_proj",
+      "expert_w3": null, "moe_layer_pattern": "model\\.layers\\.\\d+\\.mlp")"),
+            "");
+  EXPECT_EQ(Check(kDeepseek, R"("moe_layer_pattern": "model\\.layers\\.[12]\\.mlp")"), "");
+}
+
+TEST(ExpertRules, KeysAtTheirDefaultSayNothing) {
+  EXPECT_EQ(Check(kDeepseek, R"("top_k": "auto", "score_func": "auto", "route_norm": null,
+      "route_scale": 1.0, "expert_w3": "unset", "preset_model": null, "num_expert_groups": null)"),
+            "");
+  const auto config = ordered_json::parse(kMixtral);
+  const auto spec =
+      models::ReadDecoderSpec(config, "config.json", models::UnknownKeys::kRefuse).value();
+  EXPECT_TRUE(CheckExpertRules(ordered_json(), config, spec).ok());
+  EXPECT_TRUE(CheckExpertRules(ordered_json::parse(R"({"top_k": 7})"), config, spec).ok());
+}
+
+struct Contradiction {
+  const char* model;
+  const char* key;
+  const char* message;
+};
+
+TEST(ExpertRules, WhatContradictsTheModelIsRefusedByItsKey) {
+  for (const Contradiction& each : {
+           Contradiction{kMixtral, R"("top_k": 3)",
+                         "expert_parallel.top_k is 3, and mixtral has 2 as its experts of a token: "
+                         "write that, or leave it out"},
+           Contradiction{kMixtral, R"("score_func": "sigmoid")", R"(and mixtral has "softmax" as)"},
+           Contradiction{kMixtral, R"("score_apply": "pre")", R"(and mixtral has "post" as)"},
+           Contradiction{kMixtral, R"("combine_impl": "legacy_bmm")", R"(has "weighted_sum" as)"},
+           Contradiction{kMixtral, R"("route_norm": false)", "and mixtral has true as"},
+           Contradiction{kDeepseek, R"("route_norm": true)", "and deepseek_v2 has false as"},
+           Contradiction{kMixtral, R"("route_scale": 2.0)",
+                         "route_scale is 2.0, and mixtral has 1"},
+           Contradiction{kDeepseek, R"("routed_scaling_factor": 1.0)", "deepseek_v2 has 2.5 as"},
+           Contradiction{kMixtral, R"("num_expert_groups": 2)", "has 1 as its groups of experts"},
+           Contradiction{kDeepseek, R"("num_limited_groups": 1)", "has 2 as the groups that"},
+           Contradiction{kMixtral, R"("has_shared_experts": true)", "mixtral has false as"},
+           Contradiction{kMixtral, R"("preset_model": "qwen3_moe")", R"(has "mixtral" as its)"},
+           Contradiction{kMixtral, R"("router_pattern": "router")", R"(has "gate" as its router)"},
+           Contradiction{kMixtral, R"("expert_w1": "up_proj")", R"(has "w1" as an expert's gate)"},
+           Contradiction{kMixtral, R"("shared_experts_pattern": "shared_expert")",
+                         "mixtral has nothing as its shared expert: leave it out"},
+           Contradiction{kMixtral, R"("num_experts_attr": "n_routed_experts")",
+                         "the model's config.json has no such key"},
+           Contradiction{kMixtral, R"("top_k_attr": "num_local_experts")",
+                         "of the model's config.json that is 4, where 2 counts"},
+           Contradiction{kMixtral, R"("moe_layer_pattern": "model\\.layers\\.0\\.mlp")",
+                         "model.layers.1.block_sparse_moe has experts, too"},
+           Contradiction{kMixtral, R"("moe_layer_pattern": "(")", "is no regular expression"},
+           Contradiction{kMixtral, R"("moe_layer_pattern": "(a{9}){9}")", "without { is taken"},
+       }) {
+    EXPECT_THAT(Check(each.model, each.key), HasSubstr(each.message)) << each.key;
+  }
+}
+
+TEST(ExpertRules, AModelWithoutExpertsHasNoneToSpeakOf) {
+  EXPECT_THAT(
+      Check(R"({"model_type":"llama","vocab_size":48,"hidden_size":24,"intermediate_size":42,
+          "num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":16})",
+            R"("top_k": 2)"),
+      HasSubstr("top_k is 2, and llama has nothing as its experts of a token: leave it out"));
+}
+
+}  // namespace
+}  // namespace ds::engine
