@@ -32,7 +32,7 @@ std::string DescribeTraffic(const zero::StepTraffic& traffic) {
 
 StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::JobShape& job) {
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(config, job));
-  const engine::StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute};
+  const engine::StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute, job.trained};
   DS_ASSIGN_OR_RETURN(std::vector<int> cut, engine::CutStages(job.model, config, order));
   StagePlans plans{config, job, std::move(cut), {}};
   for (int stage = 0; stage < config.parallel.pipeline; ++stage) {

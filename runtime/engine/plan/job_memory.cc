@@ -259,8 +259,8 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
 
 zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                            int stage) {
-  const auto cut =
-      CutStages(job.model, config, {job.schedule, job.chunks, job.seq_len, job.recompute});
+  const auto cut = CutStages(job.model, config,
+                             {job.schedule, job.chunks, job.seq_len, job.recompute, job.trained});
   const auto schedule = MakeSchedule(config, job);
   DS_CHECK(cut.ok() && schedule.ok());
   BlockRuns runs;
@@ -298,13 +298,18 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) 
       .targets = job.lora_targets});
 }
 
+StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {
+  models::TrainedPart part{.freeze = job.freeze};
+  DS_ASSIGN_OR_RETURN(part.lora, FindLora(job));
+  if (!job.quantize_base.empty()) {
+    DS_ASSIGN_OR_RETURN(part.base, models::ParseBaseFormat(job.quantize_base));
+  }
+  return part;
+}
+
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting) {
-  DS_ASSIGN_OR_RETURN(auto lora, FindLora(job));
-  std::optional<models::BaseFormat> base;
-  if (!job.quantize_base.empty()) {
-    DS_ASSIGN_OR_RETURN(base, models::ParseBaseFormat(job.quantize_base));
-  }
+  DS_ASSIGN_OR_RETURN(models::TrainedPart trained, FindTrainedPart(job));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
   DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
@@ -318,7 +323,7 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
                   .seq_len = job.seq_len,
                   .recompute = recompute,
                   .mlp_tiles = job.mlp_tiles,
-                  .trained = {.lora = std::move(lora), .freeze = job.freeze, .base = base},
+                  .trained = std::move(trained),
                   .packs_documents = is_cut && job.packing != "none",
                   .sequence_kind = kind,
                   .schedule = schedule,
@@ -342,7 +347,7 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
     DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));
   }
   if (parallel.pipeline == 1) return OkStatus();
-  const StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute};
+  const StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute, job.trained};
   DS_RETURN_IF_ERROR(CutStages(job.model, config, order).status());
   const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
   if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {

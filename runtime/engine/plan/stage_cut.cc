@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/config/model_state.h"
+#include "runtime/engine/plan/job_memory.h"
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/memory/decoder_memory.h"
 #include "runtime/models/memory/known_memory.h"
@@ -30,6 +31,26 @@ double CountProduct(const models::DecoderSpec& model, const models::ParameterSiz
 double CountAttention(const models::DecoderSpec& model, std::int64_t seq_len) {
   return static_cast<double>(model.heads) * static_cast<double>(model.head_width) *
          static_cast<double>(seq_len);
+}
+
+// Bytes on a rank of what a block's parameters are, and of what stands beside the trained ones.
+double CountState(const models::BlockSizes& block, const config::DsConfig& config,
+                  std::int64_t shards) {
+  config::ModelStateInputs inputs{
+      .optimizer_states = config::CountOptimizerStates(config.optimizer),
+      .shard_ranks = shards,
+      .sharding = config::ShardingOf(config.zero_optimization, shards),
+      .types = config::ChooseStateTypes(config)};
+  double rounded = 0.0;  // bytes that stand for weights
+  for (const models::ParameterSize& each : block.parameters) {
+    if (each.bytes > 0) {
+      rounded += static_cast<double>(each.bytes);
+    } else {
+      (each.trained ? inputs.trainable : inputs.frozen) += each.numel();
+    }
+  }
+  if (inputs.sharding.parameters) rounded /= static_cast<double>(shards);
+  return rounded + static_cast<double>(config::CountModelStateBytes(inputs).total());
 }
 
 // MemoryCut knows what each block takes on a rank, in bytes.
@@ -86,19 +107,17 @@ StatusOr<MemoryCut> MemoryCut::Create(const models::DecoderSpec& model,
                                        .sequence_ranks = parallel.sequence,
                                        .tensor_ranks = parallel.tensor};
   DS_RETURN_IF_ERROR(models::CheckCountable(plan.slice(), micro_batch));
+  std::vector<models::BlockSizes> blocks = models::ListBlockSizes(plan.slice());
+  if (!order.trained.is_all()) {
+    DS_RETURN_IF_ERROR(models::ApplyTrainedPart(order.trained, &blocks));
+  }
   MemoryCut cut(std::move(schedule));
-  for (const auto& bytes : models::ListBlockBytes(plan.slice(), micro_batch, order.recompute)) {
+  for (const auto& bytes : models::ListBlockBytes(plan.slice(), micro_batch, order.recompute,
+                                                  models::ListTraining(blocks))) {
     cut.kept_.push_back(cut.kept_.back() + static_cast<double>(bytes.kept));
   }
-  for (const models::BlockSizes& block : models::ListBlockSizes(plan.slice())) {
-    config::ModelStateInputs inputs{
-        .optimizer_states = config::CountOptimizerStates(config.optimizer),
-        .shard_ranks = shards,
-        .sharding = config::ShardingOf(config.zero_optimization, shards),
-        .types = config::ChooseStateTypes(config)};
-    for (const models::ParameterSize& each : block.parameters) inputs.trainable += each.numel();
-    cut.state_.push_back(cut.state_.back() +
-                         static_cast<double>(config::CountModelStateBytes(inputs).total()));
+  for (const models::BlockSizes& block : blocks) {
+    cut.state_.push_back(cut.state_.back() + CountState(block, config, shards));
   }
   return cut;
 }
@@ -110,11 +129,11 @@ StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::
                       pipeline::ParseScheduleKind(job.pipeline_schedule));
   DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
                       config::ParseRecompute(job.recompute));
-  const StageOrder order{kind,
-                         job.pipeline_virtual_stages > 0
-                             ? static_cast<int>(job.pipeline_virtual_stages)
-                             : pipeline::DefaultChunksOf(kind),
-                         job.seq_len, recompute};
+  DS_ASSIGN_OR_RETURN(models::TrainedPart trained, FindTrainedPart(job));
+  StageOrder order{kind,
+                   job.pipeline_virtual_stages > 0 ? static_cast<int>(job.pipeline_virtual_stages)
+                                                   : pipeline::DefaultChunksOf(kind),
+                   job.seq_len, recompute, std::move(trained)};
   const pipeline::PipelineShape shape{
       .stages = config.parallel.pipeline,
       .chunks = order.chunks,

@@ -10,6 +10,7 @@
 #include "runtime/config/ds_config.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/config/train_job.h"
+#include "runtime/models/memory/trained_part.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/pipeline/schedule.h"
 
@@ -21,10 +22,12 @@ struct StageOrder {
   // A sample's work and activations depend on these.
   std::int64_t seq_len = 1;
   config::RecomputeChoice recompute = {};
+  models::TrainedPart trained = {};  // what is frozen has no state beside its values
 };
 
 // Returns the job's: as many virtual stages as it says or, without a word, as its schedule takes.
-// Refuses what pipeline::Schedule does, of the config's stages and micro-batches.
+// Refuses what pipeline::Schedule does, of the config's stages and micro-batches, and what
+// FindTrainedPart does (job_memory.h).
 StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::DsConfig& config);
 
 // Counts by block the multiplications that a sample of so many tokens takes in a forward pass: its
@@ -35,7 +38,7 @@ StatusOr<std::vector<double>> CountWork(const models::DecoderSpec& model, std::i
 // chunks (virtual stages), each of one block or more. "memory" makes the fullest virtual stage as
 // empty as can be: a stage has the state of its parameters (ZeRO's shard of it) and the activations
 // of as many micro-batches as the schedule holds there. Refuses what pipeline::CutBlocks does, and
-// "memory" for a model of which it is not known.
+// "memory" for a model of which it is not known, or of which nothing is trained.
 StatusOr<std::vector<int>> CutStages(const models::DecoderSpec& model,
                                      const config::DsConfig& config, const StageOrder& order = {});
 

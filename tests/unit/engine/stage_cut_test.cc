@@ -95,11 +95,37 @@ TEST(StageCutTest, MemoryIsWhatThePlanSays) {
       .train_batch_size = 8, .train_micro_batch_size_per_gpu = 1, .gradient_accumulation_steps = 8};
   JobShape job{.model = MakeModel(32), .seq_len = 2048, .setting = {.ranks = 4}};
   job.model.layers = 18;
-  const std::int64_t balanced = PlanJobMemory(config, job).peak.total();
-  for (const char* method : {"uniform", "parameters"}) {
-    config.pipeline.partition = method;
-    EXPECT_LT(balanced, PlanJobMemory(config, job).peak.total()) << method;
+  for (const std::int64_t adapters : {0, 2}) {
+    if (adapters > 0) job.trained.lora = models::LoraSpec{.rank = adapters};
+    config.pipeline.partition = "memory";
+    const std::int64_t balanced = PlanJobMemory(config, job).peak.total();
+    for (const char* method : {"uniform", "parameters"}) {
+      config.pipeline.partition = method;
+      EXPECT_LT(balanced, PlanJobMemory(config, job).peak.total()) << method << " " << adapters;
+    }
   }
+}
+
+// A trained table is 16 bytes an element, a frozen one 4, or 1 a layer's weight that is in bytes.
+TEST(StageCutTest, WhatIsFrozenTakesNoStateOfTheOptimizer) {
+  config::DsConfig config = MakeConfig(2, "memory");
+  config.batch = {
+      .train_batch_size = 2, .train_micro_batch_size_per_gpu = 1, .gradient_accumulation_steps = 2};
+  const auto first_layers = [&](const models::TrainedPart& trained, std::int64_t seq_len = 32) {
+    models::DecoderSpec model = MakeModel(3000);
+    model.layers = 24;
+    model.tied_head = true;
+    return CutStages(model, config, {.seq_len = seq_len, .trained = trained}).value()[1];
+  };
+  const int all = first_layers({});
+  EXPECT_GT(first_layers({.freeze = {"*embed_tokens*"}}), all) << "beside a table without state";
+  const models::LoraSpec lora{.rank = 2};
+  EXPECT_LT(first_layers({.lora = lora, .base = models::BaseFormat::kInt8}, 1),
+            first_layers({.lora = lora}, 1))
+      << "the table weighs more beside layers in bytes";
+  EXPECT_THAT(
+      CutStages(MakeModel(32), config, {.trained = {.freeze = {"nothing"}}}).status().message(),
+      HasSubstr("no parameter of the model matches nothing"));
 }
 
 TEST(StageCutTest, RefusesByTheKey) {
