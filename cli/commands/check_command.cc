@@ -35,6 +35,20 @@ void CompareWithScheduler(const std::string& path, config::CheckResult* result) 
   result->errors.push_back({"elasticity", path + ": " + status.message()});
 }
 
+// What the config says of the model must hold of it, by the sentences of a job that is launched. Of
+// which kind sequence ranks are is said by a flag of training.
+void CompareWithModel(const std::string& model, const ShareFolder& share,
+                      config::CheckResult* result) {
+  if (!result->ok) return;
+  config::ParallelConfig degrees = result->config.parallel;
+  degrees.sequence = 1;
+  Status status = CheckDegreesFit(model, degrees, share);
+  if (status.ok()) status = CheckRulesFit(model, result->given, degrees.tensor, share);
+  if (status.ok()) return;
+  result->ok = false;
+  result->errors.push_back({"", std::string(status.message())});
+}
+
 // What every "auto" stands for, and why.
 void PrintAutos(const config::CheckResult& result) {
   for (const std::string& key : result.autos) {
@@ -128,14 +142,16 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   if (flags.config.empty()) {
     return InvalidArgumentError("check: no CONFIG given; see dsrun check --help");
   }
+  std::optional<ShareFolder> share;
   if (!flags.model.empty()) {
-    DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
-    DS_ASSIGN_OR_RETURN(flags.facts.model, FindModelFacts(flags.model, share));
+    DS_ASSIGN_OR_RETURN(share, ShareFolder::OfThisProgram());
+    DS_ASSIGN_OR_RETURN(flags.facts.model, FindModelFacts(flags.model, *share));
   }
   DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
   flags.facts.steps_come_later = !flags.facts.total_steps;
   config::CheckResult result = CheckForRanks(config, &flags);
   CompareWithScheduler(config.name, &result);
+  if (share) CompareWithModel(flags.model, *share, &result);
   if (flags.json && !result.ok) {
     std::cout << config::ToErrorReport(result).dump(2) << std::endl;
     return kExitUsage;
