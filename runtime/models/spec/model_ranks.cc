@@ -26,6 +26,15 @@ Status CheckExpertRanks(const DecoderSpec& spec, int expert) {
                               NameNearestDivisors(spec.experts, expert));
 }
 
+Status CheckShared(const std::string& what, std::int64_t tokens, int sequence) {
+  if (tokens % sequence == 0) return OkStatus();
+  const std::int64_t below = tokens / sequence * sequence;
+  return InvalidArgumentError(std::to_string(sequence) + " sequence ranks cannot share " + what +
+                              " of " + std::to_string(tokens) + " tokens: take " +
+                              (below > 0 ? std::to_string(below) + " or " : std::string()) +
+                              std::to_string(below + sequence));
+}
+
 }  // namespace
 
 StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence,
@@ -64,14 +73,15 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int ex
   return OkStatus();
 }
 
-Status CheckSampleParts(std::int64_t seq_len, int sequence) {
-  if (seq_len % sequence == 0) return OkStatus();
-  const std::int64_t below = seq_len / sequence * sequence;
-  return InvalidArgumentError(std::to_string(sequence) +
-                              " sequence ranks cannot share samples of " + std::to_string(seq_len) +
-                              " tokens: take " +
-                              (below > 0 ? std::to_string(below) + " or " : std::string()) +
-                              std::to_string(below + sequence));
+Status CheckSampleParts(std::int64_t seq_len, int sequence, SequenceKind kind,
+                        std::int64_t portion) {
+  if (sequence > 1 && portion > 0 && kind == SequenceKind::kRing) {
+    return InvalidArgumentError(
+        "attention by portions (--sp_chunk) is built for --sp_kind ulysses: in a ring a rank has "
+        "its own tokens' keys and a neighbour's alone; leave one of the two out");
+  }
+  DS_RETURN_IF_ERROR(CheckShared("samples", seq_len, sequence));
+  return CheckShared("portions (--sp_chunk)", portion, sequence);
 }
 
 }  // namespace ds::models

@@ -22,7 +22,9 @@ StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int s
 Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert = 1,
                        SequenceKind kind = SequenceKind::kUlysses);
 
-// OK when as many ranks can have equal parts of samples of `seq_len` tokens.
-Status CheckSampleParts(std::int64_t seq_len, int sequence);
+// OK when as many ranks can have equal parts of samples of `seq_len` tokens, and, of this kind, of
+// portions of so many tokens (0: there are none).
+Status CheckSampleParts(std::int64_t seq_len, int sequence,
+                        SequenceKind kind = SequenceKind::kUlysses, std::int64_t portion = 0);
 
 }  // namespace ds::models

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "runtime/sequence_parallel/heads/portion_plan.h"
+
 namespace ds::sequence_parallel {
 
 StatusOr<SequenceKind> ParseSequenceKind(std::string_view name) {
@@ -11,8 +13,17 @@ StatusOr<SequenceKind> ParseSequenceKind(std::string_view name) {
                               "': take ulysses or ring");
 }
 
-std::vector<TokenRange> FindTokens(SequenceKind kind, std::int64_t tokens, int rank, int ranks) {
+std::vector<TokenRange> FindTokens(SequenceKind kind, std::int64_t tokens, int rank, int ranks,
+                                   std::int64_t portion) {
   const std::int64_t own = tokens / ranks;
+  if (kind == SequenceKind::kUlysses && portion > 0) {
+    std::vector<TokenRange> stretches;
+    for (const TokenRange& all : CutPortions(tokens, portion)) {
+      const std::int64_t count = all.count / ranks;
+      stretches.push_back({all.first + rank * count, count});
+    }
+    return stretches;
+  }
   if (kind == SequenceKind::kUlysses || own < 2) return {{rank * own, own}};
   const std::int64_t behind = own / 2, front = own - behind;
   return {{rank * front, front}, {ranks * front + (ranks - 1 - rank) * behind, behind}};

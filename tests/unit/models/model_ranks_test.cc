@@ -103,6 +103,12 @@ TEST(ModelRanksTest, PartsOfASampleAreEqual) {
   EXPECT_EQ(CheckSampleParts(13, 4).message(),
             "4 sequence ranks cannot share samples of 13 tokens: take 12 or 16");
   EXPECT_THAT(CheckSampleParts(3, 4).message(), HasSubstr("take 4"));
+  EXPECT_TRUE(CheckSampleParts(14, 2, SequenceKind::kUlysses, 4).ok()) << "the last one is shorter";
+  EXPECT_EQ(CheckSampleParts(12, 2, SequenceKind::kUlysses, 5).message(),
+            "2 sequence ranks cannot share portions (--sp_chunk) of 5 tokens: take 4 or 6");
+  EXPECT_THAT(CheckSampleParts(12, 2, SequenceKind::kRing, 4).message(),
+              HasSubstr("is built for --sp_kind ulysses"));
+  EXPECT_TRUE(CheckSampleParts(12, 1, SequenceKind::kRing, 5).ok()) << "there is no ring";
 }
 
 }  // namespace
