@@ -27,7 +27,7 @@ RUNTIME = {
     "checkpoint": {"topology", "comm"},
     "data": {"topology", "checkpoint", "tokenizer"},
     "precision": set(),
-    "activation": {"device", "comm", "precision"},
+    "activation": {"device", "comm", "precision", "offload"},
     "gradients": set(),
     "tensor_parallel": {"comm"},
     "sequence_parallel": {"comm"},

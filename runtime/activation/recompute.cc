@@ -1,8 +1,5 @@
 #include "runtime/activation/recompute.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -13,12 +10,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <utility>
 
+#include "runtime/activation/run_state.h"
 #include "runtime/device/rank_device.h"
-#include "runtime/precision/autocast_scope.h"
 
 namespace ds::activation {
 namespace {
@@ -31,52 +26,6 @@ bool CanHaveGradient(const at::Tensor& tensor) {
   return tensor.defined() &&
          (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
 }
-
-// The state of the default generators of the CPU and of a device.
-class GeneratorState {
- public:
-  explicit GeneratorState(c10::Device device) : device_(device) {
-    cpu_ = Read(at::detail::getDefaultCPUGenerator());
-    if (device != c10::kCPU) other_ = Read(at::globalContext().defaultGenerator(device));
-  }
-  // The generators go on from here.
-  void Write() const {
-    Write(at::detail::getDefaultCPUGenerator(), cpu_);
-    if (other_.defined()) Write(at::globalContext().defaultGenerator(device_), other_);
-  }
-  c10::Device device() const { return device_; }
-
- private:
-  static at::Tensor Read(at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    return generator.get_state();
-  }
-  static void Write(at::Generator generator, const at::Tensor& state) {
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(state);
-  }
-
-  c10::Device device_;
-  at::Tensor cpu_, other_;
-};
-
-// Returns the type in which autocast runs this thread's operations on the device now.
-std::optional<at::ScalarType> ReadAutocast(c10::Device device) {
-  if (!at::autocast::is_autocast_enabled(device.type())) return std::nullopt;
-  return at::autocast::get_autocast_dtype(device.type());
-}
-
-// While it lives the generators draw what they drew from `state` on; then they are as they were.
-class ReplayOfDraws {
- public:
-  explicit ReplayOfDraws(const GeneratorState& state) : before_(state.device()) { state.Write(); }
-  ~ReplayOfDraws() { before_.Write(); }
-  ReplayOfDraws(const ReplayOfDraws&) = delete;
-  ReplayOfDraws& operator=(const ReplayOfDraws&) = delete;
-
- private:
-  const GeneratorState before_;
-};
 
 // What a node keeps of an input.
 class KeptInput {
@@ -157,12 +106,9 @@ class TimedRun {
 
 class RecomputeNode : public torch::autograd::Node {
  public:
-  RecomputeNode(ForwardPart part, const Tensors& inputs, GeneratorState generators,
+  RecomputeNode(ForwardPart part, const Tensors& inputs, c10::Device device,
                 const RecomputeOptions& options)
-      : part_(std::move(part)),
-        generators_(std::move(generators)),
-        autocast_(ReadAutocast(generators_.device())),
-        options_(options) {
+      : part_(std::move(part)), state_(device), options_(options) {
     for (const at::Tensor& input : inputs) {
       kept_.emplace_back(kept_.size(), input, options);
       if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
@@ -192,13 +138,12 @@ class RecomputeNode : public torch::autograd::Node {
 
  private:
   Tensors RunAgain(const Tensors& inputs) const {
-    const c10::AutoGradMode recording(true);
-    const precision::AutocastScope autocast(autocast_, generators_.device());
-    const ReplayOfDraws replay(generators_);
-    const TimedRun run(options_, &RunTimes::again, generators_.device());
-    Tensors outputs = part_(inputs);
-    run.End();
-    return outputs;
+    return state_.RunAgain([&] {
+      const TimedRun run(options_, &RunTimes::again, state_.device());
+      Tensors outputs = part_(inputs);
+      run.End();
+      return outputs;
+    });
   }
 
   static void RunBackward(const Tensors& outputs, const variable_list& gradients) {
@@ -214,8 +159,7 @@ class RecomputeNode : public torch::autograd::Node {
   }
 
   ForwardPart part_;
-  GeneratorState generators_;
-  std::optional<at::ScalarType> autocast_;
+  RunState state_;
   RecomputeOptions options_;
   std::vector<KeptInput> kept_;
 };
@@ -251,7 +195,7 @@ Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& opti
   if (!c10::GradMode::is_enabled() || !needed) return part(std::move(inputs));
   const c10::Device device = FindDevice(inputs);
   // The node is there first: what the first run does to an input in place is then seen.
-  const auto node = std::make_shared<RecomputeNode>(part, inputs, GeneratorState(device), options);
+  const auto node = std::make_shared<RecomputeNode>(part, inputs, device, options);
   Tensors outputs;
   {
     const TimedRun run(options, &RunTimes::first, device);
