@@ -30,7 +30,7 @@ RUNTIME = {
     "activation": {"device", "comm", "precision", "offload"},
     "gradients": set(),
     "tensor_parallel": {"comm"},
-    "sequence_parallel": {"comm"},
+    "sequence_parallel": {"comm", "activation"},
     "moe": {"comm"},
     "optim": {"device", "comm"},
     "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},

@@ -29,6 +29,10 @@ struct AttentionRule {
 
   // Tells whether a token of these queries may see one of these keys.
   bool Sees(TokenRange queries, TokenRange keys) const;
+  // Tells whether, of samples of so many tokens, the scale is all that it asks for.
+  bool IsScaleAlone(std::int64_t tokens) const {
+    return !bias && !factors && soft_cap == 0.0 && (window == 0 || window >= tokens);
+  }
 };
 
 // Values that weights have mixed, [B, heads, queries, width], and the logarithms of the sums that

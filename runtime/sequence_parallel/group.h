@@ -34,6 +34,9 @@ class Group {
   SequenceKind kind() const { return kind_; }
   bool is_ring() const { return size_ > 1 && kind_ == SequenceKind::kRing; }
   comm::Communicator* ranks() const { return ranks_; }  // null of one rank
+  // Attention takes so many tokens of a sample at a time (portion_attention.h); 0: all of them.
+  std::int64_t portion() const { return portion_; }
+  void TakePortions(std::int64_t tokens) { portion_ = tokens; }
 
   // [samples, own tokens, all heads, width] -> [samples, all tokens, own heads, width], where rank
   // r has `shares[r]` of the heads. Differentiable: a head that several ranks have gets the sum.
@@ -46,6 +49,7 @@ class Group {
   comm::Communicator* ranks_ = nullptr;
   int rank_ = 0, size_ = 1;
   SequenceKind kind_ = SequenceKind::kUlysses;
+  std::int64_t portion_ = 0;
 };
 
 }  // namespace ds::sequence_parallel

@@ -204,9 +204,7 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
 at::Tensor RingAttention(const Group& ranks, const at::Tensor& q, const at::Tensor& k,
                          const at::Tensor& v, const AttentionRule& rule) {
   const std::int64_t tokens = q.size(2) * ranks.size();
-  const bool is_plain = !rule.bias && !rule.factors && rule.soft_cap == 0.0 &&
-                        (rule.window == 0 || rule.window >= tokens);
-  const bool fused = is_plain && q.device().is_cpu();
+  const bool fused = rule.IsScaleAlone(tokens) && q.device().is_cpu();
   return RingFunction::apply(q, k, v, c10::make_intrusive<Ring>(ranks, tokens, rule, fused));
 }
 
