@@ -18,6 +18,10 @@
 #include "runtime/zero/plan/step_windows.h"
 #include "runtime/zero/plan/tiers.h"
 
+namespace ds::device {
+class CopyStreams;
+}
+
 namespace ds::zero {
 
 // ZeRO++'s groups within RankGroups::shards: neighbours that have all secondary shards between them
@@ -52,6 +56,8 @@ struct Context {
   // they bring.
   bool overlap = false;
   Tiers tiers = {};
+  // They bring what rests on the host, and take it back. Null, as on the CPU: whoever asks copies.
+  std::shared_ptr<device::CopyStreams> copies = {};
   // Experts' parameters have this one, where ranks hold different ones; null: they are as dense.
   std::shared_ptr<const Context> of_experts = {};
   bool is_of_experts = false;

@@ -100,7 +100,7 @@ void FlatParameters::PrefetchShard(const FlatRange& range) {
 }
 
 void FlatParameters::StowShard(const FlatRange& range) {
-  if (pooled_ && store_.rests_in_file()) store_.Stow(range);
+  if (rests_away()) store_.Stow(range);
 }
 
 void FlatParameters::KeepShard() {

@@ -48,7 +48,7 @@ class FlatParameters {
   Lease AcquireShard(const FlatRange& range, Access access);
   // Begins to bring the range.
   void PrefetchShard(const FlatRange& range);
-  // Takes the range to a file, where the shard rests there.
+  // Takes the range to where the shard rests.
   void StowShard(const FlatRange& range);
   // The kept values, and the part of the layout that they are: this rank's shard of sharded
   // parameters, otherwise everything.

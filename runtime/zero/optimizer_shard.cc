@@ -18,7 +18,7 @@ namespace {
 
 // Whole pages of every dtype.
 constexpr std::int64_t kPageElements = offload::AlignedPool::kPage / 2;
-// Elements of what rests in files that are copied at once.
+// Elements of what rests elsewhere that are copied at once.
 constexpr std::int64_t kCopiedAtOnce = kPageElements << 11;
 // Of state in 8 bits so much is there as numbers at once, in the caches.
 constexpr std::int64_t kBlockwiseAtOnce = kPageElements << 3;
@@ -115,15 +115,15 @@ Lease OptimizerShard::AcquireTarget(const FlatRange& range, Access access) {
 
 template <typename Visit>
 void OptimizerShard::ForEachPiece(Visit visit) {
-  const bool in_file = master_.rests_in_file() || bucket_.parameters().store().rests_in_file();
-  const std::int64_t at_once = in_file ? std::min(own_.count, kCopiedAtOnce) : own_.count;
+  const bool away = master_.rests_away() || bucket_.parameters().rests_away();
+  const std::int64_t at_once = away ? std::min(own_.count, kCopiedAtOnce) : own_.count;
   for (std::int64_t start = 0; start < own_.count; start += at_once) {
     visit(FlatRange{start, std::min(at_once, own_.count - start)});
   }
 }
 
-void OptimizerShard::StowInFiles(const FlatRange& range) {
-  if (master_.rests_in_file()) master_.Stow(range);
+void OptimizerShard::StowWeights(const FlatRange& range) {
+  master_.Stow(range);
   bucket_.parameters().StowShard(range);
 }
 
@@ -134,7 +134,7 @@ void OptimizerShard::CopyWeights(bool to_masters) {
       const Lease target = AcquireTarget(range, to_masters ? Access::kRead : Access::kOverwrite);
       (to_masters ? master : target).tensor().copy_((to_masters ? target : master).tensor());
     }
-    StowInFiles(range);
+    StowWeights(range);
   });
 }
 
@@ -304,12 +304,12 @@ void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const 
 void OptimizerShard::Stow(const Turn& turn) {
   const FlatRange own{turn.range.start - own_.start, turn.range.count};
   bucket_.gradients().Stow(own);
-  StowInFiles(own);
-  if (kept_weights_.defined() && kept_weights_.rests_away()) kept_weights_.Stow(own);
+  StowWeights(own);
+  kept_weights_.Stow(own);
   RangeState& state = states_[turn.state];
   for (std::vector<Store>* stores : {&state.stores, &state.kept}) {
     for (Store& store : *stores) {
-      if (store.rests_away()) store.Stow({turn.range.start - state.stored.start, turn.range.count});
+      store.Stow({turn.range.start - state.stored.start, turn.range.count});
     }
   }
 }

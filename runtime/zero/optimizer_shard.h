@@ -61,8 +61,7 @@ class OptimizerShard {
     return master_.defined() ? master_.AcquireWhereItLies(range, Access::kUpdate)
                              : AcquireTarget(range, Access::kUpdate);
   }
-  // Takes back what of the turn rests elsewhere, on the host but for the masters, which the next
-  // one needs. Requires that the turn's part is gone.
+  // Takes back what of the turn rests elsewhere. Requires that the turn's part is gone.
   void Stow(const Turn& turn);
   // Waits until that has been written.
   void Settle();
@@ -103,10 +102,10 @@ class OptimizerShard {
   }
   // Takes a range of what of the parameters is updated.
   Lease AcquireTarget(const FlatRange& range, Access access);
-  // Calls visit(range) for all of it, range by range where something rests in a file.
+  // Calls visit(range) for all of it, range by range where something rests elsewhere.
   template <typename Visit>
   void ForEachPiece(Visit visit);
-  void StowInFiles(const FlatRange& range);
+  void StowWeights(const FlatRange& range);
   void MakeRoomToKeep(Rest rest);
   // Keeps what the turn's part holds, or gives it back what was kept.
   void Keep(const Turn& turn, const optim::Part& part);

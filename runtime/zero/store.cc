@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/zero/host_windows.h"
 
 namespace ds::zero {
 
@@ -43,15 +44,22 @@ struct Store::Bytes {
     lease.use_ = users;
     return lease;
   }
+  static Lease LendOf(HostWindows::Lent lent) {
+    Lease lease(std::move(lent.values));
+    lease.use_ = std::move(lent.use);
+    return lease;
+  }
   Lease LendFromFile(const FlatRange& range, Access access);
   // The same on the device.
   Lease BringFromFile(const FlatRange& range, Access access);
 
   const Context& context;
-  const FlatSpec spec;
-  at::Tensor tensor;  // undefined where the bytes rest in a file
+  FlatSpec spec;
+  // Where the bytes rest here.
+  at::Tensor tensor;
   LedgerEntry entry;
-  std::unique_ptr<offload::Windows> file;                // they do, if there is one
+  std::unique_ptr<HostWindows> host;                     // where they rest on the host
+  std::unique_ptr<offload::Windows> file;                // in a file
   at::Tensor on_host;                                    // the values, while they are away
   std::shared_ptr<int> users = std::make_shared<int>();  // each lease has a copy
 };
@@ -67,7 +75,9 @@ Lease Store::Bytes::LendFromFile(const FlatRange& range, Access access) {
 
 namespace {
 
-// Is what a lease has of a range in a file, where the device does not see the host's buffer.
+// Is what a lease has of a range in a file, where the device does not see the host's buffer. Its
+// copies end before it goes on: the host's buffer is read from the drive, written to it or another
+// range's as soon as nobody has the lease, and a drive is slower than they are.
 struct DeviceCopy {
   DeviceCopy(Lease of, const Context& context, const FlatSpec& spec, Access access)
       : host(std::move(of)),
@@ -105,30 +115,30 @@ Lease Store::Bytes::BringFromFile(const FlatRange& range, Access access) {
   return lease;
 }
 
-Store::Store(const Context& context, const FlatSpec& spec) {
-  const std::int64_t size = spec.count * static_cast<std::int64_t>(c10::elementSize(spec.dtype));
+Store::Store(const Context& context, const FlatSpec& spec)
+    : bytes_(new Bytes{.context = context, .spec = spec}) {
+  const std::int64_t size = spec.count * bytes_->item_size();
   const Tiers& tiers = context.tiers;
-  FlatSpec kept = spec;
-  if (spec.rest == Rest::kFile && size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
-    kept.rest = Rest::kHere;
+  Rest& rest = bytes_->spec.rest;
+  if (rest == Rest::kFile && size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
+    rest = Rest::kHere;
   }
-  const bool in_file = kept.rest == Rest::kFile;
-  LedgerEntry entry(context.ledger, spec.use, in_file ? MemoryTier::kFile : context.tier(), size);
-  std::unique_ptr<offload::Windows> file;
-  at::Tensor tensor;
+  if (rest == Rest::kHost) {
+    bytes_->host = std::make_unique<HostWindows>(context, spec.count, spec.dtype, spec.use);
+    return;
+  }
+  const bool in_file = rest == Rest::kFile;
+  bytes_->entry =
+      LedgerEntry(context.ledger, spec.use, in_file ? MemoryTier::kFile : context.tier(), size);
   if (in_file) {
     const bool is_parameter = spec.use == device::MemoryUse::kParameters;
     offload::FileTier* const files = is_parameter ? tiers.parameter_files : tiers.optimizer_files;
     DS_CHECK(files != nullptr && (context.device.is_cpu() || tiers.copies_from_files));
-    file = ValueOrThrow(offload::Windows::Create(*files, size));
+    bytes_->file = ValueOrThrow(offload::Windows::Create(*files, size));
   } else {
-    tensor = at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
+    bytes_->tensor =
+        at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
   }
-  bytes_.reset(new Bytes{.context = context,
-                         .spec = kept,
-                         .tensor = std::move(tensor),
-                         .entry = std::move(entry),
-                         .file = std::move(file)});
 }
 
 Store::Store() = default;
@@ -143,18 +153,21 @@ bool Store::rests_in_file() const { return bytes_ && bytes_->file != nullptr; }
 
 Lease Store::Acquire(const FlatRange& range, Access access) {
   if (bytes_->file) return bytes_->BringFromFile(range, access);
+  if (bytes_->host) return Bytes::LendOf(bytes_->host->Acquire(range, access));
   Prefetch();
   return bytes_->Lend(bytes_->tensor.narrow(0, range.start, range.count));
 }
 
 Lease Store::AcquireWhereItLies(const FlatRange& range, Access access) {
   if (bytes_->file) return bytes_->LendFromFile(range, access);
+  if (bytes_->host) return Bytes::LendOf(bytes_->host->AcquireOnHost(range, access));
   const at::Tensor& lies = bytes_->on_host.defined() ? bytes_->on_host : bytes_->tensor;
   return bytes_->Lend(lies.narrow(0, range.start, range.count));
 }
 
 void Store::Zero() {
   if (bytes_->file && bytes_->file->are_zeros()) return;
+  if (bytes_->host) return bytes_->host->Zero();
   const std::int64_t count = bytes_->spec.count;
   const std::int64_t at_once = bytes_->file ? kZeroedAtOnce : count;
   for (std::int64_t start = 0; start < count; start += at_once) {
@@ -165,7 +178,7 @@ void Store::Zero() {
 }
 
 void Store::Prefetch() {
-  if (bytes_ && bytes_->file) Prefetch(whole());
+  if (rests_away()) return Prefetch(whole());
   if (!bytes_ || !bytes_->on_host.defined()) return;
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are brought back from under a lease");
   const Context& context = bytes_->context;
@@ -180,16 +193,18 @@ void Store::Prefetch() {
 }
 
 void Store::Prefetch(const FlatRange& range) {
+  if (bytes_->host) return bytes_->host->Prefetch(range);
   if (!bytes_->file) return Prefetch();
   if (range.count > 0) ThrowUnlessOk(bytes_->file->Prefetch(bytes_->BytesOf(range)));
 }
 
 void Store::Stow() {
-  if (rests_away()) Release();
+  if (rests_away()) Stow(whole());
 }
 
 void Store::Stow(const FlatRange& range) {
-  if (!bytes_ || !bytes_->file) return Stow();
+  if (!rests_away()) return;
+  if (bytes_->host) return bytes_->host->Stow(range);
   if (range.count > 0) ThrowUnlessOk(bytes_->file->Release(bytes_->BytesOf(range)));
 }
 
@@ -198,7 +213,7 @@ void Store::Settle() {
 }
 
 void Store::Release() {
-  if (bytes_ && bytes_->file) return Stow(whole());
+  if (rests_away()) return Stow(whole());
   if (!bytes_ || bytes_->on_host.defined()) return;
   DS_CHECK_MSG(!bytes_->is_leased(), "bytes are taken away from under a lease");
   const Context& context = bytes_->context;

@@ -3,12 +3,13 @@
 // Store and Lease: the only owner of a flat tensor's bytes (a bucket's parameters, gradients,
 // master weights, or one kind of the optimizer's state), and the right to use a range of them.
 //
-// The bytes of a store rest where its FlatSpec says. Of one that rests here, or in host memory, the
-// tensor, its storage object and all views of it stay wherever the bytes are, so that a model's
-// parameters can be views; they must not be read while the bytes are away. Of one in a file there
-// is no tensor but those of leases, range by range; on a device these are copies, each one's own,
-// so that of two that overlap none may write (Tiers::copies_from_files). Every byte is in the
-// memory ledger, under the tier in which it is.
+// The bytes of a store rest where its FlatSpec says. Of one that rests here the tensor, its storage
+// object and all views of it stay wherever the bytes are, so that a model's parameters can be
+// views; they must not be read while the bytes are away. Of one on the host or in a file there is
+// no tensor but those of leases, range by range. What comes from the host, and goes there where it
+// has been changed, does so beside the computation (host_windows.h). From a file a device has
+// copies, each one a lease's own, so that of two that overlap none may write
+// (Tiers::copies_from_files). Every byte is in the memory ledger, under the tiers in which it is.
 //
 // Threads: one thread at a time. Lifetimes: the context outlives its stores, a store its leases.
 // Errors: what cannot be read or written is a c10::Error that says which file, where and why.
@@ -65,12 +66,12 @@ class Store {
   bool rests_away() const;
   bool rests_in_file() const;
 
-  // Lends the range of the values, or all of them, once they are there. What has been acquired to
-  // read must not be written.
+  // Lends the range of the values, or all of them, once they are there: on a device for what the
+  // current stream is given from here on. What has been acquired to read must not be written.
   Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
   Lease Acquire(Access access = Access::kUpdate) { return Acquire(whole(), access); }
-  // Lends the range without moving it: of host memory, while the bytes are away. They do not come
-  // back from under such a lease either. Of a file it brings the range to the host, no more.
+  // Lends the range where it rests: of host memory once what was changed is there. The bytes do not
+  // come from under such a lease either. Of a file it brings the range to the host, no more.
   Lease AcquireWhereItLies(const FlatRange& range, Access access);
   void Zero();
 
@@ -78,11 +79,11 @@ class Store {
   // there is no lease of them where they are not.
   void Prefetch();
   void Prefetch(const FlatRange& range);
-  // Takes the bytes to where they rest; of a file those of the range alone. Requires that there is
-  // no lease of these.
+  // Takes the bytes, or those of the range, to where they rest. Requires that there is no lease of
+  // these.
   void Stow();
   void Stow(const FlatRange& range);
-  // Waits until what Stow writes is written.
+  // Waits until what Stow writes to files is written.
   void Settle();
   // Takes what is here to host memory until it is brought back. Requires that there is no lease.
   // Does nothing where the bytes are away.

@@ -8,6 +8,7 @@
 #include "runtime/engine/build_engine.h"
 #include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/observed_backend.h"
+#include "tests/support/deferred_copies.h"
 
 namespace ds::tests {
 namespace {
@@ -32,13 +33,8 @@ at::Tensor RunForward(BlockList& model, zero::ShardedModel& sharded, Bundle bund
   return bundle.loss;
 }
 
-// Which of the shards have bytes where the rank computes.
-std::vector<bool> ListOnDevice(const zero::ShardedModel& sharded,
-                               const std::vector<at::Tensor>& views) {
-  std::vector<bool> on_device;
-  if (!sharded.context().sharding.parameters) return on_device;
-  for (const at::Tensor& view : views) on_device.push_back(view.storage().nbytes() > 0);
-  return on_device;
+std::int64_t LeavingBytes(const zero::Context& context) {
+  return context.copies ? context.copies->leaving_bytes() : 0;
 }
 
 }  // namespace
@@ -87,7 +83,8 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
       .publish_elements = publish_elements,
       .overlap = overlap,
       .tiers = {.parameters = rest_on_host ? zero::Rest::kHost : zero::Rest::kHere,
-                .updates_in_backward = updates}};
+                .updates_in_backward = updates},
+      .copies = rest_on_host ? std::make_shared<testing::DeferredCopies>(1000) : nullptr};
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {
@@ -100,13 +97,8 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   units[0].backward_reads = table_reads_backward;
   const auto sharded = zero::ShardedModel::Create(context, units, fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
-  std::vector<at::Tensor> views;
-  for (const auto& unit : sharded->units()) {
-    for (const auto& bucket : unit->buckets()) {
-      views.push_back(bucket->parameters().AcquireShard().tensor());
-      bucket->parameters().Stow();
-    }
-  }
+  const auto use = device::MemoryUse::kParameters;
+  const std::int64_t resting = ledger.Bytes(use, device::MemoryTier::kHost) - LeavingBytes(context);
   const optim::Update update{.lr = 0.1, .gradient_scale = 1.0, .step = 1};
   for (int i = 0; i < 2; ++i) {
     result.gathers = result.reductions = 0;
@@ -137,7 +129,9 @@ PassResult RunPasses(comm::Communicator& host, const Passes& passes) {
   sharded->ReleaseAll();
   result.gathers = gathers;
   result.reductions = reductions;
-  result.on_device = ListOnDevice(*sharded, views);
+  result.most_fetched_bytes = ledger.Peak(use, device::MemoryTier::kHost) - resting;
+  result.fetched_bytes =
+      ledger.Bytes(use, device::MemoryTier::kHost) - LeavingBytes(context) - resting;
   std::vector<checkpoint::TensorShard> shards;
   optimizer.AddShards(&shards);
   for (const auto& shard : shards) {

@@ -16,18 +16,20 @@ namespace ds::tests {
 struct PassResult {
   std::vector<at::Tensor> gradients;  // this rank's shards of two micro-batches' sum
   std::vector<at::Tensor> weights;    // its shards of the weights behind their update
-  std::vector<bool> on_device;        // shards of sharded parameters, behind that
-  int gathers_in_forward = 0;         // of the second micro-batch
-  int gathers = 0;                    // in that micro-batch
-  int gathers_of_update = 0;          // while it is published
-  int reductions = 0;                 // in that micro-batch
-  float loss = 0.0F;                  // of the updated weights, as they are wherever they are whole
+  // These count shards of parameters beside those that stay where they rest: the most at once, and
+  // behind that.
+  std::int64_t most_fetched_bytes = 0, fetched_bytes = 0;
+  int gathers_in_forward = 0;  // of the second micro-batch
+  int gathers = 0;             // in that micro-batch
+  int gathers_of_update = 0;   // while it is published
+  int reductions = 0;          // in that micro-batch
+  float loss = 0.0F;           // of the updated weights, as they are wherever they are whole
 };
 
 struct Passes {
   int stage = 3;
   zero::ResidencyBudgets budgets = {};
-  bool rest_on_host = false;
+  bool rest_on_host = false;  // of a device whose copies come as late as they may
   Precision precision = Precision::kFp32;
   optim::ParameterGrouper groups = optim::OneGroup;
   bool overlap = false;
