@@ -11,6 +11,7 @@
 #include "runtime/comm/join_job.h"
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/comm/rank_identity.h"
+#include "runtime/device/copy_streams.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
@@ -169,7 +170,8 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
                         .blockwise_state = config.optimizer.blockwise_states,
                         .publish_elements = zero.allgather_bucket_size,
                         .overlap = overlap,
-                        .tiers = tiers};
+                        .tiers = tiers,
+                        .copies = device::OpenCopyStreams(options.device, tiers.leaving_bytes)};
   context.windows = ChooseWindows(config, context, units);
   if (mesh.degrees().expert == 1) return context;
   context.of_experts = std::make_shared<zero::Context>(OfExperts(context, zero));

@@ -130,7 +130,7 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
   return model;
 }
 
-// The first units stay here, as many as may.
+// The first units stay in memory, as many as may.
 Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
   const Tiers& tiers = context_.tiers;
   if (tiers.parameters == Rest::kHere) return Rest::kHere;
@@ -143,7 +143,7 @@ Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
   }
   if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
   kept_parameter_bytes_ += bytes;
-  return Rest::kHere;
+  return tiers.kept_parameters;
 }
 
 Status ShardedModel::AddUnit(const ParameterUnit& described, const FillUnit& fill) {

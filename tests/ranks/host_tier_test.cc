@@ -2,7 +2,11 @@
 // the device a training range, or a part of one, at a time. The device here is the CPU, too: what
 // is there and what is away are told apart by what taking it away would allocate.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/counting_allocator.h"
@@ -13,6 +17,7 @@
 #include "runtime/zero/sharded_model.h"
 #include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/tiny_model.h"
+#include "tests/support/deferred_copies.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 
@@ -24,25 +29,31 @@ using zero::StateKind;
 
 // One rank's, whose state is a shard all the same, as it is where it is offloaded.
 zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
+                          std::shared_ptr<device::CopyStreams> copies,
                           device::MemoryLedger* ledger) {
   return {.groups = {.all = &world, .gradients = &world, .shards = &world},
           .mesh = topology::Mesh::Create({.shard = world.size()}, world.size()).value(),
           .ledger = ledger,
           .sharding = config::ShardingOfStage(run.stage, 2),
           .dtypes = precision::MakeDtypePolicy(TinyConfig(run)),
-          .tiers = tiers};
+          .tiers = tiers,
+          .copies = std::move(copies)};
 }
 
 struct Trained {
   std::vector<at::Tensor> weights;    // this rank's
   std::int64_t moved_after_step = 0;  // bytes that were still here
+  std::vector<std::string> copies;    // that the second update has begun, and waits for them
 };
 
+using Copies = std::shared_ptr<testing::DeferredCopies>;
+
 // Two updates by gradients that the weights stand for.
-Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers) {
+Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
+                     const Copies& copies = nullptr) {
   static device::CountingAllocator& allocator = device::CountingAllocator::Install();
   device::MemoryLedger ledger;
-  const zero::Context context = MakeContext(world, run, tiers, &ledger);
+  const zero::Context context = MakeContext(world, run, tiers, copies, &ledger);
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
     for (const zero::OwnRange& range : own) {
@@ -69,7 +80,9 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::
       }
     }
     optimizer.ReduceGradients(step);
+    if (copies) copies->log.clear();
     optimizer.Step({.lr = 0.01, .step = step});
+    if (copies) trained.copies = copies->log;
     optimizer.ClearGradients();
   }
   std::vector<checkpoint::TensorShard> shards;
@@ -108,6 +121,53 @@ TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
   }
 }
 
+TinyRun LargeRun(int stage, Precision precision) {
+  return {.stage = stage,
+          .precision = precision,
+          .shape = {.vocabulary = 300, .width = 48, .layers = 2}};
+}
+
+// The copies come as late as they may: nothing is read, or let go, that is not waited for.
+TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const int stage : {1, 2, 3}) {
+      SCOPED_TRACE(::testing::Message()
+                   << "stage " << stage << ", precision " << static_cast<int>(precision));
+      const TinyRun run = LargeRun(stage, precision);
+      testing::RunRanks(1, [&](comm::Communicator& world) {
+        const Trained here = TrainResting(world, run, {});
+        const zero::Tiers tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
+                                .gradients = stage == 2 ? Rest::kHost : Rest::kHere,
+                                .optimizer = Rest::kHost,
+                                .most_elements = 2048,
+                                .reads_ahead = true};
+        const Trained away =
+            TrainResting(world, run, tiers, std::make_shared<testing::DeferredCopies>(32 << 10));
+        EXPECT_EQ(away.moved_after_step, 0) << "all of it is away";
+        ASSERT_EQ(here.weights.size(), away.weights.size());
+        for (std::size_t i = 0; i < here.weights.size(); ++i) {
+          EXPECT_TRUE(here.weights[i].equal(away.weights[i])) << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(HostTier, BringsTheNextTurnBeforeOneIsUpdatedAndNeverWaitsOnTheHost) {
+  testing::RunRanks(1, [&](comm::Communicator& world) {
+    const zero::Tiers tiers{.optimizer = Rest::kHost, .most_elements = 2048, .reads_ahead = true};
+    const Trained trained =
+        TrainResting(world, LargeRun(1, Precision::kBf16), tiers,
+                     std::make_shared<testing::DeferredCopies>(std::int64_t{1} << 30));
+    const std::vector<std::string>& copies = trained.copies;
+    EXPECT_THAT(copies, ::testing::Not(::testing::Contains("host waits")));
+    const auto update = std::find(copies.begin(), copies.end(), "take 8192");
+    EXPECT_EQ(std::count(copies.begin(), update, "bring 8192"), 6)
+        << "masters and two moments of two turns";
+    EXPECT_EQ(std::count(copies.begin(), update, "wait"), 3) << "for those of the first one";
+  });
+}
+
 // As for a rank on a GPU: everything that rests in files is copied for its lease, and back.
 TEST(FileTierOfADevice, HoldsTheModelStateForTheSameBits) {
   const testing::TemporaryFolder folder;
@@ -123,9 +183,7 @@ TEST(FileTierOfADevice, HoldsTheModelStateForTheSameBits) {
     for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE(::testing::Message()
                    << "stage " << stage << ", precision " << static_cast<int>(precision));
-      const TinyRun run{.stage = stage,
-                        .precision = precision,
-                        .shape = {.vocabulary = 300, .width = 48, .layers = 2}};
+      const TinyRun run = LargeRun(stage, precision);
       testing::RunRanks(1, [&](comm::Communicator& world) {
         const Trained here = TrainResting(world, run, {});
         tiers.parameters = stage == 3 ? Rest::kFile : Rest::kHere;

@@ -36,13 +36,17 @@ class Measurement {
         unit.push_back(MeasureBucket(bucket, parameters));
       }
     }
+    CountTurnsAhead();
     CountFileBuffers();
+    model_.here.other += std::min(input_.tiers.leaving_bytes, model_.away.host);
     return std::move(model_);
   }
 
  private:
   BucketSizes MeasureBucket(const BucketShape& shape, Rest parameters);
   void MeasureState(BucketSizes* bucket);
+  void MeasureTurn(std::int64_t masters, std::int64_t state, BucketSizes* bucket) const;
+  void CountTurnsAhead();
   void MeasureZenFlow(BucketSizes* bucket);
   Rest ChooseRest(const UnitShape& shape);
   Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
@@ -65,7 +69,7 @@ Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
   return rest;
 }
 
-// The first units stay here, as many as may, as in ShardedModel.
+// The first units stay in memory, as many as may, as in ShardedModel.
 Rest Measurement::ChooseRest(const UnitShape& shape) {
   const Tiers& tiers = input_.tiers;
   if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
@@ -77,7 +81,7 @@ Rest Measurement::ChooseRest(const UnitShape& shape) {
   }
   if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
   kept_parameter_bytes_ += bytes;
-  return Rest::kHere;
+  return tiers.kept_parameters;
 }
 
 BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters) {
@@ -91,6 +95,7 @@ BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters
     const std::int64_t shard = bucket.bytes.own_parameters;
     const Rest rest = Put(parameters, shard, &model_.here.parameters);
     bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
+    bucket.parameters_on_host = rest == Rest::kHost;
   } else {
     model_.here.parameters += bucket.bytes.parameters;
   }
@@ -105,19 +110,21 @@ void Measurement::MeasureState(BucketSizes* bucket) {
   const Rest rest = sharded && !stays ? input_.tiers.optimizer : Rest::kHere;
   const bool masters = input_.types.has_master_weights();
   std::vector<std::int64_t> states = bytes.states;
+  std::int64_t brought_masters = 0, brought_state = 0;
   for (int i = 0; i < (input_.tiers.takes_back ? 2 : 1); ++i) {
     if (i > 0) {  // what was there before the update
       states.insert(states.end(), bytes.states.begin(), bytes.states.end());
       if (!masters) states.push_back(sharded ? bytes.own_parameters : bytes.parameters);
     }
     if (Put(rest, bytes.masters, &model_.here.master_weights) == Rest::kHost) {
-      bucket->brought_masters += bytes.masters;
+      brought_masters += bytes.masters;
     }
   }
   for (const std::int64_t state : states) {
     const Rest put = Put(rest, state, &model_.here.optimizer_state);
-    if (put == Rest::kHost) bucket->brought_state += state;
+    if (put == Rest::kHost) brought_state += state;
   }
+  MeasureTurn(brought_masters, brought_state, bucket);
   if (input_.zenflow) MeasureZenFlow(bucket);
   if (!sharded) return;
   std::int64_t none = 0;  // gradients come later
@@ -126,6 +133,39 @@ void Measurement::MeasureState(BucketSizes* bucket) {
   bucket->own_rest = stays || is_used_at_once
                          ? Rest::kHere
                          : Put(input_.tiers.gradients, bytes.own_gradients, &none);
+}
+
+// A turn brings its elements' part of these; ZenFlow has whole buckets.
+void Measurement::MeasureTurn(std::int64_t masters, std::int64_t state, BucketSizes* bucket) const {
+  const std::int64_t elements = std::max<std::int64_t>(1, bucket->bytes.own_elements);
+  const std::int64_t most = input_.tiers.most_elements;
+  bucket->has_turns = input_.cuts_turns && !input_.zenflow && elements > most;
+  const auto part = [&](std::int64_t bytes) {
+    return bucket->has_turns ? bytes / elements * most : bytes;
+  };
+  bucket->brought.parameters = part(bucket->parameters_on_host ? bucket->bytes.own_parameters : 0);
+  bucket->brought.master_weights = part(masters);
+  bucket->brought.optimizer_state = part(state);
+}
+
+// The next turn comes while one is updated: of the same bucket, or of the one whose turn is next.
+void Measurement::CountTurnsAhead() {
+  if (!input_.tiers.reads_ahead) return;
+  std::vector<BucketSizes*> trained;
+  for (auto& unit : model_.units) {
+    for (auto& bucket : unit) trained.push_back(&bucket);
+  }
+  std::erase_if(trained, [](const BucketSizes* bucket) { return !bucket->trained; });
+  if (input_.tiers.updates_in_backward) std::reverse(trained.begin(), trained.end());
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const std::size_t ahead = trained[i]->has_turns ? i : i + 1;
+    if (ahead == trained.size()) break;
+    HeldMemory& brought = trained[i]->brought;
+    const HeldMemory next = trained[ahead]->brought;
+    brought.parameters += next.parameters;
+    brought.master_weights += next.master_weights;
+    brought.optimizer_state += next.optimizer_state;
+  }
 }
 
 // Gradients that wait for the update of everything, in fp32, whatever the ratio keeps of the rest;
@@ -144,7 +184,7 @@ void Measurement::MeasureZenFlow(BucketSizes* bucket) {
   const bool on_gpu = input_.tiers.optimizer == Rest::kHost;
   const Rest moments = zenflow.offload && on_gpu ? Rest::kHost : Rest::kHere;
   if (Put(moments, important * 2 * kFloat, &here.optimizer_state) == Rest::kHost) {
-    bucket->brought_state += important * 2 * kFloat;
+    bucket->brought.optimizer_state += important * 2 * kFloat;
   }
   here.optimizer_state += important * kPlace;
   if (masters) here.master_weights += important * Width(input_.types.master);
@@ -165,6 +205,7 @@ void Measurement::CountFileBuffers() {
   for (const std::vector<BucketSizes>& unit : model_.units) {
     for (const BucketSizes& bucket : unit) {
       largest_own = std::max(largest_own, bucket.bytes.own_gradients);
+      if (bucket.parameters_on_host) continue;
       largest_fetched = std::max(largest_fetched, bucket.fetched_bytes);
     }
   }

@@ -49,10 +49,12 @@ struct BucketSizes {
   bool on_two_stages = false;
   config::Sharding sharding;
   // The rest tells what is elsewhere while nobody uses it.
-  Rest own_rest = Rest::kHere;       // the reduced shard's
-  std::int64_t fetched_bytes = 0;    // of this rank's shard of the parameters
-  std::int64_t brought_masters = 0;  // to the GPU, for the update
-  std::int64_t brought_state = 0;
+  Rest own_rest = Rest::kHere;      // the reduced shard's
+  std::int64_t fetched_bytes = 0;   // of this rank's shard of the parameters
+  bool parameters_on_host = false;  // there it rests
+  // From the host, for one turn of the update, and the next one.
+  HeldMemory brought = {};
+  bool has_turns = false;  // more than one
 };
 
 struct MeasuredModel {

@@ -36,11 +36,11 @@ void SimulatedBucket::Release() {
 
 // From the host to the GPU, or back. What comes from files is counted among their buffers.
 void SimulatedBucket::Fetch() {
-  if (input_.tiers.parameters == Rest::kHost) books_.held.parameters += sizes_.fetched_bytes;
+  if (sizes_.parameters_on_host) books_.held.parameters += sizes_.fetched_bytes;
 }
 
 void SimulatedBucket::Stow() {
-  if (input_.tiers.parameters == Rest::kHost) books_.held.parameters -= sizes_.fetched_bytes;
+  if (sizes_.parameters_on_host) books_.held.parameters -= sizes_.fetched_bytes;
 }
 
 void SimulatedBucket::AcquireGradients() {
@@ -101,15 +101,17 @@ void SimulatedBucket::CountEnd(bool present, StepTraffic* traffic) const {
 }
 
 void SimulatedBucket::BeginUpdate() {
-  books_.held.master_weights += sizes_.brought_masters;
-  books_.held.optimizer_state += sizes_.brought_state;
+  books_.held.parameters += sizes_.brought.parameters;
+  books_.held.master_weights += sizes_.brought.master_weights;
+  books_.held.optimizer_state += sizes_.brought.optimizer_state;
   books_.held.other += bytes().update_buffers;
   books_.held.comm_buffers += bytes().publish_buffers;
 }
 
 void SimulatedBucket::EndUpdate() {
-  books_.held.master_weights -= sizes_.brought_masters;
-  books_.held.optimizer_state -= sizes_.brought_state;
+  books_.held.parameters -= sizes_.brought.parameters;
+  books_.held.master_weights -= sizes_.brought.master_weights;
+  books_.held.optimizer_state -= sizes_.brought.optimizer_state;
   books_.held.other -= bytes().update_buffers;
   books_.held.comm_buffers -= bytes().publish_buffers;
 }

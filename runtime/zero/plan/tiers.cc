@@ -19,6 +19,9 @@ constexpr std::int64_t kPageElements = 2048;
 // no memory has.
 constexpr std::int64_t kMostBufferElements = kElementsAtOnce * 16;
 
+// Weights, two values of state and their narrow copy, in fp32.
+constexpr std::int64_t kMostBytesOfElement = 16;
+
 // Multiplies numbers that are not negative; the largest number stands for a larger product.
 std::int64_t Product(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -62,9 +65,21 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
     tiers.gradients = Rest::kFile;
     tiers.most_elements = ChooseMostElements(zero);
   }
+  if (on_gpu) tiers.kept_parameters = Rest::kHost;
   if (tiers.parameters == Rest::kFile) {
     tiers.kept_parameter_bytes =
         Product(zero.offload_param.max_in_cpu, Width(config::ChooseStateTypes(config).parameter));
+  }
+  // Copies between a device and its host cost no more by parts, and three turns are all that is on
+  // the device at a time: one comes, one is updated, one leaves.
+  const bool updates_from_host = tiers.optimizer == Rest::kHost || tiers.parameters == Rest::kHost;
+  if (updates_from_host && tiers.optimizer != Rest::kFile) {
+    tiers.most_elements = ChooseMostElements(zero);
+    tiers.reads_ahead = true;
+  }
+  if (on_gpu) {
+    tiers.leaving_bytes =
+        Product(std::min(ChooseMostElements(zero), kMostBufferElements), kMostBytesOfElement);
   }
   return tiers;
 }

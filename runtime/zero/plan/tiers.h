@@ -37,8 +37,9 @@ struct Tiers {
   // The rank computes on a device, which does not see the host's buffers of files: what comes is
   // copied for its lease, and back behind it where that may have changed it.
   bool copies_from_files = false;
-  // The first units keep so much of their shards here all the same.
+  // The first units keep so much of their shards in memory all the same: in the host's.
   std::int64_t kept_parameter_bytes = 0;
+  Rest kept_parameters = Rest::kHere;
   // At most so much of memory waits for being written, of each kind of files, and so much is kept
   // for the next transfer.
   std::int64_t waiting_bytes = 0;
@@ -47,9 +48,12 @@ struct Tiers {
   // belongs to the first buckets is here.
   double optimizer_share = 1.0;
 
-  // So the optimizer goes through what rests in files.
+  // The device holds what leaves for the host until it is there: at most so much.
+  std::int64_t leaving_bytes = 0;
+
+  // So the optimizer goes through what rests in files, or on the host.
   std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // updated at once
-  bool reads_ahead = false;    // the next ones are read while these are updated
+  bool reads_ahead = false;    // the next ones come while these are updated
   bool writes_behind = false;  // these are written while the next ones are
 
   // Buckets are updated in the step's last backward pass, each once its gradients are reduced.

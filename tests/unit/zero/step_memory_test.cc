@@ -211,7 +211,7 @@ TEST(StepMemoryTest, AGpuHasOfTheHostsWhatABlockNeeds) {
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4, .on_gpu = true}));
   EXPECT_EQ(memory.away.host, 12 * kAll / 4) << "gradients stay on the GPU";
   EXPECT_EQ(memory.between_steps.optimizer_state, 0);
-  EXPECT_LE(memory.peak.optimizer_state, 8 * kTable / 4);
+  EXPECT_LE(memory.peak.optimizer_state, 8 * (kTable + kLayer) / 4) << "one of them comes";
   EXPECT_LE(memory.peak.parameters, 4 * (kTable + kLayer) / 4);
 }
 

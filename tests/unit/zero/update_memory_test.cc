@@ -16,11 +16,14 @@ constexpr std::int64_t kSmall = 64 * 1024, kLarge = 256 * 1024;
 constexpr std::int64_t kWhole = kLarge + 2 * kSmall;
 
 // A table and two layers, whose parameters and state rest on the host.
-StepMemoryInput MakeHostInput(const StepSetting& setting) {
+StepMemoryInput MakeHostInput(const StepSetting& setting,
+                              config::OffloadDevice device = config::OffloadDevice::kCpu) {
   config::DsConfig config;
   config.zero_optimization.stage = 3;
-  config.zero_optimization.offload_optimizer.device = config::OffloadDevice::kCpu;
-  config.zero_optimization.offload_param.device = config::OffloadDevice::kCpu;
+  config.zero_optimization.offload_optimizer.device = device;
+  config.zero_optimization.offload_param.device = device;
+  config.zero_optimization.offload_param.max_in_cpu = 0;
+  config.aio.block_size = 1;
   StepMemoryInput input = DescribeStep(config, setting);
   for (const std::int64_t numel : {kLarge, kSmall, kSmall}) {
     input.units.push_back({.buckets = {{.numels = {numel}}}});
@@ -44,6 +47,36 @@ TEST(UpdateMemoryTest, AnUpdateBesideHasItsGradientUntilTheNextOnesEnd) {
   EXPECT_FALSE(PlanTiers(config, /*on_gpu=*/true).updates_beside) << "the GPU updates";
   config.zero_optimization.offload_optimizer.update_cores.reset();
   EXPECT_FALSE(PlanTiers(config, /*on_gpu=*/false).updates_beside);
+}
+
+TEST(UpdateMemoryTest, AGpuHasTwoTurnsOfTheHostsStateAndHoldsWhatLeaves) {
+  StepMemoryInput input = MakeHostInput({.ranks = 1, .on_gpu = true});
+  EXPECT_EQ(input.tiers.most_elements, 4 << 20);
+  EXPECT_EQ(input.tiers.leaving_bytes, 64 << 20);
+  StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.peak.optimizer_state, 8 * (kLarge + kSmall)) << "no more than a turn each";
+  EXPECT_EQ(memory.between_steps.other, 12 * kWhole) << "all of it may be leaving";
+  input.tiers.most_elements = kLarge / 2;
+  input.tiers.leaving_bytes = 5000;
+  memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.peak.optimizer_state, 2 * 8 * kLarge / 2) << "two of the table";
+  EXPECT_EQ(memory.between_steps.other, 5000);
+  EXPECT_EQ(memory.away.host, 12 * kWhole) << "also while it is on the device";
+  input.cuts_turns = false;
+  EXPECT_EQ(PlanStepMemory(input).peak.optimizer_state, 8 * (kLarge + kSmall));
+}
+
+// DeepSpeed's max_in_cpu, as its name says.
+TEST(UpdateMemoryTest, AGpuKeepsParametersOfFilesInTheHostsMemory) {
+  StepMemoryInput input = MakeHostInput({.ranks = 1, .on_gpu = true}, config::OffloadDevice::kNvme);
+  const AwayMemory before = PlanStepMemory(input).away;
+  EXPECT_EQ(before.host, 0);
+  EXPECT_EQ(input.tiers.kept_parameters, Rest::kHost);
+  input.tiers.kept_parameter_bytes = 4 * kLarge;
+  const StepMemory memory = PlanStepMemory(input);
+  EXPECT_EQ(memory.away.host, 4 * kLarge);
+  EXPECT_EQ(memory.away.files, before.files - 4 * kLarge);
+  EXPECT_EQ(memory.between_steps.parameters, 0);
 }
 
 // On a GPU the host has what waits, and, if asked to, the moments of the important columns.
