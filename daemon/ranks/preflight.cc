@@ -155,7 +155,7 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
 HostResources ProbeHost() {
   HostResources facts;
   facts.host_name = HostName();
-  facts.cores = static_cast<std::uint32_t>(CountAllowedCpus());
+  facts.cores = static_cast<std::uint32_t>(ListAllowedCpus().size());
   facts.gpus = static_cast<std::uint32_t>(CountNumbered("/dev", "nvidia"));
   facts.has_gpu_driver = HasNvidiaDriver();
   facts.shared_memory_free = ReadFreeSharedMemory();

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/allowed_cores.h"
 #include "runtime/device/parallel.h"
 
 namespace ds::device {
@@ -34,20 +35,6 @@ int BindThisThread(const std::vector<int>& cores) {
 }
 
 }  // namespace
-
-StatusOr<std::vector<int>> ListCoresOfThread() {
-  const CoreSet set(CPU_ALLOC(kMostCores));
-  CPU_ZERO_S(kSetBytes, set.get());
-  if (::sched_getaffinity(0, kSetBytes, set.get()) != 0) {
-    return InternalError("the cores of a thread are not known: " +
-                         std::string(std::strerror(errno)));
-  }
-  std::vector<int> cores;
-  for (int core = 0; core < kMostCores; ++core) {
-    if (CPU_ISSET_S(static_cast<std::size_t>(core), kSetBytes, set.get())) cores.push_back(core);
-  }
-  return cores;
-}
 
 // A loop of as many elements as there are threads has one on each.
 Status BindThreadAndPool(const std::vector<int>& cores, int threads) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// ThreadCores: it tells and decides which cores threads may run on: those of the calling thread,
-// and of the pool that LibTorch's loops run on when it starts them (parallel.h).
+// BindThreadAndPool decides which cores threads may run on: the calling thread, and the pool that
+// LibTorch's loops run on when it starts them (parallel.h).
 //
 // Threads: of each call the calling one. Errors: what the kernel refuses, with its reason.
 
@@ -10,9 +10,6 @@
 #include "runtime/base/status.h"
 
 namespace ds::device {
-
-// The logical cores that the calling thread may run on, ascending; never empty.
-StatusOr<std::vector<int>> ListCoresOfThread();
 
 // Binds the calling thread and its pool, which has `threads` threads then. Those that it starts
 // from here on are bound, too.

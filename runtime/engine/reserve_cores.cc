@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/allowed_cores.h"
 #include "runtime/base/host_name.h"
 #include "runtime/base/philox.h"
 #include "runtime/comm/agreement.h"
@@ -97,7 +98,7 @@ Status ReserveCores(const config::DsConfig& config, const EngineOptions& options
     notify("no cores are reserved, as the GPU updates");
     return OkStatus();
   }
-  const auto allowed = device::ListCoresOfThread();
+  const auto allowed = ListCoresOfThread();
   DS_RETURN_IF_ERROR(
       comm::AgreeOnStatus(allowed.ok() ? OkStatus() : allowed.status(), *options.world));
   const RankCores cores = FindCoresOfRanks(*allowed, *options.world);

@@ -1,8 +1,5 @@
 #include "runtime/process/cpu_topology.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -10,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/allowed_cores.h"
 #include "runtime/base/files.h"
 
 namespace ds {
@@ -91,24 +89,8 @@ std::vector<NumaNode> ReadNodes(const fs::path& root) {
 }  // namespace
 
 std::vector<int> ListAllowedCpus() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {0};
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-int CountAllowedCpus() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  // More cpus than the set can hold: fall back to how many there are.
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
-    return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  }
-  return CPU_COUNT(&allowed);
+  StatusOr<std::vector<int>> allowed = ListCoresOfThread();
+  return allowed.ok() ? *std::move(allowed) : std::vector<int>{0};
 }
 
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed, const fs::path& root) {

@@ -27,10 +27,8 @@ struct CpuTopology {
   std::vector<NumaNode> nodes;  // ascending; none where the kernel does not say
 };
 
-// The logical cpus this thread may run on, ascending; never empty.
+// The logical cpus this thread may run on, ascending; the first where the kernel does not say.
 std::vector<int> ListAllowedCpus();
-// Counts them, also on a machine of more than AllowedCpus can name.
-int CountAllowedCpus();
 
 // `allowed` are the logical cpus that count for `cores`; `root` is where sys/ lies, for tests.
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed = ListAllowedCpus(),

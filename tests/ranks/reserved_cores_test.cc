@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/allowed_cores.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/thread_cores.h"
 #include "runtime/zero/plan/core_split.h"
@@ -86,7 +87,7 @@ std::vector<std::vector<int>> ListCoresOfThreads() {
 }
 
 TEST(ReservedCores, AreTheUpdatesAndTheOthersAreTheModels) {
-  const std::vector<int> all = *device::ListCoresOfThread();
+  const std::vector<int> all = *ListCoresOfThread();
   if (all.size() < 2) return testing::SkipWithout("two_cores", "there is one core");
   const zero::CoreSplit split = zero::SplitCores(all, 0.5);
   const testing::TemporaryFolder folder;
@@ -96,11 +97,11 @@ TEST(ReservedCores, AreTheUpdatesAndTheOthersAreTheModels) {
       std::vector<std::string> notices;
       {
         const auto engine = MakeReservingEngine(run, folder.path().string(), world, &notices);
-        EXPECT_EQ(*device::ListCoresOfThread(), split.compute);
+        EXPECT_EQ(*ListCoresOfThread(), split.compute);
         TrainTiny(*engine, run.tiny, 4);
         EXPECT_THAT(ListCoresOfThreads(), Contains(split.update));
       }
-      EXPECT_EQ(*device::ListCoresOfThread(), all) << "they come back";
+      EXPECT_EQ(*ListCoresOfThread(), all) << "they come back";
       EXPECT_THAT(ListCoresOfThreads(), ::testing::Not(Contains(split.update)));
       EXPECT_THAT(notices, Contains(HasSubstr("the update has cores ")));
     });
@@ -144,7 +145,7 @@ class ReservedCoresOf : public ::testing::TestWithParam<int> {};
 
 // A step is as it is, clipped, or skipped and taken back; state rests here, or everything in files.
 TEST_P(ReservedCoresOf, ChangeNoBit) {
-  if (device::ListCoresOfThread()->size() < 2) {
+  if (ListCoresOfThread()->size() < 2) {
     return testing::SkipWithout("two_cores", "there is one core");
   }
   if (GetParam() > 1 && !MayHaveOwnHostNames()) {
@@ -182,7 +183,7 @@ TEST_P(ReservedCoresOf, ChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Worlds, ReservedCoresOf, ::testing::Values(1, 2));
 
 TEST(ReservedCores, ThatAreTooFewAreSharedAndThatIsSaid) {
-  const std::vector<int> all = *device::ListCoresOfThread();
+  const std::vector<int> all = *ListCoresOfThread();
   const testing::TemporaryFolder folder;
   for (const int ranks : {1, 2}) {
     if (static_cast<int>(all.size()) < ranks) continue;
@@ -193,7 +194,7 @@ TEST(ReservedCores, ThatAreTooFewAreSharedAndThatIsSaid) {
         const ReservedRun run{.tiny = {.stage = 2}, .zenflow = zenflow};
         std::vector<std::string> notices;
         const auto engine = MakeReservingEngine(run, folder.path().string(), world, &notices);
-        EXPECT_EQ(*device::ListCoresOfThread(), cores);
+        EXPECT_EQ(*ListCoresOfThread(), cores);
         EXPECT_THAT(
             notices,
             Contains(HasSubstr("no cores are reserved: the rank has one core, which both use")));

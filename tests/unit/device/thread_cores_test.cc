@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/base/allowed_cores.h"
 #include "runtime/device/parallel.h"
 
 namespace ds::device {

@@ -11,27 +11,27 @@
 #include <stdexcept>
 #include <thread>
 
-#include "runtime/device/thread_cores.h"
+#include "runtime/base/allowed_cores.h"
 
 namespace ds::zero {
 namespace {
 
-std::vector<int> LastCore() { return {device::ListCoresOfThread()->back()}; }
+std::vector<int> LastCore() { return {ListCoresOfThread()->back()}; }
 
 TEST(UpdateThreadTest, RunsJobsInOrderOnItsCores) {
-  const std::vector<int> before = *device::ListCoresOfThread();
+  const std::vector<int> before = *ListCoresOfThread();
   std::vector<int> order, cores;
   UpdateThread thread(LastCore());
   const auto first = thread.Run([&] {
     order.push_back(1);
-    cores = *device::ListCoresOfThread();
+    cores = *ListCoresOfThread();
     EXPECT_EQ(at::get_num_threads(), 1);
     EXPECT_FALSE(c10::GradMode::is_enabled());
   });
   thread.Run([&] { order.push_back(2); }).get();
   EXPECT_THAT(order, ::testing::ElementsAre(1, 2));
   EXPECT_EQ(cores, LastCore());
-  EXPECT_EQ(*device::ListCoresOfThread(), before) << "the caller's own";
+  EXPECT_EQ(*ListCoresOfThread(), before) << "the caller's own";
   first.wait();
 }
 
