@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/base/fnv.h"
 #include "runtime/base/split_mix.h"
 
 namespace ds {
@@ -44,9 +45,7 @@ constexpr std::uint64_t ExtendKey(std::uint64_t key, std::uint64_t word) {
   return SplitMix(SplitMix(key) ^ word);
 }
 constexpr std::uint64_t ExtendKey(std::uint64_t key, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return ExtendKey(key, hash);
+  return ExtendKey(key, HashFnv1a(name));
 }
 
 // Fills `out` with the words of as many counters as it takes, each one more than the last in the

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/base/fnv.h"
 #include "runtime/comm/host_backend.h"
 #include "runtime/comm/host_tensors.h"
-#include "runtime/comm/shm/subgroup.h"
 
 namespace ds::comm {
 namespace {
@@ -63,7 +63,7 @@ void HostBackend::TagLayout(const Tensors& tensors) {
     lengths += std::to_string(tensor.numel()) + c10::toString(tensor.scalar_type()) + " ";
   }
   next_tag_ = CallTag(std::string(next_tag_.text()) + " (" + std::to_string(tensors.size()) +
-                      " tensors, " + std::to_string(HashOf(lengths) % 1'000'000) + ")");
+                      " tensors, " + std::to_string(HashFnv1a(lengths) % 1'000'000) + ")");
 }
 
 HostBackend::WorkPtr HostBackend::allreduce_coalesced(

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/files.h"
+#include "runtime/base/fnv.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::data {
@@ -26,10 +27,7 @@ std::string Dump(const Json& json, int indent) {
 }
 
 std::string NameOf(const Json& description) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const unsigned char c : Dump(description, -1)) {
-    hash = (hash ^ c) * 0x100000001b3;
-  }
+  const std::uint64_t hash = HashFnv1a(Dump(description, -1));
   std::string name;
   for (int shift = 60; shift >= 0; shift -= 4) name += "0123456789abcdef"[(hash >> shift) & 15];
   return name;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/fnv.h"
 #include "runtime/comm/net/world_group.h"
 #include "runtime/comm/shm/subgroup.h"
 
@@ -46,7 +47,7 @@ StatusOr<std::unique_ptr<CpuGroup>> WorldGroup::MakeSubgroup(const std::string& 
     names.push_back(links_.ranks()[static_cast<std::size_t>(member)]);
   }
   if (here.size() == members.size()) return host_->MakeSubgroup(name, here);
-  const GroupId group = HashOf(std::to_string(links_.group()) + "/" + name);
+  const GroupId group = HashFnv1a(std::to_string(links_.group()) + "/" + name);
   GroupLinks links(links_.all(), group, names);
   DS_RETURN_IF_ERROR(CompareMembers(name, members, &links));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<HostGroup> host, host_->MakeHostSubgroup(name, here));

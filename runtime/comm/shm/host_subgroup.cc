@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/fnv.h"
 #include "runtime/comm/shm/host_group.h"
 #include "runtime/comm/shm/region_exchange.h"
 #include "runtime/comm/shm/subgroup.h"
@@ -25,8 +26,8 @@ StatusOr<std::unique_ptr<HostGroup>> HostGroup::MakeHostSubgroup(const std::stri
   for (const int member : members) options.names.push_back(wait_.NumberOf(member));
   options.family = family();
   // The first member's number: ranks with equal names and other members meet elsewhere.
-  options.meeting = "dsrun-group/" + std::to_string(HashOf(options_.meeting + "/" + name)) + "/" +
-                    std::to_string(options.names.front());
+  options.meeting = "dsrun-group/" + std::to_string(HashFnv1a(options_.meeting + "/" + name)) +
+                    "/" + std::to_string(options.names.front());
   const std::size_t bytes = RegionBytes(options);
   if (members.size() == 1) {
     DS_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Private(bytes));
