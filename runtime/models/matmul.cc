@@ -15,6 +15,7 @@
 #include "runtime/device/isa_probe.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/first_derivative.h"
+#include "runtime/models/memory/product_scratch.h"
 
 namespace at::native {
 // In LibTorch, but in none of its headers. Weak: a version without this very signature lacks the
@@ -69,12 +70,9 @@ bool IsMultipliedWidened(const at::Tensor& operand) {
          (pays_fp16 && operand.scalar_type() == at::kHalf);
 }
 
-// What is widened at once has at most this many rows and columns: 16 MiB in fp32.
-constexpr std::int64_t kTile = 2048;
-
 at::Tensor Tile(const at::Tensor& matrix, std::int64_t row, std::int64_t column) {
-  return matrix.narrow(0, row, std::min(kTile, matrix.size(0) - row))
-      .narrow(1, column, std::min(kTile, matrix.size(1) - column));
+  return matrix.narrow(0, row, std::min(kWidenedTile, matrix.size(0) - row))
+      .narrow(1, column, std::min(kWidenedTile, matrix.size(1) - column));
 }
 
 // The gradients of y = x W + b by `gradient`, that of y [N, out]: each is put where it is
@@ -212,8 +210,8 @@ class SharedAffineFunction : public torch::autograd::Function<SharedAffineFuncti
 }  // namespace
 
 void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta) {
-  for (std::int64_t row = 0; row < out.size(0); row += kTile) {
-    for (std::int64_t column = 0; column < out.size(1); column += kTile) {
+  for (std::int64_t row = 0; row < out.size(0); row += kWidenedTile) {
+    for (std::int64_t column = 0; column < out.size(1); column += kWidenedTile) {
       const at::Tensor tile = Tile(out, row, column);
       at::Tensor sum = at::empty(tile.sizes(), tile.options().dtype(at::kFloat));
       if (beta != 0.0F) {
@@ -221,7 +219,7 @@ void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor&
       } else if (a.size(1) == 0) {
         sum.zero_();  // a product over no elements
       }
-      for (std::int64_t k = 0; k < a.size(1); k += kTile) {
+      for (std::int64_t k = 0; k < a.size(1); k += kWidenedTile) {
         MatMulInto(sum, Tile(a, row, k).to(at::kFloat), Tile(b, k, column).to(at::kFloat),
                    k == 0 ? beta : 1.0F);
       }

@@ -6,11 +6,11 @@ namespace ds::models {
 
 std::int64_t CountProductScratch(const MicroBatch& batch, std::int64_t inner,
                                  std::int64_t columns) {
-  constexpr std::int64_t kTile = 2048, kFloatBytes = 4;
+  constexpr std::int64_t kFloatBytes = 4;
   if (batch.on_gpu) return 0;
   if (batch.type != config::DataType::kFp16) return kProductScratch;
-  const std::int64_t a = std::min(batch.tokens(), kTile), b = std::min(inner, kTile),
-                     c = std::min(columns, kTile);
+  const std::int64_t a = std::min(batch.tokens(), kWidenedTile), b = std::min(inner, kWidenedTile),
+                     c = std::min(columns, kWidenedTile);
   return kProductScratch + (columns == 0 ? 0 : (a * b + b * c + a * c) * kFloatBytes);
 }
 

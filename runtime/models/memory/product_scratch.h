@@ -11,6 +11,10 @@ namespace ds::models {
 // So much oneDNN takes on its way through a product on the CPU.
 inline constexpr std::int64_t kProductScratch = std::int64_t{512} << 10;
 
+// A product that is computed in fp32 for 16-bit operands (models/matmul.h) widens no more rows and
+// columns of them at once: 16 MiB.
+inline constexpr std::int64_t kWidenedTile = 2048;
+
 // Counts the bytes of a product of a micro-batch's rows of `inner` elements that has `columns`;
 // with none there is no product, yet a library that may take its buffer. In fp16 on the CPU a tile
 // of each operand and of the result is in fp32 besides (models/matmul.h). A GPU's libraries have
