@@ -15,7 +15,6 @@
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
-#include "cli/flags/number_checks.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/job/run_directory.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/offload/measure_tier.h"
 

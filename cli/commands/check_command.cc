@@ -9,7 +9,6 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_flags.h"
 #include "runtime/base/exit_codes.h"

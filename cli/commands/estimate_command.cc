@@ -18,7 +18,6 @@
 #include "cli/estimate/predict_memory.h"
 #include "cli/estimate/rank_table.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_inputs.h"

@@ -22,7 +22,6 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "cli/train/find_model.h"
 #include "cli/train/share_folder.h"
 #include "runtime/base/exit_codes.h"

@@ -15,7 +15,6 @@
 #include "cli/estimate/model_size.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
-#include "cli/flags/number_checks.h"
 #include "cli/job/program.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"

@@ -11,7 +11,6 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "cli/tokenize/tokenize_files.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/byte_size.h"

@@ -7,7 +7,6 @@
 #include "cli/commands/command_table.h"
 #include "cli/commands/translate_file.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "cli/translate/sources.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"

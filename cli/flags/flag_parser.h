@@ -4,6 +4,8 @@
 // errors are Status, not exceptions. Include <CLI/App.hpp> and <CLI/...> only in .cc files that
 // declare flags: it costs seconds of compile time.
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +16,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace ds::cli {
 
@@ -100,5 +103,19 @@ bool TakesNextWord(const CLI::App& app, const std::string& flag);
 
 // "-H" and "num_gpus" as CLI11 wants them: "-H,--num_gpus,--num-gpus".
 std::string FlagNames(const std::string& name, const std::string& short_name = "");
+
+inline constexpr int kMaxPort = 65535;
+
+// Checks flags that are numbers: they accept plain decimal notation, finite, in range. CLI11 by
+// itself takes nan and inf, reads "010" as 8, and cuts what does not fit down to what does.
+//
+// Usage: app.add_option("--steps", steps)->check(WholeNumber(1)).
+CLI::Validator WholeNumber(std::int64_t low,
+                           std::int64_t high = std::numeric_limits<std::int64_t>::max());
+CLI::Validator AnyWholeNumber();
+CLI::Validator FiniteNumber();
+CLI::Validator PositiveNumber();
+CLI::Validator NumberBetween(double low, double high);  // both included
+CLI::Validator PositiveFraction();                      // above 0, at most 1
 
 }  // namespace ds::cli

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds::cli {

@@ -1,9 +1,185 @@
 #include "cli/flags/launch_flags.h"
 
-#include "cli/flags/log_filter.h"
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <functional>
+#include <map>
+
+#include "cli/flags/flag_parser.h"
+#include "cli/flags/foreign_flags.h"
 #include "cli/flags/process_settings.h"
 
 namespace ds::cli {
+namespace {
+
+constexpr int kMaxRanksPerHost = 4096;
+constexpr int kMaxHosts = 65536;
+
+// Without CLI11's own remarks in the help.
+CLI::Validator OneOf(std::vector<std::string> names) {
+  return CLI::IsMember(std::move(names)).description("");
+}
+
+void AddHostFlags(CLI::App& app, LaunchFlags* flags) {
+  app.add_option(FlagNames("hostfile", "-H"), flags->hostfile,
+                 "hosts and their slots, one 'HOST slots=N' a line; without it: this host")
+      ->type_name("FILE");
+  app.add_option(FlagNames("include", "-i"), flags->include,
+                 "use only these: HOST[:SLOT,FIRST-LAST][@HOST...]")
+      ->type_name("FILTER");
+  app.add_option(FlagNames("exclude", "-e"), flags->exclude, "use all but these, written alike")
+      ->type_name("FILTER");
+  app.add_option(FlagNames("num_nodes"), flags->num_nodes, "use the first N hosts")
+      ->check(WholeNumber(1, kMaxHosts))
+      ->type_name("N");
+  app.add_option(FlagNames("num_gpus") + ",--num_accelerators,--num-accelerators", flags->num_gpus,
+                 "use the first N slots of every host")
+      ->check(WholeNumber(1, kMaxRanksPerHost))
+      ->type_name("N");
+}
+
+void AddNetworkFlags(CLI::App& app, LaunchFlags* flags) {
+  app.add_option(FlagNames("master_addr"), flags->master_addr,
+                 "address of rank 0 for the others (default: found by its daemon)")
+      ->type_name("ADDR");
+  app.add_option(FlagNames("master_port"), flags->master_port,
+                 "port of rank 0 (default: any free one)")
+      ->check(WholeNumber(0, kMaxPort))
+      ->type_name("PORT");
+  app.add_option(FlagNames("interface"), flags->interface,
+                 "network interface or address of each host for what CPU ranks exchange between "
+                 "hosts, or several that carry it together: eth0,eth1 (default: $DSRUN_INTERFACE, "
+                 "else any that leads there)")
+      ->type_name("NAMES");
+  app.add_option(FlagNames("ssh_port"), flags->ssh_port,
+                 "SSH port of hosts without port= in the hostfile (default: as ~/.ssh/config says)")
+      ->check(WholeNumber(0, kMaxPort))
+      ->type_name("PORT");
+  app.add_option(FlagNames("ssh_timeout"), flags->ssh_timeout,
+                 "give up on hosts that are not reached over SSH by then (default: 20)")
+      ->check(NumberBetween(0.1, 3600.0))
+      ->type_name("SECONDS");
+  app.add_option(FlagNames("lease_seconds"), flags->lease_seconds,
+                 "a host that is not heard from for so long is lost; its ranks stop when they hear "
+                 "nothing from dsrun for as long (default: 10)")
+      ->check(NumberBetween(1.0, 3600.0))
+      ->type_name("SECONDS");
+  app.add_option(FlagNames("collective_timeout"), flags->collective_timeout,
+                 "ranks of ours wait so long for one that does not come to a collective (default: "
+                 "$DSRUN_COLLECTIVE_TIMEOUT, else the minutes of $DEEPSPEED_TIMEOUT, else 1800)")
+      ->check(NumberBetween(1.0, 604800.0))
+      ->type_name("SECONDS");
+}
+
+void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
+  const std::map<std::string, Device> devices = {
+      {"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}};
+  app.add_option_function<std::string>(
+         FlagNames("device"),
+         [flags, devices](const std::string& name) { flags->device = devices.at(name); },
+         "auto: a GPU where there is one")
+      ->check(OneOf({"auto", "cpu", "cuda"}))
+      ->type_name("auto|cpu|cuda");
+  app.add_flag(FlagNames("one_device_per_rank"), flags->one_device_per_rank,
+               "show each rank only its own device");
+  app.add_flag(FlagNames("bind_cores_to_rank"), flags->bind_cores_to_rank,
+               "divide the host's cores among its ranks");
+  app.add_option(FlagNames("bind_core_list"), flags->bind_core_list,
+                 "the cores to divide, for example 0-13,28-41")
+      ->type_name("CORES");
+  app.add_option(FlagNames("python"), flags->python, "interpreter of *.py programs")
+      ->type_name("PATH");
+  app.add_flag(FlagNames("module", "-m"), flags->module, "PROGRAM is a Python module (python3 -m)");
+  app.add_flag(FlagNames("no_python"), flags->no_python, "execute a *.py program directly");
+  app.add_flag(FlagNames("pass_local_rank"), flags->pass_local_rank,
+               "add --local_rank=N to the program's arguments");
+}
+
+// A flag that may be given often: `take` is called with every value, as soon as it is read.
+CLI::Option* AddRepeated(CLI::App& app, const std::string& names, const std::string& help,
+                         const std::function<void(const std::string& value)>& take) {
+  return app.add_option_function<std::string>(names, take, help)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->trigger_on_parse()
+      ->allow_extra_args(false);
+}
+
+CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>* values,
+                         const std::string& help) {
+  return AddRepeated(app, names, help,
+                     [values](const std::string& value) { values->push_back(value); });
+}
+
+void AddExports(FlagParser* parser, LaunchFlags* flags) {
+  AddRepeated(parser->app(), FlagNames("export", "-x"),
+              "give every rank NAME=VALUE, this shell's NAME, or its NCCL_* (repeatable)",
+              [parser, flags](const std::string& word) {
+                flags->exports.push_back(word);
+                const std::size_t equals = word.find('=');
+                if (equals == std::string::npos) return;
+                flags->export_values.push_back(
+                    {.words_behind = parser->WordsBehind(), .bytes = word.size() - equals - 1});
+              })
+      ->type_name("NAME[=VALUE]");
+}
+
+void AddProcessFlags(CLI::App& app, LaunchFlags* flags) {
+  AddRepeated(app, FlagNames("env_file"), &flags->env_files,
+              "give every rank the NAME=VALUE lines of FILE (repeatable)")
+      ->type_name("FILE");
+  app.add_option(FlagNames("workdir"), flags->workdir, "where ranks run (default: here)")
+      ->type_name("DIR");
+  app.add_option_function<std::string>(
+         FlagNames("umask"),
+         [flags](const std::string& word) {
+           const StatusOr<int> mask = ParseUmask(word);
+           if (!mask.ok()) throw CLI::ValidationError(mask.status().message());
+           flags->umask = *mask;
+         },
+         "file mode mask of every rank, octal")
+      ->type_name("MASK");
+  AddRepeated(app, FlagNames("ulimit"), &flags->ulimits,
+              "limit of every rank, for example nofile=65536 or memlock=unlimited (repeatable)")
+      ->type_name("NAME=SOFT[:HARD]");
+}
+
+void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
+  app.add_option(FlagNames("run_dir"), flags->run_dir,
+                 "where the job keeps its files (default: runs/JOB)")
+      ->type_name("DIR");
+  app.add_option(FlagNames("max_restarts"), flags->max_restarts,
+                 "restart a failed job from its newest good checkpoint up to N times")
+      ->check(WholeNumber(0, 1000000))
+      ->type_name("N");
+  app.add_option(FlagNames("grace_seconds"), flags->grace_seconds,
+                 "time between SIGTERM and SIGKILL when ranks must stop (default: 15)")
+      ->check(NumberBetween(0.0, 86400.0))
+      ->type_name("SECONDS");
+  app.add_flag(FlagNames("quiet", "-q"), flags->quiet, "show only errors and the end");
+  app.add_option(FlagNames("log_ranks"), flags->log_ranks,
+                 "show the output of these ranks only, for example 0,2-3 (default: all)")
+      ->type_name("RANKS");
+  app.add_flag(FlagNames("errors_only"), flags->errors_only,
+               "show what ranks write to standard error only, and no progress");
+  app.add_flag(FlagNames("timestamps"), flags->timestamps,
+               "show when each line of the ranks came, in UTC");
+  const std::map<std::string, ExitCodes> exit_codes = {{"shell", ExitCodes::kShell},
+                                                       {"distinct", ExitCodes::kDistinct}};
+  app.add_option_function<std::string>(
+         FlagNames("exit_codes"),
+         [flags, exit_codes](const std::string& name) { flags->exit_codes = exit_codes.at(name); },
+         "distinct: dsrun's own statuses are 241 to 247 instead of 1 to 6 and 128+N, so that "
+         "none is taken for a program's; see dsrun help (default: shell)")
+      ->check(OneOf({"shell", "distinct"}))
+      ->type_name("shell|distinct");
+  app.add_option(FlagNames("log_level"), flags->log_level, "how much dsrun says of itself")
+      ->check(OneOf({"debug", "info", "warning", "error", "critical"}))
+      ->type_name("debug|info|warning|error|critical");
+}
+
+}  // namespace
 
 std::string_view DeviceName(Device device) {
   switch (device) {
@@ -15,6 +191,17 @@ std::string_view DeviceName(Device device) {
       return "cuda";
   }
   return "";
+}
+
+void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags) {
+  CLI::App& app = parser->app();
+  AddHostFlags(app, flags);
+  AddNetworkFlags(app, flags);
+  AddRankFlags(app, flags);
+  AddExports(parser, flags);
+  AddProcessFlags(app, flags);
+  AddJobFlags(app, flags);
+  AddForeignFlags(parser, flags);
 }
 
 Status CheckLaunchFlags(const LaunchFlags& flags) {
@@ -36,7 +223,6 @@ Status CheckLaunchFlags(const LaunchFlags& flags) {
   if (flags.module && flags.no_python) {
     return InvalidArgumentError("--module and --no_python exclude one another");
   }
-  DS_RETURN_IF_ERROR(LogFilter::Parse(flags.log_ranks).status());
   for (const std::string& word : flags.exports) {
     if (word.empty() || word[0] == '=') {
       return InvalidArgumentError("-x " + word + ": expected NAME=VALUE, NAME or a pattern");

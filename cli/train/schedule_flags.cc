@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/keys/registry.h"
 

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "cli/flags/flag_parser.h"
-#include "cli/flags/number_checks.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/models/spec/lora_spec.h"
 
