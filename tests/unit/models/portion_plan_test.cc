@@ -47,7 +47,7 @@ TEST(PortionPlan, EverySmallPlanLooksAtWhatItShould) {
   for (int portions = 1; portions <= 5; ++portions) {
     const unsigned plans = 1U << static_cast<unsigned>(portions * (portions - 1) / 2);
     for (unsigned seen = 0; seen < plans; ++seen) {
-      SCOPED_TRACE(testing::Message() << portions << " portions, " << seen);
+      SCOPED_TRACE(::testing::Message() << portions << " portions, " << seen);
       Pairs expected;
       std::set<int> looked_at;
       for (int queries = 0; queries < portions; ++queries) {
