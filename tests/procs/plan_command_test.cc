@@ -195,8 +195,9 @@ TEST_F(PlanCommandTest, ShowsWhatStagesHoldAndSendInAStep) {
   const std::string text = plan("3", "8");
   EXPECT_THAT(text, HasSubstr("\na rank's step of 8 micro-batches of 2 x 64 tokens, ZeRO stage 3:\n"
                               "  stage 0: holds "));
-  EXPECT_THAT(text, HasSubstr("parameters are gathered once a step (stage3_max_live_parameters "
+  EXPECT_THAT(text, HasSubstr("parameters are gathered once a step: stage3_max_live_parameters "
                               "(1000000000) holds the "));
+  EXPECT_THAT(plan("1", "8"), HasSubstr("\n    ranks have parameters and gradients whole\n"));
   const auto traffic = [&](const std::string& zero, const std::string& micro_batches) {
     const auto json = nlohmann::json::parse(plan(zero, micro_batches, {"--json"}));
     return json["stage_steps"][0]["traffic"];

@@ -8,6 +8,7 @@ namespace ds::zero {
 namespace {
 
 constexpr std::int64_t kMostLive = 1'000'000'000, kMostUnreduced = 500'000'000;
+constexpr const char* kWhole = "ranks have them whole";
 
 std::string Show(const char* key, std::int64_t elements) {
   return std::string(key) + " (" + std::to_string(elements) + ")";
@@ -19,7 +20,7 @@ std::string Compare(const std::string& key, std::int64_t needed, bool fits, cons
 
 // Says why nothing is to be decided; "" where something is.
 std::string FindReasonForNone(bool sharded, const SteppedStage& stage) {
-  if (!sharded) return "ranks have them whole";
+  if (!sharded) return kWhole;
   if (stage.stages == 1) return "there are no stages";
   return stage.micro_batches == 1 ? "a step has one micro-batch" : "";
 }
@@ -58,12 +59,17 @@ StepWindows ChooseStepWindows(const config::ZeroConfig& zero, const config::Shar
 }
 
 std::string DescribeWindows(const StepWindows& windows) {
-  const auto describe = [](const char* what, const StepWindow& window) {
-    return what + std::string(window.whole_step ? " once a step (" : " for each micro-batch (") +
-           window.why + ")";
+  const auto describe = [](const std::string& what, const char* moved, const StepWindow& window) {
+    if (window.why == kWhole) return "ranks have " + what + " whole";
+    return what + " are " + moved +
+           (window.whole_step ? " once a step: " : " for each micro-batch: ") + window.why;
   };
-  return describe("parameters are gathered", windows.parameters) + ", " +
-         describe("gradients reduced", windows.gradients);
+  const auto& [parameters, gradients] = windows;
+  if (parameters.why == gradients.why) {
+    return describe("parameters and gradients", "gathered and reduced", parameters);
+  }
+  return describe("parameters", "gathered", parameters) + "; " +
+         describe("gradients", "reduced", gradients);
 }
 
 }  // namespace ds::zero

@@ -4,8 +4,8 @@
 // parameters once, and adds gradients up before it reduces them once.
 //
 // Parameters that stay gathered, and gradients that wait unreduced, take as much memory for two
-// micro-batches as for all of a step: so a window is one micro-batch, or the whole step where that fits into what the
-// config lets be gathered, or under way, at once. Pure.
+// micro-batches as for all of a step: so a window is one micro-batch, or the whole step where that
+// fits into what the config lets be gathered, or under way, at once. Pure.
 
 #include <cstdint>
 #include <string>
@@ -40,7 +40,7 @@ struct SteppedStage {
 StepWindows ChooseStepWindows(const config::ZeroConfig& zero, const config::Sharding& sharding,
                               const SteppedStage& stage);
 
-// "parameters are gathered once a step (WHY), gradients ...": one sentence without its full stop.
+// "parameters are gathered once a step: WHY; gradients are ...", without a full stop at the end.
 std::string DescribeWindows(const StepWindows& windows);
 
 }  // namespace ds::zero

@@ -18,9 +18,9 @@ TEST(StepWindowsTest, AStageThatFitsIsGatheredAndReducedOnceAStep) {
   EXPECT_TRUE(windows.parameters.whole_step);
   EXPECT_TRUE(windows.gradients.whole_step);
   EXPECT_EQ(DescribeWindows(windows),
-            "parameters are gathered once a step (stage3_max_live_parameters (1000) holds the 1000 "
-            "parameters of the stage), gradients reduced once a step (reduce_bucket_size (800) "
-            "holds the 800 gradients of the stage)");
+            "parameters are gathered once a step: stage3_max_live_parameters (1000) holds the 1000 "
+            "parameters of the stage; gradients are reduced once a step: reduce_bucket_size (800) "
+            "holds the 800 gradients of the stage");
 }
 
 TEST(StepWindowsTest, OneThatDoesNotFitHasWindowsOfAMicroBatch) {
@@ -59,6 +59,10 @@ TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
   const StepWindows whole = Choose({}, kStage, {.optimizer = true});
   EXPECT_EQ(whole.parameters.why, "ranks have them whole");
   EXPECT_EQ(whole.gradients.why, "ranks have them whole");
+  EXPECT_EQ(DescribeWindows(whole), "ranks have parameters and gradients whole");
+  EXPECT_EQ(DescribeWindows(Choose({}, kStage, {.optimizer = true, .gradients = true})),
+            "ranks have parameters whole; gradients are reduced once a step: reduce_bucket_size "
+            "(500000000) holds the 800 gradients of the stage");
   SteppedStage alone = kStage;
   alone.stages = 1;
   EXPECT_EQ(Choose({}, alone).gradients.why, "there are no stages");
@@ -66,6 +70,9 @@ TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
   once.micro_batches = 1;
   EXPECT_EQ(Choose({}, once).parameters.why, "a step has one micro-batch");
   EXPECT_FALSE(Choose({}, once).parameters.whole_step);
+  EXPECT_EQ(DescribeWindows(Choose({}, once)),
+            "parameters and gradients are gathered and reduced for each micro-batch: a step has "
+            "one micro-batch");
 }
 
 }  // namespace
