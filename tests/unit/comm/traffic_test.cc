@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "runtime/comm/host_backend.h"
@@ -82,6 +83,23 @@ TEST(TrafficTest, WhatGoesBetweenHostsIsCountedBothWays) {
     EXPECT_LE(step.between_hosts->received, kFrame);
     EXPECT_EQ(step.of(TrafficKind::kAllGather), (OfKind{1, 8000}));
   });
+}
+
+// Whatever of two levels is asked for (mics_hierarchical_params_gather): a rank's part goes to the
+// other host once, not to each of its ranks.
+TEST(TrafficTest, WhatIsGatheredGoesToAnotherHostOnce) {
+  std::atomic<std::uint64_t> sent = 0;
+  RunWorld({2, 2}, [&](WorldGroup& world) {
+    auto made = world.MakeSubgroup("all", {0, 1, 2, 3});
+    ASSERT_TRUE(made.ok());
+    Communicator comm(c10::make_intrusive<HostBackend>(std::move(made).value()));
+    const Traffic before = comm.traffic();
+    comm.AllGather(at::empty({4000}), at::ones({1000}));
+    sent += Since(before, comm.traffic()).between_hosts->sent;
+  });
+  constexpr std::uint64_t kParts = 4 * 4000;  // bytes of four ranks, each of which lacks a host
+  EXPECT_GE(sent, kParts);
+  EXPECT_LT(sent, kParts + 4000);  // and the headers of frames
 }
 
 TEST(TrafficTest, EachRankHasItsPartOfTheSharedMemory) {
