@@ -356,14 +356,16 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
     return fits ? kExitOk : kExitFailure;
   }
   DS_RETURN_IF_ERROR(DrawParallel(parser.app(), std::move(own), &job));
-  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
+  const Environment shell = ReadShellEnvironment();
+  DS_ASSIGN_OR_RETURN(GatheredExports exports,
+                      GatherExports(flags, shell, std::filesystem::current_path()));
   job.exports = std::move(exports.environment);
   job.argv = MakeUserProgram(flags, parsed.rest).argv;
   job.environment = MakeJobEnvironment(flags);
   job.environment.master_addr = MasterAddress(flags, job.plan);
   job.environment.master_port = flags.master_port;
-  job.environment.user_set_threads =
-      !FindRankVariable(job.exports, "OMP_NUM_THREADS").value_or("").empty();
+  const std::string* const threads = FindRankVariable(job.exports, shell, "OMP_NUM_THREADS");
+  job.environment.user_set_threads = threads != nullptr && !threads->empty();
   prints_json ? PrintJson(job) : PrintTable(job);
   return kExitOk;
 }

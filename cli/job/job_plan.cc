@@ -61,10 +61,10 @@ void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
       host->remote
           ? Overlay(PickRemoteExports(shell.environment, host->working_directory), plan.exports)
           : plan.exports;
-  const std::string* threads = FindVariable(host->exports, "OMP_NUM_THREADS");
-  if (threads == nullptr && !host->remote) {
-    threads = FindVariable(shell.environment, "OMP_NUM_THREADS");
-  }
+  constexpr std::string_view kThreads = "OMP_NUM_THREADS";
+  const std::string* const threads =
+      host->remote ? FindVariable(host->exports, kThreads)
+                   : FindRankVariable(host->exports, shell.environment, kThreads);
   host->sets_threads = threads != nullptr && !threads->empty();
 }
 
@@ -98,6 +98,7 @@ JobPlan PlanJob(JobRequest request, JobPurpose purpose) {
                .flags = std::move(request.flags),
                .world = std::move(request.launch.world),
                .spares = std::move(request.launch.spares),
+               .shown = std::move(request.launch.shown),
                .exports = std::move(request.exports),
                .notices = std::move(request.notices),
                .purpose = std::move(purpose)};
@@ -113,11 +114,12 @@ StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& 
   JobRequest request{.job_id = MakeJobId(name), .flags = flags};
   DS_ASSIGN_OR_RETURN(request.command_line, RedactCommandLine(command_line, flags.export_values));
   DS_ASSIGN_OR_RETURN(request.launch, PlanFromThisHost(flags));
-  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags));
-  request.exports = std::move(exports.environment);
-  request.notices = std::move(exports.notices);
   request.shell = {.environment = ReadShellEnvironment(),
                    .working_directory = std::filesystem::current_path()};
+  DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags, request.shell.environment,
+                                                             request.shell.working_directory));
+  request.exports = std::move(exports.environment);
+  request.notices = std::move(exports.notices);
   const std::filesystem::path run =
       flags.run_dir.empty() ? "runs/" + request.job_id : flags.run_dir;
   request.run_directory = (request.shell.working_directory / run).lexically_normal();

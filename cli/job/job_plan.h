@@ -49,6 +49,7 @@ struct JobPlan {
   LaunchFlags flags;           // as they were given, and checked
   WorldPlan world;
   std::vector<JobHost> spares;
+  LogFilter shown;                   // by the console
   Environment exports;               // that the user has named, over the environment of every host
   std::string master_addr;           // without other hosts; their daemons tell of a better one
   std::vector<std::string> notices;  // for the user, before anything starts

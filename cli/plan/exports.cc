@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "cli/plan/env_file.h"
@@ -73,8 +72,8 @@ std::optional<std::string> Value(const Environment& environment, std::string_vie
 }
 
 // Intel's OpenMP would move the threads of a bound rank to cores of its own choice.
-Status CheckCoreBinding(const Environment& exports) {
-  if (!FindRankVariable(exports, "KMP_AFFINITY").has_value()) return OkStatus();
+Status CheckCoreBinding(const Environment& exports, const Environment& shell) {
+  if (FindRankVariable(exports, shell, "KMP_AFFINITY") == nullptr) return OkStatus();
   return InvalidArgumentError(
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
 }
@@ -99,11 +98,10 @@ const std::string* FindVariable(const Environment& environment, std::string_view
   return nullptr;
 }
 
-std::optional<std::string> FindRankVariable(const Environment& exports, const char* name) {
-  if (const std::string* exported = FindVariable(exports, name); exported != nullptr)
-    return *exported;
-  const char* inherited = std::getenv(name);
-  return inherited == nullptr ? std::nullopt : std::optional<std::string>(inherited);
+const std::string* FindRankVariable(const Environment& exports, const Environment& shell,
+                                    std::string_view name) {
+  const std::string* const exported = FindVariable(exports, name);
+  return exported != nullptr ? exported : FindVariable(shell, name);
 }
 
 StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environment& shell) {
@@ -135,13 +133,12 @@ Environment Overlay(Environment base, const Environment& over) {
   return base;
 }
 
-StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
+StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags, const Environment& shell,
+                                        const std::filesystem::path& working_directory) {
   GatheredExports gathered;
-  const Environment shell = ReadShellEnvironment();
   ExportRequest request{.words = flags.exports};
-  for (const std::filesystem::path& path :
-       FindUsualEnvFiles(Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""),
-                         std::filesystem::current_path())) {
+  for (const std::filesystem::path& path : FindUsualEnvFiles(
+           Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""), working_directory)) {
     DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
     gathered.notices.push_back("ranks get the variables of " + path.string());
     request.files.push_back(std::move(file));
@@ -151,7 +148,7 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags) {
     request.files.push_back(std::move(file));
   }
   DS_ASSIGN_OR_RETURN(gathered.environment, ResolveExports(request, shell));
-  if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(CheckCoreBinding(gathered.environment));
+  if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(CheckCoreBinding(gathered.environment, shell));
   return gathered;
 }
 

@@ -10,10 +10,10 @@
 // Later ones win: the prefixes that remote hosts are given anyway, env files in their order, then
 // -x in its order.
 //
-// Pure but for ReadShellEnvironment, FindRankVariable and GatherExports, which read this process's
-// environment.
+// Pure but for ReadShellEnvironment, which reads this process's, and GatherExports, which reads
+// files.
 
-#include <optional>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +31,9 @@ Environment ReadShellEnvironment();
 // getenv; exports have every name once.
 const std::string* FindVariable(const Environment& environment, std::string_view name);
 
-// Looks up what a rank on this host finds under `name`: exported, else inherited from this process.
-std::optional<std::string> FindRankVariable(const Environment& exports, const char* name);
+// Looks up what a rank on this host finds under `name`: exported, else inherited from the shell.
+const std::string* FindRankVariable(const Environment& exports, const Environment& shell,
+                                    std::string_view name);
 
 struct ExportRequest {
   std::vector<Environment> files;  // in the order in which they are applied
@@ -56,7 +57,8 @@ struct GatheredExports {
 // GatherExports lays over one another what the env files hold and -x asks for: .deepspeed_env of
 // the home folder, then of the working directory (DS_ENV_FILE names another), then --env_file, then
 // -x. Refuses variables that contradict a flag.
-StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags);
+StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags, const Environment& shell,
+                                        const std::filesystem::path& working_directory);
 
 // `over` laid over `base`; every name once.
 Environment Overlay(Environment base, const Environment& over);

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/flags/log_filter.h"
 #include "cli/plan/core_list.h"
 #include "cli/plan/resource_filter.h"
 #include "runtime/base/files.h"
@@ -283,8 +282,8 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     for (JobHost& host : *hosts) host.entry = EntryOf(host.host, entries);
   }
   DS_RETURN_IF_ERROR(BindKnownCores(flags, this_host, &plan));
-  DS_ASSIGN_OR_RETURN(const LogFilter shown, LogFilter::Parse(flags.log_ranks));
-  DS_RETURN_IF_ERROR(shown.CheckRanks(plan.world.world_size()));
+  DS_ASSIGN_OR_RETURN(plan.shown, LogFilter::Parse(flags.log_ranks, flags.errors_only));
+  DS_RETURN_IF_ERROR(plan.shown.CheckRanks(plan.world.world_size()));
   return plan;
 }
 

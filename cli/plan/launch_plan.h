@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
+#include "cli/flags/log_filter.h"
 #include "cli/plan/hostfile.h"
 #include "cli/plan/memory_policy.h"
 #include "cli/plan/resource_filter.h"
@@ -98,6 +99,7 @@ struct LaunchPlan {
   WorldPlan world;
   std::vector<JobHost> spares;  // take part only when another host is lost, the first first
   bool from_hostfile = false;
+  LogFilter shown;  // whose ranks are all of this world
 };
 
 // `visible_devices` is CUDA_VISIBLE_DEVICES of dsrun's environment, null when unset: without a

@@ -50,20 +50,20 @@ constexpr std::chrono::seconds kConsolePatience{5};
 // From the second signal on, for all that a job's end still needs.
 constexpr std::chrono::milliseconds kLastPatience{4500};
 
-bool ReadsInput(const JobPlan& plan) { return !plan.purpose.built_in && HasInput(STDIN_FILENO); }
-
 class JobSession {
  public:
   // How the user is heard, and what he wants.
   struct User {
     UserSignals* signals;
     UserStop* stop;
+    bool reads_input;  // rank 0 gets dsrun's standard input
   };
   // `known_hosts` as HostStarter says.
   JobSession(const JobPlan& plan, const Program& program, std::filesystem::path known_hosts,
              const User& user, JobRecord* record)
       : plan_(plan),
         program_(program),
+        reads_input_(user.reads_input),
         signals_(user.signals),
         stop_(*user.stop),
         record_(record),
@@ -111,6 +111,7 @@ class JobSession {
 
   const JobPlan& plan_;
   const Program& program_;
+  const bool reads_input_;
   UserSignals* const signals_;
   UserStop& stop_;
   JobRecord* const record_;
@@ -231,7 +232,7 @@ JobOutcome JobSession::RunOnHosts(const StartedHosts& hosts) {
   JobPlan plan = plan_;
   plan.master_addr = hosts.master_addr;
   JobController controller(std::move(plan), &program_, hosts.daemons, record_,
-                           {.input = ReadsInput(plan_) ? &input : nullptr,
+                           {.input = reads_input_ ? &input : nullptr,
                             .spares = &starter_,
                             .stop = &stop_,
                             .leases = starter_.leases(),
@@ -273,15 +274,14 @@ Status StartThreads(UserSignals* signals, BacklogWriter* writer, JobRecord* reco
   return NoRoomError(std::string("no thread to hear signals or to write: ") + error.what());
 }
 
-StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
+ConsoleOptions MakeConsoleOptions(const JobPlan& plan, bool reads_input) {
   ConsoleOptions options = DetectConsole();
   options.quiet = plan.flags.quiet;
   options.errors_only = plan.flags.errors_only;
   options.timestamps = plan.flags.timestamps;
   // Who answers at a terminal sees a question that no newline ends; a pipe needs whole lines.
-  options.prompts = ReadsInput(plan) && ::isatty(STDIN_FILENO) != 0;
-  DS_ASSIGN_OR_RETURN(options.shown,
-                      LogFilter::Parse(plan.flags.log_ranks, plan.flags.errors_only));
+  options.prompts = reads_input && ::isatty(STDIN_FILENO) != 0;
+  options.shown = plan.shown;
   options.total_steps = plan.purpose.total_steps;
   return options;
 }
@@ -290,9 +290,9 @@ StatusOr<ConsoleOptions> MakeConsoleOptions(const JobPlan& plan) {
 
 StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* run_directory) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed console must not end the job
-  DS_ASSIGN_OR_RETURN(const ConsoleOptions console_options, MakeConsoleOptions(plan));
+  const bool reads_input = !plan.purpose.built_in && HasInput(STDIN_FILENO);
   BacklogWriter writer;
-  Console console(console_options, &writer);
+  Console console(MakeConsoleOptions(plan, reads_input), &writer);
   JobRecord record(&plan, run_directory, &console);
   // Until there is one that hears them, the user's signals end this process like any other.
   const int threads = v1::CountGrpcThreads() + v1::CountGrpcCallbackThreads() + kOwnThreads;
@@ -308,8 +308,8 @@ StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* 
   UserStop stop;
   int status = kExitOk;
   {
-    JobSession session(plan, program, run_directory->path() / "known_hosts", {&signals, &stop},
-                       &record);
+    JobSession session(plan, program, run_directory->path() / "known_hosts",
+                       {&signals, &stop, reads_input}, &record);
     status = session.Conclude(session.Run(session.StartHosts()));
   }
   AwaitConsole(&signals, stop, &writer);

@@ -49,11 +49,11 @@ TEST(ExportsTest, LaterOnesWin) {
 }
 
 TEST(RankVariableTest, ExportedElseInherited) {
-  ::setenv("DSRUN_TEST_VARIABLE", "inherited", 1);
-  EXPECT_EQ(FindRankVariable({}, "DSRUN_TEST_VARIABLE"), "inherited");
-  EXPECT_EQ(FindRankVariable({{"DSRUN_TEST_VARIABLE", ""}}, "DSRUN_TEST_VARIABLE"), "");
-  ::unsetenv("DSRUN_TEST_VARIABLE");
-  EXPECT_EQ(FindRankVariable({{"OTHER", "x"}}, "DSRUN_TEST_VARIABLE"), std::nullopt);
+  const Environment shell = {{"NAME", "inherited"}};
+  EXPECT_EQ(*FindRankVariable({}, shell, "NAME"), "inherited");
+  const Environment exports = {{"NAME", ""}};
+  EXPECT_EQ(*FindRankVariable(exports, shell, "NAME"), "");
+  EXPECT_EQ(FindRankVariable({{"OTHER", "x"}}, {}, "NAME"), nullptr);
 }
 
 TEST(RemoteExportsTest, ByPrefixWithTheWorkingDirectoryOnThePythonPath) {
