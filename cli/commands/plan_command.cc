@@ -54,7 +54,7 @@ std::string Dump(const Json& json) {
 Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
   Json environment = Json::object();
   for (const auto& [name, value] :
-       Overlay(job.exports, RankEnvironment(job.plan.world, rank, job.environment))) {
+       Overlay(job.exports, MakeRankEnvironment(job.plan.world, rank, job.environment))) {
     environment[name] = IsSecretName(name) ? std::string(kRedacted) : RedactText(value);
   }
   Json json = {{"rank", rank.rank},
@@ -347,7 +347,7 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
   if (!parsed.rest.empty() && parsed.rest[0] == "--") parsed.rest.erase(parsed.rest.begin());
 
   PlannedJob job;
-  const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
+  const ThisHost this_host = ProbeThisHost(ChooseProbe(flags));
   DS_ASSIGN_OR_RETURN(job.plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   const bool prints_json = own.json;

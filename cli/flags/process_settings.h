@@ -1,6 +1,6 @@
 #pragma once
 
-// --ulimit and --umask: what they may say.
+// ParseLimit and ParseUmask read the values of --ulimit and --umask.
 //
 // Pure; safe from any thread.
 

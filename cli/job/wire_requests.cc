@@ -55,7 +55,7 @@ v1::RankSpec MakeRankSpec(const WorldPlan& world, const RankProgram& program,
                 "--local_rank=" + std::to_string(rank.local_rank));
   }
   spec.mutable_argv()->Assign(argv.begin(), argv.end());
-  for (const auto& variable : RankEnvironment(world, rank, environment)) {
+  for (const auto& variable : MakeRankEnvironment(world, rank, environment)) {
     AddVariable(variable, spec.mutable_environment());
   }
   for (const int core : rank.cores) spec.add_cores(core);

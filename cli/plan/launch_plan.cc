@@ -300,12 +300,12 @@ void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan) {
   }
 }
 
-Probe ProbeFor(const LaunchFlags& flags) {
+Probe ChooseProbe(const LaunchFlags& flags) {
   return {.cores = flags.bind_cores_to_rank, .addresses = flags.hostfile.has_value()};
 }
 
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags) {
-  const ThisHost this_host = ProbeThisHost(ProbeFor(flags));
+  const ThisHost this_host = ProbeThisHost(ChooseProbe(flags));
   DS_ASSIGN_OR_RETURN(LaunchPlan plan,
                       MakeLaunchPlan(flags, this_host, std::getenv("CUDA_VISIBLE_DEVICES")));
   PlaceHosts(this_host, &plan);

@@ -108,7 +108,7 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
                                     const char* visible_devices);
 
 // Chooses what of this machine is probed because a plan for these flags depends on it.
-Probe ProbeFor(const LaunchFlags& flags);
+Probe ChooseProbe(const LaunchFlags& flags);
 
 // Tells whether an entry is reached without SSH: its name means this machine and nothing in it
 // (port, user, identity, exec) asks for another way in.

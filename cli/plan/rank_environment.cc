@@ -55,8 +55,8 @@ JobEnvironment MakeJobEnvironment(const LaunchFlags& flags) {
           .one_device_per_rank = flags.one_device_per_rank};
 }
 
-Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
-                            const JobEnvironment& job) {
+Environment MakeRankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
+                                const JobEnvironment& job) {
   Environment environment;
   AddIdentity(plan, rank, &environment);
   environment.emplace_back("MASTER_ADDR", job.master_addr);

@@ -35,8 +35,8 @@ struct JobEnvironment {
 JobEnvironment MakeJobEnvironment(const LaunchFlags& flags);
 
 // Over the host's own environment; in a fixed order, every name once.
-Environment RankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
-                            const JobEnvironment& job);
+Environment MakeRankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
+                                const JobEnvironment& job);
 
 // The address at which the ranks of `plan` meet unless the user says otherwise: this host's
 // loopback when one host runs them all, else the first host by its name without "user@".

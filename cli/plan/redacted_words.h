@@ -1,8 +1,9 @@
 #pragma once
 
-// The words of a command line as job.json keeps them: without secrets, and without the values of
-// -x, whatever they are. Whoever copies them from there must not start a program that takes
-// kRedacted for a secret; as a word of its own, which hides nothing, it is a word like any other.
+// RedactedWords: the words of a command line as job.json keeps them, without secrets, and without
+// the values of -x, whatever they are. A command line that was copied from there is refused, as its
+// program would take kRedacted for the secret. Where kRedacted hides nothing it is a word like any
+// other.
 //
 // Pure; safe from any thread.
 

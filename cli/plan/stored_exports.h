@@ -1,7 +1,8 @@
 #pragma once
 
-// job.json keeps names and patterns of -x, never a value that was given behind one. Whoever resumes
-// the job gives such values again; those of names alone come from his shell, as they did at first.
+// StoredExports: the words of -x as job.json keeps them, names and patterns, never a value that was
+// given behind one. The user gives such values again when he resumes the job; those of names alone
+// come from his shell, as they did at first.
 //
 // Pure; safe from any thread.
 

@@ -234,9 +234,9 @@ TEST(ProbeThisHostTest, LooksOnlyAtWhatIsAskedFor) {
 }
 
 TEST(ProbeThisHostTest, AHostfileIsComparedWithTheAddresses) {
-  EXPECT_FALSE(ProbeFor({}).addresses);
-  EXPECT_TRUE(ProbeFor({.hostfile = "hosts"}).addresses);
-  EXPECT_TRUE(ProbeFor({.bind_cores_to_rank = true}).cores);
+  EXPECT_FALSE(ChooseProbe({}).addresses);
+  EXPECT_TRUE(ChooseProbe({.hostfile = "hosts"}).addresses);
+  EXPECT_TRUE(ChooseProbe({.bind_cores_to_rank = true}).cores);
 }
 
 }  // namespace

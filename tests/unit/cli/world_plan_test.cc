@@ -46,7 +46,7 @@ TEST(RankEnvironmentTest, EveryNameOnceWithItsMeaning) {
                            .master_port = 29500,
                            .threads_per_rank = 4};
   EXPECT_THAT(
-      RankEnvironment(plan, plan.ranks[2], job),
+      MakeRankEnvironment(plan, plan.ranks[2], job),
       ElementsAre(
           Pair("RANK", "2"), Pair("LOCAL_RANK", "1"), Pair("WORLD_SIZE", "3"),
           Pair("LOCAL_WORLD_SIZE", "2"), Pair("LOCAL_SIZE", "2"), Pair("GROUP_RANK", "1"),
@@ -65,7 +65,7 @@ std::map<std::string, std::string> AsMap(const Environment& environment) {
 
 TEST(RankEnvironmentTest, WhatIsNotKnownIsLeftOut) {
   const WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}});
-  const auto environment = AsMap(RankEnvironment(plan, plan.ranks[0], {.master_addr = "x"}));
+  const auto environment = AsMap(MakeRankEnvironment(plan, plan.ranks[0], {.master_addr = "x"}));
   EXPECT_FALSE(environment.contains("MASTER_PORT"));
   EXPECT_FALSE(environment.contains("CUDA_VISIBLE_DEVICES"));
   EXPECT_FALSE(environment.contains("OMP_NUM_THREADS"));
@@ -75,7 +75,7 @@ TEST(RankEnvironmentTest, WhatIsNotKnownIsLeftOut) {
 TEST(RankEnvironmentTest, TheUserMayNameTheRunAndTheRole) {
   const WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}});
   const JobEnvironment job{.job_id = "job-1", .run_id = "mine", .role = "trainer"};
-  const auto environment = AsMap(RankEnvironment(plan, plan.ranks[0], job));
+  const auto environment = AsMap(MakeRankEnvironment(plan, plan.ranks[0], job));
   EXPECT_EQ(environment.at("TORCHELASTIC_RUN_ID"), "mine");
   EXPECT_EQ(environment.at("ROLE_NAME"), "trainer");
   EXPECT_EQ(environment.at("DSRUN_JOB_ID"), "job-1");
@@ -84,16 +84,16 @@ TEST(RankEnvironmentTest, TheUserMayNameTheRunAndTheRole) {
 TEST(RankEnvironmentTest, OneDevicePerRankMasksTheOthers) {
   const WorldPlan plan = PlanWorld({{.host = "a", .slots = {3, 1}, .devices = {"3", "1"}}});
   const JobEnvironment job{.one_device_per_rank = true};
-  EXPECT_EQ(AsMap(RankEnvironment(plan, plan.ranks[1], job))["CUDA_VISIBLE_DEVICES"], "1");
+  EXPECT_EQ(AsMap(MakeRankEnvironment(plan, plan.ranks[1], job))["CUDA_VISIBLE_DEVICES"], "1");
 }
 
 TEST(RankEnvironmentTest, ThreadsAreTheBoundCoresUnlessTheUserHasSetThem) {
   WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}});
   ASSERT_TRUE(BindCores({.cores = {0, 1, 2}}, 0, &plan).ok());
   JobEnvironment job{.threads_per_rank = 8};
-  EXPECT_EQ(AsMap(RankEnvironment(plan, plan.ranks[0], job))["OMP_NUM_THREADS"], "3");
+  EXPECT_EQ(AsMap(MakeRankEnvironment(plan, plan.ranks[0], job))["OMP_NUM_THREADS"], "3");
   job.user_set_threads = true;
-  EXPECT_FALSE(AsMap(RankEnvironment(plan, plan.ranks[0], job)).contains("OMP_NUM_THREADS"));
+  EXPECT_FALSE(AsMap(MakeRankEnvironment(plan, plan.ranks[0], job)).contains("OMP_NUM_THREADS"));
 }
 
 TEST(MasterAddressTest, LoopbackForOneHostElseTheFirst) {
