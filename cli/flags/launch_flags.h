@@ -70,7 +70,7 @@ struct LaunchFlags {
   std::vector<std::string> env_files;     // in the order in which they are applied
   std::string workdir;                    // "" = dsrun's own; a host's workdir= comes first
   std::optional<int> umask;               // none = dsrun's own
-  std::vector<std::string> ulimits;       // NAME=SOFT[:HARD]; see plan/process_settings.h
+  std::vector<std::string> ulimits;       // NAME=SOFT[:HARD]; see process_settings.h
   // The job as a whole.
   std::string run_dir;  // "" = runs/<job>
   int max_restarts = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
 // LatentValues: what attention whose keys and values come from narrow rows (QkvLayout::kLatent,
-// models/latent_projection.h) makes of a token, in elements. Pure.
+// models/decoder_attention.h) makes of a token, in elements. Pure.
 
 #include <cstdint>
 
