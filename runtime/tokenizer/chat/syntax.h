@@ -1,6 +1,7 @@
 #pragma once
 
-// The parts of a chat template: expressions and statements. Built by template_parser.cc, run by renderer.h.
+// The parts of a chat template: expressions and statements. Built by template_parser.cc, run by
+// renderer.h.
 
 #include <memory>
 #include <string>
