@@ -320,6 +320,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));
   DS_ASSIGN_OR_RETURN(zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
+  DS_ASSIGN_OR_RETURN(parts->blocks.keeper, OpenKeeper(config, options, &parts->own.file_tiers));
   DS_RETURN_IF_ERROR(ReserveCores(config, options, &tiers, &parts->own));
   const zero::Context context = MakeContext(config, options, parts->mesh, tiers, described.units);
   DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
@@ -373,6 +374,7 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   parts->blocks = {.seed = options.seed,
                    .recompute = options.recompute,
                    .mlp_tiles = options.mlp_tiles,
+                   .keeper = parts->blocks.keeper,
                    .clock = options.clock};
   parts->own.shared_memory = device::LedgerEntry(
       options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kMapped,

@@ -90,6 +90,13 @@ StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& confi
 StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOptions& options,
                                 std::vector<std::unique_ptr<offload::FileTier>>* files);
 
+// Makes the keeper of EngineOptions::portions_in, of what attention by portions keeps of a sample:
+// on the device, in pinned memory of the host, or in a file of this rank in that folder. Says in a
+// notice what waits where. All ranks return the same status. Collective.
+StatusOr<activation::Keeper> OpenKeeper(const config::DsConfig& config,
+                                        const EngineOptions& options,
+                                        std::vector<std::unique_ptr<offload::FileTier>>* files);
+
 // ReserveCores: offload_optimizer.cpuadam_cores_perc and zenflow.pt_reserved_cores_perc.
 
 // Gives what updates beside the computation cores of its own, out of those that this thread may run

@@ -77,8 +77,8 @@ struct EngineOptions {
   config::RecomputeChoice recompute;  // activations that are not kept
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;  // of stages
   std::int64_t mlp_tiles = 1;  // of the known families' feed-forward parts: RowTiles::count
-  // Takes sentences that the user should read once, on each rank.
-  std::function<void(const std::string&)> notify;
+  std::string portions_in;     // of attention: "" (the device), "cpu" or a folder (OpenKeeper)
+  std::function<void(const std::string&)> notify;  // takes what the user should read once
   const Clock* clock = &Clock::System();  // measures how long they take
   // Parameters with a rate or a weight decay of their own.
   optim::ParameterGrouper parameter_group = optim::OneGroup;

@@ -46,6 +46,7 @@ struct BlockRuns {
   std::uint64_t seed = 0;  // of what they draw
   config::RecomputeChoice recompute;
   std::int64_t mlp_tiles = 1;
+  activation::Keeper keeper;  // of attention by portions
   const Clock* clock = nullptr;
   // By block, of those that have been computed again; with activation_checkpointing.profile. A
   // graph may still refer to its entries when they are read.
@@ -60,7 +61,6 @@ struct EngineParts {
   EngineResources own;  // declared first, for what follows refers to them
   std::shared_ptr<BlockList> model;
   config::DsConfig config;
-
   topology::Mesh mesh;
   std::optional<StageChannels> channels;  // to the other stages; none: there is one stage
   pipeline::VirtualStages virtual_stages;

@@ -51,6 +51,7 @@ Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
                         .recompute = MakeRecomputeOptions(parts, index)};
     bundle.mlp_tiles.recompute.trains = TrainsParameters(block);
   }
+  bundle.keeper = &parts.blocks.keeper;
   const BlockList& model = *parts.model;
   if (config::IsRecomputed(parts.blocks.recompute, model.index_in_model(index),
                            model.model_size())) {

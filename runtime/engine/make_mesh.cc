@@ -62,7 +62,8 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
 }
 
 models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator& world,
-                                  sequence_parallel::SequenceKind kind, bool tensor_sums_overlap) {
+                                  sequence_parallel::SequenceKind kind, bool tensor_sums_overlap,
+                                  std::int64_t portion) {
   models::ModelRanks ranks;
   if (auto* const tensor = FindTensorCommunicator(mesh, world); tensor != nullptr) {
     ranks.tensor = tensor_parallel::Group(*tensor, tensor_sums_overlap);
@@ -71,6 +72,7 @@ models::ModelRanks FindModelRanks(const topology::Mesh& mesh, comm::Communicator
     ranks.sequence = sequence_parallel::Group(
         comm::GroupOver({topology::Axis::kSequence}, "model", mesh, world), kind);
   }
+  ranks.sequence.TakePortions(portion);
   if (mesh.degrees().expert > 1) {
     ranks.experts = moe::ExpertGroup(FindExpertCommunicator(mesh, world));
   }

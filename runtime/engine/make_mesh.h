@@ -27,12 +27,13 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
                                   const config::DsConfig& config, int world_size);
 
 // For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks; those along
-// the sequence axis are of this kind, and tensor ranks' sums go on under products or not
-// (tensor_parallel::Group). Collective of those that are found.
+// the sequence axis are of this kind, tensor ranks' sums go on under products or not
+// (tensor_parallel::Group), and attention takes `portion` tokens of a sample at a time (0: all of
+// them), of one rank, too. Collective of those that are found.
 models::ModelRanks FindModelRanks(
     const topology::Mesh& mesh, comm::Communicator& world,
     sequence_parallel::SequenceKind kind = sequence_parallel::SequenceKind::kUlysses,
-    bool tensor_sums_overlap = false);
+    bool tensor_sums_overlap = false, std::int64_t portion = 0);
 // The ranks that have a layer's experts between them, in the order of the experts.
 comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 // Its tensor ranks; null where the mesh has no more than one of them.

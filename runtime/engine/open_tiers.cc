@@ -17,6 +17,8 @@ namespace {
 using config::OffloadDevice;
 using offload::FileTier;
 
+constexpr std::int64_t kWaitingBytes = std::int64_t{64} << 20;  // of portions
+
 offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_t waiting,
                                      const std::vector<std::string>& folders,
                                      device::MemoryLedger* ledger) {
@@ -54,6 +56,29 @@ std::string Describe(const std::string& what, const FileTier& tier) {
   text += ", by " + std::string(tier.queue().name());
   if (tier.why_not_ring().empty()) return text;
   return text + ": io_uring is not used, as " + tier.why_not_ring();
+}
+
+StatusOr<activation::Keeper> OpenOwnKeeper(const config::DsConfig& config,
+                                           const EngineOptions& options,
+                                           std::vector<std::unique_ptr<FileTier>>* files) {
+  const std::string what = "keys, values and results of attention by portions";
+  const auto notify = [&](const std::string& text) {
+    if (options.notify) options.notify(text);
+  };
+  if (options.portions_in == "cpu") {
+    if (options.device.is_cpu()) {
+      notify("offload of " + what + " to the CPU moves nothing: the ranks compute there");
+    }
+    return activation::Keeper(activation::KeepIn::kHost);
+  }
+  auto tier_options = MakeTierOptions(config, kWaitingBytes, {options.portions_in}, options.ledger);
+  if (!options.device.is_cpu()) {
+    DS_ASSIGN_OR_RETURN(tier_options.pinning, PinForDevice());
+  }
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<FileTier> tier, FileTier::Open(tier_options));
+  notify(Describe(what, *tier));
+  files->push_back(std::move(tier));
+  return activation::Keeper(activation::KeepIn::kFile, files->back().get());
 }
 
 // The rank's side of OpenTiers.
@@ -118,6 +143,16 @@ StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOpti
   const Status opened = tiers.ok() ? OkStatus() : tiers.status();
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(opened, *options.world));
   return tiers;
+}
+
+StatusOr<activation::Keeper> OpenKeeper(const config::DsConfig& config,
+                                        const EngineOptions& options,
+                                        std::vector<std::unique_ptr<FileTier>>* files) {
+  if (options.portions_in.empty()) return activation::Keeper();
+  StatusOr<activation::Keeper> keeper = OpenOwnKeeper(config, options, files);
+  DS_RETURN_IF_ERROR(
+      comm::AgreeOnStatus(keeper.ok() ? OkStatus() : keeper.status(), *options.world));
+  return keeper;
 }
 
 }  // namespace ds::engine

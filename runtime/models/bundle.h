@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/activation/keeper.h"
 #include "runtime/activation/recompute.h"
 #include "runtime/models/batch.h"
 #include "runtime/models/dropout.h"
@@ -34,6 +35,7 @@ struct Bundle {
   RandomPlace random;  // of these samples, among all draws; the engine sets it before every block
   std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
   RowTiles mlp_tiles;                                               // of feed-forward parts
+  activation::Keeper* keeper = nullptr;  // of what attention keeps by portions; null: the device
   class KeyValueCache* cache = nullptr;  // of tokens before these (key_value_cache.h); null: none
 
   // A tensor of the batch; undefined where there is none of the name.

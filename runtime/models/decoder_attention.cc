@@ -4,9 +4,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 
+#include <algorithm>
+
 #include "runtime/models/attention.h"
 #include "runtime/models/key_value_cache.h"
 #include "runtime/models/shared_products.h"
+#include "runtime/sequence_parallel/portion_attention.h"
 #include "runtime/sequence_parallel/ring_attention.h"
 
 namespace ds::models {
@@ -24,16 +27,19 @@ SharedTables::SharedTables(const DecoderSlice& slice)
 DecoderAttention::DecoderAttention(torch::nn::Module& layer, const DecoderSlice& slice,
                                    std::int64_t index, const SharedTables& tables,
                                    const at::TensorOptions& options)
-    : group_(slice.group),
+    : layer_module_(&layer),
+      group_(slice.group),
       sequence_(slice.sequence),
       shares_(slice.heads),
       copied_head_(slice.plan->copied_key_head()),
       first_head_(slice.plan->first_head() + slice.own_heads().first),
+      own_heads_(slice.own_heads().count),
       layout_(slice.spec().qkv),
       query_key_norm_(slice.spec().query_key_norm),
       heads_(slice.spec().heads),
       kv_heads_(slice.spec().kv_heads),
       head_width_(slice.spec().head_width),
+      value_width_(WidthOfValue(slice.spec())),
       layer_(index),
       scale_(AttentionScale(slice.spec(), index)),
       soft_cap_(slice.spec().attention_soft_cap),
@@ -153,16 +159,17 @@ at::Tensor DecoderAttention::FindBias(const Bundle& bundle, const at::Tensor& q)
                                  : bias_->FindCached(windowed_, *bundle.cache, q);
 }
 
+at::Tensor DecoderAttention::ToOwnHeads(
+    const at::Tensor& of_tokens, const std::vector<sequence_parallel::HeadRange>& shares) const {
+  return sequence_.TokensToHeads(of_tokens.transpose(1, 2), shares).transpose(1, 2);
+}
+
 at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v,
                                         const Bundle& bundle, double dropout) const {
   // What follows is of all tokens and, among sequence ranks, of this one's share of the heads.
-  const auto all_tokens = [this](const at::Tensor& of_heads,
-                                 const std::vector<sequence_parallel::HeadRange>& shares) {
-    return sequence_.TokensToHeads(of_heads.transpose(1, 2), shares).transpose(1, 2);
-  };
-  q = all_tokens(q, shares_.queries);
-  k = all_tokens(k, shares_.keys);
-  v = all_tokens(v, shares_.keys);
+  q = ToOwnHeads(q, shares_.queries);
+  k = ToOwnHeads(k, shares_.keys);
+  v = ToOwnHeads(v, shares_.keys);
   RandomPlace own_heads = bundle.random;
   own_heads.first_head += first_head_;
   own_heads.first_position = 0;
@@ -177,9 +184,9 @@ at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v
   return sequence_.HeadsToTokens(mixed, shares_.queries);
 }
 
-at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
-                                       const at::Tensor& v, const Bundle& bundle,
-                                       double dropout) const {
+sequence_parallel::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle,
+                                                            const at::Tensor& q,
+                                                            double dropout) const {
   using sequence_parallel::TokenRange;
   sequence_parallel::AttentionRule rule{.scale = scale_, .soft_cap = soft_cap_, .window = window_};
   if (bias_->HasBetween(bundle.batch)) {
@@ -189,27 +196,42 @@ at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
     };
   }
   if (dropout > 0.0) {
-    RandomPlace place = bundle.random;
+    RandomPlace place = bundle.random.StandingAt(0);
     place.first_head += first_head_;
-    place.first_stretch = RandomPlace().first_stretch;
     // A row's draws are those of its keys from the first one on.
-    rule.factors = [place, dropout, samples = q.size(0), heads = q.size(1),
+    rule.factors = [place, dropout, samples = q.size(0), heads = own_heads_,
                     options = at::TensorOptions(at::kFloat).device(q.device())](TokenRange queries,
                                                                                 TokenRange keys) {
-      DropoutDraw draw{.probability = dropout, .place = place, .site = DropoutSite::kAttention};
-      draw.place.first_position = queries.first;
+      const DropoutDraw draw{.probability = dropout,
+                             .place = place.StandingAt(queries.first),
+                             .site = DropoutSite::kAttention};
       return DropoutFactors({samples, heads, queries.count, keys.end()}, draw, options)
           .narrow(3, keys.first, keys.count);
     };
   }
-  const std::int64_t narrower = k.size(3) - v.size(3);
-  const activation::ForwardPart part = [ring = sequence_, rule,
-                                        narrower](const activation::Tensors& qkv) {
-    // In the ring values are as wide as keys: zeros behind them give zeros behind what is mixed.
-    const at::Tensor values = narrower > 0 ? at::constant_pad_nd(qkv[2], {0, narrower}) : qkv[2];
-    const at::Tensor mixed = sequence_parallel::RingAttention(ring, qkv[0], qkv[1], values, rule);
-    return activation::Tensors{mixed.narrow(3, 0, qkv[2].size(3))};
-  };
+  return rule;
+}
+
+namespace {
+
+// Blocks of attention have values as wide as keys: zeros behind them give zeros behind what is
+// mixed.
+at::Tensor PadValues(const at::Tensor& values, const at::Tensor& keys) {
+  const std::int64_t narrower = keys.size(3) - values.size(3);
+  return narrower > 0 ? at::constant_pad_nd(values, {0, narrower}) : values;
+}
+
+}  // namespace
+
+at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
+                                       const at::Tensor& v, const Bundle& bundle,
+                                       double dropout) const {
+  const activation::ForwardPart part =
+      [ring = sequence_, rule = MakeRule(bundle, q, dropout)](const activation::Tensors& qkv) {
+        const at::Tensor mixed =
+            sequence_parallel::RingAttention(ring, qkv[0], qkv[1], PadValues(qkv[2], qkv[1]), rule);
+        return activation::Tensors{mixed.narrow(3, 0, qkv[2].size(3))};
+      };
   const at::Tensor mixed =
       bundle.recompute_attention
           ? activation::Recompute(part, {q, k, v}, *bundle.recompute_attention)[0]
@@ -217,7 +239,72 @@ at::Tensor DecoderAttention::MixInRing(const at::Tensor& q, const at::Tensor& k,
   return mixed.transpose(1, 2).flatten(/*start_dim=*/2);
 }
 
+sequence_parallel::PortionParts DecoderAttention::MakePortionParts(const Bundle& bundle,
+                                                                   std::int64_t tokens,
+                                                                   bool trains) const {
+  using sequence_parallel::Portion;
+  const Batch batch = bundle.batch;
+  const RandomPlace random = bundle.random;
+  sequence_parallel::PortionParts parts;
+  parts.project = [=, this](const at::Tensor& x, const Portion& portion) {
+    const auto projected = Project(x);
+    at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
+    if (angles_) {
+      q = angles_->Turn(q, batch, portion.own.first, tokens);
+      k = angles_->Turn(k, batch, portion.own.first, tokens);
+    }
+    const at::Tensor v = PadValues(projected[2].transpose(1, 2), k);
+    return sequence_parallel::Qkv{ToOwnHeads(q, shares_.queries), ToOwnHeads(k, shares_.keys),
+                                  ToOwnHeads(v, shares_.keys)};
+  };
+  parts.finish = [=, this](const at::Tensor& mixed, const Portion& portion) {
+    const at::Tensor rows =
+        mixed.narrow(3, 0, value_width_).transpose(1, 2).flatten(/*start_dim=*/2);
+    const DropoutDraw draw{.probability = trains ? residual_dropout_ : 0.0,
+                           .place = random.StandingAt(random.PositionOf(portion.own.first)),
+                           .site = DropoutSite::kAttentionOutput};
+    return Dropout(output_->forward(sequence_.HeadsToTokens(rows, shares_.queries)), draw);
+  };
+  return parts;
+}
+
+namespace {
+
+bool HasTrainedParameters(const torch::nn::Module& module) {
+  const std::vector<at::Tensor> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& parameter) { return parameter.requires_grad(); });
+}
+
+}  // namespace
+
+at::Tensor DecoderAttention::AttendInPortions(const at::Tensor& x, const Bundle& bundle,
+                                              bool trains) const {
+  const std::int64_t tokens = x.size(1);
+  const auto portions = sequence_parallel::ListPortions(tokens * sequence_.size(),
+                                                        sequence_.portion(), sequence_.size());
+  const auto parts = MakePortionParts(bundle, tokens, trains);
+  const auto rule = MakeRule(bundle, x, trains ? attention_dropout_ : 0.0);
+  const auto options =
+      sequence_parallel::PortionOptions{.trains = HasTrainedParameters(*layer_module_),
+                                        .keeper = bundle.keeper,
+                                        .looks_at = FindSharedDocuments(bundle.batch, portions)};
+  if (!bundle.recompute_attention) {
+    return sequence_parallel::AttendInPortions(x, portions, parts, rule, options);
+  }
+  activation::RecomputeOptions again = *bundle.recompute_attention;
+  again.trains = options.trains;
+  const activation::ForwardPart part = [=](const activation::Tensors& given) {
+    return activation::Tensors{
+        sequence_parallel::AttendInPortions(given[0], portions, parts, rule, options)};
+  };
+  return activation::Recompute(part, {x}, again)[0];
+}
+
 at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
+  const bool in_portions = sequence_.portion() > 0 && bundle.cache == nullptr &&
+                           x.size(1) * sequence_.size() > sequence_.portion();
+  if (in_portions) return AttendInPortions(x, bundle, trains);
   const auto [q, k, v] = Place(Project(x), bundle);
   const double dropout = trains ? attention_dropout_ : 0.0;
   const at::Tensor mixed = sequence_.is_ring() ? MixInRing(q, k, v, bundle, dropout)

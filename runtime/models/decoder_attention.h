@@ -18,6 +18,7 @@
 #include "runtime/models/rotary.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/models/token_places.h"
+#include "runtime/sequence_parallel/portion_attention.h"
 #include "runtime/tensor_parallel/group.h"
 
 namespace ds::models {
@@ -96,17 +97,31 @@ class DecoderAttention {
                         double dropout) const;
   at::Tensor MixInRing(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const Bundle& bundle, double dropout) const;
+  // [B, all heads, own tokens, width] -> [B, own heads, all tokens, width]
+  at::Tensor ToOwnHeads(const at::Tensor& of_tokens,
+                        const std::vector<sequence_parallel::HeadRange>& shares) const;
+  // Says what a token sees of its sample, for this rank's heads; on `like`'s device, of its
+  // samples.
+  sequence_parallel::AttentionRule MakeRule(const Bundle& bundle, const at::Tensor& like,
+                                            double dropout) const;
+  // All of it by portions of a sample (sequence_parallel/portion_attention.h).
+  at::Tensor AttendInPortions(const at::Tensor& x, const Bundle& bundle, bool trains) const;
+  // `tokens` are those that this rank has of a sample.
+  sequence_parallel::PortionParts MakePortionParts(const Bundle& bundle, std::int64_t tokens,
+                                                   bool trains) const;
   // Returns of keys or values what this rank uses, where it has all heads.
   at::Tensor ChooseHead(const at::Tensor& heads) const;
 
+  const torch::nn::Module* layer_module_;  // which has this
   tensor_parallel::Group group_;
   sequence_parallel::Group sequence_;
   sequence_parallel::HeadShares shares_;
   std::optional<std::int64_t> copied_head_;  // TensorPlan's
   std::int64_t first_head_;  // of those that attention is computed for, among the model's
+  std::int64_t own_heads_;   // so many
   QkvLayout layout_;
   QueryKeyNorm query_key_norm_;
-  std::int64_t heads_, kv_heads_, head_width_;
+  std::int64_t heads_, kv_heads_, head_width_, value_width_;
   std::int64_t layer_;
   double scale_, soft_cap_, attention_dropout_, residual_dropout_;
   bool windowed_;

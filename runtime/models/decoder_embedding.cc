@@ -62,8 +62,8 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
   if (!FindTensor(batch, "positions").defined()) {
     batch["positions"] = FindPositions(batch).expand_as(tokens);
   }
-  const auto ranges =
-      sequence_parallel::FindTokens(sequence.kind(), all, sequence.rank(), sequence.size());
+  const auto ranges = sequence_parallel::FindTokens(sequence.kind(), all, sequence.rank(),
+                                                    sequence.size(), sequence.portion());
   for (auto& [name, tensor] : batch) {
     if (name == "documents") continue;  // attention, which alone asks for them, is of all tokens
     std::vector<at::Tensor> parts;
@@ -74,8 +74,10 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
   const std::int64_t sample = random.first_position;
   random.first_position = sample + ranges.front().first;
   if (ranges.size() == 1) return;
-  random.first_stretch = ranges.front().count;
-  random.second_position = sample + ranges.back().first;
+  random.stretch = ranges.front().count;
+  random.stride = ranges[1].first - ranges[0].first;
+  random.before_last = own - ranges.back().count;
+  random.last_position = sample + ranges.back().first;
 }
 
 at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const RandomPlace& place) const {

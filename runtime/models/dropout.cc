@@ -2,9 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <array>
@@ -104,11 +104,12 @@ at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::
     return at::arange(first, first + count, integers).view(view);
   };
   const RandomPlace& place = draw.place;
-  const std::int64_t front = std::min(place.first_stretch, rows.positions);
-  at::Tensor positions = along(place.first_position, front, {1, 1, -1, 1});
-  if (front < rows.positions) {
-    const at::Tensor second = along(place.second_position, rows.positions - front, {1, 1, -1, 1});
-    positions = at::cat({positions, second}, /*dim=*/2);
+  const at::Tensor own = along(0, rows.positions, {1, 1, -1, 1});
+  at::Tensor positions = own.div(place.stretch, "floor") * place.stride +
+                         own.remainder(place.stretch) + place.first_position;
+  if (place.before_last < rows.positions) {
+    positions = at::where(own.lt(place.before_last), positions,
+                          own + (place.last_position - place.before_last));
   }
   TensorWords words{{along(0, rows.counters(), {1, 1, 1, -1}),
                      along(place.first_head, rows.heads, {1, -1, 1, 1}), positions,

@@ -17,15 +17,23 @@ struct RandomPlace {
   std::int64_t first_sample = 0;    // of this micro-batch, among the samples of the step
   std::int64_t first_head = 0;      // of this rank, among the model's
   std::int64_t first_position = 0;  // of this rank, in the samples
-  // The second of a rank's two stretches of a sample begins behind so many positions, at
-  // `second_position`.
-  std::int64_t first_stretch = std::numeric_limits<std::int64_t>::max();
-  std::int64_t second_position = 0;
+  // The rank's positions come in stretches of so many, each of which begins `stride` behind the one
+  // before it; but the last one, behind `before_last` positions, begins at `last_position`.
+  std::int64_t stretch = std::numeric_limits<std::int64_t>::max(), stride = 0;
+  std::int64_t before_last = std::numeric_limits<std::int64_t>::max(), last_position = 0;
   int block = 0;  // in the model's list
 
   // Tells where the rank's position `i` stands in the sample.
   std::int64_t PositionOf(std::int64_t i) const {
-    return i < first_stretch ? first_position + i : second_position + i - first_stretch;
+    return i < before_last ? first_position + i / stretch * stride + i % stretch
+                           : last_position + i - before_last;
+  }
+  // The same, but of positions side by side from this one on.
+  RandomPlace StandingAt(std::int64_t position) const {
+    RandomPlace place{.key = key, .first_sample = first_sample, .first_head = first_head};
+    place.first_position = position;
+    place.block = block;
+    return place;
   }
 };
 

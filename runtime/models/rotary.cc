@@ -107,16 +107,16 @@ std::vector<float> RotaryAngles::FindFrequencies(const at::Tensor& positions,
                          asks ? positions.max().item<std::int64_t>() + 1 : tokens_);
 }
 
-void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch) {
+void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch, std::int64_t tokens) {
   const at::Tensor& given = FindTensor(batch, "positions");
   const at::Tensor& documents = FindTensor(batch, "documents");
-  const bool fits = cos_.defined() && tokens_ == x.size(2) && positions_.is_same(given) &&
+  const bool fits = cos_.defined() && tokens_ == tokens && positions_.is_same(given) &&
                     documents_.is_same(documents) && cos_.device() == x.device() &&
                     cos_.scalar_type() == x.scalar_type();
   if (fits) return;
   positions_ = given;
   documents_ = documents;
-  tokens_ = x.size(2);
+  tokens_ = tokens;
   const at::Tensor positions = FindPositions(batch);
   const at::Tensor frequencies = device::BringTo(
       at::tensor(FindFrequencies(positions, /*are_counted=*/!given.defined())), x.device());
@@ -126,8 +126,14 @@ void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch) {
 }
 
 at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch) {
-  Prepare(x, batch);
-  return ApplyRotary(x, cos_, sin_);
+  return Turn(x, batch, /*first=*/0, x.size(2));
+}
+
+at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch, std::int64_t first,
+                              std::int64_t tokens) {
+  Prepare(x, batch, tokens);
+  const std::int64_t count = x.size(2);
+  return ApplyRotary(x, cos_.narrow(-2, first, count), sin_.narrow(-2, first, count));
 }
 
 }  // namespace ds::models

@@ -29,10 +29,12 @@ class RotaryAngles {
   // `x` [B, heads, S, head width] of this batch with the heads of each token turned by its
   // position.
   at::Tensor Turn(const at::Tensor& x, const Batch& batch);
+  // The same, where `x` has S of the batch's `tokens` tokens, from `first` on.
+  at::Tensor Turn(const at::Tensor& x, const Batch& batch, std::int64_t first, std::int64_t tokens);
 
  private:
-  // Makes cos_ and sin_, [S, half] or [B, S, half], unless they are there.
-  void Prepare(const at::Tensor& x, const Batch& batch);
+  // Makes cos_ and sin_, [tokens, half] or [B, tokens, half], unless they are there.
+  void Prepare(const at::Tensor& x, const Batch& batch, std::int64_t tokens);
 
   std::vector<float> FindFrequencies(const at::Tensor& positions, bool are_counted) const;
 

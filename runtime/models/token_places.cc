@@ -67,6 +67,22 @@ at::Tensor FindPositions(const Batch& batch) {
   return places - std::get<0>(starts.cummax(/*dim=*/1));
 }
 
+sequence_parallel::LooksAt FindSharedDocuments(
+    const Batch& batch, const std::vector<sequence_parallel::Portion>& portions) {
+  const at::Tensor& documents = FindTensor(batch, "documents");
+  if (!documents.defined() || !documents.device().is_cpu()) return {};
+  std::vector<at::Tensor> least, most;  // of the samples
+  for (const auto& [all, own] : portions) {
+    auto [first, last] = documents.narrow(1, all.first, all.count).aminmax(/*dim=*/1);
+    least.push_back(first);
+    most.push_back(last);
+  }
+  return [least, most](int queries, int keys) {
+    const auto q = static_cast<std::size_t>(queries), k = static_cast<std::size_t>(keys);
+    return least[q].le(most[k]).logical_and_(least[k].le(most[q])).any().item<bool>();
+  };
+}
+
 AttentionBias::AttentionBias(const TensorPlan& plan, const sequence_parallel::HeadRange& heads)
     : positions_(plan.slice().positions),
       window_(plan.slice().window),

@@ -16,12 +16,18 @@
 #include "runtime/models/spec/tensor_plan.h"
 #include "runtime/sequence_parallel/heads/head_shares.h"
 #include "runtime/sequence_parallel/heads/token_ranges.h"
+#include "runtime/sequence_parallel/portion_attention.h"
 
 namespace ds::models {
 
 // The positions of the tokens, int64 [B, S]: those of the batch, or counted from the first token of
 // each document. [S] where the batch has neither.
 at::Tensor FindPositions(const Batch& batch);
+
+// Tells of portions of a batch's samples whether some documents are in both, by the ranges of their
+// numbers; empty where there is one document, or on a device that would be waited for.
+sequence_parallel::LooksAt FindSharedDocuments(
+    const Batch& batch, const std::vector<sequence_parallel::Portion>& portions);
 
 // AttentionBias makes what a decoder's attention adds to its scores (AttentionOptions::bias). One
 // serves all layers of a model: it keeps the last two it made, one for windowed layers and one for

@@ -122,7 +122,7 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
                                           {run.schedule, run.chunks})
                         .value();
   const models::ModelRanks model_ranks =
-      engine::FindModelRanks(mesh, world, run.sequence_kind, run.tensor_sums_overlap);
+      engine::FindModelRanks(mesh, world, run.sequence_kind, run.tensor_sums_overlap, run.portion);
   auto model = models::BuildModel(described, at::TensorOptions(dtype), model_ranks, part);
   model->train(true);
   if (run.lora_rank > 0) {
@@ -137,7 +137,8 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
                          .ledger = ledger,
                          .recompute = run.recompute,
                          .schedule = run.schedule,
-                         .mlp_tiles = run.mlp_tiles})
+                         .mlp_tiles = run.mlp_tiles,
+                         .portions_in = run.portions_in})
       .value();
 }
 
