@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 2:
       if (const auto cores = ds::cli::ParseCoreList(text); cores.ok()) {
         DS_CHECK(std::is_sorted(cores->begin(), cores->end()));
-        DS_CHECK(ds::cli::ParseCoreList(ds::cli::FormatNumberList(*cores)).value() == *cores);
+        DS_CHECK(ds::cli::ParseCoreList(ds::FormatNumberList(*cores)).value() == *cores);
       }
       break;
     default:
