@@ -14,6 +14,7 @@
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/models/bundle.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/pipeline/stage_program.h"
 #include "runtime/zero/sharded_model.h"
 
@@ -89,5 +90,12 @@ struct EngineParts;
 // Norm and finite check across ranks, clip, update, schedule, report. Requires reduced gradients
 // (EngineParts::ReduceGradientsOnce). Collective.
 StatusOr<StepResult> FinishStep(EngineParts& parts);
+
+// The part of it that a device goes through by itself: issues norm, decision and update and waits
+// for none of them. Returns the sum over all ranks of the squares of what has been reduced, a
+// double scalar on the device. Requires reduced gradients, AgreeOnWeight and
+// ShardedOptimizer::takes_decision. Collective.
+StatusOr<at::Tensor> LaunchUpdate(EngineParts& parts,
+                                  std::vector<optim::ScheduledValues> scheduled);
 
 }  // namespace ds::engine

@@ -105,7 +105,9 @@ std::vector<double> ReadStep(const StepInProgress& step, const at::Tensor& more)
 }
 
 // Waits for what this rank knows of the step.
-OwnNumbers ReadOwn(const StepInProgress& step, const zero::Squares& squares) {
+OwnNumbers ReadOwn(const EngineParts& parts) {
+  const StepInProgress& step = parts.step.current;
+  const zero::Squares squares = parts.optimizer->MeasureShard();
   const std::vector<double> read = ReadStep(step, squares.on_device);
   return {.loss = step.AddUpLosses(read),
           .squares = squares.on_host + (squares.on_device.defined() ? read.back() : 0.0)};
@@ -320,15 +322,9 @@ Status UpdateFromHost(EngineParts& parts, const Totals& totals,
 
 // Updates where the device decides, and waits for what has come of it. The parameters are those of
 // before where that is nothing.
-Status UpdateOnDevice(EngineParts& parts, const zero::Squares& own,
-                      std::vector<optim::ScheduledValues> scheduled, Totals* totals,
-                      StepResult* result) {
-  DS_RETURN_IF_ERROR(CheckGradientsSuit(parts));
-  const at::Tensor squares = SumOnDevice(parts, own);
-  optim::Update update = parts.MakeUpdate(/*clip=*/1.0, std::move(scheduled));
-  update.decision =
-      optim::DecideUpdate(squares, parts.gradient_unit(), parts.config.gradient_clipping);
-  parts.optimizer->Step(update);
+Status UpdateOnDevice(EngineParts& parts, std::vector<optim::ScheduledValues> scheduled,
+                      Totals* totals, StepResult* result) {
+  DS_ASSIGN_OR_RETURN(const at::Tensor squares, LaunchUpdate(parts, std::move(scheduled)));
   ReadOutcome(parts, squares, totals);
   if (std::isfinite(totals->norm)) return CountUpdate(parts);
   result->non_finite = DescribeNonFinite(parts, *totals);
@@ -337,15 +333,24 @@ Status UpdateOnDevice(EngineParts& parts, const zero::Squares& own,
 
 }  // namespace
 
+StatusOr<at::Tensor> LaunchUpdate(EngineParts& parts,
+                                  std::vector<optim::ScheduledValues> scheduled) {
+  DS_RETURN_IF_ERROR(CheckGradientsSuit(parts));
+  at::Tensor squares = SumOnDevice(parts, parts.optimizer->MeasureShard());
+  optim::Update update = parts.MakeUpdate(/*clip=*/1.0, std::move(scheduled));
+  update.decision =
+      optim::DecideUpdate(squares, parts.gradient_unit(), parts.config.gradient_clipping);
+  parts.optimizer->Step(update);
+  return squares;
+}
+
 StatusOr<StepResult> FinishStep(EngineParts& parts) {
   DS_CHECK(parts.step.current.reduced);
   zero::ShardedOptimizer& optimizer = *parts.optimizer;
   std::vector<optim::ScheduledValues> scheduled = parts.rates.FindNext(parts.step.counts.applied);
   const bool on_device = parts.decides_on_device && optimizer.takes_decision();
 
-  const zero::Squares squares = optimizer.MeasureShard();
-  Totals totals =
-      SumOverRanks(parts, on_device ? OwnNumbers() : ReadOwn(parts.step.current, squares));
+  Totals totals = SumOverRanks(parts, on_device ? OwnNumbers() : ReadOwn(parts));
   DS_RETURN_IF_ERROR(CheckPlansAgree(parts.mesh, totals.plan_hashes));
   parts.step.current.mean_weight = totals.weight;
   StepResult result{.boundary = true,
@@ -356,9 +361,8 @@ StatusOr<StepResult> FinishStep(EngineParts& parts) {
                     .samples = totals.samples,
                     .expert_routes = SumExpertRoutes(parts, totals)};
   const double unit = parts.gradient_unit();
-  DS_RETURN_IF_ERROR(on_device
-                         ? UpdateOnDevice(parts, squares, std::move(scheduled), &totals, &result)
-                         : UpdateFromHost(parts, totals, std::move(scheduled), &result));
+  DS_RETURN_IF_ERROR(on_device ? UpdateOnDevice(parts, std::move(scheduled), &totals, &result)
+                               : UpdateFromHost(parts, totals, std::move(scheduled), &result));
   result.loss = totals.loss;
   result.grad_norm = totals.norm / unit;
   optimizer.ClearGradients();
