@@ -203,14 +203,21 @@ double Squares::Read() const {
   return on_device.defined() ? on_host + on_device.item<double>() : on_host;
 }
 
+void Squares::Add(const Squares& more) {
+  on_host += more.on_host;
+  if (!more.on_device.defined()) return;
+  on_device = on_device.defined() ? on_device + more.on_device : more.on_device;
+}
+
 Squares ShardedOptimizer::MeasureShard() const {
   if (own_gradients_) return {SumOfOwnSquares() / model_.context().groups.gradients->size()};
-  double sum = 0.0;
+  Squares sum;
   optim::SquaresOfParts away;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    sum += squares_[i] ? *squares_[i] : SumOfSquaresOf(*shards_[i], &away);
+    sum.Add(squares_[i] ? *squares_[i] : Squares{SumOfSquaresOf(*shards_[i], &away)});
   }
-  return {sum, away.Sum()};
+  sum.Add({.on_device = away.Sum()});
+  return sum;
 }
 
 // Ranges of files are brought for an update that writes all of them.
@@ -344,13 +351,15 @@ void ShardedOptimizer::UpdateUnit(int unit) {
   const auto shards = ShardsOf(unit);
   const auto turns = std::make_shared<Turns>(model_.context().tiers);
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    std::optional<double>& squares = squares_[first_of_unit_[static_cast<std::size_t>(unit)] + i];
+    std::optional<Squares>& squares = squares_[first_of_unit_[static_cast<std::size_t>(unit)] + i];
     TORCH_CHECK(!squares,
                 "a backward pass through several forward passes gives a block its gradients more "
                 "than once, and super_offload has updated it by the first: call backward for each");
     FlatGradients& gradients = shards[i]->bucket().gradients();
     gradients.Reduce();
-    squares = SumOfSquaresOf(*shards[i]);
+    optim::SquaresOfParts away;
+    squares = {.on_host = SumOfSquaresOf(*shards[i], &away)};
+    squares->on_device = away.Sum();
     turns->Add(*shards[i]);
   }
   const Tiers& tiers = model_.context().tiers;

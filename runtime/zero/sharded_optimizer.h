@@ -47,6 +47,7 @@ struct Squares {
   at::Tensor on_device = {};  // a double scalar; undefined: nothing
 
   double Read() const;  // waits for the device
+  void Add(const Squares& more);
 };
 
 class ShardedOptimizer {
@@ -134,7 +135,7 @@ class ShardedOptimizer {
   std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable buckets, in model order
   std::vector<std::size_t> first_of_unit_;               // of shards_, by unit, and their number
   std::optional<optim::Update> update_;                  // in progress in the backward pass
-  std::vector<std::optional<double>> squares_;           // by shard: of those that it has updated
+  std::vector<std::optional<Squares>> squares_;          // by shard: of those that it has updated
   std::unique_ptr<ZenFlow> zenflow_;                     // null: all is updated in every step
   std::vector<OptimizerShard*> lent_;                    // to the update beside
   std::future<void> beside_;
