@@ -11,7 +11,10 @@
 namespace ds::zero {
 namespace {
 
-bool Meet(const FlatRange& a, const FlatRange& b) { return a.start < b.end() && b.start < a.end(); }
+// Nothing meets an empty one.
+bool Meet(const FlatRange& a, const FlatRange& b) {
+  return std::max(a.start, b.start) < std::min(a.end(), b.end());
+}
 bool Contains(const FlatRange& a, const FlatRange& b) {
   return a.start <= b.start && b.end() <= a.end();
 }

@@ -130,6 +130,13 @@ TEST_F(HostWindowsDeathTest, MoveNothingFromUnderALease) {
   EXPECT_DEATH(windows.Prefetch({0, 2}), "brought back from under a lease");
 }
 
+TEST_F(HostWindowsTest, OfNothingTouchNoOther) {
+  const HostWindows::Lent lent = windows.Acquire({0, 4}, Access::kRead);
+  windows.Stow({2, 0});
+  windows.Prefetch({2, 0});
+  EXPECT_EQ(windows.Acquire({2, 0}, Access::kUpdate).values.numel(), 0);
+}
+
 TEST_F(HostWindowsTest, AreZeroedWhereTheyLie) {
   windows.Acquire({0, 8}, Access::kUpdate).values.fill_(5);
   windows.Zero();
