@@ -135,14 +135,21 @@ void FlatParameters::Release() {
   if (pooled_) pooled_->Release();
 }
 
+void FlatParameters::Await() {
+  gather_.Await();
+  if (std::exchange(stows_, false)) store_.Stow();
+}
+
 void FlatParameters::Fetch() {
+  stows_ = false;
   if (rests_away()) store_.Prefetch();
 }
 
+// A gather that is under way has a lease, and goes on beside the computation.
 void FlatParameters::Stow() {
   if (!rests_away()) return;
-  Await();  // it has a lease
-  store_.Stow();
+  stows_ = is_arriving();
+  if (!stows_) store_.Stow();
 }
 
 void FlatParameters::MoveToHost() {

@@ -68,11 +68,12 @@ class FlatParameters {
   // travelled rounded (ShardGather), unless `exactly` has been asked for.
   void Gather();
   void Release();  // awaits what it takes away
-  void Await() { gather_.Await(); }
+  void Await();
   void GatherExactly(bool exactly) { exactly_ = exactly; }
 
   // Bring this rank's part ahead of a lease, and take it away to where it rests, if that is not the
-  // device. Stow requires that there is no lease.
+  // device. Stow requires that there is no lease but that of what Await waits for, behind which it
+  // takes it.
   void Fetch();
   void Stow();
   bool rests_away() const { return pooled_ != nullptr && store_.rests_away(); }
@@ -104,6 +105,7 @@ class FlatParameters {
   Lease kept_;                            // of the store, unless that is or rests on the host
   ShardGather gather_;                    // ends before what it uses does
   bool exactly_ = false;
+  bool stows_ = false;  // once that has ended
 };
 
 }  // namespace ds::zero

@@ -108,13 +108,18 @@ TEST(Residency, FetchesShardsThatRestOnTheHost) {
       const std::vector<zero::ResidencyBudgets> budgets = {
           {},
           {.fetch_bytes = 300},
-          {.prefetch_bytes = 600, .reuse_bytes = 900, .fetch_bytes = 1 << 20}};
+          {.prefetch_bytes = 600, .reuse_bytes = 900, .fetch_bytes = 1 << 20},
+          {.prefetch_bytes = zero::ResidencyBudgets::kLargestPlace,
+           .fetch_bytes = zero::ResidencyBudgets::kLargestPlace}};
       for (const zero::ResidencyBudgets& each : budgets) {
-        const PassResult fetched =
-            RunPasses(world, {.budgets = each, .rest_on_host = true, .precision = precision});
-        ExpectSameBits(fetched, plain);
-        EXPECT_GT(fetched.most_fetched_bytes, 0);
-        EXPECT_EQ(fetched.fetched_bytes, 0) << "they are where they rest";
+        for (const bool overlap : {false, true}) {
+          const PassResult fetched = RunPasses(
+              world,
+              {.budgets = each, .rest_on_host = true, .precision = precision, .overlap = overlap});
+          ExpectSameBits(fetched, plain);
+          EXPECT_GT(fetched.most_fetched_bytes, 0);
+          EXPECT_EQ(fetched.fetched_bytes, 0) << "they are where they rest";
+        }
       }
     }
     EXPECT_EQ(RunPasses(world, {.stage = 2, .rest_on_host = true}).most_fetched_bytes, 0);

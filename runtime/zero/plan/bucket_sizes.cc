@@ -224,7 +224,9 @@ void Measurement::CountFileBuffers() {
   const std::int64_t turn = elements * of_element * turns;
   const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
   const std::int64_t waiting = SaturatingProduct(tiers.waiting_bytes, two_kinds ? 4 : 2);
-  const std::int64_t used = std::max(turn, 2 * largest_own) + 2 * largest_fetched;
+  // One is read, one travels, and that which a place needs has not ended where calls are beside.
+  const int fetched = input_.overlap ? 3 : 2;
+  const std::int64_t used = std::max(turn, 2 * largest_own) + fetched * largest_fetched;
   model_.away.file_buffers = std::min(in_files, used + waiting);
   if (tiers.copies_from_files) model_.here.other += std::min(in_files, used);
 }
@@ -234,8 +236,6 @@ void Measurement::CountFileBuffers() {
 MeasuredModel MeasureBuckets(const StepMemoryInput& input) { return Measurement(input).Run(); }
 
 namespace {
-
-using config::Width;
 
 constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
 

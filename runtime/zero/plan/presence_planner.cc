@@ -1,6 +1,7 @@
 #include "runtime/zero/plan/presence_planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace ds::zero {
@@ -149,11 +150,26 @@ void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
   }
 }
 
+// What is gathered ahead has been fetched: the budget is for what comes behind that, whose copies
+// have as long as a place takes before their gather needs them.
+std::int64_t PresencePlanner::FetchBudget(const std::vector<int>& changed) {
+  for (const int unit : changed) {
+    const bool ahead = gathered_.Contains(unit);
+    if (std::exchange(of(unit).ahead, ahead) == ahead) continue;
+    const std::int64_t bytes = input_.units[static_cast<std::size_t>(unit)].fetched_bytes;
+    ahead_bytes_ += ahead ? bytes : -bytes;
+  }
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t budget = input_.budgets.fetch_bytes;
+  return budget > kMost - ahead_bytes_ || budget <= 0 ? budget : budget + ahead_bytes_;
+}
+
 void PresencePlanner::Visit(std::size_t place, Changes* presence, Changes* fetched) {
   const ResidencyBudgets& budgets = input_.budgets;
   std::vector<int> changed = std::exchange(arrived_, {});
   const std::int64_t room = FindRoom(needs_[place]);
   gathered_.MoveTo(place, std::min(budgets.prefetch_bytes, room), &changed);
+  const std::int64_t fetch_budget = FetchBudget(changed);
   KeepForReuse(place, room - gathered_.bytes(), &changed);
   const std::vector<int>& needs = needs_[place];
   for (const int unit : changed) {
@@ -164,7 +180,7 @@ void PresencePlanner::Visit(std::size_t place, Changes* presence, Changes* fetch
     presence->push_back({unit, stays});
     SetPresent(unit, stays);
   }
-  fetched_.MoveTo(place, budgets.fetch_bytes, &changed);
+  fetched_.MoveTo(place, fetch_budget, &changed);
   for (const int unit : changed) {
     const bool away = input_.units[static_cast<std::size_t>(unit)].fetched_bytes > 0;
     const bool comes = away && fetched_.Contains(unit) && !of(unit).present;

@@ -74,6 +74,7 @@ class PresencePlanner {
     bool present = false;
     bool fetched = false;
     bool kept = false;                   // present for the sake of its next use
+    bool ahead = false;                  // is gathered before it is needed
     bool persistent = false;             // stays once it is present
     std::size_t next_use = 0;            // in `uses`, of those that the plan has not come past
     std::vector<std::size_t> uses = {};  // places, those to be expected behind the plan too
@@ -88,6 +89,7 @@ class PresencePlanner {
   bool IsUsedSoonBehind(std::size_t place, int unit);
   void SetKept(int unit, bool kept);
   void KeepForReuse(std::size_t place, std::int64_t room, std::vector<int>* changed);
+  std::int64_t FetchBudget(const std::vector<int>& changed);
   void Visit(std::size_t place, Changes* presence, Changes* fetched);
   void Rest(Changes* presence, Changes* fetched);
 
@@ -102,6 +104,7 @@ class PresencePlanner {
   std::set<std::pair<std::size_t, int>> kept_;  // (next use, unit)
   std::int64_t kept_bytes_ = 0;
   std::int64_t persistent_bytes_ = 0;  // of persistent units that are present
+  std::int64_t ahead_bytes_ = 0;       // of the shards of what is gathered ahead
 };
 
 }  // namespace ds::zero

@@ -10,7 +10,8 @@
 // Everything else is away: without budgets all but the unit itself.
 //
 // A unit whose shards lie on another tier than the device has them fetched before it is gathered,
-// as far ahead as the budget for that reaches, and stowed behind that.
+// as far ahead as the budget for that reaches behind what is gathered ahead, and stowed behind
+// that.
 //
 // Where calls go on beside the computation, a gather or reduction is begun at one place and awaited
 // at another: parameters where they are needed; gradients where too many would be under way, and at

@@ -23,6 +23,7 @@ void SimulatedBucket::BeginGather() {
 void SimulatedBucket::EndGather() {
   if (!std::exchange(has_.arriving, false)) return;
   books_.held.comm_buffers -= has_.near ? bytes().near_buffers : bytes().gather_buffers;
+  if (std::exchange(has_.stows, false)) Stow();
   if (has_.near || bytes().secondary_shard == 0) return;
   has_.near = true;
   if (!std::exchange(has_.secondary, true)) books_.held.comm_buffers += bytes().secondary_shard;
@@ -40,6 +41,10 @@ void SimulatedBucket::Fetch() {
 }
 
 void SimulatedBucket::Stow() {
+  if (has_.arriving) {
+    has_.stows = true;
+    return;
+  }
   if (sizes_.parameters_on_host) books_.held.parameters -= sizes_.fetched_bytes;
 }
 

@@ -70,6 +70,7 @@ class SimulatedBucket {
   // All on which it depends what comes next, beside the books.
   struct Presence {
     bool arriving = false;   // a gather is under way
+    bool stows = false;      // and its shard goes when that has ended
     bool secondary = false;  // hpZ's shard is there
     bool near = false;       // and true
     bool block = false;      // the pooled buffer of sharded gradients
