@@ -119,6 +119,15 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLeastChunkRows = 64;
 
+// On a GPU rows begin at multiples of 16 bytes, whatever the vocabulary: of others cuBLAS makes
+// products, three of each chunk, by kernels that take several times as long.
+at::Tensor MakeLogits(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
+  constexpr std::int64_t kMultiple = 8;
+  if (options.device().is_cpu()) return at::empty({rows, columns}, options);
+  const std::int64_t stride = (columns + kMultiple - 1) / kMultiple * kMultiple;
+  return at::empty({rows, stride}, options).narrow(1, 0, columns);
+}
+
 struct Gradients {
   at::Tensor hidden;  // [N, H], undefined when not needed
   at::Tensor weight;  // [V, H], undefined when not needed
@@ -142,7 +151,7 @@ class ChunkedLoss {
     const std::int64_t rows = hidden_.size(0), step = std::min(rows, CountChunkRows());
     const bool need_gradients = need_hidden || need_weight;
     if (need_hidden) gradients_.hidden = at::empty_like(hidden_);
-    at::Tensor logits = at::empty({step, weight_.size(0)}, weight_.options());
+    const at::Tensor logits = MakeLogits(step, weight_.size(0), weight_.options());
     at::Tensor losses = at::empty({rows}, hidden_.options().dtype(at::kFloat));
     for (std::int64_t first = 0; first < rows; first += step) {
       const std::int64_t count = std::min(step, rows - first);

@@ -64,7 +64,7 @@ struct RowLabels {
 };
 
 // Sets losses[r] (fp32, [R], contiguous) to -log softmax(logits[r])[label r]. With
-// `gradient_scale` != 0 also overwrites `logits` ([R, V], contiguous) by
+// `gradient_scale` != 0 also overwrites `logits` ([R, V], on the CPU contiguous) by
 // gradient_scale * (softmax(logits[r]) - onehot(label r)); otherwise their content is undefined
 // afterwards. Computes in fp32. Any device; fp32 and bf16 on the CPU take a fused loop.
 void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradient_scale,
