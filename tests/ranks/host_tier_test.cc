@@ -46,13 +46,14 @@ struct Trained {
   std::vector<std::string> copies;    // that the second update has begun, and waits for them
 };
 
-using Copies = std::shared_ptr<testing::DeferredCopies>;
-
-// Two updates by gradients that the weights stand for.
-Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
-                     const Copies& copies = nullptr) {
+// Two updates by gradients that the weights stand for; with tiers.leaving_bytes by late copies.
+Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers) {
   static device::CountingAllocator& allocator = device::CountingAllocator::Install();
   device::MemoryLedger ledger;
+  std::shared_ptr<testing::DeferredCopies> copies;
+  if (tiers.leaving_bytes > 0) {
+    copies = std::make_shared<testing::DeferredCopies>(tiers.leaving_bytes);
+  }
   const zero::Context context = MakeContext(world, run, tiers, copies, &ledger);
   const auto model = MakeTinyModel(run.shape, run.dtype());
   const auto fill = [&](int index, const std::vector<zero::OwnRange>& own) {
@@ -139,10 +140,10 @@ TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
         const zero::Tiers tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
                                 .gradients = stage == 2 ? Rest::kHost : Rest::kHere,
                                 .optimizer = Rest::kHost,
+                                .leaving_bytes = 32 << 10,
                                 .most_elements = 2048,
                                 .reads_ahead = true};
-        const Trained away =
-            TrainResting(world, run, tiers, std::make_shared<testing::DeferredCopies>(32 << 10));
+        const Trained away = TrainResting(world, run, tiers);
         EXPECT_EQ(away.moved_after_step, 0) << "all of it is away";
         ASSERT_EQ(here.weights.size(), away.weights.size());
         for (std::size_t i = 0; i < here.weights.size(); ++i) {
@@ -155,10 +156,11 @@ TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
 
 TEST(HostTier, BringsTheNextTurnBeforeOneIsUpdatedAndNeverWaitsOnTheHost) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
-    const zero::Tiers tiers{.optimizer = Rest::kHost, .most_elements = 2048, .reads_ahead = true};
-    const Trained trained =
-        TrainResting(world, LargeRun(1, Precision::kBf16), tiers,
-                     std::make_shared<testing::DeferredCopies>(std::int64_t{1} << 30));
+    const zero::Tiers tiers{.optimizer = Rest::kHost,
+                            .leaving_bytes = 1 << 30,
+                            .most_elements = 2048,
+                            .reads_ahead = true};
+    const Trained trained = TrainResting(world, LargeRun(1, Precision::kBf16), tiers);
     const std::vector<std::string>& copies = trained.copies;
     EXPECT_THAT(copies, ::testing::Not(::testing::Contains("host waits")));
     const auto update = std::find(copies.begin(), copies.end(), "take 8192");
