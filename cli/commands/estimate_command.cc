@@ -47,7 +47,8 @@ struct EstimateJobFlags {
   std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages, expert_ranks;
   config::TrainJob job;  // of its fields those that flags of `train` set, which are flags here, too
   std::string device = "auto";
-  std::string memory;  // that a rank may have; "" = not said
+  std::string memory;        // that a rank may have; "" = not said
+  double expert_load = 1.0;  // engine::JobShape
 };
 
 struct EstimateFlags {
@@ -215,10 +216,16 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(question.job,
                       engine::DescribeJob(flags.job, std::move(decoder), question.job.setting));
   question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
+  question.job.expert_load = flags.expert_load;
   DS_ASSIGN_OR_RETURN(config::CheckResult checked,
                       ReadConfig(flags, model, share, question.job.setting.ranks));
   question.config = std::move(checked.config);
   DS_RETURN_IF_ERROR(CheckFlagsCount(flags.job, question.config.parallel).WithContext("estimate"));
+  if (flags.expert_load > 1.0 && question.config.parallel.expert == 1) {
+    return InvalidArgumentError(
+        "estimate: --expert_load: of what? --ep or the config's expert_parallel.autoep_size says "
+        "how many ranks have the experts between them");
+  }
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {
@@ -292,6 +299,11 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  app.add_option(FlagNames("expert_load"), flags->expert_load,
+                 "plan for a rank whose experts get FACTOR times their even share of the tokens' "
+                 "ways (default: 1); what is more than can come counts as the most that can")
+      ->check(NumberBetween(1, kMostExpertLoad))
+      ->type_name("FACTOR");
   AddPartFlags(app, flags);
   app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))

@@ -13,6 +13,7 @@
 #include "cli/commands/command_table.h"
 #include "cli/commands/plan_parts.h"
 #include "cli/estimate/model_size.h"
+#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/job/program.h"
@@ -256,7 +257,7 @@ Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
 // OK where --fit has what it needs, and no flag is there that would do nothing.
 Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
   const std::string of_fit = FindGiven(app, {"--memory"});
-  const std::string of_steps = FindGiven(app, {"--seq_len", "--deepspeed_config"});
+  const std::string of_steps = FindGiven(app, {"--seq_len", "--deepspeed_config", "--expert_load"});
   const std::string& of_schedule = flags.of_schedule;
   if (!flags.fit) {
     if (!of_fit.empty()) return InvalidArgumentError("plan: " + of_fit + " needs --fit, too");
@@ -289,6 +290,12 @@ void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
                   "of --fit and --deepspeed_config: tokens per sample (default: 256)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  parser->app()
+      .add_option("--expert_load", flags->expert_load,
+                  "of --fit and --deepspeed_config: plan for ranks whose experts get FACTOR times "
+                  "their even share (default: 1)")
+      ->check(NumberBetween(1, kMostExpertLoad))
+      ->type_name("FACTOR");
   parser->app()
       .add_option("--deepspeed_config", flags->deepspeed_config,
                   "of --fit: precision and optimizer (default: bf16 and AdamW); of a mesh with "

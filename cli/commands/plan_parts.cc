@@ -51,6 +51,11 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
     ranks_of_a_host = std::gcd(ranks_of_a_host, host.rank_count());
   }
   job.seq_len = flags.seq_len.value_or(256);
+  job.expert_load = flags.expert_load;
+  if (job.expert_load > 1.0 && job.model.experts == 0) {
+    return InvalidArgumentError("--expert_load: of what? --model " + flags.model +
+                                " has no experts");
+  }
   DS_RETURN_IF_ERROR(CheckLengthFits(flags.model, job.seq_len, share));
   job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
   job.setting = {.ranks = world.world_size(),

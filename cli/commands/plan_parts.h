@@ -29,6 +29,7 @@ struct PlanFlags {
   bool fit = false;
   std::string memory;  // of a rank, for fit
   std::optional<std::int64_t> seq_len;
+  double expert_load = 1.0;      // engine::JobShape
   std::string deepspeed_config;  // "" = bf16 and AdamW
 };
 

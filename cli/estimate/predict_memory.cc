@@ -11,6 +11,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/models/memory/decoder_memory.h"
+#include "runtime/models/memory/expert_bytes.h"
 #include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/families.h"
 
@@ -162,6 +163,16 @@ const char* TypeName(config::DataType type) {
   return "fp32";
 }
 
+// No token is dropped, so that nothing but the router bounds what comes to a rank's experts.
+std::string DescribeLoad(const Prediction& prediction) {
+  if (!prediction.worst_load) return "";
+  const double most = prediction.most_load(), load = std::min(prediction.job.expert_load, most);
+  std::string text = fmt::format("experts: planned for {:.3g} x an even load of a rank's; ", load);
+  if (load == most) return text + "more cannot come\n";
+  return text + fmt::format("with {:.3g} x, the most that can come, {} together (--expert_load)\n",
+                            most, ShowSize(prediction.worst_load->bytes()));
+}
+
 std::string DescribeRoom(const Prediction& prediction) {
   if (!prediction.room) {
     return "give --memory BYTES, what a rank may have, to be told what fits\n";
@@ -181,7 +192,18 @@ Prediction MakePrediction(Prediction question) {
   if (question.room) {
     question.largest_micro_batch = LargestMicroBatch(question.config, question.job, *question.room);
   }
+  if (question.most_load() > 1.0) {
+    engine::JobShape worst = question.job;
+    worst.expert_load = question.most_load();
+    if (engine::CheckMemoryIsKnown(question.config, worst).ok()) {
+      question.worst_load = PredictMemory(question.config, worst);
+    }
+  }
   return question;
+}
+
+double Prediction::most_load() const {
+  return models::MostExpertLoad(job.model, config.parallel.expert);
 }
 
 std::string DescribeMicroBatch(const config::BatchConfig& batch, const engine::JobShape& job) {
@@ -223,8 +245,9 @@ std::string ToText(const Prediction& prediction) {
     if (away.host > 0) text += fmt::format("and {} there of state\n", ShowSize(away.host));
   }
   if (away.files > 0) text += fmt::format("and {} in files\n", ShowSize(away.files));
-  text += fmt::format("a host with {}: {}\n\n", Count(prediction.ranks_of_host, "rank"),
+  text += fmt::format("a host with {}: {}\n", Count(prediction.ranks_of_host, "rank"),
                       ShowSize(prediction.host_bytes()));
+  text += DescribeLoad(prediction) + "\n";
   text += DescribeRoom(prediction);
   if (!prediction.changes.empty()) text += "\nless with\n";
   for (const Change& change : prediction.changes) {
@@ -247,6 +270,11 @@ nlohmann::ordered_json ToJson(const Prediction& prediction) {
       {"rank_device", rank.device_bytes()},
       {"rank_host", rank.host_bytes()},
       {"host", prediction.host_bytes()}};
+  if (prediction.worst_load) {
+    json["expert_load"] = std::min(prediction.job.expert_load, prediction.most_load());
+    json["most_expert_load"] = prediction.most_load();
+    json["rank_at_most_expert_load"] = prediction.worst_load->bytes();
+  }
   if (prediction.room) {
     json["room"] = *prediction.room;
     json["fits"] = prediction.fits();

@@ -24,6 +24,9 @@ namespace ds::cli {
 // predicted.
 StatusOr<models::DecoderSpec> ReadJobModel(const std::filesystem::path& model);
 
+// --expert_load takes no more: no job has as many ranks.
+inline constexpr double kMostExpertLoad = 1 << 20;
+
 // Measured: pages of the program and its libraries, which the ranks of a host share.
 inline constexpr std::int64_t kSharedProgramBytes = std::int64_t{80} << 20;
 
@@ -77,22 +80,27 @@ struct Prediction {
   // Says what a rank may have, in the tier where it computes. Absent: nobody has said.
   std::optional<std::int64_t> room;
   std::int64_t largest_micro_batch = 0;  // that fits there
+  // This is with all that can come to one rank's experts, where ranks have them between them.
+  std::optional<MemoryPrediction> worst_load = {};
 
   // Counts what the ranks of the host with the most of them will hold there.
   std::int64_t host_bytes() const {
     return kSharedProgramBytes + SaturatingProduct(ranks_of_host, rank.host_bytes());
   }
   bool fits() const { return !room || rank.bytes() <= *room; }
+  double most_load() const;  // models::MostExpertLoad of the job
 };
 
-// Fills in all that follows from the first four and `room`.
+// Fills in all that follows from the first four and `room`. Requires CheckMemoryIsKnown.
 Prediction MakePrediction(Prediction question);
 
 // "2 x 256 tokens", or of batches by tokens what they may have.
 std::string DescribeMicroBatch(const config::BatchConfig& batch, const engine::JobShape& job);
 
 std::string ToText(const Prediction& prediction);
-// Sizes are bytes. {"ranks","hosts","micro_batch","device","host","process","peak","when",...}
+// Sizes are bytes. {"ranks","hosts","micro_batch","device","host","process","peak","when",...};
+// where ranks have experts between them "expert_load", "most_expert_load" and
+// "rank_at_most_expert_load".
 nlohmann::ordered_json ToJson(const Prediction& prediction);
 
 }  // namespace ds::cli

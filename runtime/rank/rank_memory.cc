@@ -1,5 +1,8 @@
 #include "runtime/rank/rank_memory.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -9,6 +12,8 @@
 #include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
+
+using Routes = std::vector<std::vector<std::int64_t>>;
 
 void RankMemory::Open(c10::Device device) {
   if (device.is_cpu()) device::CountingAllocator::Install();
@@ -33,22 +38,46 @@ void RankMemory::Plan(const models::DecoderSpec& model, const config::DsConfig& 
   shape->stage = mesh.MemberOf(identity.rank, {Axis::kPipeline}).index;
   if (config.parallel.pipeline > 1) stage_ = " on stage " + std::to_string(*shape->stage);
   planned_ = engine::PlanJobMemory(config, *shape);
+  job_ = {config, *std::move(shape)};
+  for (const int rank : mesh.ExpertGroupOf(identity.rank)) {
+    if (mesh.MemberOf(rank, kOthers).index == 0) expert_part_ = mesh.ExpertPartOf(identity.rank);
+  }
 }
 
 nlohmann::ordered_json RankMemory::Report() const {
   return telemetry::MakeMemoryReport(ledger_, meter_.get());
 }
 
-std::optional<std::string> RankMemory::ComparePlan(nlohmann::ordered_json* report) {
-  if (!planned_ || !is_first_of_stage_ || std::exchange(has_compared_, true)) return std::nullopt;
-  (*report)["planned"] = engine::ToJson(*planned_);
-  const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
+std::optional<double> RankMemory::FindLoad(const Routes& expert_routes) const {
+  const auto loads = telemetry::MeanExpertLoads(expert_routes, job_->config.parallel.expert);
+  if (loads.size() < 2 || !expert_part_) return std::nullopt;
+  const auto fullest = std::max_element(loads.begin(), loads.end());
+  if (fullest - loads.begin() != *expert_part_) return std::nullopt;
+  return *fullest;
+}
+
+std::optional<std::string> RankMemory::ComparePlan(const Routes& expert_routes,
+                                                   nlohmann::ordered_json* report) {
+  if (!planned_ || std::exchange(has_compared_, true)) return std::nullopt;
+  if (is_first_of_stage_) (*report)["planned"] = engine::ToJson(*planned_);
+  const bool has_experts_apart = job_->config.parallel.expert > 1 && !expert_routes.empty();
+  const std::optional<double> load = FindLoad(expert_routes);
+  if (has_experts_apart ? !load : !is_first_of_stage_) return std::nullopt;
   const std::int64_t first = planned_->first_step_peak, measured = meter_->allocated().peak;
-  const double share = 100.0 * static_cast<double>(measured) / static_cast<double>(first);
-  return "memory of a rank's tensors" + stage_ + ": planned " + size(first) +
-         " in the first step, measured " + size(measured) + " (" +
-         std::to_string(std::lround(share)) + " %); later at most " + size(planned_->peak.total()) +
-         ", in " + planned_->when;
+  const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
+  const auto share = [&](std::int64_t planned) {
+    const double percent = 100.0 * static_cast<double>(measured) / static_cast<double>(planned);
+    return " (" + std::to_string(std::lround(percent)) + " %)";
+  };
+  std::string text = "memory of a rank's tensors" + stage_ + ": planned " + size(first) +
+                     " in the first step, measured " + size(measured) + share(first);
+  if (load) {
+    job_->shape.expert_load = *load;
+    const std::int64_t loaded = engine::PlanJobMemory(job_->config, job_->shape).first_step_peak;
+    text += fmt::format("; its experts got the most, {:.2f} x an even load: planned with that {}{}",
+                        *load, size(loaded), share(loaded));
+  }
+  return text + "; later at most " + size(planned_->peak.total()) + ", in " + planned_->when;
 }
 
 }  // namespace ds::rank

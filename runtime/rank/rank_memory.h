@@ -5,11 +5,13 @@
 //
 // Threads: one at a time, but for the ledger.
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/comm/rank_identity.h"
 #include "runtime/config/curriculum.h"
@@ -17,6 +19,7 @@
 #include "runtime/config/train_job.h"
 #include "runtime/device/activation_meter.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/engine/plan/job_memory.h"
 #include "runtime/models/spec/decoder_spec.h"
 #include "runtime/topology/mesh.h"
 #include "runtime/zero/plan/step_memory.h"
@@ -47,15 +50,29 @@ class RankMemory {
   nlohmann::ordered_json Report() const;
   // For the user, once: "memory of a rank's tensors: planned ..., measured ...". What was planned
   // does not change: it goes into this report alone, as "planned". None without a plan, from the
-  // second call on, and on ranks that hold what one before them in the same stage holds.
-  std::optional<std::string> ComparePlan(nlohmann::ordered_json* report);
+  // second call on, and on ranks that hold what one before them in the same stage holds. Where
+  // ranks have experts between them the one speaks whose experts most of `expert_routes`
+  // (StepResult's) have gone to, and says what it would have planned for so many.
+  std::optional<std::string> ComparePlan(
+      const std::vector<std::vector<std::int64_t>>& expert_routes, nlohmann::ordered_json* report);
 
  private:
+  // Finds what came to this rank's experts over an even share; none where another rank tells it:
+  // those of the stage's first expert group speak for all others.
+  std::optional<double> FindLoad(const std::vector<std::vector<std::int64_t>>& expert_routes) const;
+
   device::MemoryLedger ledger_;
   std::unique_ptr<device::ActivationMeter> meter_;
   config::DataEfficiency efficiency_;
+  struct Job {
+    config::DsConfig config;
+    engine::JobShape shape;
+  };
+  std::optional<Job> job_;  // that is planned
   std::optional<zero::StepMemory> planned_;
   bool on_gpu_ = false, is_first_of_stage_ = false;
+  // The rank's part of the experts, in the group of the stage's first rank; none: in another one.
+  std::optional<int> expert_part_;
   std::string stage_;  // " on stage 1", of a pipeline
   bool has_compared_ = false;
 };

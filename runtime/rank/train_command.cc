@@ -360,7 +360,8 @@ Status TrainCommand::ExportModel() {
 void TrainCommand::OnStep(const StepResult& result, double seconds) {
   nlohmann::ordered_json memory = memory_.Report();
   reporter_.ReportBeacon(result.step, memory);
-  if (const auto compared = memory_.ComparePlan(&memory)) reporter_.ReportNotice(*compared);
+  const auto compared = memory_.ComparePlan(result.expert_routes, &memory);
+  if (compared) reporter_.ReportNotice(*compared);
   if (identity_.rank != 0) return;
   if (result.skipped) {
     reporter_.ReportNotice("step " + std::to_string(result.step) +

@@ -62,6 +62,25 @@ void AddExpertLoad(const std::vector<std::vector<std::int64_t>>& routes,
   if (numbers <= kMostExpertRoutes) (*metrics)["expert_routes"] = routes;
 }
 
+std::vector<double> MeanExpertLoads(const std::vector<std::vector<std::int64_t>>& routes,
+                                    int ranks) {
+  const auto count = static_cast<std::size_t>(ranks);
+  if (routes.empty() || routes.front().size() % count != 0) return {};
+  const auto own = static_cast<std::ptrdiff_t>(routes.front().size() / count);
+  std::vector<double> loads(count, 0.0);
+  for (const std::vector<std::int64_t>& layer : routes) {
+    const auto all = std::accumulate(layer.begin(), layer.end(), std::int64_t{0});
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      const auto first = layer.begin() + static_cast<std::ptrdiff_t>(rank) * own;
+      const auto came = std::accumulate(first, first + own, std::int64_t{0});
+      const double share =
+          all == 0 ? 1.0 / ranks : static_cast<double>(came) / static_cast<double>(all);
+      loads[rank] += share * ranks / static_cast<double>(routes.size());
+    }
+  }
+  return loads;
+}
+
 nlohmann::ordered_json ReadProcessMemory() {
   // Some 20 microseconds.
   const StatusOr<std::string> text = ReadFile("/proc/self/status");

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <numeric>
 #include <random>
 
 #include "runtime/base/files.h"
+#include "tests/e2e/dsrun.h"
 #include "tests/e2e/planned_memory.h"
 
 namespace ds::testing {
@@ -65,20 +68,71 @@ class PlannedExperts : public PlannedMemory {
     Write("deepseek_groups.json", groups);
   }
 
+  void WriteTokens(Job* job, const std::string& name, const std::function<unsigned()>& next) {
+    std::string bytes;
+    for (int i = 0; i < 200000; ++i) {
+      const auto token = static_cast<std::uint16_t>(next());
+      bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+    }
+    job->tokens = name;
+    ASSERT_TRUE(WriteFileAtomically(PathOf(name), bytes).ok());
+  }
+
   // Of tokens that are as frequent as one another, with routers that hardly learn: experts of all
   // ranks get about as many rows, as a plan takes them to.
   void ExpectPlannedOfEvenTokens(Job job) {
     std::mt19937 draw(5);
-    std::string bytes;
-    for (int i = 0; i < 200000; ++i) {
-      const auto token = static_cast<std::uint16_t>(draw() % 3000);
-      bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
-    }
-    job.tokens = "even.bin";
-    ASSERT_TRUE(WriteFileAtomically(PathOf(job.tokens), bytes).ok());
-    job.config = {{"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-6}}}}}};
+    WriteTokens(&job, "even.bin", [&] { return draw() % 3000; });
+    job.config = kHardlyLearns;
     ExpectPlanned(job);
   }
+
+  struct Loaded {
+    double load = 0.0, measured = 0.0;  // of the first rank: over an even load; bytes
+    std::string said;
+  };
+  // Trains on two tokens alone, which nearly all go to the same experts.
+  Loaded TrainOnTwoTokens(Job* job, unsigned first) {
+    std::mt19937 draw(5);
+    WriteTokens(job, "two.bin", [&] { return first + draw() % 2; });
+    job->config = kHardlyLearns;
+    const auto run_dir = folder_.path() / (NameOf(*job) + "-" + std::to_string(first));
+    const ProgramResult result = RunProgram(DsrunCommand(run_dir, TrainWords(*job)));
+    EXPECT_EQ(result.status, 0) << result.err;
+    const json step = ReadJsonLines(run_dir / "metrics.jsonl").back();
+    Loaded rank{.measured = step["memory"]["tensors"]["peak"], .said = result.err};
+    for (const json& layer : step["expert_routes"]) {
+      const auto routes = layer.get<std::vector<double>>();
+      const auto own = routes.begin() + static_cast<int>(routes.size()) / job->expert;
+      const double share = std::accumulate(routes.begin(), own, 0.0) /
+                           std::accumulate(routes.begin(), routes.end(), 0.0);
+      rank.load += share * job->expert / static_cast<double>(step["expert_routes"].size());
+    }
+    return rank;
+  }
+
+  // Of the first such tokens with which the first rank's experts get far more than their share, it
+  // holds what is planned for so many, and not what is planned for an even load.
+  void ExpectPlannedOfItsLoad(Job job) {
+    SCOPED_TRACE(NameOf(job));
+    Loaded rank;
+    for (unsigned first = 0; first < 40 && rank.load < 1.3; first += 2) {
+      rank = TrainOnTwoTokens(&job, first);
+    }
+    ASSERT_GE(rank.load, 1.3);
+    const auto planned = [&](double load) {
+      const auto flags = {std::string("--expert_load"), std::to_string(load)};
+      return EstimateOf(job, flags)["planned"]["peak"].get<double>();
+    };
+    EXPECT_NEAR(rank.measured, planned(rank.load), 0.05 * rank.measured) << rank.load;
+    EXPECT_GT(rank.measured, 1.05 * planned(1.0)) << rank.load;
+    const std::size_t said = rank.said.find("; its experts got the most, ");
+    ASSERT_NE(said, std::string::npos) << rank.said;
+    const std::size_t percent = rank.said.find('(', said);
+    EXPECT_NEAR(std::stod(rank.said.substr(percent + 1)), 100.0, 5.0) << rank.said.substr(said);
+  }
+
+  const json kHardlyLearns = {{"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-6}}}}}};
 };
 
 TEST_F(PlannedExperts, AreMeasuredWhereEachRankHasAll) {
@@ -107,6 +161,13 @@ TEST_F(PlannedExperts, AreMeasuredWhereRanksHaveThemBetweenThem) {
   }
   ExpectPlannedOfEvenTokens(
       {.stage = 3, .micro_batch = 8, .recompute = "full", .model = "mixtral", .expert = 2});
+}
+
+TEST_F(PlannedExperts, HoldMoreWhereMoreTokensCome) {
+  ExpectPlannedOfItsLoad({.stage = 0, .micro_batch = 24, .model = "mixtral", .expert = 2});
+  ExpectPlannedOfItsLoad(
+      {.stage = 1, .bf16 = true, .micro_batch = 16, .model = "mixtral", .ranks = 4, .expert = 4});
+  ExpectPlannedOfItsLoad({.stage = 3, .micro_batch = 16, .model = "qwen2_moe", .expert = 2});
 }
 
 TEST_F(PlannedExperts, AreMeasuredBesideKeysAndValuesOfNarrowRows) {

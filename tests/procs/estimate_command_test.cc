@@ -35,6 +35,8 @@ TEST(EstimateCommand, RefusesFlagsThatWouldChangeNothing) {
               HasSubstr("--sp_kind: of what? --sp or the config's"));
   EXPECT_THAT(Refusal({"--pp_schedule", "zb-v"}),
               HasSubstr("--pp_schedule: of what? --pp or the config's"));
+  EXPECT_THAT(Refusal({"--expert_load", "2"}),
+              HasSubstr("--expert_load: of what? --ep or the config's"));
 }
 
 TEST(EstimateCommand, RefusesFlagsOfAJobWithoutAConfig) {
@@ -54,6 +56,28 @@ TEST(EstimateCommand, CountsTheExpertsThatARankHas) {
     return nlohmann::json::parse(result.out)["planned"]["parameters"].get<std::int64_t>();
   };
   EXPECT_LT(parameters("2"), parameters("1"));
+}
+
+// Nothing bounds what comes but the router: it can be asked for, here as in the plan of stages.
+TEST(EstimateCommand, PlansForExpertsThatGetMoreThanTheirShare) {
+  const auto peak = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {DS_BIN_DIR "/dsrun"});
+    words.insert(words.end(),
+                 {"--num_gpus", "4", "--device", "cpu", "--json", "--model", "mixtral-tiny",
+                  "--deepspeed_config", DS_SOURCE_DIR "/configs/default_ds_config.json"});
+    const ProgramResult result = RunProgram(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto json = nlohmann::json::parse(result.out);
+    const auto& step = json.contains("planned") ? json["planned"] : json["stage_steps"][0];
+    return step["peak"].get<std::int64_t>();
+  };
+  const std::vector<std::string> estimate = {"estimate", "--ep", "2"};
+  const std::vector<std::string> plan = {"plan", "--mesh", "pipeline=2,expert=2"};
+  for (std::vector<std::string> words : {estimate, plan}) {
+    const std::int64_t even = peak(words);
+    words.insert(words.end(), {"--expert_load", "1.5"});
+    EXPECT_GT(peak(words), even) << words.front();
+  }
 }
 
 }  // namespace

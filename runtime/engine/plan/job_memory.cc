@@ -13,6 +13,7 @@
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/memory/bias_bytes.h"
 #include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/memory/expert_bytes.h"
 #include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/model_ranks.h"
 
@@ -159,6 +160,8 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
           .sequence_ranks = config.parallel.sequence,
           .in_ring = job.sequence_kind == models::SequenceKind::kRing,
           .expert_ranks = config.parallel.expert,
+          .expert_load =
+              std::min(job.expert_load, models::MostExpertLoad(job.model, config.parallel.expert)),
           .tensor_ranks = config.parallel.tensor,
           .keeps_parts = config.activation_checkpointing.partition_activations,
           .documents = job.packs_documents,

@@ -34,6 +34,9 @@ struct JobShape {
   int chunks = 1;                          // virtual stages of each stage
   config::DataEfficiency efficiency = {};  // what of samples steps see
   std::optional<int> stage = {};           // of a pipeline; absent: the one that holds the most
+  // Rows that come to the planned rank's experts over their even share, where ranks have experts
+  // between them; no more count than can come (models::MostExpertLoad).
+  double expert_load = 1.0;
   zero::StepSetting setting;
 };
 
@@ -54,8 +57,9 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
 // Plans a rank, in the tier where it computes; of tensor and sequence ranks the first, whose part
-// is the largest. Where ranks have experts between them each is taken to get as many rows as the
-// others do: what they really get is up to the tokens. The micro-batch is the config's. Where steps
+// is the largest. Where ranks have experts between them, what theirs really get is up to the
+// tokens, of which none is dropped: JobShape::expert_load says for what to plan. The micro-batch is
+// the config's. Where steps
 // see more and more of their samples, the first step's peak is that of the first, the other one
 // that of the last. Requires CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);

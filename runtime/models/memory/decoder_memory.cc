@@ -1,10 +1,12 @@
 #include "runtime/models/memory/decoder_memory.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "runtime/config/model_state.h"
 #include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/memory/expert_bytes.h"
 #include "runtime/models/memory/latent_values.h"
 #include "runtime/models/memory/product_scratch.h"
 
@@ -21,11 +23,9 @@ class Activations {
  public:
   Activations(const DecoderSpec& spec, const MicroBatch& batch, const BlockTraining& training,
               bool experts = false)
-      : spec_(spec),
-        batch_(batch),
-        training_(training),
-        width_(config::Width(batch.type)),
-        routes_(experts ? spec.experts_per_token : 0) {}
+      : spec_(spec), batch_(batch), training_(training), width_(config::Width(batch.type)) {
+    if (experts) experts_ = CountExpertBytes(spec, batch);
+  }
 
   std::int64_t BesideTable() const;
   BlockBytes OfEmbedding() const;
@@ -110,10 +110,7 @@ class Activations {
     return (training_.trains(BlockPart::kProjection) ? Hidden() + Values(made) : 0) +
            (training_.trains(BlockPart::kMixed) ? Values(query) + Hidden() : 0);
   }
-  std::int64_t DelayedByMlp() const {
-    if (routes_ > 0) return OfRoutes(2 * spec_.width + 3 * WidthOfExpert(spec_)) + Delayed();
-    return Delayed();
-  }
+  std::int64_t DelayedByMlp() const { return (experts_ ? experts_->delayed : 0) + Delayed(); }
   std::int64_t Delayed() const {
     return (training_.trains(BlockPart::kWiden) ? Hidden() + WideGradients() : 0) +
            (training_.trains(BlockPart::kDown) ? Values(spec_.mlp_width) + Hidden() : 0);
@@ -121,39 +118,12 @@ class Activations {
   std::int64_t MlpForwardBeside() const;
   std::int64_t MlpBackwardBeside() const;
 
-  // Values of every token's way through each of its experts.
-  std::int64_t OfRoutes(std::int64_t each) const { return routes_ * Values(each); }
-  std::int64_t KeptByExperts() const;
-  std::int64_t BesideExperts() const;
-
   const DecoderSpec& spec_;
   const MicroBatch& batch_;
   const BlockTraining& training_;
   const std::int64_t width_;
-  const std::int64_t routes_;  // of a token; 0: the layer has no experts
+  std::optional<ExpertBytes> experts_;  // of a layer that has them
 };
-
-// The rows of all routes, what experts make of them, their results, and the router's choice: places
-// of routes and tokens. Beside them the expert that all tokens go through, and its gate.
-std::int64_t Activations::KeptByExperts() const {
-  // Rows that have come from other ranks are put in the order of this one's experts, and back.
-  const bool sorts = batch_.expert_ranks > 1 && spec_.experts > batch_.expert_ranks;
-  const std::int64_t numbers =
-      (sorts ? 5 : 3) * static_cast<std::int64_t>(sizeof(std::int64_t)) + 2 * kFloatBytes;
-  const std::int64_t shared = spec_.shared_expert_width;
-  return OfRoutes(2 * spec_.width + 3 * WidthOfExpert(spec_)) +
-         batch_.tokens() * routes_ * numbers + Floats(spec_.experts) + Values(spec_.experts) +
-         (spec_.routes_in_fp32 && width_ < kFloatBytes ? Floats(spec_.width) : 0) +
-         (shared > 0 ? Values(3 * shared) : 0) +
-         (spec_.gates_shared_expert ? Values(spec_.width + 2) : 0);
-}
-
-// Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients.
-std::int64_t Activations::BesideExperts() const {
-  const std::int64_t weighted = routes_ * Floats(spec_.width);
-  const std::int64_t copy = width_ < kFloatBytes ? OfRoutes(spec_.width) : 0;
-  return Hidden() + OfRoutes(2 * spec_.width) + weighted + copy;
-}
 
 // The norm's input and output, queries, keys, values, and what the weights have mixed.
 std::int64_t Activations::KeptByAttention(bool recomputes) const {
@@ -219,7 +189,7 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   const std::int64_t factors = spec_.residual_dropout > 0.0 ? 2 * Hidden() : 0;
   const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
   const std::int64_t norm = KeptByNorm(computes, BlockPart::kWiden);
-  const std::int64_t wide = routes_ > 0 ? KeptByExperts() : KeptWide();
+  const std::int64_t wide = experts_ ? experts_->kept : KeptWide();
   const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + wide;
   const std::int64_t scaled = KeptByScales(BlockPart::kWiden) + KeptByScales(BlockPart::kDown);
   return KeptByAttention(recomputes_attention) + mlp + factors + Values(training_.ranks) + scaled;
@@ -228,7 +198,7 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
 // Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy. An
 // adapter's result is there beside the product's.
 std::int64_t Activations::MlpForwardBeside() const {
-  if (routes_ > 0) return BesideExperts();
+  if (experts_) return experts_->beside;
   if (!is_tiled()) {
     const std::int64_t adapter = adapts(BlockPart::kWiden) ? Values(spec_.mlp_width) : 0;
     return std::max({(adapts(BlockPart::kDown) ? 3 : 2) * Hidden(), WideProduct(), adapter});
@@ -239,7 +209,7 @@ std::int64_t Activations::MlpForwardBeside() const {
 // What comes from above, and the gradients of what the last product was given. A tile is there
 // again beside the gradients of those behind it.
 std::int64_t Activations::MlpBackwardBeside() const {
-  if (routes_ > 0) return Hidden() + BesideExperts();
+  if (experts_) return Hidden() + experts_->beside;
   const std::int64_t adapter = adapts(BlockPart::kDown) ? Values(2 * spec_.mlp_width) : 0;
   if (!is_tiled()) return Hidden() + std::max(WideGradients(), adapter);
   return 2 * Hidden() + std::max((Wide() + WideGradients()) / tiles(), Hidden());
@@ -277,8 +247,8 @@ BlockBytes Activations::OfLayer(bool recomputes_attention) const {
 BlockBytes Activations::OfRecomputedLayer() const {
   const BlockBytes again = OfLayer(/*recomputes_attention=*/false);
   const std::int64_t mlp =
-      routes_ > 0 ? 2 * Hidden() + OfRoutes(2 * spec_.width) + BesideExperts()
-                  : 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
+      experts_ ? 2 * Hidden() + experts_->passing + experts_->beside
+               : 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
   const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
   const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
   return {

@@ -28,6 +28,7 @@ struct MicroBatch {
   std::int64_t own_heads = 0, own_kv_heads = 0;  // 0: all
   bool in_ring = false;      // in attention, too, they have their tokens, and keys go round
   int expert_ranks = 1;      // have each layer's experts between them
+  double expert_load = 1.0;  // rows that come to this one's over their even share
   int tensor_ranks = 1;      // have the decoder between them, of which this is one part
   bool keeps_parts = false;  // each of these, of what recomputed layers were given
   bool documents = false;    // several in a sample, of which none sees another

@@ -1,5 +1,6 @@
 #include "runtime/models/memory/known_memory.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -41,7 +42,8 @@ Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch) {
   const auto values =
       static_cast<double>(spec.width + spec.heads * spec.head_width + spec.mlp_width);
   const double of_token = 64.0 * values + 32.0 * length * static_cast<double>(spec.heads);
-  const double bytes = samples * length * of_token * static_cast<double>(spec.layers + 2);
+  const double bytes = samples * length * of_token * static_cast<double>(spec.layers + 2) *
+                       std::max(1.0, batch.expert_load);
   if (bytes < kMost) return OkStatus();
   return InvalidArgumentError("a micro-batch of " + std::to_string(batch.samples) + " x " +
                               std::to_string(batch.seq_len) +

@@ -87,6 +87,24 @@ TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
   EXPECT_EQ(ToJson(tight)["rank_host"], tight.rank.host_bytes());
 }
 
+TEST_F(PredictMemoryTest, ExpertsOfOtherRanksAreToldWithTheMostThatCanCome) {
+  job_.model = ReadJobModel(DS_SOURCE_DIR "/configs/models/mixtral-tiny.json").value();
+  Prediction question{.config = config_, .job = job_, .hosts = 1, .ranks_of_host = 2};
+  EXPECT_THAT(ToText(MakePrediction(question)), Not(HasSubstr("experts")));
+  question.config.parallel.expert = 2;
+  const Prediction even = MakePrediction(question);
+  ASSERT_TRUE(even.worst_load.has_value());
+  EXPECT_GT(even.worst_load->bytes(), even.rank.bytes());
+  EXPECT_THAT(ToText(even), HasSubstr("\nexperts: planned for 1 x an even load of a rank's; with 2 "
+                                      "x, the most that can come, "));
+  EXPECT_EQ(ToJson(even)["rank_at_most_expert_load"], even.worst_load->bytes());
+  question.job.expert_load = 100.0;
+  const Prediction worst = MakePrediction(question);
+  EXPECT_EQ(worst.rank.bytes(), even.worst_load->bytes());
+  EXPECT_THAT(ToText(worst),
+              HasSubstr("\nexperts: planned for 2 x an even load of a rank's; more cannot come\n"));
+}
+
 TEST(ReadJobModelTest, WhatIsNoModelIsRefused) {
   EXPECT_FALSE(ReadJobModel(DS_SOURCE_DIR "/configs/models/none.json").ok());
   // It has comments, so it is not even the JSON of a model's folder.

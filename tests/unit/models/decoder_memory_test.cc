@@ -3,6 +3,7 @@
 
 #include "runtime/models/memory/decoder_memory.h"
 #include "runtime/models/memory/bias_bytes.h"
+#include "runtime/models/memory/expert_bytes.h"
 #include "runtime/models/memory/known_memory.h"
 #include "runtime/models/memory/latent_values.h"
 
@@ -81,6 +82,39 @@ TEST(DecoderMemoryTest, WhatIsNotKnownOfAModelIsNamed) {
 }
 
 constexpr MicroBatch kBatch{.samples = 2, .seq_len = 8};
+
+DecoderSpec WithExperts(std::int64_t experts, std::int64_t of_a_token) {
+  DecoderSpec spec = kLlama;
+  spec.experts = experts;
+  spec.experts_per_token = of_a_token;
+  return spec;
+}
+
+TEST(DecoderMemoryTest, NoMoreTokensComeThanThereAreTimesTheExpertsOfARank) {
+  EXPECT_EQ(MostExpertLoad(WithExperts(8, 2), 1), 1.0);
+  EXPECT_EQ(MostExpertLoad(WithExperts(8, 2), 2), 2.0);
+  EXPECT_EQ(MostExpertLoad(WithExperts(8, 2), 4), 4.0);
+  EXPECT_EQ(MostExpertLoad(WithExperts(8, 2), 8), 4.0);  // the second way is to another rank
+  EXPECT_EQ(MostExpertLoad(WithExperts(8, 6), 4), 4.0 * 2 / 6);
+  EXPECT_EQ(MostExpertLoad(kLlama, 4), 1.0);
+}
+
+TEST(DecoderMemoryTest, ExpertsKeepTheRowsThatCome) {
+  const DecoderSpec spec = WithExperts(8, 2);
+  MicroBatch batch = kBatch;
+  const ExpertBytes whole = CountExpertBytes(spec, batch);
+  batch.expert_load = 2.0;
+  EXPECT_EQ(CountExpertBytes(spec, batch).kept, whole.kept) << "all have come to this rank anyway";
+  batch.expert_ranks = 4;
+  const ExpertBytes twice = CountExpertBytes(spec, batch);
+  batch.expert_load = 1.0;
+  const ExpertBytes even = CountExpertBytes(spec, batch);
+  const std::int64_t rows = 2 * 16;  // two of each token
+  EXPECT_EQ(twice.kept - even.kept, rows * ((64 + 3 * WidthOfExpert(spec)) * 4 + 2 * 8));
+  EXPECT_EQ(twice.delayed, 2 * even.delayed);
+  EXPECT_EQ(even.beside, whole.beside);
+  EXPECT_EQ(twice.beside - even.beside, rows * 2 * 64 * 4);
+}
 
 TEST(DecoderMemoryTest, ALayerKeepsWhatItsOperationsRead) {
   const auto blocks = ListBlockBytes(kLlama, kBatch, {});
