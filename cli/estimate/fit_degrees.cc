@@ -1,5 +1,8 @@
 #include "cli/estimate/fit_degrees.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -135,7 +138,12 @@ std::string ToText(const std::vector<Fit>& fits, const FitQuestion& question) {
     text += ": " + size(fit.bytes) + " a rank, a micro-batch of up to " +
             std::to_string(fit.micro_batch) + "\n";
   }
-  return text;
+  const auto shares_experts = [](const Fit& fit) { return fit.expert > 1; };
+  if (!std::any_of(fits.begin(), fits.end(), shares_experts)) return text;
+  return text +
+         fmt::format(
+             "of --ep: for experts that get up to {:.3g} x their even share (--expert_load)\n",
+             question.job.expert_load);
 }
 
 nlohmann::ordered_json ToJson(const std::vector<Fit>& fits) {

@@ -114,7 +114,8 @@ Status CheckBlend(const TrainFlags& flags, config::TrainJob* job) {
   if (job->data_weights.empty() || job->data_weights.size() == job->data.size()) return OkStatus();
   return InvalidArgumentError("--data_weights: " + std::to_string(job->data_weights.size()) +
                               " for " + std::to_string(job->data.size()) +
-                              " paths of --data; give each one");
+                              (job->data.size() == 1 ? " path" : " paths") +
+                              " of --data; give each one");
 }
 
 // All that is wrong with a config, a line each.

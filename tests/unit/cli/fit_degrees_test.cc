@@ -96,10 +96,13 @@ TEST_F(FitDegreesTest, ExpertsAreSharedAmongRanksThatDivideThem) {
       return fit.expert == count && fit.Flags() == "--ep " + std::to_string(count);
     });
   };
+  const char* const of_load = "of --ep: for experts that get up to 1 x their even share";
   EXPECT_FALSE(uses_expert_ranks(2)) << "a dense model has none";
+  EXPECT_THAT(ToText(With(64), question_), ::testing::Not(HasSubstr(of_load)));
   question_.job.model.experts = 6;
   question_.job.model.experts_per_token = 2;
   EXPECT_TRUE(uses_expert_ranks(2));
+  EXPECT_THAT(ToText(With(64), question_), HasSubstr(of_load));
 }
 
 TEST_F(FitDegreesTest, WhereNothingFitsItIsSaid) {

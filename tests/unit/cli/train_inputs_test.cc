@@ -246,6 +246,9 @@ TEST_F(TrainInputsTest, ABlendHasAWeightForEveryPath) {
   EXPECT_TRUE(other->job.data_weights.empty());
   flags.data_weights = {3.0};
   EXPECT_THAT(Error(flags), HasSubstr("--data_weights: 1 for 2 paths of --data; give each one"));
+  flags.data.resize(1);
+  flags.data_weights = {0.5, 0.5};
+  EXPECT_THAT(Error(flags), HasSubstr("--data_weights: 2 for 1 path of --data; give each one"));
 }
 
 TEST_F(TrainInputsTest, AnAdaptersFolderAloneDescribesIt) {
