@@ -54,6 +54,7 @@ Status ShardedOptimizer::LoadState(const nlohmann::json& state) {
 
 void ShardedOptimizer::MoveToHost(StateKind kind) {
   Settle();
+  if (zenflow_) zenflow_->MoveToHost(kind);
   switch (kind) {
     case StateKind::kOptimStates:
       for (const auto& shard : shards_) shard->MoveStateToHost();
@@ -76,6 +77,7 @@ void ShardedOptimizer::MoveToHost(StateKind kind) {
 void ShardedOptimizer::MoveBack() {
   ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveBack(); });
   for (const auto& shard : shards_) shard->MoveBack();
+  if (zenflow_) zenflow_->MoveBack();
 }
 
 void ShardedOptimizer::PublishWeights() {

@@ -22,7 +22,6 @@
 
 #include <cstdint>
 #include <future>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -32,6 +31,7 @@
 #include "runtime/optim/optimizer.h"
 #include "runtime/zero/optimizer_shard.h"
 #include "runtime/zero/plan/zenflow_schedule.h"
+#include "runtime/zero/state_kind.h"
 
 namespace ds::zero {
 
@@ -43,7 +43,6 @@ class ZenFlow {
   // All are borrowed. Requires an optimizer of Reach::kElement that keeps two values.
   ZenFlow(const Context& context, const config::ZenFlowConfig& config, optim::Optimizer& optimizer);
   ~ZenFlow();  // waits for the update beside
-
   // In the model's order, before the first step.
   void Add(OptimizerShard& shard);
 
@@ -55,6 +54,10 @@ class ZenFlow {
   void WriteBack();
   // Those have been written from outside: goes on from them.
   void WeightsWereWritten();
+
+  // Takes what rests here of a kind to host memory, and all back. Requires a settled update.
+  void MoveToHost(StateKind kind);
+  void MoveBack();
 
   // Gradients that wait, and the moments of the important columns.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
@@ -97,8 +100,7 @@ class ZenFlow {
     std::int64_t count = 0;
     // Vector loops over them have no remainder, as over shards.
     std::int64_t padded() const {
-      constexpr std::int64_t kMultiple = FlatLayout::kShardMultiple;
-      return (count / kMultiple + 1) * kMultiple;
+      return (count / FlatLayout::kShardMultiple + 1) * FlatLayout::kShardMultiple;
     }
     Store weights = {};  // where there are masters; else they are in the parameters
     Store moments[2] = {};
@@ -112,11 +114,11 @@ class ZenFlow {
 
   struct Read;
   StatusOr<Read> ReadState(const nlohmann::json& state) const;
-
   std::vector<int> AddMatrices(const FlatParameters& parameters);
   void Select();
   void Place(Range* range, bool takes_weights);
   void MakePlaces(Range* range);
+  void PutPlaces(Range* range, at::Device device, device::MemoryTier tier) const;
   void Forget(Range* range);
   ImportantPiece FindImportant(const Part& part) const;
   std::vector<ZenFlowSums> MeasureMatrices(double scale) const;

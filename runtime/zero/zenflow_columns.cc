@@ -57,9 +57,15 @@ void ZenFlow::MakePlaces(Range* range) {
     }
   }
   range->count = static_cast<std::int64_t>(places.size());
-  range->places = at::tensor(places, at::kLong).to(context_.device);
-  range->booked = device::LedgerEntry(context_.ledger, MemoryUse::kOptimizerState, context_.tier(),
-                                      range->count * static_cast<std::int64_t>(sizeof(places[0])));
+  range->places = at::tensor(places, at::kLong);
+  PutPlaces(range, context_.device, context_.tier());
+}
+
+void ZenFlow::PutPlaces(Range* range, at::Device device, device::MemoryTier tier) const {
+  if (!range->places.defined()) return;
+  range->places = range->places.to(device);
+  range->booked = device::LedgerEntry(context_.ledger, MemoryUse::kOptimizerState, tier,
+                                      static_cast<std::int64_t>(range->places.nbytes()));
 }
 
 ZenFlow::ImportantPiece ZenFlow::FindImportant(const Part& part) const {

@@ -3,7 +3,8 @@
 #include "runtime/zero/store_source.h"
 #include "runtime/zero/zenflow.h"
 
-// A checkpoint holds this of ZenFlow beside the weights and the state of everything.
+// A checkpoint holds this of ZenFlow beside the weights and the state of everything, and this moves
+// to the host and back.
 
 namespace ds::zero {
 namespace {
@@ -12,6 +13,42 @@ constexpr std::string_view kMoments[] = {"/zenflow_exp_avg", "/zenflow_exp_avg_s
 constexpr std::string_view kGradient = "/zenflow_gradient";
 
 }  // namespace
+
+void ZenFlow::MoveToHost(StateKind kind) {
+  const bool masters = kind == StateKind::kHpParams;
+  if (!masters && kind != StateKind::kOptimStates) return;
+  for (Range& range : ranges_) {
+    if (masters) {
+      range.weights.Release();
+      continue;
+    }
+    for (Store& store : range.moments) store.Release();
+    PutPlaces(&range, at::kCPU, device::MemoryTier::kHost);
+  }
+  for (Waiting& waiting : waiting_) {
+    if (masters) {
+      waiting.weights.Release();
+      continue;
+    }
+    for (Store& store : waiting.gradients) store.Release();
+  }
+}
+
+// What rests elsewhere is away between steps, whoever asks.
+void ZenFlow::MoveBack() {
+  const auto move = [](Store& store) {
+    if (!store.rests_away()) store.Prefetch();
+  };
+  for (Range& range : ranges_) {
+    for (Store& store : range.moments) move(store);
+    move(range.weights);
+    PutPlaces(&range, context_.device, context_.tier());
+  }
+  for (Waiting& waiting : waiting_) {
+    for (Store& store : waiting.gradients) move(store);
+    move(waiting.weights);
+  }
+}
 
 // The important columns side by side are a matrix of their own, which ranks hold as they hold the
 // whole.

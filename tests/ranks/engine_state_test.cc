@@ -99,7 +99,7 @@ std::vector<bool> ListPresent(const BlockList& model) {
 }
 
 TEST(EngineState, WhatIsOffloadedIsSavedAndLoadedWhereItLies) {
-  for (const int stage : {0, 1, 3}) {
+  for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const TinyRun run{.stage = stage, .precision = Precision::kBf16};
     const testing::TemporaryFolder folder;

@@ -7,10 +7,13 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
+#include <span>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/memory_ledger.h"
+#include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/gathered_parameters.h"
 #include "runtime/engine/tensor_access.h"
 #include "runtime/topology/degrees.h"
@@ -195,6 +198,50 @@ TEST(ZenFlow, WhoeverWritesWeightsLosesNothingThatComesLate) {
     for (const FlowOutcome& outcome : outcomes) {
       SCOPED_TRACE(static_cast<int>(precision) * 10 + (&outcome - outcomes.data()));
       ExpectSameFlow(outcome, outcomes[0]);
+    }
+  }
+}
+
+// Where ZenFlow's own state lies that a checkpoint would be made of.
+std::map<std::string, const void*> FindAddresses(Engine& engine) {
+  std::vector<checkpoint::TensorShard> shards;
+  engine.state().AddShards(&shards);
+  std::map<std::string, const void*> addresses;
+  for (const checkpoint::TensorShard& shard : shards) {
+    if (shard.source->count() == 0 || shard.name.find("/zenflow_") == std::string::npos) continue;
+    const auto take = [&](std::span<const std::byte> bytes) {
+      addresses[shard.name] = bytes.data();
+      return OkStatus();
+    };
+    EXPECT_TRUE(shard.source->Read(0, 1, take).ok());
+  }
+  return addresses;
+}
+
+// Its own moments and waiting gradients, too: all are elsewhere afterwards.
+TEST(ZenFlow, LetsItsStateGoAndComeBack) {
+  for (const Precision precision : kPrecisions) {
+    for (const bool overlap : {false, true}) {
+      SCOPED_TRACE(static_cast<int>(precision) * 2 + (overlap ? 1 : 0));
+      const FlowRun run = Flow(2, precision, overlap);
+      const FlowOutcome undisturbed = TrainFlow(run, 2, 6);
+      testing::RunRanks(2, [&](comm::Communicator& world) {
+        const auto engine = CreateFlowEngine(run, world).value();
+        engine::DeepSpeedApi api(*engine);
+        std::vector<StepResult> steps;
+        for (int step = 1; step <= 6; ++step) {
+          steps.push_back(TrainTiny(*engine, run.tiny, 1)[0]);
+          if (overlap && step > 2) continue;  // an update that ends early is another run
+          const auto here = FindAddresses(*engine);
+          EXPECT_TRUE(api.offload_states().ok());
+          for (const auto& [name, address] : FindAddresses(*engine)) {
+            EXPECT_NE(address, here.at(name)) << name << " behind step " << step;
+          }
+          EXPECT_TRUE(step % 2 == 0 || api.reload_states().ok());
+        }
+        const auto parameters = ExportAll(*engine);
+        if (world.rank() == 0) ExpectSameFlow({steps, parameters}, undisturbed);
+      });
     }
   }
 }
