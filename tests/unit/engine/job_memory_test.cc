@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/config/file/check_config.h"
 #include "tests/unit/engine/small_decoder.h"
 
 namespace ds::engine {
@@ -27,12 +30,57 @@ config::DsConfig MakeConfig(int stage, std::int64_t micro_batch = 1) {
   return config;
 }
 
+// No more than can come is planned for.
+TEST(JobMemoryTest, AnExpertsLoadIsOfRanksThatHaveThemBetweenThem) {
+  JobShape job = MakeJob(4);
+  job.model.gated_mlp = true;
+  job.model.activation = models::Activation::kSilu;
+  job.model.experts = 8;
+  job.model.experts_per_token = 2;
+  config::DsConfig config = MakeConfig(2, 8);
+  const auto peak = [&](double load) {
+    job.expert_load = load;
+    EXPECT_TRUE(CheckMemoryIsKnown(config, job).ok());
+    return PlanJobMemory(config, job).peak.total();
+  };
+  EXPECT_EQ(peak(3.0), peak(1.0));
+  config.parallel.expert = 2;
+  EXPECT_GT(peak(1.5), peak(1.0));
+  EXPECT_GT(peak(2.0), peak(1.5));
+  EXPECT_EQ(peak(3.0), peak(2.0));
+}
+
 TEST(JobMemoryTest, HigherStagesHoldLess) {
   std::int64_t before = PlanJobMemory(MakeConfig(1), MakeJob(8)).peak.total();
   for (const int stage : {2, 3}) {
     const std::int64_t peak = PlanJobMemory(MakeConfig(stage), MakeJob(8)).peak.total();
     EXPECT_LT(peak, before) << stage;
     before = peak;
+  }
+}
+
+// Their other values ask for what is always so (`check` says why), and the plan is the same.
+TEST(JobMemoryTest, KeysThatAreAlwaysSoPlanNothingElse) {
+  const auto plan = [](const std::string& keys, bool warns) {
+    const config::CheckResult checked = config::CheckConfig(
+        R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "mics_shard_size": 2)" + keys +
+            "}}",
+        "ds.json", 4);
+    EXPECT_TRUE(checked.ok);
+    const auto is_told = [](const config::Issue& warning) {
+      return warning.message.find(" has no effect: ") != std::string::npos;
+    };
+    EXPECT_EQ(std::any_of(checked.warnings.begin(), checked.warnings.end(), is_told), warns)
+        << keys;
+    return ToJson(PlanJobMemory(checked.config, MakeJob(4)));
+  };
+  const auto as_it_is = plan("", /*warns=*/false);
+  for (const char* keys :
+       {R"(, "contiguous_gradients": false)", R"(, "round_robin_gradients": true)",
+        R"(, "memory_efficient_linear": false)", R"(, "mics_hierarchical_params_gather": true)",
+        R"(, "leaf_module": {"classes": ["GPT2Block"]})", R"(, "leaf_module": {"names": ["h.0"]})",
+        R"(, "leaf_module": {"name_suffixes": ["mlp"]})"}) {
+    EXPECT_EQ(plan(keys, /*warns=*/true), as_it_is) << keys;
   }
 }
 
