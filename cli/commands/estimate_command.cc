@@ -196,6 +196,7 @@ StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const st
 // OK where no flag stands there that would change nothing, as train says.
 Status CheckFlagsCount(const config::TrainJob& job, const config::ParallelConfig& degrees) {
   DS_RETURN_IF_ERROR(CheckAdapterFlags(job));
+  DS_RETURN_IF_ERROR(CheckPortionFlags(job));
   const char* stage_flag = job.pipeline_virtual_stages > 0 ? "--pp_virtual_stages" : nullptr;
   if (job.pipeline_schedule != "1f1b") stage_flag = "--pp_schedule";
   return CheckDegreeFlags({.stage_flag = stage_flag,
@@ -238,6 +239,14 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
     std::cout << Printable(ToText(prediction)) << std::flush;
   }
   return kExitOk;
+}
+
+void AddPortionFlags(CLI::App& app, EstimateJobFlags* flags) {
+  app.add_option(FlagNames("sp_chunk"), flags->job.portion, "as for train (default: all tokens)")
+      ->check(WholeNumber(1))
+      ->type_name("TOKENS");
+  app.add_option(FlagNames("sp_offload"), flags->job.portions_in, "as for train, with --sp_chunk")
+      ->type_name("cpu|FOLDER");
 }
 
 // These say what the ranks have between them and which part of the model is trained.
@@ -304,6 +313,7 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
                  "ways (default: 1); what is more than can come counts as the most that can")
       ->check(NumberBetween(1, kMostExpertLoad))
       ->type_name("FACTOR");
+  AddPortionFlags(app, flags);
   AddPartFlags(app, flags);
   app.add_option(FlagNames("device"), flags->device, "where the ranks compute (default: auto)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))

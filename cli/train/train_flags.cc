@@ -137,6 +137,17 @@ void AddPipelineFlags(CLI::App& app, TrainFlags* flags) {
                  "keys and values go; any number of ranks)")
       ->check(CLI::IsMember({"ulysses", "ring"}).description(""))
       ->type_name("NAME");
+  app.add_option(FlagNames("sp_chunk"), flags->sp_chunk,
+                 "attention takes so many tokens of a sample at a time, on one rank or on those of "
+                 "--sp (ulysses), and computes its projections again in the backward pass (FPDT; "
+                 "default: all tokens at once)")
+      ->check(WholeNumber(1))
+      ->type_name("TOKENS");
+  app.add_option(FlagNames("sp_offload"), flags->sp_offload,
+                 "with --sp_chunk: where the keys, values and results of chunks wait: cpu (memory "
+                 "of the host; on CPU ranks that moves nothing) or a folder of a local drive, for "
+                 "files (default: the device)")
+      ->type_name("cpu|FOLDER");
   app.add_option(FlagNames("pp_schedule"), flags->pp_schedule,
                  "the order in which the stages of --pp compute: 1f1b (default; holds the fewest "
                  "micro-batches), gpipe, interleaved (waits less, sends more), zb-h1 (waits less, "
@@ -265,6 +276,11 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
 
 namespace {
 
+// "cpu", or a folder's whole path.
+std::string FindPortionPlace(const std::string& given) {
+  return given == "cpu" ? given : std::filesystem::absolute(given).lexically_normal().string();
+}
+
 void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.freeze.empty()) job->freeze = flags.freeze;
   Set(flags.lora_rank, &job->lora_rank);
@@ -303,6 +319,8 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.recompute, &job->recompute);
   Set(flags.tile_mlp, &job->mlp_tiles);
   Set(flags.sp_kind, &job->sequence_kind);
+  Set(flags.sp_chunk, &job->portion);
+  if (flags.sp_offload.has_value()) job->portions_in = FindPortionPlace(*flags.sp_offload);
   if (flags.pp_schedule.has_value()) job->pipeline_virtual_stages = 0;  // those of another one
   Set(flags.pp_schedule, &job->pipeline_schedule);
   Set(flags.pp_virtual_stages, &job->pipeline_virtual_stages);

@@ -48,6 +48,8 @@ struct TrainFlags {
   std::optional<std::string> recompute;
   std::optional<std::int64_t> tile_mlp;
   std::optional<std::string> sp_kind;
+  std::optional<std::int64_t> sp_chunk;
+  std::optional<std::string> sp_offload;
   std::optional<std::string> pp_schedule;
   std::optional<std::int64_t> pp_virtual_stages;
   bool no_decay_on_norms_and_biases = false;

@@ -168,13 +168,15 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
       CheckDegreeFlags({.stage_flag = stage_flag,
                         .sequence_flag = flags.sp_kind.has_value() ? "--sp_kind" : nullptr},
                        result.config.parallel));
+  DS_RETURN_IF_ERROR(CheckPortionFlags(inputs->job));
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(inputs->job.sequence_kind));
   DS_RETURN_IF_ERROR(CheckLengthFits(inputs->job.model, inputs->job.seq_len, share));
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share, kind));
   DS_RETURN_IF_ERROR(
       CheckRulesFit(inputs->job.model, result.given, result.config.parallel.tensor, share));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
-  DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence)
+  DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence,
+                                              kind, inputs->job.portion)
                          .WithContext("--seq_len"));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
@@ -289,6 +291,12 @@ Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& 
         "parts of a sample");
   }
   return OkStatus();
+}
+
+Status CheckPortionFlags(const config::TrainJob& job) {
+  if (job.portion > 0 || job.portions_in.empty()) return OkStatus();
+  return InvalidArgumentError(
+      "--sp_offload: of what? --sp_chunk says how many tokens wait at once");
 }
 
 Status CheckAdapterFlags(const config::TrainJob& job) {

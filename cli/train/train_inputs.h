@@ -37,6 +37,7 @@ struct DegreeFlags {
 };
 Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& degrees);
 Status CheckAdapterFlags(const config::TrainJob& job);
+Status CheckPortionFlags(const config::TrainJob& job);
 
 // Gathers what `flags` ask for, the shipped demo where they are silent.
 StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,

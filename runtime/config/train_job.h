@@ -50,6 +50,8 @@ struct TrainJob {
   std::string recompute = "none";             // as ParseRecompute reads it
   std::int64_t mlp_tiles = 1;                 // feed-forward parts run on so many parts of the rows
   std::string sequence_kind = "ulysses";      // of ranks with parts of the same samples; or ring
+  std::int64_t portion = 0;                   // of a sample, in attention; 0: all tokens at once
+  std::string portions_in;                    // where they wait: "" (the device), cpu or a folder
   std::string pipeline_schedule = "1f1b";     // where there are stages: of pipeline::ScheduleKind
   std::int64_t pipeline_virtual_stages = 0;   // of each stage; 0: as many as the schedule takes
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only

@@ -71,7 +71,9 @@ class TrainCommand : public engine::TrainLoopObserver {
   StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
   StatusOr<engine::Evaluation> Evaluate();
   void TellOfEnd(const std::string& early);
-  at::ScalarType dtype() const { return precision::MakeDtypePolicy(config_).parameter; }
+  at::TensorOptions tensors() const {
+    return at::TensorOptions(precision::MakeDtypePolicy(config_).parameter).device(device_.device);
+  }
   auto sequence_kind() const { return models::ParseSequenceKind(job_.sequence_kind).value(); }
 
   const config::TrainJob& job_;
@@ -170,7 +172,8 @@ Status TrainCommand::CheckJob() {
   DS_ASSIGN_OR_RETURN(mesh_, engine::MakeMesh(degrees, config_, identity_.world_size));
   DS_RETURN_IF_ERROR(models::CheckModelRanks(model_config_.decoder, degrees.tensor,
                                              degrees.sequence, degrees.expert, sequence_kind()));
-  DS_RETURN_IF_ERROR(models::CheckSampleParts(job_.seq_len, degrees.sequence));
+  DS_RETURN_IF_ERROR(
+      models::CheckSampleParts(job_.seq_len, degrees.sequence, sequence_kind(), job_.portion));
   DS_ASSIGN_OR_RETURN(order_, engine::ParseStageOrder(job_, config_));
   DS_ASSIGN_OR_RETURN(
       part_, engine::FindStagePart(mesh_, identity_.rank, model_config_.decoder, config_, order_));
@@ -186,10 +189,9 @@ Status TrainCommand::Connect() {
 }
 
 Status TrainCommand::BuildEngine() {
-  const auto weights = at::TensorOptions(dtype()).device(device_.device);
-  const models::ModelRanks ranks =
-      engine::FindModelRanks(mesh_, *world_, sequence_kind(), config_.parallel.tensor_sums_overlap);
-  DS_ASSIGN_OR_RETURN(model_, OpenTrainModel(job_, model_config_, weights, ranks, part_));
+  const models::ModelRanks ranks = engine::FindModelRanks(
+      mesh_, *world_, sequence_kind(), config_.parallel.tensor_sums_overlap, job_.portion);
+  DS_ASSIGN_OR_RETURN(model_, OpenTrainModel(job_, model_config_, tensors(), ranks, part_));
   DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks, model_config_.decoder, job_.seq_len));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&
@@ -207,6 +209,7 @@ Status TrainCommand::BuildEngine() {
                         .recompute = recompute,
                         .schedule = order_.kind,
                         .mlp_tiles = job_.mlp_tiles,
+                        .portions_in = job_.portions_in,
                         .parameter_group = MakeGrouper(job_, model_.blocks->model_size())};
   if (!model_.unused.empty() && identity_.rank == 0) {
     reporter_.ReportNotice(model_config_.folder.string() + ": " +
@@ -363,13 +366,10 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   const auto compared = memory_.ComparePlan(result.expert_routes, &memory);
   if (compared) reporter_.ReportNotice(*compared);
   if (identity_.rank != 0) return;
-  if (result.skipped) {
-    reporter_.ReportNotice("step " + std::to_string(result.step) +
-                           " changed nothing: " + result.non_finite);
-  }
+  const std::string step = "step " + std::to_string(result.step);
+  if (result.skipped) reporter_.ReportNotice(step + " changed nothing: " + result.non_finite);
   if (config_.activation_checkpointing.profile) {
-    reporter_.ReportNotice("step " + std::to_string(result.step) +
-                           ", what was recomputed, first and again: " +
+    reporter_.ReportNotice(step + ", what was recomputed, first and again: " +
                            DescribeRecompute(DeepSpeedApi(*engine_).take_recompute_times()));
   }
   const comm::Traffic traffic = world_->traffic();

@@ -59,6 +59,20 @@ TEST_F(TrainParallelTest, RanksOfARingTrainWhatOneRankTrainsAndItGoesOn) {
   EXPECT_THAT(of_what.err, HasSubstr("--sp_kind: of what? --sp or the config's"));
 }
 
+// Samples have six portions, the last one shorter; what waits does so in a file.
+TEST_F(TrainParallelTest, AttentionByPortionsTrainsTheSameAndItGoesOn) {
+  const fs::path away = fs::path(RunDir("away"));
+  fs::create_directories(away);
+  ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_chunk", "6", "--sp_offload", away.string()});
+  const auto of_what = RunProgram(DsrunCommand(RunDir("no"), Train(2, 0, {"--sp_offload", "cpu"})));
+  EXPECT_EQ(of_what.status, 2);
+  EXPECT_THAT(of_what.err, HasSubstr("--sp_offload: of what? --sp_chunk says"));
+  const auto in_ring = RunProgram(DsrunCommand(
+      RunDir("no"), Train(2, 0, {"--sp", "2", "--sp_kind", "ring", "--sp_chunk", "8"})));
+  EXPECT_EQ(in_ring.status, 2);
+  EXPECT_THAT(in_ring.err, HasSubstr("(--sp_chunk) is built for --sp_kind ulysses"));
+}
+
 TEST_F(TrainParallelTest, StagesTrainWhatOneRankTrainsAndItGoesOn) {
   ExpectPairsTrainWhatOneRankTrains("--pp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--pp", "5"})));

@@ -133,6 +133,9 @@ std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
   if (config.parallel.sequence > 1 && job.model.qkv == models::QkvLayout::kLatent) {
     return "what sequence ranks hold of keys and values that come from narrow rows";
   }
+  if (job.portion > 0 && job.model.qkv == models::QkvLayout::kLatent) {
+    return "what portions hold of keys and values that come from narrow rows";
+  }
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 
@@ -152,21 +155,24 @@ std::string FindUnknownOfExperts(const config::DsConfig& config, const JobShape&
 
 models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape& job) {
   const auto& drops = job.efficiency.random_ltd;
-  return {.samples = RowsOfMicroBatch(job, config.batch.train_micro_batch_size_per_gpu),
-          .seq_len = job.seq_len,
-          .type = config.training_dtype(),
-          .on_gpu = job.setting.on_gpu,
-          .mlp_tiles = job.mlp_tiles,
-          .sequence_ranks = config.parallel.sequence,
-          .in_ring = job.sequence_kind == models::SequenceKind::kRing,
-          .expert_ranks = config.parallel.expert,
-          .expert_load =
-              std::min(job.expert_load, models::MostExpertLoad(job.model, config.parallel.expert)),
-          .tensor_ranks = config.parallel.tensor,
-          .keeps_parts = config.activation_checkpointing.partition_activations,
-          .documents = job.packs_documents,
-          .kept_tokens = drops ? drops->max_value : 0,
-          .dropping = drops ? drops->layers : std::vector<std::int64_t>()};
+  return {
+      .samples = RowsOfMicroBatch(job, config.batch.train_micro_batch_size_per_gpu),
+      .seq_len = job.seq_len,
+      .type = config.training_dtype(),
+      .on_gpu = job.setting.on_gpu,
+      .mlp_tiles = job.mlp_tiles,
+      .sequence_ranks = config.parallel.sequence,
+      .in_ring = job.sequence_kind == models::SequenceKind::kRing,
+      .portion = job.portion < job.seq_len ? job.portion : 0,
+      .portions_move = !job.portions_in.empty() && (job.portions_in != "cpu" || job.setting.on_gpu),
+      .expert_ranks = config.parallel.expert,
+      .expert_load =
+          std::min(job.expert_load, models::MostExpertLoad(job.model, config.parallel.expert)),
+      .tensor_ranks = config.parallel.tensor,
+      .keeps_parts = config.activation_checkpointing.partition_activations,
+      .documents = job.packs_documents,
+      .kept_tokens = drops ? drops->max_value : 0,
+      .dropping = drops ? drops->layers : std::vector<std::int64_t>()};
 }
 
 // Gives the micro-batch the heads of the first of the ranks that share them, which has the most.
@@ -329,6 +335,8 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
                   .trained = std::move(trained),
                   .packs_documents = is_cut && job.packing != "none",
                   .sequence_kind = kind,
+                  .portion = job.portion,
+                  .portions_in = job.portions_in,
                   .schedule = schedule,
                   .chunks = chunks,
                   .setting = setting};
@@ -339,7 +347,8 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   const config::ParallelConfig& parallel = config.parallel;
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
                                              parallel.expert, job.sequence_kind));
-  DS_RETURN_IF_ERROR(models::CheckSampleParts(job.seq_len, parallel.sequence));
+  DS_RETURN_IF_ERROR(
+      models::CheckSampleParts(job.seq_len, parallel.sequence, job.sequence_kind, job.portion));
   for (const std::string& unknown : {FindUnknown(config, job), FindUnknownOfExperts(config, job)}) {
     if (!unknown.empty()) return UnimplementedError(unknown + " is not known");
   }

@@ -30,6 +30,8 @@ struct JobShape {
   models::TrainedPart trained = {};
   bool packs_documents = false;  // several in a sample
   models::SequenceKind sequence_kind = models::SequenceKind::kUlysses;
+  std::int64_t portion = 0;      // of a sample, in attention; 0: all tokens at once
+  std::string portions_in = {};  // TrainJob's
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
   int chunks = 1;                          // virtual stages of each stage
   config::DataEfficiency efficiency = {};  // what of samples steps see

@@ -1,11 +1,13 @@
 #include "runtime/models/memory/bias_bytes.h"
 
 #include "runtime/config/model_state.h"
+#include "runtime/models/memory/portion_bytes.h"
 
 namespace ds::models {
 
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
-  if (batch.sequence_ranks > 1 && batch.in_ring) return 0;  // it is made for a tile at a time
+  // It is made for a tile at a time.
+  if ((batch.sequence_ranks > 1 && batch.in_ring) || IsInPortions(batch)) return 0;
   const bool distances =
       spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
   const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;

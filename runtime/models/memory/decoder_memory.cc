@@ -8,6 +8,7 @@
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/memory/expert_bytes.h"
 #include "runtime/models/memory/latent_values.h"
+#include "runtime/models/memory/portion_bytes.h"
 #include "runtime/models/memory/product_scratch.h"
 
 namespace ds::models {
@@ -57,7 +58,9 @@ class Activations {
   bool exchanges() const { return batch_.sequence_ranks > 1 && !batch_.in_ring; }
   bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
   // Of a ring the weights are never there at once.
-  bool drops_weights() const { return spec_.attention_dropout > 0.0 && !is_in_ring(); }
+  bool drops_weights() const {
+    return spec_.attention_dropout > 0.0 && !is_in_ring() && !portions_;
+  }
   // What narrow rows have been widened to. What a ring has beside its results: a block of keys and
   // values and the one that comes; what a block gives and what that is multiplied to; in 16 bits,
   // the sums.
@@ -65,7 +68,9 @@ class Activations {
   // The gradients of results, queries, keys and values, all as wide. Of a ring those of three
   // blocks on their way besides, those of the queries, and what comes from above.
   std::int64_t AttentionBackwardBeside() const;
-  std::int64_t RingScores() const;  // of one tile, where attention is made of operators
+  std::int64_t RingScores() const {
+    return CountTileScores(spec_, batch_, heads(), batch_.tokens() / batch_.samples);
+  }
   bool is_tiled() const { return tiles() > 1; }
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
 
@@ -123,6 +128,7 @@ class Activations {
   const BlockTraining& training_;
   const std::int64_t width_;
   std::optional<ExpertBytes> experts_;  // of a layer that has them
+  const std::optional<PortionBytes> portions_ = CountPortionBytes(spec_, batch_);
 };
 
 // The norm's input and output, queries, keys, values, and what the weights have mixed.
@@ -130,6 +136,9 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
   const bool computes = training_.input || training_.trains(BlockPart::kInputNorm);
   const std::int64_t norm = KeptByNorm(computes, BlockPart::kProjection);
+  if (portions_) {  // the norm's output is with what they keep
+    return (computes ? Hidden() + NormNumbers() : 0) + portions_->KeptWhere(recomputes);
+  }
   if (spec_.qkv == QkvLayout::kLatent) {
     const LatentValues latent = CountLatentValues(spec_);
     return norm + Values(latent.narrow + latent.KeptOfHeads(recomputes)) +
@@ -157,18 +166,8 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
 }
 
-std::int64_t Activations::RingScores() const {
-  const bool narrow = spec_.window > 0 && spec_.window < batch_.seq_len;
-  const bool distances =
-      spec_.positions == Positions::kAlibi || spec_.positions == Positions::kAlibiRounded;
-  const bool fused = !batch_.on_gpu && !batch_.documents && !narrow && !distances &&
-                     spec_.attention_dropout == 0.0 && spec_.attention_soft_cap == 0.0;
-  constexpr std::int64_t kTileBytes = std::int64_t{64} << 20, kCopies = 4;
-  const std::int64_t own = batch_.tokens() / batch_.samples;
-  return fused ? 0 : kCopies * std::min(kTileBytes, Floats(own * heads()));
-}
-
 std::int64_t Activations::AttentionForwardBeside() const {
+  if (portions_) return portions_->forward;
   if (spec_.qkv == QkvLayout::kLatent) return Values(CountLatentValues(spec_).wide) + Hidden();
   if (!is_in_ring()) return 0;
   const std::int64_t sums = width_ < kFloatBytes ? Floats(QueryWidth(spec_)) : 0;
@@ -177,6 +176,7 @@ std::int64_t Activations::AttentionForwardBeside() const {
 }
 
 std::int64_t Activations::AttentionBackwardBeside() const {
+  if (portions_) return portions_->backward;
   if (spec_.qkv == QkvLayout::kLatent) return Values(4 * CountLatentValues(spec_).heads);
   if (!is_in_ring()) return 0;
   return 6 * OfHeads(kv_heads()) + 6 * Floats(KeyWidth(spec_)) + Floats(QueryWidth(spec_)) +
@@ -186,7 +186,7 @@ std::int64_t Activations::AttentionBackwardBeside() const {
 // Counts norms, activation and what goes into adapters' second matrices. Tiles of the MLP keep
 // their rows of the norm's output alone.
 std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
-  const std::int64_t factors = spec_.residual_dropout > 0.0 ? 2 * Hidden() : 0;
+  const std::int64_t factors = spec_.residual_dropout > 0.0 ? (portions_ ? 1 : 2) * Hidden() : 0;
   const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
   const std::int64_t norm = KeptByNorm(computes, BlockPart::kWiden);
   const std::int64_t wide = experts_ ? experts_->kept : KeptWide();

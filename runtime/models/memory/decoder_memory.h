@@ -26,12 +26,14 @@ struct MicroBatch {
   // `own_kv_heads` are the most that one has.
   int sequence_ranks = 1;
   std::int64_t own_heads = 0, own_kv_heads = 0;  // 0: all
-  bool in_ring = false;      // in attention, too, they have their tokens, and keys go round
-  int expert_ranks = 1;      // have each layer's experts between them
-  double expert_load = 1.0;  // rows that come to this one's over their even share
-  int tensor_ranks = 1;      // have the decoder between them, of which this is one part
-  bool keeps_parts = false;  // each of these, of what recomputed layers were given
-  bool documents = false;    // several in a sample, of which none sees another
+  bool in_ring = false;        // in attention, too, they have their tokens, and keys go round
+  std::int64_t portion = 0;    // tokens of a sample that attention takes at once; 0: all
+  bool portions_move = false;  // what waits of them leaves the device
+  int expert_ranks = 1;        // have each layer's experts between them
+  double expert_load = 1.0;    // rows that come to this one's over their even share
+  int tensor_ranks = 1;        // have the decoder between them, of which this is one part
+  bool keeps_parts = false;    // each of these, of what recomputed layers were given
+  bool documents = false;      // several in a sample, of which none sees another
   // These layers see so many tokens of a sample (random_ltd); 0: all.
   std::int64_t kept_tokens = 0;
   std::vector<std::int64_t> dropping = {};

@@ -199,6 +199,13 @@ TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
   EXPECT_EQ(GatherTrainInputs({.recompute = "every:2"}, share_, 1)->job.recompute, "every:2");
   EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.mlp_tiles, 1);
   EXPECT_EQ(GatherTrainInputs({.tile_mlp = 8}, share_, 1)->job.mlp_tiles, 8);
+  EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8}, share_, 1)->job.portion, 8);
+  const TrainFlags on_host{.sp_chunk = 8, .sp_offload = "cpu"};
+  EXPECT_EQ(GatherTrainInputs(on_host, share_, 1)->job.portions_in, "cpu");
+  const TrainFlags in_files{.sp_chunk = 8, .sp_offload = "away"};
+  EXPECT_EQ(GatherTrainInputs(in_files, share_, 1)->job.portions_in,
+            std::filesystem::absolute("away").string());
+  EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload: of what? --sp_chunk says"));
 }
 
 TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {

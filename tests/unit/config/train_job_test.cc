@@ -44,6 +44,8 @@ TrainJob FullJob() {
           .recompute = "every:2",
           .mlp_tiles = 4,
           .sequence_kind = "ring",
+          .portion = 64,
+          .portions_in = "/tmp/x",
           .pipeline_schedule = "interleaved",
           .pipeline_virtual_stages = 3,
           .no_decay_on_norms_and_biases = true,
@@ -99,6 +101,8 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("recompute", "all"), HasSubstr("'all' is none of none, full"));
   EXPECT_THAT(ErrorWith("mlp_tiles", 0), HasSubstr("'mlp_tiles' must be 1 or more"));
   EXPECT_THAT(ErrorWith("sequence_kind", "zigzag"), HasSubstr("'ulysses' 'ring', not 'zigzag'"));
+  EXPECT_THAT(ErrorWith("portion", -1), HasSubstr("'portion' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("portion", 0), HasSubstr("above 0 when portions_in is given"));
   EXPECT_THAT(ErrorWith("pipeline_schedule", "dualpipe"), HasSubstr("not 'dualpipe'"));
   EXPECT_THAT(ErrorWith("pipeline_virtual_stages", -1), HasSubstr("must be 0 or more"));
   EXPECT_THAT(ErrorWith("layer_decay", 0), HasSubstr("above 0 and at most 1"));

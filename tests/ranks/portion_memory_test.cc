@@ -1,0 +1,117 @@
+// What attention by portions keeps of a sample, on the device or in files, is what models/memory
+// says.
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/device/activation_meter.h"
+#include "runtime/device/counting_allocator.h"
+#include "runtime/engine/plan/job_memory.h"
+#include "runtime/models/build_model.h"
+#include "runtime/models/model_config.h"
+#include "runtime/precision/dtype_policy.h"
+#include "tests/ranks/tiny_model.h"
+#include "tests/support/program.h"
+#include "tests/support/rank_harness.h"
+
+namespace ds::tests {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json LongLlama() {
+  return {{"model_type", "llama"},       {"vocab_size", 64},
+          {"hidden_size", 64},           {"intermediate_size", 128},
+          {"num_hidden_layers", 12},     {"num_attention_heads", 8},
+          {"num_key_value_heads", 2},    {"max_position_embeddings", 8192},
+          {"tie_word_embeddings", false}};
+}
+
+struct LongCase {
+  ordered_json model = LongLlama();
+  std::int64_t seq_len = 1024, portion = 128, mlp_tiles = 4;
+  std::string portions_in = {};
+  Precision precision = Precision::kFp32;
+};
+
+models::ModelConfig Describe(const LongCase& test) {
+  return models::ParseModelConfig(test.model.dump(), "config.json").value();
+}
+
+config::DsConfig ConfigOf(const LongCase& test) {
+  config::DsConfig config = TinyConfig({.precision = test.precision});
+  config.batch.train_micro_batch_size_per_gpu = 1;
+  return config;
+}
+
+std::int64_t Plan(const LongCase& test) {
+  const engine::JobShape job{.model = Describe(test).decoder,
+                             .seq_len = test.seq_len,
+                             .mlp_tiles = test.mlp_tiles,
+                             .portion = test.portion,
+                             .portions_in = test.portions_in};
+  return engine::PlanJobMemory(ConfigOf(test), job).peak_activations;
+}
+
+class PortionMemory : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    at::set_num_threads(1);  // each has a scratchpad of its own
+    if (device::CountingAllocator::Find() == nullptr) device::CountingAllocator::Install();
+  }
+
+  // The most that activations take, in the forward pass and the backward pass of one micro-batch.
+  static std::int64_t Measure(const LongCase& test) {
+    std::int64_t peak = 0;
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      device::MemoryLedger ledger;
+      device::ActivationMeter meter(ledger, c10::kCPU);
+      const config::DsConfig config = ConfigOf(test);
+      models::ModelRanks ranks;
+      ranks.sequence.TakePortions(test.portion);
+      auto model = models::BuildModel(Describe(test),
+                                      precision::ToScalarType(config.training_dtype()), ranks);
+      model->train(true);
+      const auto engine = Engine::create(model, config,
+                                         {.world = &world,
+                                          .ledger = &ledger,
+                                          .mlp_tiles = test.mlp_tiles,
+                                          .portions_in = test.portions_in})
+                              .value();
+      const auto before = meter.Mark().activations.bytes;
+      const at::Tensor ids = at::arange(test.seq_len, at::kLong).view({1, test.seq_len});
+      const at::Tensor loss = engine->forward(
+          {.batch = {{"tokens", ids.remainder(63)}, {"labels", (ids * 3).remainder(63)}}});
+      const auto forward = meter.Mark().activations;
+      engine->backward(loss);
+      const auto backward = meter.Mark().activations;
+      peak = std::max(forward.peak, backward.peak) - before;
+    });
+    return peak;
+  }
+
+  static void ExpectPlanned(const LongCase& test) {
+    const auto expected = static_cast<double>(Plan(test));
+    EXPECT_NEAR(static_cast<double>(Measure(test)), expected, 0.05 * expected);
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(PortionMemory, IsPlanned) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const std::string& where : {std::string(), folder_.path().string()}) {
+      SCOPED_TRACE(where.empty() ? "on the device" : "in files");
+      ExpectPlanned({.portions_in = where, .precision = precision});
+      ExpectPlanned({.portion = 300, .portions_in = where, .precision = precision});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ds::tests
