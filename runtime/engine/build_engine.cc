@@ -347,6 +347,20 @@ Status OpenFirstRanksMonitors(const config::DsConfig& config, const EngineOption
   return OkStatus();
 }
 
+void OpenMeasurements(const config::DsConfig& config, const EngineOptions& options,
+                      EngineParts* parts) {
+  const bool prints = options.world->rank() == 0;
+  parts->memory = MemoryMarks({.ledger = options.ledger,
+                               .meter = options.meter,
+                               .breakdown = config.memory_breakdown,
+                               .prints = prints});
+  parts->phases = PhaseTimers({.enabled = config.wall_clock_breakdown,
+                               .prints = prints,
+                               .prints_micro_batches = !parts->channels,
+                               .device = options.device,
+                               .clock = options.clock});
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
@@ -376,18 +390,10 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                    .mlp_tiles = options.mlp_tiles,
                    .keeper = parts->blocks.keeper,
                    .clock = options.clock};
-  parts->own.shared_memory = device::LedgerEntry(
-      options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kMapped,
-      static_cast<std::int64_t>(options.world->shared_bytes()));
-  parts->memory = MemoryMarks({.ledger = options.ledger,
-                               .meter = options.meter,
-                               .breakdown = config.memory_breakdown,
-                               .prints = options.world->rank() == 0});
-  parts->phases = PhaseTimers({.enabled = config.wall_clock_breakdown,
-                               .prints = options.world->rank() == 0,
-                               .prints_micro_batches = !parts->channels,
-                               .device = options.device,
-                               .clock = options.clock});
+  const auto shared = static_cast<std::int64_t>(options.world->shared_bytes());
+  parts->own.shared_memory = device::LedgerEntry(options.ledger, device::MemoryUse::kCommBuffers,
+                                                 device::MemoryTier::kMapped, shared);
+  OpenMeasurements(config, options, parts.get());
   return parts;
 }
 

@@ -216,7 +216,8 @@ optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<
   const bool updates = use != PartUse::kReview;
   const bool publishes = updates && master_.defined();
   // An optimizer of ranges leaves the padding between parameters as it is.
-  const Access published = state.may_be_cut ? Access::kOverwrite : Access::kUpdate;
+  const bool writes_all = state.may_be_cut && use != PartUse::kDecided;
+  const Access published = writes_all ? Access::kOverwrite : Access::kUpdate;
   optim::Part part{
       .parameter = hold(AcquireWeights(own, updates ? Access::kUpdate : Access::kRead)),
       .gradient = hold(bucket_.gradients().for_optimizer(own)),

@@ -211,8 +211,8 @@ void Squares::Add(const Squares& more) {
 
 Squares ShardedOptimizer::MeasureShard() const {
   if (own_gradients_) return {SumOfOwnSquares() / model_.context().groups.gradients->size()};
-  Squares sum;
   optim::SquaresOfParts away;
+  Squares sum;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     sum.Add(squares_[i] ? *squares_[i] : Squares{SumOfSquaresOf(*shards_[i], &away)});
   }
@@ -267,12 +267,13 @@ optim::RankParts ShardedOptimizer::DescribeRank() const {
 }
 
 void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
+  const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
   optim::RankParts all = DescribeRank();
   std::vector<Lease> leases;
   std::vector<std::size_t> ends;  // by shard: of its parts in all.parts
   for (const auto& shard : shards_) {
     for (const OptimizerShard::Turn& turn : shard->ListTurns(kWhole)) {
-      all.parts.push_back(shard->MakePart(turn, PartUse::kUpdate, &leases));
+      all.parts.push_back(shard->MakePart(turn, use, &leases));
     }
     ends.push_back(all.parts.size());
   }
@@ -284,6 +285,7 @@ void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
 }
 
 void ShardedOptimizer::StepInTurns(const optim::Update& update) {
+  const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
   Turns turns(model_.context().tiers), again(model_.context().tiers);
   const bool was_right = !update_ || update_->gradient_scale == update.gradient_scale;
   for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -302,7 +304,7 @@ void ShardedOptimizer::StepInTurns(const optim::Update& update) {
   };
   if (!was_right) AwaitAndStow();  // what is on its way is the wrong one
   again.Take(PartUse::kRetry, apply, leave);
-  turns.Take(PartUse::kUpdate, apply, leave);
+  turns.Take(use, apply, leave);
 }
 
 bool ShardedOptimizer::TakeBack() {

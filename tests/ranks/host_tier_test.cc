@@ -41,13 +41,34 @@ zero::Context MakeContext(comm::Communicator& world, const TinyRun& run, const z
 }
 
 struct Trained {
-  std::vector<at::Tensor> weights;    // this rank's
-  std::int64_t moved_after_step = 0;  // bytes that were still here
-  std::vector<std::string> copies;    // that the second update has begun, and waits for them
+  std::vector<at::Tensor> weights;     // this rank's
+  std::vector<at::Tensor> parameters;  // as the model has them
+  std::int64_t moved_after_step = 0;   // bytes that were still here
+  std::vector<std::string> copies;     // that the second update has begun, and waits for them
 };
 
-// Two updates by gradients that the weights stand for; with tiers.leaving_bytes by late copies.
-Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers) {
+// Adds gradients that the weights stand for, and ends with their mean.
+void AddGradients(const zero::ShardedModel& sharded, int step, std::vector<at::Tensor>* read) {
+  for (const auto& unit : sharded.units()) {
+    for (const auto& bucket : unit->buckets()) {
+      if (!bucket->trainable()) continue;
+      bucket->parameters().Gather();
+      bucket->parameters().Await();
+      for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+        const at::Tensor& parameter = bucket->parameters().parameter(i).tensor;
+        read->push_back(parameter.detach().clone());
+        bucket->gradients().Add(i, parameter.detach() * 0.5 + step);
+      }
+      bucket->parameters().Release();
+      bucket->gradients().EndMicroBatch(zero::MicroBatchEnd::kReduce);
+    }
+  }
+}
+
+// Two updates; with tiers.leaving_bytes by late copies. Before the second one, if it is to be, one
+// that the device decides against.
+Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::Tiers& tiers,
+                     bool has_vain_update = false) {
   static device::CountingAllocator& allocator = device::CountingAllocator::Install();
   device::MemoryLedger ledger;
   std::shared_ptr<testing::DeferredCopies> copies;
@@ -66,23 +87,14 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::
       zero::ShardedModel::Create(context, engine::BuildUnits(*model, run.groups), fill).value();
   zero::ShardedOptimizer optimizer(*sharded, TinyConfig(run).optimizer);
   Trained trained;
-  for (int step = 1; step <= 2; ++step) {
-    for (const auto& unit : sharded->units()) {
-      for (const auto& bucket : unit->buckets()) {
-        if (!bucket->trainable()) continue;
-        bucket->parameters().Gather();
-        bucket->parameters().Await();
-        for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
-          const zero::NamedParameter& parameter = bucket->parameters().parameter(i);
-          bucket->gradients().Add(i, parameter.tensor.detach() * 0.5 + step);
-        }
-        bucket->parameters().Release();
-        bucket->gradients().EndMicroBatch(zero::MicroBatchEnd::kReduce);
-      }
-    }
+  for (const int step : has_vain_update ? std::vector{1, 0, 2} : std::vector{1, 2}) {
+    trained.parameters.clear();
+    AddGradients(*sharded, step, &trained.parameters);
     optimizer.ReduceGradients(step);
     if (copies) copies->log.clear();
-    optimizer.Step({.lr = 0.01, .step = step});
+    optim::Update update{.lr = 0.01, .step = std::max(step, 1)};
+    if (step == 0) update.decision = at::tensor({1.0F, 0.0F});  // optim::UpdateDecision
+    optimizer.Step(update);
     if (copies) trained.copies = copies->log;
     optimizer.ClearGradients();
   }
@@ -152,6 +164,29 @@ TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
       });
     }
   }
+}
+
+// What an update would have written is not let go for memory that nobody has written.
+TEST(HostTier, KeepsWhatTheDeviceDecidesNotToUpdate) {
+  const bool was_deterministic = at::globalContext().deterministicAlgorithms();
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);  // empty() gives NaN
+  for (const int stage : {1, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      const TinyRun run = LargeRun(stage, Precision::kBf16);
+      const zero::Tiers tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
+                              .optimizer = Rest::kHost,
+                              .most_elements = 2048};
+      const Trained expected = TrainResting(world, run, tiers);
+      const Trained trained = TrainResting(world, run, tiers, /*has_vain_update=*/true);
+      for (std::size_t i = 0; i < expected.parameters.size(); ++i) {
+        EXPECT_TRUE(trained.parameters[i].equal(expected.parameters[i])) << stage << ", " << i;
+      }
+      for (std::size_t i = 0; i < expected.weights.size(); ++i) {
+        EXPECT_TRUE(trained.weights[i].equal(expected.weights[i])) << stage << ", " << i;
+      }
+    });
+  }
+  at::globalContext().setDeterministicAlgorithms(was_deterministic, /*warn_only=*/true);
 }
 
 TEST(HostTier, BringsTheNextTurnBeforeOneIsUpdatedAndNeverWaitsOnTheHost) {
