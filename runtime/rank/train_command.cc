@@ -71,9 +71,6 @@ class TrainCommand : public engine::TrainLoopObserver {
   StatusOr<Bundle> ReadBatch(data::BatchStream& stream);
   StatusOr<engine::Evaluation> Evaluate();
   void TellOfEnd(const std::string& early);
-  at::TensorOptions tensors() const {
-    return at::TensorOptions(precision::MakeDtypePolicy(config_).parameter).device(device_.device);
-  }
   auto sequence_kind() const { return models::ParseSequenceKind(job_.sequence_kind).value(); }
 
   const config::TrainJob& job_;
@@ -191,7 +188,9 @@ Status TrainCommand::Connect() {
 Status TrainCommand::BuildEngine() {
   const models::ModelRanks ranks = engine::FindModelRanks(
       mesh_, *world_, sequence_kind(), config_.parallel.tensor_sums_overlap, job_.portion);
-  DS_ASSIGN_OR_RETURN(model_, OpenTrainModel(job_, model_config_, tensors(), ranks, part_));
+  const at::TensorOptions weights(precision::MakeDtypePolicy(config_).parameter);
+  DS_ASSIGN_OR_RETURN(
+      model_, OpenTrainModel(job_, model_config_, weights.device(device_.device), ranks, part_));
   DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks, model_config_.decoder, job_.seq_len));
   DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
   if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&

@@ -89,5 +89,18 @@ TEST(TrainProgramTest, TheFolderOfCheckpointsIsMarkedForTheRanks) {
   EXPECT_FALSE(checkpoint::FindFolderMark(run.path(), mark).ok());
 }
 
+TEST(TrainProgramTest, ARestartWithoutACheckpointStartsAsAtFirst) {
+  const ds::testing::TemporaryFolder run;
+  const config::TrainJob job{
+      .model = "tiny", .data = {"d"}, .checkpoint_dir = run.path() / "checkpoints"};
+  const TrainProgram program(job, /*first_generation=*/3);
+  EXPECT_TRUE(program.ForGeneration(3)->notices.empty());
+  const auto restarted = program.ForGeneration(4);
+  ASSERT_TRUE(restarted.ok());
+  EXPECT_THAT(restarted->notices, ElementsAre("no checkpoint yet: starting again as at first"));
+  EXPECT_THAT(restarted->argv, ElementsAre("", "train", "@DSRUN_JOB_DIR@/train.json"));
+  EXPECT_EQ(restarted->files.at(0).second, config::ToJson(job));
+}
+
 }  // namespace
 }  // namespace ds::cli
