@@ -100,6 +100,16 @@ class PortionMemory : public ::testing::Test {
     EXPECT_NEAR(static_cast<double>(Measure(test)), expected, 0.05 * expected);
   }
 
+  // What of that is attention's: all but what each layer keeps beside it, whatever attention takes
+  // at once. That is what goes into the layer, the sum behind attention and its norm, of so many
+  // values of a token each, and the two norms' numbers.
+  static std::int64_t MeasureAttention(const LongCase& test) {
+    const auto layers = test.model["num_hidden_layers"].get<std::int64_t>();
+    const auto width = test.model["hidden_size"].get<std::int64_t>();
+    constexpr std::int64_t kFloatBytes = 4;
+    return Measure(test) - layers * test.seq_len * (3 * width + 2) * kFloatBytes;
+  }
+
   testing::TemporaryFolder folder_;
 };
 
@@ -111,6 +121,16 @@ TEST_F(PortionMemory, IsPlanned) {
       ExpectPlanned({.portion = 300, .portions_in = where, .precision = precision});
     }
   }
+}
+
+// Whole samples take in proportion to their length what attention makes and keeps in each layer;
+// portions, in files, what one layer has on the way.
+TEST_F(PortionMemory, OfSamplesFourTimesAsLongIsNoMoreThanOfWholeOnes) {
+  const std::int64_t whole = MeasureAttention({.seq_len = 256, .portion = 256});
+  EXPECT_GT(MeasureAttention({.seq_len = 1024, .portion = 1024}), 3 * whole);
+  EXPECT_LE(
+      MeasureAttention({.seq_len = 1024, .portion = 128, .portions_in = folder_.path().string()}),
+      whole);
 }
 
 }  // namespace
