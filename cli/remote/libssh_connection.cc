@@ -67,7 +67,9 @@ class SshTunnel : public RemoteTunnel, private PollMember {
   void AddWatched(std::vector<pollfd>* watched) override;
   bool OnReady(std::span<const pollfd> watched) override;
   void Accept();
+  bool MoveAll();  // false: SSH is broken
 
+  ssh_counter_struct handled_{};  // by libssh, of the session, which uses it to its end
   const std::unique_ptr<SshSession> session_;
   const HostPort daemon_;
   PrivateFolder folder_;
@@ -105,7 +107,7 @@ class SshTunnel::Connection {
     return {socket_.get(), static_cast<short>(events), 0};
   }
   // False when there will be no channel: the daemon is gone, and the connection ends as it would
-  // there. What it hears meanwhile is for all connections, which move behind it.
+  // there.
   bool Open() {
     if (is_open_) return true;
     const int opened = OpenChannel(channel_.get(), daemon_);
@@ -205,6 +207,7 @@ Status SshTunnel::Listen() {
     return InternalError("libssh: out of memory");
   }
   ::ssh_set_blocking(session_->handle(), 0);
+  ::ssh_set_counters(session_->handle(), nullptr, &handled_);
   DS_ASSIGN_OR_RETURN(thread_, PollThread::Get());
   thread_->Add(this);
   return OkStatus();
@@ -231,16 +234,22 @@ void SshTunnel::AddWatched(std::vector<pollfd>* watched) {
 
 bool SshTunnel::OnReady(std::span<const pollfd> watched) {
   if (watched[0].revents != 0) Accept();
-  const bool broken =
-      ::ssh_event_dopoll(packets_, 0) == SSH_ERROR || ::ssh_is_connected(session_->handle()) == 0;
-  if (!broken) {
-    std::erase_if(connections_, [](const auto& connection) { return !connection->Open(); });
-    std::erase_if(connections_, [](const auto& connection) { return !connection->Move(); });
-    return true;
-  }
+  if (::ssh_event_dopoll(packets_, 0) != SSH_ERROR && MoveAll()) return true;
   connections_.clear();
   listener_.Reset();
   return false;
+}
+
+// Until nothing is left to move: who asks libssh for one connection makes it handle what has come
+// for any, which its socket does not show any more.
+bool SshTunnel::MoveAll() {
+  std::uint64_t handled = 0;
+  do {
+    handled = handled_.in_packets;
+    std::erase_if(connections_, [](const auto& connection) { return !connection->Open(); });
+    std::erase_if(connections_, [](const auto& connection) { return !connection->Move(); });
+  } while (handled != handled_.in_packets);
+  return ::ssh_is_connected(session_->handle()) != 0;
 }
 
 void SshTunnel::Accept() {
