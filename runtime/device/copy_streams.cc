@@ -5,6 +5,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include <optional>
 #include <utility>
 
 namespace ds::device {
@@ -49,17 +50,13 @@ const c10::Event& EventOf(const CopyEnd& end) {
 class EventStreams : public CopyStreams {
  public:
   EventStreams(c10::Device device, std::int64_t most_leaving_bytes)
-      : CopyStreams(most_leaving_bytes),
-        device_(device),
-        device_type_(device.type()),
-        coming_(device_type_.getStreamFromGlobalPool(device)),
-        going_(device_type_.getStreamFromGlobalPool(device)) {}
+      : CopyStreams(most_leaving_bytes), device_(device) {}
   ~EventStreams() override { FreeAll(); }
 
   CopyEndPtr Bring(const at::Tensor& to, const at::Tensor& from,
                    const std::vector<CopyEndPtr>& behind) override {
-    for (const CopyEndPtr& end : behind) EventOf(*end).block(coming_);
-    return Copy(to, from, coming_);
+    for (const CopyEndPtr& end : behind) EventOf(*end).block(streams().coming);
+    return Copy(to, from, streams().coming);
   }
   void Await(const CopyEnd& end) override { EventOf(end).block(computing()); }
   void AwaitOnHost(const CopyEnd& end) override { EventOf(end).synchronize(); }
@@ -67,11 +64,24 @@ class EventStreams : public CopyStreams {
 
  protected:
   CopyEndPtr Take(const at::Tensor& to, const at::Tensor& from) override {
-    return Copy(to, from, going_);
+    return Copy(to, from, streams().going);
   }
 
  private:
-  c10::Stream computing() const { return device_type_.getStream(device_); }
+  struct Both {
+    c10::Stream coming, going;
+  };
+
+  const Both& streams() {
+    if (!streams_) {
+      const c10::impl::VirtualGuardImpl type(device_.type());
+      streams_ = {type.getStreamFromGlobalPool(device_), type.getStreamFromGlobalPool(device_)};
+    }
+    return *streams_;
+  }
+  c10::Stream computing() const {
+    return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  }
 
   CopyEndPtr Copy(const at::Tensor& to, const at::Tensor& from, const c10::Stream& stream) {
     EventEnd(computing()).event.block(stream);
@@ -81,8 +91,7 @@ class EventStreams : public CopyStreams {
   }
 
   const c10::Device device_;
-  const c10::impl::VirtualGuardImpl device_type_;
-  const c10::Stream coming_, going_;
+  std::optional<Both> streams_;
 };
 
 }  // namespace

@@ -74,7 +74,8 @@ class CopyStreams {
   std::deque<Leaving> leaving_;  // the first began to first
 };
 
-// Null for the CPU, where the host's memory is that of the computation.
+// Null for the CPU, where the host's memory is that of the computation. The device need not be
+// open before the first copy.
 std::unique_ptr<CopyStreams> OpenCopyStreams(c10::Device device, std::int64_t most_leaving_bytes);
 
 }  // namespace ds::device

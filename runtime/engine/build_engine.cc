@@ -299,8 +299,7 @@ Status CheckZenFlow(const config::DsConfig& config, const topology::Mesh& mesh) 
   if (!config.zero_optimization.zenflow || !cut) return OkStatus();
   return InvalidArgumentError(
       "zero_optimization.zenflow is built for data-parallel ranks: leave it out, or pipeline "
-      "stages "
-      "and tensor, sequence and expert ranks");
+      "stages and tensor, sequence and expert ranks");
 }
 
 Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
