@@ -13,6 +13,7 @@
 #include "runtime/device/counting_allocator.h"
 #include "runtime/engine/plan/job_memory.h"
 #include "runtime/models/build_model.h"
+#include "runtime/models/memory/product_scratch.h"
 #include "runtime/models/model_config.h"
 #include "runtime/precision/dtype_policy.h"
 #include "tests/ranks/tiny_model.h"
@@ -37,6 +38,7 @@ struct LongCase {
   std::int64_t seq_len = 1024, portion = 128, mlp_tiles = 4;
   std::string portions_in = {};
   Precision precision = Precision::kFp32;
+  config::RecomputeChoice recompute = {};
 };
 
 models::ModelConfig Describe(const LongCase& test) {
@@ -52,6 +54,7 @@ config::DsConfig ConfigOf(const LongCase& test) {
 std::int64_t Plan(const LongCase& test) {
   const engine::JobShape job{.model = Describe(test).decoder,
                              .seq_len = test.seq_len,
+                             .recompute = test.recompute,
                              .mlp_tiles = test.mlp_tiles,
                              .portion = test.portion,
                              .portions_in = test.portions_in};
@@ -80,6 +83,7 @@ class PortionMemory : public ::testing::Test {
       const auto engine = Engine::create(model, config,
                                          {.world = &world,
                                           .ledger = &ledger,
+                                          .recompute = test.recompute,
                                           .mlp_tiles = test.mlp_tiles,
                                           .portions_in = test.portions_in})
                               .value();
@@ -121,6 +125,24 @@ TEST_F(PortionMemory, IsPlanned) {
       ExpectPlanned({.portion = 300, .portions_in = where, .precision = precision});
     }
   }
+}
+
+// The most is then one layer's, held between two products: the plan has a product's scratch on top
+// of it, which such a small model sees.
+TEST_F(PortionMemory, OfLayersThatAreComputedAgainIsPlanned) {
+  using Kind = config::RecomputeChoice::Kind;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const std::string& where : {std::string(), folder_.path().string()}) {
+      SCOPED_TRACE(where.empty() ? "on the device" : "in files");
+      const LongCase test{
+          .portions_in = where, .precision = precision, .recompute = {.kind = Kind::kBlocks}};
+      const std::int64_t planned = Plan(test), measured = Measure(test);
+      EXPECT_LE(measured, planned);
+      EXPECT_GE(static_cast<double>(measured),
+                0.97 * static_cast<double>(planned - models::kProductScratch));
+    }
+  }
+  ExpectPlanned({.recompute = {.kind = Kind::kAttention}});
 }
 
 // Whole samples take in proportion to their length what attention makes and keeps in each layer;
