@@ -296,7 +296,8 @@ Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& 
 Status CheckPortionFlags(const config::TrainJob& job) {
   if (job.portion > 0 || job.portions_in.empty()) return OkStatus();
   return InvalidArgumentError(
-      "--sp_offload: of what? --sp_chunk says how many tokens wait at once");
+      "--sp_offload: of what? --sp_chunk says how many tokens of a sample attention takes at a "
+      "time");
 }
 
 Status CheckAdapterFlags(const config::TrainJob& job) {
