@@ -201,7 +201,9 @@ void JobMachine::On(const HostGone& gone) {
   if (phase_ != Phase::kGivingUp || !node_rank.has_value()) return;
   const LostHost& lost = lost_.at(*node_rank);
   if (!lost.ended && gone.lease_from.has_value()) fence_.Add(lost.name, *gone.lease_from);
-  if (--awaited_ == 0) ReplaceNext();
+  if (--awaited_ > 0) return;
+  stop_->Enter(JobPhase::kPreparing);  // what the user was told of has ended
+  ReplaceNext();
 }
 
 void JobMachine::ReplaceNext() {

@@ -56,6 +56,8 @@ StopStep UserStop::Decide() {
 void UserStop::Enter(JobPhase phase) {
   const std::lock_guard lock(mutex_);
   phase_ = phase;
+  // He was told of a wait before a restart, which is over.
+  if (signal_ == 0) told_ = false;
 }
 
 void UserStop::OnTold() {

@@ -56,7 +56,8 @@ class UserStop {
   // Returns what is to be done because of it.
   StopStep OnSignal(int signal);
   void Enter(JobPhase phase);
-  // The user knows that one more signal kills the daemons.
+  // The user knows that one more signal kills the daemons; until the next Enter, if he has sent
+  // none.
   void OnTold();
   // Decides when time is up; nobody waits any more for what is given up. `goes_on`: what there is
   // to be written is being written.

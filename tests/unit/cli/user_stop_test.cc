@@ -59,6 +59,17 @@ TEST(UserStopTest, EverySignalBeforeTheEndForbidsAnotherGeneration) {
   }
 }
 
+// A restart waits for processes, of which he is told, and then goes on.
+TEST(UserStopTest, WhatHeWasToldBeforeARestartDoesNotTakeTheGraceOfItsRanks) {
+  UserStop stop;
+  stop.Enter(kPreparing);
+  stop.OnTold();
+  stop.Enter(kLaunching);
+  stop.Enter(kRunning);
+  EXPECT_EQ(stop.OnSignal(SIGINT), kStopRanks);
+  EXPECT_FALSE(stop.kills_daemons());
+}
+
 TEST(UserStopTest, WhatComesAfterTheEndChangesNoOutcome) {
   UserStop stop;
   stop.Enter(kEnded);
