@@ -78,13 +78,13 @@ void JobController::Do(const JobAction& action, const Request& request) {
       });
 }
 
-// The input's reader gets its thread first: the ranks may leave room for none.
+// The input's reader gets its thread first: the ranks may leave room for none. Without it no rank
+// starts: the Launch that announces it is the first of its generation.
 void JobController::Do(const JobAction& action, const v1::LaunchRequest& request) {
-  const Status input =
-      request.forward_input() ? StartInput(daemons_.at(action.host), request) : OkStatus();
-  if (input.ok()) return Do<v1::LaunchRequest>(action, request);
+  if (request.forward_input()) input_ = StartInput(daemons_.at(action.host), request);
+  if (input_.ok()) return Do<v1::LaunchRequest>(action, request);
   inputs_->Put(Answer<v1::LaunchResponse>{action.host, action.generation,
-                                          input.WithContext("rank 0's standard input")});
+                                          input_.WithContext("rank 0's standard input")});
 }
 
 Status JobController::StartInput(HostDaemon* daemon, const v1::LaunchRequest& launch) {

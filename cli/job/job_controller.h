@@ -77,6 +77,7 @@ class JobController {
   std::map<int, HostDaemon*> daemons_;    // by the host's number
   const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later
   JobMachine machine_;
+  Status input_;                     // of the reader of this generation's
   std::vector<std::jthread> aside_;  // one for each daemon that was lost or is being started
 };
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cli/console/backlog_writer.h"
+#include "cli/job/input_forwarder.h"
 #include "cli/job/job_controller.h"
 #include "cli/job/user_stop.h"
 #include "cli/remote/interrupter.h"
@@ -59,7 +60,7 @@ class ThreadShortageTest : public ::testing::Test {
                 .world = PlanWorld({{.host = "a", .slots = {0}}, {.host = "b", .slots = {0}}}),
                 .master_addr = "m"},
         &program_, std::vector<HostDaemon*>{first, &second_}, &observer_,
-        JobController::Options{.stop = &stop_});
+        JobController::Options{.input = input_, .stop = &stop_});
     return *controller_;
   }
 
@@ -68,6 +69,7 @@ class ThreadShortageTest : public ::testing::Test {
   SameProgram program_;
   testing::RecordingObserver observer_;
   UserStop stop_;
+  InputForwarder* input_ = nullptr;
   std::optional<JobController> controller_;
 };
 
@@ -84,6 +86,21 @@ TEST_F(ThreadShortageTest, AStopReachesEveryHost) {
   EXPECT_EQ(outcome.failure().cause, Cause::kUserStop);
   EXPECT_THAT(first_.graces, ElementsAre(1));
   EXPECT_THAT(second_.graces, ElementsAre(1));
+}
+
+TEST_F(ThreadShortageTest, NoRankStartsWhereNobodyWouldReadItsInput) {
+  StatusOr<Pipe> typed = MakePipe();
+  ASSERT_TRUE(typed.ok());
+  InputForwarder input(typed->read.get());
+  input_ = &input;
+  JobController& controller = Controller();
+  const NoMoreThreads none;
+  const JobOutcome outcome = controller.Run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.failure().message, HasSubstr("rank 0's standard input"));
+  EXPECT_EQ(outcome.failure().host, "a");
+  EXPECT_TRUE(first_.launched.empty());
+  EXPECT_TRUE(second_.launched.empty());
 }
 
 // What waits in line is not made to wait for as many calls to a host that does not answer.
