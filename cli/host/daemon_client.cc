@@ -227,8 +227,9 @@ void DaemonClient::Begin(const v1::SignalRequest& request,
 }
 
 void DaemonClient::Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) {
-  Call<v1::ShareRequest, v1::ShareResponse>(&Async::Share, request, {kRepeatedCallTimeout},
-                                            std::move(done));
+  Call<v1::ShareRequest, v1::ShareResponse>(
+      &Async::Share, request, {kRepeatedCallTimeout},
+      [done = std::move(done)](const auto& answer) { done(OrUnanswered(answer)); });
 }
 
 StatusOr<v1::InputResponse> DaemonClient::Input(const v1::InputRequest& request) {

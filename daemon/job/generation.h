@@ -90,7 +90,7 @@ class Generation final : public RankWatcher {
   int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
   // Passes a signal on to every rank's own process; returns to how many.
   int Forward(int signal);
-  // For the ranks to find. kResourceExhausted when there is no room for them.
+  // For the ranks to find. kFailedPrecondition when there is no room for them.
   Status Share(const v1::ShareRequest& request);
   // The grace for stops that nobody asked for.
   std::chrono::nanoseconds grace() const { return grace_; }

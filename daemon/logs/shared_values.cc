@@ -8,8 +8,8 @@ namespace ds::daemon {
 Status SharedValues::Put(const std::string& key, const std::string& value) {
   if (values_.contains(key)) return OkStatus();
   if (bytes_ + key.size() + value.size() > kMostBytes) {
-    return ResourceExhaustedError("the ranks have told each other more than " +
-                                  std::to_string(kMostBytes >> 20) + " MiB");
+    return FailedPreconditionError("the ranks have told each other more than " +
+                                   std::to_string(kMostBytes >> 20) + " MiB");
   }
   bytes_ += key.size() + value.size();
   values_[key] = value;

@@ -2,11 +2,15 @@
 
 #include "cli/host/daemon_client.h"
 
+#include <fcntl.h>
 #include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -63,6 +67,27 @@ TEST_F(DaemonClientTest, ALaunchThatIsUnderWayIsASignOfLife) {
 TEST_F(DaemonClientTest, ALaunchEndsWithItsDaemon) {
   std::jthread daemon([&] { pair_.theirs.Reset(); });
   EXPECT_EQ(ds::testing::Launch(client_, {}).status().code(), StatusCode::kUnavailable);
+}
+
+// All of whose threads are at work, as gRPC says it.
+class BusyDaemon : public v1::Daemon::Service {
+ public:
+  grpc::Status Share(grpc::ServerContext*, const v1::ShareRequest*, v1::ShareResponse*) override {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "No thread available in threadpool"};
+  }
+};
+
+// Else the ranks of its host would wait in vain for what others have put.
+TEST_F(DaemonClientTest, WhoHasNoThreadForAShareIsAskedAgain) {
+  BusyDaemon service;
+  grpc::ServerBuilder builder;
+  const std::unique_ptr<grpc::Server> server = builder.RegisterService(&service).BuildAndStart();
+  const int fd = pair_.theirs.Release();
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  grpc::AddInsecureChannelFromFd(server.get(), fd);
+  std::promise<Status> answer;
+  client_.Begin(v1::ShareRequest(), [&](const auto& shared) { answer.set_value(shared.status()); });
+  EXPECT_TRUE(NobodyAnswered(answer.get_future().get()));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(ValueExchangeTest, AHostThatRefusesGetsNoMore) {
   ValueExchange exchange("secret");
   exchange.Connect({0, 1});
   EXPECT_EQ(exchange.TakeDue(Time(0)).size(), 2U);
-  EXPECT_FALSE(exchange.OnAnswer(1, ResourceExhaustedError("too many values"), Time(0)));
+  EXPECT_FALSE(exchange.OnAnswer(1, FailedPreconditionError("too many values"), Time(0)));
   EXPECT_TRUE(exchange.OnAnswer(0, OkStatus(), Time(0)));
   exchange.Add(Value("ranks/0", "here"));
   const auto due = exchange.TakeDue(Time(0));

@@ -48,7 +48,7 @@ TEST_F(SharedValuesTest, TooMuchIsRefused) {
   const std::string mebibyte(std::size_t{1} << 20, 'x');
   Status status;
   for (int i = 0; i < 64 && status.ok(); ++i) status = values_.Put(std::to_string(i), mebibyte);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
