@@ -300,7 +300,6 @@ void EndWhatIsLeft() {
   const sigset_t signals = MakeSet({SIGCHLD, SIGTERM, SIGINT, SIGHUP});
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   LockMemory();
-  ::prctl(PR_SET_NAME, "dsrun-guard", 0, 0, 0);
   LeaveDescriptors();
   const int status = AwaitDaemon(daemon, signals);
   const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -335,7 +334,12 @@ Status ContinueUnderGuardian(bool leased) {
   DS_RETURN_IF_ERROR(AdoptOrphans());
   if (leased) DS_RETURN_IF_ERROR(ContinueWheneverStopped());
   const pid_t guardian = ::getpid();
+  // Before the fork: whoever sees the daemon's ranks finds the guardian by its name.
+  std::array<char, 16> name{};
+  ::prctl(PR_GET_NAME, name.data(), 0, 0, 0);
+  ::prctl(PR_SET_NAME, "dsrun-guard", 0, 0, 0);
   const pid_t daemon = ::fork();
+  if (daemon <= 0) ::prctl(PR_SET_NAME, name.data(), 0, 0, 0);
   if (daemon < 0)
     return errno == EAGAIN ? NoRoomError("no process may be started below it")
                            : ErrnoError(errno, "fork");

@@ -89,11 +89,15 @@ class LeftoversTest : public ::testing::Test {
     ADD_FAILURE() << "there is no " << name;
     return 0;
   }
+  // Never of 0, which would be all that runs with this test.
+  static void Signal(pid_t pid, int signal) {
+    if (pid > 0) ::kill(pid, signal);
+  }
   void KillDaemonAndGuardian() const {
     const pid_t daemon = Find("dsrund");
     const pid_t guardian = Find("dsrun-guard");
-    ::kill(daemon, SIGSTOP);  // else its guardian's end would have it begin to stop
-    for (const pid_t pid : {guardian, daemon}) ::kill(pid, SIGKILL);
+    Signal(daemon, SIGSTOP);  // else its guardian's end would have it begin to stop
+    for (const pid_t pid : {guardian, daemon}) Signal(pid, SIGKILL);
   }
 
   TemporaryFolder folder_;
@@ -150,7 +154,7 @@ TEST_F(LeftoversTest, OfAKilledDaemon) {
   const auto dsrun = StartFamily();
   const std::string group = GroupOf(Find("sh"));
   EXPECT_TRUE(!group.empty() || !IsRequired("cgroups")) << "the ranks have no group of their own";
-  ::kill(Find("dsrund"), SIGKILL);
+  Signal(Find("dsrund"), SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
   if (!group.empty()) EXPECT_FALSE(fs::exists(FindOwnCgroups().unified / group));
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
@@ -162,7 +166,7 @@ TEST_F(LeftoversTest, OfAKilledDaemonWithoutControlGroups) {
     return SkipWithout("mounts", "control groups cannot be hidden here");
   }
   const auto dsrun = StartFamily(WithoutControlGroups());
-  ::kill(Find("dsrund"), SIGKILL);
+  Signal(Find("dsrund"), SIGKILL);
   EXPECT_EQ(dsrun->Wait().status, 4) << dsrun->err();
   EXPECT_EQ(ProcessesWith(mark_), std::vector<pid_t>());
 }
