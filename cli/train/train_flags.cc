@@ -276,8 +276,9 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
 
 namespace {
 
-// "cpu", or a folder's whole path.
+// "cpu", or a folder's whole path; nothing stands for the device, as without the flag.
 std::string FindPortionPlace(const std::string& given) {
+  if (given.empty()) return given;
   return given == "cpu" ? given : std::filesystem::absolute(given).lexically_normal().string();
 }
 

@@ -1,5 +1,7 @@
 #include "cli/train/train_inputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -176,8 +178,7 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
       CheckRulesFit(inputs->job.model, result.given, result.config.parallel.tensor, share));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence,
-                                              kind, inputs->job.portion)
-                         .WithContext("--seq_len"));
+                                              kind, inputs->job.portion));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {
     DS_RETURN_IF_ERROR(config::AgreesWithScheduler(result.given, seen));
   }
@@ -294,10 +295,22 @@ Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& 
 }
 
 Status CheckPortionFlags(const config::TrainJob& job) {
-  if (job.portion > 0 || job.portions_in.empty()) return OkStatus();
-  return InvalidArgumentError(
-      "--sp_offload: of what? --sp_chunk says how many tokens of a sample attention takes at a "
-      "time");
+  if (job.portion > job.seq_len) {
+    return InvalidArgumentError(fmt::format(
+        "--sp_chunk {}: attention takes all {} tokens of a sample (--seq_len) at once as it is; "
+        "take fewer, or leave it out",
+        job.portion, job.seq_len));
+  }
+  if (job.portions_in.empty()) return OkStatus();
+  if (job.portion == 0) {
+    return InvalidArgumentError(
+        "--sp_offload: of what? --sp_chunk says how many tokens of a sample attention takes at a "
+        "time");
+  }
+  if (job.portion < job.seq_len) return OkStatus();
+  return InvalidArgumentError(fmt::format(
+      "--sp_offload: of what? --sp_chunk {} is all of a sample (--seq_len), so that nothing waits",
+      job.portion));
 }
 
 Status CheckAdapterFlags(const config::TrainJob& job) {

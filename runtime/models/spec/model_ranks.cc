@@ -80,7 +80,7 @@ Status CheckSampleParts(std::int64_t seq_len, int sequence, SequenceKind kind,
         "attention by portions (--sp_chunk) is built for --sp_kind ulysses: in a ring a rank has "
         "its own tokens' keys and a neighbour's alone; leave one of the two out");
   }
-  DS_RETURN_IF_ERROR(CheckShared("samples", seq_len, sequence));
+  DS_RETURN_IF_ERROR(CheckShared("samples (--seq_len)", seq_len, sequence));
   return CheckShared("portions (--sp_chunk)", portion, sequence);
 }
 

@@ -69,8 +69,7 @@ TEST_F(TrainInputsTest, DegreesSuitTheModel) {
   TrainFlags flags{.model = model, .seq_len = 31};
   flags.training.sp = 2;
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
-              HasSubstr("--seq_len: 2 sequence ranks cannot share samples of 31 tokens: take 30 or "
-                        "32"));
+              HasSubstr("2 sequence ranks cannot share samples (--seq_len) of 31 tokens: take 30"));
   flags.seq_len = 32;
   const auto inputs = GatherTrainInputs(flags, share_, 4);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
@@ -205,7 +204,16 @@ TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
   const TrainFlags in_files{.sp_chunk = 8, .sp_offload = "away"};
   EXPECT_EQ(GatherTrainInputs(in_files, share_, 1)->job.portions_in,
             std::filesystem::absolute("away").string());
+  EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8, .sp_offload = ""}, share_, 1)->job.portions_in, "");
+}
+
+TEST_F(TrainInputsTest, PortionsThatWouldChangeNothingAreRefused) {
   EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload: of what? --sp_chunk says"));
+  EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 65}),
+              HasSubstr("--sp_chunk 65: attention takes all 64 tokens of a sample (--seq_len)"));
+  EXPECT_TRUE(GatherTrainInputs({.seq_len = 64, .sp_chunk = 64}, share_, 1).ok());
+  EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 64, .sp_offload = "cpu"}),
+              HasSubstr("--sp_offload: of what? --sp_chunk 64 is all of a sample"));
 }
 
 TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {

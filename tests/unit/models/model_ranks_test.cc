@@ -101,7 +101,7 @@ TEST(ModelRanksTest, ARingsRanksHaveTokensOfBothEnds) {
 TEST(ModelRanksTest, PartsOfASampleAreEqual) {
   EXPECT_TRUE(CheckSampleParts(12, 3).ok());
   EXPECT_EQ(CheckSampleParts(13, 4).message(),
-            "4 sequence ranks cannot share samples of 13 tokens: take 12 or 16");
+            "4 sequence ranks cannot share samples (--seq_len) of 13 tokens: take 12 or 16");
   EXPECT_THAT(CheckSampleParts(3, 4).message(), HasSubstr("take 4"));
   EXPECT_TRUE(CheckSampleParts(14, 2, SequenceKind::kUlysses, 4).ok()) << "the last one is shorter";
   EXPECT_EQ(CheckSampleParts(12, 2, SequenceKind::kUlysses, 5).message(),
