@@ -129,7 +129,7 @@ at::Tensor PortionRun::Forward(std::size_t portion, const at::Tensor& x) {
   if (records_) waiting.state.emplace(x.device());
   Mixed mixed;
   {
-    Qkv qkv = parts_.project(x, portions_[portion]);
+    Qkv qkv = parts_.project(x.contiguous(), portions_[portion]);
     at::Tensor block = at::stack({qkv.k, qkv.v});
     qkv.k.reset();
     qkv.v.reset();
@@ -183,7 +183,7 @@ at::Tensor PortionRun::Backward(std::size_t portion, at::Tensor x, bool needs_gr
   Mixed mixed{waiting.values.Bring(), waiting.log_sums.Bring()};
   if (!x.defined()) x = waiting.input.Bring();
   const at::Tensor of_mixed = FinishBackward(portion, mixed.values, upstream);
-  x = x.detach().requires_grad_(needs_gradient);
+  x = x.contiguous().detach().requires_grad_(needs_gradient);
   Qkv qkv = waiting.state->RunAgain([&] { return parts_.project(x, portions_[portion]); });
   variable_list roots, of_roots;
   if (qkv.q.requires_grad() || qkv.k.requires_grad() || qkv.v.requires_grad()) {

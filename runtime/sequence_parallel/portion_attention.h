@@ -34,8 +34,9 @@ std::vector<Portion> ListPortions(std::int64_t tokens, std::int64_t portion, int
 // These make what a layer makes of a portion; each may be called twice. They live as long as the
 // graph.
 struct PortionParts {
-  // x [B, own tokens, width] -> queries [B, heads, all tokens, w], keys and values [B, their heads,
-  // all tokens, w], as RingAttention takes them: turned by positions, exchanged among ranks.
+  // x [B, own tokens, width], dense, so that no product needs a copy of its own -> queries [B,
+  // heads, all tokens, w], keys and values [B, their heads, all tokens, w], as RingAttention takes
+  // them: turned by positions, exchanged among ranks.
   std::function<Qkv(const at::Tensor& x, const Portion& portion)> project;
   // Mixed values [B, heads, all tokens, w] -> what the layer adds, [B, own tokens, width].
   std::function<at::Tensor(const at::Tensor& mixed, const Portion& portion)> finish;

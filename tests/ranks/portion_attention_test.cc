@@ -170,7 +170,9 @@ TEST(PortionAttention, GivesItOnRanksThatHaveTheTokensBetweenThem) {
           SCOPED_TRACE(fmt::format("{} ranks {} portion {}", name, ranks, portion));
           const Group group(world);
           std::vector<at::Tensor> ours = PassInPortions(rule, portion, group);
-          for (std::size_t i = 2; i < ours.size(); ++i) world.AllReduce(ours[i], comm::ReduceOp::kSum);
+          for (std::size_t i = 2; i < ours.size(); ++i) {
+            world.AllReduce(ours[i], comm::ReduceOp::kSum);
+          }
           std::vector<at::Tensor> expected = whole;
           for (const std::size_t i : {0, 1}) expected[i] = TakeOwn(expected[i], portion, group);
           ExpectClose(expected, ours);
@@ -193,6 +195,20 @@ TEST(PortionAttention, IsTheSameBitForBitWhereverItWaits) {
       for (std::size_t i = 0; i < here.size(); ++i) EXPECT_TRUE(there[i].equal(here[i])) << i;
     }
   }
+}
+
+// Of several samples a portion's rows lie apart: one copy serves all products, which may keep it.
+TEST(PortionAttention, ProjectsRowsThatLieSideBySide) {
+  const Layer layer;
+  PortionParts parts = MakeParts(layer, {});
+  std::vector<bool> dense;
+  parts.project = [&, project = parts.project](const at::Tensor& x, const Portion& portion) {
+    dense.push_back(x.is_contiguous());
+    return project(x, portion);
+  };
+  const at::Tensor x = Numbers({kSamples, kTokens, kQueryWidth}, 5).requires_grad_();
+  AttendInPortions(x, ListPortions(kTokens, 5, 1), parts, {.scale = 0.4}, {}).sum().backward();
+  EXPECT_EQ(dense, std::vector<bool>(6, true)) << "three portions, forward and back";
 }
 
 // A portion that looks at no other leaves them alone.
