@@ -118,6 +118,9 @@ std::optional<std::string> CheckRange(const Setting& setting, const Json& value)
          ShortDump(value);
 }
 
+// Where a key that is absent is "unset", null is a value of its own.
+bool TellsNullFromNothing(const Setting& setting) { return setting.default_json == R"("unset")"; }
+
 // One for each parameter group.
 std::optional<std::string> CheckNumbers(const Setting& setting, Json* list) {
   if (list->empty()) return "must be a number or a list of them, not []";
@@ -144,6 +147,7 @@ bool IsInList(std::string_view list_json, const Json& value) {
 
 std::optional<std::string> CheckValue(const Setting& setting, Json* value) {
   if (setting.per_group && value->is_array()) return CheckNumbers(setting, value);
+  if (value->is_null() && TellsNullFromNothing(setting)) return std::nullopt;
   if (!HasType(*value, setting.type)) return WrongType(*value, setting.type);
   if (setting.type == ValueType::kInt && value->is_number_float()) {
     *value = static_cast<std::int64_t>(value->get<double>());

@@ -285,6 +285,22 @@ TEST(ParallelSectionTest, ExpertsSuitTheRest) {
               Contains(HasSubstr("offload_optimizer.device nvme is not built with")));
 }
 
+// DeepSpeed takes null for an expert whose two gated products are one tensor.
+TEST(ParallelSectionTest, AnExpertsThirdProductMayBeNull) {
+  const auto check = [](const std::string& key) {
+    return CheckOn(2, R"("train_batch_size": 2, "expert_parallel": {"enabled": true,
+        "autoep_size": 2, )" +
+                          key + "}");
+  };
+  const CheckResult given = check(R"("expert_w3": null)");
+  EXPECT_THAT(Messages(given.errors), ::testing::IsEmpty());
+  EXPECT_TRUE(given.given.at("expert_parallel").at("expert_w3").is_null());
+  EXPECT_THAT(Messages(check(R"("expert_w3": 3)").errors),
+              Contains(HasSubstr("expert_w3 must be a text in double quotes, not 3")));
+  EXPECT_THAT(Messages(check(R"("top_k": null)").errors),
+              Contains(HasSubstr("top_k must be a whole number, not null")));
+}
+
 TEST(ParallelSectionTest, ExpertsAreAsWideAsTensorRanksHaveThem) {
   const auto errors = [](int width) {
     return Messages(CheckOn(4, R"("train_batch_size": 4, "expert_parallel": {"enabled": true,
