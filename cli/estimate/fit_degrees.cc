@@ -124,7 +124,8 @@ std::vector<Fit> FitDegrees(const FitQuestion& question) {
 std::string ToText(const std::vector<Fit>& fits, const FitQuestion& question) {
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
   const std::string where = size(question.room) + " a rank, of " +
-                            std::to_string(question.job.setting.ranks) + " ranks, " +
+                            std::to_string(question.job.setting.ranks) +
+                            (question.job.setting.ranks == 1 ? " rank, " : " ranks, ") +
                             std::to_string(question.ranks_of_a_host) + " on a host";
   if (fits.empty()) {
     return "nothing fits " + where +

@@ -173,6 +173,14 @@ std::string DescribeLoad(const Prediction& prediction) {
                             most, ShowSize(prediction.worst_load->bytes()));
 }
 
+// A micro-batch by tokens is as long as its longest sample, and how many rows there are then only
+// the data knows.
+std::string DescribePadding(const engine::JobShape& job) {
+  if (!job.efficiency.dynamic_batching) return "";
+  return "dynamic batching: planned for samples of " + std::to_string(job.seq_len) +
+         " tokens; what shorter ones are padded by comes on top\n";
+}
+
 std::string DescribeRoom(const Prediction& prediction) {
   if (!prediction.room) {
     return "give --memory BYTES, what a rank may have, to be told what fits\n";
@@ -247,7 +255,7 @@ std::string ToText(const Prediction& prediction) {
   if (away.files > 0) text += fmt::format("and {} in files\n", ShowSize(away.files));
   text += fmt::format("a host with {}: {}\n", Count(prediction.ranks_of_host, "rank"),
                       ShowSize(prediction.host_bytes()));
-  text += DescribeLoad(prediction) + "\n";
+  text += DescribePadding(prediction.job) + DescribeLoad(prediction) + "\n";
   text += DescribeRoom(prediction);
   if (!prediction.changes.empty()) text += "\nless with\n";
   for (const Change& change : prediction.changes) {

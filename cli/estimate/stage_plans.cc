@@ -44,10 +44,10 @@ StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::Jo
 
 std::string ToText(const StagePlans& plans) {
   const config::BatchConfig& batch = plans.config.batch;
-  std::string text =
-      fmt::format("a rank's step of {} micro-batches of {}, ZeRO stage {}:\n",
-                  batch.gradient_accumulation_steps, DescribeMicroBatch(batch, plans.job),
-                  plans.config.zero_optimization.stage);
+  std::string text = fmt::format(
+      "a rank's step of {} micro-batch{} of {}, ZeRO stage {}:\n",
+      batch.gradient_accumulation_steps, batch.gradient_accumulation_steps == 1 ? "" : "es",
+      DescribeMicroBatch(batch, plans.job), plans.config.zero_optimization.stage);
   for (std::size_t i = 0; i < plans.stages.size(); ++i) {
     const zero::StepMemory& stage = plans.stages[i];
     text +=

@@ -79,7 +79,9 @@ TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
   Prediction by_tokens = question;
   by_tokens.job.efficiency.dynamic_batching = {{.max_tokens = 1000}};
   EXPECT_THAT(ToText(MakePrediction(by_tokens)),
-              HasSubstr("8 x up to 1000 tokens before padding a micro-batch"));
+              AllOf(HasSubstr("8 x up to 1000 tokens before padding a micro-batch"),
+                    HasSubstr("\ndynamic batching: planned for samples of 256 tokens; what")));
+  EXPECT_THAT(ToText(wide), Not(HasSubstr("dynamic batching")));
   question.room = 1 << 20;
   const Prediction tight = MakePrediction(question);
   EXPECT_THAT(ToText(tight), HasSubstr("\ndoes NOT fit in 1.00 MiB, with any micro-batch\n"));
