@@ -101,6 +101,11 @@ StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult ch
                                   const pipeline::Schedule& schedule,
                                   const topology::Degrees& degrees, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(engine::JobShape job, DescribeJobOf(flags, world));
+  if (job.expert_load > 1.0 && degrees.expert == 1) {
+    return InvalidArgumentError(
+        "--expert_load: of what? expert=N in --mesh says how many ranks have the experts between "
+        "them");
+  }
   job.schedule = schedule.kind();
   job.chunks = schedule.shape().chunks;
   job.efficiency = std::move(checked.data_efficiency);

@@ -217,6 +217,18 @@ TEST_F(PlanCommandTest, ShowsWhatStagesHoldAndSendInAStep) {
   EXPECT_THAT(refused.err, HasSubstr("--seq_len needs --fit, or --mesh pipeline=N and --model"));
 }
 
+TEST_F(PlanCommandTest, ALoadOfExpertsIsOfRanksThatHaveThemBetweenThem) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1})");
+  const auto plan = [&](const char* mesh) {
+    return Dsrun({"--num_gpus", "4", "--device", "cpu", "plan", "--mesh", mesh, "--model",
+                  "mixtral-tiny", "--deepspeed_config", config, "--expert_load", "2"});
+  };
+  EXPECT_EQ(plan("pipeline=2,expert=2").status, 0);
+  const ProgramResult refused = plan("pipeline=2,shard=2");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--expert_load: of what? expert=N in --mesh says"));
+}
+
 // A step of 32 samples is 32 micro-batches of the one pipeline, as train has it.
 TEST_F(PlanCommandTest, TheMeshSaysWhatOfABatchIsARanks) {
   const auto plan = [&](const std::string& mesh, const std::string& keys) {
