@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "runtime/base/byte_size.h"
@@ -14,6 +15,14 @@
 namespace ds::rank {
 
 using Routes = std::vector<std::vector<std::int64_t>>;
+
+namespace {
+
+double Mean(const std::vector<double>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
+}
+
+}  // namespace
 
 void RankMemory::Open(c10::Device device) {
   if (device.is_cpu()) device::CountingAllocator::Install();
@@ -48,12 +57,14 @@ nlohmann::ordered_json RankMemory::Report() const {
   return telemetry::MakeMemoryReport(ledger_, meter_.get());
 }
 
-std::optional<double> RankMemory::FindLoad(const Routes& expert_routes) const {
-  const auto loads = telemetry::MeanExpertLoads(expert_routes, job_->config.parallel.expert);
-  if (loads.size() < 2 || !expert_part_) return std::nullopt;
-  const auto fullest = std::max_element(loads.begin(), loads.end());
-  if (fullest - loads.begin() != *expert_part_) return std::nullopt;
-  return *fullest;
+std::vector<double> RankMemory::FindLoads(const Routes& expert_routes) const {
+  const auto loads = telemetry::FindExpertLoads(expert_routes, job_->config.parallel.expert);
+  if (loads.size() < 2 || !expert_part_) return {};
+  const auto holds_less = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return Mean(a) < Mean(b);
+  };
+  const auto fullest = std::max_element(loads.begin(), loads.end(), holds_less);
+  return fullest - loads.begin() == *expert_part_ ? *fullest : std::vector<double>();
 }
 
 std::optional<std::string> RankMemory::ComparePlan(const Routes& expert_routes,
@@ -61,8 +72,8 @@ std::optional<std::string> RankMemory::ComparePlan(const Routes& expert_routes,
   if (!planned_ || std::exchange(has_compared_, true)) return std::nullopt;
   if (is_first_of_stage_) (*report)["planned"] = engine::ToJson(*planned_);
   const bool has_experts_apart = job_->config.parallel.expert > 1 && !expert_routes.empty();
-  const std::optional<double> load = FindLoad(expert_routes);
-  if (has_experts_apart ? !load : !is_first_of_stage_) return std::nullopt;
+  const std::vector<double> loads = FindLoads(expert_routes);
+  if (has_experts_apart ? loads.empty() : !is_first_of_stage_) return std::nullopt;
   const std::int64_t first = planned_->first_step_peak, measured = meter_->allocated().peak;
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
   const auto share = [&](std::int64_t planned) {
@@ -71,11 +82,13 @@ std::optional<std::string> RankMemory::ComparePlan(const Routes& expert_routes,
   };
   std::string text = "memory of a rank's tensors" + stage_ + ": planned " + size(first) +
                      " in the first step, measured " + size(measured) + share(first);
-  if (load) {
-    job_->shape.expert_load = *load;
+  if (!loads.empty()) {
+    job_->shape.layer_loads = loads;
     const std::int64_t loaded = engine::PlanJobMemory(job_->config, job_->shape).first_step_peak;
-    text += fmt::format("; its experts got the most, {:.2f} x an even load: planned with that {}{}",
-                        *load, size(loaded), share(loaded));
+    text += fmt::format(
+        "; its experts got the most, {:.2f} x an even load, {:.2f} x in one layer: planned with "
+        "that {}{}",
+        Mean(loads), *std::max_element(loads.begin(), loads.end()), size(loaded), share(loaded));
   }
   return text + "; later at most " + size(planned_->peak.total()) + ", in " + planned_->when;
 }

@@ -57,9 +57,9 @@ class RankMemory {
       const std::vector<std::vector<std::int64_t>>& expert_routes, nlohmann::ordered_json* report);
 
  private:
-  // Finds what came to this rank's experts over an even share; none where another rank tells it:
-  // those of the stage's first expert group speak for all others.
-  std::optional<double> FindLoad(const std::vector<std::vector<std::int64_t>>& expert_routes) const;
+  // Finds what came to this rank's experts over an even share, by layer; empty where another rank
+  // tells it: those of the stage's first expert group speak for all others.
+  std::vector<double> FindLoads(const std::vector<std::vector<std::int64_t>>& expert_routes) const;
 
   device::MemoryLedger ledger_;
   std::unique_ptr<device::ActivationMeter> meter_;

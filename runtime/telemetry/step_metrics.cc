@@ -62,20 +62,19 @@ void AddExpertLoad(const std::vector<std::vector<std::int64_t>>& routes,
   if (numbers <= kMostExpertRoutes) (*metrics)["expert_routes"] = routes;
 }
 
-std::vector<double> MeanExpertLoads(const std::vector<std::vector<std::int64_t>>& routes,
-                                    int ranks) {
+std::vector<std::vector<double>> FindExpertLoads(
+    const std::vector<std::vector<std::int64_t>>& routes, int ranks) {
   const auto count = static_cast<std::size_t>(ranks);
   if (routes.empty() || routes.front().size() % count != 0) return {};
   const auto own = static_cast<std::ptrdiff_t>(routes.front().size() / count);
-  std::vector<double> loads(count, 0.0);
+  std::vector<std::vector<double>> loads(count);
   for (const std::vector<std::int64_t>& layer : routes) {
     const auto all = std::accumulate(layer.begin(), layer.end(), std::int64_t{0});
-    for (std::size_t rank = 0; rank < count; ++rank) {
-      const auto first = layer.begin() + static_cast<std::ptrdiff_t>(rank) * own;
+    auto first = layer.begin();
+    for (std::vector<double>& rank : loads) {
       const auto came = std::accumulate(first, first + own, std::int64_t{0});
-      const double share =
-          all == 0 ? 1.0 / ranks : static_cast<double>(came) / static_cast<double>(all);
-      loads[rank] += share * ranks / static_cast<double>(routes.size());
+      rank.push_back(all == 0 ? 1.0 : static_cast<double>(came) * ranks / static_cast<double>(all));
+      first += own;
     }
   }
   return loads;

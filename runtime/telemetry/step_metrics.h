@@ -66,10 +66,9 @@ void AddExpertLoad(const std::vector<std::vector<std::int64_t>>& routes,
                    nlohmann::ordered_json* metrics);
 
 // Finds what came to the experts of each of so many ranks that have them between them, over an even
-// share: the mean over the layers. Empty without routes, and where the ranks do not divide the
-// experts.
-std::vector<double> MeanExpertLoads(const std::vector<std::vector<std::int64_t>>& routes,
-                                    int ranks);
+// share, by rank and layer. Empty without routes, and where the ranks do not divide the experts.
+std::vector<std::vector<double>> FindExpertLoads(
+    const std::vector<std::vector<std::int64_t>>& routes, int ranks);
 
 // The process as the kernel sees it: {"resident_bytes","peak_resident_bytes"}; empty where it does
 // not say. Pages that are shared with other processes count in full.

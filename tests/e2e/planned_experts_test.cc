@@ -124,7 +124,10 @@ class PlannedExperts : public PlannedMemory {
       const auto flags = {std::string("--expert_load"), std::to_string(load)};
       return EstimateOf(job, flags)["planned"]["peak"].get<double>();
     };
-    EXPECT_NEAR(rank.measured, planned(rank.load), 0.05 * rank.measured) << rank.load;
+    // What is computed again is of one layer at a time, and the load is the layers' mean.
+    if (job.recompute == "none") {
+      EXPECT_NEAR(rank.measured, planned(rank.load), 0.05 * rank.measured) << rank.load;
+    }
     EXPECT_GT(rank.measured, 1.05 * planned(1.0)) << rank.load;
     const std::size_t said = rank.said.find("; its experts got the most, ");
     ASSERT_NE(said, std::string::npos) << rank.said;
@@ -168,6 +171,12 @@ TEST_F(PlannedExperts, HoldMoreWhereMoreTokensCome) {
   ExpectPlannedOfItsLoad(
       {.stage = 1, .bf16 = true, .micro_batch = 16, .model = "mixtral", .ranks = 4, .expert = 4});
   ExpectPlannedOfItsLoad({.stage = 3, .micro_batch = 16, .model = "qwen2_moe", .expert = 2});
+  ExpectPlannedOfItsLoad({.stage = 3,
+                          .micro_batch = 24,
+                          .recompute = "full",
+                          .model = "mixtral",
+                          .ranks = 4,
+                          .expert = 4});
 }
 
 TEST_F(PlannedExperts, AreMeasuredBesideKeysAndValuesOfNarrowRows) {

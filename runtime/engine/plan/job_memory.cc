@@ -168,6 +168,7 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
       .expert_ranks = config.parallel.expert,
       .expert_load =
           std::min(job.expert_load, models::MostExpertLoad(job.model, config.parallel.expert)),
+      .layer_loads = job.layer_loads,
       .tensor_ranks = config.parallel.tensor,
       .keeps_parts = config.activation_checkpointing.partition_activations,
       .documents = job.packs_documents,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/config/curriculum.h"
@@ -37,8 +38,10 @@ struct JobShape {
   config::DataEfficiency efficiency = {};  // what of samples steps see
   std::optional<int> stage = {};           // of a pipeline; absent: the one that holds the most
   // Rows that come to the planned rank's experts over their even share, where ranks have experts
-  // between them; no more count than can come (models::MostExpertLoad).
+  // between them, in all layers or by layer that has experts; no more count than can come
+  // (models::MostExpertLoad).
   double expert_load = 1.0;
+  std::vector<double> layer_loads = {};
   zero::StepSetting setting;
 };
 

@@ -343,15 +343,20 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
   const bool attention = recompute.kind == config::RecomputeChoice::Kind::kAttention;
   const int count = static_cast<int>(spec.layers) + 2;
   std::vector<BlockBytes> blocks = {Activations(spec, batch, training.front()).OfEmbedding()};
+  std::size_t with_experts = 0;
   for (int i = 1; i + 1 < count; ++i) {
     const bool again = config::IsRecomputed(recompute, i, count);
+    MicroBatch own = batch;
+    if (spec.HasExperts(i - 1) && with_experts < batch.layer_loads.size()) {
+      own.expert_load = batch.layer_loads[with_experts++];
+    }
     const auto of_layer = [&](const MicroBatch& seen) {
       const Activations made(spec, seen, training[static_cast<std::size_t>(i)],
                              spec.HasExperts(i - 1));
       return again ? made.OfRecomputedLayer() : made.OfLayer(attention);
     };
-    blocks.push_back(batch.DropsIn(i - 1) ? OfDroppingLayer(spec, batch, again, of_layer)
-                                          : of_layer(batch));
+    blocks.push_back(batch.DropsIn(i - 1) ? OfDroppingLayer(spec, own, again, of_layer)
+                                          : of_layer(own));
   }
   blocks.push_back(Activations(spec, batch, training.back()).OfHead());
   for (int i = 0; i < count; ++i) {

@@ -30,10 +30,13 @@ struct MicroBatch {
   std::int64_t portion = 0;    // tokens of a sample that attention takes at once; 0: all
   bool portions_move = false;  // what waits of them leaves the device
   int expert_ranks = 1;        // have each layer's experts between them
-  double expert_load = 1.0;    // rows that come to this one's over their even share
-  int tensor_ranks = 1;        // have the decoder between them, of which this is one part
-  bool keeps_parts = false;    // each of these, of what recomputed layers were given
-  bool documents = false;      // several in a sample, of which none sees another
+  // Rows that come to this one's over their even share: in all layers, or one number for each that
+  // has experts.
+  double expert_load = 1.0;
+  std::vector<double> layer_loads = {};
+  int tensor_ranks = 1;      // have the decoder between them, of which this is one part
+  bool keeps_parts = false;  // each of these, of what recomputed layers were given
+  bool documents = false;    // several in a sample, of which none sees another
   // These layers see so many tokens of a sample (random_ltd); 0: all.
   std::int64_t kept_tokens = 0;
   std::vector<std::int64_t> dropping = {};

@@ -114,6 +114,10 @@ TEST(DecoderMemoryTest, ExpertsKeepTheRowsThatCome) {
   EXPECT_EQ(twice.delayed, 2 * even.delayed);
   EXPECT_EQ(even.beside, whole.beside);
   EXPECT_EQ(twice.beside - even.beside, rows * 2 * 64 * 4);
+  batch.layer_loads = {1.0, 2.0, 1.0};
+  const auto blocks = ListBlockBytes(spec, batch, {});
+  EXPECT_EQ(blocks[2].kept - blocks[1].kept, twice.kept - even.kept);
+  EXPECT_EQ(blocks[3].kept, blocks[1].kept);
 }
 
 TEST(DecoderMemoryTest, ALayerKeepsWhatItsOperationsRead) {

@@ -68,13 +68,13 @@ TEST(StepMetrics, ExpertsHaveTheirRoutesAndTheFullestOfEachLayer) {
   EXPECT_FALSE(json.contains("expert_routes")) << "a line has an end";
 }
 
-TEST(StepMetrics, TheLoadOfARankIsThatOfItsExpertsOverAllLayers) {
-  const std::vector<std::vector<std::int64_t>> routes = {{4, 4, 4, 4}, {10, 2, 3, 1}};
-  EXPECT_EQ(MeanExpertLoads(routes, 2), (std::vector<double>{1.25, 0.75}));
-  EXPECT_EQ(MeanExpertLoads(routes, 1), std::vector<double>{1.0});
-  EXPECT_EQ(MeanExpertLoads({{0, 0}}, 2), (std::vector<double>{1.0, 1.0}));
-  EXPECT_TRUE(MeanExpertLoads(routes, 3).empty());
-  EXPECT_TRUE(MeanExpertLoads({}, 2).empty());
+TEST(StepMetrics, TheLoadOfARankIsThatOfItsExpertsInEachLayer) {
+  const std::vector<std::vector<std::int64_t>> routes = {{4, 4, 4, 4}, {10, 2, 3, 1}, {0, 0, 0, 0}};
+  using Loads = std::vector<std::vector<double>>;
+  EXPECT_EQ(FindExpertLoads(routes, 2), (Loads{{1.0, 1.5, 1.0}, {1.0, 0.5, 1.0}}));
+  EXPECT_EQ(FindExpertLoads(routes, 1), (Loads{{1.0, 1.0, 1.0}}));
+  EXPECT_TRUE(FindExpertLoads(routes, 3).empty());
+  EXPECT_TRUE(FindExpertLoads({}, 2).empty());
 }
 
 TEST(MemoryReport, HoldsTheLedgerAndTheProcess) {
