@@ -29,6 +29,11 @@ class Activations {
   }
 
   std::int64_t BesideTable() const;
+  // From one row of logits to the next (MakeLogits of lm_loss.cc).
+  std::int64_t LogitsStride() const {
+    return batch_.on_gpu ? (spec_.vocabulary + 7) / 8 * 8 : spec_.vocabulary;
+  }
+  std::int64_t SoftmaxBytes(std::int64_t rows) const;
   BlockBytes OfEmbedding() const;
   BlockBytes OfLayer(bool recomputes_attention) const;
   BlockBytes OfFrozenLayer() const;  // that nothing before it trains, either
@@ -287,6 +292,17 @@ BlockBytes Activations::OfEmbedding() const {
           .delaying = factors + norm + Hidden() + table};
 }
 
+// Counts what LmLoss makes of so many rows of logits. Parts of a vocabulary are worked on in fp32.
+// On a GPU LibTorch's log_softmax reads bf16 from a copy in fp32, and other rows, where they do not
+// follow each other, from one in which they do.
+std::int64_t Activations::SoftmaxBytes(std::int64_t rows) const {
+  const std::int64_t values = rows * spec_.vocabulary, floats = values * kFloatBytes;
+  if (batch_.tensor_ranks > 1) return batch_.on_gpu || width_ < kFloatBytes ? floats : 0;
+  if (!batch_.on_gpu) return 0;
+  if (batch_.type == config::DataType::kBf16) return 2 * floats;
+  return floats + (LogitsStride() > spec_.vocabulary ? values * width_ : 0);
+}
+
 BlockBytes Activations::OfHead() const {
   constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20, kLeastRows = 64;  // of LmLoss
   const std::int64_t row = spec_.vocabulary * width_;
@@ -295,9 +311,7 @@ BlockBytes Activations::OfHead() const {
   const std::int64_t matrix = trains ? spec_.vocabulary * spec_.width : 0;
   // 16-bit gradients are added up in fp32.
   const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
-  // Parts of a vocabulary are worked on in fp32.
-  const bool wide = batch_.on_gpu || (batch_.tensor_ranks > 1 && width_ < kFloatBytes);
-  const std::int64_t softmax = wide ? rows * spec_.vocabulary * kFloatBytes : 0;
+  const std::int64_t logits = rows * LogitsStride() * width_, softmax = SoftmaxBytes(rows);
   // The matrix's gradient comes with the product of the first rows, behind their softmax.
   const std::int64_t gradient = matrix * kFloatBytes;
   const std::int64_t beside =
@@ -305,7 +319,7 @@ BlockBytes Activations::OfHead() const {
   const std::int64_t norm = Hidden() + NormNumbers();
   const std::int64_t kept = norm + Hidden() + matrix * width_;
   return {.kept = kept,
-          .forward = norm + 2 * Hidden() + Floats(1) + rows * row + beside,
+          .forward = norm + 2 * Hidden() + Floats(1) + logits + beside,
           .backward = kept + Hidden(),
           .delayed = matrix * width_,
           .delaying = kept + Hidden()};

@@ -161,6 +161,30 @@ TEST(DecoderMemoryTest, TheHeadHasAChunkOfLogitsAndTheMatrixsGradient) {
       << "never all logits";
 }
 
+// LibTorch's softmax takes fp16 as it is, and copies what it does not.
+TEST(DecoderMemoryTest, OnAGpuTheHeadHasTheSoftmaxAndWhatThatReads) {
+  MicroBatch batch = kBatch;
+  batch.seq_len = 1 << 20;  // several chunks
+  const auto over_cpu = [&](std::int64_t vocabulary, config::DataType type) {
+    DecoderSpec spec = kLlama;
+    spec.vocabulary = vocabulary;
+    batch.type = type;
+    const std::int64_t scratch = CountProductScratch(batch, 64, vocabulary);
+    batch.on_gpu = true;
+    const std::int64_t on_gpu = ListBlockBytes(spec, batch, {}).back().forward - kDeviceScratch;
+    batch.on_gpu = false;
+    return on_gpu - (ListBlockBytes(spec, batch, {}).back().forward - scratch);
+  };
+  constexpr std::int64_t kChunk = 64 << 20;
+  using config::DataType;
+  const std::int64_t rows = kChunk / (1001 * 2), wide_rows = kChunk / (1001 * 4);
+  const std::int64_t narrow_matrix = 1001 * 64 * 2;  // rounded beside no softmax
+  EXPECT_EQ(over_cpu(1001, DataType::kBf16), rows * (2 * 1001 * 4 + 7 * 2) - narrow_matrix);
+  EXPECT_EQ(over_cpu(1001, DataType::kFp16), rows * (1001 * 6 + 7 * 2) - narrow_matrix);
+  EXPECT_EQ(over_cpu(1001, DataType::kFp32), wide_rows * (2 * 1001 * 4 + 7 * 4));
+  EXPECT_EQ(over_cpu(1000, DataType::kFp32), kChunk / 4000 * 4000) << "rows follow each other";
+}
+
 TEST(ProductScratchTest, InFp16HoldsATileOfEachMatrixWidened) {
   MicroBatch batch = kBatch;
   EXPECT_EQ(CountProductScratch(batch, 64, 1000), kProductScratch);
@@ -171,7 +195,7 @@ TEST(ProductScratchTest, InFp16HoldsATileOfEachMatrixWidened) {
   batch.seq_len = 1 << 20;
   EXPECT_EQ(CountProductScratch(batch, 4096, 1 << 17), kProductScratch + (48 << 20));
   batch.on_gpu = true;
-  EXPECT_EQ(CountProductScratch(batch, 64, 1000), 0);
+  EXPECT_EQ(CountProductScratch(batch, 64, 1000), kDeviceScratch);
 }
 
 TEST(DecoderMemoryTest, TilesOfTheMlpKeepNothingOfTheirOwn) {
