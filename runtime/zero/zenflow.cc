@@ -213,7 +213,8 @@ void ZenFlow::WriteBack() {
     if (!range.places.defined()) continue;
     const Lease rest = AcquireRestWeights(range);
     if (range.weights.defined()) {
-      Scatter(range, range.weights.Acquire(Access::kRead).tensor(), rest.tensor());
+      const Lease weights = range.weights.AcquireWhereItLies(range.weights.whole(), Access::kRead);
+      Scatter(range, weights.tensor(), rest.tensor());
     } else if (waiting_[range.shard_index].weights.defined()) {
       std::vector<Lease> leases;
       const optim::Part target = range.shard->MakePart(range.turn, PartUse::kTargetAlone, &leases);
