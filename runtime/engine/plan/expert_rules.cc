@@ -71,9 +71,11 @@ std::vector<Truth> NamesOf(const DecoderSpec& model) {
   return names;
 }
 
+// What is shown may end within a character.
 Status Contradicts(const char* key, const ordered_json& given, const std::string& truth) {
-  return InvalidArgumentError(
-      fmt::format("expert_parallel.{} is {}, and {}", key, given.dump(), truth));
+  const std::string shown = given.dump(/*indent=*/-1, /*indent_char=*/' ', /*ensure_ascii=*/false,
+                                       ordered_json::error_handler_t::replace);
+  return InvalidArgumentError(fmt::format("expert_parallel.{} is {}, and {}", key, shown, truth));
 }
 
 Status CheckTruth(const Truth& truth, const ordered_json& given, const DecoderSpec& model) {

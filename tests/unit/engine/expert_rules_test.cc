@@ -108,6 +108,13 @@ TEST(ExpertRules, WhatContradictsTheModelIsRefusedByItsKey) {
   }
 }
 
+TEST(ExpertRules, APatternThatIsTooLongIsShownWhateverItsCharacters) {
+  const std::string pattern =
+      std::string(199, 'a') + "\xC3\xA4";  // two bytes, of which one is shown
+  EXPECT_THAT(Check(kMixtral, "\"moe_layer_pattern\": \"" + pattern + "\""),
+              HasSubstr("an expression of up to 200 characters without { is taken"));
+}
+
 TEST(ExpertRules, AModelWithoutExpertsHasNoneToSpeakOf) {
   EXPECT_THAT(
       Check(R"({"model_type":"llama","vocab_size":48,"hidden_size":24,"intermediate_size":42,
