@@ -7,6 +7,8 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <limits>
@@ -23,6 +25,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 at::Tensor AboveInfinity(const at::Tensor& log_sums) {
   return log_sums.clamp_min(std::numeric_limits<float>::lowest());
 }
+
+// Products in here are of fp32 where torch_autocast is on, too: a backward pass, where it is off,
+// computes the scores again and takes them to have the sums of the first time.
+class WithoutAutocast {
+  const c10::impl::ExcludeDispatchKeyGuard guard_{c10::autocast_dispatch_keyset};
+};
 
 // Some of the queries of a block, in fp32, over all of its keys.
 class Tile {
@@ -149,6 +157,7 @@ Qkv AttendFusedBackward(const at::Tensor& upstream, const Qkv& block, const Mixe
 }
 
 Mixed AttendByRule(const Qkv& block, const BlockPlaces& places, const AttentionRule& rule) {
+  const WithoutAutocast fp32;
   const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
   std::vector<at::Tensor> values, log_sums;
   ForEachTile(block.q, places, [&](const auto& of_tile, const BlockPlaces& stand) {
@@ -161,6 +170,7 @@ Mixed AttendByRule(const Qkv& block, const BlockPlaces& places, const AttentionR
 
 Qkv AttendByRuleBackward(const at::Tensor& upstream, const Qkv& block, const Mixed& mixed,
                          const BlockPlaces& places, const AttentionRule& rule) {
+  const WithoutAutocast fp32;
   const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
   Qkv sums{.k = at::zeros_like(keys), .v = at::zeros_like(of_keys)};
   std::vector<at::Tensor> of_queries;

@@ -17,6 +17,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/offload/file_tier.h"
+#include "runtime/precision/autocast_scope.h"
 #include "runtime/sequence_parallel/group.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
@@ -149,6 +150,21 @@ void ExpectClose(const std::vector<at::Tensor>& expected, const std::vector<at::
     EXPECT_TRUE(ours[i].allclose(expected[i], 1e-5, 1e-5))
         << i << " differs by " << (ours[i] - expected[i]).abs().max().item<float>();
   }
+}
+
+// A pass forward is under torch_autocast, one back is not: both have to find the same scores.
+TEST(AttentionBlock, ComputesInFp32UnderAutocast) {
+  const auto values = [](std::int64_t heads, std::int64_t seed) {
+    return (Numbers({kSamples, heads, kTokens, kHeadWidth}, seed) * 8).to(at::kBFloat16);
+  };
+  const Qkv block{values(kHeads, 1), values(kKeyHeads, 2), values(kKeyHeads, 3)};
+  const BlockPlaces places{{0, kTokens}, {0, kTokens}};
+  const AttentionRule rule{.scale = 0.4, .window = 5};
+  const Mixed alone = AttendByRule(block, places, rule);
+  const precision::AutocastScope autocast(at::kBFloat16, at::kCPU);
+  const Mixed mixed = AttendByRule(block, places, rule);
+  EXPECT_TRUE(mixed.values.equal(alone.values));
+  EXPECT_TRUE(mixed.log_sums.equal(alone.log_sums));
 }
 
 TEST(PortionAttention, GivesWhatWholeSamplesGive) {
