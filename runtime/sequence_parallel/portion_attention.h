@@ -3,8 +3,8 @@
 // AttendInPortions: the attention part of a layer, from its input to what it adds, on a portion of
 // a sample's tokens at a time (FPDT: Yao et al. 2024, arXiv 2408.16978). Of a portion's queries,
 // keys and values no more than one is there at once; keys, values and what the backward pass needs
-// of a portion wait where a keeper keeps them, and are brought one portion ahead. What the keys of
-// several portions give is put together by the logarithms of its sums.
+// of a portion wait where a keeper keeps them; those in files are brought one portion ahead. What
+// the keys of several portions give is put together by the logarithms of its sums.
 //
 // The backward pass goes from the last portion to the first, through all of a portion's part of the
 // layer: that of what is behind attention, attention with its own keys and those before it, then
