@@ -260,28 +260,32 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     const double expected_scale = context->saved_data["expected_scale"].toDouble();
     // Not held any longer, so that the accumulation into .grad may take the buffers over uncopied.
     context->saved_data.clear();
-    const bool on_device = !upstream.at(0).is_cpu();
-    const at::Tensor factor =
-        on_device ? upstream[0] / expected_scale : ReadFactor(upstream[0], expected_scale);
+    const at::Tensor factor = FindFactor(upstream.at(0), expected_scale);
     if (factor.defined() && hidden.defined()) hidden.mul_(factor);
-    const auto write = [weight, factor](at::Tensor& place, float beta) {
+    // On a device it goes into the pass that writes the gradient.
+    const bool scales_later = factor.defined() && !factor.is_cpu();
+    if (factor.defined() && weight.defined() && !scales_later) weight.mul_(factor);
+    const auto write = [weight, factor = scales_later ? factor : at::Tensor()](at::Tensor& place,
+                                                                               float beta) {
       WriteScaled(weight, factor, beta, place);
     };
     const variable_list parameter = context->get_saved_variables();  // or nothing
     const bool is_put =
         weight.defined() && !parameter.empty() && gradients::PutGradient(parameter[0], write);
-    if (factor.defined() && weight.defined() && !is_put) weight.mul_(factor);
+    if (scales_later && weight.defined() && !is_put) weight.mul_(factor);
     return {hidden, is_put ? at::Tensor() : weight, {}, {}};
   }
 
  private:
-  // Undefined where it is 1, as expected: to read it saves passes over the gradients.
-  static at::Tensor ReadFactor(const at::Tensor& upstream, double expected_scale) {
+  // Undefined where it is 1, as expected: to read it saves passes over the gradients. On a device
+  // nobody waits for it, and it has a dimension: LibTorch rounds a scalar there to the dtype of
+  // what it multiplies.
+  static at::Tensor FindFactor(const at::Tensor& upstream, double expected_scale) {
+    if (!upstream.is_cpu()) return (upstream / expected_scale).reshape({1});
     const double factor = upstream.item<double>() / expected_scale;
     return factor == 1.0 ? at::Tensor() : at::scalar_tensor(factor, at::kDouble);
   }
 
-  // On a device nobody waits for the factor: it goes into the pass that writes the gradient.
   static void WriteScaled(const at::Tensor& gradient, const at::Tensor& factor, float beta,
                           at::Tensor& place) {
     if (!factor.defined()) {
@@ -289,7 +293,7 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     } else if (beta == 0.0F) {
       at::mul_out(place, gradient, factor);
     } else {
-      place.addcmul_(gradient, factor.to(gradient.options()));
+      place.addcmul_(gradient, factor);
     }
   }
 };

@@ -176,6 +176,22 @@ TEST_P(PutGradients, OfTheHeadByTheLoss) {
       GetParam().tolerance);
 }
 
+// A factor that 16 bits would make 0.3 % smaller: what is put is as long as it says, pass after
+// pass.
+TEST(PutGradientsOfTheHead, HaveTheFactorUnrounded) {
+  constexpr double kFactor = 1.1054;
+  const at::Tensor hidden = at::randn({9, 64}).to(at::kBFloat16);
+  const at::Tensor labels = at::randint(50, {9}, at::kLong);
+  const auto put = [&](double factor) {
+    const at::Tensor weight = at::zeros({50, 64}, at::kBFloat16).set_requires_grad(true);
+    const auto sum = SummingSink::Attach(weight);
+    for (int pass = 0; pass < 2; ++pass) (LmLoss(hidden, weight, labels) * factor).backward();
+    EXPECT_EQ(sum->puts, 2);
+    return sum->gradient.to(at::kDouble).norm().item<double>();
+  };
+  EXPECT_NEAR(put(kFactor) / put(1.0), kFactor, 5e-4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Dtypes, PutGradients,
                          ::testing::Values(PutCase{at::kFloat, 1e-6},
                                            PutCase{at::kBFloat16, 1.0 / 128}),
