@@ -56,10 +56,11 @@ class CopyStreams {
   virtual bool HasEnded(const CopyEnd& end) = 0;
 
   std::int64_t leaving_bytes() const { return leaving_bytes_; }
+  // Frees all that leaves, once the computation has been told to wait for it.
+  void FreeAll();
 
  protected:
   virtual CopyEndPtr Take(const at::Tensor& to, const at::Tensor& from) = 0;
-  void FreeAll();
 
  private:
   void FreeOldest();

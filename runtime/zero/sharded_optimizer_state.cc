@@ -1,5 +1,6 @@
 // Checkpoints, and moves to the host, see this of a ShardedOptimizer.
 
+#include "runtime/device/copy_streams.h"
 #include "runtime/zero/buckets.h"
 #include "runtime/zero/optimizer_shard.h"
 #include "runtime/zero/sharded_optimizer.h"
@@ -58,20 +59,22 @@ void ShardedOptimizer::MoveToHost(StateKind kind) {
   switch (kind) {
     case StateKind::kOptimStates:
       for (const auto& shard : shards_) shard->MoveStateToHost();
-      return;
+      break;
     case StateKind::kHpParams:
       for (const auto& shard : shards_) shard->MoveMastersToHost();
-      return;
+      break;
     case StateKind::kLpParams:
       model_.EvictAll();
       ForEachBucket(model_, [](Bucket& bucket) { bucket.parameters().MoveToHost(); });
-      return;
+      break;
     case StateKind::kLpGrads:
-      return;
+      break;
     case StateKind::kContiguousGradBuffer:
       model_.FreeBuffers();
-      return;
+      break;
   }
+  // What the last update has changed is on the device until it is where it rests.
+  if (model_.context().copies) model_.context().copies->FreeAll();
 }
 
 void ShardedOptimizer::MoveBack() {

@@ -108,6 +108,9 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::
   optimizer.MoveToHost(StateKind::kOptimStates);
   optimizer.MoveToHost(StateKind::kHpParams);
   trained.moved_after_step = allocator.PeakBytesOut() - before;
+  if (copies) {
+    EXPECT_EQ(copies->leaving_bytes(), 0) << "what has been taken away is still here";
+  }
   return trained;
 }
 
