@@ -79,7 +79,7 @@ struct EngineOptions {
   std::int64_t mlp_tiles = 1;  // of the known families' feed-forward parts: RowTiles::count
   std::string portions_in;     // of attention: "" (the device), "cpu" or a folder (OpenKeeper)
   std::function<void(const std::string&)> notify;  // takes what the user should read once
-  const Clock* clock = &Clock::System();  // measures how long they take
+  const Clock* clock = &Clock::System();           // measures how long they take
   // Parameters with a rate or a weight decay of their own.
   optim::ParameterGrouper parameter_group = optim::OneGroup;
 };

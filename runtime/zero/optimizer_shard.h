@@ -43,8 +43,8 @@ class OptimizerShard {
     kReview,  // optim::RankParts::for_each: parameters are read, and there is no narrow copy
     kUpdate,
     kDecided,  // the same, unless Update::decision says on the device that all stays as it is
-    kTry,    // the same, and what is there is kept: requires Tiers::takes_back
-    kRetry,  // kUpdate from what kTry has kept
+    kTry,      // the same, and what is there is kept: requires Tiers::takes_back
+    kRetry,    // kUpdate from what kTry has kept
     // Only, as Part::parameter, what of the parameters is updated: with the gradient, or without.
     kTarget,
     kTargetAlone,
