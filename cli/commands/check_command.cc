@@ -35,13 +35,13 @@ void CompareWithScheduler(const std::string& path, config::CheckResult* result) 
 }
 
 // What the config says of the model must hold of it, by the sentences of a job that is launched. Of
-// which kind sequence ranks are is said by a flag of training.
+// which kind sequence ranks are is said by a flag of training: a ring takes any number of them, and
+// what it refuses no kind takes.
 void CompareWithModel(const std::string& model, const ShareFolder& share,
                       config::CheckResult* result) {
   if (!result->ok) return;
-  config::ParallelConfig degrees = result->config.parallel;
-  degrees.sequence = 1;
-  Status status = CheckDegreesFit(model, degrees, share);
+  const config::ParallelConfig& degrees = result->config.parallel;
+  Status status = CheckDegreesFit(model, degrees, share, models::SequenceKind::kRing);
   if (status.ok()) status = CheckRulesFit(model, result->given, degrees.tensor, share);
   if (status.ok()) return;
   result->ok = false;
@@ -105,7 +105,10 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
                  "all ranks of the job (default: the fewest that its degrees allow)")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
-  app.add_option(FlagNames("model"), flags->model, "the model that \"auto\" is resolved from")
+  app.add_option(
+         FlagNames("model"), flags->model,
+         "the model that \"auto\" is resolved from, and that has to be what the config says "
+         "of it")
       ->type_name("DIR|FILE|PRESET");
   app.add_option(FlagNames("steps"), flags->facts.total_steps, "optimizer steps in all")
       ->check(WholeNumber(1))

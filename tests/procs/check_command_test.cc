@@ -61,5 +61,28 @@ TEST(CheckCommand, HoldsWhatIsSaidOfAModelAgainstIt) {
   EXPECT_THAT(shared_out.err, HasSubstr("error: --model llama-tiny: "));
 }
 
+// A flag of training says of which kind sequence ranks are; what all kinds refuse is said here.
+TEST(CheckCommand, RefusesSequenceRanksThatNoKindTakes) {
+  const TemporaryFolder folder;
+  const auto check = [&](const std::string& rope) {
+    const std::string config = (folder.path() / "ds.json").string();
+    const std::string model = (folder.path() / "model.json").string();
+    EXPECT_TRUE(WriteFileAtomically(config, R"({"train_micro_batch_size_per_gpu": 2,
+        "sequence_parallel_size": 3})")
+                    .ok());
+    EXPECT_TRUE(WriteFileAtomically(model, R"({"model_type": "llama", "vocab_size": 64,
+        "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "max_position_embeddings": 64, "rope_scaling": )" +
+                                               rope + "}")
+                    .ok());
+    return RunProgram({DS_BIN_DIR "/dsrun", "check", config, "--model", model});
+  };
+  const ProgramResult ring = check("null");
+  EXPECT_EQ(ring.status, 0) << ring.err;
+  const ProgramResult refused = check(R"({"rope_type": "dynamic", "factor": 2.0})");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("not built for rotary positions that depend on the length"));
+}
+
 }  // namespace
 }  // namespace ds::testing
