@@ -1,12 +1,12 @@
 #include "runtime/activation/keeper.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
 
 #include <utility>
 
+#include "runtime/device/transfers.h"
 #include "runtime/offload/windows.h"
 
 namespace ds::activation {
@@ -52,8 +52,7 @@ Kept Keeper::Keep(const at::Tensor& values) const {
     return kept;
   }
   if (where_ == KeepIn::kHost) {
-    const auto options = values.options().device(c10::kCPU).pinned_memory(true);
-    kept.here_ = at::empty(values.sizes(), options).copy_(values, /*non_blocking=*/true);
+    kept.here_ = device::TakeToHost(values);
     return kept;
   }
   kept.sizes_ = values.sizes().vec();

@@ -14,6 +14,7 @@
 
 #include "runtime/activation/run_state.h"
 #include "runtime/device/rank_device.h"
+#include "runtime/device/transfers.h"
 
 namespace ds::activation {
 namespace {
@@ -43,7 +44,7 @@ class KeptInput {
       const at::Tensor part = input.reshape({-1}).narrow(0, ranks_->rank() * count, count);
       kept = options.buffer != nullptr ? options.buffer->Keep(number, part) : part.clone();
     }
-    saved_ = SavedVariable(is_away_ ? CopyToHost(kept) : kept, /*is_output=*/false);
+    saved_ = SavedVariable(is_away_ ? device::TakeToHost(kept) : kept, /*is_output=*/false);
   }
 
   bool needs_gradient() const { return needs_gradient_; }
@@ -59,10 +60,6 @@ class KeptInput {
  private:
   static bool CanBeCut(const at::Tensor& input, int parts) {
     return parts > 1 && CanHaveGradient(input) && input.numel() > 0 && input.numel() % parts == 0;
-  }
-  static at::Tensor CopyToHost(const at::Tensor& input) {
-    const auto options = input.options().device(c10::kCPU).pinned_memory(true);
-    return at::empty(input.sizes(), options).copy_(input, /*non_blocking=*/true);
   }
   at::Tensor Gather(const at::Tensor& part) const {
     const at::Tensor whole = at::empty(sizes_, part.options());

@@ -11,10 +11,8 @@ namespace {
 
 // An event is waited for, not the stream: LibTorch's look-out for synchronising calls, which a test
 // has on for everything in a step, knows that this one is meant.
-at::Tensor CopyToHost(const at::Tensor& numbers) {
-  const at::Tensor host =
-      at::empty(numbers.sizes(), at::TensorOptions(numbers.dtype()).pinned_memory(true));
-  host.copy_(numbers, /*non_blocking=*/true);
+at::Tensor AwaitOnHost(const at::Tensor& numbers) {
+  at::Tensor host = TakeToHost(numbers);
   const c10::impl::VirtualGuardImpl guard(numbers.device().type());
   c10::Event copied(numbers.device().type());
   copied.record(guard.getStream(numbers.device()));
@@ -26,9 +24,14 @@ at::Tensor CopyToHost(const at::Tensor& numbers) {
 
 std::vector<double> ReadNumbers(const at::Tensor& numbers) {
   DS_CHECK(numbers.dim() == 1 && numbers.is_contiguous() && numbers.scalar_type() == at::kDouble);
-  const at::Tensor host = numbers.is_cpu() ? numbers : CopyToHost(numbers);
+  const at::Tensor host = numbers.is_cpu() ? numbers : AwaitOnHost(numbers);
   const auto* const first = host.const_data_ptr<double>();
   return {first, first + host.numel()};
+}
+
+at::Tensor TakeToHost(const at::Tensor& values) {
+  const auto options = at::TensorOptions(values.dtype()).pinned_memory(true);
+  return at::empty(values.sizes(), options).copy_(values, /*non_blocking=*/true);
 }
 
 at::Tensor BringTo(const at::Tensor& host, c10::Device device) {

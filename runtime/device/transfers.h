@@ -17,6 +17,10 @@ namespace ds::device {
 // (tests/gpu).
 std::vector<double> ReadNumbers(const at::Tensor& numbers);
 
+// Returns pinned memory of the host that gets the values of a device's tensor, behind what its
+// current stream holds: not to be read before that.
+at::Tensor TakeToHost(const at::Tensor& values);
+
 // Returns what the host has made, on the device, behind what its current stream holds; the tensor
 // itself where that is the CPU.
 at::Tensor BringTo(const at::Tensor& host, c10::Device device);

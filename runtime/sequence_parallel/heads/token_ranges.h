@@ -32,9 +32,9 @@ struct TokenRange {
 // the sample is cut into twice as many stretches as ranks, and each rank has one of the front and
 // the one as far from the end. Requires that `ranks` divides `tokens`.
 //
-// Where attention of Ulysses takes a portion of a sample at a time (portion_plan.h), of `portion`
-// tokens, a rank has one stretch of each, so that portions are exchanged one by one: `ranks`
-// divides that, too. 0: all at once.
+// A rank of Ulysses whose attention takes `portion` tokens of a sample at a time (portion_plan.h)
+// has one stretch of each portion, so that they are exchanged one by one: `ranks` divides that,
+// too. 0: all at once.
 std::vector<TokenRange> FindTokens(SequenceKind kind, std::int64_t tokens, int rank, int ranks,
                                    std::int64_t portion = 0);
 
