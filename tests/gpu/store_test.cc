@@ -23,17 +23,30 @@ constexpr std::int64_t kPart = std::int64_t{4} << 20, kParts = 4;  // elements: 
 constexpr std::int64_t kLeaving = 4 * kPart;                       // bytes of one part
 constexpr int kRounds = 20;
 
+// Zeros that rest on the host, of a device that computes on a stream of its own as long as this
+// lives.
+struct OnTheHost {
+  explicit OnTheHost(c10::Device device)
+      : stream(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)),
+        context{.ledger = &ledger,
+                .device = device,
+                .copies = device::OpenCopyStreams(device, kLeaving)},
+        store(context, {kPart * kParts, at::kFloat, MemoryUse::kOther, zero::Rest::kHost}) {
+    store.Zero();
+  }
+
+  const c10::StreamGuard stream;
+  device::MemoryLedger ledger;
+  zero::Context context;
+  zero::Store store;
+};
+
 class GpuStore : public testing::OnGpu<::testing::Test> {};
 
 TEST_F(GpuStore, LendsWhatTheUpdateBeforeHasLeftWhileCopiesGoOnBeside) {
   const c10::Device device = Opened()->device;
-  const c10::impl::VirtualGuardImpl cuda(device.type());
-  const c10::StreamGuard guard(cuda.getStreamFromGlobalPool(device));
-  device::MemoryLedger ledger;
-  zero::Context context{.ledger = &ledger, .device = device};
-  context.copies = device::OpenCopyStreams(device, kLeaving);
-  zero::Store store(context, {kPart * kParts, at::kFloat, MemoryUse::kOther, zero::Rest::kHost});
-  store.Zero();
+  OnTheHost on_the_host(device);
+  zero::Store& store = on_the_host.store;
   const at::Tensor large = at::ones({4096, 4096}, at::TensorOptions().device(device));
   const auto part = [&](std::int64_t i) { return zero::FlatRange{i * kPart, kPart}; };
   at::Tensor wrong = at::full({}, 0, at::TensorOptions(at::kLong).device(device));
@@ -48,7 +61,7 @@ TEST_F(GpuStore, LendsWhatTheUpdateBeforeHasLeftWhileCopiesGoOnBeside) {
         lease.tensor().add_(1.0);
       }
       store.Stow(part(i));
-      const std::int64_t here = ledger.Bytes(MemoryUse::kOther, MemoryTier::kDevice);
+      const std::int64_t here = on_the_host.ledger.Bytes(MemoryUse::kOther, MemoryTier::kDevice);
       EXPECT_LE(here, 2 * kLeaving) << "the next one, and what leaves";
     }
     // Memory that is taken now must not be that of a copy.
@@ -58,19 +71,14 @@ TEST_F(GpuStore, LendsWhatTheUpdateBeforeHasLeftWhileCopiesGoOnBeside) {
   const zero::Lease host = store.AcquireWhereItLies(store.whole(), Access::kRead);
   EXPECT_TRUE(host.tensor().is_cpu() && host.tensor().is_pinned());
   EXPECT_TRUE(host.tensor().eq(static_cast<double>(kRounds)).all().item<bool>());
-  EXPECT_EQ(ledger.Bytes(MemoryUse::kOther, MemoryTier::kPinned), 4 * kPart * kParts);
+  EXPECT_EQ(on_the_host.ledger.Bytes(MemoryUse::kOther, MemoryTier::kPinned), 4 * kPart * kParts);
 }
 
 // The host is ahead of the device all the time: it has not waited for the computation.
 TEST_F(GpuStore, NeverWaitsOnTheHostForWhatComesAndGoes) {
   const c10::Device device = Opened()->device;
-  const c10::impl::VirtualGuardImpl cuda(device.type());
-  const c10::StreamGuard guard(cuda.getStreamFromGlobalPool(device));
-  device::MemoryLedger ledger;
-  zero::Context context{.ledger = &ledger, .device = device};
-  context.copies = device::OpenCopyStreams(device, kLeaving);
-  zero::Store store(context, {kPart * kParts, at::kFloat, MemoryUse::kOther, zero::Rest::kHost});
-  store.Zero();
+  OnTheHost on_the_host(device);
+  zero::Store& store = on_the_host.store;
   const at::Tensor large = at::ones({8192, 8192}, at::TensorOptions().device(device));
   const auto run = [&] {
     for (std::int64_t i = 0; i < kParts; ++i) {
@@ -85,6 +93,7 @@ TEST_F(GpuStore, NeverWaitsOnTheHostForWhatComesAndGoes) {
   at::Tensor product = large;
   for (int i = 0; i < 40; ++i) product = at::mm(large, product);  // a second and more in fp32
   run();
+  const c10::impl::VirtualGuardImpl cuda(device.type());
   EXPECT_FALSE(cuda.queryStream(cuda.getStream(device))) << "it is still multiplying";
   EXPECT_EQ(store.Acquire({0, 1}, Access::kRead).tensor().item<float>(), 2.0F);
 }

@@ -114,6 +114,13 @@ Trained TrainResting(comm::Communicator& world, const TinyRun& run, const zero::
   return trained;
 }
 
+void ExpectEqual(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& found) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(expected[i].equal(found[i])) << i;
+  }
+}
+
 TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
   const std::vector<config::OptimizerAlgorithm> algorithms = {
       config::AdamConfig{}, config::LambConfig{}, config::MuonConfig{}};
@@ -129,10 +136,7 @@ TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
       const Trained host = TrainResting(world, run, {.optimizer = Rest::kHost});
       EXPECT_GT(here.moved_after_step, 0) << "what is here is moved by that";
       EXPECT_EQ(host.moved_after_step, 0) << "all of it is away";
-      ASSERT_EQ(here.weights.size(), host.weights.size());
-      for (std::size_t i = 0; i < here.weights.size(); ++i) {
-        EXPECT_TRUE(here.weights[i].equal(host.weights[i])) << i;
-      }
+      ExpectEqual(here.weights, host.weights);
     });
   }
 }
@@ -143,8 +147,10 @@ TinyRun LargeRun(int stage, Precision precision) {
           .shape = {.vocabulary = 300, .width = 48, .layers = 2}};
 }
 
-// The copies come as late as they may: nothing is read, or let go, that is not waited for.
-TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
+// At each stage and precision: with what rests as `choose_tiers` says weights have the bits that
+// they have here.
+template <typename ChooseTiers, typename Look>
+void ExpectSameBits(ChooseTiers choose_tiers, Look look_at) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE(::testing::Message()
@@ -152,21 +158,27 @@ TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
       const TinyRun run = LargeRun(stage, precision);
       testing::RunRanks(1, [&](comm::Communicator& world) {
         const Trained here = TrainResting(world, run, {});
-        const zero::Tiers tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
-                                .gradients = stage == 2 ? Rest::kHost : Rest::kHere,
-                                .optimizer = Rest::kHost,
-                                .leaving_bytes = 32 << 10,
-                                .most_elements = 2048,
-                                .reads_ahead = true};
-        const Trained away = TrainResting(world, run, tiers);
-        EXPECT_EQ(away.moved_after_step, 0) << "all of it is away";
-        ASSERT_EQ(here.weights.size(), away.weights.size());
-        for (std::size_t i = 0; i < here.weights.size(); ++i) {
-          EXPECT_TRUE(here.weights[i].equal(away.weights[i])) << i;
-        }
+        const Trained away = TrainResting(world, run, choose_tiers(stage));
+        look_at(away);
+        ExpectEqual(here.weights, away.weights);
       });
     }
   }
+}
+
+// The copies come as late as they may: nothing is read, or let go, that is not waited for.
+TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
+  const auto choose_tiers = [](int stage) {
+    return zero::Tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
+                       .gradients = stage == 2 ? Rest::kHost : Rest::kHere,
+                       .optimizer = Rest::kHost,
+                       .leaving_bytes = 32 << 10,
+                       .most_elements = 2048,
+                       .reads_ahead = true};
+  };
+  ExpectSameBits(choose_tiers, [](const Trained& away) {
+    EXPECT_EQ(away.moved_after_step, 0) << "all of it is away";
+  });
 }
 
 // What an update would have written is not let go for memory that nobody has written.
@@ -181,12 +193,9 @@ TEST(HostTier, KeepsWhatTheDeviceDecidesNotToUpdate) {
                               .most_elements = 2048};
       const Trained expected = TrainResting(world, run, tiers);
       const Trained trained = TrainResting(world, run, tiers, /*has_vain_update=*/true);
-      for (std::size_t i = 0; i < expected.parameters.size(); ++i) {
-        EXPECT_TRUE(trained.parameters[i].equal(expected.parameters[i])) << stage << ", " << i;
-      }
-      for (std::size_t i = 0; i < expected.weights.size(); ++i) {
-        EXPECT_TRUE(trained.weights[i].equal(expected.weights[i])) << stage << ", " << i;
-      }
+      SCOPED_TRACE(stage);
+      ExpectEqual(expected.parameters, trained.parameters);
+      ExpectEqual(expected.weights, trained.weights);
     });
   }
   at::globalContext().setDeterministicAlgorithms(was_deterministic, /*warn_only=*/true);
@@ -219,23 +228,12 @@ TEST(FileTierOfADevice, HoldsTheModelStateForTheSameBits) {
                     .most_elements = 2048,
                     .reads_ahead = true,
                     .writes_behind = true};
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    for (const int stage : {1, 2, 3}) {
-      SCOPED_TRACE(::testing::Message()
-                   << "stage " << stage << ", precision " << static_cast<int>(precision));
-      const TinyRun run = LargeRun(stage, precision);
-      testing::RunRanks(1, [&](comm::Communicator& world) {
-        const Trained here = TrainResting(world, run, {});
-        tiers.parameters = stage == 3 ? Rest::kFile : Rest::kHere;
-        tiers.gradients = tiers.optimizer = Rest::kFile;
-        const Trained away = TrainResting(world, run, tiers);
-        ASSERT_EQ(here.weights.size(), away.weights.size());
-        for (std::size_t i = 0; i < here.weights.size(); ++i) {
-          EXPECT_TRUE(here.weights[i].equal(away.weights[i])) << i;
-        }
-      });
-    }
-  }
+  const auto choose_tiers = [&](int stage) {
+    tiers.parameters = stage == 3 ? Rest::kFile : Rest::kHere;
+    tiers.gradients = tiers.optimizer = Rest::kFile;
+    return tiers;
+  };
+  ExpectSameBits(choose_tiers, [](const Trained&) {});
 }
 
 }  // namespace
