@@ -28,7 +28,7 @@ constexpr Command kCommands[] = {
     {"translate", "FILE|deepspeed ... [flags]",
      "Say what arguments of Trainer, Accelerate or deepspeed come to", TranslateCommand},
     {"completion", "bash|zsh|fish", "Make a shell complete what you type", CompletionCommand},
-    {"help", "[COMMAND]", "Show what dsrun does, or one command's flags", HelpCommand},
+    {"help", "[COMMAND|PAGE]", "Show the commands, one command's flags, or a page", HelpCommand},
     {"version", "", "Show the version", VersionCommand},
 };
 

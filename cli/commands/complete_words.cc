@@ -141,6 +141,11 @@ class WordReader {
   Completion Arguments(const std::string& begun) const {
     if (command_->name == "help") {
       Completion completion = CommandsOrProgram(begun);
+      const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
+      for (const std::string& page :
+           share.ok() ? share->ManualPages() : std::vector<std::string>{}) {
+        Offer(page, "", begun, &completion);
+      }
       completion.more = More::kNothing;
       return completion;
     }

@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <sstream>
@@ -9,11 +10,33 @@
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
+#include "cli/train/share_folder.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
 namespace {
+
+// "data: files that train reads", the first line of a page without its mark.
+std::string SummaryOf(const std::string& page) {
+  const std::string line = page.substr(0, page.find('\n'));
+  const std::size_t colon = line.find(": ");
+  return colon == std::string::npos ? "" : line.substr(colon + 2);
+}
+
+// The pages of the manual with their summaries; empty when they are not installed.
+std::string PageList() {
+  const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
+  if (!share.ok()) return "";
+  std::ostringstream text;
+  for (const std::string& name : share->ManualPages()) {
+    const StatusOr<std::string> page = ReadFile(share->manual_page(name));
+    if (!page.ok()) continue;
+    text << "  " << std::left << std::setw(12) << name << SummaryOf(*page) << "\n";
+  }
+  return text.str().empty() ? "" : "\nPages (dsrun help PAGE):\n" + text.str();
+}
 
 std::string Overview() {
   std::ostringstream text;
@@ -21,6 +44,7 @@ std::string Overview() {
   for (const Command& command : Commands()) {
     text << "  " << std::left << std::setw(12) << command.name << command.summary << "\n";
   }
+  text << PageList();
   text << "\nEverything behind COMMAND or PROGRAM belongs to it. A program that has a command's "
           "name is started with: dsrun [launch flags] run -- PROGRAM\n";
   text << "\nExit status: a failing rank's own, 128 + N when signal N killed it, or (with "
@@ -41,9 +65,21 @@ void PrintOverview() {
   std::cout << parser.app().help() << std::flush;
 }
 
+StatusOr<int> PrintPage(const std::string& name) {
+  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+  std::vector<std::string> names = share.ManualPages();
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    DS_ASSIGN_OR_RETURN(const std::string page, ReadFile(share.manual_page(name)));
+    std::cout << page << std::flush;
+    return kExitOk;
+  }
+  for (const Command& known : Commands()) names.emplace_back(known.name);
+  return InvalidArgumentError("no command or page '" + name + "'" + DidYouMean(name, names));
+}
+
 }  // namespace
 
-// dsrun help [COMMAND]; --man instead of a command prints the manual page.
+// dsrun help [COMMAND|PAGE]; --man instead of a command prints the manual page.
 StatusOr<int> HelpCommand(const Invocation& invocation) {
   if (invocation.arguments.empty() || invocation.arguments[0] == "help") {
     PrintOverview();
@@ -55,12 +91,8 @@ StatusOr<int> HelpCommand(const Invocation& invocation) {
     return kExitOk;
   }
   const Command* command = FindCommand(name);
-  if (command == nullptr) {
-    std::vector<std::string> names;
-    for (const Command& known : Commands()) names.emplace_back(known.name);
-    return InvalidArgumentError("no command '" + name + "'" + DidYouMean(name, names));
-  }
-  return command->run(Invocation{.arguments = {"--help"}});
+  if (command != nullptr) return command->run(Invocation{.arguments = {"--help"}});
+  return PrintPage(name);
 }
 
 }  // namespace ds::cli

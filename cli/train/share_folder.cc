@@ -15,11 +15,11 @@ StatusOr<ShareFolder> ShareFolder::OfThisProgram() {
 
 namespace {
 
-std::vector<std::string> NamesIn(const fs::path& folder) {
+std::vector<std::string> NamesIn(const fs::path& folder, const char* extension = ".json") {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+    if (entry.path().extension() == extension) names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -30,5 +30,9 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
 std::vector<std::string> ShareFolder::Presets() const { return NamesIn(root_ / "configs/models"); }
 
 std::vector<std::string> ShareFolder::Recipes() const { return NamesIn(root_ / "configs/recipes"); }
+
+std::vector<std::string> ShareFolder::ManualPages() const {
+  return NamesIn(root_ / "manual", ".md");
+}
 
 }  // namespace ds::cli

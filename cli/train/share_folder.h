@@ -1,8 +1,8 @@
 #pragma once
 
-// ShareFolder: the files shipped beside the programs, <bin>/../share/dsrun with the default config,
-// the model presets, the recipes and the demo corpus. The same layout when built and when
-// installed.
+// ShareFolder: the files shipped with the programs, <bin>/../share/dsrun: the default config, the
+// model presets, the recipes, the demo corpus and the pages of `dsrun help`. The same layout when
+// built and when installed.
 
 #include <filesystem>
 #include <string>
@@ -28,9 +28,14 @@ class ShareFolder {
   std::filesystem::path recipe(const std::string& name) const {
     return root_ / "configs/recipes" / (name + ".json");
   }
-  // Names of the model presets and of the recipes, sorted.
+  // The file of a page of the manual; it need not exist.
+  std::filesystem::path manual_page(const std::string& name) const {
+    return root_ / "manual" / (name + ".md");
+  }
+  // Names of the model presets, of the recipes and of the manual's pages, sorted.
   std::vector<std::string> Presets() const;
   std::vector<std::string> Recipes() const;
+  std::vector<std::string> ManualPages() const;
 
  private:
   std::filesystem::path root_;

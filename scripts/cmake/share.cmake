@@ -2,6 +2,7 @@
 set(DS_SHARE ${CMAKE_BINARY_DIR}/share/dsrun)
 file(MAKE_DIRECTORY ${DS_SHARE})
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/configs ${DS_SHARE}/configs SYMBOLIC)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/cli/manual ${DS_SHARE}/manual SYMBOLIC)
 
 # Made once per build folder: a corpus that changed with every edit would make two runs of the demo
 # incomparable.
@@ -11,5 +12,5 @@ add_custom_command(OUTPUT ${DS_SHARE}/demo_corpus.txt
   DEPENDS ${CMAKE_SOURCE_DIR}/scripts/cmake/demo_corpus.cmake VERBATIM)
 add_custom_target(ds_demo_corpus ALL DEPENDS ${DS_SHARE}/demo_corpus.txt)
 
-install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun)
+install(DIRECTORY configs cli/manual DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun)
 install(FILES ${DS_SHARE}/demo_corpus.txt DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun)

@@ -94,7 +94,7 @@ TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
   ExpectRefused({"--num_gpu", "2", "train"}, "unknown flag --num_gpu; did you mean '--num_gpus'?");
   ExpectRefused({"train", "--step", "2"}, "unknown flag --step; did you mean '--steps'?");
   ExpectRefused({"train", "now"}, "unexpected argument 'now'");
-  ExpectRefused({"help", "tran"}, "no command 'tran'; did you mean 'train'?");
+  ExpectRefused({"help", "tran"}, "no command or page 'tran'; did you mean 'train'?");
   ExpectRefused({"--master_port", "70000", "train"},
                 "--master_port: 70000 is not a whole number from 0 to 65535");
   ExpectRefused(
