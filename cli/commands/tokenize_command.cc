@@ -34,7 +34,9 @@ struct TokenizeFlags {
 };
 
 void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
-  app.add_option("FILES", flags->job.files, "text files, or .jsonl files with a text a line");
+  app.add_option("FILES", flags->job.files,
+                 "text files, files of rows (.jsonl, .json, .csv, .tsv, .parquet, .arrow), folders "
+                 "and data sets; see dsrun help data");
   app.add_option(FlagNames("tokenizer"), flags->tokenizer,
                  "the Hugging Face folder whose tokenizer it is, or its tokenizer.json")
       ->type_name("DIR");
@@ -50,7 +52,10 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
                  "a token of the tokenizer that is put behind every text")
       ->type_name("TOKEN");
   app.add_option(FlagNames("field"), flags->job.field,
-                 "the field of .jsonl lines that is the text (default: text)")
+                 "the field of rows that is the text (default: text)")
+      ->type_name("NAME");
+  app.add_option(FlagNames("data_field"), flags->job.data_field,
+                 "the field of .json files that holds the rows (default: the file is the rows)")
       ->type_name("NAME");
   app.add_option(FlagNames("threads"), flags->job.threads, "default: one for each core")
       ->check(WholeNumber(1, kMostThreads))
@@ -128,7 +133,7 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
   flags.job.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   FlagParser parser("tokenize FILES... --tokenizer DIR --out X.bin [flags]",
                     "Write the texts of files as one file of token ids, which train --data reads. "
-                    "A text file is one text; of .jsonl files each line is.");
+                    "A text file is one text; of other files each row is.");
   AddTokenizeFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
@@ -149,6 +154,9 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
                            [&](const TokenizeCounts& so_far) { line.Show(so_far); });
   }
   if (!counts.ok()) return counts.status().WithContext("tokenize");
+  for (const std::string& notice : counts->notices) {
+    std::cerr << "dsrun: " << Printable(notice) << std::endl;
+  }
   PrintCounts(flags, *counts);
   return kExitOk;
 }

@@ -205,9 +205,9 @@ class Cutters {
 StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::Tokenizer& tokenizer,
                                        const TokenizeJob& job,
                                        const std::function<void(const TokenizeCounts&)>& progress) {
-  DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(job.files));
+  DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(job.files, job.data_field));
   DS_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Create(job.out, job.id_bytes));
-  TokenizeCounts counts{.total_bytes = reader.total_bytes()};
+  TokenizeCounts counts{.total_bytes = reader.total_bytes(), .notices = reader.notices()};
   Cutters cutters(tokenizer, job);
   const auto most_in_flight = static_cast<std::size_t>(2 * job.threads);
   bool more = true;
@@ -224,7 +224,7 @@ StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::Tokenizer& tokenizer,
     DS_RETURN_IF_ERROR(file.Append(task->ids));
     counts.texts += task->texts;
     counts.tokens = file.count();
-    counts.bytes += task->batch.bytes.size();
+    counts.bytes = task->batch.done_bytes;
     progress(counts);
   }
   if (counts.tokens == 0) return InvalidArgumentError("the files hold no text");

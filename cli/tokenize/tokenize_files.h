@@ -17,7 +17,8 @@ namespace ds::cli {
 struct TokenizeJob {
   std::vector<std::string> files;
   std::string out;
-  std::string field = "text";  // of the lines of .jsonl files
+  std::string field = "text";  // of rows
+  std::string data_field;      // of .json files: where the rows are
   bool special_tokens = true;
   std::optional<std::uint32_t> separator;  // an id behind every text
   int id_bytes = 2;
@@ -27,8 +28,9 @@ struct TokenizeJob {
 struct TokenizeCounts {
   std::uint64_t texts = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t bytes = 0;        // of the files, as far as they are done
-  std::uint64_t total_bytes = 0;  // of all files
+  std::uint64_t bytes = 0;           // of the files, as far as they are done
+  std::uint64_t total_bytes = 0;     // of all files
+  std::vector<std::string> notices;  // of the folders that are read
 };
 
 // Requires that every id of the tokenizer fits into id_bytes. `progress` is called from this thread

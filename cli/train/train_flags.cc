@@ -33,6 +33,9 @@ void AddTextFlags(CLI::App& app, TrainFlags* flags) {
                  "the Hugging Face folder whose tokenizer cuts texts, or 'bytes' (default: the "
                  "model's folder where it has one, else bytes)")
       ->type_name("DIR");
+  app.add_option(FlagNames("data_field"), flags->data_field,
+                 "the field of .json files that holds the rows (default: the file is the rows)")
+      ->type_name("NAME");
   app.add_option(FlagNames("text_field"), flags->text_field,
                  "the field of .jsonl lines that is the text (default: messages, prompt with "
                  "completion, or text)")
@@ -57,8 +60,9 @@ void AddInputFlags(CLI::App& app, TrainFlags* flags) {
                  "a Hugging Face folder, a config.json, or a preset (default: gpt2-demo)")
       ->type_name("MODEL");
   app.add_option(FlagNames("data"), flags->data,
-                 "text and .jsonl files, .bin token files (with Megatron-LM's .idx beside them or "
-                 "without), folders and quoted patterns of them (default: a demo corpus)")
+                 "text files, rows (.jsonl, .json, .csv, .tsv, .parquet, .arrow), .bin token files "
+                 "(with Megatron-LM's .idx or without), folders, data sets of the hub or of "
+                 "save_to_disk, and quoted patterns (default: a demo corpus); see dsrun help data")
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("data_weights"), flags->data_weights,
@@ -297,6 +301,7 @@ void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
 
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.token_dtype, &job->token_dtype);
+  Set(flags.data_field, &job->data_field);
   Set(flags.text_field, &job->text_field);
   Set(flags.on_bad_data, &job->on_bad_data);
   if (!flags.data_cache.empty()) {

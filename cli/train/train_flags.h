@@ -26,6 +26,7 @@ struct TrainFlags {
   bool ignore_unknown_keys = false;        // of the ds_config
   std::optional<std::string> token_dtype;
   std::string tokenizer;
+  std::optional<std::string> data_field;
   std::optional<std::string> text_field;
   std::optional<std::string> on_bad_data;
   std::string data_cache;

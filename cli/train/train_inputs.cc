@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/train/check_data.h"
 #include "cli/train/find_model.h"
 #include "cli/train/schedule_flags.h"
 #include "runtime/base/files.h"
-#include "runtime/base/glob.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/file/base_config.h"
 #include "runtime/config/file/check_config.h"
@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDemoModel[] = "gpt2-demo";
+constexpr auto kTraining = tokenizer::DataUse::kTraining;
 constexpr std::int64_t kDemoSteps = 100;  // of 8 ranks on two cores: a minute
 
 std::string Absolute(const fs::path& path) {
@@ -69,45 +70,6 @@ StatusOr<std::string> CheckTokenizer(const std::string& given, const std::string
                        ": no folder with a tokenizer.json, a tokenizer.model, or a vocab.json with "
                        "merges.txt" +
                        HowToFetch("--tokenizer", given));
-}
-
-// True when there is a byte to train on in `path`.
-bool HoldsData(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return fs::file_size(path, error) > 0 && !error;
-  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
-    if (entry.is_regular_file(error) && entry.file_size(error) > 0) return true;
-  }
-  return false;
-}
-
-// Megatron-LM names its files by what .bin and .idx have in common.
-std::string FindTokenFile(const std::string& path) {
-  std::error_code error;
-  const bool has_both = fs::exists(path + ".bin", error) && fs::exists(path + ".idx", error);
-  return !fs::exists(path, error) && has_both ? path + ".bin" : path;
-}
-
-StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& data,
-                                             const std::string& flag = "--data") {
-  std::vector<std::string> checked;
-  for (const std::string& path : data) {
-    const std::string found = FindTokenFile(path);
-    std::error_code error;
-    const bool is_there = fs::exists(found, error);
-    const std::vector<fs::path> matches =
-        is_there ? std::vector<fs::path>{found} : ExpandGlob(found);
-    if (matches.empty()) {
-      return NotFoundError(
-          flag + " " + path +
-          (IsGlob(path) ? ": nothing matches this pattern" : ": no such file or folder"));
-    }
-    if (std::none_of(matches.begin(), matches.end(), HoldsData)) {
-      return InvalidArgumentError(flag + " " + path + ": there is nothing in it");
-    }
-    checked.push_back(Absolute(found));  // a pattern stays one: its files are one path's
-  }
-  return checked;
 }
 
 // Fills in the shares of the job's paths; other data than the job's has lost them.
@@ -191,16 +153,19 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
 }
 
 // Fills in what the job is evaluated on.
-Status CheckEvaluation(const TrainFlags& flags, config::TrainJob* job) {
+Status CheckEvaluation(const TrainFlags& flags, TrainInputs* inputs) {
+  config::TrainJob* const job = &inputs->job;
   if (!flags.eval_data.empty() && flags.eval_split.has_value()) {
     return InvalidArgumentError(
         "--eval_split is a part of --data in place of --eval_data: give one");
   }
   if (!flags.eval_data.empty()) {
-    DS_ASSIGN_OR_RETURN(job->eval_data, CheckData(flags.eval_data, "--eval_data"));
+    DS_ASSIGN_OR_RETURN(job->eval_data, CheckData(flags.eval_data, tokenizer::DataUse::kEvaluation,
+                                                  &inputs->notices));
     job->eval_split = 0.0;
   }
   if (flags.eval_split.has_value()) job->eval_data.clear();
+  DS_RETURN_IF_ERROR(CheckDataField(*job));
   if (job->eval_split >= 1.0) {
     return InvalidArgumentError("--eval_split 1: nothing of --data would be left to train on");
   }
@@ -341,7 +306,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     data = {share.demo_corpus().string()};
     use("data " + ShortenPath(data[0]));
   }
-  DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data));
+  DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data, kTraining, &inputs.notices));
   std::string config_argument = flags.deepspeed_config;
   if (config_argument.empty() && !flags.base) {
     config_argument = share.default_config().string();
@@ -349,7 +314,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   }
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
-  DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
+  DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   inputs.demo = flags.model.empty() && flags.data.empty();
@@ -374,10 +339,11 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   if (!flags.tokenizer.empty()) {
     DS_ASSIGN_OR_RETURN(inputs.job.tokenizer, CheckTokenizer(flags.tokenizer, inputs.job.model));
   }
-  DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(flags.data.empty() ? job.data : flags.data));
+  const std::vector<std::string>& data = flags.data.empty() ? job.data : flags.data;
+  DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data, kTraining, &inputs.notices));
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
-  DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs.job));
+  DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));

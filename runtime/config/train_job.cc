@@ -21,6 +21,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"data_weights", &TrainJob::data_weights},
     std::pair{"token_dtype", &TrainJob::token_dtype},
     std::pair{"tokenizer", &TrainJob::tokenizer},
+    std::pair{"data_field", &TrainJob::data_field},
     std::pair{"text_field", &TrainJob::text_field},
     std::pair{"on_bad_data", &TrainJob::on_bad_data},
     std::pair{"data_cache", &TrainJob::data_cache},

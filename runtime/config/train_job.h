@@ -22,7 +22,8 @@ struct TrainJob {
   std::vector<double> data_weights;  // of these paths, their shares of the samples; empty: no blend
   std::string token_dtype = "uint16";  // of .bin files: uint16 or uint32
   std::string tokenizer;               // a folder; empty: a text's bytes are its tokens
-  std::string text_field;              // of .jsonl lines; empty: messages, prompts or "text"
+  std::string data_field;              // of .json files: where the rows are; empty: at the top
+  std::string text_field;              // of rows; empty: messages, prompts or "text"
   std::string on_bad_data = "stop";    // or skip: texts that cannot be used
   std::string data_cache;              // where tokens of texts are kept; empty: this user's cache
   std::string packing = "stream";      // of documents into samples: stream, whole or none

@@ -14,6 +14,7 @@
 #include "runtime/data/host_cache.h"
 #include "runtime/tokenizer/corpus/document_encoder.h"
 #include "runtime/tokenizer/corpus/documents.h"
+#include "runtime/tokenizer/corpus/row_json.h"
 
 namespace ds::data {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
 
 // Describes what decides the content of a cache.
@@ -35,6 +36,7 @@ StatusOr<Json> Describe(const TokenRequest& request) {
   return Json{{"format", kFormat},
               {"files", std::move(files)},
               {"tokenizer", std::move(tokenizer)},
+              {"data_field", request.data_field},
               {"text_field", request.text_field},
               {"skip_bad_data", request.skip_bad_data}};
 }
@@ -188,7 +190,8 @@ Status CutBatch(const tokenizer::DocumentBatch& batch, const TokenRequest& reque
       batch, [&](std::string_view text, const std::string& place) -> Status {
         auto document = batch.lines ? encoder->EncodeLine(text) : encoder->EncodeText(text);
         if (document.ok()) return writer->Append(*document);
-        const Status bad = document.status().WithContext(place);
+        const Status unread = batch.lines ? tokenizer::CheckRow(text) : OkStatus();
+        const Status bad = (unread.ok() ? document.status() : unread).WithContext(place);
         if (!request.skip_bad_data) return bad;
         if (cached->skipped++ == 0) cached->first_skipped = std::string(bad.message());
         return OkStatus();
@@ -200,7 +203,8 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
   DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder tokenizer,
                       tokenizer::ReadTokenizerFolder(request.tokenizer));
   tokenizer::DocumentEncoder encoder(tokenizer, request.text_field);
-  DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(request.files));
+  DS_ASSIGN_OR_RETURN(auto reader,
+                      tokenizer::DocumentReader::Open(request.files, request.data_field));
   CachedTokens cached{.folder = folder};
   cached.id_bytes = tokenizer.tokenizer.id_limit() <= (1U << 16) ? 2 : 4;
   DS_ASSIGN_OR_RETURN(TokenWriter writer, TokenWriter::Create(cached, system));
@@ -211,7 +215,7 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
     DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
     if (!batch) break;
     DS_RETURN_IF_ERROR(CutBatch(*batch, request, &encoder, &writer, &cached));
-    done += batch->bytes.size();
+    done = batch->done_bytes;
   }
   DS_RETURN_IF_ERROR(writer.Finish(&cached));
   if (writer.has_labels()) return cached;

@@ -20,9 +20,10 @@
 namespace ds::data {
 
 struct TokenRequest {
-  std::vector<std::string> files;  // texts, and .jsonl with a document a line
+  std::vector<std::string> files;  // that tokenizer::ListDataFiles has found
   std::filesystem::path tokenizer;
-  std::string text_field;      // of .jsonl lines (tokenizer::DocumentEncoder)
+  std::string data_field;      // of .json files (tokenizer::DocumentReader)
+  std::string text_field;      // of rows (tokenizer::DocumentEncoder)
   bool skip_bad_data = false;  // passes over texts that cannot be used, in place of an error
 };
 

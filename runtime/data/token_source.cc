@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -12,9 +13,9 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/base/glob.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/tokenizer/corpus/row_file.h"
+#include "runtime/tokenizer/corpus/documents.h"
+#include "runtime/tokenizer/corpus/row_json.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;
@@ -54,54 +55,43 @@ Status ReadAt(int fd, const fs::path& path, std::int64_t offset, std::span<char>
   return OkStatus();
 }
 
-bool IsHidden(const fs::path& path) { return path.filename().string().starts_with("."); }
+// Where the text of a plain file begins, and whether the file is compressed instead.
+struct TextPlace {
+  std::int64_t offset = 0;
+  bool compressed = false;
+};
 
-// Tells a file that says something of the .bin file beside it.
-bool IsIndex(const fs::path& path) {
-  std::error_code error;
-  return path.extension() == ".idx" && fs::exists(fs::path(path).replace_extension(".bin"), error);
+TextPlace FindText(int fd) {
+  std::array<char, 3> begin{};
+  const std::string_view bytes(begin.data(), begin.size());
+  if (::pread(fd, begin.data(), begin.size(), 0) < 2) return {};
+  return {.offset = bytes == "\xef\xbb\xbf" ? 3 : 0, .compressed = bytes.starts_with("\x1f\x8b")};
 }
 
-Status AppendFolder(const fs::path& folder, std::vector<fs::path>* files) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  fs::recursive_directory_iterator entry(folder, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (IsHidden(entry->path())) {
-      entry.disable_recursion_pending();
-    } else if (entry->is_regular_file(error) && !IsIndex(entry->path())) {
-      found.push_back(entry->path());
-    }
-  }
-  if (error) return ErrnoError(error.value(), folder.string());
-  if (found.empty())
-    return InvalidArgumentError(folder.string() + ": the data folder has no files");
-  std::sort(found.begin(), found.end());
-  files->insert(files->end(), found.begin(), found.end());
-  return OkStatus();
-}
-
-// Returns the texts of a .jsonl file, each followed by a newline: every line is a JSON object with
-// a string under "text"; empty lines are skipped. Errors name the line.
-StatusOr<std::string> ReadJsonlTexts(const fs::path& path) {
-  DS_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, std::uint64_t{1} << 36));
+// The text of a file; of rows those under "text", each followed by a newline. Errors name the line.
+StatusOr<std::string> ReadTexts(const fs::path& path, const std::string& data_field) {
+  DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open({path.string()}, data_field));
   std::string texts;
-  std::size_t begin = 0;
-  for (int line = 1; begin < content.size(); ++line) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    const std::string_view row(content.data() + begin, end - begin);
-    begin = end + 1;
-    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const auto json = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("text") || !json["text"].is_string()) {
-      return InvalidArgumentError(
-          path.string() + ":" + std::to_string(line) +
-          ": not a JSON object with a string under \"text\"; without a tokenizer "
-          "(--tokenizer) lines are read as bytes, and only such ones");
-    }
-    texts += json["text"].get_ref<const std::string&>() + "\n";
+  while (true) {
+    DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
+    if (!batch) return texts;
+    DS_RETURN_IF_ERROR(tokenizer::ForEachDocument(
+        *batch, [&](std::string_view text, const std::string& place) -> Status {
+          if (!batch->lines) {
+            texts += text;
+            return OkStatus();
+          }
+          const auto row = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+          if (!row.is_object()) return tokenizer::CheckRow(text).WithContext(place);
+          if (!row.contains("text") || !row["text"].is_string()) {
+            return InvalidArgumentError(place +
+                                        ": there is no text under \"text\"; without a tokenizer "
+                                        "(--tokenizer) rows are read as bytes, and only such ones");
+          }
+          texts += row["text"].get_ref<const std::string&>() + "\n";
+          return OkStatus();
+        }));
   }
-  return texts;
 }
 
 // A file's part of the row's tokens and documents.
@@ -128,41 +118,19 @@ StatusOr<std::vector<std::uint64_t>> ReadJoinedEnds(const std::vector<IndexedPar
 
 }  // namespace
 
-StatusOr<std::vector<fs::path>> ListDataFiles(const std::vector<std::string>& paths) {
-  std::vector<fs::path> files;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (fs::is_directory(path, error)) {
-      DS_RETURN_IF_ERROR(AppendFolder(path, &files));
-    } else if (fs::exists(path, error)) {
-      files.emplace_back(path);
-    } else if (const std::vector<fs::path> matches = ExpandGlob(path); !matches.empty()) {
-      for (const fs::path& match : matches) {
-        if (fs::is_directory(match, error)) {
-          DS_RETURN_IF_ERROR(AppendFolder(match, &files));
-        } else if (!IsIndex(match)) {
-          files.push_back(match);
-        }
-      }
-    } else {
-      return NotFoundError(path + (IsGlob(path) ? ": no data file matches this pattern"
-                                                : ": no such data file or folder"));
-    }
-  }
-  return files;
-}
-
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name) {
   if (name == "uint16") return TokenWidth::kUint16;
   if (name == "uint32") return TokenWidth::kUint32;
   return InvalidArgumentError("token dtype '" + name + "' is not supported; use uint16 or uint32");
 }
 
-StatusOr<TokenSource> TokenSource::Open(const std::vector<std::string>& paths,
-                                        TokenWidth bin_width) {
-  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, ListDataFiles(paths));
+StatusOr<TokenSource> TokenSource::Open(const std::vector<std::string>& paths, TokenWidth bin_width,
+                                        const std::string& data_field) {
+  DS_ASSIGN_OR_RETURN(const tokenizer::DataFiles data, tokenizer::ListDataFiles(paths));
   TokenSource source;
-  for (const fs::path& file : files) DS_RETURN_IF_ERROR(source.AddFile(file, bin_width));
+  for (const tokenizer::DataFile& file : data.files) {
+    DS_RETURN_IF_ERROR(source.AddFile(file, bin_width, data_field));
+  }
   DS_RETURN_IF_ERROR(source.JoinDocuments());
   if (source.size_ > 0) return source;
   std::string names;
@@ -173,7 +141,8 @@ StatusOr<TokenSource> TokenSource::Open(const std::vector<std::string>& paths,
 StatusOr<TokenSource> TokenSource::Open(const CachedTokens& cached) {
   TokenSource source;
   const TokenWidth width = cached.id_bytes == 2 ? TokenWidth::kUint16 : TokenWidth::kUint32;
-  DS_RETURN_IF_ERROR(source.AddFile(cached.ids_file(), width));
+  DS_RETURN_IF_ERROR(
+      source.AddFile({.path = cached.ids_file(), .kind = tokenizer::DataKind::kTokens}, width, ""));
   DS_ASSIGN_OR_RETURN(source.documents_,
                       DocumentIndex::Open(cached.documents_file(), cached.documents));
   if (cached.all_learnt) return source;
@@ -190,32 +159,31 @@ Status TokenSource::ReadLearnt(std::int64_t first, std::span<std::int64_t> out) 
   return OkStatus();
 }
 
-Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {
+Status TokenSource::AddFile(const tokenizer::DataFile& data, TokenWidth bin_width,
+                            const std::string& data_field) {
+  const bool holds_tokens = data.kind == tokenizer::DataKind::kTokens;
   File file;
-  file.path = path;
-  file.width = path.extension() == ".bin" ? bin_width : TokenWidth::kByte;
+  file.path = data.path;
+  file.width = holds_tokens ? bin_width : TokenWidth::kByte;
   file.first = size_;
-  file.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  file.fd = UniqueFd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (!file.fd.valid() || ::fstat(file.fd.get(), &info) != 0) {
-    return ErrnoError(errno, path.string());
+    return ErrnoError(errno, file.path.string());
   }
-  if (!S_ISREG(info.st_mode)) return InvalidArgumentError(path.string() + ": not a regular file");
-  if (tokenizer::RowFile::IsOne(path)) {
-    return InvalidArgumentError(path.string() +
-                                ": the rows of such a file are texts for a tokenizer "
-                                "(--tokenizer); as bytes they are not read");
-  }
-  auto bytes = static_cast<std::int64_t>(info.st_size);
-  if (path.extension() == ".jsonl") {
-    DS_ASSIGN_OR_RETURN(file.text, ReadJsonlTexts(path));
+  const TextPlace place = holds_tokens ? TextPlace() : FindText(file.fd.get());
+  file.offset = place.offset;
+  auto bytes = static_cast<std::int64_t>(info.st_size) - file.offset;
+  if (place.compressed || !(holds_tokens || data.kind == tokenizer::DataKind::kText)) {
+    DS_ASSIGN_OR_RETURN(file.text, ReadTexts(file.path, data_field));
     file.fd.Reset();
+    file.offset = 0;
     bytes = static_cast<std::int64_t>(file.text.size());
   }
   DS_ASSIGN_OR_RETURN(file.width, OpenIndex(&file, bytes, file.width));
   const auto width = static_cast<std::int64_t>(file.width);
   if (bytes % width != 0) {
-    return InvalidArgumentError(path.string() + ": " + std::to_string(bytes) +
+    return InvalidArgumentError(file.path.string() + ": " + std::to_string(bytes) +
                                 " bytes are no whole number of " + std::to_string(width) +
                                 "-byte tokens; is --token_dtype right?");
   }
@@ -223,7 +191,7 @@ Status TokenSource::AddFile(const fs::path& path, TokenWidth bin_width) {
   if (file.count == 0) return OkStatus();
   if (!files_.empty() && files_.front().width != file.width) {
     return InvalidArgumentError("byte text and .bin tokens cannot be mixed: " +
-                                files_.front().path.string() + " and " + path.string());
+                                files_.front().path.string() + " and " + file.path.string());
   }
   if (files_.size() >= kMaxOpenFiles) file.fd.Reset();
   size_ += file.count;
@@ -337,7 +305,7 @@ Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<st
   }
   const int fd = opened.valid() ? opened.get() : file.fd.get();
   std::vector<char> bytes(out.size() * static_cast<std::size_t>(width));
-  DS_RETURN_IF_ERROR(ReadAt(fd, file.path, from * width, bytes));
+  DS_RETURN_IF_ERROR(ReadAt(fd, file.path, file.offset + from * width, bytes));
   switch (file.width) {
     case TokenWidth::kByte:
       Widen<std::uint8_t>(bytes.data(), out);
@@ -368,7 +336,7 @@ std::string TokenSource::DescribePosition(std::int64_t position) const {
   const File& file = FileAt(position);
   const std::int64_t token = position - file.first;
   return file.path.string() + ", token " + std::to_string(token) + " (byte " +
-         std::to_string(token * static_cast<std::int64_t>(file.width)) + ")";
+         std::to_string(file.offset + token * static_cast<std::int64_t>(file.width)) + ")";
 }
 
 }  // namespace ds::data

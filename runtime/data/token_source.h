@@ -2,14 +2,15 @@
 
 // TokenSource: the training data as one long row of token ids, read where it lies.
 //
-// Paths may be text files (every byte is a token), folders of them (all files inside, hidden ones
-// left out, in the order of their paths), .jsonl files (the "text" of every line, each followed by
-// a newline) or flat .bin files of little-endian uint16 or uint32 ids. They are joined in the order
-// given; byte tokens and .bin tokens are not mixed. .bin files with an .idx beside them are
-// Megatron-LM's, whose index says width and documents (megatron_index.h).
+// Paths are those of tokenizer::ListDataFiles: text files (every byte is a token), files of rows
+// (the "text" of every row, each followed by a newline) or flat .bin files of little-endian uint16
+// or uint32 ids. They are joined in the order given; byte tokens and .bin tokens are not mixed.
+// .bin files with an .idx of the same name are Megatron-LM's, whose index says width and documents
+// (megatron_index.h).
 //
-// Files are read by offset for every sample: nothing but .jsonl text is held in memory, and a file
-// that shrinks meanwhile is an error. Threads: Read may be called concurrently.
+// Files are read by offset for every sample: only the texts of rows and of compressed files are
+// held in memory, and a file that shrinks meanwhile is an error. Threads: Read may be called
+// concurrently.
 
 #include <cstdint>
 #include <filesystem>
@@ -24,6 +25,7 @@
 #include "runtime/data/document_index.h"
 #include "runtime/data/megatron_index.h"
 #include "runtime/data/token_cache.h"
+#include "runtime/tokenizer/corpus/data_kind.h"
 
 namespace ds::data {
 
@@ -40,17 +42,12 @@ struct Fingerprints {
   std::uint32_t middles = 0;
 };
 
-// Replaces folders by the files inside, at any depth, sorted by path; entries whose name begins
-// with a dot are left out, and so are indices of .bin files. Replaces patterns (base/glob.h) by the
-// files that they match. Refuses a path that does not exist, a pattern that matches nothing, and a
-// folder without files.
-StatusOr<std::vector<std::filesystem::path>> ListDataFiles(const std::vector<std::string>& paths);
-
 class TokenSource {
  public:
   // Refuses paths that are missing, not readable, of mixed kinds, or hold no token at all, and .bin
-  // files whose size is no whole number of tokens.
-  static StatusOr<TokenSource> Open(const std::vector<std::string>& paths, TokenWidth bin_width);
+  // files whose size is no whole number of tokens. `data_field`: where .json files have their rows.
+  static StatusOr<TokenSource> Open(const std::vector<std::string>& paths, TokenWidth bin_width,
+                                    const std::string& data_field = "");
 
   // The tokens of texts, which know their documents and what of them is learnt.
   static StatusOr<TokenSource> Open(const CachedTokens& cached);
@@ -84,15 +81,17 @@ class TokenSource {
   struct File {
     std::filesystem::path path;
     UniqueFd fd;       // of the first files only, so that a folder of many does not exhaust them
-    std::string text;  // of a .jsonl file, which is then read from here
+    std::string text;  // of rows or a compressed file, which is then read from here
     TokenWidth width = TokenWidth::kByte;
     std::int64_t first = 0;
     std::int64_t count = 0;
+    std::int64_t offset = 0;                          // of the first token, in bytes
     std::shared_ptr<const MegatronIndex> index = {};  // null without
   };
 
   TokenSource() = default;
-  Status AddFile(const std::filesystem::path& path, TokenWidth bin_width);
+  Status AddFile(const tokenizer::DataFile& data, TokenWidth bin_width,
+                 const std::string& data_field);
   static StatusOr<TokenWidth> OpenIndex(File* file, std::int64_t bytes, TokenWidth bin_width);
   Status JoinDocuments();
   const File& FileAt(std::int64_t position) const;

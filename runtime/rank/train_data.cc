@@ -13,18 +13,20 @@
 #include "runtime/data/token_source.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/tokenizer/corpus/data_files.h"
 
 namespace ds::rank {
 namespace {
 
 namespace fs = std::filesystem;
 
-StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
-                                      const std::vector<fs::path>& files, RankReporter* reporter) {
-  data::TokenRequest request{.tokenizer = job.tokenizer,
+StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job, std::vector<std::string> files,
+                                      RankReporter* reporter) {
+  data::TokenRequest request{.files = std::move(files),
+                             .tokenizer = job.tokenizer,
+                             .data_field = job.data_field,
                              .text_field = job.text_field,
                              .skip_bad_data = job.on_bad_data == "skip"};
-  for (const fs::path& file : files) request.files.push_back(file.string());
   fs::path root = job.data_cache;
   if (root.empty()) {
     DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
@@ -38,15 +40,18 @@ StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
 }
 
 StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
-                                            const std::vector<std::string>& paths, bool tells,
+                                            const tokenizer::DataFiles& data, bool tells,
                                             RankReporter* reporter) {
   DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job.token_dtype));
-  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> files, data::ListDataFiles(paths));
-  const auto tokens = std::count_if(files.begin(), files.end(), config::IsTokenFile);
-  if (job.tokenizer.empty() || tokens > 0) {  // a mixture of both is refused there
-    return data::TokenSource::Open(paths, width);
+  std::vector<std::string> paths;
+  for (const tokenizer::DataFile& file : data.files) paths.push_back(file.path.string());
+  const bool has_tokens = std::any_of(data.files.begin(), data.files.end(), [](const auto& file) {
+    return file.kind == tokenizer::DataKind::kTokens;
+  });
+  if (job.tokenizer.empty() || has_tokens) {  // a mixture of both is refused there
+    return data::TokenSource::Open(paths, width, job.data_field);
   }
-  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, files, reporter));
+  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, std::move(paths), reporter));
   if (tells && cached.skipped > 0) {
     reporter->ReportNotice("passed over " + std::to_string(cached.skipped) +
                            " of the data's texts, the first of them: " + cached.first_skipped);
@@ -64,7 +69,8 @@ StatusOr<std::vector<data::TokenSource>> OpenSources(const config::TrainJob& job
   }
   std::vector<data::TokenSource> sources;
   for (const std::vector<std::string>& paths : parts) {
-    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, paths, tells, reporter));
+    DS_ASSIGN_OR_RETURN(const auto files, tokenizer::ListDataFiles(paths));
+    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, tells, reporter));
     sources.push_back(std::move(source));
   }
   return sources;
@@ -79,7 +85,9 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
   options.batching.reset();
   options.once = true;
   if (!job.eval_data.empty()) {
-    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, job.eval_data, tells, reporter));
+    DS_ASSIGN_OR_RETURN(const auto files,
+                        tokenizer::ListDataFiles(job.eval_data, tokenizer::DataUse::kEvaluation));
+    DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, tells, reporter));
     return data::Loader::Create(std::move(source), options);
   }
   options.takes_held_out = true;

@@ -316,8 +316,8 @@ TEST_F(CommandLineTest, TrainInputsThatAreMissingAreRefused) {
   fs::create_directories(folder_.path() / "model");
   ExpectRefused({"train", "--model", "model", "--data", data},
                 "--model model: the folder has no config.json");
-  ExpectRefused({"train", "--data", "nope"}, "--data nope: no such file or folder");
-  ExpectRefused({"train", "--data", "empty"}, "--data empty: there is nothing in it");
+  ExpectRefused({"train", "--data", "nope"}, "--data nope: no such data file or folder");
+  ExpectRefused({"train", "--data", "empty"}, "--data empty: the file is empty");
   ExpectRefused({"train", "--data", data, "--deepspeed_config", "nope.json"},
                 "--deepspeed_config: nope.json: No such file or directory");
 }

@@ -186,13 +186,13 @@ TEST_F(TokenizeCommandTest, NamesTheLineThatIsWrongAndLeavesNothing) {
   Write("bytes.txt", "abc\xFF");
   Write("empty.txt", "");
   for (const auto& [file, error] : std::vector<std::pair<std::string, std::string>>{
-           {"broken.jsonl", "tokenize: broken.jsonl:2: the line is no JSON object"},
+           {"broken.jsonl", "tokenize: broken.jsonl:2: the row is no JSON: column "},
            {"other.jsonl",
             "other.jsonl:2: there is no text under \"text\"; name another with --fi"},
            {"bytes.txt", "tokenize: bytes.txt: byte 3 of the text is no UTF-8"},
-           {"empty.txt", "tokenize: the files hold no text"},
-           {"none.txt", "tokenize: none.txt: No such file or directory"},
-           {".", ". is a folder; name its files"}}) {
+           {"empty.txt", "tokenize: empty.txt: the file is empty"},
+           {"none.txt", "tokenize: none.txt: no such data file or folder"},
+           {".", "tokenize: .: the folder has files of several formats"}}) {
     const ProgramResult result = Tokenize({file, "--tokenizer", kTokenizer, "--out", "x.bin"});
     EXPECT_EQ(result.status, 2);
     EXPECT_THAT(result.err, HasSubstr(error));

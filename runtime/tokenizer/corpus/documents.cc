@@ -1,62 +1,49 @@
 #include "runtime/tokenizer/corpus/documents.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/byte_stream.h"
+#include "runtime/tokenizer/corpus/json_rows.h"
+#include "runtime/tokenizer/corpus/line_rows.h"
+#include "runtime/tokenizer/corpus/row_file.h"
+#include "runtime/tokenizer/corpus/row_json.h"
+#include "runtime/tokenizer/corpus/table_rows.h"
 
 namespace ds::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
-// A line above this is no line, but a file of another kind.
-constexpr std::size_t kLongestLine = std::size_t{1} << 30;
 // The whole text is in memory, several times while it is cut.
 constexpr std::uint64_t kLargestText = std::uint64_t{1} << 30;
 
-bool HasLines(const fs::path& path) { return path.extension() == ".jsonl"; }
-
-StatusOr<std::uint64_t> SizeOf(const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return ErrnoError(errno, ShortenPath(path));
-  if (S_ISDIR(info.st_mode)) {
-    return InvalidArgumentError(ShortenPath(path) + " is a folder; name its files");
-  }
-  const auto size = static_cast<std::uint64_t>(info.st_size);
-  if (!HasLines(path) && !RowFile::IsOne(path) && size > kLargestText) {
-    return InvalidArgumentError(
-        ShortenPath(path) + " has " + ByteSize(size) + ", and a text of more than " +
-        ByteSize(kLargestText) +
-        " is not tokenized as one; make it a .jsonl file, a document a line");
-  }
-  return size;
+std::uint64_t SizeOf(const fs::path& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  return error ? 0 : size;
 }
 
-// Appends up to `most` bytes; false at the end of the file.
-StatusOr<bool> ReadMore(int fd, const fs::path& path, std::size_t most, std::string* bytes) {
-  const std::size_t before = bytes->size();
-  bytes->resize(before + most);
-  ssize_t got = 0;
-  do {
-    got = ::read(fd, bytes->data() + before, most);
-  } while (got < 0 && errno == EINTR);
-  bytes->resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  if (got < 0) return ErrnoError(errno, ShortenPath(path));
-  return got > 0;
+Status TooLarge(const fs::path& path) {
+  return InvalidArgumentError(ShortenPath(path) + ": a text of more than " +
+                              ByteSize(kLargestText) +
+                              " is not tokenized as one; make it a .jsonl file, a document a line");
+}
+
+Status CheckFile(const DataFile& file) {
+  if (file.kind == DataKind::kTokens) {
+    return InvalidArgumentError(ShortenPath(file.path) + ": the file holds tokens, not a text");
+  }
+  return file.kind == DataKind::kText && SizeOf(file.path) > kLargestText ? TooLarge(file.path)
+                                                                          : OkStatus();
 }
 
 Status UseTextOf(std::string_view line, const std::string& field, const std::string& place,
                  const UseOfText& use) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgumentError(place + ": the line is no JSON object");
+  if (!json.is_object()) return CheckRow(line).WithContext(place);
   const auto found = json.find(field);
   if (found == json.end() || !found->is_string()) {
     return InvalidArgumentError(place + ": there is no text under \"" + field +
@@ -67,81 +54,71 @@ Status UseTextOf(std::string_view line, const std::string& field, const std::str
 
 }  // namespace
 
-StatusOr<DocumentReader> DocumentReader::Open(const std::vector<std::string>& paths) {
+StatusOr<DocumentReader> DocumentReader::Open(const std::vector<std::string>& paths,
+                                              std::string field) {
   DocumentReader reader;
-  for (const std::string& path : paths) {
-    DS_ASSIGN_OR_RETURN(const std::uint64_t size, SizeOf(path));
-    if (::access(path.c_str(), R_OK) != 0) return ErrnoError(errno, ShortenPath(path));
-    reader.total_bytes_ += size;
-    reader.paths_.emplace_back(path);
+  reader.field_ = std::move(field);
+  DS_ASSIGN_OR_RETURN(reader.data_, ListDataFiles(paths));
+  for (const DataFile& file : reader.data_.files) {
+    DS_RETURN_IF_ERROR(CheckFile(file));
+    reader.total_bytes_ += SizeOf(file.path);
   }
   return reader;
 }
 
+StatusOr<DocumentBatch> DocumentReader::ReadText(const DataFile& file) {
+  DS_ASSIGN_OR_RETURN(ByteStream stream, ByteStream::Open(file.path));
+  finished_bytes_ += SizeOf(file.path);
+  DocumentBatch batch{.path = file.path, .bytes = {}, .done_bytes = finished_bytes_};
+  bool more = true;
+  while (more) {
+    DS_ASSIGN_OR_RETURN(more, stream.ReadMore(kBatchBytes, &batch.bytes));
+    if (batch.bytes.size() > kLargestText) return TooLarge(file.path);
+  }
+  return batch;
+}
+
+StatusOr<std::unique_ptr<RowSource>> DocumentReader::OpenRows(const DataFile& file) const {
+  if (file.kind == DataKind::kRows) {
+    DS_ASSIGN_OR_RETURN(RowFile rows, RowFile::Open(file.path));
+    return std::unique_ptr<RowSource>(std::make_unique<RowFile>(std::move(rows)));
+  }
+  DS_ASSIGN_OR_RETURN(ByteStream stream, ByteStream::Open(file.path));
+  std::unique_ptr<RowSource> rows;
+  if (file.kind == DataKind::kLines) rows = std::make_unique<LineRows>(std::move(stream));
+  if (file.kind == DataKind::kJson) rows = std::make_unique<JsonRows>(std::move(stream), field_);
+  if (file.kind == DataKind::kTable) {
+    rows = std::make_unique<TableRows>(std::move(stream), file.separator);
+  }
+  return rows;
+}
+
 StatusOr<std::optional<DocumentBatch>> DocumentReader::Next() {
-  while (!file_.valid()) {
-    if (next_path_ == paths_.size()) return std::optional<DocumentBatch>();
-    const fs::path& path = paths_[next_path_];
-    if (RowFile::IsOne(path)) {
-      DS_ASSIGN_OR_RETURN(std::optional<DocumentBatch> batch, ReadRows());
-      if (batch) return batch;
-      continue;
-    }
-    if (!HasLines(path)) {
-      ++next_path_;
-      DocumentBatch batch{.path = path};
-      DS_ASSIGN_OR_RETURN(batch.bytes, ReadFile(path, kLargestText));
+  while (next_file_ < data_.files.size()) {
+    const DataFile& file = data_.files[next_file_];
+    if (file.kind == DataKind::kText) {
+      ++next_file_;
+      DS_ASSIGN_OR_RETURN(DocumentBatch batch, ReadText(file));
       return std::optional(std::move(batch));
     }
-    file_.Reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file_.valid()) return ErrnoError(errno, ShortenPath(path));
-    line_ = 1;
-  }
-  DS_ASSIGN_OR_RETURN(DocumentBatch batch, ReadLines());
-  return std::optional(std::move(batch));
-}
-
-StatusOr<std::optional<DocumentBatch>> DocumentReader::ReadRows() {
-  const fs::path& path = paths_[next_path_];
-  if (!rows_) {
-    DS_ASSIGN_OR_RETURN(RowFile opened, RowFile::Open(path));
-    rows_ = std::move(opened);
-  }
-  DS_ASSIGN_OR_RETURN(auto rows, rows_->Next());
-  if (!rows) {
-    rows_.reset();
-    ++next_path_;
-    return std::optional<DocumentBatch>();
-  }
-  return std::optional(DocumentBatch{
-      .path = path, .bytes = std::move(rows->lines), .lines = true, .first_line = rows->first});
-}
-
-StatusOr<DocumentBatch> DocumentReader::ReadLines() {
-  DocumentBatch batch{.path = paths_[next_path_], .lines = true, .first_line = line_};
-  batch.bytes = std::move(rest_);
-  rest_.clear();
-  std::size_t end = std::string::npos;  // of the last whole line
-  while (end == std::string::npos || batch.bytes.size() < kBatchBytes) {
-    const std::size_t before = batch.bytes.size();
-    DS_ASSIGN_OR_RETURN(const bool more,
-                        ReadMore(file_.get(), batch.path, kBatchBytes, &batch.bytes));
-    if (!more) {
-      file_.Reset();
-      ++next_path_;
-      return batch;
+    if (rows_ == nullptr) {
+      DS_ASSIGN_OR_RETURN(rows_, OpenRows(file));
     }
-    const std::size_t newline = std::string_view(batch.bytes).substr(before).rfind('\n');
-    if (newline != std::string_view::npos) end = before + newline + 1;
-    if (end == std::string::npos && batch.bytes.size() > kLongestLine) {
-      return InvalidArgumentError(ShortenPath(batch.path) + ":" + std::to_string(line_) +
-                                  ": the line has more than " + ByteSize(kLongestLine));
+    DS_ASSIGN_OR_RETURN(auto rows, rows_->Next());
+    if (!rows) {
+      rows_.reset();
+      ++next_file_;
+      finished_bytes_ += SizeOf(file.path);
+      continue;
     }
+    return std::optional(DocumentBatch{.path = file.path,
+                                       .bytes = std::move(rows->lines),
+                                       .lines = true,
+                                       .first_line = rows->first,
+                                       .places = std::move(rows->places),
+                                       .done_bytes = finished_bytes_ + rows_->position()});
   }
-  rest_ = batch.bytes.substr(end);
-  batch.bytes.resize(end);
-  line_ += static_cast<std::uint64_t>(std::count(batch.bytes.begin(), batch.bytes.end(), '\n'));
-  return batch;
+  return std::optional<DocumentBatch>();
 }
 
 Status ForEachText(const DocumentBatch& batch, const std::string& field, const UseOfText& use) {
@@ -154,12 +131,15 @@ Status ForEachText(const DocumentBatch& batch, const std::string& field, const U
 Status ForEachDocument(const DocumentBatch& batch, const UseOfText& use) {
   const std::string name = ShortenPath(batch.path);
   if (!batch.lines) return batch.bytes.empty() ? OkStatus() : use(batch.bytes, name);
-  std::uint64_t line = batch.first_line;
+  std::string changed;
+  std::uint64_t line = 0;
   for (std::string_view rest = batch.bytes; !rest.empty(); ++line) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view row = rest.substr(0, end);
     if (row.find_first_not_of(" \t\r") != std::string_view::npos) {
-      DS_RETURN_IF_ERROR(use(row, name + ":" + std::to_string(line)));
+      const std::uint64_t place =
+          batch.places.empty() ? batch.first_line + line : batch.places[line];
+      DS_RETURN_IF_ERROR(use(ReplaceNaN(row, &changed), name + ":" + std::to_string(place)));
     }
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }

@@ -33,11 +33,6 @@ StatusOr<const DsArrowPlugin*> LoadPlugin() {
 
 }  // namespace
 
-bool RowFile::IsOne(const fs::path& path) {
-  const fs::path extension = path.extension();
-  return extension == ".parquet" || extension == ".arrow" || extension == ".feather";
-}
-
 StatusOr<RowFile> RowFile::Open(const fs::path& path) {
   const auto plugin = LoadPlugin();
   if (!plugin.ok()) {
@@ -53,7 +48,7 @@ StatusOr<RowFile> RowFile::Open(const fs::path& path) {
   return InvalidArgumentError(ShortenPath(path) + ": " + error.data());
 }
 
-StatusOr<std::optional<RowFile::Rows>> RowFile::Next() {
+StatusOr<std::optional<Rows>> RowFile::Next() {
   const char* lines = nullptr;
   std::size_t size = 0;
   std::array<char, 1024> error{};
@@ -63,7 +58,7 @@ StatusOr<std::optional<RowFile::Rows>> RowFile::Next() {
     return DataLossError(ShortenPath(path_) + ":" + std::to_string(next_row_) +
                          ": the rows from here on cannot be read: " + error.data());
   }
-  Rows read{.lines = std::string(lines, size), .first = next_row_};
+  Rows read{.lines = std::string(lines, size), .first = next_row_, .places = {}};
   next_row_ += static_cast<std::uint64_t>(rows);
   return std::optional(std::move(read));
 }

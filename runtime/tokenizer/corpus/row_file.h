@@ -1,7 +1,7 @@
 #pragma once
 
 // RowFile: the rows of a Parquet or Arrow file as lines of JSON, one object a row, in batches.
-// Arrow's libraries are behind a plugin (arrow_plugin.h), which is loaded with the first file.
+// Arrow's libraries come with a plugin (arrow_plugin.h), which is loaded with the first file.
 //
 // Threads: one.
 
@@ -12,23 +12,18 @@
 
 #include "runtime/base/status.h"
 #include "runtime/tokenizer/corpus/arrow_plugin.h"
+#include "runtime/tokenizer/corpus/row_source.h"
 
 namespace ds::tokenizer {
 
-class RowFile {
+class RowFile : public RowSource {
  public:
-  // Tells such a file by its name: .parquet, .arrow or .feather.
-  static bool IsOne(const std::filesystem::path& path);
-
   // Fails where the file is damaged, and, saying how to get them, where there are no libraries.
   static StatusOr<RowFile> Open(const std::filesystem::path& path);
 
-  struct Rows {
-    std::string lines;
-    std::uint64_t first = 1;  // counted from 1
-  };
-  // The next rows; nothing behind the last. Errors name the row behind which nothing can be read.
-  StatusOr<std::optional<Rows>> Next();
+  // Errors name the row after which nothing can be read.
+  StatusOr<std::optional<Rows>> Next() override;
+  std::uint64_t position() const override { return 0; }  // Arrow does not say
 
  private:
   struct Close {

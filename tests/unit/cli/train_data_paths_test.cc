@@ -35,7 +35,7 @@ TEST_F(TrainDataPathsTest, MayBePatternsAndPrefixes) {
 TEST_F(TrainDataPathsTest, APatternThatMatchesNothingIsNamed) {
   const auto inputs = GatherTrainInputs({.data = {Path("*.nope")}}, share_, 2);
   EXPECT_EQ(inputs.status().message(),
-            "--data " + Path("*.nope") + ": nothing matches this pattern");
+            "--data " + Path("*.nope") + ": no data file matches this pattern");
 }
 
 }  // namespace

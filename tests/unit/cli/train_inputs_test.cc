@@ -323,11 +323,11 @@ TEST_F(TrainInputsTest, RefusesWhatIsMissingOrEmpty) {
   EXPECT_THAT(Error({.tokenizer = "tiny/model"}), HasSubstr(" fetches it for --tokenizer model"));
   EXPECT_EQ(Error({.model = Path("empty")}),
             "--model " + Path("empty") + ": the folder has no config.json");
-  EXPECT_EQ(Error({.data = {Path("nope")}}), "--data " + Path("nope") + ": no such file or folder");
+  EXPECT_EQ(Error({.data = {Path("nope")}}), "--data " + Path("nope") + ": no such data file or folder");
   EXPECT_EQ(Error({.data = {Path("data.txt"), Path("empty_file")}}),
-            "--data " + Path("empty_file") + ": there is nothing in it");
+            "--data " + Path("empty_file") + ": the file is empty");
   EXPECT_EQ(Error({.data = {Path("empty")}}),
-            "--data " + Path("empty") + ": there is nothing in it");
+            "--data " + Path("empty") + ": the data folder has no files");
   EXPECT_EQ(Error({.deepspeed_config = Path("nope.json")}),
             "--deepspeed_config: " + Path("nope.json") + ": No such file or directory");
 }

@@ -19,6 +19,7 @@ TrainJob FullJob() {
           .data_weights = {3.0, 0.5},
           .token_dtype = "uint32",
           .tokenizer = "models/gpt2",
+          .data_field = "rows",
           .text_field = "body",
           .on_bad_data = "skip",
           .data_cache = "/cache",

@@ -154,7 +154,7 @@ TEST_F(TokenCacheTest, DamagedLinesAreNamedOrCounted) {
       "bad.jsonl", "{\"text\": \"a\"}\n{\"text\": \n{\"other\": 1}\n{\"text\": \"b\"}\n")});
   const auto stopped = Find(request);
   ASSERT_FALSE(stopped.ok());
-  EXPECT_THAT(stopped.status().message(), HasSubstr("bad.jsonl:2: the line is no JSON object"));
+  EXPECT_THAT(stopped.status().message(), HasSubstr("bad.jsonl:2: the row is no JSON: column "));
   EXPECT_FALSE(fs::exists(root() + "/tokens.bin"));
   request.skip_bad_data = true;
   const auto skipped = Find(request);
@@ -162,6 +162,27 @@ TEST_F(TokenCacheTest, DamagedLinesAreNamedOrCounted) {
   EXPECT_EQ(skipped->skipped, 2);
   EXPECT_THAT(skipped->first_skipped, HasSubstr("bad.jsonl:2: "));
   EXPECT_THAT(AllIds(*skipped), ElementsAre(1, 27, 2, 27));
+}
+
+TEST_F(TokenCacheTest, WhatIsNoUnicodeIsNamedOrCounted) {
+  TokenRequest request = Request({folder_.Write(
+      "bad.jsonl", "{\"text\": \"a\", \"x\": NaN}\n{\"text\": \"\\ud800\"}\n{\"text\": \"b\"}\n")});
+  EXPECT_THAT(Find(request).status().message(),
+              HasSubstr("bad.jsonl:2: column 11: the escape \\ud800"));
+  request.skip_bad_data = true;
+  const auto skipped = Find(request);
+  ASSERT_TRUE(skipped.ok()) << skipped.status().message();
+  EXPECT_EQ(skipped->skipped, 1);
+  EXPECT_THAT(AllIds(*skipped), ElementsAre(1, 27, 2, 27));
+}
+
+TEST_F(TokenCacheTest, RowsOfEveryFormatAreDocuments) {
+  TokenRequest request = Request({folder_.Write("a.json", "{\"rows\": [\"a\", {\"text\": \"b\"}]}"),
+                                  folder_.Write("b.tsv", "n\ttext\n1\ta\n")});
+  request.data_field = "rows";
+  const auto cached = Find(request);
+  ASSERT_TRUE(cached.ok()) << cached.status().message();
+  EXPECT_THAT(AllIds(*cached), ElementsAre(1, 27, 2, 27, 1, 27));
 }
 
 TEST_F(TokenCacheTest, TokensAreCutOnceAndAgainWhenSomethingHasChanged) {

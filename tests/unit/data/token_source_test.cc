@@ -117,14 +117,42 @@ TEST(TokenSource, JsonlIsItsTexts) {
               ElementsAre('h', 'i', '\n', '\n', '\n'));
   const std::string bad = folder.Write("bad.jsonl", "{\"text\": \"hi\"}\n{\"txt\": 1}\n");
   EXPECT_THAT(OpenError({bad}),
-              ::testing::StartsWith(bad + ":2: not a JSON object with a string under \"text\"; "));
+              ::testing::StartsWith(bad + ":2: there is no text under \"text\"; "));
+}
+
+TEST(TokenSource, RowsOfOtherFormatsAndPackedTextsAreBytesToo) {
+  ScratchFolder folder;
+  const auto read = [](const std::string& path, const std::string& data_field = "") {
+    return ReadAll(TokenSource::Open({path}, TokenWidth::kUint16, data_field).value());
+  };
+  EXPECT_THAT(read(folder.Write("a.json", "[{\"text\": \"h\"}, \"i\"]")),
+              ElementsAre('h', '\n', 'i', '\n'));
+  EXPECT_THAT(read(folder.Write("b.json", "{\"rows\": [\"h\"]}"), "rows"), ElementsAre('h', '\n'));
+  EXPECT_THAT(read(folder.Write("a.csv", "text,n\n\"h\ni\",1\n")),
+              ElementsAre('h', '\n', 'i', '\n'));
+  // gzip's bytes of "hi"
+  const std::string packed("\x1f\x8b\x08\0\0\0\0\0\2\xff\xcb\xc8\x04\0\xac\x2a\x93\xd8\2\0\0\0",
+                           22);
+  EXPECT_THAT(read(folder.Write("a.txt.gz", packed)), ElementsAre('h', 'i'));
+  EXPECT_THAT(OpenError({folder.Write("cut.txt.gz", packed.substr(0, 15))}),
+              HasSubstr("is cut off"));
+}
+
+TEST(TokenSource, AByteOrderMarkIsNoToken) {
+  ScratchFolder folder;
+  const std::string path = folder.Write("a.txt", "\xef\xbb\xbfhi");
+  const TokenSource source = TokenSource::Open({path}, TokenWidth::kUint16).value();
+  EXPECT_THAT(ReadAll(source), ElementsAre('h', 'i'));
+  EXPECT_EQ(source.DescribePosition(1), path + ", token 1 (byte 4)");
 }
 
 TEST(TokenSource, RefusesWhatHoldsNoTokens) {
   ScratchFolder folder;
   EXPECT_THAT(OpenError({folder.path()}), HasSubstr("has no files"));
   const std::string empty = folder.Write("empty.txt", "");
-  EXPECT_EQ(OpenError({empty}), "the data is empty: " + empty);
+  EXPECT_EQ(OpenError({empty}), empty + ": the file is empty");
+  const std::string no_rows = folder.Write("blank.jsonl", "\n");
+  EXPECT_EQ(OpenError({no_rows}), "the data is empty: " + no_rows);
   EXPECT_THAT(OpenError({folder.path() + "/absent"}), HasSubstr("absent: no such data file"));
 }
 

@@ -1,0 +1,56 @@
+#pragma once
+
+// Decides how a data file is read, from its name and its first bytes. It is the only place that
+// knows names of formats; listing, reading, `dsrun` and the ranks ask it.
+//
+// Errors name the reason (a Git LFS pointer, UTF-16, an archive) and the command that helps. Pure.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace ds::tokenizer {
+
+enum class DataKind : std::uint8_t {
+  kText,    // one text
+  kLines,   // a JSON object per line (.jsonl, .ndjson)
+  kJson,    // JSON: an array of objects, or objects one after the other
+  kTable,   // .csv or .tsv with a header
+  kRows,    // Parquet or Arrow
+  kTokens,  // .bin: ids of tokens
+};
+
+struct DataFile {
+  std::filesystem::path path;
+  DataKind kind = DataKind::kText;
+  char separator = ',';  // of a table
+
+  friend bool operator==(const DataFile&, const DataFile&) = default;
+};
+
+// Decides which split of a folder is read: "train", or "validation" and else "test".
+enum class DataUse : std::uint8_t { kTraining, kEvaluation };
+
+// The first bytes that JudgeDataFile needs, after decompression.
+inline constexpr std::size_t kJudgedBytes = 4096;
+
+// Files of two groups are not one data set. The groups are the formats of `datasets`, and kSource:
+// source code and markup, which it passes over.
+enum class DataGroup : std::uint8_t { kTxt, kSource, kJson, kTable, kParquet, kArrow, kTokens };
+
+// The group of a file by its ending, with or without that of a
+// compression; nothing for endings that are not known.
+std::optional<DataGroup> GroupOf(const std::filesystem::path& path);
+
+// True for files that accompany data and are never data: cards, licences, indices, descriptions.
+bool AccompaniesData(const std::filesystem::path& path);
+
+// Decides how the file is read. `begin` has its first bytes (up to kJudgedBytes), decompressed. A
+// file with an unknown ending is a text if its bytes are UTF-8 and do not look like a format.
+StatusOr<DataFile> JudgeDataFile(const std::filesystem::path& path, std::string_view begin);
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,301 @@
+#include "runtime/tokenizer/corpus/dataset_folder.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/card_configs.h"
+#include "runtime/tokenizer/corpus/data_kind.h"
+#include "runtime/tokenizer/corpus/split_names.h"
+
+namespace ds::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+using Paths = std::vector<std::string>;  // relative to the folder
+using Splits = std::map<std::string, Paths>;
+
+constexpr std::size_t kMostNames = 4;  // that a notice lists
+
+// The splits for a use, the first that is there.
+Paths SplitsFor(DataUse use) {
+  return use == DataUse::kTraining ? Paths{"train"} : Paths{"validation", "test"};
+}
+
+std::string NoSplit(DataUse use) {
+  return std::string("there is no split ") +
+         (use == DataUse::kTraining ? "\"train\"" : "\"validation\" or \"test\"");
+}
+
+Status RefuseFolder(const fs::path& folder, const std::string& what) {
+  return InvalidArgumentError(ShortenPath(folder) + ": " + what);
+}
+
+std::string Join(const Paths& names, std::size_t most = kMostNames) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+  return text;
+}
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+StatusOr<nlohmann::json> ReadJson(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    return InvalidArgumentError(ShortenPath(path) + ": this is no JSON object");
+  return json;
+}
+
+// The snapshot of a folder of the Hugging Face cache; other folders as they are.
+StatusOr<fs::path> FindSnapshot(const fs::path& folder) {
+  const fs::path snapshots = folder / "snapshots";
+  if (!Exists(snapshots) || (!Exists(folder / "refs") && !Exists(folder / "blobs"))) return folder;
+  if (Exists(folder / "refs/main")) {
+    DS_ASSIGN_OR_RETURN(std::string commit, ReadFile(folder / "refs/main", kMaxConfigBytes));
+    commit.erase(std::find_if(commit.begin(), commit.end(), [](char c) { return c == '\n'; }),
+                 commit.end());
+    if (!commit.empty() && Exists(snapshots / commit)) return snapshots / commit;
+  }
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(snapshots, error)) found.push_back(entry.path());
+  if (found.size() == 1) return found[0];
+  return RefuseFolder(folder,
+                      "the cache has " + std::to_string(found.size()) +
+                          " snapshots, and refs/main names none of them: name the folder of one");
+}
+
+struct Listing {
+  Paths data;
+  Paths others;  // visible files that are not data by their names, or empty
+};
+
+// Hidden ones, and folders such as __pycache__.
+bool IsLeftOut(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  return name.starts_with(".") || (name.starts_with("__") && entry.is_directory());
+}
+
+bool IsIndexOfTokens(const fs::path& path) {
+  return path.extension() == ".idx" && Exists(fs::path(path).replace_extension(".bin"));
+}
+
+StatusOr<Listing> ListNames(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (IsLeftOut(*entry)) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file(error) && !IsIndexOfTokens(entry->path())) {
+      found.push_back(entry->path());
+    }
+  }
+  if (error) return ErrnoError(error.value(), ShortenPath(folder));
+  std::sort(found.begin(), found.end());
+  Listing listing;
+  for (const fs::path& path : found) {
+    const bool is_data =
+        GroupOf(path).has_value() && !AccompaniesData(path) && fs::file_size(path, error) > 0;
+    (is_data ? listing.data : listing.others).push_back(path.lexically_relative(folder));
+  }
+  return listing;
+}
+
+// The files of a folder that Dataset.save_to_disk has written.
+StatusOr<FolderData> ListSaved(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(const nlohmann::json state, ReadJson(folder / "state.json"));
+  FolderData data;
+  for (const auto& each : state.value("_data_files", nlohmann::json())) {
+    const auto name = each.is_object() ? each.value("filename", nlohmann::json()) : each;
+    if (!name.is_string() || name.get<std::string>().find('/') != std::string::npos) {
+      return RefuseFolder(folder / "state.json",
+                          "an entry of _data_files names no file of the folder");
+    }
+    data.files.push_back(folder / name.get<std::string>());
+    if (!Exists(data.files.back())) {
+      return NotFoundError(ShortenPath(data.files.back()) +
+                           ": there is no such file, and state.json "
+                           "names it");
+    }
+  }
+  if (data.files.empty()) return RefuseFolder(folder, "state.json names no data files");
+  return data;
+}
+
+// The split of a folder that DatasetDict.save_to_disk has written.
+StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
+  DS_ASSIGN_OR_RETURN(const nlohmann::json names, ReadJson(folder / "dataset_dict.json"));
+  Paths others;
+  for (const auto& each : names.value("splits", nlohmann::json::array())) {
+    if (each.is_string()) others.push_back(each.get<std::string>());
+  }
+  for (const std::string& split : SplitsFor(use)) {
+    if (!Exists(folder / split)) continue;
+    DS_ASSIGN_OR_RETURN(FolderData data, ListSaved(folder / split));
+    std::erase(others, split);
+    if (!others.empty()) {
+      data.notice = ShortenPath(folder) + ": the split " + split +
+                    " is read; not read are the splits " + Join(others) +
+                    " (their folders can be named)";
+    }
+    return data;
+  }
+  return RefuseFolder(folder,
+                      NoSplit(use) + "; name the folder of one of its splits: " + Join(others));
+}
+
+// The configuration of the card that `datasets` takes without a name; null without a card.
+StatusOr<std::optional<CardConfig>> ChooseConfig(const fs::path& folder) {
+  const fs::path card = folder / "README.md";
+  if (!Exists(card)) return std::optional<CardConfig>();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(card, kMaxConfigBytes));
+  auto configs = ReadCardConfigs(text);
+  if (!configs.ok()) return configs.status().WithContext(ShortenPath(card));
+  if (configs->empty()) return std::optional<CardConfig>();
+  if (configs->size() == 1) return std::optional(configs->front());
+  Paths names;
+  for (const CardConfig& each : *configs) {
+    if (each.is_default) return std::optional(each);
+    names.push_back(each.name);
+  }
+  return RefuseFolder(card, "the data has the configurations " + Join(names, names.size()) +
+                                ", and none is the default: name the files of one of them");
+}
+
+Splits MatchSplits(const CardConfig& config, const Paths& paths) {
+  Splits splits;
+  for (const CardSplit& split : config.splits) {
+    Paths& taken = splits[split.name];
+    for (const std::string& pattern : split.patterns) {
+      const std::string full = config.data_dir.empty() ? pattern : config.data_dir + "/" + pattern;
+      const std::string plain = fs::path(full).lexically_normal();
+      for (const std::string& path : paths) {
+        if (MatchesCardPattern(plain, path)) taken.push_back(path);
+      }
+    }
+  }
+  return splits;
+}
+
+// The splits of the folder's files; empty where neither the card nor a name says one. `paths` loses
+// the files outside the card's folder.
+StatusOr<Splits> FindFolderSplits(const fs::path& folder, Paths* paths) {
+  DS_ASSIGN_OR_RETURN(const auto config, ChooseConfig(folder));
+  if (config && !config->splits.empty()) return MatchSplits(*config, *paths);
+  std::string below = config ? fs::path(config->data_dir).lexically_normal().string() : "";
+  if (below == ".") below.clear();
+  if (!below.empty() && !below.ends_with('/')) below += '/';
+  std::erase_if(*paths, [&](const std::string& path) { return !path.starts_with(below); });
+  Paths named;
+  for (const std::string& path : *paths) {
+    if (GroupOf(path) != DataGroup::kSource) named.push_back(path.substr(below.size()));
+  }
+  Splits splits = FindSplits(named);
+  for (auto& [name, files] : splits) {
+    for (std::string& file : files) file.insert(0, below);
+  }
+  return splits;
+}
+
+// Refuses files of several formats. Source code is a text as .txt is; next to rows it is left out,
+// as by `datasets`.
+StatusOr<Paths> TakeOneFormat(const fs::path& folder, const Paths& paths) {
+  std::map<DataGroup, Paths> groups;
+  for (const std::string& path : paths) groups[*GroupOf(path)].push_back(path);
+  if (groups.size() == 2 && groups.contains(DataGroup::kTxt) &&
+      groups.contains(DataGroup::kSource)) {
+    return paths;
+  }
+  if (groups.size() > 1) groups.erase(DataGroup::kSource);
+  if (groups.size() == 1) return groups.begin()->second;
+  Paths examples;
+  for (const auto& [group, files] : groups) {
+    examples.push_back(std::to_string(files.size()) + " like " + files.front());
+  }
+  return RefuseFolder(
+      folder, "the folder has files of several formats (" + Join(examples, examples.size()) +
+                  "): name those to read, or a quoted pattern such as '" +
+                  ShortenPath(folder / ("*" + fs::path(paths[0]).extension().string())) + "'");
+}
+
+// The part of the folder's files that is read.
+struct Taken {
+  Paths paths;
+  std::string split;  // "" where there are none
+};
+
+StatusOr<Taken> TakeSplit(const fs::path& folder, const Splits& splits, DataUse use, Paths all) {
+  if (splits.empty()) return Taken{.paths = std::move(all), .split = ""};
+  for (const std::string& name : SplitsFor(use)) {
+    const auto found = splits.find(name);
+    if (found != splits.end()) return Taken{.paths = found->second, .split = name};
+  }
+  Paths names;
+  for (const auto& [name, files] : splits) names.push_back(name + " (" + Join(files, 1) + ")");
+  return RefuseFolder(folder, NoSplit(use) + "; the files belong to " + Join(names, names.size()) +
+                                  ": name the files to read");
+}
+
+// Says which files are read and which are not; "" where all are.
+std::string DescribeRest(const fs::path& folder, const Taken& taken, const Splits& splits,
+                         const Listing& listing) {
+  const std::set<std::string> read(taken.paths.begin(), taken.paths.end());
+  Paths rest, other_splits;
+  for (const auto& [name, files] : splits) {
+    if (name != taken.split) other_splits.push_back(name + " (" + Join(files, 1) + ")");
+  }
+  for (const Paths* paths : {&listing.data, &listing.others}) {
+    std::copy_if(paths->begin(), paths->end(), std::back_inserter(rest),
+                 [&](const std::string& path) { return !read.contains(path); });
+  }
+  if (rest.empty()) return "";
+  std::string text = ShortenPath(folder) + ": " + Join(taken.paths) +
+                     (taken.paths.size() == 1 ? " is read" : " are read");
+  if (!taken.split.empty()) text += ", the split " + taken.split;
+  if (!other_splits.empty()) {
+    text += "; not read are the splits " + Join(other_splits) + ", whose files can be named";
+  }
+  return text + "; " + std::to_string(rest.size()) +
+         (rest.size() == 1 ? " file is passed over: " : " files are passed over: ") + Join(rest);
+}
+
+StatusOr<FolderData> ListPlain(const fs::path& folder, DataUse use) {
+  DS_ASSIGN_OR_RETURN(const Listing listing, ListNames(folder));
+  Paths paths = listing.data;
+  DS_ASSIGN_OR_RETURN(const Splits splits, FindFolderSplits(folder, &paths));
+  DS_ASSIGN_OR_RETURN(Taken taken, TakeSplit(folder, splits, use, std::move(paths)));
+  const Paths& there = listing.data.empty() ? listing.others : listing.data;
+  if (there.empty()) return RefuseFolder(folder, "the data folder has no files");
+  if (taken.paths.empty()) {
+    return RefuseFolder(folder,
+                        "none of the folder's files is data by its name, split and size (there "
+                        "is: " +
+                            Join(there) + "); name the files to read");
+  }
+  DS_ASSIGN_OR_RETURN(taken.paths, TakeOneFormat(folder, taken.paths));
+  FolderData data{.files = {}, .notice = DescribeRest(folder, taken, splits, listing)};
+  for (const std::string& path : taken.paths) data.files.push_back(folder / path);
+  return data;
+}
+
+}  // namespace
+
+StatusOr<FolderData> ListFolder(const fs::path& folder, DataUse use) {
+  DS_ASSIGN_OR_RETURN(const fs::path place, FindSnapshot(folder));
+  if (Exists(place / "dataset_dict.json")) return ListSavedSplits(place, use);
+  if (Exists(place / "state.json") && Exists(place / "dataset_info.json")) return ListSaved(place);
+  return ListPlain(place, use);
+}
+
+}  // namespace ds::tokenizer

@@ -1,0 +1,21 @@
+#pragma once
+
+// The JSON of rows as Python's json module writes it: with NaN and Infinity, which JSON does not
+// have. Pure.
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace ds::tokenizer {
+
+// The row with null in place of NaN, Infinity and -Infinity outside texts: no field that is read is
+// one of these. Returns `row` itself where there are none; `changed` holds the other.
+std::string_view ReplaceNaN(std::string_view row, std::string* changed);
+
+// OK for a JSON object; else the reason and the column: a lone surrogate, a byte that is no UTF-8,
+// a bracket that is missing.
+Status CheckRow(std::string_view row);
+
+}  // namespace ds::tokenizer

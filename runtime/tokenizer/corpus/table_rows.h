@@ -1,0 +1,63 @@
+#pragma once
+
+// TableRows: the rows of a .csv or .tsv file (RFC 4180, a header first), with the types that
+// datasets.load_dataset("csv") gives them: a column of numbers, of True and False, or of texts;
+// empty cells and the words for "missing" of pandas ("NA", "null", "nan", ...) are null.
+//
+// The types of the columns are those of the first rows (kTypedRows); a later cell of another type
+// is an error. Memory: that number of rows. Threads: one.
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "runtime/tokenizer/corpus/byte_stream.h"
+#include "runtime/tokenizer/corpus/row_source.h"
+
+namespace ds::tokenizer {
+
+class TableRows : public RowSource {
+ public:
+  // `datasets` decides types on as many rows.
+  static constexpr std::size_t kTypedRows = 10'000;
+
+  TableRows(ByteStream stream, char separator)
+      : stream_(std::move(stream)), separator_(separator) {}
+
+  StatusOr<std::optional<Rows>> Next() override;
+  std::uint64_t position() const override { return stream_.position(); }
+
+ private:
+  enum class Type { kNull, kBool, kInteger, kUnsigned, kNumber, kText };
+  struct Record {
+    std::vector<std::string> cells;
+    std::uint64_t line = 0;
+  };
+
+  // -1 at the end of the file.
+  StatusOr<int> NextChar();
+  void PutBack() { --at_; }
+  Status ReadQuoted(std::string* cell, std::uint64_t line);
+  // The mark after the cell: the separator, '\n' or -1.
+  StatusOr<int> ReadCell(std::string* cell, bool* is_quoted, std::uint64_t line);
+  StatusOr<std::optional<Record>> ReadRecord();
+  // The next record that is not blank, with a cell for each column.
+  StatusOr<std::optional<Record>> ReadRow();
+  Status ReadHeader();
+  Status Start();
+  Type FindType(std::size_t column) const;
+  StatusOr<nlohmann::ordered_json> ToJson(const Record& record) const;
+  Status Error(std::uint64_t line, const std::string& what) const;
+
+  ByteStream stream_;
+  const char separator_;
+  std::string buffer_;
+  std::size_t at_ = 0;
+  std::uint64_t line_ = 1;
+  bool has_started_ = false;
+  std::vector<std::string> names_;
+  std::vector<Type> types_;
+  std::vector<Record> typed_;  // read for the types and not yet handed out
+  std::size_t next_typed_ = 0;
+};
+
+}  // namespace ds::tokenizer

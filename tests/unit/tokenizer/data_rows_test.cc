@@ -1,0 +1,220 @@
+// The rows of data files and the files of folders are those that `datasets` reads; the goldens are
+// by scripts/goldens/make_data_goldens.py.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/documents.h"
+#include "tests/places.h"
+#include "tests/unit/tokenizer/data_folder.h"
+
+namespace ds::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+const fs::path kDataGoldens = DS_SOURCE_DIR "/tests/unit/tokenizer/data_goldens";
+
+bool ReadsArrow() { return fs::exists(DS_BIN_DIR "/libdsrun_arrow.so"); }
+
+StatusOr<Json> ReadRows(const std::string& path, const std::string& field = "") {
+  DS_ASSIGN_OR_RETURN(auto reader, DocumentReader::Open({path}, field));
+  Json rows = Json::array();
+  while (true) {
+    DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
+    if (!batch) return rows;
+    EXPECT_TRUE(batch->lines) << path;
+    DS_RETURN_IF_ERROR(ForEachDocument(*batch, [&](std::string_view row, const std::string&) {
+      rows.push_back(Json::parse(row));
+      return OkStatus();
+    }));
+  }
+}
+
+std::string ErrorOf(const std::string& path, const std::string& field = "") {
+  const auto rows = ReadRows(path, field);
+  return rows.ok() ? "read: " + rows->dump() : std::string(rows.status().message());
+}
+
+bool NeedsArrow(const std::string& name) {
+  return name.starts_with("saved") || name.ends_with(".parquet");
+}
+
+TEST(DataRows, AreThoseOfDatasets) {
+  const Json expected = Json::parse(ReadFile(kDataGoldens / "rows.json").value());
+  ASSERT_GE(expected.size(), 25U);
+  for (const auto& [name, rows] : expected.items()) {
+    if (NeedsArrow(name) && !ReadsArrow()) continue;
+    const auto read = ReadRows(kDataGoldens / name, name == "field.json" ? "rows" : "");
+    ASSERT_TRUE(read.ok()) << name << ": " << read.status().message();
+    EXPECT_EQ(*read, rows) << name;
+  }
+}
+
+// The files of a folder, relative to it.
+std::vector<std::string> TakenFiles(const DataFolder& folder, const DataFiles& data) {
+  std::vector<std::string> names;
+  for (const DataFile& file : data.files)
+    names.push_back(file.path.lexically_relative(folder.path()));
+  return names;
+}
+
+TEST(DataFolders, GiveTheFilesThatDatasetsTakes) {
+  for (const Json& tree : Json::parse(ReadFile(kDataGoldens / "splits.json").value())) {
+    const DataFolder folder;
+    for (const Json& path : tree["paths"]) folder.Write(path.get<std::string>(), "{\"text\": 1}\n");
+    if (tree.contains("card")) folder.Write("README.md", tree["card"].get<std::string>());
+    const auto data = ListDataFiles({folder.path()});
+    const Json& train = tree["train"];
+    ASSERT_EQ(data.ok(), train.is_array()) << tree << (data.ok() ? "" : data.status().message());
+    if (data.ok()) {
+      EXPECT_EQ(TakenFiles(folder, *data), train.get<std::vector<std::string>>()) << tree;
+      EXPECT_EQ(data->notices.empty(), data->files.size() == tree["paths"].size()) << tree;
+      continue;
+    }
+    // Without the split "train", the others are named.
+    for (const Json& split : train.is_object() ? train["splits"] : Json({"en, de"})) {
+      EXPECT_THAT(data.status().message(), HasSubstr(split.get<std::string>())) << tree;
+    }
+  }
+}
+
+TEST(DataFolders, GiveAnotherSplitForEvaluation) {
+  const auto names = [](const DataFolder& folder) {
+    const auto data = ListDataFiles({folder.path()}, DataUse::kEvaluation);
+    return data.ok() ? TakenFiles(folder, *data)
+                     : std::vector{std::string(data.status().message())};
+  };
+  const DataFolder folder;
+  folder.Write("train.jsonl", "{}");
+  EXPECT_THAT(names(folder),
+              ElementsAre(HasSubstr("there is no split \"validation\" or \"test\"; the "
+                                    "files belong to train (train.jsonl)")));
+  folder.Write("test.jsonl", "{}");
+  EXPECT_THAT(names(folder), ElementsAre("test.jsonl"));
+  folder.Write("dev.jsonl", "{}");
+  EXPECT_THAT(names(folder), ElementsAre("dev.jsonl"));
+  const DataFolder plain;
+  plain.Write("a.jsonl", "{}");
+  EXPECT_THAT(names(plain), ElementsAre("a.jsonl"));
+  const auto saved = ListDataFiles({kDataGoldens / "saved_splits"}, DataUse::kEvaluation);
+  ASSERT_TRUE(saved.ok()) << saved.status().message();
+  EXPECT_THAT(saved->files[0].path.string(),
+              HasSubstr("saved_splits/test/data-00000-of-00001.arrow"));
+  EXPECT_THAT(saved->notices, ElementsAre(HasSubstr("not read are the splits train")));
+}
+
+TEST(DataFolders, OfTheCacheAreTheSnapshotOfMain) {
+  const DataFolder folder;
+  folder.Write("blobs/123", "{\"text\": \"new\"}\n");
+  folder.Write("refs/main", "abc");
+  for (const char* const commit : {"abc", "def"}) {
+    const fs::path data = fs::path(folder.path()) / "snapshots" / commit / "data";
+    fs::create_directories(data);
+    fs::create_symlink("../../../blobs/123", data / "train-00000-of-00001.jsonl");
+    fs::create_symlink("../../../blobs/123", data / "test-00000-of-00001.jsonl");
+  }
+  const auto data = ListDataFiles({folder.path()});
+  ASSERT_TRUE(data.ok()) << data.status().message();
+  EXPECT_THAT(TakenFiles(folder, *data),
+              ElementsAre("snapshots/abc/data/train-00000-of-00001.jsonl"));
+  ASSERT_EQ(data->notices.size(), 1U);
+  EXPECT_THAT(data->notices[0], HasSubstr("test (data/test-00000-of-00001.jsonl)"));
+  fs::remove(fs::path(folder.path()) / "refs/main");
+  EXPECT_THAT(ListDataFiles({folder.path()}).status().message(),
+              HasSubstr("the cache has 2 snapshots"));
+}
+
+TEST(DataRows, ErrorsOfJsonNameTheLine) {
+  const DataFolder folder;
+  const auto error = [&](const std::string& text) { return ErrorOf(folder.Write("a.json", text)); };
+  EXPECT_THAT(error("[{\"a\": 1},\n {\"b\": 2"),
+              HasSubstr("a.json:2: the file ends inside a value"));
+  EXPECT_THAT(error("[{\"a\": 1}\n\n {\"b\": 2}]"), HasSubstr("a.json:3: ',' or ']' is missing"));
+  EXPECT_THAT(error("[{\"a\": 1},\n]"),
+              HasSubstr("a.json:2: a row is missing between ',' and ']'"));
+  EXPECT_THAT(error("[{\"a\": 1}]\n[]"),
+              HasSubstr("a.json:2: there is more after the array's end"));
+  EXPECT_THAT(error("[{\"a\": \"x\ny\"}]"), HasSubstr("a.json:1: a text is not closed"));
+  EXPECT_THAT(error("\n12"), HasSubstr("a.json:2: JSON rows begin with '[' or '{', not with '1'"));
+  EXPECT_EQ(error("[]"), "read: []");
+  EXPECT_EQ(error("[\n{\"a\":\n1}]"), "read: [{\"a\":1}]");
+}
+
+TEST(DataRows, OneObjectWithAListAsksForTheField) {
+  const DataFolder folder;
+  const std::string nested =
+      folder.Write("n.json", R"({"v": 1, "data": [{"text": "a"}], "m": [{}]})");
+  EXPECT_THAT(ErrorOf(nested), HasSubstr("list of objects under: data, m; name the one with the "
+                                         "rows by --data_field NAME"));
+  EXPECT_EQ(ErrorOf(nested, "data"), R"(read: [{"text":"a"}])");
+  EXPECT_THAT(ErrorOf(nested, "dta"),
+              HasSubstr("has no such field (it has: v, data, m); did you mean"));
+  EXPECT_THAT(ErrorOf(nested, "v"), HasSubstr("--data_field v: the field is no list"));
+  EXPECT_THAT(ErrorOf(folder.Write("l.json", "[{}]"), "data"), HasSubstr("the file is an array"));
+  const std::string chat =
+      folder.Write("c.json", R"({"messages": [{"role": "user"}], "tools": [{}]})");
+  EXPECT_EQ(ErrorOf(chat), R"(read: [{"messages":[{"role":"user"}],"tools":[{}]}])");
+}
+
+TEST(DataRows, ErrorsOfTablesNameTheLine) {
+  const DataFolder folder;
+  const auto error = [&](const std::string& text) { return ErrorOf(folder.Write("a.csv", text)); };
+  EXPECT_THAT(error("a,b\n\"x\n\",1\n1,2,3\n"),
+              HasSubstr("a.csv:4: the row has 3 cells, and the header names 2"));
+  EXPECT_THAT(error("a,b\n1,2\n\"x,1\n"), HasSubstr("a.csv:3: the file ends inside a quoted cell"));
+  EXPECT_THAT(error("a\nf\xfcr\n"), HasSubstr("a.csv:2: column \"a\" is no UTF-8 text"));
+  std::string late = "n\n";
+  for (int i = 0; i < 10'000; ++i) late += "1\n";
+  EXPECT_THAT(error(late + "x\n"), HasSubstr("a.csv:10002: column \"n\" has another type here"));
+  EXPECT_EQ(error("a,b\n"), "read: []");
+}
+
+TEST(DataRows, PlacesAreLinesOfTheFile) {
+  const DataFolder folder;
+  const auto places = [&](const std::string& path) {
+    auto reader = DocumentReader::Open({path}).value();
+    std::vector<std::string> found;
+    for (auto batch = reader.Next().value(); batch; batch = reader.Next().value()) {
+      EXPECT_TRUE(ForEachDocument(*batch, [&](std::string_view, const std::string& place) {
+                    found.push_back(place.substr(place.rfind(':') + 1));
+                    return OkStatus();
+                  }).ok());
+    }
+    return found;
+  };
+  EXPECT_THAT(places(folder.Write("a.json", "[\n{\n\"a\": 1},\n\n{}, {}\n]")),
+              ElementsAre("2", "5", "5"));
+  EXPECT_THAT(places(folder.Write("a.csv", "a\n\"x\ny\"\n\nz")), ElementsAre("2", "5"));
+  EXPECT_THAT(places(folder.Write("a.jsonl", "{}\n\n{}")), ElementsAre("1", "3"));
+}
+
+TEST(DataRows, LongOnesCrossTheBatches) {
+  const DataFolder folder;
+  Json rows = Json::array();
+  std::string table = "text\n";
+  for (int i = 0; i < 7; ++i) {
+    rows.push_back({{"text", std::string(900'000, static_cast<char>('a' + i)) + "\",["}});
+    table += "\"" + std::string(900'000, static_cast<char>('a' + i)) + "\"\",[\"\n";
+  }
+  EXPECT_EQ(ReadRows(folder.Write("a.json", rows.dump(1))).value(), rows);
+  EXPECT_EQ(ReadRows(folder.Write("a.csv", table)).value(), rows);
+}
+
+TEST(DataRows, NaNIsNullAndTextsStay) {
+  const DataFolder folder;
+  const std::string path = folder.Write(
+      "a.jsonl", R"({"text": "NaN -Infinity \" NaN", "x": NaN, "y": [-Infinity, Infinity, 1]})");
+  EXPECT_EQ(ErrorOf(path), "read: " + Json::parse(R"([{"text": "NaN -Infinity \" NaN", "x": null,
+                                                      "y": [null, null, 1]}])")
+                                          .dump());
+}
+
+}  // namespace
+}  // namespace ds::tokenizer
