@@ -71,9 +71,19 @@ StatusOr<int> TableRows::NextChar() {
   return static_cast<unsigned char>(buffer_[at_++]);
 }
 
+void TableRows::TakeRun(std::string_view marks, std::string* cell) {
+  const auto begin = buffer_.begin() + static_cast<std::ptrdiff_t>(at_);
+  const auto end = std::find_if(begin, buffer_.end(),
+                                [&](char c) { return marks.find(c) != std::string_view::npos; });
+  line_ += static_cast<std::uint64_t>(std::count(begin, end, '\n'));
+  cell->append(begin, end);
+  at_ += static_cast<std::size_t>(end - begin);
+}
+
 // After the opening quote; to the closing one.
 Status TableRows::ReadQuoted(std::string* cell, std::uint64_t line) {
   while (true) {
+    TakeRun("\"", cell);
     DS_ASSIGN_OR_RETURN(const int c, NextChar());
     if (c == kEnd)
       return Error(line, "the file ends inside a quoted cell of the row that begins here");
@@ -94,6 +104,7 @@ Status TableRows::ReadQuoted(std::string* cell, std::uint64_t line) {
 }
 
 StatusOr<int> TableRows::ReadCell(std::string* cell, bool* is_quoted, std::uint64_t line) {
+  const std::array marks{separator_, '\n', '\r'};
   DS_ASSIGN_OR_RETURN(int c, NextChar());
   if (c == '"') {
     *is_quoted = true;
@@ -102,6 +113,7 @@ StatusOr<int> TableRows::ReadCell(std::string* cell, bool* is_quoted, std::uint6
   }
   while (c != kEnd && c != separator_ && c != '\n' && c != '\r') {
     *cell += static_cast<char>(c);
+    TakeRun({marks.data(), marks.size()}, cell);
     DS_ASSIGN_OR_RETURN(c, NextChar());
   }
   if (c == '\r') {

@@ -8,6 +8,7 @@
 // is an error. Memory: that number of rows. Threads: one.
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <vector>
 
 #include "runtime/tokenizer/corpus/byte_stream.h"
@@ -36,6 +37,8 @@ class TableRows : public RowSource {
   // -1 at the end of the file.
   StatusOr<int> NextChar();
   void PutBack() { --at_; }
+  // Appends the characters that are read already, up to one of `marks`.
+  void TakeRun(std::string_view marks, std::string* cell);
   Status ReadQuoted(std::string* cell, std::uint64_t line);
   // The mark after the cell: the separator, '\n' or -1.
   StatusOr<int> ReadCell(std::string* cell, bool* is_quoted, std::uint64_t line);
