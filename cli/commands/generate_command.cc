@@ -18,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/commands/command_table.h"
@@ -31,6 +32,7 @@
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/config/generate_job.h"
 #include "runtime/models/spec/lora_spec.h"
+#include "runtime/tokenizer/corpus/row.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -107,8 +109,10 @@ void AddGenerateFlags(CLI::App& app, GenerateFlags* flags) {
   app.add_option(FlagNames("lora_adapter"), flags->job.lora_adapter,
                  "a PEFT folder of adapters for the model, such as train --lora_rank writes")
       ->type_name("DIR");
-  app.add_option(FlagNames("prompt_file"), flags->prompt_file,
-                 "a prompt a line; of a .jsonl file its \"prompt\" or \"messages\"")
+  app.add_option(
+         FlagNames("prompt_file"), flags->prompt_file,
+         "a prompt a line; of a .jsonl file its \"prompt\" or \"messages\", with \"tools\" and "
+         "\"chat_template_kwargs\" (dsrun help rows)")
       ->type_name("FILE");
   app.add_option(FlagNames("tokenizer"), flags->tokenizer,
                  "the folder whose tokenizer it is, or 'bytes' (default: the model's)")
@@ -142,17 +146,16 @@ Status CheckUtf8(const std::string& text, const std::string& where) {
 }
 
 // A line of a .jsonl file: its conversation, or the text of its prompt.
-StatusOr<Json> ParseJsonLine(const std::string& line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgumentError("the line is no JSON object");
-  const auto messages = json.find("messages");
-  if (messages != json.end() && messages->is_array() && !messages->empty()) return *messages;
-  const auto prompt = json.find("prompt");
-  if (prompt != json.end() && prompt->is_string()) return *prompt;
-  return InvalidArgumentError("there is neither a text under \"prompt\" nor \"messages\"");
+StatusOr<Json> ParseJsonLine(const std::string& line, bool chat) {
+  DS_ASSIGN_OR_RETURN(const tokenizer::Row row,
+                      tokenizer::ReadPromptRow(line, {}, /*has_template=*/chat));
+  const auto* const conversation = std::get_if<tokenizer::ChatRow>(&row);
+  if (conversation == nullptr) return Json(std::get<tokenizer::TextRow>(row).text);
+  if (conversation->variables.empty()) return conversation->messages;
+  return Json{{"messages", conversation->messages}, {"variables", conversation->variables}};
 }
 
-StatusOr<std::vector<Json>> ReadPromptFile(const std::string& path) {
+StatusOr<std::vector<Json>> ReadPromptFile(const std::string& path, bool chat) {
   StatusOr<std::string> text = ReadFile(path, kMostPromptBytes);
   if (!text.ok()) return text.status().WithContext("--prompt_file");
   const bool is_jsonl = fs::path(path).extension() == ".jsonl";
@@ -165,7 +168,7 @@ StatusOr<std::vector<Json>> ReadPromptFile(const std::string& path) {
     if (line.empty()) continue;
     const std::string where = "--prompt_file " + path + ":" + std::to_string(number);
     DS_RETURN_IF_ERROR(CheckUtf8(line, where));
-    StatusOr<Json> prompt = is_jsonl ? ParseJsonLine(line) : StatusOr<Json>(Json(line));
+    StatusOr<Json> prompt = is_jsonl ? ParseJsonLine(line, chat) : StatusOr<Json>(Json(line));
     if (!prompt.ok()) return prompt.status().WithContext(where);
     prompts.push_back(*std::move(prompt));
   }
@@ -182,15 +185,15 @@ StatusOr<std::vector<Json>> ReadPrompts(const GenerateFlags& flags) {
   DS_RETURN_IF_ERROR(CheckUtf8(flags.prompt, "generate: the prompt"));
   DS_RETURN_IF_ERROR(CheckUtf8(flags.system, "--system"));
   if (!flags.prompt_file.empty()) {
-    DS_ASSIGN_OR_RETURN(prompts, ReadPromptFile(flags.prompt_file));
+    DS_ASSIGN_OR_RETURN(prompts, ReadPromptFile(flags.prompt_file, flags.chat));
   }
   if (!flags.chat) return prompts;
   for (Json& prompt : prompts) {
-    if (prompt.is_array() && !flags.system.empty()) {
+    if (!prompt.is_string() && !flags.system.empty()) {
       return InvalidArgumentError(
           "--system: the conversations of --prompt_file have their own messages");
     }
-    if (prompt.is_array()) continue;
+    if (!prompt.is_string()) continue;
     Json messages = Json::array();
     if (!flags.system.empty()) {
       messages.push_back({{"role", "system"}, {"content", flags.system}});

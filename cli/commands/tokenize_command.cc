@@ -13,6 +13,7 @@
 #include "cli/flags/flag_parser.h"
 #include "cli/tokenize/tokenize_files.h"
 #include "cli/train/find_model.h"
+#include "cli/train/row_flags.h"
 #include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/printable.h"
@@ -26,6 +27,7 @@ constexpr std::size_t kUint16Ids = std::size_t{1} << 16;
 
 struct TokenizeFlags {
   TokenizeJob job;
+  RowFlags rows;
   std::string tokenizer;
   std::string token_dtype;
   std::string separator;
@@ -51,8 +53,8 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
   app.add_option(FlagNames("separator"), flags->separator,
                  "a token of the tokenizer that is put behind every text")
       ->type_name("TOKEN");
-  app.add_option(FlagNames("field"), flags->job.field,
-                 "the field of rows that is the text (default: text)")
+  AddRowFlags(app, &flags->rows);
+  app.add_option(FlagNames("field"), flags->rows.text_field, "the same as --text_field")
       ->type_name("NAME");
   app.add_option(FlagNames("data_field"), flags->job.data_field,
                  "the field of .json files that holds the rows (default: the file is the rows)")
@@ -69,6 +71,13 @@ Status CheckGiven(const TokenizeFlags& flags) {
   if (flags.tokenizer.empty()) return InvalidArgumentError("tokenize: no --tokenizer given" + help);
   if (flags.job.out.empty()) return InvalidArgumentError("tokenize: no --out given" + help);
   return OkStatus();
+}
+
+// A file alone has no chat template.
+StatusOr<tokenizer::TokenizerFolder> ReadFolder(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return tokenizer::ReadTokenizerFolder(path);
+  DS_ASSIGN_OR_RETURN(tokenizer::Tokenizer tokenizer, tokenizer::ReadTokenizer(path));
+  return tokenizer::TokenizerFolder{.tokenizer = std::move(tokenizer), .chat_variables = {}};
 }
 
 // Chooses what the ids are written as, and finds the separator.
@@ -118,6 +127,16 @@ void PrintCounts(const TokenizeFlags& flags, const TokenizeCounts& counts) {
               << std::endl;
     return;
   }
+  if (counts.partly_learnt > 0) {
+    std::cerr << fmt::format(
+        "tokenize: {} texts have prompts or messages that are not learnt, which a file of token "
+        "ids does not mark: train --data on the rows themselves learns the answers alone\n",
+        counts.partly_learnt);
+  }
+  if (counts.rejected > 0) {
+    std::cerr << fmt::format("tokenize: left out {} rows whose \"label\" is false\n",
+                             counts.rejected);
+  }
   const std::string dtype = flags.job.id_bytes == 2 ? "" : " --token_dtype uint32";
   std::cout << fmt::format("{}: {} tokens of {} {}, {}\ntrain with: --data {}{}\n", flags.job.out,
                            counts.tokens, counts.texts, counts.texts == 1 ? "text" : "texts",
@@ -133,7 +152,7 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
   flags.job.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   FlagParser parser("tokenize FILES... --tokenizer DIR --out X.bin [flags]",
                     "Write the texts of files as one file of token ids, which train --data reads. "
-                    "A text file is one text; of other files each row is.");
+                    "A text file is one text; of other files each row is (dsrun help rows).");
   AddTokenizeFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
@@ -144,14 +163,14 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
     return NotFoundError("--tokenizer " + flags.tokenizer + ": no such folder or file" +
                          HowToFetch("--tokenizer", flags.tokenizer));
   }
-  DS_ASSIGN_OR_RETURN(const tokenizer::Tokenizer tokenizer,
-                      tokenizer::ReadTokenizer(flags.tokenizer));
-  DS_RETURN_IF_ERROR(FitToTokenizer(tokenizer, &flags));
+  DS_ASSIGN_OR_RETURN(flags.job.rows, RowOptionsOf(flags.rows));
+  DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder folder, ReadFolder(flags.tokenizer));
+  DS_RETURN_IF_ERROR(FitToTokenizer(folder.tokenizer, &flags));
   StatusOr<TokenizeCounts> counts(TokenizeCounts{});
   {
     ProgressLine line;
-    counts = TokenizeFiles(tokenizer, flags.job,
-                           [&](const TokenizeCounts& so_far) { line.Show(so_far); });
+    counts =
+        TokenizeFiles(folder, flags.job, [&](const TokenizeCounts& so_far) { line.Show(so_far); });
   }
   if (!counts.ok()) return counts.status().WithContext("tokenize");
   for (const std::string& notice : counts->notices) {

@@ -17,11 +17,14 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "runtime/base/files.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/tokenizer/corpus/documents.h"
+#include "runtime/tokenizer/corpus/row.h"
+#include "runtime/tokenizer/corpus/written_chat.h"
 
 namespace ds::cli {
 namespace {
@@ -109,30 +112,78 @@ Status TokenFile::Commit() {
 struct Task {
   tokenizer::DocumentBatch batch;
   std::vector<std::uint32_t> ids;
-  std::uint64_t texts = 0;
+  TokenizeCounts counts;  // of this batch
   Status status;
   bool done = false;
 };
 
-Status Cut(tokenizer::Encoder& encoder, const TokenizeJob& job, Task* task) {
-  const tokenizer::EncodeOptions options{.special_tokens = job.special_tokens, .truncate = false};
-  return tokenizer::ForEachText(
-      task->batch, job.field, [&](std::string_view text, const std::string& place) -> Status {
-        auto encoding = encoder.Encode(text, options);
-        if (!encoding.ok()) return encoding.status().WithContext(place);
-        task->ids.insert(task->ids.end(), encoding->ids.begin(), encoding->ids.end());
-        if (job.separator) task->ids.push_back(*job.separator);
-        ++task->texts;
-        return OkStatus();
+struct WrittenText {
+  std::string text;
+  bool special_tokens = false;  // the tokenizer's own are put around it
+};
+
+// The text of a row as training writes it; nothing of one that is left out.
+StatusOr<std::optional<WrittenText>> WriteText(const tokenizer::Row& row,
+                                               const tokenizer::TokenizerFolder& folder,
+                                               TokenizeCounts* counts) {
+  if (const auto* text = std::get_if<tokenizer::TextRow>(&row)) {
+    return std::optional(WrittenText{text->text, true});
+  }
+  if (std::holds_alternative<tokenizer::RejectedRow>(row)) {
+    ++counts->rejected;
+    return std::optional<WrittenText>();
+  }
+  ++counts->partly_learnt;
+  if (const auto* each = std::get_if<tokenizer::CompletionRow>(&row)) {
+    return std::optional(WrittenText{each->prompt + each->completion, true});
+  }
+  DS_ASSIGN_OR_RETURN(tokenizer::WrittenChat chat,
+                      tokenizer::WriteChat(std::get<tokenizer::ChatRow>(row), folder));
+  return std::optional(WrittenText{std::move(chat.whole.text), false});
+}
+
+// The threads read these.
+struct Shared {
+  const tokenizer::TokenizerFolder& folder;
+  const TokenizeJob& job;
+};
+
+Status CutText(const Shared& shared, const WrittenText& written, tokenizer::Encoder* encoder,
+               Task* task) {
+  const tokenizer::EncodeOptions options{
+      .special_tokens = written.special_tokens && shared.job.special_tokens, .truncate = false};
+  DS_ASSIGN_OR_RETURN(const tokenizer::Encoding encoding, encoder->Encode(written.text, options));
+  task->ids.insert(task->ids.end(), encoding.ids.begin(), encoding.ids.end());
+  if (shared.job.separator) task->ids.push_back(*shared.job.separator);
+  ++task->counts.texts;
+  return OkStatus();
+}
+
+Status CutRow(const Shared& shared, std::string_view line, tokenizer::Encoder* encoder,
+              Task* task) {
+  const bool has_template = shared.folder.chat_template.has_value();
+  DS_ASSIGN_OR_RETURN(const tokenizer::Row row,
+                      tokenizer::ReadRow(line, shared.job.rows, has_template));
+  DS_ASSIGN_OR_RETURN(const auto written, WriteText(row, shared.folder, &task->counts));
+  return written ? CutText(shared, *written, encoder, task) : OkStatus();
+}
+
+Status Cut(const Shared& shared, tokenizer::Encoder* encoder, Task* task) {
+  return tokenizer::ForEachDocument(
+      task->batch, [&](std::string_view text, const std::string& place) {
+        const Status cut = task->batch.lines
+                               ? CutRow(shared, text, encoder, task)
+                               : CutText(shared, {std::string(text), true}, encoder, task);
+        return cut.ok() ? cut : cut.WithContext(place);
       });
 }
 
 // Threads that cut batches; the results come in the order in which they were given.
 class Cutters {
  public:
-  Cutters(const tokenizer::Tokenizer& tokenizer, const TokenizeJob& job) : job_(job) {
+  Cutters(const tokenizer::TokenizerFolder& folder, const TokenizeJob& job) : shared_{folder, job} {
     for (int i = 0; i < job.threads; ++i) {
-      threads_.emplace_back([this, &tokenizer] { Run(tokenizer); });
+      threads_.emplace_back([this] { Run(); });
     }
   }
 
@@ -170,8 +221,8 @@ class Cutters {
   }
 
  private:
-  void Run(const tokenizer::Tokenizer& tokenizer) {
-    tokenizer::Encoder encoder(tokenizer);
+  void Run() {
+    tokenizer::Encoder encoder(shared_.folder.tokenizer);
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
@@ -180,7 +231,7 @@ class Cutters {
       waiting_.pop_front();
       lock.unlock();
       try {
-        task->status = Cut(encoder, job_, task.get());
+        task->status = Cut(shared_, &encoder, task.get());
       } catch (const std::exception& error) {  // no memory, for one
         task->status = ResourceExhaustedError(error.what());
       }
@@ -190,7 +241,7 @@ class Cutters {
     }
   }
 
-  const TokenizeJob& job_;
+  const Shared shared_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> waiting_;  // guarded by mutex_
@@ -202,13 +253,13 @@ class Cutters {
 
 }  // namespace
 
-StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::Tokenizer& tokenizer,
+StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::TokenizerFolder& folder,
                                        const TokenizeJob& job,
                                        const std::function<void(const TokenizeCounts&)>& progress) {
   DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open(job.files, job.data_field));
   DS_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Create(job.out, job.id_bytes));
   TokenizeCounts counts{.total_bytes = reader.total_bytes(), .notices = reader.notices()};
-  Cutters cutters(tokenizer, job);
+  Cutters cutters(folder, job);
   const auto most_in_flight = static_cast<std::size_t>(2 * job.threads);
   bool more = true;
   while (more || cutters.in_flight() > 0) {
@@ -222,7 +273,9 @@ StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::Tokenizer& tokenizer,
     const std::shared_ptr<Task> task = cutters.Take();
     DS_RETURN_IF_ERROR(task->status);
     DS_RETURN_IF_ERROR(file.Append(task->ids));
-    counts.texts += task->texts;
+    counts.texts += task->counts.texts;
+    counts.partly_learnt += task->counts.partly_learnt;
+    counts.rejected += task->counts.rejected;
     counts.tokens = file.count();
     counts.bytes = task->batch.done_bytes;
     progress(counts);

@@ -36,10 +36,6 @@ void AddTextFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("data_field"), flags->data_field,
                  "the field of .json files that holds the rows (default: the file is the rows)")
       ->type_name("NAME");
-  app.add_option(FlagNames("text_field"), flags->text_field,
-                 "the field of .jsonl lines that is the text (default: messages, prompt with "
-                 "completion, or text)")
-      ->type_name("NAME");
   app.add_option(FlagNames("on_bad_data"), flags->on_bad_data,
                  "texts that cannot be used: stop (default), or skip and count them")
       ->check(CLI::IsMember({"stop", "skip"}).description(""))
@@ -240,6 +236,8 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
 void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   AddInputFlags(app, flags);
   AddLengthFlags(app, flags);
+  AddRowFlags(app, &flags->rows);
+  AddCutFlags(app, &flags->rows);
   AddEvaluationFlags(app, flags);
   AddPipelineFlags(app, flags);
   AddMethodFlags(app, flags);
@@ -302,7 +300,7 @@ void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.token_dtype, &job->token_dtype);
   Set(flags.data_field, &job->data_field);
-  Set(flags.text_field, &job->text_field);
+  ApplyRowFlags(flags.rows, job);
   Set(flags.on_bad_data, &job->on_bad_data);
   if (!flags.data_cache.empty()) {
     job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();

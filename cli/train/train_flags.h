@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/train/row_flags.h"
 #include "cli/train/schedule_flags.h"
 #include "runtime/config/check/job_facts.h"
 #include "runtime/config/train_job.h"
@@ -27,7 +28,7 @@ struct TrainFlags {
   std::optional<std::string> token_dtype;
   std::string tokenizer;
   std::optional<std::string> data_field;
-  std::optional<std::string> text_field;
+  RowFlags rows;
   std::optional<std::string> on_bad_data;
   std::string data_cache;
   std::optional<std::string> packing;

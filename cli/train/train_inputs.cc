@@ -196,7 +196,8 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
   return CheckAdapterFlags(*job);
 }
 
-Status CheckPolicy(const config::TrainJob& job) {
+Status CheckChoices(const config::TrainJob& job) {
+  DS_RETURN_IF_ERROR(CheckRowFlags(job));
   if (job.on_non_finite != "rewind" || job.save_every > 0) return OkStatus();
   return InvalidArgumentError(
       "--on_non_finite rewind needs --save_every: there would be no checkpoint to go back to");
@@ -323,7 +324,7 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     use(std::to_string(kDemoSteps) + " steps");
   }
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
-  DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
+  DS_RETURN_IF_ERROR(CheckChoices(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   inputs.job.warmup_share = LeaveWarmup(facts);
   DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument, flags.base));
@@ -346,7 +347,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
-  DS_RETURN_IF_ERROR(CheckPolicy(inputs.job));
+  DS_RETURN_IF_ERROR(CheckChoices(inputs.job));
   DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
   inputs.job.warmup_share = LeaveWarmup(facts);
   config::ConfigText config = RunsConfig(job, flags);

@@ -18,7 +18,12 @@ std::optional<Value> OrNothing(const Json& json) {
 }
 
 bool IsSound(const GenerateJob& job) {
-  const auto is_prompt = [](const Json& prompt) { return prompt.is_string() || prompt.is_array(); };
+  const auto is_prompt = [](const Json& prompt) {
+    if (prompt.is_string() || prompt.is_array()) return true;
+    if (!prompt.is_object()) return false;
+    return prompt.value("messages", Json()).is_array() &&
+           prompt.value("variables", Json()).is_object();
+  };
   return !job.prompts.empty() && std::all_of(job.prompts.begin(), job.prompts.end(), is_prompt) &&
          job.max_new_tokens.value_or(1) > 0 && job.temperature.value_or(1.0) > 0.0 &&
          job.top_k.value_or(0) >= 0 && job.top_p.value_or(1.0) > 0.0 &&

@@ -17,7 +17,8 @@ struct GenerateJob {
   std::string model;         // a folder, a config.json or a preset
   std::string tokenizer;     // its folder; "" = a token is a byte
   std::string lora_adapter;  // a PEFT folder for the model; "" = none
-  // A text, or a list of messages for the chat template, each.
+  // Each a text, a list of messages, or an object with "messages" and the chat template's
+  // "variables".
   std::vector<nlohmann::ordered_json> prompts;
   // These take the place of what the folder's generation_config.json says.
   std::optional<std::int64_t> max_new_tokens;

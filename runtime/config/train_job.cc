@@ -23,6 +23,15 @@ constexpr auto kFields = std::tuple{
     std::pair{"tokenizer", &TrainJob::tokenizer},
     std::pair{"data_field", &TrainJob::data_field},
     std::pair{"text_field", &TrainJob::text_field},
+    std::pair{"messages_field", &TrainJob::messages_field},
+    std::pair{"prompt_field", &TrainJob::prompt_field},
+    std::pair{"completion_field", &TrainJob::completion_field},
+    std::pair{"tools_field", &TrainJob::tools_field},
+    std::pair{"role_field", &TrainJob::role_field},
+    std::pair{"content_field", &TrainJob::content_field},
+    std::pair{"prompt_style", &TrainJob::prompt_style},
+    std::pair{"max_length", &TrainJob::max_length},
+    std::pair{"truncation_mode", &TrainJob::truncation_mode},
     std::pair{"on_bad_data", &TrainJob::on_bad_data},
     std::pair{"data_cache", &TrainJob::data_cache},
     std::pair{"eval_data", &TrainJob::eval_data},
@@ -142,6 +151,15 @@ Status CheckOneOf(std::string_view name, std::string_view value,
   return FieldError(name, expected + ", not '" + std::string(value) + "'");
 }
 
+Status CheckRows(const TrainJob& job) {
+  DS_RETURN_IF_ERROR(CheckOneOf("prompt_style", job.prompt_style, {"", "chat", "alpaca"}));
+  if (job.max_length < 0) return FieldError("max_length", "0 or more");
+  if (job.max_length > job.seq_len && job.packing != "stream") {
+    return FieldError("seq_len", "max_length or more: a sample has to hold a document");
+  }
+  return CheckOneOf("truncation_mode", job.truncation_mode, {"keep_start", "keep_end"});
+}
+
 Status CheckData(const TrainJob& job) {
   if (job.data.empty()) return FieldError("data", "given");
   for (const std::string& path : job.data) {
@@ -153,7 +171,7 @@ Status CheckData(const TrainJob& job) {
   for (const double weight : job.data_weights) {
     if (!std::isfinite(weight) || weight <= 0.0) return FieldError("data_weights", "above 0");
   }
-  return OkStatus();
+  return CheckRows(job);
 }
 
 Status CheckEvaluation(const TrainJob& job) {

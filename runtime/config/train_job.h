@@ -23,8 +23,13 @@ struct TrainJob {
   std::string token_dtype = "uint16";  // of .bin files: uint16 or uint32
   std::string tokenizer;               // a folder; empty: a text's bytes are its tokens
   std::string data_field;              // of .json files: where the rows are; empty: at the top
-  std::string text_field;              // of rows; empty: messages, prompts or "text"
-  std::string on_bad_data = "stop";    // or skip: texts that cannot be used
+  // Keys of rows (tokenizer::RowOptions); empty: the usual ones.
+  std::string text_field, messages_field, prompt_field, completion_field, tools_field;
+  std::string role_field, content_field;
+  std::string prompt_style;                    // of instructions: chat, alpaca or empty
+  std::int64_t max_length = 0;                 // tokens at which a document is cut off; 0: none
+  std::string truncation_mode = "keep_start";  // or keep_end
+  std::string on_bad_data = "stop";            // or skip: texts that cannot be used
   std::string data_cache;              // where tokens of texts are kept; empty: this user's cache
   std::string packing = "stream";      // of documents into samples: stream, whole or none
   std::vector<std::string> eval_data;  // like data, but not learnt: its loss is reported

@@ -14,7 +14,6 @@
 #include "runtime/data/host_cache.h"
 #include "runtime/tokenizer/corpus/document_encoder.h"
 #include "runtime/tokenizer/corpus/documents.h"
-#include "runtime/tokenizer/corpus/row_json.h"
 
 namespace ds::data {
 namespace {
@@ -24,6 +23,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 2;
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
+
+Json Describe(const tokenizer::DocumentOptions& options) {
+  const tokenizer::RowOptions& rows = options.rows;
+  return {{"text_field", rows.text_field},       {"messages_field", rows.messages_field},
+          {"prompt_field", rows.prompt_field},   {"completion_field", rows.completion_field},
+          {"tools_field", rows.tools_field},     {"role_field", rows.role_field},
+          {"content_field", rows.content_field}, {"prompt_style", rows.prompt_style},
+          {"max_length", options.max_length},    {"keeps_end", options.keeps_end}};
+}
 
 // Describes what decides the content of a cache.
 StatusOr<Json> Describe(const TokenRequest& request) {
@@ -37,7 +45,7 @@ StatusOr<Json> Describe(const TokenRequest& request) {
               {"files", std::move(files)},
               {"tokenizer", std::move(tokenizer)},
               {"data_field", request.data_field},
-              {"text_field", request.text_field},
+              {"documents", Describe(request.documents)},
               {"skip_bad_data", request.skip_bad_data}};
 }
 
@@ -54,6 +62,8 @@ std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
                       .documents = number("documents"),
                       .all_learnt = json.value("all_learnt", Json()) == true,
                       .skipped = number("skipped"),
+                      .rejected = number("rejected"),
+                      .cut_empty = number("cut_empty"),
                       .was_there = folder.was_there};
   const Json first = json.value("first_skipped", Json(""));
   if (first.is_string()) cached.first_skipped = first.get<std::string>();
@@ -183,26 +193,54 @@ Status TokenWriter::Finish(CachedTokens* cached) {
   return OkStatus();
 }
 
+void Count(tokenizer::EncodedDocument::LeftOut left_out, CachedTokens* cached) {
+  using LeftOut = tokenizer::EncodedDocument::LeftOut;
+  if (left_out == LeftOut::kRejected) ++cached->rejected;
+  if (left_out == LeftOut::kTooLong) ++cached->cut_empty;
+}
+
 // Encodes what a batch holds and writes it.
 Status CutBatch(const tokenizer::DocumentBatch& batch, const TokenRequest& request,
                 tokenizer::DocumentEncoder* encoder, TokenWriter* writer, CachedTokens* cached) {
   return tokenizer::ForEachDocument(
       batch, [&](std::string_view text, const std::string& place) -> Status {
         auto document = batch.lines ? encoder->EncodeLine(text) : encoder->EncodeText(text);
-        if (document.ok()) return writer->Append(*document);
-        const Status unread = batch.lines ? tokenizer::CheckRow(text) : OkStatus();
-        const Status bad = (unread.ok() ? document.status() : unread).WithContext(place);
+        if (document.ok()) {
+          Count(document->left_out, cached);
+          return writer->Append(*document);
+        }
+        const Status bad = document.status().WithContext(place);
         if (!request.skip_bad_data) return bad;
         if (cached->skipped++ == 0) cached->first_skipped = std::string(bad.message());
         return OkStatus();
       });
 }
 
+// Says why nothing would be learnt.
+Status RefuseData(const CachedTokens& cached) {
+  std::string more;
+  if (cached.rejected > 0) {
+    more += "; " + std::to_string(cached.rejected) + " rows have a \"label\" that is false";
+  }
+  if (cached.cut_empty > 0) {
+    more +=
+        "; " + std::to_string(cached.cut_empty) + " rows have no learnt token within --max_length";
+  }
+  if (cached.skipped > 0) more += "; the first that was skipped: " + cached.first_skipped;
+  if (cached.tokens == 0 && cached.rejected + cached.cut_empty == 0) {
+    return InvalidArgumentError("the data holds no text" + more);
+  }
+  return InvalidArgumentError(
+      "nothing of the data would be learnt: of conversations that is what messages of the role "
+      "\"assistant\" say, of prompts their completions, of other texts all but the first token" +
+      more);
+}
+
 StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& folder,
                                  const std::function<void(double)>& progress, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder tokenizer,
                       tokenizer::ReadTokenizerFolder(request.tokenizer));
-  tokenizer::DocumentEncoder encoder(tokenizer, request.text_field);
+  tokenizer::DocumentEncoder encoder(tokenizer, request.documents);
   DS_ASSIGN_OR_RETURN(auto reader,
                       tokenizer::DocumentReader::Open(request.files, request.data_field));
   CachedTokens cached{.folder = folder};
@@ -219,19 +257,14 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
   }
   DS_RETURN_IF_ERROR(writer.Finish(&cached));
   if (writer.has_labels()) return cached;
-  const std::string skipped =
-      cached.skipped == 0 ? "" : "; what was passed over first: " + cached.first_skipped;
-  if (cached.tokens == 0) return InvalidArgumentError("the data holds no text" + skipped);
-  return InvalidArgumentError(
-      "nothing of the data would be learnt: of chats that is what messages of the role "
-      "\"assistant\" say, of prompts their completions, of other texts all but the first token" +
-      skipped);
+  return RefuseData(cached);
 }
 
 Json ManifestOf(const CachedTokens& cached) {
   return {{"id_bytes", cached.id_bytes},   {"tokens", cached.tokens},
           {"documents", cached.documents}, {"all_learnt", cached.all_learnt},
-          {"skipped", cached.skipped},     {"first_skipped", cached.first_skipped}};
+          {"skipped", cached.skipped},     {"first_skipped", cached.first_skipped},
+          {"rejected", cached.rejected},   {"cut_empty", cached.cut_empty}};
 }
 
 }  // namespace

@@ -16,14 +16,15 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
+#include "runtime/tokenizer/corpus/document_options.h"
 
 namespace ds::data {
 
 struct TokenRequest {
   std::vector<std::string> files;  // that tokenizer::ListDataFiles has found
   std::filesystem::path tokenizer;
-  std::string data_field;      // of .json files (tokenizer::DocumentReader)
-  std::string text_field;      // of rows (tokenizer::DocumentEncoder)
+  std::string data_field;  // of .json files (tokenizer::DocumentReader)
+  tokenizer::DocumentOptions documents;
   bool skip_bad_data = false;  // passes over texts that cannot be used, in place of an error
 };
 
@@ -35,7 +36,9 @@ struct CachedTokens {
   bool all_learnt = true;  // else the file `learnt` says of each token whether it is
   std::int64_t skipped = 0;
   std::string first_skipped;  // which, and why
-  bool was_there = false;     // nothing had to be cut
+  // Rows that are left out: their label is false, or cut off they have nothing to learn.
+  std::int64_t rejected = 0, cut_empty = 0;
+  bool was_there = false;  // nothing had to be cut
 
   std::filesystem::path ids_file() const { return folder / "tokens.bin"; }
   // DocumentIndex reads it.

@@ -73,7 +73,8 @@ class PromptEncoder {
   // `folder` outlives it. Null: a byte is a token.
   explicit PromptEncoder(const tokenizer::TokenizerFolder* folder);
 
-  // `prompt` is a text, or a list of messages, behind which the assistant is to answer. A text gets
+  // `prompt` is a text, or a list of messages, after which the assistant answers, or an object with
+  // such "messages" and the "variables" of the chat template. A text gets
   // the special tokens that the tokenizer puts around one; a conversation has its template's. An
   // error where there is no token, or no template.
   StatusOr<std::vector<std::int64_t>> Encode(const nlohmann::ordered_json& prompt);

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/tokenizer/corpus/written_chat.h"
+
 namespace ds::inference {
 
 PromptEncoder::PromptEncoder(const tokenizer::TokenizerFolder* folder) : folder_(folder) {
@@ -26,16 +28,16 @@ StatusOr<std::vector<std::int64_t>> PromptEncoder::EncodeText(const std::string&
 
 StatusOr<std::vector<std::int64_t>> PromptEncoder::Encode(const nlohmann::ordered_json& prompt) {
   if (prompt.is_string()) return EncodeText(prompt.get<std::string>(), /*special_tokens=*/true);
-  if (folder_ == nullptr || !folder_->chat_template) {
+  if (folder_ == nullptr) {
     return FailedPreconditionError(
-        "a conversation needs a chat template, and the tokenizer's folder has none (neither "
-        "chat_template.jinja nor \"chat_template\" in tokenizer_config.json)");
+        "a conversation needs a chat template, and there is no tokenizer's folder with one");
   }
-  DS_ASSIGN_OR_RETURN(
-      const tokenizer::RenderedChat chat,
-      folder_->chat_template->Render(
-          prompt, {.add_generation_prompt = true, .variables = folder_->chat_variables}));
-  return EncodeText(chat.text, /*special_tokens=*/false);
+  tokenizer::ChatRow row;
+  row.messages = prompt.is_array() ? prompt : prompt.at("messages");
+  if (prompt.is_object()) row.variables = prompt.at("variables");
+  DS_ASSIGN_OR_RETURN(const tokenizer::WrittenChat chat,
+                      tokenizer::WriteChat(row, *folder_, /*add_generation_prompt=*/true));
+  return EncodeText(chat.whole.text, /*special_tokens=*/false);
 }
 
 }  // namespace ds::inference

@@ -14,7 +14,8 @@ namespace {
 // The text of a prompt, or of the last message of a conversation.
 std::string AskedText(const Json& prompt) {
   if (prompt.is_string()) return prompt.get<std::string>();
-  const Json& message = prompt.empty() ? prompt : prompt.back();
+  const Json& messages = prompt.is_object() ? prompt.at("messages") : prompt;
+  const Json& message = messages.empty() ? messages : messages.back();
   const bool has_text =
       message.is_object() && message.contains("content") && message["content"].is_string();
   return has_text ? message["content"].get<std::string>() : prompt.dump();

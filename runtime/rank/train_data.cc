@@ -20,12 +20,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+tokenizer::DocumentOptions DocumentsOf(const config::TrainJob& job) {
+  return {.rows = {.text_field = job.text_field,
+                   .messages_field = job.messages_field,
+                   .prompt_field = job.prompt_field,
+                   .completion_field = job.completion_field,
+                   .tools_field = job.tools_field,
+                   .role_field = job.role_field,
+                   .content_field = job.content_field,
+                   .prompt_style = job.prompt_style},
+          .max_length = job.max_length,
+          .keeps_end = job.truncation_mode == "keep_end"};
+}
+
 StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job, std::vector<std::string> files,
                                       RankReporter* reporter) {
   data::TokenRequest request{.files = std::move(files),
                              .tokenizer = job.tokenizer,
                              .data_field = job.data_field,
-                             .text_field = job.text_field,
+                             .documents = DocumentsOf(job),
                              .skip_bad_data = job.on_bad_data == "skip"};
   fs::path root = job.data_cache;
   if (root.empty()) {
@@ -39,6 +52,21 @@ StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job, std::vector<s
   });
 }
 
+void ReportLeftOut(const data::CachedTokens& cached, RankReporter* reporter) {
+  if (cached.skipped > 0) {
+    reporter->ReportNotice("passed over " + std::to_string(cached.skipped) +
+                           " of the data's texts, the first of them: " + cached.first_skipped);
+  }
+  if (cached.rejected > 0) {
+    reporter->ReportNotice("left out " + std::to_string(cached.rejected) +
+                           " rows of the data whose \"label\" is false: they show bad answers");
+  }
+  if (cached.cut_empty > 0) {
+    reporter->ReportNotice("left out " + std::to_string(cached.cut_empty) +
+                           " rows of the data that have no learnt token within --max_length");
+  }
+}
+
 StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
                                             const tokenizer::DataFiles& data, bool tells,
                                             RankReporter* reporter) {
@@ -49,13 +77,15 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
     return file.kind == tokenizer::DataKind::kTokens;
   });
   if (job.tokenizer.empty() || has_tokens) {  // a mixture of both is refused there
-    return data::TokenSource::Open(paths, width, job.data_field);
+    if (DocumentsOf(job) == tokenizer::DocumentOptions{}) {
+      return data::TokenSource::Open(paths, width, job.data_field);
+    }
+    return InvalidArgumentError(
+        "--max_length and the flags that name keys of rows (--text_field ...) need texts that a "
+        "tokenizer cuts; bytes and .bin files are taken as they are: leave the flags out");
   }
   DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, std::move(paths), reporter));
-  if (tells && cached.skipped > 0) {
-    reporter->ReportNotice("passed over " + std::to_string(cached.skipped) +
-                           " of the data's texts, the first of them: " + cached.first_skipped);
-  }
+  if (tells) ReportLeftOut(cached, reporter);
   return data::TokenSource::Open(cached);
 }
 

@@ -221,6 +221,28 @@ TEST_F(TrainDataTest, RowsOfParquetFilesAreLearntLikeLines) {
   EXPECT_EQ(Column(Steps("rows"), "loss"), Column(Steps("lines"), "loss"));
 }
 
+TEST_F(TrainDataTest, RowsThatAreLeftOutAreCounted) {
+  std::string lines;
+  for (int i = 0; i < 24; ++i) {
+    lines += R"({"conversations": [{"from": "human", "value": "2 + )" + std::to_string(i) +
+             R"(?"}, {"from": "gpt", "value": "A sum."}], "messages": null})" + "\n";
+  }
+  for (const char* i : {"1", "2"}) {
+    lines += std::string(R"({"prompt": "a", "completion": "b )") + i + "\", \"label\": false}\n";
+  }
+  lines += R"({"prompt": ")" + std::string(200, '?') + "\", \"completion\": \"c\"}\n";
+  const auto result = Train("run", Write("rows.jsonl", lines), {"--max_length", "24"});
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("left out 2 rows of the data whose \"label\" is false"));
+  EXPECT_THAT(result.err,
+              HasSubstr("left out 1 rows of the data that have no learnt token within"));
+  const auto bytes = Train("bytes", Write("a.txt", "a b c"),
+                           {"--tokenizer", "bytes",  //
+                            "--max_length", "24"});
+  EXPECT_EQ(bytes.status, 2);
+  EXPECT_THAT(bytes.err, HasSubstr("bytes and .bin files are taken as they are"));
+}
+
 TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
   const std::string data = Write("chat.jsonl", Chats(40) + "{\"messages\": 1}\n" + Chats(2));
   const auto stopped = Train("stopped", data);

@@ -110,7 +110,11 @@ TEST_F(GenerateCommandTest, APromptFileIsReadWhole) {
   Write("blank", "\n\n");
   refused("blank", " blank: no prompt in it");
   Write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
-  refused("bad.jsonl", " bad.jsonl:2: there is neither a text under \"prompt\" nor \"messages\"");
+  refused("bad.jsonl",
+          " bad.jsonl:2: there is neither a text under \"prompt\" nor \"messages\", "
+          "\"conversations\" or \"instruction\"");
+  Write("tools.jsonl", R"({"messages": [{"role": "user", "content": "a"}], "tools": "[{"})");
+  refused("tools.jsonl", " tools.jsonl:1: \"tools\" is a text, but no JSON");
   Write("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})");
   ExpectRefused({"--model", "gpt2-demo", "--tokenizer", "bytes", "--prompt_file", "chat.jsonl",
                  "--chat", "--system", "b"},

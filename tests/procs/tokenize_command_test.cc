@@ -93,6 +93,26 @@ TEST_F(TokenizeCommandTest, WritesFilesInTheirOrder) {
   EXPECT_THAT(plain.out, HasSubstr("train with: --data x.bin --token_dtype uint32\n"));
 }
 
+// The tokens are those that training makes of the same rows (unit/tokenizer/row_goldens).
+TEST_F(TokenizeCommandTest, RowsAreWrittenAsTrainingReadsThem) {
+  const fs::path folder = fs::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/row_goldens";
+  std::vector<std::uint32_t> expected;
+  for (const Json& each : Json::parse(*ReadFile(folder / "cases.json"))) {
+    if (each["name"] != "tools as a text" && each["name"] != "conversational completion") continue;
+    Write("rows.jsonl", (expected.empty() ? "" : Read("rows.jsonl")) + each["row"].dump() + "\n");
+    const auto ids = each["ids"].get<std::vector<std::uint32_t>>();
+    expected.insert(expected.end(), ids.begin(), ids.end());
+  }
+  Write("rows.jsonl",
+        Read("rows.jsonl") + R"({"prompt": "a", "completion": "b", "label": false})" + "\n");
+  const ProgramResult result =
+      Tokenize({"rows.jsonl", "--tokenizer", folder.string(), "--out", "x.bin"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(ReadIds<std::uint16_t>("x.bin"), expected);
+  EXPECT_THAT(result.err, HasSubstr("2 texts have prompts or messages that are not learnt"));
+  EXPECT_THAT(result.err, HasSubstr("left out 1 rows whose \"label\" is false"));
+}
+
 // Several batches of lines, cut by several threads, come out in their order.
 TEST_F(TokenizeCommandTest, ThreadsChangeNothing) {
   std::string lines;
@@ -187,8 +207,7 @@ TEST_F(TokenizeCommandTest, NamesTheLineThatIsWrongAndLeavesNothing) {
   Write("empty.txt", "");
   for (const auto& [file, error] : std::vector<std::pair<std::string, std::string>>{
            {"broken.jsonl", "tokenize: broken.jsonl:2: the row is no JSON: column "},
-           {"other.jsonl",
-            "other.jsonl:2: there is no text under \"text\"; name another with --fi"},
+           {"other.jsonl", "other.jsonl:2: the row has \"body\", and rows are read that have"},
            {"bytes.txt", "tokenize: bytes.txt: byte 3 of the text is no UTF-8"},
            {"empty.txt", "tokenize: empty.txt: the file is empty"},
            {"none.txt", "tokenize: none.txt: no such data file or folder"},

@@ -1,117 +1,90 @@
 #include "runtime/tokenizer/corpus/document_encoder.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "runtime/tokenizer/corpus/written_chat.h"
 
 namespace ds::tokenizer {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The text under a name; null when there is none.
-const std::string* TextUnder(const OrderedJson& line, const std::string& name) {
-  const auto found = line.find(name);
-  return found == line.end() ? nullptr : found->get_ptr<const std::string*>();
-}
-
 bool IsAssistant(const OrderedJson& message) {
   return message.is_object() && message.value("role", OrderedJson()) == "assistant";
 }
 
-// Counts the bytes that both texts begin with, up to a whole word and never within a character: a
-// blank that stands before the answers is of the answers, as in TRL's extract_prompt.
-std::size_t CountShared(const std::string& a, const std::string& b) {
-  auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-  const auto is_inside = [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
-  };
-  while (end != a.begin() && end != a.end() && is_inside(*end)) --end;
-  if (end != a.begin() && *std::prev(end) == ' ') --end;
-  return static_cast<std::size_t>(end - a.begin());
+// Keeps the spans of the messages that are learnt; `spans` has one for each assistant message.
+StatusOr<std::vector<Span>> KeepLearnt(const ChatRow& chat, std::vector<Span> spans) {
+  std::vector<bool> wanted;
+  for (std::size_t i = 0; i < chat.messages.size(); ++i) {
+    if (IsAssistant(chat.messages[i])) wanted.push_back(chat.learnt[i]);
+  }
+  if (std::find(wanted.begin(), wanted.end(), false) == wanted.end()) return spans;
+  if (spans.size() != wanted.size()) {
+    return UnimplementedError(
+        "some of the assistant's messages are not to be learnt, and the chat template has " +
+        std::to_string(spans.size()) + " {% generation %} blocks for " +
+        std::to_string(wanted.size()) + " messages");
+  }
+  std::vector<Span> kept;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    if (wanted[i]) kept.push_back(spans[i]);
+  }
+  return kept;
 }
 
 }  // namespace
 
 StatusOr<EncodedDocument> DocumentEncoder::EncodeText(std::string_view text) {
+  DS_ASSIGN_OR_RETURN(EncodedDocument document, EncodeWholeText(text));
+  return CutOff(std::move(document));
+}
+
+StatusOr<EncodedDocument> DocumentEncoder::EncodeLine(std::string_view line) {
+  DS_ASSIGN_OR_RETURN(const Row row,
+                      ReadRow(line, options_.rows, folder_.chat_template.has_value()));
+  DS_ASSIGN_OR_RETURN(EncodedDocument document, EncodeRow(row));
+  return CutOff(std::move(document));
+}
+
+StatusOr<EncodedDocument> DocumentEncoder::EncodeRow(const Row& row) {
+  if (const auto* chat = std::get_if<ChatRow>(&row)) return EncodeChat(*chat);
+  if (const auto* text = std::get_if<TextRow>(&row)) return EncodeWholeText(text->text);
+  if (const auto* each = std::get_if<CompletionRow>(&row)) {
+    DS_ASSIGN_OR_RETURN(EncodedDocument document,
+                        EncodeCompletion(each->prompt, each->prompt + each->completion,
+                                         /*special_tokens=*/true));
+    End(&document);
+    return document;
+  }
+  return EncodedDocument{.left_out = EncodedDocument::LeftOut::kRejected};
+}
+
+StatusOr<EncodedDocument> DocumentEncoder::EncodeWholeText(std::string_view text) {
   DS_ASSIGN_OR_RETURN(Encoding encoding, encoder_.Encode(text, {.truncate = false}));
   EncodedDocument document{std::move(encoding.ids), {}};
   End(&document);
   return document;
 }
 
-StatusOr<EncodedDocument> DocumentEncoder::EncodeLine(std::string_view line) {
-  const OrderedJson json = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgumentError("the line is no JSON object");
-  const bool any = text_field_.empty();
-  if (any && json.contains("messages")) return EncodeMessages(json["messages"], json);
-  if (any && json.contains("chosen") && json.contains("rejected")) return EncodeChosen(json);
-  const std::string* prompt = TextUnder(json, "prompt");
-  const std::string* completion = TextUnder(json, "completion");
-  if (any && prompt != nullptr && completion != nullptr) {
-    return EncodeCompletion(*prompt, *completion);
+StatusOr<EncodedDocument> DocumentEncoder::EncodeChat(const ChatRow& chat) {
+  DS_ASSIGN_OR_RETURN(WrittenChat written, WriteChat(chat, folder_));
+  const auto& [messages, options, whole] = written;
+  if (!chat.prompt_messages) {
+    DS_ASSIGN_OR_RETURN(std::vector<Span> spans, FindAssistant(messages, options, whole));
+    DS_ASSIGN_OR_RETURN(const std::vector<Span> learnt, KeepLearnt(chat, std::move(spans)));
+    return EncodePartly(whole.text, learnt);
   }
-  const std::string field = any ? "text" : text_field_;
-  if (const std::string* text = TextUnder(json, field)) return EncodeText(*text);
-  return InvalidArgumentError(
-      "there is no text under \"" + field + "\"" +
-      (any ? ", no \"messages\", no \"prompt\" with a \"completion\" and no \"chosen\" with a "
-             "\"rejected\"; name the field with --text_field"
-           : ""));
-}
-
-StatusOr<EncodedDocument> DocumentEncoder::EncodeCompletion(const std::string& prompt,
-                                                            const std::string& completion) {
-  const std::string text = prompt + completion;
-  const Span behind{static_cast<std::uint32_t>(prompt.size()),
-                    static_cast<std::uint32_t>(text.size())};
-  DS_ASSIGN_OR_RETURN(EncodedDocument document, EncodePartly(text, {behind}, true));
-  End(&document);
-  return document;
-}
-
-StatusOr<EncodedDocument> DocumentEncoder::EncodeChosen(const OrderedJson& line) {
-  const OrderedJson &chosen = line["chosen"], &rejected = line["rejected"];
-  const OrderedJson prompt = line.value("prompt", OrderedJson());
-  const auto all = [&](auto is) {
-    return is(chosen) && is(rejected) && (prompt.is_null() || is(prompt));
-  };
-  if (all([](const OrderedJson& each) { return each.is_string(); })) {
-    const auto& text = chosen.get_ref<const std::string&>();
-    if (prompt.is_string()) return EncodeCompletion(prompt.get<std::string>(), text);
-    const std::size_t shared = CountShared(text, rejected.get_ref<const std::string&>());
-    return EncodeCompletion(text.substr(0, shared), text.substr(shared));
-  }
-  if (!all([](const OrderedJson& each) { return each.is_array(); })) {
-    return InvalidArgumentError(
-        "\"chosen\", \"rejected\" and \"prompt\", if there is one, must all be texts, or all lists "
-        "of messages");
-  }
-  OrderedJson messages = prompt.is_array() ? prompt : OrderedJson::array();
-  messages.insert(messages.end(), chosen.begin(), chosen.end());
-  const auto shared = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
-  const auto said =
-      prompt.is_array() ? prompt.end() - prompt.begin() : shared.first - chosen.begin();
-  const auto known = std::count_if(messages.begin(), messages.begin() + said, IsAssistant);
-  return EncodeMessages(messages, line, static_cast<std::size_t>(known));
-}
-
-StatusOr<EncodedDocument> DocumentEncoder::EncodeMessages(const OrderedJson& messages,
-                                                          const OrderedJson& line,
-                                                          std::size_t known) {
-  if (!folder_.chat_template) {
-    return FailedPreconditionError(
-        "the line has messages, and the tokenizer's folder has no chat template");
-  }
-  if (!messages.is_array()) return InvalidArgumentError("\"messages\" is no list");
-  ChatOptions options{.variables = folder_.chat_variables};
-  if (const auto tools = line.find("tools"); tools != line.end()) {
-    options.variables["tools"] = *tools;
-  }
-  DS_ASSIGN_OR_RETURN(const RenderedChat chat, folder_.chat_template->Render(messages, options));
-  DS_ASSIGN_OR_RETURN(std::vector<Span> learnt, FindAssistant(messages, options, chat));
-  const std::size_t given = std::min(known, learnt.size());
-  learnt.erase(learnt.begin(), learnt.begin() + static_cast<std::ptrdiff_t>(given));
-  // The template has written the special tokens.
-  return EncodePartly(chat.text, learnt, false);
+  const auto end = messages.begin() + static_cast<std::ptrdiff_t>(*chat.prompt_messages);
+  const OrderedJson before(OrderedJson::array_t(messages.begin(), end));
+  ChatOptions asked = options;
+  asked.add_generation_prompt = true;
+  DS_ASSIGN_OR_RETURN(const RenderedChat prompt, folder_.chat_template->Render(before, asked));
+  return EncodeCompletion(prompt.text, whole.text, /*special_tokens=*/false);
 }
 
 // What {% generation %} blocks have put out; of a template without them, what each of the
@@ -144,16 +117,31 @@ StatusOr<std::vector<Span>> DocumentEncoder::FindAssistant(const OrderedJson& me
   return learnt;
 }
 
+StatusOr<EncodedDocument> DocumentEncoder::EncodeCompletion(std::string_view prompt,
+                                                            std::string_view whole,
+                                                            bool special_tokens) {
+  const EncodeOptions options{.special_tokens = special_tokens, .truncate = false};
+  DS_ASSIGN_OR_RETURN(const Encoding before, encoder_.Encode(prompt, options));
+  DS_ASSIGN_OR_RETURN(Encoding encoding, encoder_.Encode(whole, options));
+  EncodedDocument document{std::move(encoding.ids), {}};
+  const auto& ids = document.ids;
+  const auto shared =
+      std::mismatch(before.ids.begin(), before.ids.end(), ids.begin(), ids.end()).second;
+  document.learnt.assign(ids.size(), true);
+  std::fill_n(document.learnt.begin(), shared - ids.begin(), false);
+  return document;
+}
+
+// The template has written the special tokens.
 StatusOr<EncodedDocument> DocumentEncoder::EncodePartly(std::string_view text,
-                                                        const std::vector<Span>& learnt,
-                                                        bool special_tokens) {
-  DS_ASSIGN_OR_RETURN(Encoding encoding, encoder_.Encode(text, {.special_tokens = special_tokens,
-                                                                .offsets = true,
-                                                                .truncate = false}));
+                                                        const std::vector<Span>& learnt) {
+  DS_ASSIGN_OR_RETURN(
+      Encoding encoding,
+      encoder_.Encode(text, {.special_tokens = false, .offsets = true, .truncate = false}));
   EncodedDocument document{std::move(encoding.ids), {}};
   bool is_learnt = false;
   for (const Span& span : encoding.offsets) {
-    // What comes from nowhere, a special token at an end, goes with what is before it.
+    // A token without text goes with the token before it.
     if (span.begin != span.end) {
       is_learnt = std::any_of(learnt.begin(), learnt.end(), [&](const Span& each) {
         return span.begin >= each.begin && span.begin < each.end;
@@ -169,6 +157,27 @@ void DocumentEncoder::End(EncodedDocument* document) const {
   if (!document->ids.empty() && document->ids.back() == *folder_.end_of_text) return;
   document->ids.push_back(*folder_.end_of_text);
   if (!document->learnt.empty()) document->learnt.push_back(true);
+}
+
+// The end-of-text token is cut off with the rest, as in TRL.
+EncodedDocument DocumentEncoder::CutOff(EncodedDocument document) const {
+  if (options_.max_length == 0) return document;
+  const auto most = static_cast<std::size_t>(options_.max_length);
+  const auto cut = [&](auto* list) {
+    if (list->size() <= most) return;
+    if (options_.keeps_end) {
+      list->erase(list->begin(), list->end() - static_cast<std::ptrdiff_t>(most));
+    } else {
+      list->resize(most);
+    }
+  };
+  cut(&document.ids);
+  cut(&document.learnt);
+  const auto& learnt = document.learnt;
+  const bool learns =
+      learnt.empty() || std::find(learnt.begin(), learnt.end(), true) != learnt.end();
+  if (learns || document.left_out != EncodedDocument::LeftOut::kNo) return document;
+  return EncodedDocument{.left_out = EncodedDocument::LeftOut::kTooLong};
 }
 
 }  // namespace ds::tokenizer

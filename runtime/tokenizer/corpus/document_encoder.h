@@ -1,56 +1,59 @@
 #pragma once
 
-// DocumentEncoder: texts and lines of .jsonl files as the token ids that a model is trained on, and
-// which of them it is to learn.
+// DocumentEncoder: texts and rows (row.h) as the token ids that a model is trained on, and which of
+// them it is to learn.
 //
-// A line is an object with "messages", written by the folder's chat template, of which the
-// assistant's words are learnt; or with "prompt" and "completion", of which the completion is; or
-// with "chosen" and "rejected", answers or whole conversations as text or messages, with a "prompt"
-// or without: there what both begin with is the prompt, and what is chosen behind it is learnt; or
-// with a text. A text, and a completion, is followed by the folder's end-of-text token.
+// A text, and a completion of a text, is followed by the folder's end-of-text token. A conversation
+// is written by the folder's chat template, which writes its own ends. Ids and learnt
+// tokens of prompts with completions equal those of TRL's SFTTrainer.
 //
 // Threads: one.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/tokenizer/corpus/row.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::tokenizer {
 
 struct EncodedDocument {
-  std::vector<std::uint32_t> ids;
-  std::vector<bool> learnt;  // by token; empty: all of them
+  std::vector<std::uint32_t> ids = {};
+  std::vector<bool> learnt = {};  // by token; empty: all of them
+
+  // Then there are no ids.
+  enum class LeftOut { kNo, kRejected, kTooLong };
+  LeftOut left_out = LeftOut::kNo;
 };
 
 class DocumentEncoder {
  public:
-  // `folder` outlives this. `text_field` is where a line's text is; empty: a line is any of the
-  // above, and its text is under "text".
-  DocumentEncoder(const TokenizerFolder& folder, std::string text_field)
-      : folder_(folder), text_field_(std::move(text_field)), encoder_(folder.tokenizer) {}
+  // `folder` outlives this.
+  DocumentEncoder(const TokenizerFolder& folder, DocumentOptions options)
+      : folder_(folder), options_(std::move(options)), encoder_(folder.tokenizer) {}
 
   StatusOr<EncodedDocument> EncodeText(std::string_view text);
   StatusOr<EncodedDocument> EncodeLine(std::string_view line);
 
  private:
-  // Learns all of the assistant's messages but the first `known`.
-  StatusOr<EncodedDocument> EncodeMessages(const nlohmann::ordered_json& messages,
-                                           const nlohmann::ordered_json& line,
-                                           std::size_t known = 0);
-  StatusOr<EncodedDocument> EncodeCompletion(const std::string& prompt,
-                                             const std::string& completion);
-  StatusOr<EncodedDocument> EncodeChosen(const nlohmann::ordered_json& line);
+  StatusOr<EncodedDocument> EncodeRow(const Row& row);
+  StatusOr<EncodedDocument> EncodeWholeText(std::string_view text);
+  StatusOr<EncodedDocument> EncodeChat(const ChatRow& chat);
+  // Learns from the first token on that differs from the tokens of the prompt alone.
+  StatusOr<EncodedDocument> EncodeCompletion(std::string_view prompt, std::string_view whole,
+                                             bool special_tokens);
   // The bytes of `text` in `learnt` are what is learnt.
-  StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& learnt,
-                                         bool special_tokens);
+  StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& learnt);
   StatusOr<std::vector<Span>> FindAssistant(const nlohmann::ordered_json& messages,
                                             const ChatOptions& options, const RenderedChat& whole);
   void End(EncodedDocument* document) const;
+  EncodedDocument CutOff(EncodedDocument document) const;
 
   const TokenizerFolder& folder_;
-  const std::string text_field_;
+  const DocumentOptions options_;
   Encoder encoder_;
 };
 

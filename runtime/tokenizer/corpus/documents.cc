@@ -1,7 +1,6 @@
 #include "runtime/tokenizer/corpus/documents.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
@@ -38,18 +37,6 @@ Status CheckFile(const DataFile& file) {
   }
   return file.kind == DataKind::kText && SizeOf(file.path) > kLargestText ? TooLarge(file.path)
                                                                           : OkStatus();
-}
-
-Status UseTextOf(std::string_view line, const std::string& field, const std::string& place,
-                 const UseOfText& use) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return CheckRow(line).WithContext(place);
-  const auto found = json.find(field);
-  if (found == json.end() || !found->is_string()) {
-    return InvalidArgumentError(place + ": there is no text under \"" + field +
-                                "\"; name another with --field");
-  }
-  return use(found->get_ref<const std::string&>(), place);
 }
 
 }  // namespace
@@ -119,13 +106,6 @@ StatusOr<std::optional<DocumentBatch>> DocumentReader::Next() {
                                        .done_bytes = finished_bytes_ + rows_->position()});
   }
   return std::optional<DocumentBatch>();
-}
-
-Status ForEachText(const DocumentBatch& batch, const std::string& field, const UseOfText& use) {
-  if (!batch.lines) return ForEachDocument(batch, use);
-  return ForEachDocument(batch, [&](std::string_view line, const std::string& place) {
-    return UseTextOf(line, field, place, use);
-  });
 }
 
 Status ForEachDocument(const DocumentBatch& batch, const UseOfText& use) {

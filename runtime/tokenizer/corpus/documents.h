@@ -64,7 +64,4 @@ using UseOfText = std::function<Status(std::string_view text, const std::string&
 // Calls use with a whole text file, or with every row that is not empty. NaN in a row is null.
 Status ForEachDocument(const DocumentBatch& batch, const UseOfText& use);
 
-// The same with the text that a row has under `field`.
-Status ForEachText(const DocumentBatch& batch, const std::string& field, const UseOfText& use);
-
 }  // namespace ds::tokenizer

@@ -21,6 +21,15 @@ TrainJob FullJob() {
           .tokenizer = "models/gpt2",
           .data_field = "rows",
           .text_field = "body",
+          .messages_field = "dialog",
+          .prompt_field = "question",
+          .completion_field = "answer",
+          .tools_field = "functions",
+          .role_field = "who",
+          .content_field = "says",
+          .prompt_style = "alpaca",
+          .max_length = 64,
+          .truncation_mode = "keep_end",
           .on_bad_data = "skip",
           .data_cache = "/cache",
           .packing = "whole",
@@ -136,6 +145,10 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("data_weights", {1.0}), HasSubstr("or one for each path of data"));
   EXPECT_THAT(ErrorWith("data_weights", {1.0, 0.0}), HasSubstr("'data_weights' must be above 0"));
   EXPECT_THAT(ErrorWith("data_weights", 1.0), HasSubstr("must be a list of numbers"));
+  EXPECT_THAT(ErrorWith("prompt_style", "vicuna"), HasSubstr("'prompt_style' must be one of"));
+  EXPECT_THAT(ErrorWith("max_length", -1), HasSubstr("'max_length' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("max_length", 129), HasSubstr("'seq_len' must be max_length or more"));
+  EXPECT_THAT(ErrorWith("truncation_mode", "left"), HasSubstr("'keep_end', not 'left'"));
   EXPECT_THAT(ErrorWith("packing", "bfd"), HasSubstr("'packing' must be one of"));
   EXPECT_THAT(ErrorWith("lora_rank", -1), HasSubstr("'lora_rank' must be 0 or more"));
   EXPECT_THAT(ErrorWith("lora_alpha", -1), HasSubstr("'lora_alpha' must be 0 or more"));

@@ -145,8 +145,32 @@ TEST_F(TokenCacheTest, DataOfWhichNothingIsLearntIsRefused) {
 
 TEST_F(TokenCacheTest, AnyFieldMayBeTheText) {
   TokenRequest request = Request({folder_.Write("1.jsonl", "{\"body\": \"a\", \"text\": \"b\"}")});
-  request.text_field = "body";
+  request.documents.rows.text_field = "body";
   EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 27));
+}
+
+TEST_F(TokenCacheTest, RowsThatAreLeftOutAreCounted) {
+  TokenRequest request = Request({folder_.Write(
+      "1.jsonl",
+      "{\"prompt\": \"a \", \"completion\": \"b c d\", \"label\": true}\n"
+      "{\"prompt\": \"a \", \"completion\": \"e\", \"label\": false}\n"
+      "{\"prompt\": \"a b c \", \"completion\": \"d\"}\n{\"text\": \"a\", \"label\": false}\n")});
+  request.documents.max_length = 3;
+  const CachedTokens cached = *Find(request);
+  EXPECT_THAT(AllIds(cached), ElementsAre(1, 2, 3, 1, 27));
+  EXPECT_THAT(AllLearnt(cached), ElementsAre(0, 1, 1, 1, 1));
+  EXPECT_EQ(cached.rejected, 1);
+  EXPECT_EQ(cached.cut_empty, 1);
+  const CachedTokens again = *Find(request);
+  EXPECT_TRUE(again.was_there);
+  EXPECT_EQ(again.rejected, 1);
+  EXPECT_EQ(again.cut_empty, 1);
+  request.documents = {.max_length = 4, .keeps_end = true};
+  EXPECT_FALSE(Find(request)->was_there) << "other choices";
+  EXPECT_THAT(AllIds(*Find(request)), ElementsAre(2, 3, 4, 27, 2, 3, 4, 27, 1, 27));
+  folder_.Write("1.jsonl", "{\"prompt\": \"a\", \"completion\": \"e\", \"label\": false}\n");
+  EXPECT_THAT(Find(request).status().message(), HasSubstr("nothing of the data would be learnt"));
+  EXPECT_THAT(Find(request).status().message(), HasSubstr("1 rows have a \"label\""));
 }
 
 TEST_F(TokenCacheTest, DamagedLinesAreNamedOrCounted) {

@@ -60,6 +60,10 @@ TEST(PromptEncoderTest, AConversationIsWrittenByItsTemplateUpToTheAnswer) {
   folder.chat_variables = {{"bos_token", "<s>"}};
   PromptEncoder encoder(&folder);
   EXPECT_EQ(encoder.Encode(messages).value(), IdsOf(folder, "<s>[user] hi [assistant]", false));
+  folder.chat_template = tokenizer::ChatTemplate::Parse("{{ mode }} {{ tools | tojson }}").value();
+  const Json prompt = {{"messages", messages},
+                       {"variables", {{"mode", "brief"}, {"tools", {{{"name", "f"}}}}}}};
+  EXPECT_EQ(encoder.Encode(prompt).value(), IdsOf(folder, "brief [{\"name\": \"f\"}]", false));
 }
 
 }  // namespace

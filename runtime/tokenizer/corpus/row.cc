@@ -1,0 +1,340 @@
+#include "runtime/tokenizer/corpus/row.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "runtime/tokenizer/corpus/instruction_row.h"
+#include "runtime/tokenizer/corpus/row_json.h"
+#include "runtime/tokenizer/corpus/row_messages.h"
+
+namespace ds::tokenizer {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kFormats =
+    "rows are read that have \"messages\", \"conversations\", \"prompt\" with \"completion\", "
+    "\"chosen\" with \"rejected\", \"text\", or \"instruction\" with \"output\"; other names are "
+    "given with --messages_field, --prompt_field and --completion_field, or --text_field (dsrun "
+    "help rows)";
+
+// What other trainers read and is not built here.
+constexpr const char* kRefusedKeys[] = {"image", "images", "video",     "videos",
+                                        "audio", "audios", "input_ids", "preferred_output"};
+
+// The text under a name; null when there is none.
+const std::string* TextUnder(const OrderedJson& row, const std::string& name) {
+  const auto found = row.find(name);
+  return found == row.end() ? nullptr : found->get_ptr<const std::string*>();
+}
+
+// Counts the bytes that both texts begin with, up to a whole word and never within a character: a
+// blank that stands before the answers is of the answers, as in TRL's extract_prompt.
+std::size_t CountShared(const std::string& a, const std::string& b) {
+  auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  const auto is_inside = [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+  };
+  while (end != a.begin() && end != a.end() && is_inside(*end)) --end;
+  if (end != a.begin() && *std::prev(end) == ' ') --end;
+  return static_cast<std::size_t>(end - a.begin());
+}
+
+// Reads one row.
+class RowReader {
+ public:
+  RowReader(OrderedJson row, const RowOptions& options, bool has_template)
+      : row_(std::move(row)), options_(options), has_template_(has_template) {
+    for (auto it = row_.begin(); it != row_.end();) {
+      it = it->is_null() ? row_.erase(it) : std::next(it);
+    }
+  }
+
+  StatusOr<Row> Read() const;
+  StatusOr<Row> ReadPrompt() const;
+
+ private:
+  bool Has(const std::string& key) const { return row_.contains(key); }
+  bool HasInstruction() const { return Has("instruction") && Has("output"); }
+  bool NamesText() const { return !options_.text_field.empty(); }
+  bool NamesMessages() const { return !options_.messages_field.empty(); }
+  bool NamesPrompt() const {
+    return !options_.prompt_field.empty() || !options_.completion_field.empty();
+  }
+  std::string PromptKey() const {
+    return options_.prompt_field.empty() ? "prompt" : options_.prompt_field;
+  }
+  std::string CompletionKey() const {
+    return options_.completion_field.empty() ? "completion" : options_.completion_field;
+  }
+
+  StatusOr<Row> ReadFormat() const;
+  StatusOr<Row> ReadText(const std::string& key) const;
+  StatusOr<Row> ReadCompletion() const;
+  StatusOr<Row> ReadConversation(const std::string& key) const;
+  StatusOr<Row> ReadChosen() const;
+  StatusOr<Row> ReadInstruction() const;
+  // Fills in the variables and the "system" message, and checks the calls.
+  StatusOr<Row> FinishChat(ChatRow chat) const;
+  Status AddSystem(ChatRow* chat) const;
+  StatusOr<std::string> FindConversation() const;
+  Status RefuseKeys() const;
+  // False where the row's label says that it is a bad answer.
+  StatusOr<bool> IsLearnt(const Row& row) const;
+  // Refuses keys that would say something of a conversation, and nothing of a text.
+  Status RefuseChatKeys(const std::string& format) const;
+  bool WritesChat() const {
+    return options_.prompt_style.empty() ? has_template_ : options_.prompt_style == "chat";
+  }
+  Status Unknown() const;
+
+  OrderedJson row_;
+  const RowOptions& options_;
+  const bool has_template_;
+};
+
+Status RowReader::Unknown() const {
+  std::string found;
+  for (const auto& [key, value] : row_.items()) {
+    found += (found.empty() ? "" : ", ") + Quoted(key) + (HasValue(row_, key) ? "" : " (empty)");
+  }
+  return InvalidArgumentError("the row has " + (found.empty() ? "no values" : found) + ", and " +
+                              kFormats);
+}
+
+Status RowReader::RefuseKeys() const {
+  for (const char* const key : kRefusedKeys) {
+    if (!HasValue(row_, key)) continue;
+    return InvalidArgumentError("the row has " + Quoted(key) +
+                                ", which is not read: only text is learnt; leave the key out, or "
+                                "name the text with --text_field");
+  }
+  return OkStatus();
+}
+
+StatusOr<Row> RowReader::Read() const {
+  if (NamesText()) return ReadText(options_.text_field);
+  DS_RETURN_IF_ERROR(RefuseKeys());
+  DS_ASSIGN_OR_RETURN(Row row, ReadFormat());
+  DS_ASSIGN_OR_RETURN(const bool learnt, IsLearnt(row));
+  return learnt ? std::move(row) : Row(RejectedRow{});
+}
+
+// Takes the format that TRL takes where there are several: the text before its instruction.
+StatusOr<Row> RowReader::ReadFormat() const {
+  if (NamesMessages()) return ReadConversation(options_.messages_field);
+  if (NamesPrompt()) return ReadCompletion();
+  if (Has("prompt") && Has("completion")) return ReadCompletion();
+  DS_ASSIGN_OR_RETURN(const std::string conversation, FindConversation());
+  if (!conversation.empty()) return ReadConversation(conversation);
+  if (Has("chosen") && Has("rejected")) return ReadChosen();
+  if (HasInstruction() && (!options_.prompt_style.empty() || !Has("text"))) {
+    return ReadInstruction();
+  }
+  return ReadText("text");
+}
+
+StatusOr<std::string> RowReader::FindConversation() const {
+  const bool has_messages = HasValue(row_, "messages");
+  const bool has_conversations = HasValue(row_, "conversations");
+  if (has_messages && has_conversations) {
+    return InvalidArgumentError(
+        "the row has \"messages\" and \"conversations\": name one with --messages_field");
+  }
+  return std::string(has_messages ? "messages" : has_conversations ? "conversations" : "");
+}
+
+// A row of TRL's KTO, and of LLaMA-Factory's. Of a text a label is a class.
+StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
+  if (std::holds_alternative<TextRow>(row)) return true;
+  const bool is_answer = Has("prompt") && Has("completion") && !NamesPrompt() && !NamesMessages();
+  for (const char* const key : {"label", "kto_tag"}) {
+    const OrderedJson label = row_.value(key, OrderedJson(true));
+    if (label == true || (is_answer && label == 1)) continue;
+    if (label == false || (is_answer && label == 0)) return false;
+    if (!is_answer) continue;
+    return InvalidArgumentError(Quoted(key) + " is " + label.dump() +
+                                ": of a prompt and its completion it must be true or false; to "
+                                "learn all, name the keys with --prompt_field and "
+                                "--completion_field");
+  }
+  return true;
+}
+
+StatusOr<Row> RowReader::ReadText(const std::string& key) const {
+  if (const std::string* text = TextUnder(row_, key)) return Row(TextRow{*text});
+  if (NamesText()) {
+    return InvalidArgumentError("there is no text under " + Quoted(key) + " (--text_field)");
+  }
+  return Unknown();
+}
+
+Status RowReader::RefuseChatKeys(const std::string& format) const {
+  if (NamesPrompt()) return OkStatus();
+  for (const char* const key : {"system", "tools", "functions", "chat_template_kwargs"}) {
+    if (!HasValue(row_, key)) continue;
+    return InvalidArgumentError(
+        Quoted(key) + " says something of a conversation, and " + format +
+        " are texts: write them as lists of messages, or name them with --prompt_field and "
+        "--completion_field to leave " +
+        Quoted(key) + " out");
+  }
+  return OkStatus();
+}
+
+StatusOr<Row> RowReader::ReadCompletion() const {
+  const std::string prompt_key = PromptKey(), completion_key = CompletionKey();
+  const OrderedJson prompt = row_.value(prompt_key, OrderedJson());
+  const OrderedJson completion = row_.value(completion_key, OrderedJson());
+  const std::string both = Quoted(prompt_key) + " and " + Quoted(completion_key);
+  if (prompt.is_string() && completion.is_string()) {
+    DS_RETURN_IF_ERROR(RefuseChatKeys(both));
+    return Row(CompletionRow{prompt.get<std::string>(), completion.get<std::string>()});
+  }
+  if (!prompt.is_array() || !completion.is_array()) {
+    return InvalidArgumentError(both + " must be two texts, or two lists of messages");
+  }
+  ChatRow chat;
+  DS_RETURN_IF_ERROR(ReadMessages(prompt, prompt_key, options_, &chat));
+  const std::size_t said = chat.messages.size();
+  DS_RETURN_IF_ERROR(ReadMessages(completion, completion_key, options_, &chat));
+  chat.prompt_messages = said;
+  for (std::size_t i = said; i < chat.messages.size(); ++i) {
+    if (chat.messages[i]["role"] != "assistant" || chat.learnt[i]) continue;
+    return InvalidArgumentError("a message of " + Quoted(completion_key) +
+                                " has the weight 0, and a completion is learnt as a whole: write "
+                                "both lists as one under \"messages\"");
+  }
+  return FinishChat(std::move(chat));
+}
+
+StatusOr<Row> RowReader::ReadConversation(const std::string& key) const {
+  ChatRow chat;
+  DS_RETURN_IF_ERROR(ReadMessages(row_.value(key, OrderedJson()), key, options_, &chat));
+  // LLaMA-Factory's preferences: two answers to the conversation.
+  const OrderedJson chosen = row_.value("chosen", OrderedJson());
+  if (chosen.is_object() && Has("rejected")) {
+    std::fill(chat.learnt.begin(), chat.learnt.end(), false);
+    DS_RETURN_IF_ERROR(ReadMessages(OrderedJson::array({chosen}), "chosen", options_, &chat));
+  }
+  return FinishChat(std::move(chat));
+}
+
+StatusOr<Row> RowReader::ReadChosen() const {
+  const OrderedJson &chosen = row_["chosen"], &rejected = row_["rejected"];
+  const OrderedJson prompt = row_.value("prompt", OrderedJson());
+  const auto all = [&](auto is) {
+    return is(chosen) && is(rejected) && (prompt.is_null() || is(prompt));
+  };
+  if (all([](const OrderedJson& each) { return each.is_string(); })) {
+    DS_RETURN_IF_ERROR(RefuseChatKeys("\"chosen\" and \"rejected\""));
+    const auto& text = chosen.get_ref<const std::string&>();
+    if (prompt.is_string()) return Row(CompletionRow{prompt.get<std::string>(), text});
+    const std::size_t shared = CountShared(text, rejected.get_ref<const std::string&>());
+    return Row(CompletionRow{text.substr(0, shared), text.substr(shared)});
+  }
+  if (!all([](const OrderedJson& each) { return each.is_array(); })) {
+    return InvalidArgumentError(
+        "\"chosen\", \"rejected\" and \"prompt\", if there is one, must all be texts, or all lists "
+        "of messages");
+  }
+  ChatRow chat;
+  if (prompt.is_array()) DS_RETURN_IF_ERROR(ReadMessages(prompt, "prompt", options_, &chat));
+  const auto shared = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
+  const auto said =
+      prompt.is_array() ? prompt.size() : static_cast<std::size_t>(shared.first - chosen.begin());
+  DS_RETURN_IF_ERROR(ReadMessages(chosen, "chosen", options_, &chat));
+  std::fill_n(chat.learnt.begin(), said, false);
+  return FinishChat(std::move(chat));
+}
+
+StatusOr<Row> RowReader::ReadInstruction() const {
+  const std::string* const output = TextUnder(row_, "output");
+  if (output == nullptr) return InvalidArgumentError("\"output\" is no text");
+  if (!WritesChat()) {
+    DS_RETURN_IF_ERROR(RefuseChatKeys("\"instruction\" and \"output\""));
+    DS_ASSIGN_OR_RETURN(std::string prompt, WriteAlpacaPrompt(row_));
+    return Row(CompletionRow{std::move(prompt), *output});
+  }
+  DS_ASSIGN_OR_RETURN(ChatRow chat, ReadInstructionChat(row_));
+  chat.messages.push_back({{"role", "assistant"}, {"content", *output}});
+  chat.learnt.push_back(true);
+  return FinishChat(std::move(chat));
+}
+
+Status RowReader::AddSystem(ChatRow* chat) const {
+  if (!HasValue(row_, "system")) return OkStatus();
+  const OrderedJson& system = row_["system"];
+  if (!system.is_string()) return InvalidArgumentError("\"system\" is no text");
+  const bool has_one = !chat->messages.empty() && chat->messages[0]["role"] == "system";
+  if (has_one && chat->messages[0].value("content", OrderedJson()) == system) return OkStatus();
+  if (has_one) {
+    return InvalidArgumentError(
+        "\"system\" and the conversation's system message differ: leave one out");
+  }
+  chat->messages.insert(chat->messages.begin(),
+                        OrderedJson{{"role", "system"}, {"content", system}});
+  chat->learnt.insert(chat->learnt.begin(), false);
+  if (chat->prompt_messages) ++*chat->prompt_messages;
+  return OkStatus();
+}
+
+StatusOr<Row> RowReader::FinishChat(ChatRow chat) const {
+  DS_RETURN_IF_ERROR(AddSystem(&chat));
+  DS_RETURN_IF_ERROR(CheckToolCalls(row_, chat));
+  DS_ASSIGN_OR_RETURN(chat.variables, ReadVariables(row_, options_));
+  return Row(std::move(chat));
+}
+
+StatusOr<Row> RowReader::ReadPrompt() const {
+  if (NamesText()) return ReadText(options_.text_field);
+  DS_RETURN_IF_ERROR(RefuseKeys());
+  if (!NamesPrompt()) {
+    DS_ASSIGN_OR_RETURN(std::string key, FindConversation());
+    if (NamesMessages()) key = options_.messages_field;
+    if (!key.empty()) return ReadConversation(key);
+  }
+  const auto prompt = row_.find(PromptKey());
+  if (prompt != row_.end() && prompt->is_string()) {
+    DS_RETURN_IF_ERROR(RefuseChatKeys(Quoted(PromptKey())));
+    return Row(TextRow{prompt->get<std::string>()});
+  }
+  if (prompt != row_.end()) {
+    ChatRow chat;
+    DS_RETURN_IF_ERROR(ReadMessages(*prompt, PromptKey(), options_, &chat));
+    return FinishChat(std::move(chat));
+  }
+  if (!Has("instruction")) {
+    return InvalidArgumentError(
+        "there is neither a text under \"prompt\" nor \"messages\", \"conversations\" or "
+        "\"instruction\"");
+  }
+  if (WritesChat()) {
+    DS_ASSIGN_OR_RETURN(ChatRow chat, ReadInstructionChat(row_));
+    return FinishChat(std::move(chat));
+  }
+  DS_ASSIGN_OR_RETURN(std::string written, WriteAlpacaPrompt(row_));
+  return Row(TextRow{std::move(written)});
+}
+
+StatusOr<OrderedJson> ParseRow(std::string_view line) {
+  OrderedJson row = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (row.is_object()) return row;
+  DS_RETURN_IF_ERROR(CheckRow(line));
+  return InvalidArgumentError("the row is no JSON object");
+}
+
+}  // namespace
+
+StatusOr<Row> ReadRow(std::string_view line, const RowOptions& options, bool has_template) {
+  DS_ASSIGN_OR_RETURN(OrderedJson row, ParseRow(line));
+  return RowReader(std::move(row), options, has_template).Read();
+}
+
+StatusOr<Row> ReadPromptRow(std::string_view line, const RowOptions& options, bool has_template) {
+  DS_ASSIGN_OR_RETURN(OrderedJson row, ParseRow(line));
+  return RowReader(std::move(row), options, has_template).ReadPrompt();
+}
+
+}  // namespace ds::tokenizer

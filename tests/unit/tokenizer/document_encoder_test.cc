@@ -1,0 +1,200 @@
+// Rows of data against TRL's SFTTrainer: ids, and which of them are learnt. Made by
+// scripts/goldens/make_row_goldens.py. Rows that are refused are named by their keys.
+
+#include "runtime/tokenizer/corpus/document_encoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/written_chat.h"
+#include "tests/places.h"
+
+namespace ds::tokenizer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const fs::path kRowGoldens = fs::path(DS_SOURCE_DIR) / "tests/unit/tokenizer/row_goldens";
+
+TokenizerFolder ReadGoldenFolder() {
+  auto read = ReadTokenizerFolder(kRowGoldens);
+  EXPECT_TRUE(read.ok()) << read.status().message();
+  return *std::move(read);
+}
+
+const TokenizerFolder& GoldenFolder() {
+  static const TokenizerFolder folder = ReadGoldenFolder();
+  return folder;
+}
+
+DocumentOptions OptionsOf(const Json& json) {
+  const auto text = [&](const char* name) { return json.value(name, std::string()); };
+  return {.rows = {.text_field = text("text_field"),
+                   .messages_field = text("messages_field"),
+                   .prompt_field = text("prompt_field"),
+                   .completion_field = text("completion_field"),
+                   .tools_field = text("tools_field"),
+                   .role_field = text("role_field"),
+                   .content_field = text("content_field"),
+                   .prompt_style = text("prompt_style")},
+          .max_length = json.value("max_length", 0),
+          .keeps_end = text("truncation_mode") == "keep_end"};
+}
+
+TEST(RowGoldensTest, RowsAreTokensAsTrlMakesThem) {
+  const Json cases = Json::parse(*ReadFile(kRowGoldens / "cases.json"));
+  ASSERT_GT(cases.size(), 40u);
+  for (const Json& each : cases) {
+    SCOPED_TRACE(each["name"].get<std::string>());
+    DocumentEncoder encoder(GoldenFolder(), OptionsOf(each["options"]));
+    const auto document = encoder.EncodeLine(each["row"].dump());
+    ASSERT_TRUE(document.ok()) << document.status().message();
+    if (each.contains("left_out")) {
+      EXPECT_EQ(document->left_out, EncodedDocument::LeftOut::kTooLong);
+      EXPECT_TRUE(document->ids.empty());
+      continue;
+    }
+    EXPECT_THAT(document->ids, ElementsAreArray(each["ids"].get<std::vector<std::uint32_t>>()));
+    std::vector<int> learnt(document->learnt.begin(), document->learnt.end());
+    if (learnt.empty()) learnt.assign(document->ids.size(), 1);
+    EXPECT_THAT(learnt, ElementsAreArray(each["learnt"].get<std::vector<int>>()));
+  }
+}
+
+std::string ErrorOf(const std::string& line, const RowOptions& options = {}) {
+  DocumentEncoder encoder(GoldenFolder(), {.rows = options});
+  const auto document = encoder.EncodeLine(line);
+  return document.ok() ? "is read" : std::string(document.status().message());
+}
+
+TEST(RowTest, KeysWithAMeaningThatIsNotBuiltAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"messages": [], "images": ["a.png"], "text": "a"})", "\"images\""},
+      {R"({"input_ids": [1, 2], "text": "a"})", "\"input_ids\""},
+      {R"({"prompt": "a", "completion": "b", "tools": [{"type": "function"}]})", "\"tools\""},
+      {R"({"prompt": "a", "completion": "b", "system": "c"})", "\"system\""},
+      {R"({"prompt": "a", "completion": "b", "chat_template_kwargs": {"c": 1}})",
+       "\"chat_template_kwargs\""},
+      {R"({"prompt": "a", "completion": "b", "label": "good"})", "\"label\" is \"good\""},
+      {R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
+       "\"prompt\" and \"completion\" must be two texts"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "\"image_url\""},
+      {R"({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]})",
+       "\"messages\", message 2: it has no \"role\""},
+      {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})",
+       "\"weight\" is 0.5"},
+      {R"({"messages": [{"role": "user", "content": "a", "train": true}]})", "\"train\" is 1"},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": "no JSON"})",
+       "\"tools\" is a text, but no JSON"},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": ["a"]})",
+       "\"tools\" has an element that is no object"},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{}], "functions": [{}]})",
+       "\"functions\""},
+      {R"({"messages": [{"role": "user", "content": "a"}],
+           "chat_template_kwargs": {"chat_template": "x"}})",
+       "\"chat_template\""},
+      {R"({"messages": [{"role": "user", "content": "a"}],
+           "conversations": [{"from": "human", "value": "a"}]})",
+       "name one with --messages_field"},
+      {R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "a"}, {"name": "b"}]}],
+           "parallel_tool_calls": false})",
+       "\"parallel_tool_calls\""},
+      {R"({"conversations": [{"from": "function_call", "value": "a"}]})",
+       "the function call is a text, but no JSON"},
+      {R"({"messages": [{"role": "system", "content": "a"}], "system": "b"})", "\"system\""},
+      {R"({"instruction": "a", "output": "b", "history": [["a"]]})", "\"history\""},
+  };
+  for (const auto& [line, part] : cases) EXPECT_THAT(ErrorOf(line), HasSubstr(part)) << line;
+}
+
+TEST(RowTest, ARowThatFitsNothingIsToldWhatIsThereAndWhatIsRead) {
+  const std::string error = ErrorOf(R"({"id": 1, "question": "a", "answer": "b", "text": null})");
+  EXPECT_THAT(error, HasSubstr("the row has \"id\", \"question\", \"answer\", and rows are read"));
+  EXPECT_THAT(error, HasSubstr("--prompt_field and --completion_field"));
+  EXPECT_THAT(ErrorOf(R"({"messages": []})"), HasSubstr("the row has \"messages\" (empty), and"));
+  EXPECT_THAT(ErrorOf(R"({"prompt": "a"})"), HasSubstr("the row has \"prompt\", and"));
+  EXPECT_THAT(ErrorOf(R"({"a": "b"})", {.text_field = "c"}), HasSubstr("no text under \"c\""));
+}
+
+TEST(RowTest, OtherKeysAreIgnored) {
+  EXPECT_EQ(ErrorOf(R"({"text": "a", "label": 3, "id": 1, "system": "b", "images": []})"),
+            "is read");
+  EXPECT_EQ(ErrorOf(R"({"text": "a", "label": false})"), "is read") << "a class, no judgement";
+  EXPECT_EQ(ErrorOf(R"({"prompt": "a", "completion": "b", "tools": "", "system": ""})"), "is read");
+  EXPECT_EQ(ErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": "b",
+                        "parallel_tool_calls": true})"),
+            "is read");
+  const RowOptions named{.prompt_field = "prompt"};
+  EXPECT_EQ(ErrorOf(R"({"prompt": "a", "completion": "b", "label": "c", "tools": [{}]})", named),
+            "is read")
+      << "named keys are all that is read";
+}
+
+TEST(RowTest, WhatALabelRejectsIsLeftOut) {
+  for (const char* line :
+       {R"({"prompt": "a", "completion": "b", "label": false})",
+        R"({"prompt": "a", "completion": "b", "label": 0})",
+        R"({"messages": [{"role": "assistant", "content": "a"}], "kto_tag": false})",
+        R"({"instruction": "a", "output": "b", "kto_tag": false})",
+        R"({"prompt": [{"role": "user", "content": "a"}],
+            "completion": [{"role": "assistant", "content": "b"}], "label": false})"}) {
+    DocumentEncoder encoder(GoldenFolder(), {});
+    const auto document = encoder.EncodeLine(line);
+    ASSERT_TRUE(document.ok()) << document.status().message();
+    EXPECT_EQ(document->left_out, EncodedDocument::LeftOut::kRejected) << line;
+    EXPECT_TRUE(document->ids.empty());
+  }
+}
+
+// The text that the golden folder's tokenizer and another template make of a row.
+std::string TextOf(const std::string& source, const std::string& line) {
+  TokenizerFolder folder = ReadGoldenFolder();
+  folder.chat_template = *ChatTemplate::Parse(source);
+  const auto row = ReadRow(line, {}, /*has_template=*/true);
+  if (!row.ok()) return std::string(row.status().message());
+  const auto chat = WriteChat(std::get<ChatRow>(*row), folder);
+  return chat.ok() ? chat->whole.text : std::string(chat.status().message());
+}
+
+TEST(WrittenChatTest, PartsAreOneTextWhereTheTemplateReadsTexts) {
+  const std::string line = R"({"messages": [{"role": "user", "content": [
+      {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})";
+  EXPECT_EQ(TextOf("{% for m in messages %}<{{ m.role + m.content }}>{% endfor %}", line),
+            "<usera\nb>");
+  EXPECT_EQ(TextOf("{% for m in messages %}<{{ m.content }}>{% endfor %}", line), "<a\nb>");
+  EXPECT_EQ(TextOf("{% for m in messages %}{% for p in m.content %}<{{ p.text }}>{% endfor %}"
+                   "{% endfor %}",
+                   line),
+            "<a><b>");
+  // Qwen3's template drops what is no text, and Gemma 4's reads lists of some roles only.
+  EXPECT_EQ(
+      TextOf("{% for m in messages %}{{ m.content if m.content is string }}{% endfor %}", line),
+      "a\nb");
+  EXPECT_EQ(TextOf("{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% else %}"
+                   "{{ m.content[0].text }}{% endif %}{% endfor %}",
+                   R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "s"}]},
+                       {"role": "user", "content": [{"type": "text", "text": "u"}]}]})"),
+            "su");
+}
+
+TEST(WrittenChatTest, OnlyContentIsNone) {
+  const std::string shown =
+      "{% for m in messages %}{{ m.content is none }} {{ m.content is defined }} "
+      "{{ 'tool_calls' in m }} {{ 'name' in m }}{% endfor %}";
+  EXPECT_EQ(TextOf(shown, R"({"messages": [{"role": "assistant", "content": null,
+                                            "name": null, "tool_calls": null}]})"),
+            "True True False False");
+  EXPECT_EQ(TextOf(shown, R"({"messages": [{"role": "assistant",
+                                            "tool_calls": [{"name": "f"}]}]})"),
+            "False False True False");
+}
+
+}  // namespace
+}  // namespace ds::tokenizer
