@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/lfs_pointer.h"
 #include "runtime/base/parse_number.h"
 
 namespace ds {
@@ -35,10 +36,12 @@ StatusOr<std::string> ReadFile(const fs::path& path, std::uint64_t max_bytes) {
     const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoError(errno, path.string());
-    if (got == 0) return content;
+    if (got == 0) break;
     if (content.size() + static_cast<std::size_t>(got) > max_bytes) return too_large;
     content.append(buffer, static_cast<std::size_t>(got));
   }
+  DS_RETURN_IF_ERROR(CheckNoLfsPointer(content).WithContext(path.string()));
+  return content;
 }
 
 Status WriteAll(int fd, std::string_view bytes, std::string_view what) {

@@ -14,6 +14,8 @@
 #include <set>
 #include <utility>
 
+#include "runtime/base/lfs_pointer.h"
+
 namespace ds::checkpoint {
 namespace {
 
@@ -195,6 +197,11 @@ StatusOr<SafetensorsLayout> ReadSafetensorsLayout(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return ErrnoError(errno, "fstat");
   const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
+  char start[kLfsPointerStart.size()] = {};
+  if (S_ISREG(info.st_mode) && file_bytes >= sizeof(start)) {
+    DS_RETURN_IF_ERROR(ReadExactly(fd, 0, sizeof(start), start));
+    DS_RETURN_IF_ERROR(CheckNoLfsPointer({start, sizeof(start)}));
+  }
   if (!S_ISREG(info.st_mode) || file_bytes < kLengthBytes) {
     return DataLossError("not a safetensors file: " + std::to_string(file_bytes) + " bytes long");
   }
