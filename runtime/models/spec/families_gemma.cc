@@ -100,18 +100,17 @@ void DeriveGemma3(ConfigReader& reader, DecoderSpec* spec) {
   ReadLayerTypes(reader, spec);
   RopeSpec windowed{.theta = reader.Number("rope_local_base_freq", 10000.0, {1e-6, 1e12})};
   spec->rope.theta = reader.Number("rope_theta", spec->rope.theta, {1e-6, 1e12});
+  nlohmann::ordered_json full = {{"rope_type", "default"}};
   const auto read = [&](const char* key, const nlohmann::ordered_json& json, RopeSpec rope) {
     return ReadRopeObject(reader, key, json, {}, rope, spec->max_positions);
   };
-  if (const auto scaling = reader.Object("rope_scaling"); !scaling.empty()) {
-    spec->rope = read("rope_scaling", scaling, spec->rope);
-  }
   const auto both = reader.Object("rope_parameters");
   for (const auto& [name, json] : both.items()) {
+    if (json.is_null()) continue;
     if (!json.is_object()) {
       reader.Refuse("'rope_parameters' must hold an object for each of layer_types");
     } else if (name == "full_attention") {
-      spec->rope = read("rope_parameters.full_attention", json, spec->rope);
+      full = json;
     } else if (name == "sliding_attention") {
       windowed = read("rope_parameters.sliding_attention", json, windowed);
     } else {
@@ -119,6 +118,16 @@ void DeriveGemma3(ConfigReader& reader, DecoderSpec* spec) {
                     "\"; known are full_attention and sliding_attention");
     }
   }
+  // transformers lays rope_scaling over what full attention has.
+  const auto scaling = reader.Object("rope_scaling");
+  if (scaling.contains("type") && !scaling.contains("rope_type")) {
+    return reader.Refuse(
+        "'rope_scaling' says its kind as 'type', which transformers passes over for this model "
+        "type: call it 'rope_type'");
+  }
+  full.update(scaling);
+  spec->rope =
+      read(scaling.empty() ? "rope_parameters.full_attention" : "rope_scaling", full, spec->rope);
   spec->windowed_rope = windowed;
 }
 

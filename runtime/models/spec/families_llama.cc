@@ -68,6 +68,7 @@ constexpr ConfigKey kExperts[] = {
 };
 constexpr ConfigKey kMixtralKeys[] = {
     Key("num_local_experts", &DecoderSpec::experts),
+    Key("num_experts", &DecoderSpec::experts),  // transformers' other name goes first
     Only("router_jitter_noise", 0.0),
 };
 
@@ -165,6 +166,7 @@ constexpr ConfigKey kDeepseekKeys[] = {
     KeyOrNone("q_lora_rank", &DecoderSpec::query_latent_width),
     Key("hidden_act", &DecoderSpec::activation),
     Key("n_routed_experts", &DecoderSpec::experts),
+    Key("num_experts", &DecoderSpec::experts),  // transformers' other name goes first
     Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
     Key("moe_intermediate_size", &DecoderSpec::expert_width),
     Key("routed_scaling_factor", &DecoderSpec::route_scale, 1e3),

@@ -23,6 +23,11 @@ constexpr ConfigKey kGpt2Keys[] = {
     Key("tie_word_embeddings", &DecoderSpec::tied_head),
     Only("reorder_and_upcast_attn", false),
     Only("add_cross_attention", false),
+    // The names of other families, which go first.
+    Key("max_position_embeddings", &DecoderSpec::max_positions),
+    Key("hidden_size", &DecoderSpec::width),
+    Key("num_hidden_layers", &DecoderSpec::layers),
+    Key("num_attention_heads", &DecoderSpec::heads),
     // Heads other than the language model's, and an old name.
     Ignored("n_ctx"),
     Ignored("summary_activation"),

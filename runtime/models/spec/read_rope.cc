@@ -76,13 +76,15 @@ RopeSpec ReadRopeObject(ConfigReader& reader, const std::string& key,
   }
   rope.scaling = scaling.value_or(RopeSpec::Scaling::kNone);
   const auto most = static_cast<double>(max_positions);
-  // Saved with every kind by the families that have it.
-  const double original = inner.Number("original_max_position_embeddings", most, kPositive);
-  rope.original_positions = original;
-  if (rope.scaling == RopeSpec::Scaling::kDynamic) rope.original_positions = most;
+  double original = most;
   if (keys.original_positions != nullptr) {
-    rope.original_positions = reader.Number(keys.original_positions, original, kPositive);
+    original = reader.Number(keys.original_positions, rope.original_positions, kPositive);
   }
+  // Saved with every kind by the families that have it.
+  const double inside = inner.Number("original_max_position_embeddings", original, kPositive);
+  rope.original_positions =
+      keys.original_positions != nullptr ? original : inside;  // outside first
+  if (rope.scaling == RopeSpec::Scaling::kDynamic) rope.original_positions = most;
   if (rope.scaling != RopeSpec::Scaling::kNone) {
     const bool follows_lengths =
         rope.scaling == RopeSpec::Scaling::kYarn || rope.scaling == RopeSpec::Scaling::kLongRope;
@@ -103,12 +105,15 @@ RopeSpec ReadRope(ConfigReader& reader, const RopeKeys& keys, RopeSpec rope,
     rope.rotated_share = reader.Number(keys.rotated_share, rope.rotated_share, {0.0, 1.0});
   }
   if (keys.original_positions != nullptr) reader.IgnoreKey(keys.original_positions);
-  // Older files name the base and the scaling apart, newer ones in one object.
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const nlohmann::ordered_json json = reader.Object(key);
-    if (!json.empty()) rope = ReadRopeObject(reader, key, json, keys, rope, max_positions);
-  }
-  return rope;
+  // Older files have the base and rope_scaling, newer ones rope_parameters with both. Where a file
+  // has both objects, transformers reads rope_scaling alone, unless it is empty.
+  const nlohmann::ordered_json scaling = reader.Object("rope_scaling");
+  const nlohmann::ordered_json parameters = reader.Object("rope_parameters");
+  const bool is_old = !scaling.empty();
+  const nlohmann::ordered_json& json = is_old ? scaling : parameters;
+  if (json.empty()) return rope;
+  return ReadRopeObject(reader, is_old ? "rope_scaling" : "rope_parameters", json, keys, rope,
+                        max_positions);
 }
 
 }  // namespace ds::models
