@@ -23,7 +23,7 @@ namespace ds {
 // larger is another kind of file, given by mistake.
 inline constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 
-// Returns the whole file. Refuses more than `max_bytes` (kResourceExhausted) and a Git LFS pointer.
+// Returns the whole file. Refuses more than `max_bytes` (kResourceExhausted).
 StatusOr<std::string> ReadFile(const std::filesystem::path& path,
                                std::uint64_t max_bytes = std::uint64_t{1} << 32);
 

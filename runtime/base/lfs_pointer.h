@@ -18,8 +18,8 @@ inline constexpr std::string_view kLfsPointerStart = "version https://git-lfs.gi
 // True for a pointer. The first bytes of a file, kLfsPointerStart.size() or more, are enough.
 bool IsLfsPointer(std::string_view bytes);
 
-// OK unless the bytes at the start of a file are a pointer's; the error says what to run and does
-// not name the file.
+// OK unless the bytes at the start of a file are a pointer's. ReadFile refuses one, too. The error
+// says what to run and does not name the file.
 Status CheckNoLfsPointer(std::string_view bytes);
 
 }  // namespace ds

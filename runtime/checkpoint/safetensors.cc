@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/safetensors.h"
 
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -67,6 +69,17 @@ std::string HeaderText(const std::vector<SafetensorsDeclaration>& declarations) 
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+}
+
+// One pass without a copy: both ends of the values are NaN where one of them is.
+Status CheckFinite(const at::Tensor& values) {
+  if (!c10::isFloatingType(values.scalar_type()) || values.numel() == 0) return OkStatus();
+  const auto [least, most] = at::aminmax(values.view({-1}));
+  if (std::isfinite(least.item<double>()) && std::isfinite(most.item<double>())) return OkStatus();
+  return InvalidArgumentError(
+      std::string("it has values that are NaN or infinite as ") +
+      c10::toString(values.scalar_type()) +
+      ": the file is damaged, or the training that wrote it diverged; take other weights");
 }
 
 }  // namespace
@@ -133,7 +146,8 @@ Status SafetensorsFile::Read(const std::string& name, std::int64_t first,
                                 std::to_string(out.numel()) + " behind element " +
                                 std::to_string(first));
   }
-  return ReadElements(*entry, first, out.view({-1})).WithContext(NameOf(name));
+  DS_RETURN_IF_ERROR(ReadElements(*entry, first, out.view({-1})).WithContext(NameOf(name)));
+  return CheckFinite(out).WithContext(NameOf(name));
 }
 
 Status SafetensorsFile::ReadElements(const SafetensorsEntry& entry, std::int64_t first,

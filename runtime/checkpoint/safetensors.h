@@ -51,7 +51,8 @@ class SafetensorsFile {
   // Fills `out`, contiguous, with the elements [first, first + out.numel()) of the tensor `name`,
   // and reads no others. Rounds when the floating-point dtypes differ; then, and for other devices,
   // it needs 16 MiB beside `out`. NotFound, Unimplemented (a dtype that cannot be read) and
-  // InvalidArgument (another dtype, a range past the end) name file and tensor.
+  // InvalidArgument (another dtype, a range past the end, values that are NaN or infinite) name
+  // file and tensor.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& out) const;
 
  private:

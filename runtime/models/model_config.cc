@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/files.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/suggest.h"
 #include "runtime/models/spec/families.h"
 
@@ -48,6 +49,11 @@ StatusOr<ModelConfig> ReadModelConfig(const std::string& model) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     const fs::path file = path / "config.json";
+    if (!fs::exists(file, error) && fs::exists(path / "adapter_config.json", error)) {
+      return NotFoundError(model +
+                           ": this is a PEFT adapter, not a model: give its base model as " +
+                           "--model and this folder as --lora_adapter");
+    }
     if (!fs::exists(file, error)) {
       return NotFoundError(model + ": the model folder has no config.json");
     }
@@ -81,7 +87,8 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string&
     config.json = nlohmann::ordered_json::parse(text, keep);
     if (too_deep) return InvalidArgumentError(file_name + ": the JSON is nested too deep");
   } catch (const nlohmann::json::exception& error) {
-    return InvalidArgumentError(file_name + ": not valid JSON: " + error.what());
+    return InvalidArgumentError(file_name +
+                                ": not valid JSON: " + DescribeJsonError(text, error.what()));
   }
   DS_ASSIGN_OR_RETURN(config.decoder, ReadDecoderSpec(config.json, file_name));
   return config;

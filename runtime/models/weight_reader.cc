@@ -80,7 +80,14 @@ Status WeightReader::AddShards(const fs::path& index) {
   DS_ASSIGN_OR_RETURN(const auto file_of, ReadIndex(index));
   std::set<std::string> names;
   for (const auto& [tensor, file] : file_of) names.insert(file);
-  for (const std::string& name : names) DS_RETURN_IF_ERROR(AddFile(index.parent_path() / name));
+  for (const std::string& name : names) {
+    std::error_code error;
+    if (!fs::exists(index.parent_path() / name, error)) {
+      return NotFoundError(index.string() + " names the shard " + name +
+                           ", which is not in its folder: the download is not complete");
+    }
+    DS_RETURN_IF_ERROR(AddFile(index.parent_path() / name));
+  }
   for (const auto& [tensor, file] : file_of) {
     const auto found = tensors_.find(tensor);
     if (found == tensors_.end() || found->second->path().filename() != file) {

@@ -132,8 +132,11 @@ Status ModelWriter::CopyCompanions() const {
   if (source_.empty() || fs::equivalent(source_, folder_, error)) return OkStatus();
   for (const char* name : kCompanions) {
     if (!fs::is_regular_file(source_ / name, error)) continue;
-    DS_ASSIGN_OR_RETURN(const std::string content, ReadFile(source_ / name, kMostCompanionBytes));
-    DS_RETURN_IF_ERROR(WriteFileAtomically(folder_ / name, content));
+    const auto content = ReadFile(source_ / name, kMostCompanionBytes);
+    // A Git LFS pointer that training did not need must not end it.
+    if (content.status().code() == StatusCode::kInvalidArgument) continue;
+    if (!content.ok()) return content.status();
+    DS_RETURN_IF_ERROR(WriteFileAtomically(folder_ / name, *content));
   }
   return OkStatus();
 }

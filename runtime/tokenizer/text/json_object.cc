@@ -1,5 +1,6 @@
 #include "runtime/tokenizer/text/json_object.h"
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/utf8.h"
 
@@ -30,7 +31,7 @@ StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
   try {
     parsed = Json::parse(text, keep);
   } catch (const Json::exception& error) {
-    return InvalidArgumentError(name + ": " + Printable(error.what()));
+    return InvalidArgumentError(name + ": " + Printable(DescribeJsonError(text, error.what())));
   }
   if (too_deep) return InvalidArgumentError(name + ": the JSON is nested too deep");
   if (!parsed.is_object()) return InvalidArgumentError(name + " must hold a JSON object");

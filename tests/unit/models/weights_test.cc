@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 
 #include "runtime/base/files.h"
 #include "runtime/models/build_model.h"
@@ -115,12 +116,47 @@ TEST_F(WeightsTest, TokenizerAndGenerationComeAlong) {
     ASSERT_TRUE(WriteFileAtomically(source / name, name + bytes).ok());
   }
   ASSERT_TRUE(WriteFileAtomically(source / "optimizer.pt", "not the model's").ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(source / "merges.txt", "version https://git-lfs.github.com/spec/v1\n")
+          .ok());
   config_.folder = source;
   Save(*LoadGoldenModel("llama"));
   EXPECT_EQ(ReadFile(folder_ / "tokenizer.json").value(), "tokenizer.json" + bytes);
   EXPECT_EQ(ReadFile(folder_ / "tokenizer.model").value(), "tokenizer.model" + bytes);
   EXPECT_TRUE(fs::exists(folder_ / "generation_config.json"));
   EXPECT_FALSE(fs::exists(folder_ / "optimizer.pt"));
+  EXPECT_FALSE(fs::exists(folder_ / "merges.txt"));
+}
+
+TEST_F(WeightsTest, NamesATensorThatIsNotFinite) {
+  const auto model = LoadGoldenModel("llama");
+  const auto reader = [this] { return WeightReader::Open(folder_).value(); };
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    const at::Tensor norm = model->block(1).named_parameters()["input_layernorm.weight"];
+    const at::Tensor before = norm.clone();
+    norm.detach()[3] = bad;
+    Save(*model);
+    const at::Tensor values = at::zeros({16});
+    EXPECT_THAT(reader()->Read("model.layers.0.input_layernorm.weight", 0, values).message(),
+                HasSubstr("model.safetensors: tensor 'model.layers.0.input_layernorm.weight': it "
+                          "has values that are NaN or infinite"));
+    EXPECT_TRUE(reader()->Read("model.layers.0.input_layernorm.weight", 4, values).ok());
+    norm.detach().copy_(before);
+  }
+}
+
+TEST_F(WeightsTest, NamesAShardThatIsNotThere) {
+  Save(*LoadGoldenModel("llama"), /*shard_bytes=*/50'000);
+  fs::remove(folder_ / "model-00002-of-00004.safetensors");
+  EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+              HasSubstr("model.safetensors.index.json names the shard "
+                        "model-00002-of-00004.safetensors, which is not in its folder"));
+  ASSERT_TRUE(WriteFileAtomically(folder_ / "model-00002-of-00004.safetensors",
+                                  "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+                  .ok());
+  EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+              HasSubstr("model-00002-of-00004.safetensors: this is a Git LFS pointer"));
 }
 
 TEST_F(WeightsTest, NamesAMissingTensor) {

@@ -1,0 +1,49 @@
+#include "runtime/base/json_text.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/base/parse_number.h"
+
+namespace ds {
+namespace {
+
+constexpr std::size_t kEscapeBytes = 6;  // \ud83d
+
+// The code unit of the escape at `at`; nothing where there is none.
+std::optional<std::uint32_t> UnitAt(std::string_view json, std::size_t at) {
+  if (at + kEscapeBytes > json.size() || json.substr(at, 2) != "\\u") return std::nullopt;
+  return ParseNumber<std::uint32_t>(json.substr(at + 2, kEscapeBytes - 2), 16);
+}
+
+bool IsHigh(std::uint32_t unit) { return unit >= 0xD800 && unit < 0xDC00; }
+bool IsLow(std::uint32_t unit) { return unit >= 0xDC00 && unit < 0xE000; }
+
+}  // namespace
+
+std::optional<std::size_t> FindLoneSurrogate(std::string_view json) {
+  for (std::size_t at = json.find('\\'); at != std::string_view::npos; at = json.find('\\', at)) {
+    const auto unit = UnitAt(json, at);
+    if (!unit || (!IsHigh(*unit) && !IsLow(*unit))) {
+      at += 2;
+      continue;
+    }
+    const auto next = UnitAt(json, at + kEscapeBytes);
+    if (IsLow(*unit) || !next || !IsLow(*next)) return at;
+    at += 2 * kEscapeBytes;
+  }
+  return std::nullopt;
+}
+
+std::string DescribeJsonError(std::string_view json, std::string_view error) {
+  const auto at = FindLoneSurrogate(json);
+  if (!at) return std::string(error);
+  const std::string_view before = json.substr(0, *at);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t start = before.rfind('\n') + 1;  // 0 on the first line
+  return "line " + std::to_string(line) + ", column " + std::to_string(*at - start + 1) + ": " +
+         std::string(json.substr(*at, kEscapeBytes)) +
+         " is a lone surrogate, half of a pair, and no character";
+}
+
+}  // namespace ds
