@@ -1,91 +1,17 @@
 #include "runtime/tokenizer/file/read_tokenizer.h"
 
 #include <algorithm>
-#include <map>
 
 #include "runtime/base/files.h"
-#include "runtime/base/parse_number.h"
+#include "runtime/tokenizer/file/old_layouts.h"
 #include "runtime/tokenizer/file/sentencepiece_model.h"
+#include "runtime/tokenizer/file/side_files.h"
 #include "runtime/tokenizer/tokenizer_parts.h"
 
 namespace ds::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Classes of transformers whose two files mean what GPT-2's do.
-constexpr std::string_view kGpt2Classes[] = {"GPT2Tokenizer", "GPT2TokenizerFast"};
-
-StatusOr<Json> ReadJsonAt(const fs::path& file) {
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
-  return ParseJsonFile(text, ShortenPath(file));
-}
-
-StatusOr<Json> ReadMergeLines(const fs::path& file) {
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
-  Json lines = Json::array();
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) lines.push_back(std::move(line));
-    at = end + 1;
-  }
-  return lines;
-}
-
-// The special tokens, in the order of their ids: those of the config, else GPT-2's own.
-StatusOr<Json> SpecialTokens(const fs::path& folder, const Json& vocabulary) {
-  const fs::path file = folder / "tokenizer_config.json";
-  Json tokens = Json::array();
-  if (!fs::exists(file)) {
-    const auto known = vocabulary.find("<|endoftext|>");
-    if (known != vocabulary.end()) {
-      tokens.push_back(
-          {{"id", *known}, {"content", "<|endoftext|>"}, {"special", true}, {"normalized", false}});
-    }
-    return tokens;
-  }
-  DS_ASSIGN_OR_RETURN(const Json config, ReadJsonAt(file));
-  DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(config, ShortenPath(file), ""));
-  DS_ASSIGN_OR_RETURN(const std::string name, root.TextOr("tokenizer_class", "GPT2Tokenizer"));
-  if (std::find(std::begin(kGpt2Classes), std::end(kGpt2Classes), name) == std::end(kGpt2Classes)) {
-    return UnimplementedError(root.Where("tokenizer_class") + ": vocab.json and merges.txt of '" +
-                              name +
-                              "' are none that dsrun knows; it needs the tokenizer.json that "
-                              "transformers saves");
-  }
-  if (root.Find("added_tokens_decoder") == nullptr) return tokens;
-  DS_ASSIGN_OR_RETURN(const JsonObject added, root.Object("added_tokens_decoder"));
-  std::map<std::uint32_t, Json> by_id;
-  for (const auto& [key, token] : added.json().items()) {
-    const auto id = ParseNumber<std::uint32_t>(key);
-    if (!id || !token.is_object()) return added.Error(key, "must be a token under its id");
-    by_id[*id] = token;
-    by_id[*id]["id"] = *id;
-  }
-  for (auto& [id, token] : by_id) tokens.push_back(std::move(token));
-  return tokens;
-}
-
-// Reads GPT-2's two files, vocab.json and merges.txt, as the tokenizer.json that they mean: bytes
-// as letters, GPT-2's words, and the special tokens of tokenizer_config.json.
-StatusOr<Json> ReadGpt2Files(const fs::path& folder) {
-  DS_ASSIGN_OR_RETURN(Json vocabulary, ReadJsonAt(folder / "vocab.json"));
-  DS_ASSIGN_OR_RETURN(Json merges, ReadMergeLines(folder / "merges.txt"));
-  DS_ASSIGN_OR_RETURN(Json special, SpecialTokens(folder, vocabulary));
-  const Json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}};
-  Json root;
-  root["added_tokens"] = std::move(special);
-  root["pre_tokenizer"] = byte_level;
-  root["post_processor"] = byte_level;
-  root["decoder"] = byte_level;
-  root["model"] = {{"type", "BPE"}};
-  root["model"]["vocab"] = std::move(vocabulary);
-  root["model"]["merges"] = std::move(merges);
-  return root;
-}
 
 StatusOr<std::vector<AddedToken>> ReadAddedTokens(const JsonObject& root) {
   std::vector<AddedToken> tokens;
@@ -109,6 +35,7 @@ Status CheckIds(const JsonObject& root, const AddedTokens& added) {
   if (root.Find("added_tokens") == nullptr) return OkStatus();
   DS_ASSIGN_OR_RETURN(const auto objects, root.Objects("added_tokens"));
   for (const JsonObject& object : objects) {
+    if (object.Find("id") == nullptr) continue;  // of an old layout: the next that is free
     DS_ASSIGN_OR_RETURN(const std::string content, object.Text("content"));
     DS_ASSIGN_OR_RETURN(const std::uint32_t id, object.Number("id"));
     const auto given = added.Find(content);
@@ -159,18 +86,60 @@ StatusOr<Tokenizer> MakeTokenizer(const Json& json, const std::string& name) {
   return Tokenizer(std::move(parts));
 }
 
-StatusOr<Tokenizer> ReadSentencePieceFolder(const fs::path& folder) {
-  const fs::path file = folder / "tokenizer.model", config_file = folder / "tokenizer_config.json";
-  DS_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxTokenizerBytes));
-  Json json;
-  std::optional<JsonObject> config;
-  if (fs::exists(config_file)) {
-    DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(config_file, kMaxTokenizerBytes));
-    DS_ASSIGN_OR_RETURN(json, ParseJsonFile(text, ShortenPath(config_file)));
-    DS_ASSIGN_OR_RETURN(config, JsonObject::From(json, ShortenPath(config_file), ""));
+// A token as a template's one entry; none for "".
+StatusOr<Template> FindEnd(const TokenizerParts& parts, const std::string& content,
+                           const std::string& name) {
+  if (content.empty()) return Template();
+  std::optional<std::uint32_t> id = parts.added.Find(content);
+  if (!id) id = parts.model->vocabulary().Find(content);
+  if (!id) return InvalidArgumentError(name + ": there is no token '" + content + "'");
+  return Template{{-1, 0, {*id}, {content}}};
+}
+
+StatusOr<Tokenizer> MakeFromLayout(const OldLayout& layout) {
+  DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(layout.root, layout.name, ""));
+  DS_ASSIGN_OR_RETURN(TokenizerParts parts, ReadParts(root));
+  DS_ASSIGN_OR_RETURN(const Template before, FindEnd(parts, layout.begin, layout.name));
+  DS_ASSIGN_OR_RETURN(const Template behind, FindEnd(parts, layout.end, layout.name));
+  parts.post_processor = PostProcessor::Around(before, behind);
+  return Tokenizer(std::move(parts));
+}
+
+// Classes whose ids are those of their tokenizer.model, with or without tokens around a text.
+constexpr std::string_view kModelClasses[] = {"CodeLlama", "Gemma", "PreTrained", "Tokenizers"};
+
+// The added tokens of a folder whose tokenizer.model is read as SentencePiece reads it.
+StatusOr<std::vector<AddedToken>> ReadModelTokens(const SideFiles& files, Json* added) {
+  DS_ASSIGN_OR_RETURN(const std::string name, files.ClassName());
+  const bool known =
+      name.empty() || std::any_of(std::begin(kModelClasses), std::end(kModelClasses),
+                                  [&](std::string_view start) { return name.starts_with(start); });
+  if (!known) {
+    return UnimplementedError(files.config_name + ": tokenizer_class: tokenizer.model of '" + name +
+                              "' is none that dsrun knows; it needs the tokenizer.json that "
+                              "transformers saves");
   }
-  auto parts = ParseSentencePieceModel(bytes, config ? &*config : nullptr);
+  DS_ASSIGN_OR_RETURN(Json list,
+                      ListAddedTokens(files, files.NamedTokens(Json::object()), Json::array()));
+  (*added)["added_tokens"] = std::move(list);
+  DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(*added, files.config_name, ""));
+  return ReadAddedTokens(root);
+}
+
+StatusOr<Tokenizer> ReadSentencePieceFolder(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(const auto llama, ReadLlamaModel(folder));
+  if (llama) return MakeFromLayout(*llama);
+  const fs::path file = folder / "tokenizer.model";
+  DS_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxTokenizerBytes));
+  DS_ASSIGN_OR_RETURN(const SideFiles files, ReadSideFiles(folder));
+  Json json;
+  DS_ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ReadModelTokens(files, &json));
+  DS_ASSIGN_OR_RETURN(const JsonObject config,
+                      JsonObject::From(files.config, files.config_name, ""));
+  auto parts = ParseSentencePieceModel(bytes, &config, std::move(tokens));
   if (!parts.ok()) return parts.status().WithContext(ShortenPath(file));
+  DS_ASSIGN_OR_RETURN(const JsonObject added, JsonObject::From(json, files.config_name, ""));
+  DS_RETURN_IF_ERROR(CheckIds(added, parts->added));
   return Tokenizer(*std::move(parts));
 }
 
@@ -185,8 +154,8 @@ StatusOr<Tokenizer> ReadTokenizer(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error) && !fs::exists(path / "tokenizer.json", error)) {
     if (fs::exists(path / "vocab.json", error) && fs::exists(path / "merges.txt", error)) {
-      DS_ASSIGN_OR_RETURN(const Json json, ReadGpt2Files(path));
-      return MakeTokenizer(json, ShortenPath(path) + " (vocab.json, merges.txt)");
+      DS_ASSIGN_OR_RETURN(const OldLayout layout, ReadTwoFiles(path));
+      return MakeFromLayout(layout);
     }
     if (fs::exists(path / "tokenizer.model", error)) {
       return ReadSentencePieceFolder(path);
@@ -195,9 +164,15 @@ StatusOr<Tokenizer> ReadTokenizer(const fs::path& path) {
         ShortenPath(path) +
         " has no tokenizer.json, no vocab.json with merges.txt and no tokenizer.model");
   }
-  const fs::path file = fs::is_directory(path, error) ? path / "tokenizer.json" : path;
+  const bool is_folder = fs::is_directory(path, error);
+  const fs::path file = is_folder ? path / "tokenizer.json" : path;
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
-  return ParseTokenizerJson(text, ShortenPath(file));
+  DS_ASSIGN_OR_RETURN(Json json, ParseJsonFile(text, ShortenPath(file)));
+  if (is_folder) {
+    DS_ASSIGN_OR_RETURN(const SideFiles files, ReadSideFiles(path));
+    DS_RETURN_IF_ERROR(AddSideTokens(files, &json));
+  }
+  return MakeTokenizer(json, ShortenPath(file));
 }
 
 }  // namespace ds::tokenizer

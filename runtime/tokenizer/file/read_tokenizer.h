@@ -12,8 +12,9 @@
 
 namespace ds::tokenizer {
 
-// Reads the folder's tokenizer.json, else GPT-2's vocab.json and merges.txt, else SentencePiece's
-// tokenizer.model. `path` may be a tokenizer.json itself.
+// Reads the folder's tokenizer.json, else vocab.json and merges.txt, else SentencePiece's
+// tokenizer.model, each with the tokens of the files next to it (side_files.h). `path` may be a
+// tokenizer.json itself, which is read alone.
 StatusOr<Tokenizer> ReadTokenizer(const std::filesystem::path& path);
 
 // A tokenizer.json that is in memory; `name` is how errors call it.

@@ -157,13 +157,15 @@ StatusOr<std::unique_ptr<Model>> MakeUnigram(const SentencePieceFile& file) {
 }
 
 // Control pieces are found in texts as special tokens, as transformers has it.
-StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const Model& model) {
+StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const TokenizerParts& parts,
+                                      std::vector<AddedToken> added) {
   std::vector<AddedToken> tokens;
   for (const SentencePiece& piece : file.list) {
     if (piece.type != kControl && piece.type != kUnknown) continue;
     tokens.push_back({.content = piece.text, .normalized = false, .special = true});
   }
-  return AddedTokens::Create(std::move(tokens), model.vocabulary(), nullptr);
+  tokens.insert(tokens.end(), added.begin(), added.end());
+  return AddedTokens::Create(std::move(tokens), parts.model->vocabulary(), parts.normalizer.get());
 }
 
 // The config says whether texts begin and end with special tokens; where it does not, the class
@@ -207,7 +209,7 @@ StatusOr<std::vector<std::unique_ptr<Decoder>>> DecoderOf(const SentencePieceFil
   return ReadDecoder(object);
 }
 
-StatusOr<TokenizerParts> MakeParts(const SentencePieceFile& file) {
+StatusOr<TokenizerParts> MakeParts(const SentencePieceFile& file, std::vector<AddedToken> added) {
   if (file.model_type != kUnigramModel && file.model_type != kBpeModel) {
     return UnimplementedError("its model type is " + std::to_string(file.model_type) +
                               ", and dsrun knows unigram (1) and BPE (2)");
@@ -227,20 +229,44 @@ StatusOr<TokenizerParts> MakeParts(const SentencePieceFile& file) {
   if (file.model_type == kBpeModel && !symbols->empty()) {
     parts.pre_tokenizer.push_back(MakeSymbolSplit(symbols));
   }
-  DS_ASSIGN_OR_RETURN(parts.added, SpecialTokensOf(file, *parts.model));
+  DS_ASSIGN_OR_RETURN(parts.added, SpecialTokensOf(file, parts, std::move(added)));
   DS_ASSIGN_OR_RETURN(parts.decoder, DecoderOf(file));
   return parts;
 }
 
 }  // namespace
 
-StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config) {
+StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config,
+                                                 std::vector<AddedToken> added) {
   DS_ASSIGN_OR_RETURN(const SentencePieceFile file, ParseSentencePieceFile(bytes));
-  DS_ASSIGN_OR_RETURN(TokenizerParts parts, MakeParts(file));
+  DS_ASSIGN_OR_RETURN(TokenizerParts parts, MakeParts(file, std::move(added)));
   if (config != nullptr) {
     DS_ASSIGN_OR_RETURN(parts.post_processor, ReadEnds(*config, file));
   }
   return parts;
+}
+
+StatusOr<SentencePieceVocabulary> ReadSentencePieceVocabulary(std::string_view bytes) {
+  DS_ASSIGN_OR_RETURN(const SentencePieceFile file, ParseSentencePieceFile(bytes));
+  if (file.model_type != kBpeModel) {
+    return UnimplementedError("its model type is " + std::to_string(file.model_type) +
+                              ", and the Llama class has BPE (2)");
+  }
+  DS_ASSIGN_OR_RETURN(const Vocabulary vocabulary, VocabularyOf(file));
+  SentencePieceVocabulary read{Json::object(), Json::array(), Json::array()};
+  for (std::size_t id = 0; id < file.list.size(); ++id) {
+    const auto& [text, score, type] = file.list[id];
+    read.vocabulary[text] = id;
+    for (std::size_t cut = 1; cut < text.size(); ++cut) {
+      if ((static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) continue;
+      if (!vocabulary.Find(text.substr(0, cut)) || !vocabulary.Find(text.substr(cut))) continue;
+      read.merges.push_back({text.substr(0, cut), text.substr(cut)});
+    }
+    if (type != kControl && type != kUserDefined) continue;
+    read.own_tokens.push_back(
+        {{"content", text}, {"normalized", false}, {"special", type == kControl}});
+  }
+  return read;
 }
 
 namespace {

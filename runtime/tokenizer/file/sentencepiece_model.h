@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "runtime/tokenizer/normalizers/charsmap.h"
 #include "runtime/tokenizer/normalizers/normalizer.h"
@@ -17,8 +18,18 @@
 namespace ds::tokenizer {
 
 // Reads the bytes of a tokenizer.model. `config`, a tokenizer_config.json, says whether texts begin
-// and end with special tokens (add_bos_token, add_eos_token); null: they do not.
-StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config);
+// and end with special tokens (add_bos_token, add_eos_token); null: they do not. `added` are tokens
+// of other files ("added_tokens" of a tokenizer.json).
+StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config,
+                                                 std::vector<AddedToken> added = {});
+
+// The pieces of a tokenizer.model as the vocabulary and the merges of a BPE, in the order of their
+// ids, as transformers takes them out; and the tokens that the model itself adds: control pieces
+// and those that the user has defined.
+struct SentencePieceVocabulary {
+  Json vocabulary, merges, own_tokens;
+};
+StatusOr<SentencePieceVocabulary> ReadSentencePieceVocabulary(std::string_view bytes);
 
 // SentencePieceNormalizer does to a text what SentencePiece does before its model reads it.
 //

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/tokenizer_folder.h"
 #include "runtime/tokenizer/file/read_tokenizer.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
@@ -68,9 +69,11 @@ TEST(SentencePieceFileTest, TheConfigSaysHowTextsBeginAndEnd) {
   const testing::TemporaryFolder folder;
   fs::copy_file(kUnitFolder / "sentencepiece_goldens/bpe_bytes.model",
                 folder.path() / "tokenizer.model");
-  ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json",
-                                  R"({"tokenizer_class": "LlamaTokenizer", "add_eos_token": true})")
-                  .ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(
+          folder.path() / "tokenizer_config.json",
+          R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true, "add_eos_token": true})")
+          .ok());
   const auto tokenizer = ReadTokenizer(folder.path());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   Encoder encoder(*tokenizer);
@@ -106,6 +109,98 @@ TEST(Gpt2FilesTest, AreWhatTheirTokenizerJsonIs) {
               HasSubstr("tokenizer_config.json: tokenizer_class: vocab.json and merges.txt of "
                         "'RobertaTokenizer' are none that dsrun knows"));
 }
+
+TEST(SentencePieceFileTest, ClassesWithOtherIdsAreRefused) {
+  const testing::TemporaryFolder folder;
+  fs::copy_file(kUnitFolder / "sentencepiece_goldens/unigram.model",
+                folder.path() / "tokenizer.model");
+  for (const char* name : {"T5Tokenizer", "XLMRobertaTokenizer", "AlbertTokenizerFast"}) {
+    const Json config = {{"tokenizer_class", name}};
+    ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json", config.dump()).ok());
+    EXPECT_THAT(ReadTokenizer(folder.path()).status().message(),
+                HasSubstr("tokenizer_class: tokenizer.model of '" + std::string(name) +
+                          "' is none that dsrun knows"));
+  }
+  const Json llama = {{"tokenizer_class", "LlamaTokenizer"}};
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json", llama.dump()).ok());
+  EXPECT_THAT(ReadTokenizer(folder.path()).status().message(),
+              HasSubstr("its model type is 1, and the Llama class has BPE"));
+}
+
+TEST(SideFilesTest, WhatIsNoTokenIsNamed) {
+  const testing::TemporaryFolder folder;
+  fs::copy(kUnitFolder / "old_layouts/gpt2", folder.path(), fs::copy_options::recursive);
+  const auto error = [&](const char* file, const char* text) {
+    EXPECT_TRUE(WriteFileAtomically(folder.path() / file, text).ok());
+    const std::string message = ReadTokenizer(folder.path()).status().message();
+    fs::remove(folder.path() / file);
+    return message;
+  };
+  EXPECT_THAT(
+      error("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "a"}}})"),
+      HasSubstr("tokenizer_config.json: added_tokens_decoder.x must be a token"));
+  EXPECT_THAT(error("tokenizer_config.json", R"({"additional_special_tokens": [7]})"),
+              HasSubstr("tokenizer_config.json: additional_special_tokens must be a token"));
+  EXPECT_THAT(error("tokenizer_config.json", R"({"split_special_tokens": true})"),
+              HasSubstr("tokenizer_config.json: split_special_tokens true is not built"));
+  EXPECT_THAT(error("added_tokens.json", R"({"<a>": "360"})"),
+              HasSubstr("added_tokens.json: '<a>' must have an id"));
+  EXPECT_THAT(error("special_tokens_map.json", R"({"additional_special_tokens": [null]})"),
+              HasSubstr("special_tokens_map.json: additional_special_tokens must be a token"));
+  EXPECT_THAT(error("tokenizer_config.json", R"({"eos_token": "\ud83d"})"),
+              HasSubstr("tokenizer_config.json: line 1, column 16: \\ud83d is a lone surrogate"));
+}
+
+// Folders in old layouts with tokens that were added later, as transformers reads them (goldens
+// made by scripts/goldens/make_old_tokenizer_goldens.py).
+class OldLayoutTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  static Json Cases() { return Json::parse(*ReadFile(kUnitFolder / "old_layouts/cases.json")); }
+  void SetUp() override {
+    golden_ = Cases()[GetParam()];
+    const fs::path base = kUnitFolder / "old_layouts" / golden_["base"].get<std::string>();
+    fs::copy(base, folder_.path(), fs::copy_options::recursive);
+    for (const auto& [name, content] : golden_["files"].items()) {
+      ASSERT_TRUE(WriteFileAtomically(folder_.path() / name, content.dump()).ok());
+    }
+  }
+  const testing::TemporaryFolder folder_;
+  Json golden_;
+};
+
+TEST_P(OldLayoutTest, IdsAreThoseOfTransformers) {
+  const auto read = ReadTokenizerFolder(folder_.path());
+  if (GetParam().ends_with("_gap")) {  // there, transformers gives a token another id than its file
+    EXPECT_THAT(read.status().message(), HasSubstr("is the token"));
+    return;
+  }
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  Encoder encoder(read->tokenizer);
+  const Json texts = Cases()["texts"];
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto text = texts[i].get<std::string>();
+    EXPECT_EQ(encoder.Encode(text)->ids, golden_["ids"][i].get<std::vector<std::uint32_t>>())
+        << Json(text).dump();
+    EXPECT_EQ(encoder.Encode(text, {.special_tokens = false})->ids,
+              golden_["plain"][i].get<std::vector<std::uint32_t>>())
+        << Json(text).dump();
+  }
+  for (const Json& id : golden_["special"]) EXPECT_TRUE(read->tokenizer.IsSpecial(id)) << id;
+  ASSERT_TRUE(read->end_of_text.has_value());
+  EXPECT_EQ(*read->end_of_text, golden_["end"]);
+}
+
+std::vector<std::string> OldLayouts() {
+  std::vector<std::string> names;
+  const Json cases = Json::parse(*ReadFile(kUnitFolder / "old_layouts/cases.json"));
+  for (const auto& [name, golden] : cases.items()) {
+    if (name != "texts") names.push_back(name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, OldLayoutTest, ::testing::ValuesIn(OldLayouts()),
+                         [](const auto& info) { return info.param; });
 
 TEST(ReadTokenizerTest, SaysWhichFilesAFolderNeeds) {
   const testing::TemporaryFolder folder;
