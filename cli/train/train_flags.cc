@@ -227,6 +227,8 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("lora_adapter"), flags->lora_adapter,
                  "go on with the adapters of a PEFT folder, as that describes them")
       ->type_name("DIR");
+  app.add_flag(FlagNames("lora_no_dropout"), flags->lora_no_dropout,
+               "go on without the lora_dropout that the folder of --lora_adapter names");
   app.add_flag(FlagNames("lora_merge"), flags->lora_merge,
                "--save_hf writes the whole model, adapters merged, in place of a PEFT folder");
 }

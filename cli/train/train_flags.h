@@ -65,6 +65,7 @@ struct TrainFlags {
   bool lora_dora = false;
   std::optional<std::string> quantize_base;
   std::string lora_adapter;
+  bool lora_no_dropout = false;
   bool lora_merge = false;
   bool encrypt = false;
   bool allow_overcommit = false;  // of the hosts' memory

@@ -185,6 +185,12 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.lora_adapter.empty()) {
     const auto spec = models::ReadLoraSpec(flags.lora_adapter);
     if (!spec.ok()) return spec.status().WithContext("--lora_adapter");
+    if (spec->dropout > 0.0 && !flags.lora_no_dropout) {
+      return UnimplementedError(
+          fmt::format("--lora_adapter: {} has lora_dropout {}, which is not built for training: "
+                      "--lora_no_dropout goes on without it",
+                      ShortenPath(flags.lora_adapter), spec->dropout));
+    }
     job->lora_adapter = Absolute(flags.lora_adapter);
   }
   const bool describes =

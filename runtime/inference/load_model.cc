@@ -22,8 +22,9 @@ Status ReadBlock(const Readers& readers, Block& block) {
     const at::Tensor& value = item.value();
     const at::Tensor read =
         value.is_cpu() ? value : at::empty_like(value, value.options().device(at::kCPU));
-    DS_RETURN_IF_ERROR(models::IsLoraParameter(name) ? readers.adapter->Read(name, 0, read)
-                                                     : readers.weights.Read(name, 0, read));
+    const bool adapts = readers.adapter != nullptr && readers.adapter->Has(name);
+    DS_RETURN_IF_ERROR(adapts ? readers.adapter->Read(name, 0, read)
+                              : readers.weights.Read(name, 0, read));
     if (!value.is_cpu()) value.data().copy_(read);
   }
   return OkStatus();
@@ -37,7 +38,7 @@ StatusOr<std::unique_ptr<models::AdapterReader>> OpenAdapter(const std::filesyst
                                    ": the model has no weights that adapters could belong to");
   }
   DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(folder));
-  DS_RETURN_IF_ERROR(models::AddLora(model, &spec));
+  DS_RETURN_IF_ERROR(models::AddLora(model, &spec).WithContext(folder.string()));
   DS_ASSIGN_OR_RETURN(auto reader, models::AdapterReader::Open(folder));
   DS_RETURN_IF_ERROR(reader->Check(model));
   return reader;

@@ -11,13 +11,17 @@ namespace {
 
 std::string StoredName(const std::string& name) { return "base_model.model." + name; }
 
-std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(const BlockList& model) {
+// Adapters, and the parameters that are saved whole under the names of `whole`.
+std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(
+    const BlockList& model, const std::map<std::string, std::string>& whole) {
   std::vector<checkpoint::SafetensorsDeclaration> declared;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
       const std::string name = block->FullName(item.key());
-      if (!IsLoraParameter(name)) continue;
-      declared.push_back({StoredName(name), item.value().scalar_type(),
+      const auto stored = whole.find(name);
+      if (stored == whole.end() && !IsLoraParameter(name)) continue;
+      declared.push_back({stored == whole.end() ? StoredName(name) : stored->second,
+                          item.value().scalar_type(),
                           block->DescribePlacement(item.key(), item.value()).global_shape});
     }
   }
@@ -28,12 +32,17 @@ std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(const BlockList&
 
 StatusOr<std::unique_ptr<AdapterReader>> AdapterReader::Open(const std::filesystem::path& folder) {
   DS_ASSIGN_OR_RETURN(auto file, checkpoint::SafetensorsFile::Open(folder / kAdapterWeightsFile));
-  return std::unique_ptr<AdapterReader>(new AdapterReader(std::move(file)));
+  std::unique_ptr<AdapterReader> reader(new AdapterReader(std::move(file)));
+  for (const auto& [stored, entry] : reader->file_.entries()) {
+    DS_ASSIGN_OR_RETURN(const std::string name, ParameterOfStored(stored));
+    if (!IsLoraParameter(name)) reader->whole_[name] = stored;
+  }
+  return reader;
 }
 
 Status AdapterReader::Check(const BlockList& model) const {
   std::set<std::string> wanted;
-  for (const checkpoint::SafetensorsDeclaration& declared : DeclareAdapters(model)) {
+  for (const checkpoint::SafetensorsDeclaration& declared : DeclareAdapters(model, whole_)) {
     DS_RETURN_IF_ERROR(file_.CheckReadable(declared.name, declared.shape, declared.dtype));
     wanted.insert(declared.name);
   }
@@ -44,23 +53,32 @@ Status AdapterReader::Check(const BlockList& model) const {
   return OkStatus();
 }
 
+bool AdapterReader::Has(const std::string& name) const {
+  return IsLoraParameter(name) || whole_.contains(name);
+}
+
 Status AdapterReader::Read(const std::string& name, std::int64_t first,
                            const at::Tensor& values) const {
-  return file_.Read(StoredName(name), first, values);
+  const auto stored = whole_.find(name);
+  return file_.Read(stored == whole_.end() ? StoredName(name) : stored->second, first, values);
 }
 
 StatusOr<std::unique_ptr<AdapterWriter>> AdapterWriter::Create(const std::filesystem::path& folder,
                                                                const BlockList& model,
-                                                               nlohmann::ordered_json config) {
+                                                               nlohmann::ordered_json config,
+                                                               WholeNames whole) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
-  std::unique_ptr<AdapterWriter> writer(new AdapterWriter(folder, std::move(config)));
-  DS_ASSIGN_OR_RETURN(writer->writer_, checkpoint::SafetensorsWriter::Create(
-                                           folder / kAdapterWeightsFile, DeclareAdapters(model)));
+  std::unique_ptr<AdapterWriter> writer(
+      new AdapterWriter(folder, std::move(config), std::move(whole)));
+  DS_ASSIGN_OR_RETURN(writer->writer_,
+                      checkpoint::SafetensorsWriter::Create(
+                          folder / kAdapterWeightsFile, DeclareAdapters(model, writer->whole_)));
   return writer;
 }
 
 Status AdapterWriter::Write(const std::string& name, const at::Tensor& tensor) {
-  return writer_->Write(StoredName(name), tensor);
+  const auto stored = whole_.find(name);
+  return writer_->Write(stored == whole_.end() ? StoredName(name) : stored->second, tensor);
 }
 
 Status AdapterWriter::Finish() {

@@ -1,12 +1,14 @@
 #pragma once
 
 // Adapters as PEFT saves them: a folder with adapter_config.json and adapter_model.safetensors,
-// whose tensors have the parameters' names behind "base_model.model.".
+// whose tensors have the parameters' names behind "base_model.model.". Some parameters of the model
+// itself may be there whole.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,6 +20,9 @@
 
 namespace ds::models {
 
+// Parameters that are there whole: full names, names in the file.
+using WholeNames = std::map<std::string, std::string>;
+
 class AdapterReader {
  public:
   static StatusOr<std::unique_ptr<AdapterReader>> Open(const std::filesystem::path& folder);
@@ -25,31 +30,38 @@ class AdapterReader {
   // OK when every adapter of the model is there with its shape, and nothing else. Reads headers.
   Status Check(const BlockList& model) const;
 
-  // Fills `values` as WeightReader::Read does; `name` is an adapter's.
+  // True of an adapter's parameter, and of one that the folder has whole.
+  bool Has(const std::string& name) const;
+
+  // Fills `values` as WeightReader::Read does; the folder has `name`.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values) const;
 
  private:
   explicit AdapterReader(checkpoint::SafetensorsFile file) : file_(std::move(file)) {}
   checkpoint::SafetensorsFile file_;
+  WholeNames whole_;
 };
 
 // Nothing appears under a final name before Finish.
 class AdapterWriter {
  public:
-  // Creates `folder` for the adapters of `model`; `config` is MakeAdapterConfig's.
+  // Creates `folder` for the adapters of `model`; `config` is MakeAdapterConfig's, `whole` the
+  // spec's.
   static StatusOr<std::unique_ptr<AdapterWriter>> Create(const std::filesystem::path& folder,
                                                          const BlockList& model,
-                                                         nlohmann::ordered_json config);
+                                                         nlohmann::ordered_json config,
+                                                         WholeNames whole = {});
 
   Status Write(const std::string& name, const at::Tensor& tensor);
   // Refuses when an adapter was never written.
   Status Finish();
 
  private:
-  AdapterWriter(std::filesystem::path folder, nlohmann::ordered_json config)
-      : folder_(std::move(folder)), config_(std::move(config)) {}
+  AdapterWriter(std::filesystem::path folder, nlohmann::ordered_json config, WholeNames whole)
+      : folder_(std::move(folder)), config_(std::move(config)), whole_(std::move(whole)) {}
   std::filesystem::path folder_;
   nlohmann::ordered_json config_;
+  WholeNames whole_;
   std::unique_ptr<checkpoint::SafetensorsWriter> writer_;
 };
 

@@ -14,12 +14,14 @@
 namespace ds::models {
 namespace {
 
-// A linear layer within a layer, by its last name.
+// A linear layer within a layer.
 struct NamedProduct {
-  std::string name;
+  std::string name;  // in full
   std::shared_ptr<Product> product;
   bool has_part_of_outputs = false;  // ranks have them between them
   bool takes_adapter = true;
+
+  std::string last_name() const { return name.substr(name.rfind('.') + 1); }
 };
 
 // Lists all but the head, routers and the matrices of adapters.
@@ -34,7 +36,7 @@ std::vector<NamedProduct> ListProducts(const BlockList& model) {
       const at::Tensor& weight = product->weight();
       const bool is_part =
           weight.defined() && !block->DescribePlacement(path + ".weight", weight).boxes.empty();
-      products.push_back({.name = path.substr(path.rfind('.') + 1),
+      products.push_back({.name = block->FullName(path),
                           .product = product,
                           .has_part_of_outputs = is_part && !product->adds_up(),
                           .takes_adapter = product->as<ExpertWeight>() == nullptr});
@@ -55,38 +57,72 @@ Status CheckTargets(const std::vector<std::string>& targets,
   return OkStatus();
 }
 
-void Freeze(const Block& block) {
-  for (const at::Tensor& parameter : block.parameters()) parameter.set_requires_grad(false);
+// What PEFT saves whole is trained.
+void FreezeOthers(const BlockList& model, const LoraSpec& spec) {
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      item.value().set_requires_grad(spec.whole.contains(block->FullName(item.key())));
+    }
+  }
+}
+
+std::vector<NamedProduct> ListAdaptable(const BlockList& model) {
+  std::vector<NamedProduct> found = ListProducts(model);
+  std::erase_if(found, [](const NamedProduct& each) { return !each.takes_adapter; });
+  return found;
+}
+
+Status CheckTables(const LoraSpec& spec, const BlockList& model) {
+  bool tied = false;
+  for (int i = 0; i < model.size(); ++i) tied = tied || !model.also_reads(i).empty();
+  if (!tied || spec.ties_weights) return OkStatus();
+  const Block& embedding = model.block(0);
+  for (const auto& item : embedding.named_parameters()) {
+    const std::string name = embedding.FullName(item.key());
+    if (item.value().dim() < 2 || !spec.whole.contains(name)) continue;
+    return UnimplementedError(
+        "the adapter has " + name +
+        " whole, from which PEFT parts the head that is tied to it; that is not built");
+  }
+  return OkStatus();
+}
+
+// `model` is the whole one.
+Status CheckFits(const LoraSpec& spec, const BlockList& model) {
+  std::vector<std::string> layers, parameters;
+  for (const NamedProduct& each : ListAdaptable(model)) layers.push_back(each.name);
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      parameters.push_back(block->FullName(item.key()));
+    }
+  }
+  DS_RETURN_IF_ERROR(models::CheckFits(spec, layers, parameters));
+  return CheckTables(spec, model);
 }
 
 }  // namespace
 
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks,
                const BlockList* whole) {
-  const auto list = [](const BlockList& blocks) {
-    std::vector<NamedProduct> found = ListProducts(blocks);
-    std::erase_if(found, [](const NamedProduct& each) { return !each.takes_adapter; });
-    return found;
-  };
-  const std::vector<NamedProduct> products = list(model);
+  if (whole == nullptr) whole = &model;
+  if (spec->is_read() && whole == &model) DS_RETURN_IF_ERROR(CheckFits(*spec, model));
   std::set<std::string> names;
-  for (const NamedProduct& each : whole != nullptr ? list(*whole) : products) {
-    names.insert(each.name);
-  }
+  for (const NamedProduct& each : ListAdaptable(*whole)) names.insert(each.last_name());
   const std::vector<std::string> known(names.begin(), names.end());
-  DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
+  if (!spec->is_read()) DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
   if (spec->targets.empty()) spec->targets = known;
-  for (const auto& block : model.blocks()) Freeze(*block);
+  const std::vector<NamedProduct> products = ListAdaptable(model);
+  FreezeOthers(model, *spec);
   for (const NamedProduct& each : products) {
-    const auto& targets = spec->targets;
-    if (std::find(targets.begin(), targets.end(), each.name) == targets.end()) continue;
+    const auto adapter = spec->Find(each.name);
+    if (!adapter) continue;
     if (spec->magnitudes && each.product->adds_up()) {
-      return UnimplementedError("DoRA of " + each.name +
+      return UnimplementedError("DoRA of " + each.last_name() +
                                 ", of whose rows each tensor rank has a part, is not built");
     }
     each.product->AddAdapter(
-        {.rank = spec->rank,
-         .scale = spec->scale(),
+        {.rank = adapter->rank,
+         .scale = adapter->scale,
          .magnitudes = spec->magnitudes,
          .users = each.has_part_of_outputs ? ranks : tensor_parallel::Group()});
   }
@@ -121,16 +157,18 @@ Status FreezeParameters(const BlockList& model, const std::vector<std::string>& 
 }
 
 at::Tensor LoraMerger::Merge(const std::string& name, const at::Tensor& weight) const {
-  constexpr std::string_view kWeight = "weight";
+  constexpr std::string_view kWeight = ".weight";
   if (!name.ends_with(kWeight)) return weight;
   const std::string layer = name.substr(0, name.size() - kWeight.size());
-  const auto narrow = tensors_.find(layer + "lora_A.weight");
-  const auto wide = tensors_.find(layer + "lora_B.weight");
-  if (narrow == tensors_.end() || wide == tensors_.end()) return weight;
-  at::Tensor change = at::mm(wide->second.to(at::kFloat), narrow->second.to(at::kFloat)) * scale_;
+  const auto adapter = spec_.Find(layer);
+  const auto narrow = tensors_.find(layer + ".lora_A.weight");
+  const auto wide = tensors_.find(layer + ".lora_B.weight");
+  if (!adapter || narrow == tensors_.end() || wide == tensors_.end()) return weight;
+  at::Tensor change = at::mm(wide->second.to(at::kFloat), narrow->second.to(at::kFloat));
+  change *= adapter->scale;
   if (weights_are_in_out_) change = change.t();
   at::Tensor merged = weight.to(at::kFloat) + change;
-  if (const auto magnitudes = tensors_.find(layer + "lora_magnitude_vector");
+  if (const auto magnitudes = tensors_.find(layer + ".lora_magnitude_vector");
       magnitudes != tensors_.end()) {
     const std::int64_t inputs = weights_are_in_out_ ? 0 : 1;
     const at::Tensor factors =

@@ -16,11 +16,12 @@
 
 namespace ds::models {
 
-// Puts an adapter beside every linear layer whose last name is a target, and freezes all other
-// parameters. Fills in the targets that `spec` leaves open. Refuses a target that no layer has, and
-// magnitudes of rows that several ranks have between them. Comes before the engine, which gives the
-// adapters their memory. `ranks` are those that have the model's matrices between them. `whole`:
-// where the model is a stage of a pipeline, all blocks, in which targets are looked for.
+// Puts an adapter into every linear layer that `spec` finds one for, and freezes all other
+// parameters but the ones that a PEFT folder has whole. Fills in the targets that `spec` leaves
+// open. Refuses a target that no layer has, a PEFT folder that does not fit the model, and
+// magnitudes of rows that several ranks share. Comes before the engine, which gives the adapters
+// their memory. `ranks` are those that have the model's matrices between them. `whole`: where the
+// model is a stage of a pipeline, all blocks, in which targets are looked for.
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {},
                const BlockList* whole = nullptr);
 
@@ -37,7 +38,7 @@ Status FreezeParameters(const BlockList& model, const std::vector<std::string>& 
 class LoraMerger {
  public:
   LoraMerger(const LoraSpec& spec, bool weights_are_in_out)
-      : scale_(spec.scale()), weights_are_in_out_(weights_are_in_out) {}
+      : spec_(spec), weights_are_in_out_(weights_are_in_out) {}
 
   // Keeps an adapter's tensor, on the CPU; all come before the first weight.
   void Take(const std::string& name, const at::Tensor& tensor) { tensors_[name] = tensor.clone(); }
@@ -45,7 +46,7 @@ class LoraMerger {
   at::Tensor Merge(const std::string& name, const at::Tensor& weight) const;
 
  private:
-  double scale_;
+  LoraSpec spec_;
   bool weights_are_in_out_;
   std::map<std::string, at::Tensor> tensors_;
 };

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "runtime/comm/agreement.h"
@@ -77,7 +79,7 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
   return [this, seed, read_base](const std::string& name, std::int64_t first,
                                  const at::Tensor& values) {
     const bool adapts = models::IsLoraParameter(name);
-    if (adapts && adapter != nullptr) return adapter->Read(name, first, values);
+    if (adapter != nullptr && adapter->Has(name)) return adapter->Read(name, first, values);
     if (models::DerivedValues::Has(name)) return derived->Read(name, first, values, read_base);
     return adapts ? DrawValues(*alike, seed, name, first, values) : read_base(name, first, values);
   };
@@ -97,6 +99,20 @@ Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ran
       "built: ZeRO-3 shares the bytes out");
 }
 
+// What the adapter has whole is trained, and stays as it is.
+Status CheckUnquantized(const models::LoraSpec& lora, const BlockList& model) {
+  std::set<std::string> names;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) names.insert(block->FullName(item.key()));
+  }
+  for (const auto& [name, stored] : lora.whole) {
+    if (names.contains(name)) continue;
+    return UnimplementedError("--quantize_base: the adapter has " + name +
+                              " whole, to train it; train without --quantize_base");
+  }
+  return OkStatus();
+}
+
 // Adapts, quantises and freezes the blocks as the job says.
 Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& ranks,
                      TrainModel* model) {
@@ -114,6 +130,7 @@ Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& rank
     DS_ASSIGN_OR_RETURN(const auto format, models::ParseBaseFormat(job.quantize_base));
     models::QuantizeBase(alike, format);
     if (is_part) models::QuantizeBase(blocks, format);
+    if (model->lora) DS_RETURN_IF_ERROR(CheckUnquantized(*model->lora, alike));
   }
   if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(alike, job.freeze));
   if (is_part) FreezeAlike(alike, blocks);
@@ -160,7 +177,8 @@ StatusOr<std::unique_ptr<models::AdapterWriter>> ModelExport::CreateAdapterWrite
   return CreateOnFirst<models::AdapterWriter>(world, [&] {
     return models::AdapterWriter::Create(
         job_.save_hf_dir, *model_.alike,
-        models::MakeAdapterConfig(*model_.lora, job_.model, config_.decoder.weights_are_in_out));
+        models::MakeAdapterConfig(*model_.lora, job_.model, config_.decoder.weights_are_in_out),
+        model_.lora->whole);
   });
 }
 
@@ -182,7 +200,8 @@ Status ModelExport::Write(Engine& engine) const {
 Status ModelExport::WriteAdapters(Engine& engine) const {
   DS_ASSIGN_OR_RETURN(const auto writer, CreateAdapterWriter(engine.world()));
   DS_RETURN_IF_ERROR(engine.ExportParameters([&](const std::string& name, const at::Tensor& value) {
-    return models::IsLoraParameter(name) ? writer->Write(name, value) : OkStatus();
+    const bool is_saved = models::IsLoraParameter(name) || model_.lora->whole.contains(name);
+    return is_saved ? writer->Write(name, value) : OkStatus();
   }));
   return comm::AgreeOnStatus(writer == nullptr ? OkStatus() : writer->Finish(), engine.world());
 }

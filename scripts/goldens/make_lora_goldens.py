@@ -34,6 +34,8 @@ CASES = {
     "gpt2_rslora": ("gpt2", "", dict(r=3, lora_alpha=5, use_rslora=True, fan_in_fan_out=True,
                                      target_modules=["c_attn", "c_proj"])),
     "llama_dora": ("llama", "", dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "down_proj"])),
+    "llama_saves": ("llama", "", dict(r=4, lora_alpha=8, target_modules=r".*self_attn\.(q|v)_proj", rank_pattern={"v_proj": 2},
+                                      alpha_pattern={"q_proj": 4}, modules_to_save=["lm_head", "norm"])),
     "llama_nf4": ("llama", "nf4", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
     "llama_nf4_double": ("llama", "nf4-double", dict(r=4, lora_alpha=8, target_modules=["o_proj", "up_proj"])),
     "gpt2_dora_int8": ("gpt2", "int8", dict(r=3, lora_alpha=5, use_dora=True, fan_in_fan_out=True,

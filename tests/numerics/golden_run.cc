@@ -83,7 +83,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
   };
   const engine::ValueReader read = [&](const std::string& name, std::int64_t first,
                                        const at::Tensor& values) {
-    if (models::IsLoraParameter(name)) return adapter->Read(name, first, values);
+    if (adapter != nullptr && adapter->Has(name)) return adapter->Read(name, first, values);
     if (!models::DerivedValues::Has(name)) return read_base(name, first, values);
     return derived.Read(name, first, values, read_base);
   };

@@ -23,18 +23,23 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::string FullNameOf(const BlockSizes& block, const std::string& name) {
+  return block.prefix.empty() ? name : block.prefix + "." + name;
+}
+
 // Puts A [rank, in] and B [out, rank] behind the product's own parameters.
 void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::string>* found) {
   std::vector<ParameterSize> parameters;
   for (ParameterSize parameter : std::exchange(block->parameters, {})) {
-    parameter.trained = false;
+    parameter.trained = lora.whole.contains(FullNameOf(*block, parameter.name));
     const std::string product = NameProduct(parameter);
     parameters.push_back(parameter);
-    if (product.empty() || (!lora.targets.empty() && !Contains(lora.targets, product))) continue;
-    found->push_back(product);
     const std::string path = parameter.name.substr(0, parameter.name.size() - kWeight.size());
+    const auto adapter = product.empty() ? std::nullopt : lora.Find(FullNameOf(*block, path));
+    if (!adapter) continue;
+    found->push_back(product);
     ParameterSize narrow = parameter, wide = parameter;
-    narrow.rows = wide.columns = lora.rank;
+    narrow.rows = wide.columns = adapter->rank;
     narrow.name = path + ".lora_A.weight";
     wide.name = path + ".lora_B.weight";
     narrow.trained = wide.trained = true;
@@ -61,9 +66,7 @@ void Quantize(BaseFormat format, BlockSizes* block) {
 
 bool IsMatched(const std::string& pattern, const BlockSizes& block,
                const ParameterSize& parameter) {
-  const std::string name =
-      block.prefix.empty() ? parameter.name : block.prefix + "." + parameter.name;
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  return ::fnmatch(pattern.c_str(), FullNameOf(block, parameter.name).c_str(), 0) == 0;
 }
 
 Status Freeze(const std::string& pattern, std::vector<BlockSizes>* blocks) {
@@ -111,8 +114,9 @@ Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks
     if (part.lora) AddAdapters(*part.lora, &block, &found);
     if (part.base) Quantize(*part.base, &block);
   }
-  for (const std::string& target : part.lora.value_or(LoraSpec{}).targets) {
-    if (Contains(found, target)) continue;
+  const LoraSpec lora = part.lora.value_or(LoraSpec{});
+  for (const std::string& target : lora.targets) {
+    if (lora.is_read() || Contains(found, target)) continue;
     return InvalidArgumentError("no linear layer of the model's layers is called " + target);
   }
   for (const std::string& pattern : part.freeze) DS_RETURN_IF_ERROR(Freeze(pattern, blocks));

@@ -6,51 +6,55 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/suggest.h"
+#include "runtime/models/spec/adapter_layout.h"
 
 namespace ds::models {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostAdapterConfigBytes = std::uint64_t{1} << 20;
 
 // Keys that say nothing about the function that is computed, or how it starts.
-constexpr std::string_view kIgnored[] = {"auto_mapping",    "base_model_name_or_path",
-                                         "corda_config",    "ensure_weight_tying",
-                                         "eva_config",      "fan_in_fan_out",
-                                         "inference_mode",  "layers_pattern",
-                                         "loftq_config",    "lora_ga_config",
-                                         "megatron_config", "megatron_core",
-                                         "peft_version",    "qalora_group_size",
-                                         "revision",        "runtime_config",
-                                         "task_type",       "tp_layer"};
+constexpr std::string_view kIgnored[] = {
+    "auto_mapping",    "base_model_name_or_path", "corda_config", "eva_config",
+    "fan_in_fan_out",  "inference_mode",          "loftq_config", "lora_ga_config",
+    "megatron_config", "megatron_core",           "peft_version", "qalora_group_size",
+    "revision",        "runtime_config",          "task_type",    "tp_layer"};
 
 // Keys that have to be absent, null, false, 0, empty or "none".
 constexpr std::string_view kRefused[] = {"alora_invocation_tokens",
-                                         "alpha_pattern",
                                          "arrow_config",
-                                         "bias",
-                                         "exclude_modules",
                                          "kasa_config",
                                          "layer_replication",
-                                         "layers_to_transform",
                                          "lora_bias",
-                                         "lora_dropout",
-                                         "modules_to_save",
                                          "monteclora_config",
-                                         "rank_pattern",
                                          "target_parameters",
                                          "use_bdlora",
                                          "trainable_token_indices",
                                          "use_qalora",
                                          "velora_config"};
 
-constexpr std::string_view kRead[] = {"init_lora_weights", "lora_alpha", "peft_type", "r",
-                                      "target_modules",    "use_dora",   "use_rslora"};
+constexpr std::string_view kRead[] = {"alpha_pattern",
+                                      "bias",
+                                      "ensure_weight_tying",
+                                      "exclude_modules",
+                                      "init_lora_weights",
+                                      "layers_pattern",
+                                      "layers_to_transform",
+                                      "lora_alpha",
+                                      "lora_dropout",
+                                      "modules_to_save",
+                                      "peft_type",
+                                      "r",
+                                      "rank_pattern",
+                                      "target_modules",
+                                      "use_dora",
+                                      "use_rslora"};
 
-// Ways to draw an adapter's first values that leave the layer beside it as it is, and what is
-// trained of it.
+// Ways to draw an adapter's first values that leave the layer as it is, and what is trained of it.
 constexpr std::string_view kDrawsAdapterOnly[] = {"gaussian", "eva", "orthogonal"};
 
 bool SaysNothing(const Json& value) {
@@ -88,17 +92,29 @@ Status CheckFirstValues(const Json& config) {
       "them (save_pretrained with path_initial_model_for_weight_conversion)");
 }
 
-Status ReadTargets(const Json& config, LoraSpec* spec) {
+// The targets' last names, where they are a list of such.
+std::vector<std::string> ReadTargets(const Json& config) {
+  std::vector<std::string> targets;
   const auto found = config.find("target_modules");
-  if (found == config.end() || found->is_null() || *found == Json("all-linear")) return OkStatus();
-  if (!found->is_array()) {
-    return UnimplementedError("'target_modules' is a pattern, which is not built; list the names");
-  }
+  if (found == config.end() || !found->is_array()) return targets;
   for (const Json& name : *found) {
-    if (!name.is_string()) return InvalidArgumentError("'target_modules' must be a list of names");
-    spec->targets.push_back(name.get<std::string>());
+    if (name.is_string()) targets.push_back(name.get<std::string>());
   }
-  std::sort(spec->targets.begin(), spec->targets.end());
+  std::sort(targets.begin(), targets.end());
+  return targets;
+}
+
+Status ReadFlags(const Json& config, LoraSpec* spec) {
+  for (const auto& [key, set] :
+       {std::pair{"use_rslora", &spec->rank_stabilised}, std::pair{"use_dora", &spec->magnitudes},
+        std::pair{"ensure_weight_tying", &spec->ties_weights}}) {
+    const Json value = config.value(key, Json(false));
+    if (value.is_null()) continue;
+    if (!value.is_boolean()) {
+      return InvalidArgumentError("'" + std::string(key) + "' must be true or false");
+    }
+    *set = value.get<bool>();
+  }
   return OkStatus();
 }
 
@@ -121,23 +137,32 @@ StatusOr<LoraSpec> ParseSpec(const Json& config) {
     return InvalidArgumentError("'lora_alpha' must be a number above 0");
   }
   spec.alpha = alpha.get<double>();
-  for (const auto& [key, set] :
-       {std::pair{"use_rslora", &spec.rank_stabilised}, std::pair{"use_dora", &spec.magnitudes}}) {
-    const Json value = config.value(key, Json(false));
-    if (!value.is_boolean()) {
-      return InvalidArgumentError("'" + std::string(key) + "' must be true or false");
-    }
-    *set = value.get<bool>();
+  const Json dropout = config.value("lora_dropout", Json(0.0));
+  if (!dropout.is_number() || dropout.get<double>() < 0.0 || dropout.get<double>() >= 1.0) {
+    return InvalidArgumentError("'lora_dropout' must be a number from 0 to below 1");
   }
-  DS_RETURN_IF_ERROR(ReadTargets(config, &spec));
+  spec.dropout = dropout.get<double>();
+  DS_RETURN_IF_ERROR(ReadFlags(config, &spec));
+  spec.targets = ReadTargets(config);
+  DS_ASSIGN_OR_RETURN(spec.rules, AdapterRules::Parse(config));
   return spec;
 }
 
 }  // namespace
 
-double LoraSpec::scale() const {
-  const auto ranks = static_cast<double>(rank);
-  return alpha / (rank_stabilised ? std::sqrt(ranks) : ranks);
+double LoraSpec::ScaleOf(std::int64_t of_rank, double of_alpha) const {
+  const auto ranks = static_cast<double>(of_rank);
+  return of_alpha / (rank_stabilised ? std::sqrt(ranks) : ranks);
+}
+
+std::optional<LoraSpec::Layer> LoraSpec::Find(const std::string& layer) const {
+  if (is_read()) {
+    const auto found = layers.find(layer);
+    return found == layers.end() ? std::nullopt : std::optional(found->second);
+  }
+  const std::string name = layer.substr(layer.rfind('.') + 1);
+  if (!targets.empty() && !Contains(targets, name)) return std::nullopt;
+  return Layer{.rank = rank, .scale = scale()};
 }
 
 bool IsLoraParameter(std::string_view name) {
@@ -153,14 +178,50 @@ bool IsQuantizedParameter(std::string_view name) { return name.ends_with(".quant
 
 StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kAdapterConfigFile;
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostConfigBytes));
-  auto spec = ParseSpec(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostAdapterConfigBytes));
+  const Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto spec = config.is_discarded()
+                  ? StatusOr<LoraSpec>(InvalidArgumentError(DescribeJsonError(text, "no JSON")))
+                  : ParseSpec(config);
   if (!spec.ok()) return spec.status().WithContext(path.string());
+  spec->config_text = text;
+  DS_RETURN_IF_ERROR(ReadAdapterLayout(folder, &*spec));
   return spec;
+}
+
+Status CheckFits(const LoraSpec& spec, const std::vector<std::string>& layers,
+                 const std::vector<std::string>& parameters) {
+  if (!spec.is_read()) return OkStatus();
+  for (const auto& [layer, of] : spec.layers) {
+    if (Contains(layers, layer)) continue;
+    return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has an adapter of " + layer +
+                                ": the model has no such linear layer that takes one");
+  }
+  for (const std::string& layer : spec.rules->has_targets() ? layers : std::vector<std::string>()) {
+    DS_ASSIGN_OR_RETURN(const bool targeted, spec.rules->Targets(layer));
+    if (!targeted || spec.layers.contains(layer)) continue;
+    return InvalidArgumentError("target_modules of " + std::string(kAdapterConfigFile) +
+                                " covers " + layer + ", of which " + kAdapterWeightsFile +
+                                " has no tensors");
+  }
+  for (const auto& [name, stored] : spec.whole) {
+    if (Contains(parameters, name)) continue;
+    return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has " + name +
+                                " whole, and the model has no such parameter of its own (a head "
+                                "that is tied to the embedding is none)");
+  }
+  return OkStatus();
 }
 
 nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string& base_model,
                                          bool weights_are_in_out) {
+  if (!spec.config_text.empty()) {
+    Json config = Json::parse(spec.config_text);
+    config["base_model_name_or_path"] = base_model;
+    config["inference_mode"] = true;
+    config["lora_dropout"] = 0.0;  // with which it was not trained here
+    return config;
+  }
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", base_model},

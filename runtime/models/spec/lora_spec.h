@@ -1,17 +1,21 @@
 #pragma once
 
-// LoraSpec: low-rank adapters of a model as PEFT describes them (adapter_config.json): beside a
-// frozen linear layer W stand A [rank, in] and B [out, rank], and the layer becomes
-// W x + scale * B A x. https://arxiv.org/abs/2106.09685
+// LoraSpec: low-rank adapters of a model as PEFT describes them: a frozen linear layer W gets A
+// [rank, in] and B [out, rank], and becomes W x + scale * B A x. https://arxiv.org/abs/2106.09685
+// Of a PEFT folder the shapes in adapter_model.safetensors say which layers have adapters of which
+// ranks; adapter_config.json must agree.
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/models/spec/adapter_rules.h"
 
 namespace ds::models {
 
@@ -25,9 +29,26 @@ struct LoraSpec {
   double alpha = 16.0;
   bool rank_stabilised = false;      // rsLoRA: https://arxiv.org/abs/2312.03732
   bool magnitudes = false;           // DoRA: https://arxiv.org/abs/2402.09353
+  double dropout = 0.0;              // of the input of A, while training
   std::vector<std::string> targets;  // last names of linear layers; empty: all of every layer
 
-  double scale() const;  // alpha / rank, or alpha / sqrt(rank)
+  // These are filled from a PEFT folder.
+  struct Layer {
+    std::int64_t rank = 0;
+    double scale = 1.0;
+  };
+  std::map<std::string, Layer> layers;  // by full name; empty: `targets` say
+  std::map<std::string, std::string>
+      whole;  // parameters that the file has whole, their names there
+  std::optional<AdapterRules> rules;
+  bool ties_weights = false;  // ensure_weight_tying
+  std::string config_text;    // adapter_config.json
+
+  double scale() const { return ScaleOf(rank, alpha); }
+  double ScaleOf(std::int64_t of_rank, double of_alpha) const;
+  bool is_read() const { return !layers.empty(); }
+  // The adapter of the linear layer with this full name; nothing: none.
+  std::optional<Layer> Find(const std::string& layer) const;
 };
 
 // Tells adapters' parameters ("...q_proj.lora_A.weight") from all others, by their names.
@@ -36,11 +57,20 @@ bool IsLoraParameter(std::string_view name);
 bool IsMagnitudeParameter(std::string_view name);
 bool IsQuantizedParameter(std::string_view name);
 
-// Reads a PEFT folder's description. Refuses by name what changes the mathematics and is not built
-// (dropout, trained biases, ranks of their own, ...), and set keys that nobody here knows.
+// The parameter that a tensor of adapter_model.safetensors is: an adapter's, or the model's own.
+StatusOr<std::string> ParameterOfStored(std::string_view stored_name);
+
+// Reads a PEFT folder: its description and the header of its tensors. Refuses by name settings that
+// are not built or not known, and tensors that contradict the description.
 StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder);
 
-// The description that PEFT reads; `targets` are those that have been found in the model.
+// Refuses a PEFT folder that does not fit a model with these linear layers (those that take
+// adapters) and parameters, by full names. Of a spec that was not read it asks nothing.
+Status CheckFits(const LoraSpec& spec, const std::vector<std::string>& layers,
+                 const std::vector<std::string>& parameters);
+
+// The description that PEFT reads. Of a spec that was read it is the folder's own, of `base_model`;
+// else `targets` are those that have been found in the model.
 nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string& base_model,
                                          bool weights_are_in_out);
 

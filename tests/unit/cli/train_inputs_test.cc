@@ -266,24 +266,6 @@ TEST_F(TrainInputsTest, ABlendHasAWeightForEveryPath) {
   EXPECT_THAT(Error(flags), HasSubstr("--data_weights: 2 for 1 path of --data; give each one"));
 }
 
-TEST_F(TrainInputsTest, AnAdaptersFolderAloneDescribesIt) {
-  Write("adapter/adapter_config.json", R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8})");
-  const TrainFlags flags{.lora_adapter = Path("adapter")};
-  const auto inputs = GatherTrainInputs(flags, share_, 2);
-  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
-  EXPECT_EQ(inputs->job.lora_adapter, Path("adapter"));
-  EXPECT_THAT(Error({.lora_rank = 8, .lora_adapter = Path("adapter")}),
-              HasSubstr("says rank, alpha and targets; leave out the other flags"));
-  // A resumed run's adapters come of its folder, too, or have the rank that they began with.
-  const auto ranked = OverrideTrainInputs(inputs->job, {.lora_rank = 8}, share_, 2);
-  EXPECT_THAT(ranked.status().message(), HasSubstr("leave out the other flags"));
-  EXPECT_TRUE(OverrideTrainInputs(inputs->job, {}, share_, 2).ok());
-  const auto own = GatherTrainInputs({.lora_rank = 8}, share_, 2);
-  ASSERT_TRUE(own.ok()) << own.status().message();
-  EXPECT_FALSE(OverrideTrainInputs(own->job, flags, share_, 2).ok());
-  EXPECT_THAT(Error({.lora_alpha = 2.0}), HasSubstr("need --lora_rank or --lora_adapter"));
-}
-
 TEST_F(TrainInputsTest, TheModelsTokenizerCutsTextsUnlessAnotherIsNamed) {
   EXPECT_EQ(GatherTrainInputs({.model = Path("model")}, share_, 2)->job.tokenizer, "");
   Write("model/tokenizer.json", "{}");

@@ -5,8 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
@@ -68,7 +72,33 @@ TEST(LoadModelTest, AdaptersStandBesideTheWeights) {
     EXPECT_FALSE(logits(adapted).allclose(logits(plain), 1e-3, 1e-3)) << name;
   }
   EXPECT_THAT(LoadModel(config, c10::kFloat, 1, adapters / "gpt2_rslora").status().message(),
-              HasSubstr("no linear layer of the model's layers is called c_attn"));
+              HasSubstr("an adapter of transformer.h.0.attn.c_attn: the model has no such linear"));
+}
+
+// Adapters of every kind of description (scripts/goldens/make_adapter_goldens.py).
+TEST(LoadModelTest, AdaptersGiveWhatPeftGives) {
+  const fs::path adapters = models::GoldenFolder() / "adapters";
+  const auto goldens = nlohmann::json::parse(*ReadFile(adapters / "goldens.json"));
+  int compared = 0;
+  for (const auto& [name, golden] : goldens.items()) {
+    if (name == "peft") continue;
+    SCOPED_TRACE(name);
+    const fs::path base = models::GoldenFolder() / golden["base"].get<std::string>();
+    const auto config = models::ReadModelConfig(base.string()).value();
+    const auto model = LoadModel(config, c10::kFloat, 1, adapters / name);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const at::Tensor tokens = at::arange(24, at::kLong).view({1, 24});
+    const at::Tensor logits =
+        RunBlocks(*model->blocks, {.batch = {{"tokens", tokens}}}).extras.at("logits");
+    const at::Tensor last = logits.reshape({-1, logits.size(-1)})[-1];
+    for (std::size_t i = 0; i < golden["logits"].size(); ++i) {
+      const double expected = golden["logits"][i];
+      EXPECT_NEAR(last[static_cast<std::int64_t>(10 * i)].item<double>(), expected,
+                  2e-4 * std::max(1.0, std::abs(expected)));
+    }
+    ++compared;
+  }
+  EXPECT_GE(compared, 30);
 }
 
 TEST(LoadModelTest, AFolderOfAnotherModelIsRefused) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
@@ -16,13 +17,16 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// PEFT's own file, with some keys changed.
-StatusOr<LoraSpec> ReadWith(const nlohmann::json& changes) {
-  auto json = nlohmann::json::parse(
-      *ReadFile(DS_SOURCE_DIR "/tests/numerics/goldens/lora/llama/adapter_config.json"));
+const std::filesystem::path kGolden = DS_SOURCE_DIR "/tests/numerics/goldens/lora";
+
+// PEFT's own folder, with some keys of its description changed.
+StatusOr<LoraSpec> ReadWith(const nlohmann::json& changes, const std::string& name = "llama") {
+  auto json = nlohmann::json::parse(*ReadFile(kGolden / name / kAdapterConfigFile));
   json.update(changes);
   const ds::testing::TemporaryFolder folder;
   EXPECT_TRUE(WriteFileAtomically(folder.path() / kAdapterConfigFile, json.dump()).ok());
+  std::filesystem::copy_file(kGolden / name / kAdapterWeightsFile,
+                             folder.path() / kAdapterWeightsFile);
   return ReadLoraSpec(folder.path());
 }
 
@@ -39,18 +43,80 @@ TEST(LoraSpecTest, ReadsWhatPeftWrites) {
   EXPECT_THAT(spec.targets, ElementsAre("down_proj", "q_proj", "v_proj"));
   EXPECT_EQ(ReadWith({{"use_rslora", true}})->scale(), 4.0);
   EXPECT_FALSE(spec.magnitudes);
-  EXPECT_TRUE(ReadWith({{"use_dora", true}})->magnitudes);
+  EXPECT_TRUE(ReadWith(nlohmann::json::object(), "llama_dora")->magnitudes);
   EXPECT_TRUE(ReadWith({{"target_modules", "all-linear"}})->targets.empty());
+  EXPECT_EQ(ReadWith({{"lora_dropout", 0.05}})->dropout, 0.05);
+  EXPECT_EQ(spec.layers.size(), 6U);
+  EXPECT_EQ(spec.Find("model.layers.1.self_attn.q_proj")->rank, 4);
+  EXPECT_FALSE(spec.Find("model.layers.1.self_attn.k_proj").has_value());
+}
+
+TEST(LoraSpecTest, TargetsMayBePatternsOrFullNames) {
+  const nlohmann::json full = {"model.layers.0.self_attn.q_proj", "layers.1.self_attn.q_proj",
+                               "v_proj", "down_proj"};
+  for (const nlohmann::json& targets :
+       {nlohmann::json(R"(.*layers\.\d+\.(self_attn\.(q|v)_proj|mlp\.down_proj))"),
+        nlohmann::json("(?!.*lm_head).*_proj"), full}) {
+    EXPECT_EQ(ErrorWith({{"target_modules", targets}}), "accepted");
+  }
+  EXPECT_EQ(ErrorWith({{"layers_to_transform", {0, 1}}, {"layers_pattern", "layers"}}), "accepted");
+  EXPECT_EQ(ErrorWith({{"exclude_modules", {"k_proj"}}}), "accepted");
+  EXPECT_EQ(ReadWith({{"alpha_pattern", {{"0.self_attn.q_proj", 16}, {"v_.*", 4}}}})
+                ->Find("model.layers.0.self_attn.q_proj")
+                ->scale,
+            4.0);
+}
+
+TEST(LoraSpecTest, WhatContradictsTheTensorsIsRefused) {
+  EXPECT_THAT(ErrorWith({{"target_modules", {"q_proj", "v_proj"}}}),
+              HasSubstr("tensors of model.layers.0.mlp.down_proj, which target_modules"));
+  EXPECT_THAT(ErrorWith({{"target_modules", ".*q_proj"}}), HasSubstr("contradict each other"));
+  EXPECT_THAT(ErrorWith({{"layers_to_transform", 1}}), HasSubstr("model.layers.0.mlp.down_proj"));
+  EXPECT_THAT(ErrorWith({{"exclude_modules", ".*1.*v_proj"}}),
+              HasSubstr("model.layers.1.self_attn.v_proj"));
+  EXPECT_THAT(ErrorWith({{"r", 8}}), HasSubstr("down_proj has rank 4, and r says 8"));
+  EXPECT_THAT(ErrorWith({{"rank_pattern", {{"q_proj", 8}}}}),
+              HasSubstr("q_proj has rank 4, and rank_pattern says 8"));
+  EXPECT_THAT(ErrorWith({{"use_dora", true}}), HasSubstr("has no lora_magnitude_vector"));
+  EXPECT_THAT(ErrorWith({{"modules_to_save", {"lm_head"}}}),
+              HasSubstr("names lm_head, of which the first has no tensor"));
+  EXPECT_THAT(ErrorWith({{"target_modules", "(unclosed"}}),
+              HasSubstr("'target_modules': the pattern '(unclosed' is not understood"));
+}
+
+TEST(LoraSpecTest, OnlyTheDescriptionIsNoAdapter) {
+  const ds::testing::TemporaryFolder folder;
+  std::filesystem::copy_file(kGolden / "llama" / kAdapterConfigFile,
+                             folder.path() / kAdapterConfigFile);
+  EXPECT_THAT(ReadLoraSpec(folder.path()).status().message(),
+              HasSubstr("adapter_model.safetensors"));
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / "adapter_model.bin", "x").ok());
+  EXPECT_THAT(ReadLoraSpec(folder.path()).status().message(), HasSubstr("a pickle"));
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / kAdapterWeightsFile,
+                                  "version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
+                  .ok());
+  EXPECT_THAT(ReadLoraSpec(folder.path()).status().message(), HasSubstr("Git LFS pointer"));
+}
+
+TEST(LoraSpecTest, TheFolderAndTheModelMustFit) {
+  const LoraSpec spec = ReadWith(nlohmann::json::object()).value();
+  std::vector<std::string> layers;
+  for (const auto& [layer, of] : spec.layers) layers.push_back(layer);
+  EXPECT_TRUE(CheckFits(spec, layers, {}).ok());
+  layers.push_back("model.layers.2.mlp.down_proj");
+  EXPECT_THAT(CheckFits(spec, layers, {}).message(),
+              HasSubstr("covers model.layers.2.mlp.down_proj, of which"));
+  EXPECT_THAT(CheckFits(spec, {"model.layers.0.self_attn.q_proj"}, {}).message(),
+              HasSubstr("the model has no such linear layer"));
 }
 
 TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {
   EXPECT_THAT(ErrorWith({{"use_qalora", true}}),
               HasSubstr("'use_qalora' is true, which is not built"));
-  EXPECT_THAT(ErrorWith({{"lora_dropout", 0.1}}), HasSubstr("'lora_dropout' is 0.1"));
-  EXPECT_THAT(ErrorWith({{"bias", "all"}}), HasSubstr("'bias' is \"all\""));
-  EXPECT_THAT(ErrorWith({{"rank_pattern", {{"q_proj", 8}}}}), HasSubstr("'rank_pattern'"));
-  EXPECT_THAT(ErrorWith({{"modules_to_save", {"lm_head"}}}), HasSubstr("'modules_to_save'"));
-  EXPECT_THAT(ErrorWith({{"target_modules", ".*q_proj"}}), HasSubstr("is a pattern"));
+  EXPECT_THAT(ErrorWith({{"trainable_token_indices", {1, 2}}}),
+              HasSubstr("'trainable_token_indices' is [1,2], which is not built"));
+  EXPECT_THAT(ErrorWith({{"lora_dropout", 1.5}}), HasSubstr("'lora_dropout' must be a number"));
+  EXPECT_THAT(ErrorWith({{"bias", "some"}}), HasSubstr("'bias' must be"));
   EXPECT_THAT(ErrorWith({{"peft_type", "IA3"}}), HasSubstr("'peft_type' is not LORA"));
   EXPECT_THAT(ErrorWith({{"lora_gamma", 2}}), HasSubstr("unknown key 'lora_gamma'"));
   EXPECT_EQ(ErrorWith({{"lora_gamma", nullptr}}), "accepted");
