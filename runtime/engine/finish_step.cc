@@ -250,7 +250,13 @@ Status EngineParts::HandleNonFinite(StepResult* result) {
   if (!optimizer->TakeBack() && non_finite != NonFinitePolicy::kRewind) {
     return NonFiniteError(result->step, result->non_finite, /*has_updated=*/true);
   }
+  const double scale = loss_scaler.scale();
   const Status scaled = loss_scaler.Update(/*overflow=*/true);
+  const bool autocasts_to_fp16 =
+      config.torch_autocast.enabled && config.torch_autocast.dtype == config::DataType::kFp16;
+  if (config.fp16.enabled || autocasts_to_fp16) {
+    result->overflow = loss_scaler.DescribeOverflow(scale);
+  }
   if (loss_scaler.dynamic() && scaled.ok()) return OkStatus();
   switch (non_finite) {
     case NonFinitePolicy::kRewind:

@@ -1,5 +1,7 @@
 #include "runtime/precision/loss_scaler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,6 +21,8 @@ Status Read(const nlohmann::json& state, const char* key, T* value) {
   *value = found->get<T>();
   return OkStatus();
 }
+
+std::string NumberText(double value) { return fmt::format("{}", value); }
 
 // torch.amp.GradScaler as DeepSpeed makes it, without arguments. It has no minimum; below that of
 // fp32's normal numbers the scale is none.
@@ -47,6 +51,16 @@ Status LossScaler::Update(bool overflow) {
   return OkStatus();
 }
 
+std::string LossScaler::DescribeOverflow(double before) const {
+  const std::string now = NumberText(scale_);
+  if (!rule_.dynamic) return "the loss scale is fixed at " + now;
+  if (scale_ < before) return "the loss scale goes from " + NumberText(before) + " to " + now;
+  if (scale_ <= rule_.minimum) return "the loss scale stays at its minimum, " + now;
+  return "the loss scale stays at " + now + " (hysteresis: " +
+         (lives_ > 1 ? std::to_string(lives_) + " more overflows halve it)"
+                     : "the next overflow halves it)");
+}
+
 Status LossScaler::Shrink() {
   if (rule_.hysteresis && lives_ > 1) {
     --lives_;
@@ -54,9 +68,8 @@ Status LossScaler::Shrink() {
   }
   if (rule_.hysteresis && scale_ <= rule_.minimum) {
     return FailedPreconditionError(
-        "the loss scale is at its minimum, " + nlohmann::json(rule_.minimum).dump() +
-        ", and the gradients still overflow: lower the learning rate or look at the data of this "
-        "step; bf16 has the range of fp32");
+        "the fp16 loss scale is at its minimum, " + NumberText(rule_.minimum) +
+        ", and the gradients still overflow; bf16 has the range of fp32");
   }
   scale_ = std::max(scale_ / kFactor, rule_.minimum);
   return OkStatus();

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
@@ -44,6 +45,10 @@ class LossScaler {
 
   // After a step. Fails when the scale would have to go below the minimum; it then is as before.
   Status Update(bool overflow);
+
+  // Says how the scale, which was `before`, took the overflow of the last Update(): "the loss scale
+  // goes from 65536 to 32768".
+  std::string DescribeOverflow(double before) const;
 
   // For checkpoints. LoadState refuses what is no such state; a static scaler keeps its own scale
   // whatever it is given, and a dynamic one what it starts with when given a static one's.

@@ -137,6 +137,7 @@ TEST(NonFiniteGradient, PoliciesSkipStopOrAskForARewind) {
     const auto skipped = step(engine::NonFinitePolicy::kSkip, Precision::kFp32).value();
     EXPECT_TRUE(skipped.skipped && !skipped.rewind);
     EXPECT_THAT(skipped.non_finite, HasSubstr("the gradient of table (NaN"));
+    EXPECT_EQ(skipped.overflow, "") << "of fp16 alone";
     EXPECT_FALSE(step(engine::NonFinitePolicy::kStop, Precision::kBf16).ok());
     EXPECT_TRUE(step(engine::NonFinitePolicy::kRewind, Precision::kFp32).value().rewind);
   });
@@ -216,6 +217,7 @@ TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
       EXPECT_TRUE(first.skipped);
       EXPECT_EQ(first.loss_scale, 16777216.0);
       EXPECT_THAT(first.non_finite, HasSubstr("at element"));
+      EXPECT_EQ(first.overflow, "the loss scale goes from 16777216 to 8388608");
       EXPECT_EQ(DeepSpeedApi(*engine).skipped_steps(), 1);
       EXPECT_FALSE(DeepSpeedApi(*engine).was_step_applied());
       int skipped = 1;
@@ -247,7 +249,7 @@ TEST(LossScaling, AnOverflowAtTheMinimumEndsTheRunFromStage1On) {
       if (stage > 0) {
         EXPECT_THAT(at_minimum.status().message(),
                     AllOf(HasSubstr("step 2: the gradient of table (NaN"),
-                          HasSubstr("the loss scale is at its minimum, 4.0")));
+                          HasSubstr("the fp16 loss scale is at its minimum, 4, ")));
       }
       EXPECT_EQ(DeepSpeedApi(*engine).loss_scale(), 4.0);
       const auto after = ExportAll(*engine);

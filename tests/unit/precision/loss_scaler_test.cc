@@ -119,7 +119,7 @@ TEST(LossScaler, StartsAnewBehindARunWithoutOne) {
 
 TEST(LossScaler, AtTheMinimumSaysWhatToDo) {
   LossScaler scaler({.dynamic = true, .initial_scale = 1.0, .hysteresis = 1});
-  EXPECT_THAT(scaler.Update(true).message(), HasSubstr("the loss scale is at its minimum"));
+  EXPECT_THAT(scaler.Update(true).message(), HasSubstr("the fp16 loss scale is at its minimum"));
   EXPECT_EQ(scaler.scale(), 1.0);
 }
 
@@ -138,6 +138,25 @@ TEST(LossScaler, RefusesWhatIsNoState) {
   EXPECT_EQ(with("steps", -1).code(), StatusCode::kDataLoss);
   EXPECT_EQ(with("last_overflow", 5).code(), StatusCode::kDataLoss);
   EXPECT_EQ(scaler.scale(), 4.0);
+}
+
+TEST(LossScaler, SaysWhatBecameOfTheScale) {
+  LossScaler zero({.dynamic = true, .initial_scale = 65536.0, .minimum = 1.0, .hysteresis = 3});
+  const auto overflow = [](LossScaler& scaler) {
+    const double before = scaler.scale();
+    EXPECT_TRUE(scaler.Update(true).ok());
+    return scaler.DescribeOverflow(before);
+  };
+  EXPECT_EQ(overflow(zero),
+            "the loss scale stays at 65536 (hysteresis: 2 more overflows halve it)");
+  EXPECT_EQ(overflow(zero),
+            "the loss scale stays at 65536 (hysteresis: the next overflow halves it)");
+  EXPECT_EQ(overflow(zero), "the loss scale goes from 65536 to 32768");
+  LossScaler stage_0({.dynamic = true, .initial_scale = 4.0, .minimum = 3.0});
+  EXPECT_EQ(overflow(stage_0), "the loss scale goes from 4 to 3");
+  EXPECT_EQ(overflow(stage_0), "the loss scale stays at its minimum, 3");
+  LossScaler fixed({.initial_scale = 128.0});
+  EXPECT_EQ(overflow(fixed), "the loss scale is fixed at 128");
 }
 
 }  // namespace
