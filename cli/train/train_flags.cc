@@ -96,6 +96,11 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
                  "steps between checkpoints (default: none)")
       ->check(WholeNumber(0))
       ->type_name("N");
+  app.add_option(FlagNames("save_total_limit"), flags->save_total_limit,
+                 "keep the newest N checkpoints (the best of --save_best among them) and remove "
+                 "older ones (default: 0, keep all)")
+      ->check(WholeNumber(0))
+      ->type_name("N");
   app.add_option(FlagNames("max_minutes"), flags->max_minutes,
                  "end with a checkpoint behind the step in which the training has taken so long, "
                  "restarts included; a resumed one has the time again (default: no limit)")
@@ -123,6 +128,9 @@ void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("N");
   app.add_flag(FlagNames("save_best"), flags->save_best,
                "keep a checkpoint of the evaluation with the lowest loss");
+  app.add_flag(FlagNames("load_best_model_at_end"), flags->load_best_model_at_end,
+               "--save_best, and --save_hf writes the model of that checkpoint instead of the "
+               "last step's");
   app.add_option(FlagNames("eval_patience"), flags->eval_patience,
                  "end the training when so many evaluations, one after the other, have been no "
                  "better than the best (default: 0, never)")
@@ -297,6 +305,14 @@ void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (flags.lora_merge) job->lora_merge = true;
 }
 
+void ApplyEvaluationFlags(const TrainFlags& flags, config::TrainJob* job) {
+  Set(flags.eval_split, &job->eval_split);
+  Set(flags.eval_every, &job->eval_every);
+  Set(flags.eval_patience, &job->eval_patience);
+  if (flags.save_best || flags.load_best_model_at_end) job->save_best = true;
+  if (flags.load_best_model_at_end) job->load_best = true;
+}
+
 }  // namespace
 
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
@@ -310,14 +326,12 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.neftune_noise_alpha, &job->neftune_noise_alpha);
   ApplyAdapterFlags(flags, job);
   Set(flags.packing, &job->packing);
-  Set(flags.eval_split, &job->eval_split);
-  Set(flags.eval_every, &job->eval_every);
-  Set(flags.eval_patience, &job->eval_patience);
-  if (flags.save_best) job->save_best = true;
+  ApplyEvaluationFlags(flags, job);
   Set(flags.max_minutes, &job->max_minutes);
   Set(flags.seq_len, &job->seq_len);
   Set(flags.seed, &job->seed);
   Set(flags.save_every, &job->save_every);
+  Set(flags.save_total_limit, &job->save_total_limit);
   Set(flags.steps, &job->steps);
   Set(flags.epochs, &job->epochs);
   Set(flags.on_non_finite, &job->on_non_finite);

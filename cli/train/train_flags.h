@@ -36,6 +36,7 @@ struct TrainFlags {
   std::optional<double> eval_split;
   std::optional<std::int64_t> eval_every;
   bool save_best = false;
+  bool load_best_model_at_end = false;
   std::optional<std::int64_t> eval_patience;
   std::optional<double> max_minutes;
   std::optional<std::int64_t> seq_len;
@@ -44,6 +45,7 @@ struct TrainFlags {
   std::optional<std::uint64_t> seed;
   bool no_shuffle = false;
   std::optional<std::int64_t> save_every;
+  std::optional<std::int64_t> save_total_limit;
   std::string save_hf;
   config::TrainingFlags training;
   std::optional<std::string> on_non_finite;

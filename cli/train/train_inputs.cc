@@ -204,6 +204,11 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
 
 Status CheckChoices(const config::TrainJob& job) {
   DS_RETURN_IF_ERROR(CheckRowFlags(job));
+  if (job.save_total_limit > 0 && !job.saves()) {
+    return InvalidArgumentError(
+        "--save_total_limit: this run writes no checkpoints; add --save_every, --save_best or "
+        "--max_minutes");
+  }
   if (job.on_non_finite != "rewind" || job.save_every > 0) return OkStatus();
   return InvalidArgumentError(
       "--on_non_finite rewind needs --save_every: there would be no checkpoint to go back to");

@@ -38,6 +38,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"eval_split", &TrainJob::eval_split},
     std::pair{"eval_every", &TrainJob::eval_every},
     std::pair{"save_best", &TrainJob::save_best},
+    std::pair{"load_best", &TrainJob::load_best},
     std::pair{"eval_patience", &TrainJob::eval_patience},
     std::pair{"max_minutes", &TrainJob::max_minutes},
     std::pair{"warmup_share", &TrainJob::warmup_share},
@@ -48,6 +49,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"shuffle", &TrainJob::shuffle},
     std::pair{"seed", &TrainJob::seed},
     std::pair{"save_every", &TrainJob::save_every},
+    std::pair{"save_total_limit", &TrainJob::save_total_limit},
     std::pair{"checkpoint_dir", &TrainJob::checkpoint_dir},
     std::pair{"checkpoint_mark", &TrainJob::checkpoint_mark},
     std::pair{"resume_from", &TrainJob::resume_from},
@@ -211,21 +213,27 @@ Status CheckPortions(const TrainJob& job) {
   return FieldError("portion", "above 0 when portions_in is given");
 }
 
+Status CheckSaving(const TrainJob& job) {
+  if (job.save_every < 0) return FieldError("save_every", "0 or more");
+  if (job.save_total_limit < 0) return FieldError("save_total_limit", "0 or more");
+  if (!std::isfinite(job.max_minutes) || job.max_minutes < 0.0) {
+    return FieldError("max_minutes", "0 or more");
+  }
+  if (job.load_best && !job.save_best) return FieldError("save_best", "true with load_best");
+  if (job.saves() && job.checkpoint_dir.empty()) {
+    return FieldError("checkpoint_dir", "given when save_every, save_best or max_minutes is");
+  }
+  return OkStatus();
+}
+
 Status CheckRanges(const TrainJob& job) {
   if (job.model.empty()) return FieldError("model", "given");
   DS_RETURN_IF_ERROR(CheckData(job));
   if (job.seq_len < 1) return FieldError("seq_len", "1 or more");
   if (job.steps < 0) return FieldError("steps", "0 or more");
   if (job.epochs < 1) return FieldError("epochs", "1 or more");
-  if (job.save_every < 0) return FieldError("save_every", "0 or more");
-  if (!std::isfinite(job.max_minutes) || job.max_minutes < 0.0) {
-    return FieldError("max_minutes", "0 or more");
-  }
   if (!(job.warmup_share >= 0.0 && job.warmup_share < 1.0)) {
     return FieldError("warmup_share", "0 or more, and below 1");
-  }
-  if (job.saves() && job.checkpoint_dir.empty()) {
-    return FieldError("checkpoint_dir", "given when save_every, save_best or max_minutes is");
   }
   if (!(job.layer_decay > 0.0 && job.layer_decay <= 1.0)) {
     return FieldError("layer_decay", "above 0 and at most 1");
@@ -235,6 +243,7 @@ Status CheckRanges(const TrainJob& job) {
   }
   if (job.mlp_tiles < 1) return FieldError("mlp_tiles", "1 or more");
   DS_RETURN_IF_ERROR(CheckPortions(job));
+  DS_RETURN_IF_ERROR(CheckSaving(job));
   DS_RETURN_IF_ERROR(CheckEvaluation(job));
   DS_RETURN_IF_ERROR(CheckLora(job));
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));

@@ -36,6 +36,7 @@ struct TrainJob {
   double eval_split = 0.0;             // in its place, the share of `data` from its end on
   std::int64_t eval_every = 0;         // steps between evaluations; 0: behind the last step only
   bool save_best = false;              // keeps the checkpoint of the lowest loss of evaluations
+  bool load_best = false;              // save_hf_dir gets that checkpoint's model; with save_best
   std::int64_t eval_patience = 0;      // ends behind so many that are no better; 0: never
   double max_minutes = 0.0;    // ends with a checkpoint when it has trained so long; 0: never
   double warmup_share = 0.0;   // of all steps, where `epochs` say how many; 0: ds_config knows
@@ -43,9 +44,10 @@ struct TrainJob {
   std::int64_t steps = 0;      // total optimizer steps; 0: as many as `epochs` need
   std::int64_t epochs = 1;     // passes over the data; read only when steps is 0
   bool shuffle = true;
-  std::uint64_t seed = 1234;    // weights without a file, shuffling, dropout
-  std::int64_t save_every = 0;  // steps between checkpoints; 0: none
-  std::string checkpoint_dir;   // holds step-N folders
+  std::uint64_t seed = 1234;          // weights without a file, shuffling, dropout
+  std::int64_t save_every = 0;        // steps between checkpoints; 0: none
+  std::int64_t save_total_limit = 0;  // checkpoints to keep; 0: all
+  std::string checkpoint_dir;         // holds step-N folders
   std::string checkpoint_mark;  // a file that dsrun has made there; empty: nobody looks for it
   std::string resume_from;      // a step-N folder; empty: start at step 0
   std::string device = "auto";  // auto, cpu or cuda

@@ -5,10 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/log.h"
 #include "runtime/base/split_mix.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/commit.h"
+#include "runtime/checkpoint/format/retention.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
 
@@ -76,9 +77,9 @@ class TrainLoop {
   // What a checkpoint behind this step is for.
   bool IsSaveDue(std::int64_t step) const;
   Status Save(std::int64_t step);
-  // Takes the checkpoint of an evaluation away that has been the best, and is there for nothing
-  // else. On rank 0. One that cannot be removed stays.
-  void RemoveFormerBest() const;
+  // Rank 0, after a save: removes the checkpoint of the former best evaluation, if it was saved for
+  // that alone, and old ones above the limit. One that cannot be removed stays, with a warning.
+  void RemoveOld(std::int64_t saved_step, bool is_best) const;
 
   Engine& engine_;
   const BatchSource& next_batch_;
@@ -131,10 +132,18 @@ bool TrainLoop::IsSaveDue(std::int64_t step) const {
   return step % options_.save_every == 0 || step == options_.total_steps || !early_.empty();
 }
 
-void TrainLoop::RemoveFormerBest() const {
-  if (engine_.world().rank() != 0 || !former_best_ || !former_best_->saved_for_it) return;
-  checkpoint::RemoveCheckpoint(options_.checkpoint_root, former_best_->step,
-                               options_.lineage ? options_.lineage->generation : 0);
+void TrainLoop::RemoveOld(std::int64_t saved_step, bool is_best) const {
+  if (engine_.world().rank() != 0) return;
+  const auto lineage =
+      options_.lineage ? *options_.lineage : checkpoint::AssumeLineage(saved_step + 1);
+  if (is_best && former_best_ && former_best_->saved_for_it) {
+    const Status removed =
+        checkpoint::RemoveCheckpoint(options_.checkpoint_root, former_best_->step, lineage);
+    if (!removed.ok()) LogWarning("the former best checkpoint is left: " + removed.message());
+  }
+  checkpoint::RetentionPolicy policy{.limit = options_.save_total_limit};
+  if (options_.save_best && options_.best->best()) policy.best = options_.best->best()->step;
+  checkpoint::PruneCheckpoints(options_.checkpoint_root, policy, lineage);
 }
 
 Status TrainLoop::Save(std::int64_t step) {
@@ -147,8 +156,8 @@ Status TrainLoop::Save(std::int64_t step) {
                                                   .written_by = options_.written_by,
                                                   .lineage = options_.lineage},
                                                  parts_, engine_.world()));
-  if (is_best) RemoveFormerBest();
   observer_.OnCheckpoint(step, path);
+  RemoveOld(step, is_best);
   return OkStatus();
 }
 

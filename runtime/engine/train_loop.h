@@ -34,6 +34,7 @@ namespace ds::engine {
 struct TrainLoopOptions {
   std::int64_t total_steps = 0;  // counted from the start of the run, restarts and resumes included
   std::int64_t save_every = 0;   // steps between checkpoints, the last step is saved too; 0: none
+  std::int64_t save_total_limit = 0;  // checkpoints to keep (format/retention.h); 0: all
   std::filesystem::path checkpoint_root;
   nlohmann::json written_by;               // SaveRequest::written_by
   checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage

@@ -1,9 +1,7 @@
 #include "runtime/rank/step_report.h"
 
-#include <system_error>
 #include <utility>
 
-#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/telemetry/step_metrics.h"
 
 namespace ds::rank {
@@ -57,15 +55,15 @@ nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, 
   return report;
 }
 
-std::string DescribeBest(const engine::BestEvaluation::Best& best,
-                         const std::filesystem::path& checkpoints) {
-  const std::string step = std::to_string(best.step);
-  std::error_code error;
-  const bool is_kept =
-      std::filesystem::exists(checkpoint::DirectoryOfStep(checkpoints, best.step), error);
-  return "the best evaluation was that of step " + step + ", loss " + std::to_string(best.loss) +
-         (is_kept ? ": its checkpoint is step-" + step
-                  : ": it has no checkpoint, for the run did not keep the best one then");
+std::string DescribeSkip(const StepResult& result) {
+  const std::string cause =
+      result.overflow.empty() ? "" : "gradients overflowed in fp16, and " + result.overflow + ": ";
+  return "step " + std::to_string(result.step) + " is skipped: " + cause + result.non_finite;
+}
+
+std::string DescribeRewind(const StepResult& result, const std::filesystem::path& checkpoint) {
+  return "step " + std::to_string(result.step) + ": back to " + checkpoint.filename().string() +
+         "; training continues after the data of this step";
 }
 
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "runtime/comm/traffic.h"
-#include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/train_step.h"
 
@@ -32,10 +31,11 @@ nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, 
 // 3100 + 3200 us, ...".
 std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times);
 
-// Names the best evaluation of a run that keeps its checkpoint, in the folder `checkpoints`, where
-// a run that has been resumed may not have kept it before.
-std::string DescribeBest(const engine::BestEvaluation::Best& best,
-                         const std::filesystem::path& checkpoints);
+// Says why a step was skipped. Requires result.skipped.
+std::string DescribeSkip(const StepResult& result);
+
+// Says to which checkpoint a step has sent the run back.
+std::string DescribeRewind(const StepResult& result, const std::filesystem::path& checkpoint);
 
 // Says what a run that has all its `steps` is evaluated to.
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps);

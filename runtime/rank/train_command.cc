@@ -27,6 +27,7 @@
 #include "runtime/models/model_config.h"
 #include "runtime/models/spec/model_ranks.h"
 #include "runtime/precision/dtype_policy.h"
+#include "runtime/rank/best_model.h"
 #include "runtime/rank/rank_memory.h"
 #include "runtime/rank/seen_tokens.h"
 #include "runtime/rank/step_report.h"
@@ -91,8 +92,8 @@ class TrainCommand : public engine::TrainLoopObserver {
   engine::BestEvaluation best_;
   std::vector<checkpoint::Stateful*> parts_;
   checkpoint::Lineage lineage_;
-  comm::Traffic traffic_;  // before the step that is under way
-  std::int64_t total_steps_ = 0;
+  comm::Traffic traffic_;                              // before the step that is under way
+  std::int64_t total_steps_ = 0, finished_steps_ = 0;  // of the run
   std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
 };
 
@@ -145,7 +146,7 @@ void TrainCommand::Run() {
                       .absence = world_ ? world_->absence() : comm::Absence()});
     }
   }
-  reporter_.ReportEnd({{"steps", engine_->finished_steps()}});
+  reporter_.ReportEnd({{"steps", finished_steps_}});
 }
 
 // Again once it is known how many steps there are, which "auto" may stand for.
@@ -211,10 +212,7 @@ Status TrainCommand::BuildEngine() {
                         .portions_in = job_.portions_in,
                         .parameter_group = MakeGrouper(job_, model_.blocks->model_size())};
   if (!model_.unused.empty() && identity_.rank == 0) {
-    reporter_.ReportNotice(model_config_.folder.string() + ": " +
-                           std::to_string(model_.unused.size()) +
-                           " stored tensors are not part of the model, " + model_.unused.front() +
-                           " for one; they are left out");
+    reporter_.ReportNotice(DescribeUnused(model_, model_config_));
   }
   if (identity_.rank == 0) {
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
@@ -257,7 +255,7 @@ Status TrainCommand::TryEvaluation() {
   DS_RETURN_IF_ERROR(
       comm::AgreeOnStatus(labels.status(), *world_).WithContext("the data to evaluate on"));
   if (comm::SumOverRanks(*labels, *world_) > 0) return OkStatus();
-  return InvalidArgumentError("the data to evaluate on has nothing whose loss could be told");
+  return InvalidArgumentError("the evaluation data has no token to learn: its loss is not defined");
 }
 
 Status TrainCommand::Resume() {
@@ -268,17 +266,18 @@ Status TrainCommand::Resume() {
   // A checkpoint of a run that was not evaluated knows of no best one.
   const auto manifest = checkpoint::ReadManifest(job_.resume_from);
   const bool knows_best = manifest.ok() && manifest->state.contains(best_.state_name());
-  return checkpoint::LoadCheckpoint(job_.resume_from, knows_best ? parts_ : without_best, *world_,
-                                    &lineage_);
+  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(
+      job_.resume_from, knows_best ? parts_ : without_best, *world_, &lineage_));
+  return job_.load_best ? CheckBestIsKept(best_, job_.checkpoint_dir) : OkStatus();
 }
 
 engine::TrainLoopOptions TrainCommand::LoopOptions() {
   engine::TrainLoopOptions options{
       .total_steps = total_steps_,
       .save_every = job_.save_every,
+      .save_total_limit = job_.save_total_limit,
       .checkpoint_root = job_.checkpoint_dir,
       .written_by = {{"program", std::string("dsrank ") + DS_VERSION},
-                     {"world_size", identity_.world_size},
                      {"zero_stage", config_.zero_optimization.stage}},
       .lineage = &lineage_,
       .seed = job_.seed,
@@ -311,8 +310,9 @@ StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
 
 void TrainCommand::TellOfEnd(const std::string& early) {
   if (!early.empty()) reporter_.ReportNotice(early);
-  if (!job_.save_best || !best_.best()) return;
-  reporter_.ReportNotice(DescribeBest(*best_.best(), job_.checkpoint_dir));
+  if (job_.save_best && best_.best()) {
+    reporter_.ReportNotice(DescribeBest(*best_.best(), job_.checkpoint_dir));
+  }
 }
 
 Status TrainCommand::Train() {
@@ -327,6 +327,7 @@ Status TrainCommand::Train() {
   const bool was_done = engine_->finished_steps() >= total_steps_;
   const auto end = engine::RunTrainLoop(
       *engine_, [this] { return ReadBatch(*data_.training); }, parts_, LoopOptions(), *this);
+  finished_steps_ = engine_->finished_steps();
   if (end.saving) exit_code_of_cause_ = kExitCheckpoint;
   if (identity_.rank == 0 && end.status.ok()) TellOfEnd(end.early);
   if (!end.status.ok() || !was_done || !data_.evaluation) return end.status;
@@ -344,8 +345,9 @@ Status TrainCommand::TryExport() {
 // A model that cannot be written is not lost: what was trained is saved as a checkpoint.
 Status TrainCommand::ExportModel() {
   if (job_.save_hf_dir.empty()) return OkStatus();
+  if (job_.load_best) DS_RETURN_IF_ERROR(LoadBest(best_, job_.checkpoint_dir, *engine_));
   const Status written = model_export().Write(*engine_);
-  const bool is_saved = job_.save_every > 0;  // the last step is, early or not
+  const bool is_saved = job_.save_every > 0 || job_.load_best;  // what was to be written
   if (written.ok() || is_saved || job_.checkpoint_dir.empty()) return written;
   const std::int64_t step = engine_->finished_steps();
   const engine::TrainLoopOptions options = LoopOptions();
@@ -365,10 +367,10 @@ void TrainCommand::OnStep(const StepResult& result, double seconds) {
   const auto compared = memory_.ComparePlan(result.expert_routes, &memory);
   if (compared) reporter_.ReportNotice(*compared);
   if (identity_.rank != 0) return;
-  const std::string step = "step " + std::to_string(result.step);
-  if (result.skipped) reporter_.ReportNotice(step + " changed nothing: " + result.non_finite);
+  if (result.skipped) reporter_.ReportNotice(DescribeSkip(result));
   if (config_.activation_checkpointing.profile) {
-    reporter_.ReportNotice(step + ", what was recomputed, first and again: " +
+    reporter_.ReportNotice("step " + std::to_string(result.step) +
+                           ", time of recomputed blocks, first and again: " +
                            DescribeRecompute(DeepSpeedApi(*engine_).take_recompute_times()));
   }
   const comm::Traffic traffic = world_->traffic();
@@ -385,9 +387,7 @@ void TrainCommand::OnCheckpoint(std::int64_t step, const std::filesystem::path& 
 void TrainCommand::OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) {
   traffic_ = world_->traffic();
   if (identity_.rank != 0) return;
-  reporter_.ReportNotice("step " + std::to_string(result.step) + ": back to " +
-                         checkpoint.filename().string() +
-                         ", and on with the data behind this step");
+  reporter_.ReportNotice(DescribeRewind(result, checkpoint));
 }
 
 }  // namespace

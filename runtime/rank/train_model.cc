@@ -85,6 +85,12 @@ engine::ValueReader TrainModel::MakeReader(std::uint64_t seed) const {
   };
 }
 
+std::string DescribeUnused(const TrainModel& model, const models::ModelConfig& config) {
+  return config.folder.string() + ": " + std::to_string(model.unused.size()) +
+         " stored tensors are not part of the model, " + model.unused.front() +
+         " for one; they are left out";
+}
+
 namespace {
 
 Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ranks) {

@@ -50,6 +50,9 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
                                     const models::ModelRanks& ranks,
                                     const std::optional<models::StagePart>& part = {});
 
+// Says how many tensors of the folder the model does not use. Requires one.
+std::string DescribeUnused(const TrainModel& model, const models::ModelConfig& config);
+
 // Writes --save_hf's folder: of a model that has adapters only them, unless they are to be merged.
 class ModelExport {
  public:

@@ -20,6 +20,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
+using ::testing::UnorderedElementsAre;
 
 constexpr char kConfig[] =
     R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 64, "n_embd": 32, "n_layer": 2,
@@ -322,6 +323,40 @@ TEST_F(TrainDataTest, TheBestEvaluationIsKeptAndPatienceEnds) {
                                    (folder_.path() / "run").string(), "--eval_patience", "1"});
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("training ends at step 2 of 9: "));
+}
+
+// The rate rises until the loss does.
+TEST_F(TrainDataTest, TheBestModelIsWrittenAndOldCheckpointsGo) {
+  const std::string data = Write("chat.jsonl", Chats(40));
+  Write("ds.json", R"({"train_batch_size": 4, "optimizer": {"type": "AdamW", "params": {}},
+      "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0.001, "warmup_max_lr": 4.0,
+                    "warmup_num_steps": 4, "warmup_type": "linear"}}})");
+  const auto train = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--eval_split", "0.2", "--eval_every", "1", "--save_every", "1",
+                             "--save_total_limit", "2", "--save_hf",
+                             (folder_.path() / (name + "_model")).string()});
+    return Train(name, data, more);
+  };
+  const auto run = train("run", {"--steps", "5", "--load_best_model_at_end"});
+  ASSERT_EQ(run.status, 0) << run.out << run.err;
+  std::string best;
+  for (const char digit : {'1', '2', '3', '4'}) {
+    const std::string step = std::string("the best evaluation was that of step ") + digit + ",";
+    if (run.err.find(step) != std::string::npos) best = digit;
+  }
+  ASSERT_NE(best, "") << run.err;
+  std::vector<std::string> kept;
+  for (const auto& entry : fs::directory_iterator(folder_.path() / "run/checkpoints")) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-")) kept.push_back(name);
+  }
+  EXPECT_THAT(kept, UnorderedElementsAre("step-" + best, "step-5"));
+  const auto until_best = train("until_best", {"--steps", best});
+  ASSERT_EQ(until_best.status, 0) << until_best.out << until_best.err;
+  const auto model = [&](const std::string& name) {
+    return *ReadFile(folder_.path() / (name + "_model") / "model.safetensors");
+  };
+  EXPECT_TRUE(model("run") == model("until_best"));
 }
 
 TEST_F(TrainDataTest, ATrainingThatHasHadItsTimeEndsWithACheckpoint) {

@@ -8,7 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/retention.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
@@ -21,15 +24,22 @@ using ds::testing::TemporaryFolder;
 
 constexpr int kTraceRefused = 99;
 
-// A child that replaces the checkpoint of step 20 and adds one of step 30, traced.
+// Replaces the checkpoint of step 20 and adds one of step 30.
+void SaveTwice(const fs::path& root) {
+  CommitSample(root, 20);
+  CommitSample(root, 30);
+}
+
+// A child that does `work`, traced.
 class TracedSave {
  public:
-  explicit TracedSave(const fs::path& root) : child_(::fork()) {
+  explicit TracedSave(const fs::path& root,
+                      const std::function<void(const fs::path&)>& work = SaveTwice)
+      : child_(::fork()) {
     if (child_ == 0) {
       if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kTraceRefused);
       ::raise(SIGSTOP);
-      CommitSample(root, 20);
-      CommitSample(root, 30);
+      work(root);
       ::_exit(::testing::Test::HasFailure() ? 1 : 0);
     }
     ::waitpid(child_, &status_, 0);
@@ -98,6 +108,51 @@ TEST(CheckpointKill, ASaveAfterAKillSucceeds) {
     CommitSample(folder.path(), 30);
     ExpectGoodAndNamed(folder.path());
     EXPECT_EQ(FindNewestGood(folder.path()).value().found->step, 30);
+    if (HasFailure()) return;
+  }
+}
+
+// Saves step 30 and removes all checkpoints but the newest.
+void SaveAndPrune(const fs::path& root) {
+  Lineage lineage = AssumeLineage(21);
+  CommitSample(root, 30, &lineage);
+  PruneCheckpoints(root, {.limit = 1}, lineage);
+}
+
+TEST(CheckpointKill, EveryMomentOfARemovalHasAGoodCheckpoint) {
+  const TemporaryFolder folder;
+  CommitTenAndTwenty(folder.path(), FileSystem::System());
+  TracedSave save(folder.path(), SaveAndPrune);
+  if (save.ended())
+    return ds::testing::SkipWithout("tracing", "tracing a child is not permitted here");
+  for (; !save.ended(); save.RunToNextStop()) {
+    ExpectGoodAndNamed(folder.path());
+    const auto all = ListCheckpoints(folder.path()).value();
+    const bool has_newest = all.back().step == 30;
+    EXPECT_TRUE(has_newest || all.size() == 2) << "nothing goes before the newer one is there";
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(save.exit_status(), 0);
+  EXPECT_EQ(ListCheckpoints(folder.path()).value().size(), 1u);
+}
+
+TEST(CheckpointKill, ASaveAfterAKilledRemovalEndsIt) {
+  constexpr int kStopsBetweenKills = 31;
+  bool finished = false;
+  for (int kill_at = 1; !finished; kill_at += kStopsBetweenKills) {
+    const TemporaryFolder folder;
+    CommitTenAndTwenty(folder.path(), FileSystem::System());
+    {
+      TracedSave save(folder.path(), SaveAndPrune);
+      if (save.ended())
+        return ds::testing::SkipWithout("tracing", "tracing a child is not permitted here");
+      for (int stop = 0; stop < kill_at && !save.ended(); ++stop) save.RunToNextStop();
+      finished = save.ended();
+    }
+    SCOPED_TRACE(kill_at);
+    SaveAndPrune(folder.path());
+    ExpectGoodAndNamed(folder.path());
+    EXPECT_EQ(NamesIn(folder.path()).size(), 3u) << "step-30, latest and the lock";
     if (HasFailure()) return;
   }
 }

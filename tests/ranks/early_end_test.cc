@@ -124,6 +124,22 @@ TEST(EarlyEnd, CheckpointsThatAreDueAnywayStay) {
   EXPECT_THAT(CheckpointsIn(folder.path()), ElementsAre(2, 3, 4));
 }
 
+TEST(EarlyEnd, ALimitKeepsTheNewestAndTheBest) {
+  const testing::TemporaryFolder folder;
+  const engine::TrainLoopOptions options{.total_steps = 8,
+                                         .save_every = 1,
+                                         .save_total_limit = 3,
+                                         .evaluate_every = 1,
+                                         .save_best = true};
+  Train(folder.path(), {3.0, 1.0, 2.5, 2.0, 1.5, 1.5, 1.5, 1.5}, options);
+  EXPECT_THAT(CheckpointsIn(folder.path()), ElementsAre(2, 7, 8));
+  // A resumed run counts the old ones, and a new best one lets the former go.
+  engine::TrainLoopOptions longer = options;
+  longer.total_steps = 10;
+  Train(folder.path(), {0.5, 0.7}, longer, "step-8");
+  EXPECT_THAT(CheckpointsIn(folder.path()), ElementsAre(8, 9, 10));
+}
+
 TEST(EarlyEnd, PatienceEndsTheRunAndAResumedRunKnowsTheBest) {
   const testing::TemporaryFolder folder;
   const engine::TrainLoopOptions options{

@@ -12,7 +12,6 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
-#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
 
@@ -20,12 +19,6 @@ namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::uint64_t DrawNonce() {
-  constexpr int kHalf = 32;
-  std::random_device random;
-  return (std::uint64_t{random()} << kHalf | random()) >> 1;  // ranks exchange it as an int64
-}
 
 StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& root) {
   std::error_code error;
@@ -165,6 +158,13 @@ Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& s
 
 }  // namespace
 
+UnfinishedName DrawUnfinishedName(std::int64_t step, std::int64_t generation) {
+  constexpr int kHalf = 32;
+  std::random_device random;
+  const std::uint64_t nonce = std::uint64_t{random()} << kHalf | random();
+  return {step, generation, nonce >> 1};  // ranks exchange it as an int64
+}
+
 fs::path UnfinishedDirectory(const fs::path& root, const UnfinishedName& name) {
   return root / UnfinishedDirectoryName(name);
 }
@@ -181,7 +181,7 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_
   if (!latest) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
   const std::int64_t own = lineage ? lineage->generation : 0;
   DS_RETURN_IF_ERROR(Recover(root, std::max(own, latest ? latest->generation : 0), lock, system));
-  const UnfinishedName name{step, own, DrawNonce()};
+  const UnfinishedName name = DrawUnfinishedName(step, own);
   const fs::path directory = UnfinishedDirectory(root, name);
   const int made = system.MakeDirectory(directory);
   if (made != 0) return ErrnoError(-made, directory.string());
@@ -220,15 +220,6 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished, FileSystem& system) {
   // The failure that led here is what is reported; the next save tries again to remove it.
   static_cast<void>(RemoveTree(UnfinishedDirectory(unfinished.root, unfinished.name), system));
-}
-
-void RemoveCheckpoint(const fs::path& root, std::int64_t step, std::int64_t generation,
-                      FileSystem& system) {
-  const fs::path unfinished =
-      UnfinishedDirectory(root, {.step = step, .generation = generation, .nonce = DrawNonce()});
-  if (RenameDurably(DirectoryOfStep(root, step), unfinished, system).ok()) {
-    RemoveReplaced(unfinished, system);
-  }
 }
 
 }  // namespace ds::checkpoint

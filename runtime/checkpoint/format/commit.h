@@ -27,6 +27,9 @@ struct UnfinishedCheckpoint {
   WriterMark mark;
 };
 
+// A name that no other writer has.
+UnfinishedName DrawUnfinishedName(std::int64_t step, std::int64_t generation);
+
 // The folder in `root` where the ranks put their files.
 std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root,
                                           const UnfinishedName& name);
@@ -55,10 +58,5 @@ StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unf
 // Removes the unfinished folder, as far as possible.
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished,
                        FileSystem& system = FileSystem::System());
-
-// Removes root/step-N, as far as possible, for a writer of `generation`: under an unfinished one's
-// name first, as what is half removed is no damaged checkpoint.
-void RemoveCheckpoint(const std::filesystem::path& root, std::int64_t step, std::int64_t generation,
-                      FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

@@ -1,0 +1,138 @@
+#include "runtime/checkpoint/format/retention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/latest.h"
+#include "tests/places.h"
+#include "tests/support/program.h"
+#include "tests/support/scripted_file_system.h"
+#include "tests/unit/checkpoint/sample_checkpoint.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::ScriptedFileSystem;
+using ds::testing::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Steps = std::vector<std::int64_t>;
+
+TEST(Retention, KeepsWhatTrainerKeeps) {
+  const auto golden =
+      nlohmann::json::parse(Slurp(DS_SOURCE_DIR "/tests/unit/checkpoint/goldens/retention.json"));
+  for (const auto& each : golden["cases"]) {
+    Steps steps = each["steps"];
+    RetentionPolicy policy{.limit = each["limit"]};
+    if (!each["best"].is_null()) policy.best = each["best"].get<std::int64_t>();
+    for (const std::int64_t step : ChooseStepsToRemove(steps, policy)) std::erase(steps, step);
+    EXPECT_EQ(steps, each["kept"].get<Steps>()) << each.dump();
+  }
+}
+
+class PruneTest : public ::testing::Test {
+ protected:
+  void Commit(const Steps& steps) {
+    for (const std::int64_t step : steps) CommitSample(folder_.path(), step, &lineage_);
+  }
+  void Prune(std::int64_t limit, std::optional<std::int64_t> best = {}) {
+    PruneCheckpoints(folder_.path(), {.limit = limit, .best = best}, lineage_);
+  }
+  Steps Listed() {
+    Steps steps;
+    for (const auto& each : ListCheckpoints(folder_.path()).value()) steps.push_back(each.step);
+    return steps;
+  }
+  TemporaryFolder folder_;
+  Lineage lineage_;
+};
+
+TEST_F(PruneTest, LeavesTheNewestAndTheBestAndNoOtherFolder) {
+  Commit({10, 20, 30, 40});
+  Prune(0);
+  EXPECT_THAT(Listed(), ElementsAre(10, 20, 30, 40));
+  Prune(3, 10);
+  EXPECT_THAT(Listed(), ElementsAre(10, 30, 40));
+  Prune(1, 10);
+  EXPECT_THAT(Listed(), ElementsAre(10, 40));
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(40));
+  EXPECT_THAT(NamesIn(folder_.path()),
+              ::testing::UnorderedElementsAre("step-40", kLatestFile, kFolderLockFile));
+  ExpectGoodCheckpoints(folder_.path(), 40);
+}
+
+TEST_F(PruneTest, AResumedRunCountsTheOldOnes) {
+  Commit({10, 20, 30});
+  lineage_ = ResumeSample(folder_.path(), 30, 1);
+  Commit({40});
+  Prune(2);
+  EXPECT_THAT(Listed(), ElementsAre(30, 40));
+}
+
+// What a name alone does not tell: a folder of other origin, a damaged checkpoint, one of another
+// future, one that was put in another's place.
+TEST_F(PruneTest, OnlyWhatTheManifestProvesToBeOfTheRunIsRemoved) {
+  Commit({10, 20, 30, 40, 50});
+  fs::create_directory(folder_.path() / "step-5");
+  FlipBit(folder_.path() / "step-20" / kManifestFile, 3);
+  fs::remove_all(folder_.path() / "step-30");
+  fs::copy(folder_.path() / "step-10", folder_.path() / "step-30");
+  lineage_ = ResumeSample(folder_.path(), 40, 1);
+  Commit({45, 60});
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(5, 20, 30, 50, 60));
+  EXPECT_THAT(RemoveCheckpoint(folder_.path(), 5, lineage_).message(),
+              HasSubstr("step-5 stays: its manifest does not show that this run wrote it"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "step-5"));
+}
+
+TEST_F(PruneTest, NothingGoesWhileLatestNamesNoNewerOne) {
+  Commit({10, 20, 30});
+  const Lineage newest = lineage_;
+  ASSERT_TRUE(
+      WriteLatest(folder_.path(), {.step = 20, .lineage = Lineage{}}, FileSystem::System()).ok());
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(10, 20, 30));
+  EXPECT_THAT(RemoveCheckpoint(folder_.path(), 10, newest).message(),
+              HasSubstr("'latest' names no newer checkpoint"));
+  Commit({40});
+  EXPECT_FALSE(RemoveCheckpoint(folder_.path(), 40, lineage_).ok()) << "the newest itself";
+  EXPECT_THAT(Listed(), ElementsAre(10, 20, 30, 40));
+}
+
+TEST_F(PruneTest, RanksOfAGenerationThatWasFollowedRemoveNothing) {
+  Commit({10, 20, 30});
+  ResumeSample(folder_.path(), 30, 1);
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(10, 20, 30));
+}
+
+// A crash after the rename, before the files are gone.
+TEST_F(PruneTest, WhatACrashLeavesIsRemovedByTheNextSave) {
+  Commit({10, 20, 30});
+  ScriptedFileSystem system([](const FileCall& call) {
+    return call.kind == FileCall::Kind::kUnlink ? EIO : kAskTheSystem;
+  });
+  PruneCheckpoints(folder_.path(), {.limit = 1}, lineage_, system);
+  EXPECT_THAT(Listed(), ElementsAre(20, 30));
+  EXPECT_EQ(NamesIn(folder_.path()).size(), 5u);
+  ExpectGoodCheckpoints(folder_.path(), 30);
+  Commit({40});
+  EXPECT_EQ(NamesIn(folder_.path()).size(), 5u) << "20, 30, 40, latest and the lock";
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(40));
+}
+
+}  // namespace
+}  // namespace ds::checkpoint
