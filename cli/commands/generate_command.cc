@@ -27,6 +27,7 @@
 #include "cli/train/share_folder.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
+#include "runtime/base/shell_quote.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/checkpoint/format/file_names.h"
@@ -214,12 +215,12 @@ Status CheckIsModel(const fs::path& folder) {
     const fs::path run = fs::absolute(folder).lexically_normal().parent_path().parent_path();
     return InvalidArgumentError(
         name + ": a checkpoint, which is the state of a training; dsrun resume " +
-        ShortenPath(run) + " --checkpoint " + folder.filename().string() + " --steps " +
+        ShellQuote(ShortenPath(run)) + " --checkpoint " + folder.filename().string() + " --steps " +
         std::to_string(*step) + " --save_hf DIR writes its model");
   }
   if (has("job.json")) {
-    return InvalidArgumentError(name + ": a run directory; dsrun resume " + folder.string() +
-                                " --save_hf DIR writes its model");
+    return InvalidArgumentError(name + ": a run directory; dsrun resume " +
+                                ShellQuote(folder.string()) + " --save_hf DIR writes its model");
   }
   if (has("adapter_config.json")) {
     return InvalidArgumentError(name +

@@ -13,6 +13,7 @@
 #include "cli/train/train_inputs.h"
 #include "cli/train/train_session.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/shell_quote.h"
 
 namespace ds::cli {
 namespace {
@@ -47,12 +48,6 @@ StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFl
   flags.help_shown = parsed.help_shown;
   flags.given = parser.Given();
   return flags;
-}
-
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += " " + word;
-  return text;
 }
 
 // What the user's own words are laid over: nothing, a recipe, or arguments of Trainer.
@@ -104,7 +99,7 @@ StatusOr<Flags> LayOver(const Below& below, const Invocation& invocation,
   std::vector<std::string> words = below.launch;
   const std::vector<std::string> flags_below = WordsBelow(below.recipe, given);
   words.insert(words.end(), flags_below.begin(), flags_below.end());
-  *notice = below.name + ":" + Joined(words);
+  *notice = below.name + ": " + ShellLine(words);
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   StatusOr<Flags> flags = ParseFlags(words, invocation.launch);
   if (!flags.ok()) return flags.status().WithContext(below.name);

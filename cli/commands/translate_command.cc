@@ -11,6 +11,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/printable.h"
+#include "runtime/base/shell_quote.h"
 
 namespace ds::cli {
 namespace {
@@ -142,7 +143,7 @@ Status PrintTranslation(const TranslateFlags& flags, const Translation& translat
     return OkStatus();
   }
   PrintRemarks(translation);
-  std::cout << AsShellLine(words) << "\n";
+  std::cout << ShellLine(words) << "\n";
   if (has_config && flags.out.empty()) std::cout << config;
   std::cout << std::flush;
   return OkStatus();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/parse_number.h"
+#include "runtime/base/shell_quote.h"
 
 namespace ds::cli {
 namespace {
@@ -160,7 +161,7 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
     return AlreadyExistsError("run directory " + path.string() +
                               " holds a job already; choose another with --run_dir, or go on with "
                               "it where it is one of 'dsrun train': dsrun resume " +
-                              path.string());
+                              ShellQuote(path.string()));
   }
   DS_RETURN_IF_ERROR(run->OpenEvents());
   return run;

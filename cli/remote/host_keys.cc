@@ -15,6 +15,7 @@
 #include "cli/remote/host_key_policy.h"
 #include "cli/remote/ssh_words.h"
 #include "runtime/base/files.h"
+#include "runtime/base/shell_quote.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::cli {
@@ -91,8 +92,8 @@ HostFailure Refusal(const SshSession& session, const std::string& why, const std
 
 HostFailure Changed(const SshSession& session, const std::string& file) {
   return Refusal(session, "but " + file + " holds another one for it",
-                 "somebody may be in between. If the host was set up anew: ssh-keygen -f " + file +
-                     " -R HOST");
+                 "somebody may be in between. If the host was set up anew: ssh-keygen -f " +
+                     ShellQuote(file) + " -R HOST");
 }
 
 HostFailure Unreadable(const Status& status) {

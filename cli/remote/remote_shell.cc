@@ -2,29 +2,19 @@
 
 #include <algorithm>
 
-namespace ds::cli {
+#include "runtime/base/shell_quote.h"
 
-std::string QuoteForShell(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
+namespace ds::cli {
 
 std::string MakeScriptCommand(const std::vector<std::string>& wrapper, const std::string& script,
                               const std::vector<std::string>& arguments) {
   std::string inner = "exec ";
-  for (const std::string& word : wrapper) inner += QuoteForShell(word) + " ";
+  for (const std::string& word : wrapper) inner += ShellQuote(word) + " ";
   std::string line = script;
   std::replace(line.begin(), line.end(), '\n', ' ');
-  inner += "/bin/sh -c " + QuoteForShell(line) + " dsrun \"$SSH_CONNECTION\"";
-  for (const std::string& argument : arguments) inner += " " + QuoteForShell(argument);
-  return "exec /bin/sh -c " + QuoteForShell(inner);
+  inner += "/bin/sh -c " + ShellQuote(line) + " dsrun \"$SSH_CONNECTION\"";
+  for (const std::string& argument : arguments) inner += " " + ShellQuote(argument);
+  return "exec /bin/sh -c " + ShellQuote(inner);
 }
 
 std::string TakeLastLine(std::string text) {

@@ -13,9 +13,6 @@
 
 namespace ds::cli {
 
-// `text` as one word of a POSIX shell.
-std::string QuoteForShell(std::string_view text);
-
 // The command line for a login shell that makes it execute /bin/sh with `script`, inside `wrapper`.
 // In the script $1 is the connection as the host's sshd sees it, "CLIENT PORT SERVER PORT", and
 // `arguments` follow from $2 on. For the sake of csh the script has no '!', and its line ends

@@ -7,6 +7,7 @@
 
 #include "cli/remote/remote_shell.h"
 #include "runtime/base/printable.h"
+#include "runtime/base/shell_quote.h"
 
 namespace ds::cli {
 namespace {
@@ -158,7 +159,7 @@ HostFailure ExplainSsh(const std::string& host, const std::string& words) {
 std::string HintFor(std::string_view hint, const std::string& host) {
   constexpr std::string_view kHost = "HOST";
   const bool plain = IsPlain(host);
-  const std::string word = plain ? host : QuoteForShell(host);
+  const std::string word = ShellQuote(host);
   std::string text;
   for (std::size_t at = hint.find(kHost); at != std::string_view::npos; at = hint.find(kHost)) {
     text += hint.substr(0, at);

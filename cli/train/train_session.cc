@@ -1,6 +1,7 @@
 #include "cli/train/train_session.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -12,19 +13,32 @@
 #include "cli/train/find_model.h"
 #include "cli/train/train_program.h"
 #include "runtime/base/exit_codes.h"
+#include "runtime/base/shell_quote.h"
 #include "runtime/checkpoint/format/latest.h"
 #include "runtime/topology/mesh.h"
 
 namespace ds::cli {
 namespace {
 
-// The demo's last lines: `program` is dsrun as the user may type it.
+// The last lines of a first demo: `program` is dsrun as the user may type it.
 std::vector<std::string> NextCommands(const std::string& program) {
-  return {
-      "three commands to try next:",
-      "  " + program + " --num_gpus 2 train --data README.md --steps 20   # a text of your own",
-      "  " + program + " --num_gpus 2 run -- env                          # any program of yours",
-      "  " + program + " report                                           # this machine"};
+  const std::string dsrun = ShellQuote(program);
+  return {"three commands to try next:",
+          "  " + dsrun + " train --help             # models, data and settings of your own",
+          "  " + dsrun + " --num_gpus 2 run -- env  # any program, on two ranks",
+          "  " + dsrun + " report                   # this machine"};
+}
+
+// True when no other job has its folder next to the run's.
+bool IsFirstRun(const RunDirectory& run_directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path own = fs::absolute(run_directory.path()).lexically_normal();
+  for (const auto& entry : fs::directory_iterator(own.parent_path(), error)) {
+    const bool is_other = entry.path().filename() != own.filename();
+    if (is_other && fs::exists(entry.path() / "job.json", error)) return false;
+  }
+  return true;
 }
 
 // The logs that generations are counted by may have been removed; the checkpoints count, too.
@@ -97,8 +111,9 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
       .first_generation = ChooseGeneration(*run_directory),
       .closing_lines = {},
       .memory = predicted ? PlanMemory(*predicted, inputs.allow_overcommit) : MemoryNeed()};
-  if (inputs.demo)
+  if (inputs.demo && IsFirstRun(*run_directory)) {
     purpose.closing_lines = NextCommands(ShortenPath(request.command_line.words.at(0)));
+  }
   const JobPlan plan = PlanJob(std::move(request), std::move(purpose));
 
   nlohmann::ordered_json job = DescribeJob("train", plan);

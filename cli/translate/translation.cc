@@ -19,21 +19,6 @@ void AddFlag(const std::string& flag, const Json& value, std::vector<std::string
   for (const Json& element : value) words->push_back(TextOf(element));
 }
 
-bool IsPlain(const std::string& word) {
-  constexpr std::string_view kPlain = "@%+=:,./-_";
-  return !word.empty() && std::all_of(word.begin(), word.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kPlain.find(c) != std::string_view::npos;
-  });
-}
-
-std::string Quoted(const std::string& word) {
-  if (IsPlain(word)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace
 
 void Translation::Add(Mapping mapping, std::string_view name, const Json& value, std::string text) {
@@ -80,12 +65,6 @@ std::vector<std::string> CommandWords(const Translation& translation,
   }
   if (!ds_config.empty()) AddFlag("deepspeed_config", ds_config, &words);
   return words;
-}
-
-std::string AsShellLine(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + Quoted(word);
-  return line;
 }
 
 std::string DescribeMissing(const Translation& translation) {

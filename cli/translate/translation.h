@@ -51,9 +51,6 @@ struct Translation {
 // nothing says them, and `ds_config` names the file of the config ("" = none).
 std::vector<std::string> CommandWords(const Translation& translation, const std::string& ds_config);
 
-// The words as a shell takes them.
-std::string AsShellLine(const std::vector<std::string>& words);
-
 // The missing ones as one message, each by its name.
 std::string DescribeMissing(const Translation& translation);
 

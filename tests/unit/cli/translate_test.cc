@@ -9,8 +9,9 @@
 #include "cli/translate/argument_table.h"
 #include "cli/translate/sources.h"
 #include "runtime/base/files.h"
-#include "tests/places.h"
+#include "runtime/base/shell_quote.h"
 #include "tests/support/program.h"
+#include "tests/unit/cli/translation_remarks.h"
 
 namespace ds::cli {
 namespace {
@@ -20,31 +21,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::ordered_json;
 
-const Json& Golden() {
-  static const Json golden =
-      Json::parse(*ReadFile(DS_SOURCE_DIR "/tests/unit/cli/goldens/translate.json"));
-  return golden;
-}
+const Json& Golden() { return TranslateGolden(); }
 
 Translation Arguments(const std::string& text, TrainerContext context = {}) {
   return TranslateTrainingArguments(Json::parse(text), context);
-}
-
-// The remark on an argument; fails when there is none.
-Remark On(const Translation& translation, const std::string& name) {
-  for (const Remark& remark : translation.remarks) {
-    if (remark.name == name) return remark;
-  }
-  ADD_FAILURE() << "no remark on " << name;
-  return {};
-}
-
-std::vector<std::string> Missing(const Translation& translation) {
-  std::vector<std::string> names;
-  for (const Remark& remark : translation.remarks) {
-    if (remark.mapping == Mapping::kMissing) names.push_back(remark.name);
-  }
-  return names;
 }
 
 Translation Accelerate(const std::string& yaml, const Json& deepspeed = {}) {
@@ -73,7 +53,7 @@ TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
   EXPECT_EQ(translation.ds_config.dump(),
             R"({"optimizer":{"type":"AdamW"},"scheduler":{"type":"LinearLR","params":)"
             R"({"start_factor":1.0,"end_factor":0.0,"total_iters":5}}})");
-  EXPECT_EQ(AsShellLine(CommandWords(translation, "ds config.json")).substr(0, 56),
+  EXPECT_EQ(ShellLine(CommandWords(translation, "ds config.json")).substr(0, 56),
             "dsrun --device cpu train --model MODEL --data DATA --ste");
   EXPECT_THAT(CommandWords(translation, "ds config.json").back(), "ds config.json");
 }
@@ -221,7 +201,7 @@ TEST(AccelerateConfigTest, EveryKeyIsKnown) {
 TEST(AccelerateConfigTest, FilesOfAccelerate) {
   const Translation deepspeed = Accelerate(Golden()["yaml"][0]["text"]);
   EXPECT_TRUE(deepspeed.is_whole()) << DescribeMissing(deepspeed);
-  EXPECT_EQ(AsShellLine(deepspeed.launch),
+  EXPECT_EQ(ShellLine(deepspeed.launch),
             "--hostfile HOSTFILE --num_nodes 2 --num_gpus 4 --master_addr 10.0.0.1 --master_port "
             "29500");
   EXPECT_EQ(deepspeed.ds_config["zero_optimization"].dump(),
@@ -315,7 +295,7 @@ TEST(DeepspeedWordsTest, FlagsOfDsrunsOwnStay) {
       {"-H", "hosts", "--include=a:0,1", "--launcher", "pdsh", "train.py", "--lr", "3e-4"});
   ASSERT_TRUE(translation.ok());
   EXPECT_TRUE(translation->is_whole());
-  EXPECT_EQ(AsShellLine(CommandWords(*translation, "")),
+  EXPECT_EQ(ShellLine(CommandWords(*translation, "")),
             "dsrun -H hosts --include=a:0,1 --pass_local_rank train.py --lr 3e-4");
 }
 
