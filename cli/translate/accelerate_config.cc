@@ -28,12 +28,18 @@ constexpr std::string_view kLeftOut[] = {
     "fsdp_version",
     // parallelism_config
     "parallelism_config_dp_replicate_size", "parallelism_config_dp_shard_size",
-    "parallelism_config_cp_backend", "parallelism_config_cp_comm_strategy",
-    "parallelism_config_sp_backend", "parallelism_config_sp_attn_implementation",
-    "parallelism_config_sp_seq_length", "parallelism_config_sp_seq_length_is_variable"};
+    "parallelism_config_cp_comm_strategy", "parallelism_config_cp_seq_length_is_variable",
+    "parallelism_config_cp_attn_implementation", "parallelism_config_sp_backend",
+    "parallelism_config_sp_attn_implementation", "parallelism_config_sp_seq_length",
+    "parallelism_config_sp_seq_length_is_variable"};
 
-// Context parallelism, whose ranks pass keys and values round.
+// Context parallelism: a ring of ranks that pass keys and values on; with the backend "deepspeed",
+// which Accelerate had before its sp_size, Ulysses.
 constexpr const char* kRingSize = "parallelism_config_cp_size";
+constexpr const char* kRingBackend = "parallelism_config_cp_backend";
+
+// A key of DeepSpeed's own config that Accelerate files have as well.
+constexpr const char* kSequenceDtype = "seq_parallel_communication_data_type";
 
 // Keys that TranslateAccelerateConfig reads in one of its groups.
 constexpr std::string_view kRead[] = {"distributed_type",
@@ -49,6 +55,8 @@ constexpr std::string_view kRead[] = {"distributed_type",
                                       "fsdp_config",
                                       "parallelism_config",
                                       kRingSize,
+                                      kRingBackend,
+                                      kSequenceDtype,
                                       "mpirun_config",
                                       "deepspeed_config_file",
                                       "zero_stage",
@@ -203,6 +211,9 @@ class ConfigTranslator {
       out_.SetKey("gradient_accumulation_steps", accumulation, "/gradient_accumulation_steps",
                   accumulation);
     }
+    if (const Json dtype = Get(kSection, kSequenceDtype); !SaysNothing(dtype)) {
+      out_.SetKey(kSequenceDtype, dtype, std::string("/") + kSequenceDtype, dtype);
+    }
     out_.ds_config["train_micro_batch_size_per_gpu"] = "auto";  // as the script says
     // Accelerate clips where the script does; DeepSpeed's own default is 1.0.
     const Json clipping = Get(kSection, "gradient_clipping");
@@ -269,7 +280,12 @@ class ConfigTranslator {
     if (out_.flags.contains("sp")) {
       return out_.Add(Mapping::kMissing, kRingSize, ring, "dsrun cuts samples once, by --sp");
     }
-    out_.flags["sp_kind"] = "ring";
+    const Json backend = Get("parallelism_config", kRingBackend);
+    if (!SaysNothing(backend) && backend != "torch" && backend != "deepspeed") {
+      return out_.Add(Mapping::kMissing, kRingBackend, backend,
+                      "Accelerate has torch and deepspeed");
+    }
+    if (backend != "deepspeed") out_.flags["sp_kind"] = "ring";
     out_.SetFlag(kRingSize, ring, "sp", ring);
   }
 

@@ -1,5 +1,7 @@
 #include "cli/translate/argument_table.h"
 
+#include <algorithm>
+
 namespace ds::cli {
 namespace {
 
@@ -10,7 +12,7 @@ constexpr ArgumentRow kArguments[] = {
     {"per_device_train_batch_size", "8", kMapped, ""},
     {"num_train_epochs", "3.0", kMapped, ""},
     {"max_steps", "-1", kMapped, ""},
-    {"learning_rate", "5e-05", kMapped, ""},
+    {"learning_rate", "5e-05", kMapped, "", "2e-05"},
     {"lr_scheduler_type", "\"linear\"", kMapped, ""},
     {"lr_scheduler_kwargs", "null", kMapped, ""},
     {"warmup_steps", "0", kMapped, ""},
@@ -27,14 +29,14 @@ constexpr ArgumentRow kArguments[] = {
      "dsrun takes the mean over the tokens of all ranks, always"},
     {"max_grad_norm", "1.0", kMapped, ""},
     {"label_smoothing_factor", "0.0", kChanges, "dsrun has no label smoothing"},
-    {"bf16", "false", kMapped, ""},
+    {"bf16", "false", kMapped, "", "null"},
     {"fp16", "false", kMapped, ""},
     {"bf16_full_eval", "false", kNone, ""},
     {"fp16_full_eval", "false", kNone, ""},
     {"tf32", "null", kNear, "fp32 products are computed as LibTorch does it by default"},
     {"activation_checkpointing", "null", kMapped, ""},
     {"activation_checkpointing_kwargs", "null", kNone, ""},
-    {"gradient_checkpointing", "null", kMapped, ""},
+    {"gradient_checkpointing", "null", kMapped, "", "true"},
     {"gradient_checkpointing_kwargs", "null", kNone, ""},
     {"torch_compile", "false", kNone, ""},
     {"torch_compile_backend", "null", kNone, ""},
@@ -47,7 +49,7 @@ constexpr ArgumentRow kArguments[] = {
     {"auto_find_batch_size", "false", kChanges,
      "dsrun keeps the batch it is given; `dsrun estimate` says what fits"},
     {"logging_strategy", "\"steps\"", kNone, ""},
-    {"logging_steps", "500", kMapped, ""},
+    {"logging_steps", "500", kMapped, "", "10"},
     {"logging_first_step", "false", kNone, ""},
     {"log_on_each_node", "true", kNone, ""},
     {"logging_nan_inf_filter", "true", kNone, ""},
@@ -76,7 +78,7 @@ constexpr ArgumentRow kArguments[] = {
     {"save_strategy", "\"steps\"", kMapped, ""},
     {"save_steps", "500", kMapped, ""},
     {"save_on_each_node", "false", kNone, ""},
-    {"save_total_limit", "null", kNone, ""},
+    {"save_total_limit", "null", kMapped, ""},
     {"enable_jit_checkpoint", "false", kNone, ""},
     {"push_to_hub", "false", kNone, ""},
     {"hub_token", "null", kNone, ""},
@@ -85,9 +87,9 @@ constexpr ArgumentRow kArguments[] = {
     {"hub_strategy", "\"every_save\"", kNone, ""},
     {"hub_always_push", "false", kNone, ""},
     {"hub_revision", "null", kNone, ""},
-    {"load_best_model_at_end", "false", kChanges, "dsrun saves the model of the last step"},
-    {"metric_for_best_model", "null", kNone, ""},
-    {"greater_is_better", "null", kNone, ""},
+    {"load_best_model_at_end", "false", kMapped, ""},
+    {"metric_for_best_model", "null", kMapped, ""},
+    {"greater_is_better", "null", kMapped, ""},
     {"ignore_data_skip", "false", kNone, ""},
     {"restore_callback_states_from_checkpoint", "false", kNone, ""},
     {"full_determinism", "false", kNone, ""},
@@ -152,16 +154,12 @@ constexpr ArgumentRow kArguments[] = {
     {"push_to_hub_model_id", "null", kNone, ""},
     {"push_to_hub_organization", "null", kNone, ""},
     {"push_to_hub_token", "null", kNone, ""},
-    // Of the example scripts and of TRL.
+    // Of the example scripts.
     {"model_name_or_path", "null", kMapped, ""},
     {"tokenizer_name", "null", kMapped, ""},
     {"train_file", "null", kMapped, ""},
     {"validation_file", "null", kMapped, ""},
     {"block_size", "null", kMapped, ""},
-    {"max_length", "null", kMapped, ""},
-    {"max_seq_length", "null", kMapped, ""},
-    {"dataset_text_field", "\"text\"", kMapped, ""},
-    {"packing", "false", kMapped, ""},
     {"dataset_name", "null", kChanges, "dsrun downloads nothing; give its files to --data"},
     {"dataset_config_name", "null", kChanges, "dsrun downloads nothing; give its files to --data"},
     {"config_name", "null", kChanges, "give the folder that has the config.json to --model"},
@@ -171,7 +169,127 @@ constexpr ArgumentRow kArguments[] = {
     {"overwrite_cache", "false", kNone, ""},
     {"use_fast_tokenizer", "true", kNone, ""},
     {"trust_remote_code", "false", kNone, ""},
+    // Of TRL's SFTConfig; max_seq_length is the former name of max_length.
+    {"dataset_text_field", "\"text\"", kMapped, ""},
+    {"max_length", "1024", kMapped, ""},
+    {"max_seq_length", "null", kMapped, ""},
+    {"truncation_mode", "\"keep_start\"", kMapped, ""},
+    {"packing", "false", kMapped, ""},
+    {"packing_strategy", "\"bfd\"", kMapped, ""},
+    {"eval_packing", "null", kMapped, ""},
+    {"completion_only_loss", "null", kMapped, ""},
+    {"assistant_only_loss", "false", kMapped, ""},
+    {"loss_type", "\"nll\"", kMapped, ""},
+    {"eos_token", "null", kMapped, ""},
+    {"pad_token", "null", kNone, ""},
+    {"pad_to_multiple_of", "\"auto\"", kNone, ""},
+    {"padding_free", "false", kNone, ""},
+    {"shuffle_dataset", "false", kNone, ""},
+    {"dataset_num_proc", "null", kNone, ""},
+    {"activation_offloading", "false", kNone, ""},
+    {"model_init_kwargs", "null", kChanges,
+     "dsrun reads the model as its config.json describes it"},
+    {"router_aux_loss_coef", "null", kChanges,
+     "dsrun takes router_aux_loss_coef from the model's config.json; write it there"},
+    {"chat_template_path", "null", kChanges,
+     "put the template into the folder of --tokenizer as chat_template.jinja"},
+    {"dataset_kwargs", "null", kChanges, "dsrun tokenizes all data itself"},
 };
+
+// Names of TRL's DPOConfig, KTOConfig, RewardConfig, GRPOConfig, RLOOConfig and DistillationConfig
+// that its SFTConfig does not have.
+constexpr std::string_view kOfOtherTrainers[] = {"disable_dropout",
+                                                 "precompute_ref_log_probs",
+                                                 "precompute_ref_batch_size",
+                                                 "loss_weights",
+                                                 "ld_alpha",
+                                                 "f_divergence_type",
+                                                 "f_alpha_divergence_coef",
+                                                 "label_smoothing",
+                                                 "beta",
+                                                 "use_weighting",
+                                                 "discopop_tau",
+                                                 "sync_ref_model",
+                                                 "ref_model_mixup_alpha",
+                                                 "ref_model_sync_steps",
+                                                 "desirable_weight",
+                                                 "undesirable_weight",
+                                                 "center_rewards_coefficient",
+                                                 "cast_lm_head_to_fp32",
+                                                 "num_generations",
+                                                 "num_generations_eval",
+                                                 "max_completion_length",
+                                                 "ds3_gather_for_generation",
+                                                 "generation_batch_size",
+                                                 "steps_per_generation",
+                                                 "temperature",
+                                                 "top_p",
+                                                 "top_k",
+                                                 "min_p",
+                                                 "generation_kwargs",
+                                                 "chat_template_kwargs",
+                                                 "repetition_penalty",
+                                                 "cache_implementation",
+                                                 "use_vllm",
+                                                 "vllm_mode",
+                                                 "vllm_model_impl",
+                                                 "vllm_enable_sleep_mode",
+                                                 "vllm_structured_outputs_regex",
+                                                 "vllm_server_base_url",
+                                                 "vllm_server_host",
+                                                 "vllm_server_port",
+                                                 "vllm_server_timeout",
+                                                 "vllm_group_port",
+                                                 "vllm_gpu_memory_utilization",
+                                                 "vllm_max_model_length",
+                                                 "vllm_tensor_parallel_size",
+                                                 "num_iterations",
+                                                 "epsilon",
+                                                 "delta",
+                                                 "epsilon_high",
+                                                 "sapo_temperature_neg",
+                                                 "sapo_temperature_pos",
+                                                 "vespo_k_pos",
+                                                 "vespo_lambda_pos",
+                                                 "vespo_k_neg",
+                                                 "vespo_lambda_neg",
+                                                 "importance_sampling_level",
+                                                 "reward_weights",
+                                                 "multi_objective_aggregation",
+                                                 "scale_rewards",
+                                                 "mask_truncated_completions",
+                                                 "top_entropy_quantile",
+                                                 "entropy_coef",
+                                                 "use_adaptive_entropy",
+                                                 "entropy_coef_min",
+                                                 "entropy_coef_max",
+                                                 "entropy_coef_delta",
+                                                 "entropy_target",
+                                                 "max_tool_calling_iterations",
+                                                 "vllm_importance_sampling_correction",
+                                                 "vllm_importance_sampling_mode",
+                                                 "vllm_importance_sampling_clip_max",
+                                                 "vllm_importance_sampling_clip_min",
+                                                 "off_policy_mask_threshold",
+                                                 "use_bias_correction_kl",
+                                                 "log_completions",
+                                                 "log_multimodal",
+                                                 "num_completions_to_print",
+                                                 "log_unique_prompts",
+                                                 "log_completions_hub_repo",
+                                                 "use_transformers_continuous_batching",
+                                                 "transformers_continuous_batching_config",
+                                                 "use_transformers_paged",
+                                                 "vllm_importance_sampling_cap",
+                                                 "normalize_advantages",
+                                                 "reward_clip_range",
+                                                 "teacher_model_name_or_path",
+                                                 "teacher_model_revision",
+                                                 "teacher_model_init_kwargs"};
+
+constexpr std::string_view kOfSftAlone[] = {
+    "dataset_text_field",   "dataset_kwargs",     "packing", "packing_strategy", "eval_packing",
+    "completion_only_loss", "assistant_only_loss"};
 
 }  // namespace
 
@@ -180,6 +298,20 @@ const ArgumentRow* FindArgument(std::string_view name) {
     if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+nlohmann::ordered_json DefaultOf(const ArgumentRow& row, bool of_sft) {
+  const bool differs = of_sft && !row.sft_default_json.empty();
+  return nlohmann::ordered_json::parse(differs ? row.sft_default_json : row.default_json);
+}
+
+bool IsOfSftAlone(std::string_view name) {
+  return std::find(std::begin(kOfSftAlone), std::end(kOfSftAlone), name) != std::end(kOfSftAlone);
+}
+
+bool IsOfOtherTrainer(std::string_view name) {
+  return std::find(std::begin(kOfOtherTrainers), std::end(kOfOtherTrainers), name) !=
+         std::end(kOfOtherTrainers);
 }
 
 std::vector<std::string> ArgumentNames() {

@@ -14,6 +14,11 @@ bool SaysNothing(const Json& value) {
          (value.is_structured() && value.empty());
 }
 
+GivenArguments::GivenArguments(const Json& given, Translation* translation)
+    : given_(given), translation_(*translation) {
+  for (const auto& [name, value] : given.items()) of_sft_ = of_sft_ || IsOfSftAlone(name);
+}
+
 bool GivenArguments::Has(std::string_view name) const {
   const auto found = given_.find(name);
   return found != given_.end() && !SaysNothing(*found);
@@ -24,7 +29,7 @@ Json GivenArguments::Get(std::string_view name) const {
   if (found != given_.end()) return *found;
   const ArgumentRow* const row = FindArgument(name);
   DS_CHECK(row != nullptr);
-  return Json::parse(row->default_json);
+  return DefaultOf(*row, of_sft_);
 }
 
 std::optional<double> GivenArguments::Number(std::string_view name) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// GivenArguments reads Trainer's arguments by name and type, with Trainer's defaults, and puts what
-// cannot be read among the missing ones.
+// GivenArguments reads Trainer's arguments by name and type, with the defaults of Trainer or of
+// TRL's SFTTrainer, and puts what cannot be read among the missing ones.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,8 +15,11 @@ namespace ds::cli {
 class GivenArguments {
  public:
   // Holds views of both.
-  GivenArguments(const nlohmann::ordered_json& given, Translation* translation)
-      : given_(given), translation_(*translation) {}
+  GivenArguments(const nlohmann::ordered_json& given, Translation* translation);
+
+  // True when a name that SFTConfig alone has is given: defaults are SFTConfig's then.
+  bool of_sft() const { return of_sft_; }
+  bool IsGiven(std::string_view name) const { return given_.contains(name); }
 
   // True when it is there and says something: no null, false, "" or empty list or object.
   bool Has(std::string_view name) const;
@@ -34,6 +37,7 @@ class GivenArguments {
  private:
   const nlohmann::ordered_json& given_;
   Translation& translation_;
+  bool of_sft_ = false;
 };
 
 // True of null, false, "", [] and {}.

@@ -5,7 +5,9 @@
 
 #include "cli/translate/argument_table.h"
 #include "cli/translate/given_arguments.h"
+#include "cli/translate/trainer_saving.h"
 #include "cli/translate/trainer_schedule.h"
+#include "cli/translate/trl_arguments.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -28,8 +30,9 @@ class ArgumentTranslator {
     TranslatePrecision();
     TranslateMemory();
     TranslateOrder();
-    TranslateSaving();
-    TranslateEvaluation();
+    CarryText("output_dir", "save_hf");
+    TranslateSaving(steps_, &arguments_, &out_);
+    RefuseOtherTrainers();
     for (const auto& [name, value] : given_.items()) RemarkOnRest(name, value);
     return std::move(out_);
   }
@@ -54,16 +57,7 @@ class ArgumentTranslator {
     CarryText("tokenizer_name", "tokenizer");
     CarryText("train_file", "data");
     CarryText("validation_file", "eval_data");
-    if (given_.contains("dataset_text_field")) CarryText("dataset_text_field", "text_field");
-    for (const char* name : {"block_size", "max_seq_length", "max_length"}) {
-      if (!arguments_.Has(name)) continue;
-      if (const auto length = arguments_.Whole(name))
-        out_.SetFlag(name, *length, "seq_len", *length);
-    }
-    if (!arguments_.Flag("packing")) return;
-    out_.flags["packing"] = "whole";
-    out_.Add(Mapping::kNearly, "packing", true,
-             "--packing whole, which puts other documents together than TRL does");
+    TranslateSamples(&arguments_, &out_);
   }
 
   void TranslateSharding() {
@@ -187,12 +181,18 @@ class ArgumentTranslator {
     }
   }
 
+  // TRL computes in bf16 where neither is given.
+  bool IsPrecision(const std::string& name) {
+    const bool is_open = name == "bf16" && arguments_.of_sft() && arguments_.Get(name).is_null();
+    return is_open ? !arguments_.Flag("fp16") : arguments_.Flag(name);
+  }
+
   // Trainer computes in autocast; DeepSpeed and FSDP have weights of the type, and fp32 masters.
   void TranslatePrecision() {
     const bool has_masters = arguments_.Has("deepspeed") || arguments_.Has("fsdp");
     for (const auto& [name, dtype] :
          {std::pair("bf16", "bfloat16"), std::pair("fp16", "float16")}) {
-      if (!arguments_.Flag(name)) continue;
+      if (!IsPrecision(name)) continue;
       if (has_masters) {
         out_.SetFlag(name, true, name, true);
       } else {
@@ -230,44 +230,27 @@ class ArgumentTranslator {
     }
   }
 
-  void TranslateSaving() {
-    CarryText("output_dir", "save_hf");
-    if (!given_.contains("save_steps") && !given_.contains("save_strategy")) return;
-    const std::string strategy = arguments_.Text("save_strategy");
-    if (strategy == "no")
-      return out_.Add(Mapping::kWhole, "save_strategy", strategy, "no --save_every");
-    SetEvery("save_strategy", strategy, "save_steps", "save_every");
-  }
-
-  void TranslateEvaluation() {
-    const char* const name =
-        given_.contains("evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
-    const std::string strategy = arguments_.Text(name);
-    if (strategy == "no") return;
-    const bool has_steps = arguments_.Has("eval_steps");
-    SetEvery(name, strategy, has_steps ? "eval_steps" : "logging_steps", "eval_every");
-  }
-
-  // Every so many steps, or a share of all of them.
-  void SetEvery(const char* strategy_name, const std::string& strategy, const char* steps_name,
-                const char* flag) {
-    const double every = strategy == "steps" ? arguments_.Number(steps_name).value_or(0.0) : 0.0;
-    const bool is_share = every > 0.0 && every < 1.0 && steps_;
-    const auto steps =
-        static_cast<std::int64_t>(is_share ? every * static_cast<double>(*steps_) : every);
-    if (steps > 0) return out_.SetFlag(steps_name, arguments_.Get(steps_name), flag, steps);
-    out_.Add(Mapping::kLeftOut, strategy_name, strategy,
-             "give --" + std::string(flag) + " a number of steps");
+  // The arguments of another trainer of TRL, whose loss dsrun does not have.
+  void RefuseOtherTrainers() {
+    std::string names;
+    for (const auto& [name, value] : given_.items()) {
+      if (IsOfOtherTrainer(name)) names += (names.empty() ? "" : ", ") + name;
+    }
+    if (names.empty()) return;
+    out_.Add(Mapping::kMissing, names, "",
+             "arguments of TRL's trainers for DPO, KTO, GRPO, RLOO, rewards or distillation; "
+             "dsrun trains on the next token");
   }
 
   // What no group has looked at.
   void RemarkOnRest(const std::string& name, const Json& value) {
     const ArgumentRow* const row = FindArgument(name);
+    if (IsOfOtherTrainer(name)) return;
     if (row == nullptr) {
       return out_.Add(Mapping::kMissing, name, value,
                       "dsrun knows no such argument" + DidYouMean(name, ArgumentNames()));
     }
-    const Json by_default = Json::parse(row->default_json);
+    const Json by_default = DefaultOf(*row, arguments_.of_sft());
     const bool is_default = value == by_default || (SaysNothing(value) && SaysNothing(by_default));
     if (is_default || row->effect == ArgumentEffect::kMapped) return;
     switch (row->effect) {

@@ -1,10 +1,10 @@
 """Writes what `dsrun translate` has to know of the real programs: the arguments of transformers' Trainer with their
-defaults, the keys of Accelerate's config, files that Accelerate writes and what PyYAML reads in them, the rates of
-transformers' schedules.
+defaults, the keys of Accelerate's config, files that Accelerate writes and what PyYAML reads in them, the files of
+Accelerate in TRL's package, the arguments of TRL's trainers, the rates of transformers' schedules.
 
     python scripts/goldens/make_translate_goldens.py tests/unit/cli/goldens
 
-Needs torch, transformers 5.24.0 and accelerate 1.15.0.
+Needs torch, transformers 5.24.0, accelerate 1.15.0 and trl 1.16.0.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 import accelerate
 import torch
 import transformers
+import trl
 import yaml
 from accelerate.commands import launch
 from accelerate.commands.config.config_args import ClusterConfig
@@ -35,6 +36,19 @@ def options_of(is_wanted):
     return sorted(name for name in names if is_wanted(name))
 
 
+def fields_of(config):
+    """The fields that `config` adds to TrainingArguments, and those whose default it changes."""
+    of_trainer = {field.name: default_of(field) for field in dataclasses.fields(TrainingArguments)}
+    own = {field.name: default_of(field) for field in dataclasses.fields(config)}
+    return {name: value for name, value in own.items() if name not in of_trainer or of_trainer[name] != value}
+
+
+def trl_files():
+    folder = pathlib.Path(trl.__file__).parent / "accelerate_configs"
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}
+
+
+TRL = ("SFTConfig", "DPOConfig", "KTOConfig", "RewardConfig", "GRPOConfig", "RLOOConfig", "DistillationConfig")
 DEEPSPEED = ("deepspeed_", "zero", "offload_", "gradient_")
 COMMON = {"compute_environment": "LOCAL_MACHINE", "use_cpu": False, "debug": False}
 
@@ -79,8 +93,15 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     folder = parser.parse_args().folder
     saved = TrainingArguments(output_dir="out", use_cpu=True, max_steps=5)
+    sft = trl.SFTConfig(output_dir="out", use_cpu=True, bf16=False, max_steps=5)
+    dpo = trl.DPOConfig(output_dir="out", use_cpu=True, bf16=False, max_steps=5)
     golden = {
-        "versions": {"transformers": transformers.__version__, "accelerate": accelerate.__version__},
+        "versions": {"transformers": transformers.__version__, "accelerate": accelerate.__version__,
+                     "trl": trl.__version__},
+        "trl_fields": {name: fields_of(getattr(trl, name)) for name in TRL},
+        "saved_sft": json.loads(sft.to_json_string()),
+        "saved_dpo": json.loads(dpo.to_json_string()),
+        "trl_files": trl_files(),
         "fields": {field.name: default_of(field) for field in dataclasses.fields(TrainingArguments)},
         "saved": json.loads(saved.to_json_string()),
         "accelerate_keys": sorted(field.name for field in dataclasses.fields(ClusterConfig)),

@@ -37,7 +37,7 @@ TEST(TrainingArgumentsTest, EveryArgumentIsKnownWithItsDefault) {
   for (const auto& [name, value] : Golden()["fields"].items()) {
     const ArgumentRow* const row = FindArgument(name);
     ASSERT_NE(row, nullptr) << name;
-    EXPECT_EQ(Json::parse(row->default_json), value) << name;
+    EXPECT_EQ(DefaultOf(*row, /*of_sft=*/false), value) << name;
   }
 }
 

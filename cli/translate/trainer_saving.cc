@@ -1,0 +1,119 @@
+#include "cli/translate/trainer_saving.h"
+
+#include <string>
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class SavingTranslator {
+ public:
+  SavingTranslator(std::optional<std::int64_t> steps, GivenArguments* arguments,
+                   Translation* translation)
+      : steps_(steps), arguments_(*arguments), out_(*translation) {}
+
+  void Translate() {
+    const std::string strategy = FindSaveStrategy();
+    if (strategy == "no") {
+      out_.Add(Mapping::kWhole, "save_strategy", strategy, "no --save_every");
+    } else if (!strategy.empty() && strategy != "best") {
+      SetEvery("save_strategy", strategy, "save_steps", "save_every");
+    }
+    TranslateEvaluation();
+    TranslateBest(strategy == "best");
+    TranslateLimit();
+  }
+
+ private:
+  // "" when nothing is said of checkpoints.
+  std::string FindSaveStrategy() {
+    const bool is_given = arguments_.IsGiven("save_steps") || arguments_.IsGiven("save_strategy") ||
+                          arguments_.Has("save_total_limit") ||
+                          arguments_.Has("load_best_model_at_end");
+    return is_given ? arguments_.Text("save_strategy") : "";
+  }
+
+  void TranslateEvaluation() {
+    const char* const name =
+        arguments_.IsGiven("evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
+    const std::string strategy = arguments_.Text(name);
+    if (strategy == "no") return;
+    const bool has_steps = arguments_.Has("eval_steps");
+    SetEvery(name, strategy, has_steps ? "eval_steps" : "logging_steps", "eval_every");
+  }
+
+  // Every N steps, or a share of all of them.
+  void SetEvery(const char* strategy_name, const std::string& strategy, const char* steps_name,
+                const char* flag) {
+    const double every = strategy == "steps" ? arguments_.Number(steps_name).value_or(0.0) : 0.0;
+    const bool is_share = every > 0.0 && every < 1.0 && steps_;
+    const auto steps =
+        static_cast<std::int64_t>(is_share ? every * static_cast<double>(*steps_) : every);
+    if (steps > 0) return out_.SetFlag(steps_name, arguments_.Get(steps_name), flag, steps);
+    out_.Add(Mapping::kLeftOut, strategy_name, strategy,
+             "give --" + std::string(flag) + " a number of steps");
+  }
+
+  // False after a remark when the best model is not the one of the lowest loss.
+  bool IsBestByLoss() {
+    const std::string metric = arguments_.Text("metric_for_best_model");
+    if (!metric.empty() && metric != "loss" && metric != "eval_loss") {
+      arguments_.Miss("metric_for_best_model", "dsrun compares evaluations by their loss");
+      return false;
+    }
+    if (!arguments_.Flag("greater_is_better")) return true;
+    arguments_.Miss("greater_is_better", "the best evaluation of dsrun has the lowest loss");
+    return false;
+  }
+
+  // Trainer compares the evaluations after which it saves, dsrun all of them.
+  void TranslateBest(bool saves_best) {
+    const bool loads_best = arguments_.Flag("load_best_model_at_end");
+    if (!saves_best && !loads_best) {
+      for (const char* name : {"metric_for_best_model", "greater_is_better"}) {
+        if (arguments_.Has(name)) out_.Add(Mapping::kLeftOut, name, "", "");
+      }
+      return;
+    }
+    const char* const name = loads_best ? "load_best_model_at_end" : "save_strategy";
+    if (!IsBestByLoss()) return;
+    if (!out_.flags.contains("eval_every")) {
+      return arguments_.Miss(name,
+                             "dsrun evaluates every N steps: give eval_strategy steps, with "
+                             "eval_steps");
+    }
+    if (saves_best) out_.SetFlag("save_strategy", "best", "save_best", true);
+    if (!loads_best) return;
+    out_.flags["load_best_model_at_end"] = true;
+    const bool saves_each = saves_best || out_.flags["eval_every"] == out_.flags["save_every"];
+    out_.Add(saves_each ? Mapping::kWhole : Mapping::kNearly, name, true,
+             std::string("--load_best_model_at_end") +
+                 (saves_each ? "" : ", the best of all evaluations; Trainer saves fewer of them"));
+  }
+
+  void TranslateLimit() {
+    if (!arguments_.Has("save_total_limit")) return;
+    const auto limit = arguments_.Whole("save_total_limit");
+    if (!limit) return;
+    const bool saves = out_.flags.contains("save_every") || out_.flags.contains("save_best") ||
+                       out_.flags.contains("load_best_model_at_end");
+    if (!saves || *limit <= 0) {
+      return out_.Add(Mapping::kLeftOut, "save_total_limit", *limit, "it limits nothing here");
+    }
+    out_.SetFlag("save_total_limit", *limit, "save_total_limit", *limit);
+  }
+
+  const std::optional<std::int64_t> steps_;
+  GivenArguments& arguments_;
+  Translation& out_;
+};
+
+}  // namespace
+
+void TranslateSaving(std::optional<std::int64_t> steps, GivenArguments* arguments,
+                     Translation* translation) {
+  SavingTranslator(steps, arguments, translation).Translate();
+}
+
+}  // namespace ds::cli

@@ -1,0 +1,130 @@
+#include "cli/translate/trl_arguments.h"
+
+#include <string>
+
+namespace ds::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kCutsOff[] =
+    "; what a longer document has beyond it becomes further samples, TRL cuts it off";
+
+void TranslateTextField(GivenArguments* arguments, Translation* translation) {
+  constexpr char kName[] = "dataset_text_field";
+  if (!arguments->IsGiven(kName)) return;
+  const std::string field = arguments->Text(kName);
+  // TRL looks for messages and prompts first, as dsrun does; the name counts where there are none.
+  if (field == "text") {
+    return translation->Add(Mapping::kWhole, kName, field, "read where a row has it");
+  }
+  if (!field.empty()) translation->SetFlag(kName, field, "text_field", field);
+}
+
+// The argument that gives the length of a sample; "" when none does.
+std::string NameOfLength(const GivenArguments& arguments) {
+  for (const char* name : {"block_size", "max_seq_length", "max_length"}) {
+    if (arguments.Has(name)) return name;
+  }
+  return arguments.of_sft() ? "max_length" : "";
+}
+
+// Without packing dsrun cuts, as TRL's bfd does not.
+void TranslateLength(bool cuts_off, GivenArguments* arguments, Translation* translation) {
+  const std::string name = NameOfLength(*arguments);
+  if (name.empty()) return;
+  if (arguments->Get(name).is_null()) {
+    return arguments->Miss(name,
+                           "samples have one length in dsrun: give --seq_len, at least the "
+                           "tokens of the longest document");
+  }
+  const auto length = arguments->Whole(name);
+  if (!length) return;
+  translation->flags["seq_len"] = *length;
+  translation->Add(cuts_off ? Mapping::kNearly : Mapping::kWhole, name, *length,
+                   cuts_off ? std::string("--seq_len") + kCutsOff : "--seq_len");
+  if (!cuts_off || arguments->Text("truncation_mode") == "keep_start") return;
+  arguments->Miss("truncation_mode", "dsrun does not cut a document's beginning off");
+}
+
+void SetPacking(const char* name, const Json& value, const char* packing, const char* differs,
+                Translation* translation) {
+  translation->flags["packing"] = packing;
+  translation->Add(*differs == 0 ? Mapping::kWhole : Mapping::kNearly, name, value,
+                   std::string("--packing ") + packing + differs);
+}
+
+// Returns whether TRL cuts off what is longer than a sample.
+bool TranslatePacking(GivenArguments* arguments, Translation* translation) {
+  constexpr char kName[] = "packing_strategy";
+  if (!arguments->of_sft()) return false;
+  if (!arguments->Flag("packing")) {
+    SetPacking("packing", false, "none", "", translation);
+    return true;
+  }
+  const std::string strategy = arguments->Text(kName);
+  if (strategy == "bfd" || strategy == "bfd_split") {
+    SetPacking(kName, strategy, "whole", ", which puts other documents together than TRL does",
+               translation);
+  } else if (strategy == "wrapped") {
+    SetPacking(kName, strategy, "stream",
+               ", where a token attends to its own document alone, in TRL to all of a sample",
+               translation);
+  } else {
+    arguments->Miss(kName, "TRL has bfd, bfd_split and wrapped");
+  }
+  const Json of_evaluations = arguments->Get("eval_packing");
+  if (!of_evaluations.is_null() && of_evaluations != true) {
+    translation->Add(Mapping::kNearly, "eval_packing", of_evaluations,
+                     "evaluations are packed as the training is");
+  }
+  return strategy == "bfd";
+}
+
+void TranslateLearntTokens(GivenArguments* arguments, Translation* translation) {
+  const Json completions = arguments->Get("completion_only_loss");
+  if (completions == false) {
+    arguments->Miss("completion_only_loss",
+                    "dsrun does not learn prompts; join prompt and completion to one text");
+  } else if (completions == true) {
+    translation->Add(Mapping::kWhole, "completion_only_loss", true, "always so");
+  }
+  if (arguments->Flag("assistant_only_loss")) {
+    translation->Add(Mapping::kWhole, "assistant_only_loss", true, "always so");
+  } else {
+    translation->Add(
+        Mapping::kNearly, "assistant_only_loss", false,
+        "where rows have messages, dsrun learns the assistant's alone, TRL all tokens");
+  }
+  // chunked_nll is an older name of nll.
+  const std::string loss = arguments->Text("loss_type");
+  if (loss != "nll" && loss != "chunked_nll") {
+    arguments->Miss("loss_type", "dsrun has the cross entropy (nll)");
+  }
+}
+
+// transformers writes "<EOS_TOKEN>" for any value of an argument whose name ends so.
+void TranslateEndToken(GivenArguments* arguments, Translation* translation) {
+  constexpr char kName[] = "eos_token";
+  if (!arguments->Has(kName)) return;
+  const std::string token = arguments->Text(kName);
+  if (token != "<EOS_TOKEN>") {
+    return arguments->Miss(kName, "write it into the tokenizer_config.json of --tokenizer");
+  }
+  translation->Add(Mapping::kLeftOut, kName, token,
+                   "transformers writes this in place of any value; a token of your own belongs "
+                   "into the tokenizer_config.json of --tokenizer");
+}
+
+}  // namespace
+
+void TranslateSamples(GivenArguments* arguments, Translation* translation) {
+  TranslateTextField(arguments, translation);
+  const bool cuts_off = TranslatePacking(arguments, translation);
+  TranslateLength(cuts_off, arguments, translation);
+  if (!arguments->of_sft()) return;
+  TranslateLearntTokens(arguments, translation);
+  TranslateEndToken(arguments, translation);
+}
+
+}  // namespace ds::cli
