@@ -94,7 +94,7 @@ Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
     if (name == "--log_level" || name == "--exit_codes" || HasWord(command.launch_flags, name))
       continue;
     return InvalidArgumentError(name + " in front of '" + std::string(command.name) +
-                                "' means nothing there; leave it out (its own flags stand behind "
+                                "' means nothing there; leave it out (its own flags stand after "
                                 "its name)");
   }
   return OkStatus();
@@ -121,7 +121,7 @@ Status TellPlaceOfFlag(const std::vector<std::string>& command_line, Status refu
     const std::string flag = command_line[i].substr(0, command_line[i].find('='));
     if (!IsFlag(flag) || !Names(own, flag) || Names(launch, flag)) continue;
     return InvalidArgumentError(flag + " is a flag of '" + std::string(command->name) +
-                                "': it belongs behind that name");
+                                "': it belongs after that name");
   }
   return refusal;
 }

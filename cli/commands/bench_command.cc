@@ -71,7 +71,7 @@ void AddBenchFlags(CLI::App& app, BenchFlags* flags) {
       ->check(CLI::IsMember({"Gbps", "GBps"}).description(""))
       ->type_name("Gbps|GBps");
   app.add_flag(FlagNames("encrypt"), flags->job.encrypt,
-               "encrypt what CPU ranks of several hosts send each other (TLS 1.3)");
+               "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
   app.add_flag("--json", flags->json, "print one JSON document in place of the tables");
 }
 

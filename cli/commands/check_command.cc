@@ -105,10 +105,8 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
                  "all ranks of the job (default: the fewest that its degrees allow)")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
-  app.add_option(
-         FlagNames("model"), flags->model,
-         "the model that \"auto\" is resolved from, and that has to be what the config says "
-         "of it")
+  app.add_option(FlagNames("model"), flags->model,
+                 "the model to resolve \"auto\" from; the config has to fit it")
       ->type_name("DIR|FILE|PRESET");
   app.add_option(FlagNames("steps"), flags->facts.total_steps, "optimizer steps in all")
       ->check(WholeNumber(1))

@@ -224,8 +224,8 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_RETURN_IF_ERROR(CheckFlagsCount(flags.job, question.config.parallel).WithContext("estimate"));
   if (flags.expert_load > 1.0 && question.config.parallel.expert == 1) {
     return InvalidArgumentError(
-        "estimate: --expert_load: of what? --ep or the config's expert_parallel.autoep_size says "
-        "how many ranks have the experts between them");
+        "estimate: --expert_load needs expert parallelism: set --ep or the config's "
+        "expert_parallel.autoep_size");
   }
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));

@@ -95,7 +95,7 @@ void AddSamplingFlags(CLI::App& app, GenerateFlags* flags) {
                  "above 1: tokens that are there already become less likely")
       ->check(PositiveNumber())
       ->type_name("R");
-  app.add_option(FlagNames("seed"), job.seed, "of what is drawn (default: 1234)")
+  app.add_option(FlagNames("seed"), job.seed, "of sampling (default: 1234)")
       ->check(WholeNumber(0))
       ->type_name("N");
   app.add_flag(FlagNames("ignore_generation_config"), job.ignore_generation_config,
@@ -119,12 +119,12 @@ void AddGenerateFlags(CLI::App& app, GenerateFlags* flags) {
                  "the folder whose tokenizer it is, or 'bytes' (default: the model's)")
       ->type_name("DIR|bytes");
   app.add_flag(FlagNames("chat"), flags->chat,
-               "prompts are what a user says: written by the tokenizer's chat template");
+               "prompts are messages of a user, rendered by the tokenizer's chat template");
   app.add_option(FlagNames("system"), flags->system, "with --chat: the system's message before it")
       ->type_name("TEXT");
   AddSamplingFlags(app, flags);
   app.add_option(FlagNames("dtype"), flags->job.dtype,
-                 "what is computed in (default: what the weights are)")
+                 "the dtype of the computation (default: the weights')")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}).description(""))
       ->type_name("auto|float32|bfloat16|float16");
   app.add_option(FlagNames("device"), flags->job.device,

@@ -45,7 +45,7 @@ std::string Overview() {
     text << "  " << std::left << std::setw(12) << command.name << command.summary << "\n";
   }
   text << PageList();
-  text << "\nEverything behind COMMAND or PROGRAM belongs to it. A program that has a command's "
+  text << "\nEverything after COMMAND or PROGRAM is passed to it. A program that has a command's "
           "name is started with: dsrun [launch flags] run -- PROGRAM\n";
   text << "\nExit status: a failing rank's own, 128 + N when signal N killed it, or (with "
           "--exit_codes "

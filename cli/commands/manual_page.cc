@@ -107,7 +107,7 @@ std::string ManualPage() {
       std::string(".TH DSRUN 1 \"\" \"dsrun ") + DS_VERSION +
       "\" \"User Commands\"\n.SH NAME\ndsrun \\- start and train on many ranks, on "
       "one host or many\n.SH SYNOPSIS\n.B dsrun\n[launch flags] COMMAND|PROGRAM "
-      "[arguments]\n.SH DESCRIPTION\nEverything behind COMMAND or PROGRAM belongs to "
+      "[arguments]\n.SH DESCRIPTION\nEverything after COMMAND or PROGRAM is passed to "
       "it. A program that has a command\\(aqs name is started with \\fBdsrun run "
       "\\-\\- PROGRAM\\fR.\n";
   page += ".SH COMMANDS\n" + CommandList();

@@ -53,8 +53,7 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
   job.seq_len = flags.seq_len.value_or(256);
   job.expert_load = flags.expert_load;
   if (job.expert_load > 1.0 && job.model.experts == 0) {
-    return InvalidArgumentError("--expert_load: of what? --model " + flags.model +
-                                " has no experts");
+    return InvalidArgumentError("--expert_load: --model " + flags.model + " has no experts");
   }
   DS_RETURN_IF_ERROR(CheckLengthFits(flags.model, job.seq_len, share));
   job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
@@ -102,9 +101,7 @@ StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult ch
                                   const topology::Degrees& degrees, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(engine::JobShape job, DescribeJobOf(flags, world));
   if (job.expert_load > 1.0 && degrees.expert == 1) {
-    return InvalidArgumentError(
-        "--expert_load: of what? expert=N in --mesh says how many ranks have the experts between "
-        "them");
+    return InvalidArgumentError("--expert_load needs expert parallelism: set expert=N in --mesh");
   }
   job.schedule = schedule.kind();
   job.chunks = schedule.shape().chunks;

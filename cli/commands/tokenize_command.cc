@@ -51,7 +51,7 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
   app.add_flag(FlagNames("no_special_tokens"), flags->no_special_tokens,
                "leave out the special tokens that the tokenizer puts around a text");
   app.add_option(FlagNames("separator"), flags->separator,
-                 "a token of the tokenizer that is put behind every text")
+                 "a token of the tokenizer to append to every text")
       ->type_name("TOKEN");
   AddRowFlags(app, &flags->rows);
   app.add_option(FlagNames("field"), flags->rows.text_field, "the same as --text_field")

@@ -157,7 +157,8 @@ StatusOr<int> TranslateCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(const Translation translation, Translate(flags));
   DS_RETURN_IF_ERROR(PrintTranslation(flags, translation));
   if (translation.is_whole() || flags.partial) return kExitOk;
-  std::cerr << "dsrun: what is missing changes what is learnt; --partial accepts that" << std::endl;
+  std::cerr << "dsrun: the arguments marked missing change the training; --partial accepts that"
+            << std::endl;
   return kExitUsage;
 }
 

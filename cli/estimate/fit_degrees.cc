@@ -132,7 +132,7 @@ std::string ToText(const std::vector<Fit>& fits, const FitQuestion& question) {
            ": offload to the host or a drive (configs/recipes/zero3-offload.md), shorter samples, "
            "or more hosts\n";
   }
-  std::string text = "what fits " + where + "; take the first that you have no reason against:\n";
+  std::string text = "settings that fit " + where + ", the simplest first:\n";
   for (const Fit& fit : fits) {
     text += "  zero_optimization.stage " + std::to_string(fit.zero);
     if (const std::string flags = fit.Flags(); !flags.empty()) text += "  " + flags;

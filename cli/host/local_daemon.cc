@@ -72,7 +72,7 @@ StatusOr<fs::path> FindDaemon(const fs::path& named) {
   }
   if (::access(path.c_str(), X_OK) != 0) {
     return NotFoundError(path.string() + ": " + std::generic_category().message(errno) +
-                         "; dsrund must lie beside dsrun, build or install both");
+                         "; dsrund must be in the folder of dsrun: build or install both");
   }
   return path;
 }

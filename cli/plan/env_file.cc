@@ -49,7 +49,7 @@ StatusOr<std::string> QuotedValue(std::string_view text) {
   const std::string_view rest = text.substr(at + 1);
   const std::string_view behind = Strip(rest);
   if (!behind.empty() && (behind.front() != '#' || behind.size() == rest.size())) {
-    return InvalidArgumentError(std::string("text behind the closing ") + quote +
+    return InvalidArgumentError(std::string("text after the closing ") + quote +
                                 "; quote the whole value");
   }
   return value;

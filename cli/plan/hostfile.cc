@@ -41,7 +41,7 @@ StatusOr<std::string> TakeKey(std::string_view* text) {
                                 "=' is never closed");
   }
   if (end + 1 < text->size() && !IsBlank((*text)[end + 1])) {
-    return InvalidArgumentError("text right behind the closing '\"' of '" +
+    return InvalidArgumentError("text right after the closing '\"' of '" +
                                 std::string(text->substr(0, quote)) + "'");
   }
   std::string key(text->substr(0, quote + 1));

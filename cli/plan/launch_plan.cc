@@ -172,6 +172,18 @@ StatusOr<Selection> SelectHosts(const LaunchFlags& flags, const std::vector<Host
   return selection;
 }
 
+// Says how this host, which is the pool without a hostfile, gets more hosts or slots.
+std::string LocalHint(const LaunchFlags& flags, const HostSlots& local) {
+  if (flags.num_nodes.value_or(1) > 1) {
+    return "; without a hostfile that is this host alone: --hostfile FILE names others";
+  }
+  const bool asks_by_slot = !flags.include.empty() || !flags.exclude.empty();
+  if (!asks_by_slot || !local.devices.empty()) return "";
+  return "; without a GPU a host has a slot for each NUMA node: --num_gpus N in place of the "
+         "filter starts N CPU ranks, and a hostfile with the line 'localhost slots=N' has N slots "
+         "to choose from";
+}
+
 // -n: the first `count` slots of the hosts, in their order. Hosts without any do not take part.
 Status KeepFirstRanks(int count, std::vector<HostSlots>* hosts) {
   int left = count;
@@ -270,7 +282,12 @@ StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& th
     entries = {{.name = local.host, .slots = static_cast<int>(local.slots.size())}};
     pool = {std::move(local)};
   }
-  DS_ASSIGN_OR_RETURN(Selection selection, SelectHosts(flags, pool, entries));
+  StatusOr<Selection> selected = SelectHosts(flags, pool, entries);
+  if (!selected.ok()) {
+    const std::string hint = plan.from_hostfile ? "" : LocalHint(flags, pool[0]);
+    return InvalidArgumentError(selected.status().message() + hint);
+  }
+  Selection selection = *std::move(selected);
   if (flags.total_ranks.has_value()) {
     DS_RETURN_IF_ERROR(KeepFirstRanks(*flags.total_ranks, &selection.hosts));
   }

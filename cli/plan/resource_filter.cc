@@ -66,7 +66,7 @@ Status AddSlots(std::string_view text, const HostSlots& host, std::set<int>* slo
   for (int slot = first;; ++slot) {
     if (std::find(host.slots.begin(), host.slots.end(), slot) == host.slots.end()) {
       return InvalidArgumentError("host '" + host.host + "' has no slot " + std::to_string(slot) +
-                                  " (it has " + ShowSlots(host.slots) + ")");
+                                  " (its slots: " + ShowSlots(host.slots) + ")");
     }
     slots->insert(slot);
     if (slot == last) return OkStatus();

@@ -34,7 +34,8 @@ StatusOr<DaemonBinary> ReadDaemonBinary() {
   DaemonBinary binary{.path = self.parent_path() / "dsrund"};
   StatusOr<std::string> bytes = ReadFile(binary.path);
   if (!bytes.ok()) {
-    return bytes.status().WithContext("dsrund must lie beside dsrun, build or install both");
+    return bytes.status().WithContext(
+        "dsrund must be in the folder of dsrun: build or install both");
   }
   binary.bytes = std::move(bytes).value();
   DS_ASSIGN_OR_RETURN(binary.sha256, Sha256(binary.bytes));

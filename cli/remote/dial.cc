@@ -61,7 +61,7 @@ HostFailure FromErrno(const HostPort& target, int error) {
   switch (error) {
     case ECONNREFUSED:
       failure.kind = FailureKind::kRefused;
-      failure.hint = "is sshd running there? another port goes behind port= in the hostfile";
+      failure.hint = "is sshd running there? give another port by port= in the hostfile";
       failure.transient = true;
       return failure;
     case ETIMEDOUT:
@@ -73,7 +73,7 @@ HostFailure FromErrno(const HostPort& target, int error) {
       return failure;
     default:
       failure.kind = FailureKind::kUnreachable;
-      failure.hint = "is the host up and in this network? another address goes behind address=";
+      failure.hint = "is the host up and in this network? give another address by address=";
       return failure;
   }
 }
@@ -117,7 +117,7 @@ HostResult<std::vector<Address>> ResolveInTime(const HostPort& target,
     if (SteadyClock::now() >= deadline) {
       return HostFailure{.kind = FailureKind::kName,
                          .message = "'" + target.host + "': the name servers do not answer",
-                         .hint = "give its address behind address= in the hostfile",
+                         .hint = "give its address by address= in the hostfile",
                          .transient = true};
     }
     // In slices, since the interrupter knows nothing of this condition.
@@ -128,7 +128,7 @@ HostResult<std::vector<Address>> ResolveInTime(const HostPort& target,
     return HostFailure{
         .kind = FailureKind::kName,
         .message = "'" + target.host + "': " + ::gai_strerror(shared->error),
-        .hint = "check its spelling, or give its address behind address= in the hostfile",
+        .hint = "check its spelling, or give its address by address= in the hostfile",
         .transient = shared->error == EAI_AGAIN};
   }
   return std::move(shared->addresses);

@@ -240,17 +240,16 @@ HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteT
   if (!known.ok()) return known.failure();
   if (*known) return std::string();
   if (!authority->empty()) {
-    return Refusal(
-        session,
-        "which is unknown; " + *authority +
-            " trusts a @cert-authority for it, and the built-in SSH cannot "
-            "check certificates",
-        "--launcher ssh-client has OpenSSH check them; or name its key behind hostkey= in "
-        "the hostfile, or put it into known_hosts");
+    return Refusal(session,
+                   "which is unknown; " + *authority +
+                       " trusts a @cert-authority for it, and the built-in SSH cannot "
+                       "check certificates",
+                   "--launcher ssh-client has OpenSSH check them; or name its key by hostkey= in "
+                   "the hostfile, or put it into known_hosts");
   }
   if (session.host_keys().refuses_unknown_hosts) {
     return Refusal(session, "which is unknown, and StrictHostKeyChecking is on",
-                   HintFor("connect once with 'ssh HOST', or name its key behind hostkey= in the "
+                   HintFor("connect once with 'ssh HOST', or name its key by hostkey= in the "
                            "hostfile",
                            target.host));
   }

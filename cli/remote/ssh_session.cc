@@ -279,7 +279,7 @@ HostOutcome SshSession::Authenticate(const RemoteTarget& target) {
   if (result == SSH_AUTH_DENIED || result == SSH_AUTH_PARTIAL) return DescribeRefusal(target);
   HostFailure failure = DescribeBreak(FailureKind::kAuthentication, "logging in");
   if (failure.kind == FailureKind::kAuthentication) {
-    failure.hint = "too many keys in the agent? name the right one behind identity=";
+    failure.hint = "too many keys in the agent? name the right one by identity=";
     failure.transient = true;
   }
   return failure;

@@ -30,8 +30,8 @@ constexpr std::chrono::milliseconds kWordsPatience{200};
 // file system that hangs, which poll does not tell.
 [[noreturn]] void EndAtOnce(int status) {
   static constexpr std::string_view kText =
-      "dsrun: ended without what does not answer; the daemons of this machine are killed, those of "
-      "others end what still runs of the job there\n";
+      "dsrun: forced end: the daemons of this machine are killed; those of other hosts end the "
+      "job's processes there\n";
   pollfd console{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&console, 1, 0) == 1 && (console.revents & POLLOUT) != 0) {
     std::promise<void> said;

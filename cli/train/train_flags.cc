@@ -102,8 +102,8 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
       ->check(WholeNumber(0))
       ->type_name("N");
   app.add_option(FlagNames("max_minutes"), flags->max_minutes,
-                 "end with a checkpoint behind the step in which the training has taken so long, "
-                 "restarts included; a resumed one has the time again (default: no limit)")
+                 "end with a checkpoint after the step in which the training reaches M minutes, "
+                 "restarts included; a resumed run has M minutes again (default: no limit)")
       ->check(PositiveNumber())
       ->type_name("M");
   app.add_option(FlagNames("save_hf"), flags->save_hf,
@@ -112,14 +112,14 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
 }
 
 void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
-  app.add_option(FlagNames("eval_data"), flags->eval_data,
-                 "data like that of --data, on which loss, perplexity and accuracy of tokens are "
-                 "reported behind the last step (default: none)")
+  app.add_option(
+         FlagNames("eval_data"), flags->eval_data,
+         "evaluation data, as --data: loss, perplexity and token accuracy are reported after "
+         "the last step (default: none)")
       ->take_all()
       ->type_name("PATH");
   app.add_option(FlagNames("eval_split"), flags->eval_split,
-                 "in place of --eval_data: this share of --data, from its end on, which is then "
-                 "not trained on")
+                 "in place of --eval_data: hold out this share at the end of --data")
       ->check(PositiveFraction())
       ->type_name("SHARE");
   app.add_option(FlagNames("eval_every"), flags->eval_every,
@@ -132,8 +132,8 @@ void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
                "--save_best, and --save_hf writes the model of that checkpoint instead of the "
                "last step's");
   app.add_option(FlagNames("eval_patience"), flags->eval_patience,
-                 "end the training when so many evaluations, one after the other, have been no "
-                 "better than the best (default: 0, never)")
+                 "end the training after N evaluations in a row without a new best (default: 0, "
+                 "never)")
       ->check(WholeNumber(0))
       ->type_name("N");
 }
@@ -173,17 +173,17 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(
          FlagNames("on_non_finite"), flags->on_non_finite,
          "when a gradient is not finite: skip the step, rewind to the newest checkpoint and "
-         "go on behind the step's data, or stop (default: skip where the ds_config does)")
+         "continue after the step's data, or stop (default: skip where the ds_config does)")
       ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
       ->type_name("POLICY");
   app.add_option(FlagNames("recompute"), flags->recompute,
                  "activations to compute again in the backward pass instead of keeping them: none, "
-                 "full (of every layer), every:N (of each so manieth), attention (default: none)")
+                 "full (of every layer), every:N (of every Nth layer), attention (default: none)")
       ->check(RecomputeText())
       ->type_name("WHICH");
   app.add_option(FlagNames("tile_mlp"), flags->tile_mlp,
-                 "run each layer's feed-forward part on so many parts of its tokens, one after the "
-                 "other, and again in the backward pass (default: 1, all at once)")
+                 "tiled MLP: run each layer's feed-forward part on N parts of its tokens in turn, "
+                 "and again in the backward pass (default: 1, all at once)")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
@@ -194,12 +194,12 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
   app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
                "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
-                 "a layer's learning rate is this times that of the layer behind it, above 0 and "
-                 "at most 1 (default: 1)")
+                 "a layer's learning rate is this times the next layer's, above 0 and at most 1 "
+                 "(default: 1)")
       ->check(PositiveFraction())
       ->type_name("RATE");
   app.add_flag(FlagNames("encrypt"), flags->encrypt,
-               "encrypt what CPU ranks of several hosts send each other (TLS 1.3)");
+               "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
   app.add_flag(FlagNames("allow_overcommit"), flags->allow_overcommit,
                "start ranks that will hold more memory than their host has available");
 }
@@ -278,10 +278,10 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   add("weight_decay", &flags->weight_decay, "of the optimizer");
   add("max_grad_norm", &flags->max_grad_norm, "gradients are clipped to it; 0: not at all");
   add("warmup_steps", &flags->warmup_steps, "steps of the warm-up, or below 1 their share of all");
-  add("tp", &flags->tp, "ranks that have each matrix between them, on the same samples");
-  add("sp", &flags->sp, "ranks that have parts of the same samples, one behind the other");
-  add("pp", &flags->pp, "stages of a pipeline, each with some of the layers");
-  add("ep", &flags->ep, "ranks that have a layer's experts between them, each whole ones");
+  add("tp", &flags->tp, "tensor parallelism: ranks that share each matrix, on the same samples");
+  add("sp", &flags->sp, "sequence parallelism: ranks that share the tokens of each sample");
+  add("pp", &flags->pp, "pipeline parallelism: stages, each with some of the layers");
+  add("ep", &flags->ep, "expert parallelism: ranks that share a layer's experts");
   app.add_flag(FlagNames("bf16"), flags->bf16, "train in bf16")->group(kGroup);
   app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
 }

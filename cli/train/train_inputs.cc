@@ -170,11 +170,11 @@ Status CheckEvaluation(const TrainFlags& flags, TrainInputs* inputs) {
     return InvalidArgumentError("--eval_split 1: nothing of --data would be left to train on");
   }
   if (job->eval_every > 0 && !job->evaluates()) {
-    return InvalidArgumentError("--eval_every: on what? --eval_data or --eval_split says it");
+    return InvalidArgumentError("--eval_every needs evaluation data: --eval_data or --eval_split");
   }
   if ((job->save_best || job->eval_patience > 0) && job->eval_every == 0) {
     return InvalidArgumentError(std::string(job->save_best ? "--save_best" : "--eval_patience") +
-                                " compares evaluations: --eval_every says how often there is one");
+                                " compares evaluations: add --eval_every N");
   }
   return OkStatus();
 }
@@ -257,16 +257,13 @@ double LeaveWarmup(const config::JobFacts& facts) {
 
 Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& degrees) {
   if (flags.stage_flag != nullptr && degrees.pipeline == 1) {
-    return InvalidArgumentError(
-        std::string(flags.stage_flag) +
-        ": of what? --pp or the config's pipeline.stages says into how many stages "
-        "the model is cut");
+    return InvalidArgumentError(std::string(flags.stage_flag) +
+                                " needs pipeline stages: set --pp or the config's pipeline.stages");
   }
   if (flags.sequence_flag != nullptr && degrees.sequence == 1) {
     return InvalidArgumentError(
         std::string(flags.sequence_flag) +
-        ": of what? --sp or the config's sequence_parallel_size says how many ranks have "
-        "parts of a sample");
+        " needs sequence parallelism: set --sp or the config's sequence_parallel_size");
   }
   return OkStatus();
 }
@@ -281,12 +278,11 @@ Status CheckPortionFlags(const config::TrainJob& job) {
   if (job.portions_in.empty()) return OkStatus();
   if (job.portion == 0) {
     return InvalidArgumentError(
-        "--sp_offload: of what? --sp_chunk says how many tokens of a sample attention takes at a "
-        "time");
+        "--sp_offload needs --sp_chunk, the tokens of a sample that attention takes at a time");
   }
   if (job.portion < job.seq_len) return OkStatus();
   return InvalidArgumentError(fmt::format(
-      "--sp_offload: of what? --sp_chunk {} is all of a sample (--seq_len), so that nothing waits",
+      "--sp_offload has nothing to offload: --sp_chunk {} is a whole sample (--seq_len)",
       job.portion));
 }
 
@@ -298,7 +294,7 @@ Status CheckAdapterFlags(const config::TrainJob& job) {
   }
   if (job.quantize_base.empty()) return OkStatus();
   return InvalidArgumentError("--quantize_base " + job.quantize_base +
-                              ": what is quantised is not trained: add adapters, --lora_rank or "
+                              ": quantised weights are not trained: add adapters by --lora_rank or "
                               "--lora_adapter");
 }
 

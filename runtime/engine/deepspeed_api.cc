@@ -83,7 +83,7 @@ Status DeepSpeedApi::set_lr(double lr) {
   if (parts_.optimizer->has_updated()) {
     return FailedPreconditionError(
         "super_offload has updated a part of the model in this step's backward pass: set the rate "
-        "before it, or behind step()");
+        "before it, or after step()");
   }
   return parts_.rates.Set(lr);
 }

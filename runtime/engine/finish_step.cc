@@ -212,8 +212,8 @@ Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updat
       "step " + std::to_string(step) + ": " + what +
       (has_updated ? ". Its backward pass has updated the parameters (super_offload), and they are "
                      "lost: go on from a checkpoint, and "
-                   : ". The parameters are those of the step before: ") +
-      "lower the learning rate or look at the data of this step");
+                   : ". The parameters are unchanged since the step before: ") +
+      "lower the learning rate or check the data of this step");
 }
 
 Status CheckGradientsSuit(EngineParts& parts) {

@@ -81,7 +81,7 @@ Status EngineParts::CheckNotGathered() const {
   if (!gathered) return OkStatus();
   return FailedPreconditionError(
       "the engine is asked for more within WithGatheredParameters, whose parameters that would "
-      "take away: do it behind the body");
+      "take away: do it after the body");
 }
 
 Status EngineParts::CheckWeightsAreAlike() const {

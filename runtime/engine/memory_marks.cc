@@ -25,7 +25,7 @@ ordered_json TakeBytes(const ordered_json& ledger) {
 }
 
 std::string Describe(std::string_view phase, const ordered_json& held) {
-  std::string text = "memory behind the " + std::string(phase) + ":";
+  std::string text = "memory after the " + std::string(phase) + ":";
   for (const auto& [name, value] : held.items()) {
     if (name == "tensors") {
       text += " tensors " + Size(value["bytes"]) + " (at most " + Size(value["peak"]) + "),";

@@ -46,12 +46,12 @@ StatusOr<offload::AlignedPool::Pinning> PinForDevice() {
 }
 
 std::string Describe(const std::string& what, const FileTier& tier) {
-  std::string text = what + " rest in";
+  std::string text = what + " are stored in";
   for (const offload::ScratchFile& file : tier.files()) {
     const offload::FolderFacts& facts = file.facts();
     text += (&file == &tier.files().front() ? " " : ", ") + facts.folder.string() + " (" +
             facts.file_system + (facts.direct ? ")" : ", through the page cache)");
-    if (facts.in_memory) text += ", which is memory, too, and saves none";
+    if (facts.in_memory) text += ", a file system in memory, which saves none";
   }
   text += ", by " + std::string(tier.queue().name());
   if (tier.why_not_ring().empty()) return text;

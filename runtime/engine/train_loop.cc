@@ -123,7 +123,7 @@ std::string TrainLoop::FindEarlyEnd() {
            std::to_string(options_.best->evaluations_since());
   }
   out_of_time_ = IsOutOfTime();
-  return out_of_time_ ? "training ends" + at + ": its time is over" : "";
+  return out_of_time_ ? "training ends" + at + ": its time limit (--max_minutes) is reached" : "";
 }
 
 bool TrainLoop::IsSaveDue(std::int64_t step) const {

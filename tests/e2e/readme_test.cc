@@ -44,7 +44,7 @@ constexpr Printed kPrinted[] = {
     {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},
     {"generate --model trained", R"("prompt":"Hello","text":")"},
     {"plan --json", R"({"world_size":2,"hosts":[{"host":"localhost","slots":[0,1]}])"},
-    {"plan --fit --model gpt2-30m", "what fits 2.00 GiB a rank, of 8 ranks, 8 on a host; "},
+    {"plan --fit --model gpt2-30m", "settings that fit 2.00 GiB a rank, of 8 ranks, 8 on a host, "},
     {"plan --mesh pipeline=4", "\nschedule zb-h1: 4 stages, 6 micro-batches; "},
     {"train --pp 2", "\nstep 5/5  loss "},
     {"run -- /bin/true", ""},

@@ -298,7 +298,7 @@ TEST_F(TrainDataTest, WhatCannotBeEvaluatedOnIsNamedBeforeTheTraining) {
   const auto none = Train("none", Write("c.jsonl", Chats(8) + asked),
                           {"--eval_split", "0.01", "--packing", "none"});
   EXPECT_EQ(none.status, 2);
-  EXPECT_THAT(none.err, HasSubstr("the data to evaluate on has nothing whose loss could be told"));
+  EXPECT_THAT(none.err, HasSubstr("the evaluation data has no token to learn"));
 }
 
 // At a rate of 0 no evaluation is better than the first.
@@ -363,7 +363,9 @@ TEST_F(TrainDataTest, ATrainingThatHasHadItsTimeEndsWithACheckpoint) {
   const auto run =
       Train("run", Write("chat.jsonl", Chats(40)), {"--max_minutes", "0.000001", "--steps", "50"});
   ASSERT_EQ(run.status, 0) << run.out << run.err;
-  EXPECT_THAT(run.err, HasSubstr("training ends at step 1 of 50: its time is over"));
+  EXPECT_THAT(
+      run.err,
+      HasSubstr("training ends at step 1 of 50: its time limit (--max_minutes) is reached"));
   EXPECT_TRUE(fs::exists(folder_.path() / "run/checkpoints/step-1/manifest.json"));
   EXPECT_EQ(Steps("run").size(), 1u);
 }

@@ -205,7 +205,7 @@ TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
   EXPECT_THAT(alone.err, HasSubstr("flags of LoRA need --lora_rank or --lora_adapter"));
   const auto whole = Train("whole", kBase, 0.02, {"--quantize_base", "int8", "--steps", "2"});
   EXPECT_EQ(whole.status, 2);
-  EXPECT_THAT(whole.err, HasSubstr("--quantize_base int8: what is quantised is not trained"));
+  EXPECT_THAT(whole.err, HasSubstr("--quantize_base int8: quantised weights are not trained"));
 }
 
 }  // namespace

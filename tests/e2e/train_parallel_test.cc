@@ -56,7 +56,8 @@ TEST_F(TrainParallelTest, RanksOfARingTrainWhatOneRankTrainsAndItGoesOn) {
   EXPECT_THAT(Losses("eight"), ::testing::Pointwise(::testing::DoubleNear(1e-5), Losses("one")));
   const auto of_what = RunProgram(DsrunCommand(RunDir("no"), Train(2, 0, {"--sp_kind", "ring"})));
   EXPECT_EQ(of_what.status, 2);
-  EXPECT_THAT(of_what.err, HasSubstr("--sp_kind: of what? --sp or the config's"));
+  EXPECT_THAT(of_what.err,
+              HasSubstr("--sp_kind needs sequence parallelism: set --sp or the config's"));
 }
 
 // Samples have six portions, the last one shorter; what waits does so in a file.
@@ -66,7 +67,7 @@ TEST_F(TrainParallelTest, AttentionByPortionsTrainsTheSameAndItGoesOn) {
   ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_chunk", "6", "--sp_offload", away.string()});
   const auto of_what = RunProgram(DsrunCommand(RunDir("no"), Train(2, 0, {"--sp_offload", "cpu"})));
   EXPECT_EQ(of_what.status, 2);
-  EXPECT_THAT(of_what.err, HasSubstr("--sp_offload: of what? --sp_chunk says"));
+  EXPECT_THAT(of_what.err, HasSubstr("--sp_offload needs --sp_chunk"));
   const auto in_ring = RunProgram(DsrunCommand(
       RunDir("no"), Train(2, 0, {"--sp", "2", "--sp_kind", "ring", "--sp_chunk", "8"})));
   EXPECT_EQ(in_ring.status, 2);

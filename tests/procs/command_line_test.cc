@@ -119,7 +119,7 @@ TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheProgramForIt) {
 TEST_F(CommandLineTest, LaunchFlagsInFrontOfACommandThatHasNoUseForThemAreRefused) {
   const auto refusal = [](const std::string& flag, const std::string& command) {
     return flag + " in front of '" + command +
-           "' means nothing there; leave it out (its own flags stand behind its name)";
+           "' means nothing there; leave it out (its own flags stand after its name)";
   };
   const std::string config = Write("g.json", R"({"train_batch_size": 8})");
   for (const char* command :
@@ -175,7 +175,7 @@ TEST_F(CommandLineTest, MoreThanThereIsIsRefused) {
                 "--num_gpus 9: host 'localhost' has 8 slots");
   ExpectRefused({"-H", localhost, "--num_nodes", "2", "train"}, "--num_nodes 2: there is 1 host");
   ExpectRefused({"-H", localhost, "-i", "localhost:8", "train"},
-                "--include localhost:8: host 'localhost' has no slot 8 (it has 0-7)");
+                "--include localhost:8: host 'localhost' has no slot 8 (its slots: 0-7)");
   ExpectRefused({"-H", localhost, "-e", "localhost", "train"},
                 "--exclude localhost: no slot is left to run on");
 }
@@ -364,7 +364,7 @@ TEST_F(MissingProgramTest, WithoutDsrund) {
   Install({});
   const ProgramResult result = Dsrun({"--run_dir", "run", "/bin/true"});
   EXPECT_EQ(result.status, 3) << result.err;
-  EXPECT_THAT(*ReadFile(folder_.path() / "run/verdict.json"), HasSubstr("dsrund must lie beside"));
+  EXPECT_THAT(*ReadFile(folder_.path() / "run/verdict.json"), HasSubstr("in the folder of dsrun"));
 }
 
 TEST_F(MissingProgramTest, WithoutDsrankProgramsRunButTrainingIsRefused) {

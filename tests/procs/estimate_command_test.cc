@@ -32,11 +32,11 @@ TEST(EstimateCommand, RefusesFlagsThatWouldChangeNothing) {
   EXPECT_THAT(Refusal({"--quantize_base", "nf4"}), HasSubstr("add adapters, --lora_rank or"));
   EXPECT_THAT(Refusal({"--lora_dora"}), HasSubstr("need --lora_rank or --lora_adapter"));
   EXPECT_THAT(Refusal({"--sp_kind", "ring"}),
-              HasSubstr("--sp_kind: of what? --sp or the config's"));
+              HasSubstr("--sp_kind needs sequence parallelism: set --sp or the config's"));
   EXPECT_THAT(Refusal({"--pp_schedule", "zb-v"}),
-              HasSubstr("--pp_schedule: of what? --pp or the config's"));
+              HasSubstr("--pp_schedule needs pipeline stages: set --pp or the config's"));
   EXPECT_THAT(Refusal({"--expert_load", "2"}),
-              HasSubstr("--expert_load: of what? --ep or the config's"));
+              HasSubstr("--expert_load needs expert parallelism: set --ep or the config's"));
 }
 
 TEST(EstimateCommand, RefusesFlagsOfAJobWithoutAConfig) {

@@ -35,7 +35,7 @@ TEST_F(PlanCommandTest, ProposesHowToCutAModel) {
   const ProgramResult fits = Dsrun({"-H", hosts, "--device", "cpu", "plan", "--fit", "--model",
                                     "gpt2-30m", "--memory", "2G", "--seq_len", "1024"});
   EXPECT_EQ(fits.status, 0) << fits.err;
-  EXPECT_THAT(fits.out, StartsWith("what fits 2.00 GiB a rank, of 8 ranks, 4 on a host;"));
+  EXPECT_THAT(fits.out, StartsWith("settings that fit 2.00 GiB a rank, of 8 ranks, 4 on a host,"));
   EXPECT_THAT(fits.out, HasSubstr("\n  zero_optimization.stage 0: "));
   EXPECT_THAT(fits.out, HasSubstr("--sp 2: "));
   EXPECT_THAT(
@@ -226,7 +226,8 @@ TEST_F(PlanCommandTest, ALoadOfExpertsIsOfRanksThatHaveThemBetweenThem) {
   EXPECT_EQ(plan("pipeline=2,expert=2").status, 0);
   const ProgramResult refused = plan("pipeline=2,shard=2");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--expert_load: of what? expert=N in --mesh says"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("--expert_load needs expert parallelism: set expert=N in --mesh"));
 }
 
 // A step of 32 samples is 32 micro-batches of the one pipeline, as train has it.

@@ -257,9 +257,9 @@ TEST_F(RunCommandTest, AFlagThatStandsInFrontOfItsCommandIsToldWhereItBelongs) {
     return result.err;
   };
   EXPECT_EQ(said_to({"--num_gpus", "2", "--steps=5", "train"}),
-            "dsrun: --steps is a flag of 'train': it belongs behind that name\n");
+            "dsrun: --steps is a flag of 'train': it belongs after that name\n");
   EXPECT_EQ(said_to({"--model", "gpt2-demo", "train"}),  // and not "did you mean '--module'?"
-            "dsrun: --model is a flag of 'train': it belongs behind that name\n");
+            "dsrun: --model is a flag of 'train': it belongs after that name\n");
   EXPECT_EQ(said_to({"--zzzzzzzzzzz", "5", "train"}), "dsrun: unknown flag --zzzzzzzzzzz\n");
 }
 

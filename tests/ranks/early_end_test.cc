@@ -174,7 +174,8 @@ TEST(EarlyEnd, WhenTheTimeIsOverTheRunEndsWithACheckpoint) {
       Train(folder.path(), {}, {.total_steps = 9, .time_limit = std::chrono::seconds(3)});
   EXPECT_EQ(run.observer.last_step, 3);
   EXPECT_THAT(run.observer.saved, ElementsAre(3));
-  EXPECT_THAT(run.end.early, HasSubstr("training ends at step 3 of 9: its time is over"));
+  EXPECT_THAT(run.end.early,
+              HasSubstr("training ends at step 3 of 9: its time limit (--max_minutes) is reached"));
   // A run that comes to its total first says nothing.
   const Ending whole =
       Train(folder.path(), {}, {.total_steps = 3, .time_limit = std::chrono::seconds(3)});

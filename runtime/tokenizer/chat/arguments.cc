@@ -77,6 +77,14 @@ Status TypeError(const std::string& what, const Value& value) {
   return InvalidArgumentError(what + ", not '" + value.TypeName() + "'");
 }
 
+Status OperandError(const std::string& sign, const Value& left, const Value& right) {
+  for (const Value* value : {&left, &right}) {
+    if (value->is_undefined()) return TypeError("", *value);
+  }
+  return InvalidArgumentError("unsupported operand types for " + sign + ": '" + left.TypeName() +
+                              "' and '" + right.TypeName() + "'");
+}
+
 StatusOr<ValueList> ElementsOf(const Value& value) {
   if (value.is_undefined()) return ValueList{};
   if (const ValueList* list = value.list()) return *list;
@@ -145,7 +153,7 @@ StatusOr<bool> IsLess(const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return a.number() < b.number();
   if (a.text() != nullptr && b.text() != nullptr) return *a.text() < *b.text();
   if (a.list() == nullptr || b.list() == nullptr) {
-    return TypeError("'<' is not for '" + a.TypeName() + "' and this", a.is_undefined() ? a : b);
+    return OperandError("<", a, b);
   }
   for (std::size_t i = 0; i < a.list()->size() && i < b.list()->size(); ++i) {
     if ((*a.list())[i] == (*b.list())[i]) continue;

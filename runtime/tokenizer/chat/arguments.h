@@ -34,6 +34,9 @@ struct Arguments {
 // An error as Python would raise it, with the type of what it is about.
 Status TypeError(const std::string& what, const Value& value);
 
+// The operator `sign` does not take these two, as Python says it.
+Status OperandError(const std::string& sign, const Value& left, const Value& right);
+
 // The elements of what a loop may go over: those of a list, the keys of a dict, the characters of a
 // text; an undefined value has none.
 StatusOr<ValueList> ElementsOf(const Value& value);

@@ -333,8 +333,7 @@ StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, co
     for (std::int64_t i = 0; i < count; ++i) text += *left.text();
     return Value(std::move(text));
   }
-  return TypeError("'" + name + "' is not for '" + left.TypeName() + "' and this",
-                   left.is_undefined() ? left : right);
+  return OperandError(name, left, right);
 }
 
 StatusOr<Arguments> Renderer::EvaluateArguments(const Expression& expression,

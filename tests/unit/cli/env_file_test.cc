@@ -69,9 +69,9 @@ TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
   EXPECT_EQ(VariableRefusal("A=\"secret"), "f:1: the value's \" is not closed");
   EXPECT_EQ(VariableRefusal("A=\"secret\\\""), "f:1: the value's \" is not closed");
   EXPECT_EQ(VariableRefusal("A='secret' more"),
-            "f:1: text behind the closing '; quote the whole value");
+            "f:1: text after the closing '; quote the whole value");
   EXPECT_EQ(VariableRefusal("A='secret'#more"),
-            "f:1: text behind the closing '; quote the whole value");
+            "f:1: text after the closing '; quote the whole value");
   EXPECT_EQ(VariableRefusal(std::string_view("A=sec\0ret", 9)), "f:1: holds a NUL byte");
 }
 

@@ -64,7 +64,7 @@ TEST(HostfileTest, ValuesWithBlanksStandInQuotes) {
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker exec\n"),
             "hosts:1: the '\"' behind 'exec=' is never closed");
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker\"x\n"),
-            "hosts:1: text right behind the closing '\"' of 'exec'");
+            "hosts:1: text right after the closing '\"' of 'exec'");
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"\"\n"), "hosts:1: 'exec=' has no value");
 }
 

@@ -9,8 +9,10 @@
 namespace ds::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -81,6 +83,20 @@ TEST_F(LaunchPlanTest, WithoutAGpuTheRanksRunOnCpu) {
       << "one per NUMA node";
   EXPECT_THAT(MakeLaunchPlan({.device = Device::kCpu}, Machine(8), nullptr)->world.hosts[0].devices,
               IsEmpty());
+}
+
+TEST_F(LaunchPlanTest, AFilterThatThisHostCannotMeetSaysHowItCould) {
+  const auto error = [](LaunchFlags flags, int gpus) {
+    return MakeLaunchPlan(flags, Machine(gpus), nullptr).status().message();
+  };
+  EXPECT_THAT(error({.include = "localhost:0,1"}, 0),
+              AllOf(HasSubstr("host 'localhost' has no slot 1 (its slots: 0); without a GPU"),
+                    HasSubstr("--num_gpus N"), HasSubstr("'localhost slots=N'")));
+  EXPECT_EQ(error({.include = "localhost:2"}, 2),
+            "--include localhost:2: host 'localhost' has no slot 2 (its slots: 0-1)");
+  EXPECT_THAT(error({.num_nodes = 4}, 0), HasSubstr("--hostfile FILE"));
+  const std::string hostfile = Hostfile("a slots=1\n");
+  EXPECT_EQ(error({.hostfile = hostfile, .num_nodes = 4}, 0), "--num_nodes 4: there is 1 host");
 }
 
 TEST_F(LaunchPlanTest, CudaWithoutAGpuIsRefused) {

@@ -98,8 +98,9 @@ TEST_F(TrainInputsTest, StagesSuitTheModel) {
               HasSubstr("pipeline 5 asks for more stages than the model has layers"));
   flags.training.pp.reset();
   flags.deepspeed_config.clear();
-  EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
-              HasSubstr("--pp_schedule: of what? --pp or the config's pipeline.stages says"));
+  EXPECT_THAT(
+      GatherTrainInputs(flags, share_, 4).status().message(),
+      HasSubstr("--pp_schedule needs pipeline stages: set --pp or the config's pipeline.stages"));
   // A run of stages may go on without them; the order that it has had counts for nothing then.
   const auto resumed = OverrideTrainInputs(inputs->job, {.training = {.pp = 1}}, share_, 1);
   ASSERT_TRUE(resumed.ok()) << resumed.status().message();
@@ -208,12 +209,12 @@ TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
 }
 
 TEST_F(TrainInputsTest, PortionsThatWouldChangeNothingAreRefused) {
-  EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload: of what? --sp_chunk says"));
+  EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload needs --sp_chunk"));
   EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 65}),
               HasSubstr("--sp_chunk 65: attention takes all 64 tokens of a sample (--seq_len)"));
   EXPECT_TRUE(GatherTrainInputs({.seq_len = 64, .sp_chunk = 64}, share_, 1).ok());
   EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 64, .sp_offload = "cpu"}),
-              HasSubstr("--sp_offload: of what? --sp_chunk 64 is all of a sample"));
+              HasSubstr("--sp_offload has nothing to offload: --sp_chunk 64 is a whole sample"));
 }
 
 TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
@@ -243,7 +244,7 @@ TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
   EXPECT_THAT(Error({.eval_split = 1.0}), HasSubstr("nothing of --data would be left"));
   EXPECT_THAT(Error({.eval_every = 5}), HasSubstr("--eval_data or --eval_split says it"));
   EXPECT_THAT(Error({.eval_split = 0.5, .save_best = true}),
-              HasSubstr("--save_best compares evaluations: --eval_every says how often"));
+              HasSubstr("--save_best compares evaluations: add --eval_every N"));
   EXPECT_THAT(Error({.eval_split = 0.5, .eval_patience = 2}),
               HasSubstr("--eval_patience compares evaluations"));
   EXPECT_THAT(Error({.eval_data = {Path("no.txt")}}), HasSubstr("--eval_data " + Path("no.txt")));
