@@ -26,5 +26,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& span : rendered->generated) {
     DS_CHECK(span.begin <= span.end && span.end <= rendered->text.size());
   }
+  std::uint32_t reached = 0;
+  for (const auto& turn : rendered->turns) {
+    DS_CHECK(turn.span.begin >= reached && turn.span.begin < turn.span.end);
+    DS_CHECK(turn.message >= 0 && turn.message < 3);
+    reached = turn.span.end;
+  }
+  DS_CHECK(reached <= rendered->text.size());
   return 0;
 }

@@ -85,6 +85,15 @@ Status OperandError(const std::string& sign, const Value& left, const Value& rig
                               "' and '" + right.TypeName() + "'");
 }
 
+StatusOr<Value> KeepOrigin(Value made, const Value& source, const Arguments& arguments) {
+  Origin origin = source.origin();
+  for (const Value& each : arguments.positional) origin = MergeOrigins(origin, each.origin());
+  for (const auto& [name, each] : arguments.named) origin = MergeOrigins(origin, each.origin());
+  if (made.list() != nullptr && (origin == kNoOrigin || source.text() == nullptr)) return made;
+  if (made.list() != nullptr) DS_RETURN_IF_ERROR(arguments.budget->Spend(made.shape().weight));
+  return std::move(made).WithOrigin(origin);
+}
+
 StatusOr<ValueList> ElementsOf(const Value& value) {
   if (value.is_undefined()) return ValueList{};
   if (const ValueList* list = value.list()) return *list;
@@ -94,7 +103,9 @@ StatusOr<ValueList> ElementsOf(const Value& value) {
     return elements;
   }
   if (const std::string* text = value.text()) {
-    for (std::string& character : CharactersOf(*text)) elements.emplace_back(std::move(character));
+    for (std::string& character : CharactersOf(*text)) {
+      elements.push_back(Value(std::move(character)).WithOrigin(value.origin()));
+    }
     return elements;
   }
   return TypeError("only lists, dicts and texts have elements", value);
@@ -192,7 +203,7 @@ Value ItemOf(const Value& value, const Value& key) {
   if (whole != nullptr && value.text() != nullptr) {
     ValueList characters;
     for (std::string& each : CharactersOf(*value.text())) characters.emplace_back(std::move(each));
-    return ElementAt(characters, *whole);
+    return ElementAt(characters, *whole).WithOrigin(value.origin());
   }
   if (key.text() == nullptr) return Missing(value, key.Repr());
   if (HasMethod(value, *key.text())) {

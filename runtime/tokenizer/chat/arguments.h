@@ -37,6 +37,10 @@ Status TypeError(const std::string& what, const Value& value);
 // The operator `sign` does not take these two, as Python says it.
 Status OperandError(const std::string& sign, const Value& left, const Value& right);
 
+// Adds the origins of `source` and the arguments to what a filter or method has made of them: to a
+// text, or to the parts of a text.
+StatusOr<Value> KeepOrigin(Value made, const Value& source, const Arguments& arguments);
+
 // The elements of what a loop may go over: those of a list, the keys of a dict, the characters of a
 // text; an undefined value has none.
 StatusOr<ValueList> ElementsOf(const Value& value);

@@ -45,7 +45,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const nlohmann::ordered_json& messag
   DS_RETURN_IF_ERROR(CheckDepth(options.variables, kDeepestJson));
   const auto scope = std::make_shared<Scope>();
   // transformers gives every template these names, None when there is nothing.
-  scope->Set("messages", Value::FromJson(messages));
+  scope->Set("messages", Value::FromMessages(messages));
   scope->Set("tools", Value(Value::None{}));
   scope->Set("documents", Value(Value::None{}));
   scope->Set("add_generation_prompt", Value(options.add_generation_prompt));
@@ -54,7 +54,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const nlohmann::ordered_json& messag
   }
   Renderer renderer(options.limits, options.now ? *options.now : ClockTime());
   DS_RETURN_IF_ERROR(renderer.Run(block_, std::make_shared<Scope>(Scope{scope, {}})));
-  return RenderedChat{renderer.text(), renderer.generated()};
+  return RenderedChat{renderer.text(), renderer.generated(), renderer.turns()};
 }
 
 }  // namespace ds::tokenizer

@@ -35,6 +35,9 @@ struct RenderedChat {
   std::string text;
   // The assistant's words, in bytes of the text: what {% generation %} blocks have put out.
   std::vector<Span> generated;
+  // The parts of the text by their messages, in the order of the text. Output outside of the
+  // template's loops over the messages is in none.
+  std::vector<ChatTurn> turns;
 };
 
 class ChatTemplate {

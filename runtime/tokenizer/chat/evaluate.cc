@@ -280,7 +280,8 @@ StatusOr<Value> Renderer::EvaluateSlice(const Expression& expression, const Scop
       list.push_back(elements[place]);
     }
   }
-  return whole.text() != nullptr ? Value(std::move(text)) : Value(std::move(list));
+  if (whole.text() == nullptr) return Value(std::move(list));
+  return Value(std::move(text)).WithOrigin(whole.origin());
 }
 
 StatusOr<Value> Renderer::EvaluateCondition(const Expression& expression, const ScopePtr& scope) {
@@ -312,12 +313,13 @@ StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, co
   if (name == "~") {
     DS_RETURN_IF_ERROR(budget_.Spend(left.shape().weight));
     DS_RETURN_IF_ERROR(budget_.Spend(right.shape().weight));
-    return Value(left.Str() + right.Str());
+    return Value(left.Str() + right.Str()).WithOrigin(MergeOrigins(left.origin(), right.origin()));
   }
   if (left.is_number() && right.is_number()) return ComputeNumbers(name, left, right);
   if (name == "+" && left.text() != nullptr && right.text() != nullptr) {
     DS_RETURN_IF_ERROR(Spend(left.text()->size() + right.text()->size()));
-    return Value(*left.text() + *right.text());
+    return Value(*left.text() + *right.text())
+        .WithOrigin(MergeOrigins(left.origin(), right.origin()));
   }
   if (name == "+" && left.list() != nullptr && right.list() != nullptr) {
     DS_RETURN_IF_ERROR(Spend(ElementsCost(left) + ElementsCost(right)));
@@ -331,7 +333,7 @@ StatusOr<Value> Renderer::Compute(const std::string& name, const Value& left, co
     DS_RETURN_IF_ERROR(budget_.Spend(static_cast<std::uint64_t>(count), left.text()->size() + 1));
     std::string text;
     for (std::int64_t i = 0; i < count; ++i) text += *left.text();
-    return Value(std::move(text));
+    return Value(std::move(text)).WithOrigin(left.origin());
   }
   return OperandError(name, left, right);
 }

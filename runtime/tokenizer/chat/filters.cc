@@ -175,9 +175,7 @@ constexpr std::string_view kReadAll[] = {"string", "safe",       "upper",   "low
                                          "trim",   "capitalize", "replace", "escape", "e",
                                          "indent", "wordcount",  "join"};
 
-}  // namespace
-
-StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
+StatusOr<Value> FilterValue(const std::string& name, const Value& value,
                             const Arguments& arguments) {
   const bool reads_all =
       std::find(std::begin(kReadAll), std::end(kReadAll), name) != std::end(kReadAll);
@@ -199,6 +197,16 @@ StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
   DS_ASSIGN_OR_RETURN(std::optional<Value> made, ApplyTextFilter(name, value, arguments));
   if (made) return *std::move(made);
   return ApplyListFilter(name, value, arguments);
+}
+
+}  // namespace
+
+StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
+                            const Arguments& arguments) {
+  DS_ASSIGN_OR_RETURN(Value made, FilterValue(name, value, arguments));
+  const bool picks = name == "first" || name == "last" || name == "min" || name == "max";
+  if (picks) return made;
+  return KeepOrigin(std::move(made), value, arguments);
 }
 
 }  // namespace ds::tokenizer

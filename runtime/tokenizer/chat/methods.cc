@@ -304,8 +304,11 @@ StatusOr<Value> CallMethod(const Value& value, const std::string& name,
                                  ")");
   }
   DS_RETURN_IF_ERROR(arguments.budget->Spend(arguments.text_bytes()));
-  if (value.text() != nullptr) DS_RETURN_IF_ERROR(arguments.budget->Spend(value.text()->size()));
-  if (value.text() != nullptr) return CallTextMethod(*value.text(), name, arguments);
+  if (const std::string* text = value.text()) {
+    DS_RETURN_IF_ERROR(arguments.budget->Spend(text->size()));
+    DS_ASSIGN_OR_RETURN(Value made, CallTextMethod(*text, name, arguments));
+    return KeepOrigin(std::move(made), value, arguments);
+  }
   if (value.dict() != nullptr) return CallDictMethod(*value.dict(), name, arguments);
   return CallListMethod(*value.list(), name, arguments);
 }

@@ -71,6 +71,7 @@ Status Renderer::Spend(std::uint64_t bytes) {
 
 Status Renderer::Run(const Block& block, const std::shared_ptr<Scope>& scope) {
   DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(block, scope));
+  DS_RETURN_IF_ERROR(BeginTurn(kNoOrigin));
   return flow == Flow::kOn ? OkStatus() : InvalidArgumentError("break and continue need a loop");
 }
 
@@ -99,6 +100,7 @@ StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, cons
       DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, scope));
       DS_RETURN_IF_ERROR(Spend(value.shape().weight));
       *out_ += value.Str();
+      words_ = MergeOrigins(words_, value.origin());
       return Flow::kOn;
     }
     case StatementKind::kIf:
@@ -157,15 +159,37 @@ StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const ScopePtr&
       depth = static_cast<std::int64_t>(known->number()) + 1;
     }
   }
+  const bool outer_by_index = by_index_;
+  const Origin outer_message = turn_.message;
   for (std::size_t i = 0; i < elements.size(); ++i) {
     DS_RETURN_IF_ERROR(Spend(sizeof(Scope)));
+    by_index_ = elements[i].As<std::int64_t>() != nullptr;
+    const Origin message = elements[i].message();
+    DS_RETURN_IF_ERROR(BeginTurn(message == kNoOrigin ? outer_message : message));
     const auto turn = std::make_shared<Scope>(Scope{scope, {}});
     turn->Set("loop", Value(LoopOf(elements, i, depth)));
     DS_RETURN_IF_ERROR(Assign(loop.targets, elements[i], turn.get()));
     DS_ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, turn));
     if (flow == Flow::kBreak) break;
   }
+  by_index_ = outer_by_index;
+  DS_RETURN_IF_ERROR(BeginTurn(outer_message));
   return Flow::kOn;
+}
+
+// Turns are parts of the whole text. The output of a macro or a set block becomes a value, and part
+// of the turn that puts the value out.
+Status Renderer::BeginTurn(Origin message) {
+  if (out_ != &whole_ || message == turn_.message) return OkStatus();
+  turn_.span.end = static_cast<std::uint32_t>(whole_.size());
+  turn_.origin = words_;
+  if (turn_.message != kNoOrigin && turn_.span.begin < turn_.span.end) {
+    DS_RETURN_IF_ERROR(budget_.Spend(sizeof(ChatTurn)));
+    turns_.push_back(turn_);
+  }
+  turn_ = {message, {turn_.span.end, turn_.span.end}, kNoOrigin};
+  words_ = kNoOrigin;
+  return OkStatus();
 }
 
 Status Renderer::Assign(const std::vector<std::string>& targets, const Value& value, Scope* scope) {
@@ -184,14 +208,16 @@ Status Renderer::Assign(const std::vector<std::string>& targets, const Value& va
 
 Status Renderer::RunSet(const Statement& statement, const ScopePtr& scope) {
   if (statement.kind == StatementKind::kSetBlock) {
-    DS_ASSIGN_OR_RETURN(std::string text,
+    DS_ASSIGN_OR_RETURN(Value text,
                         Capture(statement.body, std::make_shared<Scope>(Scope{scope, {}})));
     const auto inner = std::make_shared<Scope>(Scope{scope, {}});
-    inner->Set(std::string(kBlockText), Value(std::move(text)));
+    inner->Set(std::string(kBlockText), std::move(text));
     DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.value, inner));
     return Assign(statement.targets, value, scope.get());
   }
   DS_ASSIGN_OR_RETURN(Value value, Evaluate(*statement.value, scope));
+  // {% for i in range(n) %}{% set message = messages[i] %}
+  if (by_index_ && value.message() != kNoOrigin) DS_RETURN_IF_ERROR(BeginTurn(value.message()));
   if (statement.attribute.empty()) return Assign(statement.targets, value, scope.get());
   const Value* found = scope->Find(statement.space);
   const auto* space = found == nullptr ? nullptr : found->As<Value::Namespace>();
@@ -203,13 +229,15 @@ Status Renderer::RunSet(const Statement& statement, const ScopePtr& scope) {
   return OkStatus();
 }
 
-StatusOr<std::string> Renderer::Capture(const Block& block, const ScopePtr& scope) {
+StatusOr<Value> Renderer::Capture(const Block& block, const ScopePtr& scope) {
   std::string text;
   std::string* const outer = std::exchange(out_, &text);
+  const Origin outer_words = std::exchange(words_, kNoOrigin);
   const auto flow = RunBlock(block, scope);
   out_ = outer;
+  const Origin words = std::exchange(words_, outer_words);
   if (!flow.ok()) return flow.status();
-  return text;
+  return Value(std::move(text)).WithOrigin(words);
 }
 
 StatusOr<Value> Renderer::CallMacro(const Callable& callable, const Arguments& arguments) {
@@ -238,8 +266,7 @@ StatusOr<Value> Renderer::CallMacro(const Callable& callable, const Arguments& a
     }
     scope->Set(name, std::move(value));
   }
-  DS_ASSIGN_OR_RETURN(std::string text, Capture(macro.body, scope));
-  return Value(std::move(text));
+  return Capture(macro.body, scope);
 }
 
 }  // namespace ds::tokenizer

@@ -31,6 +31,13 @@ struct Scope {
   const Value* Find(std::string_view name) const;
 };
 
+// A part of the text, and the message of it: the one in whose turn of a for loop it was put out.
+struct ChatTurn {
+  Origin message = kNoOrigin;
+  Span span;
+  Origin origin = kNoOrigin;  // of the words in it: this message's, kNoOrigin, or of others as well
+};
+
 class Renderer {
  public:
   // `now` is what strftime_now formats.
@@ -42,6 +49,8 @@ class Renderer {
   const std::string& text() const { return *out_; }
   // The parts of the text that {% generation %} blocks have put out.
   const std::vector<Span>& generated() const { return generated_; }
+  // The parts of the text that loops over the messages have put out, in the order of the text.
+  const std::vector<ChatTurn>& turns() const { return turns_; }
 
  private:
   enum class Flow { kOn, kBreak, kContinue };
@@ -53,10 +62,12 @@ class Renderer {
   StatusOr<Flow> RunStatement(const Statement& statement, const ScopePtr& scope);
   StatusOr<Flow> RunFor(const Statement& loop, const ScopePtr& scope);
   StatusOr<ValueList> SelectElements(const Statement& loop, const ScopePtr& scope);
+  // Output from here on is of this message.
+  Status BeginTurn(Origin message);
   Status Assign(const std::vector<std::string>& targets, const Value& value, Scope* scope);
   Status RunSet(const Statement& statement, const ScopePtr& scope);
   // Runs a block and returns what it puts out, in place of putting it out.
-  StatusOr<std::string> Capture(const Block& block, const ScopePtr& scope);
+  StatusOr<Value> Capture(const Block& block, const ScopePtr& scope);
 
   StatusOr<Value> Evaluate(const Expression& expression, const ScopePtr& scope);
   StatusOr<Value> EvaluateKind(const Expression& expression, const ScopePtr& scope);
@@ -83,6 +94,10 @@ class Renderer {
   std::string whole_;
   std::string* out_ = &whole_;
   std::vector<Span> generated_;
+  std::vector<ChatTurn> turns_;
+  ChatTurn turn_;             // the one that is being put out; its span ends where the text does
+  Origin words_ = kNoOrigin;  // the origin of the output since the turn or capture began
+  bool by_index_ = false;  // the innermost loop goes over numbers, which may be indices of messages
 };
 
 }  // namespace ds::tokenizer

@@ -158,7 +158,7 @@ void ValueDict::Set(const Value& key, Value value) {
   entries.emplace_back(key, std::move(value));
 }
 
-Value Value::FromJson(const nlohmann::ordered_json& json) {
+Value Value::FromJson(const nlohmann::ordered_json& json, Origin origin) {
   switch (json.type()) {
     case nlohmann::ordered_json::value_t::boolean:
       return Value(json.get<bool>());
@@ -168,15 +168,17 @@ Value Value::FromJson(const nlohmann::ordered_json& json) {
     case nlohmann::ordered_json::value_t::number_float:
       return Value(json.get<double>());
     case nlohmann::ordered_json::value_t::string:
-      return Value(json.get<std::string>());
+      return Value(json.get<std::string>()).WithOrigin(origin);
     case nlohmann::ordered_json::value_t::array: {
       ValueList list;
-      for (const auto& element : json) list.push_back(FromJson(element));
+      for (const auto& element : json) list.push_back(FromJson(element, origin));
       return Value(std::move(list));
     }
     case nlohmann::ordered_json::value_t::object: {
       ValueDict dict;
-      for (const auto& [key, value] : json.items()) dict.entries.emplace_back(key, FromJson(value));
+      for (const auto& [key, value] : json.items()) {
+        dict.entries.emplace_back(key, FromJson(value, origin));
+      }
       return Value(std::move(dict));
     }
     default:
@@ -188,24 +190,32 @@ void ValueShape::Add(const ValueShape& part) {
   weight = std::min(weight + part.weight, kMost);
   depth = std::max(depth, part.depth + 1);
   has_namespace = has_namespace || part.has_namespace;
+  origin = MergeOrigins(origin, part.origin);
 }
 
 Value::Value(ValueList list) {
   ValueShape shape{.weight = sizeof(Value)};
   for (const Value& element : list) shape.Add(element.shape());
-  data_ = std::make_shared<const Shaped<ValueList>>(Shaped<ValueList>{std::move(list), shape});
+  data_ = std::make_shared<const Shaped<ValueList>>(
+      Shaped<ValueList>{std::move(list), shape, kNoOrigin});
 }
 
-Value::Value(ValueDict dict) {
+Value::Value(ValueDict dict) : Value(std::move(dict), kNoOrigin) {}
+
+Value::Value(ValueDict dict, Origin message) {
   const ValueShape shape = ShapeOf(dict);
-  data_ = std::make_shared<const Shaped<ValueDict>>(Shaped<ValueDict>{std::move(dict), shape});
+  data_ =
+      std::make_shared<const Shaped<ValueDict>>(Shaped<ValueDict>{std::move(dict), shape, message});
 }
 
 ValueShape Value::shape() const {
   if (const auto* list = As<std::shared_ptr<const Shaped<ValueList>>>()) return (*list)->shape;
   if (const auto* dict = As<std::shared_ptr<const Shaped<ValueDict>>>()) return (*dict)->shape;
   ValueShape shape;
-  if (const std::string* string = text()) shape.weight += string->size();
+  if (const std::string* string = text()) {
+    shape.weight += string->size();
+    shape.origin = origin_;
+  }
   if (const auto* callable = As<Callable>(); callable != nullptr && callable->self != nullptr) {
     shape.Add(callable->self->shape());
   }

@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/tokenizer/chat/origin.h"
+
 namespace ds::tokenizer {
 
 class Value;
@@ -40,6 +42,7 @@ struct ValueShape {
   std::uint64_t weight = 8;  // about its bytes as text
   int depth = 0;
   bool has_namespace = false;
+  Origin origin = kNoOrigin;  // of all texts in it
 
   void Add(const ValueShape& part);
 };
@@ -49,6 +52,7 @@ template <typename T>
 struct Shaped {
   T value;
   ValueShape shape;
+  Origin message = kNoOrigin;  // the index of the message that this dict is
 };
 
 // Something that can be called: a method of a value, or a function of the template's own.
@@ -83,7 +87,9 @@ class Value {
   Value(Namespace space) : data_(std::move(space)) {}          // NOLINT
   Value(Callable callable) : data_(std::move(callable)) {}     // NOLINT
 
-  static Value FromJson(const nlohmann::ordered_json& json);
+  static Value FromJson(const nlohmann::ordered_json& json, Origin origin = kNoOrigin);
+  // The list of messages: each dict knows its index, each text its origin (origin.h).
+  static Value FromMessages(const nlohmann::ordered_json& messages);
 
   template <typename T>
   const T* As() const {
@@ -102,6 +108,12 @@ class Value {
 
   ValueShape shape() const;
 
+  Origin origin() const { return text() != nullptr ? origin_ : shape().origin; }
+  // The same text, or list of texts, with this origin added.
+  Value&& WithOrigin(Origin origin) &&;
+  // The index of the message that this dict is; kNoOrigin for every other value.
+  Origin message() const;
+
   // Python's bool().
   bool Truth() const;
   // Python's str() and repr().
@@ -113,10 +125,13 @@ class Value {
   friend bool operator==(const Value& a, const Value& b);
 
  private:
+  Value(ValueDict dict, Origin message);
+
   std::variant<Undefined, None, bool, std::int64_t, double, std::string,
                std::shared_ptr<const Shaped<ValueList>>, std::shared_ptr<const Shaped<ValueDict>>,
                Namespace, Callable>
       data_;
+  Origin origin_ = kNoOrigin;  // of a text
 };
 
 // Python's repr() of a float, and of a text.
