@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/tokenizer/corpus/assistant_spans.h"
 #include "runtime/tokenizer/corpus/written_chat.h"
 
 namespace ds::tokenizer {
@@ -13,26 +14,11 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-bool IsAssistant(const OrderedJson& message) {
-  return message.is_object() && message.value("role", OrderedJson()) == "assistant";
-}
-
-// Keeps the spans of the messages that are learnt; `spans` has one for each assistant message.
-StatusOr<std::vector<Span>> KeepLearnt(const ChatRow& chat, std::vector<Span> spans) {
-  std::vector<bool> wanted;
-  for (std::size_t i = 0; i < chat.messages.size(); ++i) {
-    if (IsAssistant(chat.messages[i])) wanted.push_back(chat.learnt[i]);
-  }
-  if (std::find(wanted.begin(), wanted.end(), false) == wanted.end()) return spans;
-  if (spans.size() != wanted.size()) {
-    return UnimplementedError(
-        "some of the assistant's messages are not to be learnt, and the chat template has " +
-        std::to_string(spans.size()) + " {% generation %} blocks for " +
-        std::to_string(wanted.size()) + " messages");
-  }
+// The parts of the messages that are learnt.
+std::vector<Span> KeepLearnt(const ChatRow& chat, const std::vector<AssistantSpan>& answers) {
   std::vector<Span> kept;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    if (wanted[i]) kept.push_back(spans[i]);
+  for (const AssistantSpan& each : answers) {
+    if (chat.learnt[each.message]) kept.push_back(each.span);
   }
   return kept;
 }
@@ -75,9 +61,9 @@ StatusOr<EncodedDocument> DocumentEncoder::EncodeChat(const ChatRow& chat) {
   DS_ASSIGN_OR_RETURN(WrittenChat written, WriteChat(chat, folder_));
   const auto& [messages, options, whole] = written;
   if (!chat.prompt_messages) {
-    DS_ASSIGN_OR_RETURN(std::vector<Span> spans, FindAssistant(messages, options, whole));
-    DS_ASSIGN_OR_RETURN(const std::vector<Span> learnt, KeepLearnt(chat, std::move(spans)));
-    return EncodePartly(whole.text, learnt);
+    DS_ASSIGN_OR_RETURN(const std::vector<AssistantSpan> answers,
+                        FindAssistant(folder_, messages, options, whole));
+    return EncodePartly(whole.text, KeepLearnt(chat, answers));
   }
   const auto end = messages.begin() + static_cast<std::ptrdiff_t>(*chat.prompt_messages);
   const OrderedJson before(OrderedJson::array_t(messages.begin(), end));
@@ -85,36 +71,6 @@ StatusOr<EncodedDocument> DocumentEncoder::EncodeChat(const ChatRow& chat) {
   asked.add_generation_prompt = true;
   DS_ASSIGN_OR_RETURN(const RenderedChat prompt, folder_.chat_template->Render(before, asked));
   return EncodeCompletion(prompt.text, whole.text, /*special_tokens=*/false);
-}
-
-// What {% generation %} blocks have put out; of a template without them, what each of the
-// assistant's messages adds to the conversation before it.
-StatusOr<std::vector<Span>> DocumentEncoder::FindAssistant(const OrderedJson& messages,
-                                                           const ChatOptions& options,
-                                                           const RenderedChat& whole) {
-  if (!whole.generated.empty()) return whole.generated;
-  std::vector<Span> learnt;
-  OrderedJson before = OrderedJson::array();
-  for (const OrderedJson& message : messages) {
-    if (IsAssistant(message)) {
-      ChatOptions asked = options;
-      asked.add_generation_prompt = true;
-      DS_ASSIGN_OR_RETURN(const RenderedChat prompt, folder_.chat_template->Render(before, asked));
-      before.push_back(message);
-      DS_ASSIGN_OR_RETURN(const RenderedChat said, folder_.chat_template->Render(before, options));
-      if (!said.text.starts_with(prompt.text) || !whole.text.starts_with(said.text)) {
-        return UnimplementedError(
-            "the chat template writes what has been said in another way when more is said, so that "
-            "the assistant's words are not found; put {% generation %} and {% endgeneration %} "
-            "around them in the template");
-      }
-      learnt.push_back({static_cast<std::uint32_t>(prompt.text.size()),
-                        static_cast<std::uint32_t>(said.text.size())});
-    } else {
-      before.push_back(message);
-    }
-  }
-  return learnt;
 }
 
 StatusOr<EncodedDocument> DocumentEncoder::EncodeCompletion(std::string_view prompt,

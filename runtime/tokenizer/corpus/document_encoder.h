@@ -47,8 +47,6 @@ class DocumentEncoder {
                                              bool special_tokens);
   // The bytes of `text` in `learnt` are what is learnt.
   StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& learnt);
-  StatusOr<std::vector<Span>> FindAssistant(const nlohmann::ordered_json& messages,
-                                            const ChatOptions& options, const RenderedChat& whole);
   void End(EncodedDocument* document) const;
   EncodedDocument CutOff(EncodedDocument document) const;
 
