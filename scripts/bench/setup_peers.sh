@@ -26,6 +26,8 @@ if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
     python3 -m venv "$place"
     "$place/bin/pip" install --quiet --disable-pip-version-check \
       torch==2.11.0 deepspeed==0.19.8 transformers accelerate lightning==2.5.5 expecttest safetensors numpy >&2
+    # Tests read its chat templates and never import it.
+    "$place/bin/pip" install --quiet --disable-pip-version-check --no-deps trl==1.16.0 >&2
     touch "$complete"
   fi
 fi
