@@ -16,12 +16,15 @@
 #include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
+#include "cli/flags/report_error.h"
+#include "cli/job/job_plan.h"
 #include "cli/job/program.h"
 #include "cli/plan/exports.h"
 #include "cli/plan/launch_plan.h"
 #include "cli/plan/memory_policy.h"
 #include "cli/plan/plan_drawings.h"
 #include "cli/plan/rank_environment.h"
+#include "cli/plan/scheduler.h"
 #include "cli/plan/secrets.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
@@ -39,7 +42,6 @@ constexpr int kColumns = 80;  // of the drawing of a schedule
 struct PlannedJob {
   LaunchPlan plan;
   JobEnvironment environment;
-  Environment exports;
   std::vector<std::string> argv;
   std::optional<MeshDrawing> mesh;          // where one was asked for
   std::optional<ScheduleDrawing> schedule;  // where it has stages
@@ -54,9 +56,8 @@ std::string Dump(const Json& json) {
 
 Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
   Json environment = Json::object();
-  for (const auto& [name, value] :
-       Overlay(job.exports, MakeRankEnvironment(job.plan.world, rank, job.environment))) {
-    environment[name] = IsSecretName(name) ? std::string(kRedacted) : RedactText(value);
+  for (const auto& [name, value] : ShowRankEnvironment(job.plan.world, rank, job.environment)) {
+    environment[name] = value;
   }
   Json json = {{"rank", rank.rank},
                {"host", job.plan.world.host_of(rank).host},
@@ -122,6 +123,16 @@ void PrintHosts(const LaunchPlan& plan) {
   }
 }
 
+// Rank 0's environment; the others' differs in their numbers, and --json shows all.
+void PrintEnvironment(const PlannedJob& job) {
+  std::cout << "\nrank 0 gets, over its host's own environment (--json shows every rank):\n";
+  const WorldPlan& world = job.plan.world;
+  for (const auto& [name, value] :
+       ShowRankEnvironment(world, world.ranks.front(), job.environment)) {
+    std::cout << "  " << Printable(name) << "=" << Printable(value) << "\n";
+  }
+}
+
 void PrintTable(const PlannedJob& job) {
   const WorldPlan& world = job.plan.world;
   std::cout << world.world_size() << (world.world_size() == 1 ? " rank on " : " ranks on ")
@@ -155,7 +166,9 @@ void PrintTable(const PlannedJob& job) {
   if (job.steps) std::cout << "\n" << ToText(*job.steps);
   if (!job.argv.empty()) std::cout << "\neach runs:";
   for (const std::string& word : job.argv) std::cout << " " << std::quoted(Printable(word), '\'');
-  std::cout << (job.argv.empty() ? "" : "\n") << std::flush;
+  std::cout << (job.argv.empty() ? "" : "\n");
+  PrintEnvironment(job);
+  std::cout << std::flush;
 }
 
 // The step of the mesh's stages, where it has several, written to --svg where that is given.
@@ -278,61 +291,26 @@ Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
       "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
 }
 
-void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
-  parser->app().add_flag("--fit", flags->fit,
-                         "propose ZeRO's stage, --tp, --sp, --ep and --pp for --model on these "
-                         "ranks of --memory each; status 1 if nothing fits");
-  parser->app()
-      .add_option("--memory", flags->memory, "of --fit: what a rank may have (80G)")
-      ->type_name("BYTES");
-  parser->app()
-      .add_option("--seq_len", flags->seq_len,
-                  "of --fit and --deepspeed_config: tokens per sample (default: 256)")
-      ->check(WholeNumber(1))
-      ->type_name("N");
-  parser->app()
-      .add_option("--expert_load", flags->expert_load,
-                  "of --fit and --deepspeed_config: plan for ranks whose experts get FACTOR times "
-                  "their even share (default: 1)")
-      ->check(NumberBetween(1, kMostExpertLoad))
-      ->type_name("FACTOR");
-  parser->app()
-      .add_option("--deepspeed_config", flags->deepspeed_config,
-                  "of --fit: precision and optimizer (default: bf16 and AdamW); of a mesh with "
-                  "stages of --model: show what they hold and send in a step")
-      ->type_name("FILE");
-}
-
-void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
-  parser->app().add_option("--schedule", flags->schedule,
-                           "draw this schedule of the mesh's pipeline: gpipe, 1f1b (the default), "
-                           "interleaved, zb-h1 or zb-v");
-  parser->app()
-      .add_option("--micro_batches", flags->micro_batches,
-                  "micro-batches of a step in the drawing (default: twice the stages)")
-      ->check(WholeNumber(1));
-  parser->app()
-      .add_option("--chunks", flags->chunks,
-                  "runs of blocks that each stage has in the drawing (default: the fewest "
-                  "that the schedule has)")
-      ->check(WholeNumber(1));
-  parser->app().add_option("--partition", flags->partition,
-                           "cut the blocks of --model among the stages by uniform numbers, by "
-                           "parameters (the default), by profile (their work), or by type:REGEX, "
-                           "how many have such a name; with --deepspeed_config by memory, too");
-  parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
-}
-
-void AddPlanFlags(FlagParser* parser, PlanFlags* flags) {
-  parser->app().add_flag("--json", flags->json, "print one JSON object");
-  parser->app().add_option("--mesh", flags->mesh,
-                           "draw these ranks as a mesh, outermost axis first, as in "
-                           "pipeline=2,shard=4,tensor=2 (axes: pipeline, replicate, shard, "
-                           "sequence, tensor; and expert); shard takes the ranks that are left");
-  parser->app().add_option("--model", flags->model,
-                           "hold the mesh against this model: a folder, a config.json or a preset");
-  AddScheduleFlags(parser, flags);
-  AddFitFlags(parser, flags);
+// Adds what the ranks of this plan run and with which environment. Returns notices for the user.
+StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const ThisHost& this_host,
+                                               const std::vector<std::string>& words,
+                                               PlannedJob* job) {
+  const Shell shell{.environment = ReadShellEnvironment(),
+                    .working_directory = std::filesystem::current_path()};
+  DS_ASSIGN_OR_RETURN(const GatheredExports exports,
+                      GatherExports(flags, shell.environment, shell.working_directory));
+  PlaceHosts(this_host, &job->plan);
+  for (JobHost& host : job->plan.world.hosts) {
+    CompleteHost(flags, exports.environment, shell, &host);
+  }
+  job->argv = MakeUserProgram(flags, words).argv;
+  job->environment = MakeJobEnvironment(flags);
+  job->environment.master_addr = MasterAddress(flags, job->plan);
+  job->environment.master_port = flags.master_port;
+  std::vector<std::string> notices =
+      DescribeAllocation(shell.environment, flags.hostfile.has_value());
+  notices.insert(notices.end(), exports.notices.begin(), exports.notices.end());
+  return notices;
 }
 
 }  // namespace
@@ -363,17 +341,10 @@ StatusOr<int> PlanCommand(const Invocation& invocation) {
     return fits ? kExitOk : kExitFailure;
   }
   DS_RETURN_IF_ERROR(DrawParallel(parser.app(), std::move(own), &job));
-  const Environment shell = ReadShellEnvironment();
-  DS_ASSIGN_OR_RETURN(GatheredExports exports,
-                      GatherExports(flags, shell, std::filesystem::current_path()));
-  job.exports = std::move(exports.environment);
-  job.argv = MakeUserProgram(flags, parsed.rest).argv;
-  job.environment = MakeJobEnvironment(flags);
-  job.environment.master_addr = MasterAddress(flags, job.plan);
-  job.environment.master_port = flags.master_port;
-  const std::string* const threads = FindRankVariable(job.exports, shell, "OMP_NUM_THREADS");
-  job.environment.user_set_threads = threads != nullptr && !threads->empty();
+  DS_ASSIGN_OR_RETURN(const std::vector<std::string> notices,
+                      CompleteJob(flags, this_host, parsed.rest, &job));
   prints_json ? PrintJson(job) : PrintTable(job);
+  ReportNotices(notices);
   return kExitOk;
 }
 

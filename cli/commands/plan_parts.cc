@@ -1,5 +1,8 @@
 #include "cli/commands/plan_parts.h"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -63,6 +66,51 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
   return job;
 }
 
+void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
+  parser->app().add_flag("--fit", flags->fit,
+                         "propose ZeRO's stage, --tp, --sp, --ep and --pp for --model on these "
+                         "ranks of --memory each; status 1 if nothing fits");
+  parser->app()
+      .add_option("--memory", flags->memory, "of --fit: what a rank may have (80G)")
+      ->type_name("BYTES");
+  parser->app()
+      .add_option("--seq_len", flags->seq_len,
+                  "of --fit and --deepspeed_config: tokens per sample (default: 256)")
+      ->check(WholeNumber(1))
+      ->type_name("N");
+  parser->app()
+      .add_option("--expert_load", flags->expert_load,
+                  "of --fit and --deepspeed_config: plan for ranks whose experts get FACTOR times "
+                  "their even share (default: 1)")
+      ->check(NumberBetween(1, kMostExpertLoad))
+      ->type_name("FACTOR");
+  parser->app()
+      .add_option("--deepspeed_config", flags->deepspeed_config,
+                  "of --fit: precision and optimizer (default: bf16 and AdamW); of a mesh with "
+                  "stages of --model: show what they hold and send in a step")
+      ->type_name("FILE");
+}
+
+void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
+  parser->app().add_option("--schedule", flags->schedule,
+                           "draw this schedule of the mesh's pipeline: gpipe, 1f1b (the default), "
+                           "interleaved, zb-h1 or zb-v");
+  parser->app()
+      .add_option("--micro_batches", flags->micro_batches,
+                  "micro-batches of a step in the drawing (default: twice the stages)")
+      ->check(WholeNumber(1));
+  parser->app()
+      .add_option("--chunks", flags->chunks,
+                  "runs of blocks that each stage has in the drawing (default: the fewest "
+                  "that the schedule has)")
+      ->check(WholeNumber(1));
+  parser->app().add_option("--partition", flags->partition,
+                           "cut the blocks of --model among the stages by uniform numbers, by "
+                           "parameters (the default), by profile (their work), or by type:REGEX, "
+                           "how many have such a name; with --deepspeed_config by memory, too");
+  parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
+}
+
 }  // namespace
 
 StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
@@ -120,6 +168,18 @@ StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult ch
   auto plans = PlanStages(config, job);
   if (!plans.ok()) return plans.status().WithContext("the steps of the stages");
   return plans;
+}
+
+void AddPlanFlags(FlagParser* parser, PlanFlags* flags) {
+  parser->app().add_flag("--json", flags->json, "print one JSON object");
+  parser->app().add_option("--mesh", flags->mesh,
+                           "draw these ranks as a mesh, outermost axis first, as in "
+                           "pipeline=2,shard=4,tensor=2 (axes: pipeline, replicate, shard, "
+                           "sequence, tensor; and expert); shard takes the ranks that are left");
+  parser->app().add_option("--model", flags->model,
+                           "hold the mesh against this model: a folder, a config.json or a preset");
+  AddScheduleFlags(parser, flags);
+  AddFitFlags(parser, flags);
 }
 
 }  // namespace ds::cli

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/estimate/stage_plans.h"
+#include "cli/flags/flag_parser.h"
 #include "cli/plan/launch_plan.h"
 #include "runtime/base/status.h"
 #include "runtime/config/file/check_config.h"
@@ -32,6 +33,9 @@ struct PlanFlags {
   double expert_load = 1.0;      // engine::JobShape
   std::string deepspeed_config;  // "" = bf16 and AdamW
 };
+
+// Adds the flags of `dsrun plan` beyond the launch flags.
+void AddPlanFlags(FlagParser* parser, PlanFlags* flags);
 
 // Prints the ways of cutting the model with which a rank of the plan holds no more than it may;
 // false where there is none.

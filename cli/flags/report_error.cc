@@ -8,10 +8,16 @@
 
 namespace ds::cli {
 
-int ReportError(const Status& error, int exit_status) {
-  std::istringstream lines(Printable(error.message()));
-  for (std::string line; std::getline(lines, line);) std::cerr << "dsrun: " << line << "\n";
+void ReportNotices(const std::vector<std::string>& notices) {
+  for (const std::string& notice : notices) {
+    std::istringstream lines(Printable(notice));
+    for (std::string line; std::getline(lines, line);) std::cerr << "dsrun: " << line << "\n";
+  }
   std::cerr << std::flush;
+}
+
+int ReportError(const Status& error, int exit_status) {
+  ReportNotices({error.message()});
   return exit_status;
 }
 

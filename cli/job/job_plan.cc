@@ -15,6 +15,7 @@
 #include "cli/plan/exports.h"
 #include "cli/plan/rank_environment.h"
 #include "cli/plan/redacted_words.h"
+#include "cli/plan/scheduler.h"
 #include "cli/plan/stored_exports.h"
 #include "runtime/base/clock.h"
 
@@ -53,21 +54,6 @@ std::string FindWorkingDirectory(const LaunchFlags& flags, const HostEntry& entr
   return (shell.working_directory / flags.workdir).lexically_normal().string();
 }
 
-// This machine's ranks inherit the shell's environment, those of another get what DeepSpeed exports
-// of it.
-void CompleteHost(const JobPlan& plan, const Shell& shell, JobHost* host) {
-  host->working_directory = FindWorkingDirectory(plan.flags, host->entry, shell);
-  host->exports =
-      host->remote
-          ? Overlay(PickRemoteExports(shell.environment, host->working_directory), plan.exports)
-          : plan.exports;
-  constexpr std::string_view kThreads = "OMP_NUM_THREADS";
-  const std::string* const threads =
-      host->remote ? FindVariable(host->exports, kThreads)
-                   : FindRankVariable(host->exports, shell.environment, kThreads);
-  host->sets_threads = threads != nullptr && !threads->empty();
-}
-
 using Json = nlohmann::ordered_json;
 
 // By name only, like those of -x: nobody has looked through them for secrets.
@@ -91,6 +77,19 @@ const JobHost& JobPlan::host(int number) const {
   return place < world.hosts.size() ? world.hosts[place] : spares[place - world.hosts.size()];
 }
 
+void CompleteHost(const LaunchFlags& flags, const Environment& exports, const Shell& shell,
+                  JobHost* host) {
+  host->working_directory = FindWorkingDirectory(flags, host->entry, shell);
+  host->exports =
+      host->remote ? Overlay(PickRemoteExports(shell.environment, host->working_directory), exports)
+                   : exports;
+  constexpr std::string_view kThreads = "OMP_NUM_THREADS";
+  const std::string* const threads =
+      host->remote ? FindVariable(host->exports, kThreads)
+                   : FindRankVariable(host->exports, shell.environment, kThreads);
+  host->sets_threads = threads != nullptr && !threads->empty();
+}
+
 JobPlan PlanJob(JobRequest request, JobPurpose purpose) {
   JobPlan plan{.job_id = std::move(request.job_id),
                .run_directory = std::move(request.run_directory),
@@ -100,12 +99,14 @@ JobPlan PlanJob(JobRequest request, JobPurpose purpose) {
                .spares = std::move(request.launch.spares),
                .shown = std::move(request.launch.shown),
                .exports = std::move(request.exports),
+               .path_source = std::move(request.path_source),
                .notices = std::move(request.notices),
                .purpose = std::move(purpose)};
   plan.master_addr =
       plan.flags.master_addr.empty() ? ChooseMasterAddress(plan.world) : plan.flags.master_addr;
-  for (JobHost& host : plan.world.hosts) CompleteHost(plan, request.shell, &host);
-  for (JobHost& spare : plan.spares) CompleteHost(plan, request.shell, &spare);
+  for (JobHost& host : plan.world.hosts)
+    CompleteHost(plan.flags, plan.exports, request.shell, &host);
+  for (JobHost& spare : plan.spares) CompleteHost(plan.flags, plan.exports, request.shell, &spare);
   return plan;
 }
 
@@ -119,7 +120,9 @@ StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& 
   DS_ASSIGN_OR_RETURN(GatheredExports exports, GatherExports(flags, request.shell.environment,
                                                              request.shell.working_directory));
   request.exports = std::move(exports.environment);
-  request.notices = std::move(exports.notices);
+  request.path_source = std::move(exports.path_source);
+  request.notices = DescribeAllocation(request.shell.environment, flags.hostfile.has_value());
+  request.notices.insert(request.notices.end(), exports.notices.begin(), exports.notices.end());
   const std::filesystem::path run =
       flags.run_dir.empty() ? "runs/" + request.job_id : flags.run_dir;
   request.run_directory = (request.shell.working_directory / run).lexically_normal();

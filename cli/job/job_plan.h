@@ -52,6 +52,7 @@ struct JobPlan {
   LogFilter shown;                   // by the console
   Environment exports;               // that the user has named, over the environment of every host
   std::string master_addr;           // without other hosts; their daemons tell of a better one
+  std::string path_source;           // as GatheredExports
   std::vector<std::string> notices;  // for the user, before anything starts
   JobPurpose purpose;
 
@@ -75,9 +76,15 @@ struct JobRequest {
   LaunchFlags flags;
   LaunchPlan launch;  // made from `flags`
   Environment exports;
+  std::string path_source;  // as GatheredExports
   Shell shell;
   std::vector<std::string> notices;  // of those who have made the rest
 };
+
+// Fills in what ranks of this host get and where they start. This machine's ranks inherit the
+// shell's environment, those of another get what DeepSpeed exports of it.
+void CompleteHost(const LaunchFlags& flags, const Environment& exports, const Shell& shell,
+                  JobHost* host);
 
 // Pure.
 JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});

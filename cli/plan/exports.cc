@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <utility>
 
 #include "cli/plan/env_file.h"
+#include "cli/plan/secrets.h"
 
 namespace ds::cli {
 namespace {
@@ -78,6 +80,63 @@ Status CheckCoreBinding(const Environment& exports, const Environment& shell) {
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
 }
 
+// "A, B and C"; the first of many.
+std::string JoinNames(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
+}
+
+// $NAME or ${NAME}.
+bool HasReference(std::string_view value) {
+  for (std::size_t i = 0; i + 1 < value.size(); ++i) {
+    const char next = value[i + 1];
+    const bool starts_name =
+        next == '{' || next == '_' || std::isalpha(static_cast<unsigned char>(next)) != 0;
+    if (value[i] == '$' && starts_name) return true;
+  }
+  return false;
+}
+
+// What a file says that ranks do not get as its author may expect.
+void DescribeFile(const std::string& path, const Environment& file,
+                  std::vector<std::string>* notices) {
+  std::vector<std::string> literal, own;
+  for (const auto& [name, value] : file) {
+    if (IsOwnVariable(name)) {
+      own.push_back(name);
+    } else if (HasReference(value)) {
+      literal.push_back(name);
+    }
+  }
+  if (!literal.empty()) {
+    notices->push_back(path + ": the $ in " + JoinNames(literal) +
+                       " stays as it is written: env files expand nothing");
+  }
+  if (!own.empty()) {
+    notices->push_back(path + ": " + JoinNames(own) + (own.size() == 1 ? " has" : " have") +
+                       " no effect: dsrun sets " + (own.size() == 1 ? "it" : "them") +
+                       " for each rank");
+  }
+}
+
+// The last of the files, in their order, and of -x that gives PATH.
+std::string FindPathSource(const std::vector<std::pair<std::string, const Environment*>>& files,
+                           const std::vector<std::string>& words) {
+  std::string source;
+  for (const auto& [path, file] : files) {
+    if (FindVariable(*file, "PATH") != nullptr) source = path;
+  }
+  for (const std::string& word : words) {
+    if (word.substr(0, word.find('=')) == "PATH") source = "-x PATH";
+  }
+  return source;
+}
+
 }  // namespace
 
 Environment ReadShellEnvironment() {
@@ -128,6 +187,21 @@ Environment PickRemoteExports(const Environment& shell, std::string_view working
   return exports;
 }
 
+Environment ShowRankEnvironment(const WorldPlan& world, const PlannedRank& rank,
+                                JobEnvironment job) {
+  const JobHost& host = world.host_of(rank);
+  job.user_set_threads = host.sets_threads;
+  Environment exports = host.exports;
+  std::erase_if(exports, [&](const auto& variable) {
+    return IsOwnVariable(variable.first) ||
+           (variable.first == "OMP_NUM_THREADS" && !host.sets_threads);
+  });
+  Environment shown = Overlay(std::move(exports), MakeRankEnvironment(world, rank, job));
+  for (auto& [name, value] : shown)
+    value = IsSecretName(name) ? std::string(kRedacted) : RedactText(value);
+  return shown;
+}
+
 Environment Overlay(Environment base, const Environment& over) {
   for (const auto& [name, value] : over) Set(name, value, &base);
   return base;
@@ -137,16 +211,25 @@ StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags, const Environm
                                         const std::filesystem::path& working_directory) {
   GatheredExports gathered;
   ExportRequest request{.words = flags.exports};
+  std::vector<std::string> names;
   for (const std::filesystem::path& path : FindUsualEnvFiles(
            Value(shell, "DS_ENV_FILE"), Value(shell, "HOME").value_or(""), working_directory)) {
     DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
     gathered.notices.push_back("ranks get the variables of " + path.string());
     request.files.push_back(std::move(file));
+    names.push_back(path.string());
   }
   for (const std::string& path : flags.env_files) {
     DS_ASSIGN_OR_RETURN(Environment file, ReadEnvFile(path));
     request.files.push_back(std::move(file));
+    names.push_back(path);
   }
+  std::vector<std::pair<std::string, const Environment*>> files;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    DescribeFile(names[i], request.files[i], &gathered.notices);
+    files.emplace_back(names[i], &request.files[i]);
+  }
+  gathered.path_source = FindPathSource(files, request.words);
   DS_ASSIGN_OR_RETURN(gathered.environment, ResolveExports(request, shell));
   if (flags.bind_cores_to_rank) DS_RETURN_IF_ERROR(CheckCoreBinding(gathered.environment, shell));
   return gathered;

@@ -51,7 +51,10 @@ Environment PickRemoteExports(const Environment& shell, std::string_view working
 
 struct GatheredExports {
   Environment environment;
-  std::vector<std::string> notices;  // they name env files that nobody named
+  // They name env files that nobody named, values with a $ that stays, variables of a file that
+  // dsrun sets itself.
+  std::vector<std::string> notices;
+  std::string path_source;  // the env file or -x that PATH is from; "" = it is the host's own
 };
 
 // GatherExports lays over one another what the env files hold and -x asks for: .deepspeed_env of
@@ -59,6 +62,12 @@ struct GatheredExports {
 // -x. Refuses variables that contradict a flag.
 StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags, const Environment& shell,
                                         const std::filesystem::path& working_directory);
+
+// The rank gets this over its host's own environment, with secrets redacted. A variable that dsrun
+// sets when the job starts (MASTER_PORT, DSRUN_JOB_ID) is left out while `job` does not know its
+// value.
+Environment ShowRankEnvironment(const WorldPlan& world, const PlannedRank& rank,
+                                JobEnvironment job);
 
 // `over` laid over `base`; every name once.
 Environment Overlay(Environment base, const Environment& over);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/plan/blanks.h"
+#include "cli/plan/foreign_hostfile.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint64_t kMaxHostfileBytes = std::uint64_t{16} << 20;
 constexpr std::string_view kSlots = "slots=";
 constexpr int kMaxSshPort = 65535;
+constexpr int kMostHosts = 65536;  // of one line
 
 // Cuts the first run of non-blanks off `text`, which starts with a non-blank or is empty.
 std::string_view TakeWord(std::string_view* text) {
@@ -111,6 +113,14 @@ Status CheckFingerprints(const std::string& list) {
   return OkStatus();
 }
 
+// Open MPI's limit of ranks when a host is oversubscribed, which dsrun never does.
+Status CheckMaxSlots(const std::string& key, const std::string& value, int slots) {
+  const std::optional<int> most = ParseNumber<int>(value);
+  if (most.has_value() && *most >= slots) return OkStatus();
+  return InvalidArgumentError(
+      key + "=" + value + ": expected a whole number of at least slots=" + std::to_string(slots));
+}
+
 // One word behind slots=N: "key=value" or "spare".
 Status AddKey(std::string_view word, HostEntry* entry) {
   const std::vector<std::string> known = {"port",    "user", "identity", "workdir", "exec",
@@ -118,6 +128,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
   const std::size_t equals = word.find('=');
   const std::string key(word.substr(0, equals));
   const std::string value(equals == std::string_view::npos ? "" : word.substr(equals + 1));
+  if (IsMaxSlots(key)) return CheckMaxSlots(key, value, entry->slots);
   if (std::find(known.begin(), known.end(), key) == known.end()) {
     return InvalidArgumentError("unknown key '" + key +
                                 "' behind slots=" + std::to_string(entry->slots) +
@@ -145,6 +156,12 @@ bool HasControlCharacter(std::string_view text) {
   });
 }
 
+// A stripped line that is neither empty nor a comment, without a comment behind it.
+bool IsBare(std::string_view line) {
+  TakeWord(&line);
+  return line.empty() || line.front() == '#';
+}
+
 // A stripped line that is neither empty nor a comment.
 StatusOr<HostEntry> ParseHost(std::string_view line) {
   if (HasControlCharacter(line)) return InvalidArgumentError("holds a control character");
@@ -152,7 +169,9 @@ StatusOr<HostEntry> ParseHost(std::string_view line) {
   HostEntry entry{.name = std::string(TakeWord(&rest))};
   const std::string_view slots = TakeWord(&rest);
   if (!slots.starts_with(kSlots)) {
-    return InvalidArgumentError("expected 'HOST slots=N', found '" + std::string(line) + "'");
+    const std::string translation = TranslateHostLine(line);
+    return InvalidArgumentError("expected 'HOST slots=N', found '" + std::string(line) + "'" +
+                                (translation.empty() ? "" : "; " + translation));
   }
   const std::optional<int> count = NumberUpTo(kMaxSlotsPerHost, slots.substr(kSlots.size()));
   if (!count.has_value()) {
@@ -175,6 +194,54 @@ std::string_view TakeLine(std::string_view* text) {
   return line;
 }
 
+// A line that holds a host, stripped.
+struct HostLine {
+  std::string_view text;
+  int number = 0;  // 1-based
+};
+
+std::vector<HostLine> FindHostLines(std::string_view text) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<HostLine> lines;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string_view line = Strip(TakeLine(&text));
+    if (!line.empty() && line.front() != '#') lines.push_back({line, number});
+  }
+  return lines;
+}
+
+// A file of bare hosts, one of them at least twice, has a line for each slot, as PBS and LSF write
+// it. Nothing for any other file.
+std::optional<std::vector<HostEntry>> CountLines(const std::vector<HostLine>& lines) {
+  std::vector<HostEntry> hosts;
+  std::map<std::string, std::size_t> places;
+  for (const HostLine& line : lines) {
+    if (!IsBare(line.text) || HasControlCharacter(line.text)) return std::nullopt;
+    std::string_view rest = line.text;
+    const std::string name(TakeWord(&rest));
+    const auto [place, fresh] = places.emplace(name, hosts.size());
+    if (fresh) hosts.push_back({.name = name, .line = line.number});
+    if (++hosts[place->second].slots > kMaxSlotsPerHost) return std::nullopt;
+  }
+  if (hosts.size() == lines.size()) return std::nullopt;
+  return hosts;
+}
+
+// The entries of one line: more than one for a range of names.
+StatusOr<std::vector<HostEntry>> ParseLine(const HostLine& line) {
+  DS_ASSIGN_OR_RETURN(HostEntry entry, ParseHost(line.text));
+  entry.line = line.number;
+  DS_ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandHostName(entry.name, kMostHosts));
+  for (const char* key : {"address", "hostkey", "exec"}) {
+    if (names.size() > 1 && entry.keys.contains(key)) {
+      return InvalidArgumentError(std::string(key) + "= is for one host: write one line for each");
+    }
+  }
+  std::vector<HostEntry> entries(names.size(), entry);
+  for (std::size_t i = 0; i < names.size(); ++i) entries[i].name = names[i];
+  return entries;
+}
+
 }  // namespace
 
 std::vector<std::string> ListDevices(const HostEntry& entry) {
@@ -188,27 +255,33 @@ std::vector<std::string> ListHostKeys(const HostEntry& entry) {
 }
 
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  std::vector<HostEntry> hosts;
-  std::map<std::string, int> first_line;
-  for (int line_number = 1; !text.empty(); ++line_number) {
-    const std::string_view line = Strip(TakeLine(&text));
-    if (line.empty() || line.front() == '#') continue;
-    const std::string place = std::string(file_name) + ":" + std::to_string(line_number);
-    StatusOr<HostEntry> entry = ParseHost(line);
-    if (!entry.ok()) return entry.status().WithContext(place);
-    entry->line = line_number;
-    const auto [earlier, fresh] = first_line.emplace(entry->name, line_number);
-    if (!fresh) {
-      return InvalidArgumentError(place + ": host " + entry->name +
-                                  " is listed twice, first in line " +
-                                  std::to_string(earlier->second));
-    }
-    hosts.push_back(*std::move(entry));
-  }
-  if (hosts.empty()) {
+  const std::vector<HostLine> lines = FindHostLines(text);
+  const auto place = [&](int line) { return std::string(file_name) + ":" + std::to_string(line); };
+  if (lines.empty()) {
     return InvalidArgumentError(std::string(file_name) +
                                 ": no host in it; expected lines like 'localhost slots=8'");
+  }
+  if (const std::optional<std::vector<HostEntry>> counted = CountLines(lines)) {
+    for (const HostEntry& host : *counted) {
+      const Status good = ExpandHostName(host.name, /*most=*/1).status();
+      if (!good.ok()) return good.WithContext(place(host.line));
+    }
+    return *counted;
+  }
+  std::vector<HostEntry> hosts;
+  std::map<std::string, int> first_line;
+  for (const HostLine& line : lines) {
+    StatusOr<std::vector<HostEntry>> entries = ParseLine(line);
+    if (!entries.ok()) return entries.status().WithContext(place(line.number));
+    for (HostEntry& entry : *entries) {
+      const auto [earlier, fresh] = first_line.emplace(entry.name, line.number);
+      if (!fresh) {
+        return InvalidArgumentError(place(line.number) + ": host " + entry.name +
+                                    " is listed twice, first in line " +
+                                    std::to_string(earlier->second));
+      }
+      hosts.push_back(std::move(entry));
+    }
   }
   return hosts;
 }

@@ -7,12 +7,14 @@
 //     worker-2 slots=4 port=2222 user=train workdir=/data
 //     worker-3 slots=8 exec="docker exec -i training"
 //
-// Each line is one host: its name (any run of non-blanks), "slots=N", then per-host keys. The order
-// of the lines is the order of the ranks. A '#' starts a comment at the start of a line or after a
-// blank; blank lines, tabs, CRLF and a UTF-8 byte-order mark are fine. A value that holds blanks
-// stands in double quotes, which reach up to the next one: nothing inside is special, so it cannot
-// hold a double quote itself. Anything else is an error that names file and line: text behind the
-// number, an unknown key, a host listed twice.
+// Each line is one host: its name, "slots=N", then per-host keys. node[01-04] stands for four
+// hosts, each with what follows. A file that has only names, one of them at least twice, has a line
+// for each slot. foreign_hostfile.h lists what other launchers write. The order of the lines is the
+// order of the ranks. A '#' starts a comment at the start of a line or after a blank; blank lines,
+// tabs, CRLF and a UTF-8 byte-order mark are fine. A value that holds blanks stands in double
+// quotes, which reach up to the next one: nothing inside is special, so it cannot hold a double
+// quote itself. Anything else is an error that names file and line: text behind the number, an
+// unknown key, a host listed twice.
 //
 // These keys say how a host is reached: port, user, identity (a private key), address (dialled
 // instead of the name, and where the other hosts find this one); ~/.ssh/config is asked for what is

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ds::cli {
 namespace {
 
@@ -82,6 +84,13 @@ Environment MakeRankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   if (!job.job_id.empty()) environment.emplace_back("DSRUN_JOB_ID", job.job_id);
   environment.emplace_back("DSRUN_GENERATION", std::to_string(job.generation));
   return environment;
+}
+
+bool IsOwnVariable(std::string_view name) {
+  const WorldPlan one_rank = PlanWorld({{.host = "host", .slots = {0}}});
+  const JobEnvironment known{.job_id = "job", .master_addr = "address", .master_port = 1};
+  const Environment own = MakeRankEnvironment(one_rank, one_rank.ranks.front(), known);
+  return std::any_of(own.begin(), own.end(), [&](const auto& each) { return each.first == name; });
 }
 
 std::string ChooseMasterAddress(const WorldPlan& plan) {

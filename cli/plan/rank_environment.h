@@ -5,6 +5,7 @@
 // Pure; safe from any thread.
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,9 @@ JobEnvironment MakeJobEnvironment(const LaunchFlags& flags);
 // Over the host's own environment; in a fixed order, every name once.
 Environment MakeRankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
                                 const JobEnvironment& job);
+
+// True for a variable that every rank gets from dsrun, whatever is exported under its name.
+bool IsOwnVariable(std::string_view name);
 
 // The address at which the ranks of `plan` meet unless the user says otherwise: this host's
 // loopback when one host runs them all, else the first host by its name without "user@".

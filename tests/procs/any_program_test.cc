@@ -348,6 +348,25 @@ TEST_F(AnyProgramTest, PlanShowsTheExportsWithoutTheSecrets) {
   EXPECT_EQ(environment["HF_TOKEN"], "<redacted>");
 }
 
+// A dump of another job's environment, as Accelerate appends it to .deepspeed_env.
+TEST_F(AnyProgramTest, PlanShowsWhatRanksGet) {
+  const std::string file =
+      Write("dump.env", "RANK=3\nMASTER_PORT=12802\nNCCL_DEBUG=INFO\nA=$HOME:x\nGROUP_RANK=9\n");
+  const Strings flags = {"--env_file", file, "-x", "B=2"};
+  const Variables got = EnvironmentOf(flags);
+  Strings words = {DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", "1"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), {"plan", "--json", "--", "prog"});
+  const ProgramResult plan = RunProgram(words);
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  const auto shown = nlohmann::json::parse(plan.out)["ranks"][0]["env"];
+  EXPECT_FALSE(shown.contains("MASTER_PORT")) << "nobody knows it yet";
+  EXPECT_EQ(shown.value("A", ""), "$HOME:x");
+  for (const auto& [name, value] : shown.items()) EXPECT_EQ(got.at(name), value) << name;
+  EXPECT_THAT(plan.err, HasSubstr(file + ": the $ in A stays as it is written"));
+  EXPECT_THAT(plan.err, HasSubstr(file + ": RANK, MASTER_PORT, GROUP_RANK have no effect"));
+}
+
 TEST_F(AnyProgramTest, FolderMaskAndLimits) {
   const std::string text = OutputOf({"--workdir", folder_.path().string(), "--umask", "027",
                                      "--ulimit", "nofile=100:200", "--ulimit", "core=0"},

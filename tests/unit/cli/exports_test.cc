@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
 
 namespace ds::cli {
 namespace {
@@ -70,6 +75,52 @@ TEST(RemoteExportsTest, NetworkDevicesStayInAnAiscJob) {
                                  {"NCCL_IB_HCA_2", "c"}},
                                 "/"),
               UnorderedElementsAre(Pair("NCCL_IB_HCA_2", "c"), Pair("PYTHONPATH", "/")));
+}
+
+class GatheredExportsTest : public ::testing::Test {
+ protected:
+  GatheredExports Gather(const std::string& text, std::vector<std::string> words = {}) {
+    std::ofstream(file_) << text;
+    return GatherExports({.exports = std::move(words), .env_files = {file_}}, {}, folder_.path())
+        .value();
+  }
+  ds::testing::TemporaryFolder folder_;
+  const std::string file_ = (folder_.path() / "job.env").string();
+};
+
+TEST_F(GatheredExportsTest, ADollarThatStaysIsTold) {
+  EXPECT_THAT(Gather("LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/opt\nA=${B}\nPRICE=5$\nC=$(pwd)\n").notices,
+              ElementsAre(file_ + ": the $ in LD_LIBRARY_PATH, A stays as it is written: env files "
+                                  "expand nothing"));
+  EXPECT_THAT(Gather("A=1\n").notices, IsEmpty());
+}
+
+TEST_F(GatheredExportsTest, DsrunsOwnVariablesAreTold) {
+  EXPECT_THAT(Gather("RANK=3\nMASTER_PORT=12802\nNCCL_DEBUG=INFO\n").notices,
+              ElementsAre(file_ + ": RANK, MASTER_PORT have no effect: dsrun sets them for each "
+                                  "rank"));
+}
+
+TEST_F(GatheredExportsTest, WhereAForeignPathIsFromIsKnown) {
+  EXPECT_EQ(Gather("A=1\n").path_source, "");
+  EXPECT_EQ(Gather("PATH=/opt/conda/bin\n").path_source, file_);
+  EXPECT_EQ(Gather("PATH=/opt/conda/bin\n", {"PATH=/x"}).path_source, "-x PATH");
+}
+
+TEST(ShownEnvironmentTest, IsWhatRanksGet) {
+  WorldPlan world = PlanWorld({{.host = "a", .slots = {0, 1}}});
+  world.hosts[0].exports = {{"MASTER_PORT", "12802"}, {"RANK", "7"},
+                            {"DSRUN_JOB_ID", "old"},  {"NCCL_DEBUG", "INFO"},
+                            {"API_TOKEN", "hf_x"},    {"OMP_NUM_THREADS", ""}};
+  Environment shown = ShowRankEnvironment(world, world.ranks[1], {.master_addr = "m"});
+  EXPECT_EQ(*FindVariable(shown, "RANK"), "1");
+  EXPECT_EQ(*FindVariable(shown, "NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(*FindVariable(shown, "API_TOKEN"), "<redacted>");
+  for (const char* unknown : {"MASTER_PORT", "DSRUN_JOB_ID", "OMP_NUM_THREADS"}) {
+    EXPECT_EQ(FindVariable(shown, unknown), nullptr) << unknown;
+  }
+  shown = ShowRankEnvironment(world, world.ranks[1], {.master_addr = "m", .master_port = 29500});
+  EXPECT_EQ(*FindVariable(shown, "MASTER_PORT"), "29500");
 }
 
 }  // namespace

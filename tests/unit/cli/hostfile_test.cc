@@ -73,7 +73,9 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {"worker-1 slots=2\nworker-2 slots=1\nworker-1 slots=1\n",
        "hosts:3: host worker-1 is listed twice, first in line 1"},
       {"\nthis is bad slots=1\n", "hosts:2: expected 'HOST slots=N', found 'this is bad slots=1'"},
-      {"missingslots\n", "hosts:1: expected 'HOST slots=N', found 'missingslots'"},
+      {"missingslots\n",
+       "hosts:1: expected 'HOST slots=N', found 'missingslots'; write 'missingslots slots=N', N "
+       "being its ranks: PBS and MPICH mean one by such a line, Open MPI one for each core"},
       {"\n", "hosts: no host in it; expected lines like 'localhost slots=8'"},
       {"", "hosts: no host in it; expected lines like 'localhost slots=8'"},
       {"# a\n#b\n", "hosts: no host in it; expected lines like 'localhost slots=8'"},
@@ -88,15 +90,23 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {"w slots=4097\n", "hosts:1: slots=4097: expected a whole number from 0 to 4096"},
       {"w slots=99999999999\n",
        "hosts:1: slots=99999999999: expected a whole number from 0 to 4096"},
-      {"w slots =4\n", "hosts:1: expected 'HOST slots=N', found 'w slots =4'"},
+      {"w slots =4\n", "hosts:1: expected 'HOST slots=N', found 'w slots =4'; write 'w slots=4'"},
       {"w slots= 4\n", "hosts:1: slots=: expected a whole number from 0 to 4096"},
-      {"w SLOTS=4\n", "hosts:1: expected 'HOST slots=N', found 'w SLOTS=4'"},
-      {"wslots=4\n", "hosts:1: expected 'HOST slots=N', found 'wslots=4'"},
-      {"w:4\n", "hosts:1: expected 'HOST slots=N', found 'w:4'"},
+      {"w SLOTS=4\n", "hosts:1: expected 'HOST slots=N', found 'w SLOTS=4'; write 'w slots=4'"},
+      {"w:4\n",
+       "hosts:1: expected 'HOST slots=N', found 'w:4'; write 'w slots=4' for MPICH's HOST:N"},
+      {"w 8 all.q@w UNDEFINED\n",
+       "hosts:1: expected 'HOST slots=N', found 'w 8 all.q@w UNDEFINED'; write 'w slots=8' for "
+       "Grid "
+       "Engine's 'HOST N QUEUE'"},
       {"w ansible_host=x slots=4\n",
        "hosts:1: expected 'HOST slots=N', found 'w ansible_host=x slots=4'"},
-      {"w slots=4 max_slots=8\n",
-       "hosts:1: unknown key 'max_slots' behind slots=4 (a comment starts with '#')"},
+      {"w slots=4 max_slots=2\n",
+       "hosts:1: max_slots=2: expected a whole number of at least slots=4"},
+      {"w slots=4 max-slots=x\n",
+       "hosts:1: max-slots=x: expected a whole number of at least slots=4"},
+      {"w slots=4 sockets=2\n",
+       "hosts:1: unknown key 'sockets' behind slots=4 (a comment starts with '#')"},
       {"w slots=4 prot=22\n",
        "hosts:1: unknown key 'prot' behind slots=4; did you mean 'port'? (a comment starts with "
        "'#')"},
@@ -123,6 +133,43 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
   for (const auto& [text, expected] : cases) EXPECT_EQ(ParsedHosts(text), expected) << text;
 }
 
+TEST(HostfileTest, TakesWhatOtherLaunchersWrite) {
+  const std::map<std::string, std::string> cases = {
+      {"a slots=2 max-slots=2\nb slots=8 max_slots=16 # rack 1\n", "a=2,b=8"},
+      {"a\na\n", "a=2"},
+      {"b\nb\na # of the queue\nb\n", "b=3,a=1"},
+      {"node[01-04] slots=8\n", "node01=8,node02=8,node03=8,node04=8"},
+      {"n[8-11,100]x slots=1 user=me\n",
+       "n8x=1;user=me,n9x=1;user=me,n10x=1;user=me,n11x=1;user=me,n100x=1;user=me"},
+      {"r[1-2]n[01-02] slots=1\n", "r1n01=1,r1n02=1,r2n01=1,r2n02=1"},
+      {"me@gpu[098-101] slots=4\n", "me@gpu098=4,me@gpu099=4,me@gpu100=4,me@gpu101=4"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(ParsedHosts(text), expected) << text;
+}
+
+TEST(HostfileTest, RefusesNamesThatAreNone) {
+  const std::map<std::string, std::string> cases = {
+      {"a,b slots=8\n", "is a list: write one line for each host"},
+      {"n[1-2],m[3-4] slots=8\n", "is a list: write one line for each host"},
+      {"http://nodeA slots=8\n", "is a URL, not the name of a host: write 'nodeA'"},
+      {"http://nodeA:8080/x\nhttp://nodeA:8080/x\n", "not the name of a host: write 'nodeA'"},
+      {"[fe80::1] slots=1\n", "an IPv6 address stands without brackets"},
+      {"n[4-1] slots=1\n", "'[4-1]' is no range of numbers like [01-04,7]"},
+      {"n[1-] slots=1\n", "'[1-]' is no range of numbers"},
+      {"n[1-2 slots=1\n", "the '[' of the host's name is never closed"},
+      {"n[1-99999] slots=1\n", "has more than 65536 numbers"},
+      {"n[1-999][1-999] slots=1\n", "the ranges name more than 65536 hosts"},
+      {"n[1-2] slots=1 address=10.0.0.1\n", "address= is for one host"},
+      {"n[1-3] slots=1\nn2 slots=1\n", "host n2 is listed twice, first in line 1"},
+      {"slots=4 a\n", "expected 'HOST slots=N', found 'slots=4 a'"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const std::string error = ParsedHosts(text);
+    EXPECT_TRUE(error.starts_with("hosts:")) << error;
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+  }
+}
+
 TEST(HostfileTest, ANamedFileMustExist) {
   const auto hosts = ReadHostfile("/nonexistent/hostfile");
   ASSERT_FALSE(hosts.ok());
@@ -147,8 +194,8 @@ TEST(HostfileExamplesTest, GoodOnesParseAndInvalidOnesNameTheirFile) {
         << hosts.status().message();
     ++bad;
   }
-  EXPECT_EQ(good, 7);
-  EXPECT_EQ(bad, 16);
+  EXPECT_EQ(good, 10);
+  EXPECT_EQ(bad, 18);
 }
 
 }  // namespace
