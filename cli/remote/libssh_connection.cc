@@ -266,11 +266,11 @@ HostResult<std::unique_ptr<RemoteConnection>> LibsshConnection::Open(
     Interrupter::Deadline deadline) {
   auto session = std::make_unique<SshSession>(interrupter);
   const HostOutcome reached = session->Connect(target, deadline);
-  if (!reached.ok()) return reached.failure();
+  if (!reached.ok()) return session->AddConfigHint(reached.failure());
   const HostResult<std::string> known = host_keys->Check(*session, target);
   if (!known.ok()) return known.failure();
   const HostOutcome let_in = session->Authenticate(target);
-  if (!let_in.ok()) return let_in.failure();
+  if (!let_in.ok()) return session->AddConfigHint(let_in.failure());
   return std::unique_ptr<RemoteConnection>(new LibsshConnection(std::move(session), *known));
 }
 

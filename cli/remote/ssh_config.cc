@@ -252,6 +252,7 @@ Status SshConfig::Include(std::string_view patterns, const Condition& condition,
 SshConfig::Condition SshConfig::DecideHost(std::string_view patterns,
                                            const Condition& within) const {
   Condition decided = within;
+  decided.line.clear();
   if (!MatchesList(host_, SplitWords(patterns, kBlanks))) decided.never = true;
   return decided;
 }
@@ -259,6 +260,7 @@ SshConfig::Condition SshConfig::DecideHost(std::string_view patterns,
 SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
                                             const Condition& within) const {
   Condition decided = within;
+  decided.line.clear();
   const std::vector<std::string> words = SplitWords(criteria, kBlanks);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool negated = words[i].starts_with('!');
@@ -270,6 +272,7 @@ SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
       continue;
     }
     const std::string argument = i + 1 < words.size() ? words[++i] : "";
+    decided.line = "Match " + std::string(WithoutComment(criteria));
     const bool of_host = IsWord(name, "host");
     if (of_host || IsWord(name, "originalhost")) {  // patterns without case, where Host's have it
       const bool matches =
@@ -290,6 +293,7 @@ void SshConfig::AddLine(std::string_view keyword, std::string_view rest,
   if (condition.never) return;
   const std::string_view value = WithoutComment(rest);
   if (condition.unknown) {
+    if (passed_over_.empty()) passed_over_ = condition.line;
     const std::vector<std::string> words = SplitWords(value, kBlanks);
     const bool is_strict =
         IsWord(keyword, "stricthostkeychecking") && !words.empty() && !IsOneOf(words[0], kLenient);

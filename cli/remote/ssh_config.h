@@ -42,6 +42,9 @@ class SshConfig {
   // yes".
   enum Part { kOptions, kKeys, kPartCount };
   const std::string& text(Part part) const { return texts_[part]; }
+  // The first Match line for this host that never matches here, but may for OpenSSH, and has lines
+  // below it: "Match final host gpu*"; "" without one. "Match final all" says nothing of the host.
+  const std::string& passed_over() const { return passed_over_; }
   // The file for libssh to read.
   std::string path(Part part) const;
 
@@ -56,6 +59,7 @@ class SshConfig {
     bool never = false;
     bool unknown = false;  // there is a criterion that libssh does not know
     std::string criteria;
+    std::string line;  // of Match, when something in it is about the host
   };
 
   explicit SshConfig(std::string host) : host_(std::move(host)), host_name_(host_) {}
@@ -72,6 +76,7 @@ class SshConfig {
   std::filesystem::path folder_;
   int files_read_ = 0;
   const std::string host_;
+  std::string passed_over_;
   std::string host_name_;  // the first that counts, else what the user gave
   std::array<std::string, kPartCount> texts_;
   std::array<std::string, kPartCount> criteria_;  // that hold at the end of each text

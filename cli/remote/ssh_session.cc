@@ -131,6 +131,13 @@ HostOutcome SshSession::Connect(const RemoteTarget& target, Interrupter::Deadlin
   return Handshake(deadline);
 }
 
+HostFailure SshSession::AddConfigHint(HostFailure failure) const {
+  if (passed_over_.empty() || failure.kind == FailureKind::kInterrupted) return failure;
+  failure.hint += (failure.hint.empty() ? "" : "; ") + std::string("'") + passed_over_ +
+                  "' of the SSH configuration is passed over here: --launcher ssh-client reads it";
+  return failure;
+}
+
 HostOutcome SshSession::ReadHostKeyPolicy(const RemoteTarget& target, const HostPort& endpoint) {
   const std::string user = GetOption(SSH_OPTIONS_USER);
   const HostResult<HostKeyPolicy> policy =
@@ -179,10 +186,20 @@ HostResult<UniqueFd> SshSession::StartProxy(const std::string& command) {
   return proxy_->TakeSocket();
 }
 
+// libssh refuses a name of a host without a word: one with a letter that is not ASCII, an empty
+// label, or more than 63 or 255 characters.
 HostFailure SshSession::DescribeBadOptions() const {
+  std::string reason = ::ssh_get_error(session_);
+  if (reason.empty()) {
+    reason =
+        "libssh takes no such host name or user: labels of 1 to 63 letters (a-z), digits and "
+        "'-', with dots between them, 255 characters in all";
+  }
   return {.kind = FailureKind::kStart,
-          .message = std::string("SSH options: ") + ::ssh_get_error(session_),
-          .hint = "look at ~/.ssh/config and at the host's line in the hostfile"};
+          .message = "SSH options: " + reason,
+          .hint =
+              "look at ~/.ssh/config and at the host's line in the hostfile: address= gives the "
+              "host another name to dial"};
 }
 
 HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
@@ -198,6 +215,7 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
       SetText(session_, SSH_OPTIONS_HOST, target.host) &&
       Parse(session_, *config, SshConfig::kOptions)) {
     key_words_ = ReadKeyWords(*config, folder, target.host, session_);
+    passed_over_ = config->passed_over();
     return HostOutcome();
   }
   return DescribeBadOptions();

@@ -42,6 +42,9 @@ class SshSession {
   void KeepOpen();
 
   ssh_session handle() const { return session_; }
+  // The failure, with a hint where the configuration has lines for the host that only OpenSSH
+  // reads.
+  HostFailure AddConfigHint(HostFailure failure) const;
   // Returns what the configuration says of host keys. An alias takes the place of the host's name
   // and port in what libssh looks for in files.
   const HostKeyPolicy& host_keys() const { return host_keys_; }
@@ -71,6 +74,7 @@ class SshSession {
 
   Interrupter* interrupter_;  // null once it is kept open
   ssh_session session_;
+  std::string passed_over_;              // as SshConfig
   std::unique_ptr<ProxyCommand> proxy_;  // what carries the connection, if not the network
   std::unique_ptr<Interrupter::Guard> guard_;
   HostKeyWords key_words_;

@@ -43,6 +43,21 @@ TEST_F(SshConfigTest, LinesOfOtherHostsAreLeftOut) {
   EXPECT_EQ(Options("Host \"gpu7\"\n  Port 1\n# Host x\n\n  User a\n"), "Port 1\nUser a\n");
 }
 
+TEST_F(SshConfigTest, ToldIsWhichMatchForThisHostIsPassedOver) {
+  const auto passed_over = [&](const std::string& own) { return Read(own)->passed_over(); };
+  EXPECT_EQ(passed_over("Match final host gpu*  # why\n  Port 2222\n"), "Match final host gpu*");
+  EXPECT_EQ(
+      passed_over("Match canonical originalhost gpu7\nUser a\nMatch final host gpu7\nPort 1\n"),
+      "Match canonical originalhost gpu7");
+  EXPECT_EQ(passed_over("Match tagged fast\n  Port 2222\n"), "Match tagged fast");
+  for (const char* none :
+       {"Port 1\n", "Match final host other\n  Port 2222\n", "Match final all\n  Ciphers x\n",
+        "Match final host gpu7\n", "Match final host gpu7\nHost other\n  Port 2222\n",
+        "Match host gpu7\n  Port 2222\n"}) {
+    EXPECT_EQ(passed_over(none), "") << none;
+  }
+}
+
 // The first value counts, and so does the order of what stands below Match and below Host.
 TEST_F(SshConfigTest, MatchHostStandsWhereItStands) {
   EXPECT_EQ(Options("Match host gpu*\n  User alice\nHost *\n  User bob\n"),
