@@ -45,6 +45,11 @@ StatusOr<std::vector<ListedCheckpoint>> CheckpointsBelow(const fs::path& directo
 
 int VerifyOne(const fs::path& directory, std::ostream& out) {
   const StatusOr<checkpoint::VerifyReport> report = checkpoint::VerifyCheckpoint(directory);
+  if (report.status().code() == StatusCode::kUnavailable) {
+    out << fmt::format("{}: unknown, it cannot be read now: {}\n", NameOf(directory),
+                       Printable(report.status().message()));
+    return kExitCheckpoint;
+  }
   if (!report.ok()) {
     out << fmt::format("{}: no checkpoint: {}\n", NameOf(directory),
                        Printable(report.status().message()));
@@ -71,6 +76,8 @@ std::string ListLine(const ListedCheckpoint& listed) {
       for (const checkpoint::StoredShard& shard : tensor.shards) bytes += shard.length;
     }
     what = fmt::format("{:>6} tensors  {:>8}", manifest->tensors.size(), ByteSize(bytes));
+  } else if (manifest.status().code() == StatusCode::kUnavailable) {
+    what = "unknown, it cannot be read now: " + Printable(manifest.status().message());
   } else {
     what = "damaged: " + Printable(manifest.status().message());
   }

@@ -1,8 +1,10 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "cli/commands/command_table.h"
@@ -124,12 +126,28 @@ StatusOr<StoredRun> ReadRun(const std::string& name) {
   return run;
 }
 
+// FindResumePoint, and again while a checkpoint cannot be read now: a file server may be back in a
+// moment. Ctrl-C ends dsrun meanwhile, as nothing has started.
+StatusOr<ResumePoint> AwaitResumePoint(const std::string& named, const fs::path& checkpoints,
+                                       std::vector<std::string>* notices) {
+  constexpr int kTries = 6;
+  constexpr std::chrono::seconds kEvery{5};
+  for (int left = kTries;; --left) {
+    StatusOr<ResumePoint> point = FindResumePoint(checkpoints.string(), named, notices);
+    if (point.status().code() != StatusCode::kUnavailable || left == 0) return point;
+    if (left == kTries) {
+      ReportNotices({"a checkpoint cannot be read now: " + point.status().message() +
+                     "; trying again every 5 s for 30 s (Ctrl-C ends it)"});
+    }
+    std::this_thread::sleep_for(kEvery);
+  }
+}
+
 // Sets where `inputs` go on from. The error says why there is nothing to go on with: where all
 // steps are done, what comes behind the last can be had all the same.
 Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
                          TrainInputs* inputs) {
-  const StatusOr<ResumePoint> point =
-      FindResumePoint(checkpoints.string(), named, &inputs->notices);
+  const StatusOr<ResumePoint> point = AwaitResumePoint(named, checkpoints, &inputs->notices);
   if (!point.ok()) return point.status().WithContext("cannot resume");
   const bool has_all = inputs->job.steps > 0 && point->step >= inputs->job.steps;
   const bool ends_behind_steps = inputs->job.evaluates() || !inputs->job.save_hf_dir.empty();

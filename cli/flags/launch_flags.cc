@@ -153,6 +153,8 @@ void AddJobFlags(CLI::App& app, LaunchFlags* flags) {
                  "restart a failed job from its newest good checkpoint up to N times")
       ->check(WholeNumber(0, 1000000))
       ->type_name("N");
+  app.add_flag(FlagNames("restart_from_scratch"), flags->restart_from_scratch,
+               "let a restart begin at step 0 when no checkpoint of the run can be used");
   app.add_option(FlagNames("grace_seconds"), flags->grace_seconds,
                  "time between SIGTERM and SIGKILL when ranks must stop (default: 15)")
       ->check(NumberBetween(0.0, 86400.0))

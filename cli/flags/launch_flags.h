@@ -74,6 +74,7 @@ struct LaunchFlags {
   // The job as a whole.
   std::string run_dir;  // "" = runs/<job>
   int max_restarts = 0;
+  bool restart_from_scratch = false;
   double grace_seconds = 15;  // between SIGTERM and SIGKILL
   bool quiet = false;
   std::string log_ranks;  // of which ranks the console shows the output; "" = all

@@ -46,6 +46,7 @@ void VisitFlags(Flags& flags, const Visit& visit) {
   visit("ulimits", flags.ulimits);
   visit("run_dir", flags.run_dir);
   visit("max_restarts", flags.max_restarts);
+  visit("restart_from_scratch", flags.restart_from_scratch);
   visit("grace_seconds", flags.grace_seconds);
   visit("quiet", flags.quiet);
   visit("log_ranks", flags.log_ranks);

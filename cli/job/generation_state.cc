@@ -251,6 +251,7 @@ void GenerationState::OnEvent(int node_rank, const v1::Event& event,
     exchange_.Add(event.rank_report().put());
     return;
   }
+  if (event.rank_report().has_checkpoint()) saved_ = event.rank_report().checkpoint().path();
   const std::string& host = host_name(node_rank);
   judge_.OnEvent(host, event);
   if (job_.purpose.built_in) {

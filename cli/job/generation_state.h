@@ -80,6 +80,8 @@ class GenerationState {
   bool HasEnded(int node_rank) const { return ended_.contains(node_rank); }
   // Says which process has not ended although it was killed; "" = none.
   const std::string& unended() const { return unended_; }
+  // The last checkpoint that a rank has reported; "" = none.
+  const std::string& saved() const { return saved_; }
 
  private:
   struct Host {
@@ -91,6 +93,7 @@ class GenerationState {
 
   void On(const UserSignal& signal);
   void On(TimePassed) {}
+  void On(const ProgramAnswer&) {}
   // These are about a host, whose node rank they get.
   void On(const HostChange& change, int node_rank);
   void On(const Answer<v1::LaunchResponse>& answer, int node_rank);
@@ -133,6 +136,7 @@ class GenerationState {
   std::optional<double> stop_grace_;  // of the last stop
   std::set<int> lost_;
   std::string unended_;
+  std::string saved_;
   std::optional<Status> observer_failed_;  // it is not called any more
   Time now_{};
 };

@@ -22,6 +22,7 @@ JobController::JobController(JobPlan job, const Program* program,
                              const std::vector<HostDaemon*>& daemons, JobObserver* observer,
                              const Options& options)
     : options_(options),
+      program_(program),
       inputs_(std::make_shared<Inputs>()),
       machine_(std::move(job), {.program = program,
                                 .observer = observer,
@@ -137,6 +138,12 @@ void JobController::Do(const JobAction& action, const StartSpare& start) {
       inputs_->Put(SpareAnswer{
           host, NoRoomError(std::string("this machine cannot start it: ") + error.what())});
     }
+  });
+}
+
+void JobController::Do(const JobAction& action, AskProgram) {
+  DoAside([this, generation = action.generation] {
+    inputs_->Put(ProgramAnswer{generation, program_->ForGeneration(generation)});
   });
 }
 

@@ -67,6 +67,7 @@ class JobController {
   void Do(const JobAction& action, AbandonHost);
   void Do(const JobAction& action, GiveHostUp);
   void Do(const JobAction& action, const StartSpare& start);
+  void Do(const JobAction& action, AskProgram);
   void Do(const JobAction& action, ForwardInput);
   void Do(const JobAction& action, EndInput);
   Status StartInput(HostDaemon* daemon, const v1::LaunchRequest& launch);
@@ -74,11 +75,12 @@ class JobController {
   void DoAside(std::function<void()> task);
 
   const Options options_;
+  const Program* const program_;
   std::map<int, HostDaemon*> daemons_;    // by the host's number
   const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later
   JobMachine machine_;
   Status input_;                     // of the reader of this generation's
-  std::vector<std::jthread> aside_;  // one for each daemon that was lost or is being started
+  std::vector<std::jthread> aside_;  // one for each action that blocks
 };
 
 }  // namespace ds::cli

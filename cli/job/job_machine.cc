@@ -28,11 +28,21 @@ std::chrono::nanoseconds FromSeconds(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// Says whether the host takes the job.
-JobOutcome CheckAnswer(const std::string& host, const StatusOr<v1::PrepareResponse>& answer) {
+// A failed file server, or one that another takes over from, is back after a minute or two.
+constexpr std::chrono::seconds kAskEvery{5};
+constexpr std::chrono::minutes kAskFor{5};
+
+// Says whether the host takes the job. `path_source` as JobPlan has it.
+JobOutcome CheckAnswer(const std::string& host, const StatusOr<v1::PrepareResponse>& answer,
+                       const std::string& path_source) {
   if (!answer.ok()) return MakeRefusalVerdict(host, answer.status());
   for (const v1::Finding& finding : answer->findings()) {
-    if (finding.level() == v1::Finding::FAIL) return MakeFindingVerdict(host, finding);
+    if (finding.level() != v1::Finding::FAIL) continue;
+    Verdict verdict = MakeFindingVerdict(host, finding);
+    if (finding.name() == "program" && !path_source.empty()) {
+      AddHint("PATH is from " + path_source + ", not the host's own", &verdict);
+    }
+    return verdict;
   }
   return JobOutcome();
 }
@@ -70,6 +80,7 @@ JobActions JobMachine::Handle(const JobInput& input, Time now) {
   } else {
     std::visit([&](const auto& each) { On(each); }, input);
   }
+  if (phase_ == Phase::kAsking && ask_again_.has_value() && now_ >= *ask_again_) Ask();
   if (phase_ == Phase::kFenced) PassFence();
   if (phase_ == Phase::kRunning) FollowGeneration();
   return std::exchange(actions_, {});
@@ -77,13 +88,49 @@ JobActions JobMachine::Handle(const JobInput& input, Time now) {
 
 std::optional<JobMachine::Time> JobMachine::next() const {
   if (phase_ == Phase::kRunning) return run_->next();
+  if (phase_ == Phase::kAsking) return ask_again_;
   if (phase_ == Phase::kFenced) return fence_.opens();
   return std::nullopt;
 }
 
 void JobMachine::BeginGeneration() {
-  StatusOr<RankProgram> program = parts_.program->ForGeneration(generation_);
-  if (!program.ok()) return End(MakeProgramVerdict(program.status(), generation_));
+  ask_until_.reset();
+  if (generation_ != job_.purpose.first_generation) return Ask();
+  OnProgram(parts_.program->ForGeneration(generation_));
+}
+
+void JobMachine::Ask() {
+  phase_ = Phase::kAsking;
+  ask_again_.reset();
+  actions_.push_back({.generation = generation_, .what = AskProgram()});
+}
+
+void JobMachine::On(const ProgramAnswer& answer) {
+  if (phase_ != Phase::kAsking || EndForUser()) return;
+  OnProgram(answer.program);
+}
+
+void JobMachine::RetryProgram(const Status& trouble) {
+  phase_ = Phase::kAsking;
+  ask_again_ = now_ + kAskEvery;
+  if (now_ == Time()) return;  // the job begins, and nobody has told the time
+  if (!ask_until_.has_value()) {
+    ask_until_ = now_ + kAskFor;
+    observer_->OnNotice("the checkpoints cannot be read now: " + trouble.message() +
+                        "; trying again every 5 s for 5 minutes (Ctrl-C ends the job)");
+  }
+  if (now_ >= *ask_until_) {
+    return End(MakeProgramVerdict(
+        trouble.WithContext("the checkpoints could not be read for 5 minutes"), generation_));
+  }
+}
+
+void JobMachine::OnProgram(StatusOr<RankProgram> program) {
+  if (program.status().code() == StatusCode::kUnavailable) return RetryProgram(program.status());
+  const bool may_begin = job_.flags.restart_from_scratch;
+  Status fit = program.status();
+  if (fit.ok() && !may_begin) fit = CheckBeginning(*program, saved_);
+  if (!fit.ok()) return End(MakeProgramVerdict(fit, generation_));
   program_ = *std::move(program);
   pause_.reset();
   for (const std::string& notice : program_.notices) observer_->OnNotice(notice);
@@ -108,6 +155,7 @@ void JobMachine::Prepare(int node_rank) {
 }
 
 void JobMachine::On(const UserSignal& signal) {
+  if (phase_ == Phase::kAsking && EndForUser()) return;
   if (!IsForwarded(signal.number)) return;
   observer_->OnNotice("signal " + std::to_string(signal.number) +
                       " came while no rank was running and has no effect");
@@ -120,7 +168,7 @@ void JobMachine::On(const HostChange& change) {
 void JobMachine::On(const Answer<v1::PrepareResponse>& answer) {
   const std::optional<int> node_rank = FindNodeRank(prepared_, answer.host);
   if (!node_rank.has_value()) return;
-  const bool is_for_port = phase_ == Phase::kLeasingPort;
+  const bool is_for_port = phase_ == Phase::kPort;
   if (!is_for_port) prepared_[*node_rank].answer = answer.answer;
   if (--awaited_ > 0 || EndForUser()) return;
   if (is_for_port) return OnPortAnswer(answer.answer);
@@ -148,7 +196,7 @@ void JobMachine::OnAllPrepared() {
 JobOutcome JobMachine::CheckHost(int node_rank) {
   const JobHost& host = job_.world.hosts[node_rank];
   const StatusOr<v1::PrepareResponse>& answer = prepared_[node_rank].answer;
-  const JobOutcome taken = CheckAnswer(host.host, answer);
+  const JobOutcome taken = CheckAnswer(host.host, answer, job_.path_source);
   if (!taken.ok()) return taken;
   const std::string skew = DescribeClockSkew(host.host, answer->unix_nanos(), parts_.unix_nanos());
   if (!skew.empty()) observer_->OnNotice(skew);
@@ -208,7 +256,7 @@ void JobMachine::On(const HostGone& gone) {
 
 void JobMachine::ReplaceNext() {
   if (lost_.empty()) {
-    phase_ = Phase::kLeasingPort;
+    phase_ = Phase::kPort;
     return Prepare(0);  // at the port of the last generation a rank of it may still knock
   }
   if (EndForUser()) return;
@@ -257,7 +305,7 @@ void JobMachine::OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer) {
     Lose(0, /*ended=*/true);
     return Conclude(MakeDaemonLostVerdict(host, answer.status().message(), generation_));
   }
-  const JobOutcome taken = CheckAnswer(host, answer);
+  const JobOutcome taken = CheckAnswer(host, answer, job_.path_source);
   if (!taken.ok()) return Conclude(taken);
   prepared_.front().answer->set_master_port(answer->master_port());
   AwaitFence();
@@ -306,6 +354,7 @@ void JobMachine::FollowGeneration() {
   if (!run_->ended()) return;
   for (const int node_rank : run_->lost()) Lose(node_rank, run_->HasEnded(node_rank));
   unended_ = run_->unended();
+  if (!run_->saved().empty()) saved_ = run_->saved();
   Conclude(run_->Conclude());
 }
 

@@ -5,6 +5,9 @@
 //
 //     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
 //
+// A restart asks the program first, on another thread: it reads the newest checkpoint. Where the
+// storage has trouble it is asked again for minutes; then the job ends.
+//
 // Before a restart spares take the places of lost hosts; where that cannot be, there is none. Nor
 // is there one before the ranks of the lost hosts have ended for certain (fence.h), and its ranks
 // meet at another port than those of the last generation.
@@ -62,9 +65,12 @@ class JobMachine {
   const JobOutcome& outcome() const { return outcome_; }  // of one that has ended
 
  private:
-  enum class Phase { kPreparing, kGivingUp, kReplacing, kLeasingPort, kFenced, kRunning, kEnded };
+  enum class Phase { kPreparing, kAsking, kGivingUp, kReplacing, kPort, kFenced, kRunning, kEnded };
 
   void BeginGeneration();
+  void Ask();
+  void OnProgram(StatusOr<RankProgram> program);
+  void RetryProgram(const Status& trouble);
   void Prepare(int node_rank);
   // Those of this phase; what comes too late is nobody's.
   void On(const UserSignal& signal);
@@ -72,6 +78,7 @@ class JobMachine {
   void On(const Answer<v1::PrepareResponse>& answer);
   void On(const HostGone& gone);
   void On(const SpareAnswer& answer);
+  void On(const ProgramAnswer& answer);
   template <typename Other>
   void On(const Other& /*of a generation*/) {}
 
@@ -118,7 +125,10 @@ class JobMachine {
   Fence fence_;
   Phase phase_ = Phase::kPreparing;
   int generation_;
-  RankProgram program_;  // of this generation
+  RankProgram program_;            // of this generation
+  std::optional<Time> ask_again_;  // the program, in kAsking
+  std::optional<Time> ask_until_;  // since when it answers with trouble
+  std::string saved_;              // the last checkpoint that a rank has reported; "" = none
   struct LostHost {
     std::string name;
     bool ended;  // its ranks have, as it told

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/host/lease_table.h"
+#include "cli/job/program.h"
 #include "cli/job/spares.h"
 #include "proto/dsrun.pb.h"
 #include "runtime/base/status.h"
@@ -51,13 +52,19 @@ struct SpareAnswer {
   StatusOr<StartedSpare> answer;
 };
 
+// AskProgram has come to this.
+struct ProgramAnswer {
+  int generation = 0;
+  StatusOr<RankProgram> program;
+};
+
 // Nothing was heard: what is due is done with every input, and so with this one.
 struct TimePassed {};
 
-using JobInput =
-    std::variant<TimePassed, UserSignal, HostChange, Answer<v1::PrepareResponse>,
-                 Answer<v1::LaunchResponse>, Answer<v1::StopResponse>, Answer<v1::SignalResponse>,
-                 Answer<v1::ShareResponse>, HostEvents, StreamEnd, HostGone, SpareAnswer>;
+using JobInput = std::variant<TimePassed, UserSignal, HostChange, Answer<v1::PrepareResponse>,
+                              Answer<v1::LaunchResponse>, Answer<v1::StopResponse>,
+                              Answer<v1::SignalResponse>, Answer<v1::ShareResponse>, HostEvents,
+                              StreamEnd, HostGone, SpareAnswer, ProgramAnswer>;
 
 // Actions that are no request to the host's daemon.
 struct WatchHost {};    // HostEvents and a StreamEnd follow
@@ -67,6 +74,7 @@ struct StartSpare {     // SpareAnswer follows
   int spare = 0;        // its place among JobPlan::spares
   int node_rank = 0;    // of the host which it replaces
 };
+struct AskProgram {};  // Program::ForGeneration, which may read for minutes; ProgramAnswer follows
 struct ForwardInput {};  // from now on, as the Launch of its host has announced
 struct EndInput {};
 
@@ -74,8 +82,8 @@ struct JobAction {
   int host = 0;
   int generation = 0;
   std::variant<v1::PrepareRequest, v1::LaunchRequest, v1::StopRequest, v1::SignalRequest,
-               v1::ShareRequest, WatchHost, AbandonHost, GiveHostUp, StartSpare, ForwardInput,
-               EndInput>
+               v1::ShareRequest, WatchHost, AbandonHost, GiveHostUp, StartSpare, AskProgram,
+               ForwardInput, EndInput>
       what;
 };
 using JobActions = std::vector<JobAction>;

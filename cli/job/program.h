@@ -20,6 +20,8 @@ struct RankProgram {
   int local_rank_position = 0;  // where --local_rank=N goes in argv, its end at most; 0 = nowhere
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
+  bool begins_again = false;  // a restart that goes on from no checkpoint
+  std::string unusable;       // then: which checkpoint the run had, and its damage; "" = none
 };
 
 // The user's program, as `words` name it behind the launch flags: a Python program gets its
@@ -30,8 +32,9 @@ RankProgram MakeUserProgram(const LaunchFlags& flags, const std::vector<std::str
 class Program {
  public:
   virtual ~Program() = default;
-  // argv[0] and script are the same for every generation. An error ends the job (kDataLoss,
-  // kNotFound: no usable checkpoint).
+  // argv[0] and script are the same for every generation. kUnavailable: the storage has trouble,
+  // and trying again may help. Every other error ends the job (kDataLoss, kNotFound: no usable
+  // checkpoint). Restarts call it from another thread, one at a time.
   virtual StatusOr<RankProgram> ForGeneration(int generation) const = 0;
   // Says what would fit where each rank has so many bytes of its host's memory, for jobs whose
   // JobPurpose::memory is known.

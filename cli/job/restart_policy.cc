@@ -46,6 +46,15 @@ bool SameErrorAtSameStep(const Verdict& a, const Verdict& b) {
 
 }  // namespace
 
+Status CheckBeginning(const RankProgram& program, const std::string& saved) {
+  std::string why = program.unusable;
+  if (why.empty() && !saved.empty()) why = "checkpoint " + saved + " is gone";
+  if (!program.begins_again || why.empty()) return OkStatus();
+  return DataLossError("not restarted at step 0, because the run had a checkpoint: " + why +
+                       "; repair it and go on with 'dsrun resume', or allow a new beginning with "
+                       "--restart_from_scratch");
+}
+
 RestartDecision RestartPolicy::Decide(const Verdict& verdict, const std::string& missing) {
   if (const std::string why = FindReasonAgainstRestart(verdict.cause); !why.empty())
     return {false, why};

@@ -7,12 +7,16 @@
 // error came at the same step twice running (a SIGKILL is no error of the program), or when the
 // restarts are used up.
 //
+// Nor does a restart begin at step 0 by itself when the run had a checkpoint.
+//
 // Pure. Threads: one at a time.
 
 #include <optional>
 #include <string>
 
+#include "cli/job/program.h"
 #include "cli/job/verdict/verdict.h"
+#include "runtime/base/status.h"
 
 namespace ds::cli {
 
@@ -20,6 +24,10 @@ struct RestartDecision {
   bool restart = false;
   std::string reason;  // "restart 1 of 3", "the same error at step 12 twice"
 };
+
+// kDataLoss for a program that begins at step 0 again although the run had a checkpoint: one that
+// the program tells of, or `saved`, which a rank has reported ("" = none).
+Status CheckBeginning(const RankProgram& program, const std::string& saved);
 
 class RestartPolicy {
  public:

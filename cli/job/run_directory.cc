@@ -115,6 +115,19 @@ Status CannotWrite(const fs::path& path, const Status& status) {
                                    "; choose another with --run_dir");
 }
 
+// True when the run directory `path` holds a job. What cannot be looked at is not taken for absent.
+StatusOr<bool> HoldsJob(const fs::path& path) {
+  std::error_code error;
+  const bool there = fs::exists(path / "job.json", error);
+  if (error) return ErrnoError(error.value(), (path / "job.json").string());
+  return there;
+}
+
+// True for the errno with which a file system says that it has no locks.
+bool LacksLocks(int error) {
+  return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
+}
+
 // A quarter of what this process may have open: hosts and ranks here need theirs.
 std::size_t CountMostOpenLogs() {
   rlimit limit{};
@@ -156,8 +169,8 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
   // Then nobody else begins a job there, and no other ends that has.
   DS_RETURN_IF_ERROR(run->Lock());
-  std::error_code error;
-  if (fs::exists(path / "job.json", error)) {
+  DS_ASSIGN_OR_RETURN(const bool holds_job, HoldsJob(path));
+  if (holds_job) {
     return AlreadyExistsError("run directory " + path.string() +
                               " holds a job already; choose another with --run_dir, or go on with "
                               "it where it is one of 'dsrun train': dsrun resume " +
@@ -168,8 +181,8 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
 }
 
 StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Open(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path / "job.json", error)) {
+  DS_ASSIGN_OR_RETURN(const bool holds_job, HoldsJob(path));
+  if (!holds_job) {
     return NotFoundError(path.string() + " is no run directory: it has no job.json");
   }
   std::unique_ptr<RunDirectory> run(new RunDirectory(path));
@@ -188,8 +201,11 @@ Status RunDirectory::OpenEvents() {
 Status RunDirectory::Lock() {
   lock_.Reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock_.valid()) return CannotWrite(path_, ErrnoError(errno, path_.string()));
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return OkStatus();
-  if (errno != EWOULDBLOCK) return OkStatus();  // a file system without locks
+  const int locked = FileSystem::System().Lock(lock_.get(), LOCK_EX | LOCK_NB);
+  if (locked == 0 || LacksLocks(-locked)) return OkStatus();
+  if (locked != -EWOULDBLOCK) {
+    return CannotWrite(path_, ErrnoError(-locked, path_.string() + ": its lock"));
+  }
   return FailedPreconditionError("run directory " + path_.string() + " is in use by another dsrun");
 }
 

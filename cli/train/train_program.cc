@@ -75,6 +75,33 @@ double TrainProgram::LeftMinutes() const {
   return job_.max_minutes > 0.0 ? std::max(kNext, job_.max_minutes - gone.count()) : 0.0;
 }
 
+namespace {
+
+// An error of the storage that says nothing of the checkpoint: trying again may help.
+Status AsTrouble(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kUnknown:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kPermissionDenied:
+    case StatusCode::kResourceExhausted:
+      return UnavailableError(status.message());
+    default:
+      return status;
+  }
+}
+
+// Says which checkpoint the run had, and why it cannot be used; "" = it had none.
+StatusOr<std::string> DescribeUnusable(const fs::path& root,
+                                       const std::vector<std::string>& notices) {
+  if (!notices.empty()) return notices.front();
+  DS_ASSIGN_OR_RETURN(const auto latest, checkpoint::ReadLatest(root));
+  if (!latest.has_value()) return std::string();
+  return (root / checkpoint::kLatestFile).string() + " names " +
+         checkpoint::StepDirectoryName(latest->step) + ", which is gone";
+}
+
+}  // namespace
+
 StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   RankProgram program{
       .argv = {"", "train", std::string(::dsrun::v1::kJobDirectory) + "/train.json"}};
@@ -86,17 +113,23 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
       job.resume_from = point->directory;
       program.notices.push_back("going on from " + point->directory);
     } else if (point.status().code() == StatusCode::kNotFound) {
-      program.notices.push_back("no checkpoint yet: starting again as at first");
+      program.begins_again = true;
+      DS_ASSIGN_OR_RETURN(program.unusable, DescribeUnusable(job.checkpoint_dir, program.notices));
+      program.notices.push_back(program.unusable.empty()
+                                    ? "no checkpoint yet: starting again as at first"
+                                    : "no checkpoint can be used: starting again as at first");
     } else {
       return point.status();
     }
   }
   if (!job.resume_from.empty()) {
     const Status taken = checkpoint::TakeOver(job.resume_from, generation);
-    if (!taken.ok()) return taken.WithContext("cannot go on from " + job.resume_from);
+    if (!taken.ok()) return AsTrouble(taken).WithContext("cannot go on from " + job.resume_from);
   }
   if (job.saves()) {
-    DS_ASSIGN_OR_RETURN(job.checkpoint_mark, checkpoint::MakeFolderMark(job.checkpoint_dir));
+    StatusOr<std::string> mark = checkpoint::MakeFolderMark(job.checkpoint_dir);
+    if (!mark.ok()) return AsTrouble(mark.status());
+    job.checkpoint_mark = *std::move(mark);
   }
   program.files = {{"train.json", config::ToJson(job)}};
   return program;

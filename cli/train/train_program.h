@@ -27,7 +27,8 @@ struct PredictedJob {
 class TrainProgram : public Program {
  public:
   // The first generation starts as `job` says; each later one from the newest good checkpoint, or
-  // like the first when there is none yet. A restart has what is left of the job's max_minutes,
+  // like the first when there is none. RankProgram::unusable then tells of the damaged one that the
+  // run had. A restart has what is left of the job's max_minutes,
   // which run from here on by `clock`; it trains one step at least. ForGeneration makes the
   // checkpoint that ranks go on from the head of the job's line, and a mark by which they know the
   // folder that dsrun looks into.
@@ -55,7 +56,8 @@ class TrainProgram : public Program {
 
 // Finds the checkpoint under `root` to go on from. `named` is "" for the newest good one, else a
 // folder name ("step-20"). kDataLoss when the named one is damaged, kNotFound when there is none to
-// go on from. `notices` says which damaged ones were passed over.
+// go on from, kUnavailable when one cannot be read now. `notices` says which damaged ones were
+// passed over.
 struct ResumePoint {
   std::string directory;
   std::int64_t step = 0;

@@ -42,8 +42,8 @@ bool IsFirstRun(const RunDirectory& run_directory) {
 }
 
 // The logs that generations are counted by may have been removed; the checkpoints count, too.
-int ChooseGeneration(const RunDirectory& run_directory) {
-  const auto latest = checkpoint::ReadLatest(run_directory.checkpoints());
+StatusOr<int> ChooseGeneration(const RunDirectory& run_directory) {
+  DS_ASSIGN_OR_RETURN(const auto latest, checkpoint::ReadLatest(run_directory.checkpoints()));
   const int next = latest ? static_cast<int>(latest->generation) + 1 : 0;
   return std::max(run_directory.NextGeneration(), next);
 }
@@ -104,11 +104,12 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
   inputs.notices.insert(inputs.notices.end(), split.begin(), split.end());
   request.notices.insert(request.notices.end(), inputs.notices.begin(), inputs.notices.end());
   std::optional<PredictedJob> predicted = FindPredictedJob(inputs, request.launch.world);
+  DS_ASSIGN_OR_RETURN(const int first_generation, ChooseGeneration(*run_directory));
   JobPurpose purpose{
       .built_in = true,
       .trains = true,
       .total_steps = inputs.job.steps,
-      .first_generation = ChooseGeneration(*run_directory),
+      .first_generation = first_generation,
       .closing_lines = {},
       .memory = predicted ? PlanMemory(*predicted, inputs.allow_overcommit) : MemoryNeed()};
   if (inputs.demo && IsFirstRun(*run_directory)) {

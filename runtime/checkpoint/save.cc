@@ -65,7 +65,7 @@ Status ReadBack(const fs::path& path, const std::vector<StoredTensor>& tensors) 
   for (const StoredTensor& tensor : tensors) {
     for (const StoredShard& shard : tensor.shards) shards.push_back({tensor.name, shard});
   }
-  const std::vector<Damage> damages = VerifyShards(path, std::move(shards));
+  DS_ASSIGN_OR_RETURN(const std::vector<Damage> damages, VerifyShards(path, std::move(shards)));
   if (damages.empty()) return OkStatus();
   return DataLossError(fmt::format("read back after writing: {}", Describe(damages.front())));
 }

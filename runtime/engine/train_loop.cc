@@ -32,10 +32,13 @@ bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) 
 StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
                                        std::int64_t last_rewind) {
   std::int64_t step = -1;
+  Status looked;
   if (engine.world().rank() == 0) {
     const auto newest = checkpoint::FindNewestGood(options.checkpoint_root);
     if (newest.ok() && newest->found) step = newest->found->step;
+    if (newest.status().code() == StatusCode::kUnavailable) looked = newest.status();
   }
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(looked, engine.world()));
   step = comm::GatherNumber(step, engine.world())[0];
   if (step < 0) {
     return FailedPreconditionError("there is no good checkpoint to rewind to in " +

@@ -265,9 +265,9 @@ Status TrainCommand::Resume() {
   if (job_.resume_from.empty()) return OkStatus();
   // A checkpoint of a run that was not evaluated knows of no best one.
   const auto manifest = checkpoint::ReadManifest(job_.resume_from);
-  const bool knows_best = manifest.ok() && manifest->state.contains(best_.state_name());
-  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(
-      job_.resume_from, knows_best ? parts_ : without_best, *world_, &lineage_));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), *world_));
+  const auto& parts = manifest->state.contains(best_.state_name()) ? parts_ : without_best;
+  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(job_.resume_from, parts, *world_, &lineage_));
   return job_.load_best ? CheckBestIsKept(best_, job_.checkpoint_dir) : OkStatus();
 }
 

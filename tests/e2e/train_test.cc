@@ -1,12 +1,17 @@
 // The main job, end to end, with the real programs: dsrun -> dsrund -> dsrank -> ZeRO on real text.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/e2e/dsrun.h"
 #include "tests/e2e/train_fixture.h"
 #include "tests/places.h"
@@ -18,6 +23,7 @@ using ::testing::ContainsRegex;
 using ::testing::DoubleNear;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
 
@@ -204,6 +210,47 @@ TEST_F(FailingTrainTest, AKilledRankStopsAllAndIsNamed) {
 
 TEST_F(FailingTrainTest, AKilledRankIsRestartedFromItsCheckpoint) {
   ExpectARestartChangesNoLoss(Train(2, 2, {"--steps", "120"}), /*save_every=*/20, /*lost=*/1);
+}
+
+// Leases on the newest checkpoint's files: open(2) says EAGAIN, as of a file server that is gone.
+std::vector<UniqueFd> LeaseNewest(const fs::path& root) {
+  std::signal(SIGIO, SIG_IGN);  // the kernel asks for the leases back
+  std::string name = *ReadFile(root / "latest");
+  std::vector<UniqueFd> leases;
+  for (const auto& file : fs::directory_iterator(root / name.substr(0, name.find('\n')))) {
+    UniqueFd fd(::open(file.path().c_str(), O_RDWR | O_CLOEXEC));
+    if (::fcntl(fd.get(), F_SETLEASE, F_WRLCK) != 0) return {};
+    leases.push_back(std::move(fd));
+  }
+  return leases;
+}
+
+TEST_F(FailingTrainTest, AHiccupOfTheStorageCostsNoCheckpoint) {
+  auto command =
+      DsrunCommand(RunDir("hiccup"), Train(2, 1, {"--steps", "100000", "--save_every", "20"}));
+  command.insert(command.begin() + 1, {"--max_restarts", "1"});
+  Program program(command);
+  ASSERT_TRUE(program.WaitForOutput("step-40")) << program.err();
+  const pid_t rank = RankPid("hiccup", 1);
+  ASSERT_EQ(::kill(rank, SIGSTOP), 0);  // nothing is saved from now on
+  const fs::path root = RunDir("hiccup") / "checkpoints";
+  std::vector<UniqueFd> leases = LeaseNewest(root);
+  if (leases.empty()) {
+    ::kill(rank, SIGKILL);
+    program.Signal(SIGINT);
+    GTEST_SKIP() << "no leases here, or a save was under way";
+  }
+  const std::string newest = ReadFile(root / "latest")->substr(5);
+  ASSERT_EQ(::kill(rank, SIGKILL), 0);
+  ASSERT_TRUE(program.WaitForOutput("cannot be read now")) << program.err();
+  leases.clear();
+  ASSERT_TRUE(program.WaitForOutput("going on from")) << program.err();
+  program.Signal(SIGINT);
+  const auto result = program.Wait();
+  EXPECT_EQ(result.status, 130);
+  EXPECT_THAT(result.err,
+              HasSubstr("checkpoints/step-" + newest.substr(0, newest.find('\n')) + "\n"));
+  EXPECT_THAT(result.err, Not(HasSubstr("damaged")));
 }
 
 // step-90 stays where it is, and the highest of all. Nobody goes on from it any more.

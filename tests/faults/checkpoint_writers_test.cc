@@ -209,7 +209,7 @@ TEST_F(CheckpointWriters, AGenerationIsFollowedBeforeACommitOrBehindItButNotInsi
   });
   EXPECT_TRUE(TryCommitSample(root_, 20, writer, &lineage).ok());
   follow.join();
-  EXPECT_EQ(ReadLatest(root_)->generation, 1);
+  EXPECT_EQ(ReadLatest(root_).value()->generation, 1);
 }
 
 }  // namespace

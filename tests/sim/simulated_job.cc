@@ -234,6 +234,15 @@ void SimulatedJob::Do(const cli::JobAction& action, const cli::StartSpare& /*sta
   });
 }
 
+// Now and then the storage has trouble for a while.
+void SimulatedJob::Do(const cli::JobAction& action, cli::AskProgram) {
+  const StatusOr<cli::RankProgram> program =
+      Flip(0.1) ? UnavailableError("Stale file handle") : ForGeneration(action.generation);
+  clock_.After(Seconds(Draw(0, 10)), [this, program, generation = action.generation] {
+    Feed(cli::ProgramAnswer{generation, program});
+  });
+}
+
 // As LeaseKeeper does it.
 void SimulatedJob::Look() {
   for (const int number : table_.TakeDue(clock_.now())) Renew(number, /*release=*/false);

@@ -91,6 +91,7 @@ class SimulatedJob : public cli::JobObserver, public cli::Program {
   void Do(const cli::JobAction& action, cli::AbandonHost);
   void Do(const cli::JobAction& action, cli::GiveHostUp);
   void Do(const cli::JobAction& action, const cli::StartSpare& start);
+  void Do(const cli::JobAction& action, cli::AskProgram);
   void Do(const cli::JobAction&, cli::ForwardInput) { Violate("input that nobody has given"); }
   void Do(const cli::JobAction&, cli::EndInput) { Violate("input that nobody has given"); }
   // Has the host `serve` and, if that is well, dsrun told of the response.

@@ -130,8 +130,9 @@ Verdict MakeCoresVerdict(const Status& bound) {
 }
 
 Verdict MakeProgramVerdict(const Status& status, int generation) {
-  const bool checkpoint =
-      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;
+  const bool checkpoint = status.code() == StatusCode::kDataLoss ||
+                          status.code() == StatusCode::kNotFound ||
+                          status.code() == StatusCode::kUnavailable;
   return {.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,
           .exit_code = checkpoint ? kExitCheckpoint : kExitFailure,
           .generation = generation,

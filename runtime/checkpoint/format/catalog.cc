@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
 #include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/reading.h"
 #include "runtime/checkpoint/format/verify.h"
 
 namespace ds::checkpoint {
@@ -16,17 +17,22 @@ namespace fs = std::filesystem;
 
 struct Candidate {
   ListedCheckpoint listed;
-  std::optional<Lineage> lineage;  // nothing when the manifest is damaged
+  std::optional<Lineage> lineage;  // nothing when the manifest is damaged or cannot be read now
   bool told = false;               // by the manifest
+  Status unknown;                  // why the manifest cannot be read now
 };
 
-std::vector<Candidate> ReadCandidates(const std::vector<ListedCheckpoint>& listed) {
+std::vector<Candidate> ReadCandidates(const std::vector<ListedCheckpoint>& listed,
+                                      FileSystem& system) {
   std::vector<Candidate> candidates;
   for (const ListedCheckpoint& each : listed) {
-    Candidate candidate{.listed = each, .lineage = std::nullopt};
-    if (const StatusOr<Manifest> manifest = ReadManifest(each.directory); manifest.ok()) {
+    Candidate candidate{.listed = each, .lineage = std::nullopt, .unknown = {}};
+    const StatusOr<Manifest> manifest = ReadManifest(each.directory, system);
+    if (manifest.ok()) {
       candidate.told = manifest->lineage.has_value();
       candidate.lineage = candidate.told ? *manifest->lineage : AssumeLineage(each.step);
+    } else if (manifest.status().code() == StatusCode::kUnavailable) {
+      candidate.unknown = manifest.status();
     }
     candidates.push_back(std::move(candidate));
   }
@@ -77,17 +83,27 @@ Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Late
   return head;
 }
 
-// One whose manifest is damaged may be: it is not good anyway, and the user hears of it.
+// One whose manifest tells nothing may be: it is not good, and its problem is reported.
 bool MayBeOnLine(const Candidate& candidate, const Head& head) {
   if (!candidate.lineage || candidate.listed.step == head.step) return true;
   return candidate.listed.step < head.step &&
          ComesFrom(head.lineage, {candidate.lineage->generation, candidate.listed.step});
 }
 
-std::string FirstProblem(const fs::path& directory) {
-  const StatusOr<VerifyReport> report = VerifyCheckpoint(directory);
-  if (!report.ok()) return report.status().message();
-  return report->ok() ? "" : Describe(report->damages.front());
+// The first proven damage; "" for a good checkpoint.
+StatusOr<std::string> FirstProblem(const fs::path& directory, FileSystem& system) {
+  const StatusOr<VerifyReport> report = VerifyCheckpoint(directory, system);
+  if (report.ok()) return report->ok() ? "" : Describe(report->damages.front());
+  if (report.status().code() == StatusCode::kUnavailable) return report.status();
+  return report.status().message();
+}
+
+// Without a `latest` any manifest may tell the newest generation.
+Status FirstUnknown(const std::vector<Candidate>& candidates) {
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.unknown.ok()) return candidate.unknown;
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -95,26 +111,32 @@ std::string FirstProblem(const fs::path& directory) {
 fs::path DirectoryOfStep(const fs::path& root, std::int64_t step) {
   const fs::path directory = root / StepDirectoryName(step);
   const fs::path replaced = directory.string() + kReplacedSuffix;
-  std::error_code ignored;
-  return !fs::exists(directory, ignored) && fs::exists(replaced, ignored) ? replaced : directory;
+  const StatusOr<bool> is_there = Exists(directory);
+  if (!is_there.ok() || *is_there) return directory;
+  const StatusOr<bool> older = Exists(replaced);
+  return older.ok() && *older ? replaced : directory;
 }
 
-StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root) {
+StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root, FileSystem& system) {
   std::error_code error;
   fs::directory_iterator entries(root, error);
-  if (error) return ErrnoError(error.value(), root.string());
+  if (error) return ReadError(error.value(), root.string());
   std::set<std::int64_t> steps;
   for (; entries != fs::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
     const auto step = StepOfDirectoryName(name);
     const auto replaced = StepOfReplacedName(name);
-    std::error_code ignored;
-    if ((step || replaced) && entries->is_directory(ignored))
+    std::error_code failed;
+    if ((step || replaced) && entries->is_directory(failed)) {
       steps.insert(step ? *step : *replaced);
+    }
+    if (failed && !ProvesAbsence(failed.value())) {
+      return ReadError(failed.value(), entries->path().string());
+    }
     // increment() turns the iterator into the end on an error.
   }
-  if (error) return ErrnoError(error.value(), root.string());
-  const std::optional<Latest> latest = ReadLatest(root);
+  if (error) return ReadError(error.value(), root.string());
+  DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root, system));
   std::vector<ListedCheckpoint> checkpoints;
   for (const std::int64_t step : steps) {
     checkpoints.push_back({DirectoryOfStep(root, step), step, latest && latest->step == step});
@@ -122,15 +144,18 @@ StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root) {
   return checkpoints;
 }
 
-StatusOr<NewestCheckpoint> FindNewestGood(const fs::path& root) {
-  DS_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> listed, ListCheckpoints(root));
-  const std::vector<Candidate> candidates = ReadCandidates(listed);
-  const Head head = FindHead(candidates, ReadLatest(root));
+StatusOr<NewestCheckpoint> FindNewestGood(const fs::path& root, FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> listed, ListCheckpoints(root, system));
+  const std::vector<Candidate> candidates = ReadCandidates(listed, system);
+  DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root, system));
+  if (!latest) DS_RETURN_IF_ERROR(FirstUnknown(candidates));
+  const Head head = FindHead(candidates, latest);
   NewestCheckpoint newest;
   // A line's steps ascend: the highest one is the newest.
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
     if (!MayBeOnLine(*candidate, head)) continue;
-    std::string problem = FirstProblem(candidate->listed.directory);
+    DS_RETURN_IF_ERROR(candidate->unknown);
+    DS_ASSIGN_OR_RETURN(std::string problem, FirstProblem(candidate->listed.directory, system));
     if (problem.empty()) {
       newest.found = candidate->listed;
       break;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 
 namespace ds::checkpoint {
@@ -22,8 +23,9 @@ struct ListedCheckpoint {
 std::filesystem::path DirectoryOfStep(const std::filesystem::path& root, std::int64_t step);
 
 // Returns the finished ones, by step; unfinished ones (step-N.tmp-...) are not listed. A root that
-// is not there is kNotFound.
-StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::path& root);
+// is not there is kNotFound, one that cannot be read now kUnavailable (reading.h).
+StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::path& root,
+                                                        FileSystem& system = FileSystem::System());
 
 struct SkippedCheckpoint {
   std::filesystem::path directory;
@@ -32,14 +34,16 @@ struct SkippedCheckpoint {
 
 struct NewestCheckpoint {
   std::optional<ListedCheckpoint> found;
-  std::vector<SkippedCheckpoint> skipped;  // damaged ones that would have been preferred
+  std::vector<SkippedCheckpoint> skipped;  // proven damaged ones that would have been preferred
 };
 
 // Picks the newest good one of the job's living line (lineage.h): of the head, which `latest` names
 // or a checkpoint right behind it is, and what the head comes from. What a job left behind when it
 // was sent back is never picked, however high its step. Without a `latest`, the head is the highest
 // step of the newest generation. Finding none is not an error: an empty result says why each was
-// skipped.
-StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root);
+// skipped. kUnavailable when one that would be preferred cannot be read now (reading.h): it may be
+// good, and an older one is not taken in its place.
+StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root,
+                                          FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/format/commit.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
 
@@ -31,14 +32,64 @@ StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& root) {
   return entries;
 }
 
+// True when a checkpoint's writer made the folder: it holds a writer's mark or a manifest.
+bool IsOurs(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / kWriterFile, error) ||
+         fs::is_regular_file(folder / kManifestFile, error);
+}
+
+// Removes a folder of ours. Its mark and manifest go last: a removal that a crash cuts off leaves a
+// folder that is still ours.
+Status RemoveFolder(const fs::path& folder, FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(folder));
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
+    if (name != kWriterFile && name != kManifestFile) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
+  }
+  return RemoveTree(folder, system);
+}
+
+// Removes an unfinished checkpoint whose writer has ended. A crash between the folder and its mark
+// leaves an empty folder; one with other content is somebody else's.
+Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
+  if (IsOurs(folder)) return RemoveFolder(folder, system);
+  const int removed = system.Unlink(folder, AT_REMOVEDIR);
+  if (removed != 0 && removed != -ENOENT) {
+    LogWarning(folder.string() + " is left: it holds neither a writer's mark nor a manifest");
+  }
+  return OkStatus();
+}
+
 // Ends the replacement of a checkpoint that a crash cut off: step-N.old gets its name back, or goes
-// when the newer one has it. Where there are no locks a living writer may be in the middle of it:
-// its renames, which replace nothing that is not empty, fail then, and the older one stays.
+// when the newer one has it and a mark says that a replacement made it, not the user. Where there
+// are no locks a living writer may be in the middle of it: its renames, which replace nothing that
+// is not empty, fail then, and the older one stays.
 Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   const fs::path final = fs::path(replaced).replace_extension();
-  std::error_code ignored;
-  if (fs::exists(final, ignored)) return RemoveTree(replaced, system);
-  return RenameDurably(replaced, final, system);
+  std::error_code error;
+  const fs::file_status there = fs::status(final, error);
+  if (there.type() == fs::file_type::not_found) return RenameDurably(replaced, final, system);
+  if (error) return ErrnoError(error.value(), final.string());
+  const bool ours = fs::is_regular_file(replaced / kWriterFile, error);
+  return ours ? RemoveFolder(replaced, system) : OkStatus();
+}
+
+// A `latest` that a crash cut off before it got its name: "latest." with 16 hexadecimal digits, and
+// the beginning of a step's name in it, or nothing.
+bool IsLatestDraft(const fs::path& path) {
+  constexpr std::string_view kStart = "step-";
+  const std::string name = path.filename().string();
+  const std::string_view digits = std::string_view(name).substr(
+      std::min<std::size_t>(name.size(), std::string_view(kLatestFile).size() + 1));
+  std::error_code error;
+  if (!name.starts_with(std::string(kLatestFile) + ".") || digits.size() != 16 ||
+      digits.find_first_not_of("0123456789abcdef") != std::string_view::npos ||
+      !fs::is_regular_file(fs::symlink_status(path, error))) {
+    return false;
+  }
+  const StatusOr<std::string> text = ReadFile(path);
+  return text.ok() && (text->starts_with(kStart) || kStart.starts_with(*text));
 }
 
 // Makes the names of `root` and of the folders above it durable: a checkpoint in a folder whose
@@ -56,23 +107,22 @@ Status SyncWayTo(const fs::path& root, FileSystem& system) {
   return OkStatus();
 }
 
-// Cleans up behind crashes. What generations before `living` have left is followed.
+// Removes what crashes have left. What generations before `living` have left is followed.
 Status Recover(const fs::path& root, std::int64_t living, const FolderLock& lock,
                FileSystem& system) {
-  constexpr std::string_view kLatest = kLatestFile;
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(root));
   for (const fs::path& path : entries) {
     const std::string name = path.filename().string();
     if (StepOfReplacedName(name)) DS_RETURN_IF_ERROR(EndReplacement(path, system));
-    bool dead = name.starts_with(kLatest) && name != kLatest;
-    if (const auto unfinished = ParseUnfinishedName(name)) {
-      dead = IsAbandoned(path, unfinished->generation < living, lock, system);
-      if (!dead) {
-        LogWarning(path.string() +
-                   " is left: its writer may live; remove it when no other job saves here");
-      }
+    if (IsLatestDraft(path)) DS_RETURN_IF_ERROR(RemoveTree(path, system));
+    const auto unfinished = ParseUnfinishedName(name);
+    if (!unfinished) continue;
+    if (IsAbandoned(path, unfinished->generation < living, lock, system)) {
+      DS_RETURN_IF_ERROR(RemoveUnfinished(path, system));
+    } else {
+      LogWarning(path.string() +
+                 " is left: its writer may live; remove it when no other job saves here");
     }
-    if (dead) DS_RETURN_IF_ERROR(RemoveTree(path, system));
   }
   return OkStatus();
 }
@@ -120,7 +170,7 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
 // Removes what a newer checkpoint has replaced. The newer one is good whether it works or not, and
 // the next save removes what is left.
 void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
-  if (const Status removed = RemoveTree(replaced, system); !removed.ok()) {
+  if (const Status removed = RemoveFolder(replaced, system); !removed.ok()) {
     LogWarning("an older checkpoint is left: " + removed.message());
   }
 }
@@ -129,6 +179,8 @@ void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
 // leaves step-N.old without step-N, which whoever lists or saves next takes for step-N.
 Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
   const fs::path replaced = final.string() + kReplacedSuffix;
+  const StatusOr<WriterMark> mark = WriterMark::Leave(final, system);
+  if (!mark.ok() && mark.status().code() != StatusCode::kAlreadyExists) return mark.status();
   int renamed = system.Rename(final, replaced, 0);
   if (renamed != 0) return ErrnoError(-renamed, final.string());
   renamed = system.Rename(unfinished, final, 0);
@@ -177,7 +229,7 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_
     return made.WithContext("the checkpoint folder " + root.string());
   }
   DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
-  const std::optional<Latest> latest = ReadLatest(root);
+  DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root));
   if (!latest) DS_RETURN_IF_ERROR(SyncWayTo(root, system));
   const std::int64_t own = lineage ? lineage->generation : 0;
   DS_RETURN_IF_ERROR(Recover(root, std::max(own, latest ? latest->generation : 0), lock, system));
@@ -187,7 +239,7 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_
   if (made != 0) return ErrnoError(-made, directory.string());
   StatusOr<WriterMark> mark = WriterMark::Leave(directory, system);
   if (mark.ok()) return UnfinishedCheckpoint{root, name, *std::move(mark)};
-  static_cast<void>(RemoveTree(directory, system));
+  static_cast<void>(RemoveFolder(directory, system));
   return mark.status();
 }
 
@@ -219,7 +271,7 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
 
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished, FileSystem& system) {
   // The failure that led here is what is reported; the next save tries again to remove it.
-  static_cast<void>(RemoveTree(UnfinishedDirectory(unfinished.root, unfinished.name), system));
+  static_cast<void>(RemoveFolder(UnfinishedDirectory(unfinished.root, unfinished.name), system));
 }
 
 }  // namespace ds::checkpoint

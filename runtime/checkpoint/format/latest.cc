@@ -5,6 +5,7 @@
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/reading.h"
 #include "runtime/checkpoint/format/writers.h"
 
 namespace ds::checkpoint {
@@ -42,9 +43,11 @@ std::optional<Latest> ParseLatest(std::string_view text) {
   return latest;
 }
 
-std::optional<Latest> ReadLatest(const fs::path& root) {
-  const StatusOr<std::string> text = ReadFile(root / kLatestFile, kMaxLatestBytes);
-  return text.ok() ? ParseLatest(*text) : std::nullopt;
+StatusOr<std::optional<Latest>> ReadLatest(const fs::path& root, FileSystem& system) {
+  const StatusOr<std::string> text = ReadText(root / kLatestFile, kMaxLatestBytes, system);
+  if (text.ok()) return ParseLatest(*text);
+  if (text.status().code() == StatusCode::kUnavailable) return text.status();
+  return std::optional<Latest>();
 }
 
 Status WriteLatest(const fs::path& root, const Latest& latest, FileSystem& system) {
@@ -54,7 +57,7 @@ Status WriteLatest(const fs::path& root, const Latest& latest, FileSystem& syste
 }
 
 Status CheckMaySave(const fs::path& root, const std::optional<Lineage>& lineage) {
-  const std::optional<Latest> latest = ReadLatest(root);
+  DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root));
   if (!latest || !lineage || latest->generation <= lineage->generation) return OkStatus();
   return FailedPreconditionError(fmt::format(
       "{}: generation {} of the job saves here now, and these ranks are of generation {}; they "

@@ -30,8 +30,10 @@ std::string SerializeLatest(const Latest& latest);
 // Nothing when the text names no checkpoint. A second line that cannot be read counts as missing.
 std::optional<Latest> ParseLatest(std::string_view text);
 
-// Nothing when there is no such file, or it names no checkpoint.
-std::optional<Latest> ReadLatest(const std::filesystem::path& root);
+// Nothing when there is no such file, or it names no checkpoint; kUnavailable when it cannot be
+// read now (reading.h).
+StatusOr<std::optional<Latest>> ReadLatest(const std::filesystem::path& root,
+                                           FileSystem& system = FileSystem::System());
 
 Status WriteLatest(const std::filesystem::path& root, const Latest& latest, FileSystem& system);
 

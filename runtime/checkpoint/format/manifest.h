@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/format/regions.h"
@@ -77,7 +78,8 @@ std::string SerializeTensors(std::span<const StoredTensor> tensors);
 StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text);
 
 // Reads and parses directory/manifest.json. kNotFound when there is none, kDataLoss when it is
-// damaged.
-StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory);
+// damaged, kUnavailable when it cannot be read now (reading.h).
+StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory,
+                                FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

@@ -4,11 +4,11 @@
 
 #include <limits>
 
-#include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint/format/reading.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -246,9 +246,9 @@ StatusOr<Manifest> ParseManifest(std::string_view text) {
   return FromJson(json);
 }
 
-StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory) {
+StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory, FileSystem& system) {
   const std::filesystem::path path = directory / kManifestFile;
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxManifestBytes));
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxManifestBytes, system));
   StatusOr<Manifest> manifest = ParseManifest(text);
   if (manifest.ok() || manifest.status().code() == StatusCode::kUnimplemented) return manifest;
   return DataLossError(manifest.status().WithContext(path.string()).message());

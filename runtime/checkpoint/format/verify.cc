@@ -3,16 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <map>
+#include <span>
 #include <thread>
 
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/reading.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -21,41 +23,49 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-// The checksum of [at, end) as the file has it.
-StatusOr<std::uint32_t> ChecksumOf(int fd, std::uint64_t at, std::uint64_t end,
-                                   std::vector<std::byte>* buffer) {
+// A file that is being verified.
+struct OpenFile {
+  FileSystem& system;
+  int fd;
+  std::uint64_t size;
+  std::vector<std::byte> buffer;
+};
+
+// The checksum of [at, end) as the file has it. kDataLoss when it ends before, kUnavailable when it
+// cannot be read now.
+StatusOr<std::uint32_t> ChecksumOf(OpenFile* file, std::uint64_t at, std::uint64_t end) {
   std::uint32_t crc = 0;
   while (at < end) {
-    const std::size_t want = std::min<std::uint64_t>(end - at, buffer->size());
-    const ssize_t got = ::pread(fd, buffer->data(), want, static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoError(errno, "it cannot be read");
+    const std::size_t want = std::min<std::uint64_t>(end - at, file->buffer.size());
+    const std::span<std::byte> piece = std::span(file->buffer).first(want);
+    const ssize_t got = file->system.Read(file->fd, piece, static_cast<off_t>(at));
+    if (got < 0) return ReadError(static_cast<int>(-got), "it cannot be read");
     if (got == 0) return DataLossError("the file ends inside it");
-    crc = ExtendCrc32c(crc, std::span(*buffer).first(static_cast<std::size_t>(got)));
+    crc = ExtendCrc32c(crc, piece.first(static_cast<std::size_t>(got)));
     at += static_cast<std::uint64_t>(got);
   }
   return crc;
 }
 
-std::string ShardProblem(int fd, std::uint64_t file_size, const StoredShard& shard,
-                         std::vector<std::byte>* buffer) {
-  if (shard.offset + shard.length > file_size) {
-    return fmt::format("the file is cut: it has {} bytes, the tensor's shard ends at {}", file_size,
-                       shard.offset + shard.length);
+// kDataLoss with the damage, kUnavailable as above.
+Status CheckShard(OpenFile* file, const StoredShard& shard) {
+  if (shard.offset + shard.length > file->size) {
+    return DataLossError(
+        fmt::format("the file is cut: it has {} bytes, the tensor's shard ends at {}", file->size,
+                    shard.offset + shard.length));
   }
   const std::uint64_t end = shard.offset + shard.length;
   std::uint64_t at = shard.offset;
   for (const std::uint32_t saved : shard.crc32c) {
     const std::uint64_t until = std::min(at + shard.ChecksummedBytes(), end);
-    const StatusOr<std::uint32_t> crc = ChecksumOf(fd, at, until, buffer);
-    if (!crc.ok()) return crc.status().message();
-    if (*crc != saved) {
-      return fmt::format("its checksum is {:08x}, {:08x} was saved (bytes {} to {})", *crc, saved,
-                         at, until);
+    DS_ASSIGN_OR_RETURN(const std::uint32_t crc, ChecksumOf(file, at, until));
+    if (crc != saved) {
+      return DataLossError(fmt::format("its checksum is {:08x}, {:08x} was saved (bytes {} to {})",
+                                       crc, saved, at, until));
     }
     at = until;
   }
-  return "";
+  return OkStatus();
 }
 
 using ShardsByFile = std::map<std::string, std::vector<NamedShard>>;
@@ -70,14 +80,16 @@ ShardsByFile GroupByFile(const Manifest& manifest) {
   return files;
 }
 
-std::vector<Damage> VerifyFiles(const fs::path& directory, const ShardsByFile& files) {
+// Proven damages count more than files that cannot be read now.
+StatusOr<std::vector<Damage>> VerifyFiles(const fs::path& directory, const ShardsByFile& files,
+                                          FileSystem& system) {
   std::vector<const ShardsByFile::value_type*> work;
   for (const auto& file : files) work.push_back(&file);
-  std::vector<std::vector<Damage>> found(work.size());
+  std::vector<StatusOr<std::vector<Damage>>> found(work.size(), std::vector<Damage>());
   std::atomic<std::size_t> next{0};
   const auto verify_next = [&] {
     for (std::size_t i = next++; i < work.size(); i = next++) {
-      found[i] = VerifyShards(directory / work[i]->first, work[i]->second);
+      found[i] = VerifyShards(directory / work[i]->first, work[i]->second, system);
     }
   };
   {
@@ -88,9 +100,15 @@ std::vector<Damage> VerifyFiles(const fs::path& directory, const ShardsByFile& f
     verify_next();
   }
   std::vector<Damage> damages;
-  for (std::vector<Damage>& of_file : found) {
-    std::move(of_file.begin(), of_file.end(), std::back_inserter(damages));
+  Status unknown;
+  for (StatusOr<std::vector<Damage>>& of_file : found) {
+    if (of_file.ok()) {
+      std::move(of_file->begin(), of_file->end(), std::back_inserter(damages));
+    } else if (unknown.ok()) {
+      unknown = of_file.status();
+    }
   }
+  if (damages.empty() && !unknown.ok()) return unknown;
   return damages;
 }
 
@@ -101,32 +119,44 @@ std::string Describe(const Damage& damage) {
   return fmt::format("{}: tensor '{}': {}", damage.file, damage.tensor, damage.reason);
 }
 
-std::vector<Damage> VerifyShards(const fs::path& path, std::vector<NamedShard> shards) {
-  const std::string file = path.filename().string();
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+StatusOr<std::vector<Damage>> VerifyShards(const fs::path& path, std::vector<NamedShard> shards,
+                                           FileSystem& system) {
+  const std::string name = path.filename().string();
+  const int opened = system.Open(path, O_RDONLY | O_NONBLOCK, 0);
+  const UniqueFd fd(opened < 0 ? -1 : opened);
   struct stat info {};
-  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) {
-    return {{file, "", ErrnoError(errno, "it cannot be opened").message()}};
+  const int failed = opened < 0 ? -opened : ::fstat(fd.get(), &info) != 0 ? errno : 0;
+  if (failed != 0) {
+    const Status error = ReadError(failed, "it cannot be opened");
+    if (error.code() == StatusCode::kUnavailable) return error.WithContext(name);
+    return std::vector<Damage>{{name, "", error.message()}};
   }
-  if (!S_ISREG(info.st_mode)) return {{file, "", "it is not a regular file"}};
+  if (!S_ISREG(info.st_mode)) return std::vector<Damage>{{name, "", "it is not a regular file"}};
   std::sort(shards.begin(), shards.end(), [](const NamedShard& a, const NamedShard& b) {
     return a.shard.offset < b.shard.offset;
   });
   std::vector<Damage> damages;
-  std::vector<std::byte> buffer(kReadBytes);
+  Status unknown;
+  OpenFile file{system, fd.get(), static_cast<std::uint64_t>(info.st_size),
+                std::vector<std::byte>(kReadBytes)};
   for (const NamedShard& named : shards) {
-    std::string problem =
-        ShardProblem(fd.get(), static_cast<std::uint64_t>(info.st_size), named.shard, &buffer);
-    if (!problem.empty()) damages.push_back({file, named.tensor, std::move(problem)});
+    const Status status = CheckShard(&file, named.shard);
+    if (status.code() == StatusCode::kDataLoss) {
+      damages.push_back({name, named.tensor, status.message()});
+    } else if (!status.ok() && unknown.ok()) {
+      unknown = status.WithContext(name + ": tensor '" + named.tensor + "'");
+    }
   }
+  if (damages.empty() && !unknown.ok()) return unknown;
   return damages;
 }
 
-StatusOr<VerifyReport> VerifyCheckpoint(const fs::path& directory) {
+StatusOr<VerifyReport> VerifyCheckpoint(const fs::path& directory, FileSystem& system) {
   VerifyReport report;
-  const StatusOr<Manifest> manifest = ReadManifest(directory);
+  const StatusOr<Manifest> manifest = ReadManifest(directory, system);
   if (!manifest.ok()) {
-    if (manifest.status().code() == StatusCode::kNotFound) return manifest.status();
+    const StatusCode code = manifest.status().code();
+    if (code == StatusCode::kNotFound || code == StatusCode::kUnavailable) return manifest.status();
     report.damages.push_back({kManifestFile, "", manifest.status().message()});
     return report;
   }
@@ -141,8 +171,9 @@ StatusOr<VerifyReport> VerifyCheckpoint(const fs::path& directory) {
                               fmt::format("it says step {}, the folder {}", manifest->step,
                                           directory.filename().string())});
   }
-  std::vector<Damage> damages = VerifyFiles(directory, GroupByFile(*manifest));
-  std::move(damages.begin(), damages.end(), std::back_inserter(report.damages));
+  StatusOr<std::vector<Damage>> damages = VerifyFiles(directory, GroupByFile(*manifest), system);
+  if (!damages.ok() && report.ok()) return damages.status().WithContext(directory.string());
+  if (damages.ok()) std::move(damages->begin(), damages->end(), std::back_inserter(report.damages));
   return report;
 }
 

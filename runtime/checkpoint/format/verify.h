@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/checkpoint/format/manifest.h"
 
@@ -29,16 +30,22 @@ struct VerifyReport {
   bool ok() const { return damages.empty(); }
 };
 
-// kNotFound when `directory` is not there or holds no manifest; everything else that is wrong is a
-// Damage. Files are read in parallel, at most one thread a core.
-StatusOr<VerifyReport> VerifyCheckpoint(const std::filesystem::path& directory);
+// kNotFound when `directory` is not there or holds no manifest. A Damage is proven: by a checksum,
+// a size, the text of the manifest, a missing file. kUnavailable when nothing is proven and a file
+// cannot be read now (reading.h): the checkpoint may be good. Files are read in parallel, at most
+// one thread a core.
+StatusOr<VerifyReport> VerifyCheckpoint(const std::filesystem::path& directory,
+                                        FileSystem& system = FileSystem::System());
 
 struct NamedShard {
   std::string tensor;
   StoredShard shard;
 };
 
-// Reads `shards` back, which all lie in the file `path`, and returns what is wrong with them.
-std::vector<Damage> VerifyShards(const std::filesystem::path& path, std::vector<NamedShard> shards);
+// Reads `shards` back, which all lie in the file `path`, and returns the damages. kUnavailable as
+// VerifyCheckpoint.
+StatusOr<std::vector<Damage>> VerifyShards(const std::filesystem::path& path,
+                                           std::vector<NamedShard> shards,
+                                           FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

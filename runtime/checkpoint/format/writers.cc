@@ -53,12 +53,12 @@ bool IsAbandoned(const fs::path& unfinished, bool followed, const FolderLock& lo
   if (!lock.held()) return followed;
   const fs::path path = unfinished / kWriterFile;
   const int opened = system.Open(path, O_RDWR, 0);
-  // Under the folder's lock no living writer is without its mark.
-  if (opened < 0) return followed || opened == -ENOENT;
+  // Under the folder's lock no living writer is without its mark. Another error proves nothing.
+  if (opened < 0) return opened == -ENOENT;
   const UniqueFd file(opened);
   const int locked = system.Lock(file.get(), LOCK_EX | LOCK_NB);
-  if (locked == -EWOULDBLOCK) return false;
-  if (followed || locked != 0) return followed;
+  if (locked != 0) return followed && LacksLocks(-locked);
+  if (followed) return true;
   const StatusOr<std::string> own = ReadBootId();
   const StatusOr<std::string> writers = ReadFile(path);
   // What a full disk or an end in the middle of Leave() cut short was written under the folder's

@@ -3,16 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/latest.h"
 #include "tests/support/program.h"
+#include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::ScriptedFileSystem;
 using ds::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -159,6 +165,48 @@ TEST_F(CatalogTest, NothingGoodIsAnEmptyResult) {
   fs::create_directory(folder_.path() / "step-5");
   EXPECT_FALSE(Newest().found.has_value());
   EXPECT_THAT(Newest().skipped, SizeIs(1));
+}
+
+// A file server that is gone for a moment must not cost a run its newest checkpoints.
+TEST_F(CatalogTest, AnOlderOneIsNotTakenForOneThatCannotBeReadNow) {
+  Lineage lineage;
+  for (const int step : {10, 20, 30}) CommitSample(folder_.path(), step, &lineage);
+  for (const int error : {EAGAIN, EIO, ESTALE, ETIMEDOUT, EACCES, EMFILE, ENOMEM}) {
+    for (const char* file : {"step-30/rank-00000.bin", "step-30/manifest.json", kLatestFile}) {
+      ScriptedFileSystem system([&](const FileCall& call) {
+        return call.path == folder_.path() / file ? error : kAskTheSystem;
+      });
+      const auto newest = FindNewestGood(folder_.path(), system);
+      EXPECT_EQ(newest.status().code(), StatusCode::kUnavailable) << file << " " << error;
+      EXPECT_THAT(newest.status().message(), HasSubstr((folder_.path() / file).filename()));
+    }
+    // An older one is not looked at.
+    ScriptedFileSystem system([&](const FileCall& call) {
+      return call.path.find("step-20") != std::string::npos ? error : kAskTheSystem;
+    });
+    EXPECT_EQ(FindNewestGood(folder_.path(), system)->found->step, 30) << error;
+  }
+}
+
+TEST_F(CatalogTest, WithoutLatestEveryManifestCounts) {
+  Lineage lineage;
+  for (const int step : {10, 20}) CommitSample(folder_.path(), step, &lineage);
+  fs::remove(folder_.path() / kLatestFile);
+  ScriptedFileSystem system([&](const FileCall& call) {
+    return call.path == folder_.path() / "step-10/manifest.json" ? EIO : kAskTheSystem;
+  });
+  EXPECT_EQ(FindNewestGood(folder_.path(), system).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(CatalogTest, ALatestThatCannotBeReadIsNotMissing) {
+  CommitSample(folder_.path(), 10);
+  const fs::path latest = folder_.path() / kLatestFile;
+  fs::remove(latest);
+  fs::create_directory(latest);  // proven: it is no file, and names nothing
+  EXPECT_FALSE(ReadLatest(folder_.path()).value().has_value());
+  ScriptedFileSystem system(
+      [&](const FileCall& call) { return call.path == latest ? ESTALE : kAskTheSystem; });
+  EXPECT_EQ(ReadLatest(folder_.path(), system).status().code(), StatusCode::kUnavailable);
 }
 
 TEST_F(CatalogTest, AMissingRootIsNotFound) {

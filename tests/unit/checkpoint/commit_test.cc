@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <fstream>
 #include <set>
 
 #include "runtime/checkpoint/format/file_names.h"
@@ -87,6 +89,44 @@ TEST_F(CommitTest, BeginRemovesWhatCrashesLeft) {
   Begin(20);
   Begin(30);
   EXPECT_THAT(Unfinished(), ElementsAre(30));
+  EXPECT_TRUE(Exists("step-10"));
+}
+
+// Whoever keeps notes or copies beside the checkpoints calls them as he likes.
+TEST_F(CommitTest, NothingIsRemovedByItsName) {
+  const fs::path root = folder_.path();
+  CommitSample(root, 10);
+  fs::copy(root / "step-10", root / "step-10.old", fs::copy_options::recursive);
+  fs::create_directory(root / "step-5.tmp-0-00c0ffee00c0ffee");
+  fs::create_directory(root / "step-6.tmp-0-00c0ffee00c0ffee");
+  for (const char* file : {"latest-good.txt", "latest.bak", "latest.00c0ffee00c0ffee",
+                           "step-5.tmp-0-00c0ffee00c0ffee/notes"}) {
+    std::ofstream(root / file) << "a week";
+  }
+  std::ofstream(root / "latest.0123456789abcdef") << "step-";  // a crash of ours
+  CommitSample(root, 20);
+  EXPECT_TRUE(Exists("step-10.old/manifest.json"));
+  EXPECT_TRUE(Exists("latest-good.txt"));
+  EXPECT_TRUE(Exists("latest.bak"));
+  EXPECT_TRUE(Exists("latest.00c0ffee00c0ffee"));
+  EXPECT_TRUE(Exists("step-5.tmp-0-00c0ffee00c0ffee/notes"));
+  EXPECT_FALSE(Exists("step-6.tmp-0-00c0ffee00c0ffee")) << "nothing is lost with an empty one";
+  EXPECT_FALSE(Exists("latest.0123456789abcdef"));
+}
+
+// Where renames have no flags a crash leaves what was being replaced.
+TEST_F(CommitTest, AReplacedOneGoesByTheMarkOfItsReplacement) {
+  CommitSample(folder_.path(), 10);
+  ScriptedFileSystem system([](const FileCall& call) {
+    if (call.kind == FileCall::Kind::kRename && call.flags != 0) return EINVAL;
+    const bool removes_old =
+        call.kind == FileCall::Kind::kUnlink && call.path.find("step-10.old") != std::string::npos;
+    return removes_old ? EIO : kAskTheSystem;
+  });
+  ASSERT_TRUE(TryCommitSample(folder_.path(), 10, system).ok());
+  EXPECT_TRUE(Exists("step-10.old/writer"));
+  CommitSample(folder_.path(), 20);
+  EXPECT_FALSE(Exists("step-10.old"));
   EXPECT_TRUE(Exists("step-10"));
 }
 

@@ -3,16 +3,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <fcntl.h>
 
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "tests/support/program.h"
+#include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 
 namespace ds::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using ds::testing::FileCall;
+using ds::testing::kAskTheSystem;
+using ds::testing::ScriptedFileSystem;
 using ds::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -89,6 +99,58 @@ TEST_F(VerifyTest, AFolderNamedForAnotherStepIsNoticed) {
 TEST_F(VerifyTest, WhatIsNoCheckpointIsNotFound) {
   EXPECT_EQ(VerifyCheckpoint(folder_.path()).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(VerifyCheckpoint(folder_.path() / "nowhere").status().code(), StatusCode::kNotFound);
+}
+
+// Errnos that come when a file server, a host or this process has trouble.
+constexpr int kTroubles[] = {EAGAIN, EIO,    ESTALE, ETIMEDOUT, EACCES,    EPERM,
+                             EMFILE, ENFILE, ENOMEM, ENOTCONN,  EHOSTDOWN, ENODEV};
+
+// Answers one call about the file of that name with an errno.
+ScriptedFileSystem FailOn(FileCall::Kind kind, const std::string& file, int error) {
+  return ScriptedFileSystem([=](const FileCall& call) {
+    return call.kind == kind && fs::path(call.path).filename() == file ? error : kAskTheSystem;
+  });
+}
+
+TEST_F(VerifyTest, WhatCannotBeReadNowIsNotDamaged) {
+  for (const int error : kTroubles) {
+    for (const FileCall::Kind kind : {FileCall::Kind::kOpen, FileCall::Kind::kRead}) {
+      for (const char* file : {"rank-00001.bin", kManifestFile}) {
+        ScriptedFileSystem system = FailOn(kind, file, error);
+        const auto report = VerifyCheckpoint(checkpoint_, system);
+        EXPECT_EQ(report.status().code(), StatusCode::kUnavailable) << error;
+        EXPECT_THAT(report.status().message(), HasSubstr("step-20"));
+        EXPECT_THAT(report.status().message(), HasSubstr(file));
+      }
+    }
+  }
+}
+
+TEST_F(VerifyTest, AFileThatIsNotThereIsADamage) {
+  for (const int error : {ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, ENXIO}) {
+    ScriptedFileSystem system = FailOn(FileCall::Kind::kOpen, "rank-00001.bin", error);
+    const VerifyReport report = VerifyCheckpoint(checkpoint_, system).value();
+    ASSERT_THAT(report.damages, SizeIs(1));
+    EXPECT_EQ(report.damages[0].file, "rank-00001.bin");
+  }
+}
+
+TEST_F(VerifyTest, AProvenDamageCountsMoreThanAFileThatCannotBeReadNow) {
+  FlipBit(checkpoint_ / "rank-00000.bin", 0);
+  ScriptedFileSystem system = FailOn(FileCall::Kind::kOpen, "rank-00001.bin", EIO);
+  const VerifyReport report = VerifyCheckpoint(checkpoint_, system).value();
+  ASSERT_THAT(report.damages, SizeIs(1));
+  EXPECT_EQ(report.damages[0].file, "rank-00000.bin");
+}
+
+// Another process's lease on a file makes open(2) say EAGAIN.
+TEST_F(VerifyTest, ALeasedFileIsNotDamaged) {
+  std::signal(SIGIO, SIG_IGN);  // the kernel asks for the lease back
+  const UniqueFd lease(::open((checkpoint_ / "rank-00000.bin").c_str(), O_RDWR | O_CLOEXEC));
+  if (::fcntl(lease.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
+  EXPECT_EQ(VerifyCheckpoint(checkpoint_).status().code(), StatusCode::kUnavailable);
+  ASSERT_EQ(::fcntl(lease.get(), F_SETLEASE, F_UNLCK), 0);
+  EXPECT_TRUE(VerifyCheckpoint(checkpoint_).value().ok());
 }
 
 }  // namespace

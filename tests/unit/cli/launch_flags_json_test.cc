@@ -39,6 +39,7 @@ TEST(LaunchFlagsJsonTest, RoundTrip) {
                           .ulimits = {"core=0"},
                           .run_dir = "r",
                           .max_restarts = 5,
+                          .restart_from_scratch = true,
                           .grace_seconds = 1.5,
                           .quiet = true,
                           .log_ranks = "0",

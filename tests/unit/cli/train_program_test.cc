@@ -1,8 +1,12 @@
 #include "cli/train/train_program.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
+#include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/folder_mark.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
@@ -100,6 +104,36 @@ TEST(TrainProgramTest, ARestartWithoutACheckpointStartsAsAtFirst) {
   EXPECT_THAT(restarted->notices, ElementsAre("no checkpoint yet: starting again as at first"));
   EXPECT_THAT(restarted->argv, ElementsAre("", "train", "@DSRUN_JOB_DIR@/train.json"));
   EXPECT_EQ(restarted->files.at(0).second, config::ToJson(job));
+}
+
+// Whoever restarts it must know that a beginning at step 0 throws something away.
+TEST(TrainProgramTest, ARestartTellsOfTheCheckpointThatCannotBeUsed) {
+  const ds::testing::TemporaryFolder run;
+  const fs::path root = run.path() / "checkpoints";
+  const TrainProgram program({.model = "tiny", .data = {"d"}, .checkpoint_dir = root}, 0);
+  EXPECT_TRUE(program.ForGeneration(1)->begins_again);
+  EXPECT_EQ(program.ForGeneration(1)->unusable, "");
+  CommitSample(root, 10);
+  EXPECT_FALSE(program.ForGeneration(1)->begins_again);
+  checkpoint::FlipBit(root / "step-10/rank-00000.bin", 0);
+  EXPECT_TRUE(program.ForGeneration(2)->begins_again);
+  EXPECT_THAT(program.ForGeneration(2)->unusable, HasSubstr("step-10 is damaged"));
+  fs::remove_all(root / "step-10");
+  EXPECT_TRUE(program.ForGeneration(3)->begins_again);
+  EXPECT_THAT(program.ForGeneration(3)->unusable, HasSubstr("latest names step-10, which is gone"));
+}
+
+TEST(TrainProgramTest, AHiccupOfTheStorageIsNoDamage) {
+  const ds::testing::TemporaryFolder run;
+  const TrainProgram program({.model = "tiny", .data = {"d"}, .checkpoint_dir = run.path()}, 0);
+  for (const int step : {10, 20}) CommitSample(run.path(), step);
+  std::signal(SIGIO, SIG_IGN);  // the kernel asks for the lease back
+  const fs::path file = run.path() / "step-20/rank-00000.bin";
+  const UniqueFd lease(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+  if (::fcntl(lease.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
+  EXPECT_EQ(program.ForGeneration(1).status().code(), StatusCode::kUnavailable);
+  ASSERT_EQ(::fcntl(lease.get(), F_SETLEASE, F_UNLCK), 0);
+  EXPECT_THAT(program.ForGeneration(1)->notices, ElementsAre(HasSubstr("step-20")));
 }
 
 }  // namespace
