@@ -23,7 +23,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -138,8 +137,7 @@ Status Serve(const Flags& flags, UniqueFd* ready) {
   if (ready->valid()) DS_RETURN_IF_ERROR(SayReady(ready));
   const Status status = loop->Run();
   server->Drain();
-  std::error_code ignored;
-  std::filesystem::remove(folder.path(), ignored);
+  folder.RemoveIfUnused();
   if (!status.ok()) LogError(status.message());
   // Nothing is left to save, and gRPC may take ten seconds to end its threads.
   std::_Exit(status.ok() ? kExitOk : kExitFailure);

@@ -58,13 +58,24 @@ install_packages() {
   esac
 }
 
+# Removes a folder that a fetch of ours has filled, whole or in part, and makes it anew. Its mark says so; another
+# folder of that name, or a link to one, is the user's.
+make_anew() {
+  if [ -e "$1" ] || [ -L "$1" ]; then
+    [ ! -L "$1" ] && { [ -e "$1/.dsrun-fetched" ] || ls "$1"/.complete-* >/dev/null 2>&1; } ||
+      fail "$1 is not a folder that this script has made: move it away"
+    rm -rf "$1"
+  fi
+  mkdir -p "$1"
+  touch "$1/.dsrun-fetched"
+}
+
 fetch_libtorch() {
   case " $* " in *" -DDS_TORCH=OFF "*) return ;; esac
   if [ -n "${LIBTORCH:-}${Torch_DIR:-}" ]; then return; fi
   [ -e "$libtorch_dir/.complete-$torch_version" ] && return
   say "fetching LibTorch $torch_version from PyPI into $libtorch_dir (about 550 MB, once)"
-  rm -rf "$libtorch_dir"
-  mkdir -p "$libtorch_dir"
+  make_anew "$libtorch_dir"
   # --no-deps: CPU ranks need only libcudart and libcupti beside the wheel, which libtorch_cpu.so links.
   python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
     --target "$libtorch_dir" \
@@ -82,7 +93,7 @@ fetch_arrow() {
   esac
   [ -e "$arrow_dir/.complete-$arrow_version" ] && return
   say "fetching Arrow $arrow_version from PyPI into $arrow_dir (55 MB, once)"
-  rm -rf "$arrow_dir"
+  make_anew "$arrow_dir"
   if ! python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
     --retries 0 --timeout 20 --target "$arrow_dir" "pyarrow==$arrow_version" >&2; then
     say "Arrow could not be fetched: Parquet and Arrow files will not be read (-DDS_ARROW=OFF asks no more)"

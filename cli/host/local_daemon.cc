@@ -163,8 +163,7 @@ Status LocalDaemon::Close(const NoticeCallback& notice) {
   DaemonClient::Abandon();
   const bool is_running = guardian_pid_ > 0 && !std::exchange(closed_, true);
   const Status result = is_running ? ReapGuardian(notice) : OkStatus();
-  std::error_code ignored;  // dsrund has removed it; this is for one that was killed
-  fs::remove_all(folder(), ignored);
+  folder_.Remove();  // dsrund has removed it unless it was killed
   return result;
 }
 

@@ -22,12 +22,25 @@ constexpr std::chrono::seconds kPortTimeout{10};
 constexpr char kSumFunction[] =
     R"sh(sum() { openssl dgst -sha256 -r <"$1" 2>/dev/null || sha256sum <"$1"; };)sh";
 
+// Defines "started PID" for a script, which prints the process's start time in ticks, and "gone
+// DIR", which is true when the mark in a folder (runtime/base/owner_mark.h) names a process of this
+// boot that has ended.
+constexpr char kMarkFunctions[] = R"sh(
+boot=; { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null;
+started() { l=; { read -r l <"/proc/$1/stat"; } 2>/dev/null; l="${l##*) }"; set -- $l;
+case "$1" in ""|Z|X) ;; *) echo "${20}";; esac; };
+gone() { m="$1/.dsrun-owner"; [ -f "$m" ] && [ ! -L "$m" ] && [ -O "$m" ] || return 1;
+read -r b i w r <"$m" || return 1;
+case "$i$w" in *[!0-9]*) return 1;; esac;
+[ -n "$boot" ] && [ "$b" = "$boot" ] && [ -n "$w" ] && [ -z "$r" ] &&
+[ "$(started "$i")" != "$w" ]; };)sh";
+
 // dsrund is put on a host under a name made of its content, so that it is sent once and every
 // version has a place of its own: $HOME/.cache/dsrun/dsrund-HASH. Where the home has no room or
-// cannot be written, a new folder with a name nobody can know, in a place that all users share,
-// takes it for one start. The bytes travel on a command's standard input, which fills the
-// connection (and reaches a wrapper's own file system) where libssh 0.10 waits for an answer after
-// every piece of an SFTP file, to a temporary name, are compared there, and get the final name: a
+// cannot be written, a new folder in a place that all users share takes it for one start. The bytes
+// travel on a command's standard input, which fills the connection (and reaches a wrapper's own
+// file system) where libssh 0.10 waits for an answer after every piece of an SFTP file. They go to
+// a new folder with a random name and an owner mark, are compared there, and get the final name: a
 // file under that name is whole, and one that is right already stays, since another host may be
 // running it.
 struct PlacedDaemon {
@@ -36,36 +49,40 @@ struct PlacedDaemon {
   std::string notice;  // that it is not where it should be, and why; "" when it is
 };
 
-// $2 "home" or "tmp", $3 the final name, $4 what makes a temporary one nobody else's, $5 the
-// SHA-256, $6 the size in KiB. Reads the bytes and prints the folder. What broken connections and
-// forgotten versions have left goes.
+// $2 "home" or "tmp", $3 the final name, $4 the SHA-256, $5 the size in KiB. Reads the bytes and
+// prints the folder. Removes the folder of a broken connection by its mark, a day after it was made
+// (a start takes minutes, and a shared home has marks of other pid namespaces), and forgotten
+// versions by their content: it has the hash that their name says.
 constexpr char kPlace[] = R"sh(
-umask 077; t=;
-fail() { rm -f "$f"; [ -z "$t" ] || rmdir "$t"; echo "$1" >&2; exit 1; };
+umask 077; t=; f=;
+fail() { [ -z "$t" ] || { rm -f "$f" "$t/.dsrun-owner"; rmdir "$t"; }; echo "$1" >&2; exit 1; };
 has() { [ -L "$1" ] && return 1; [ -f "$1" ] && [ -x "$1" ] && [ -O "$1" ] &&
 h="$(sum "$1")" && [ "${h%% *}" = "$s" ]; };
-s="$5"; p="${TMPDIR:-/tmp}";
-case "$2" in
-home) d="$HOME/.cache/dsrun"; f="$d/$3.$4"; p="$d"; mkdir -p "$d" || exit 1;
-[ -O "$d" ] || fail "$d: belongs to somebody else"; chmod 700 "$d" || fail "";
-find "$d" -type f -name "dsrund-*.*" -mtime +0 -exec rm -f {} + 2>/dev/null;
-find "$d" -type f -name "dsrund-*" -mtime +30 -exec rm -f {} + 2>/dev/null;;
-*) find "$p" -maxdepth 1 -type d -user "$(id -u)" -name "dsrun-once-*" -mtime +0
--exec rm -rf {} + 2>/dev/null;
-d="$(mktemp -d "$p/dsrun-once-XXXXXXXXXX")" || exit 1; t="$d"; f="$d/$3";;
-esac;
-k="$(df -Pk "$d" | awk "END { print \$4 }")";
-[ "${k:-$6}" -ge "$6" ] ||
-fail "$p: no space left: $((k / 1024)) MiB free, $(($6 / 1024 + 1)) needed";
+s="$4"; p="${TMPDIR:-/tmp}";
+if [ "$2" = home ]; then
+p="$HOME/.cache/dsrun"; mkdir -p "$p" || exit 1;
+[ -O "$p" ] || fail "$p: belongs to somebody else"; chmod 700 "$p" || fail "";
+for o in "$p"/dsrund-????????????????; do
+[ -f "$o" ] && [ ! -L "$o" ] && [ -n "$(find "$o" -mtime +30)" ] || continue;
+case "$(sum "$o")" in "${o##*/dsrund-}"*) rm -f "$o";; esac; done; fi;
+for o in "$p"/dsrun-once-*; do
+[ ! -L "$o" ] && gone "$o" && [ -n "$(find "$o/.dsrun-owner" -mtime +0)" ] || continue;
+rm -f "$o"/dsrund-* "$o/.dsrun-owner"; rmdir "$o"; done 2>/dev/null;
+t="$(mktemp -d "$p/dsrun-once-XXXXXXXXXXXXXXXXXXXXXX")" || exit 1; f="$t/$3";
+[ -z "$boot" ] || (set -C; echo "$boot $$ $(started $$)" >"$t/.dsrun-owner") || fail "";
+k="$(df -Pk "$t" | awk "END { print \$4 }")";
+[ "${k:-$5}" -ge "$5" ] ||
+fail "$p: no space left: $((k / 1024)) MiB free, $(($5 / 1024 + 1)) needed";
 cat >"$f" || fail "";
 command -v openssl >/dev/null || command -v sha256sum >/dev/null ||
 fail "the host has neither openssl nor sha256sum";
 chmod 700 "$f"; has "$f" || fail "$f: the copy differs from the original";
-if [ "$2" = home ]; then
-[ ! -d "$d/$3" ] || rm -rf "$d/$3";
-if ln "$f" "$d/$3" 2>/dev/null || has "$d/$3" 2>/dev/null; then rm -f "$f";
-else rm -rf "$d/$3"; mv -f "$f" "$d/$3" || fail "$d/$3: cannot be made"; fi; fi;
-echo "$d")sh";
+[ "$2" = home ] || { echo "$t"; exit 0; };
+if [ -d "$p/$3" ] && [ ! -L "$p/$3" ]; then
+rmdir "$p/$3" || fail "$p/$3: a folder has the name of dsrund"; fi;
+ln "$f" "$p/$3" 2>/dev/null || has "$p/$3" 2>/dev/null ||
+mv -f "$f" "$p/$3" || fail "$p/$3: cannot be made";
+rm -f "$f" "$t/.dsrun-owner"; rmdir "$t"; echo "$p")sh";
 
 constexpr char kHint[] = "make room or a writable home there; dsrund needs about 20 MB, once";
 
@@ -76,9 +93,9 @@ struct Attempt {
 };
 
 HostResult<Attempt> TryFolder(RemoteShell* shell, const DaemonBinary& binary,
-                              const std::string& unique, const std::string& where) {
-  const auto result = shell->Run({.text = std::string(kSumFunction) + kPlace,
-                                  .arguments = {where, binary.file_name(), unique, binary.sha256,
+                              const std::string& where) {
+  const auto result = shell->Run({.text = std::string(kSumFunction) + kMarkFunctions + kPlace,
+                                  .arguments = {where, binary.file_name(), binary.sha256,
                                                 std::to_string((binary.bytes.size() >> 10) + 1)},
                                   .input = binary.bytes});
   if (!result.ok()) return result.failure();
@@ -87,13 +104,11 @@ HostResult<Attempt> TryFolder(RemoteShell* shell, const DaemonBinary& binary,
   return Attempt{.reason = words.empty() ? "the folder cannot be made" : words};
 }
 
-// `unique` makes the temporary name nobody else's.
-HostResult<PlacedDaemon> PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary,
-                                     const std::string& unique) {
-  const HostResult<Attempt> at_home = TryFolder(shell, binary, unique, "home");
+HostResult<PlacedDaemon> PlaceDaemon(RemoteShell* shell, const DaemonBinary& binary) {
+  const HostResult<Attempt> at_home = TryFolder(shell, binary, "home");
   if (!at_home.ok()) return at_home.failure();
   if (at_home->reason.empty()) return PlacedDaemon{.folder = at_home->folder};
-  const HostResult<Attempt> in_tmp = TryFolder(shell, binary, unique, "tmp");
+  const HostResult<Attempt> in_tmp = TryFolder(shell, binary, "tmp");
   if (!in_tmp.ok()) return in_tmp.failure();
   if (in_tmp->reason.empty()) {
     return PlacedDaemon{.folder = in_tmp->folder,
@@ -128,14 +143,13 @@ if [ -e /proc/self/fd/3 ]; then f=/proc/self/fd/3; else f="$n"; fi;
 h="$(sum "$f")"; [ "${h%% *}" = "$4" ] || unfit "its content differs from what was sent";
 d="$2"; o="$5"; r="$8"; set -- --listen "$6" --job "$7";
 [ -z "$r" ] || set -- "$@" --dsrank "$r";
-if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$n"; rmdir "$d"; exit $s; fi;
+if [ "$o" = once ]; then "$f" "$@"; s=$?; rm -f "$n" ./.dsrun-owner; rmdir "$d"; exit $s; fi;
 exec "$f" "$@")sh";
 
 // What all attempts to start dsrund on a host have in common.
 struct RemoteStart {
   std::string job_id;
-  std::string unique;  // a name that no other start of any job uses
-  std::string line;    // a ListenRequest
+  std::string line;  // a ListenRequest
   std::chrono::milliseconds timeout;
 };
 
@@ -195,7 +209,7 @@ HostResult<StartedDaemon> FindOrPlace(RemoteShell* shell, const DaemonBinary& bi
     replaced = started.failure().message + "; it was sent anew";
   }
   shell->connection().SetDeadline(std::chrono::steady_clock::now() + kPlacingTimeout);
-  HostResult<PlacedDaemon> placed = PlaceDaemon(shell, binary, start.unique);
+  HostResult<PlacedDaemon> placed = PlaceDaemon(shell, binary);
   if (!placed.ok()) return placed.failure();
   if (placed->notice.empty()) placed->notice = replaced;
   return StartPlaced(shell, *placed, binary, facts, start);
@@ -267,11 +281,8 @@ HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
   if (!binary.ok()) return StartFailure(binary.status().message());
   const HostResult<RemoteFacts> facts = AskForFacts(&shell, *binary);
   if (!facts.ok()) return facts.failure();
-  // Hosts may share a home, so the job alone does not make a name unique.
-  const RemoteStart start{.job_id = job.job_id,
-                          .unique = job.job_id + "." + std::to_string(target.node_rank),
-                          .line = MakeListenLine(credentials, job.lease),
-                          .timeout = job.timeout};
+  const RemoteStart start{
+      .job_id = job.job_id, .line = MakeListenLine(credentials, job.lease), .timeout = job.timeout};
   HostResult<StartedDaemon> started = FindOrPlace(&shell, *binary, *facts, start);
   if (!started.ok()) return started;
   AddNotice((*connection)->notice(), &*started);

@@ -11,6 +11,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/fnv.h"
+#include "runtime/base/owner_mark.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::data {
@@ -53,6 +54,27 @@ StatusOr<CacheLock> Lock(const fs::path& path, FileSystem& system) {
   return ErrnoError(-locked, ShortenPath(path));
 }
 
+// Makes a new folder with this process's mark (runtime/base/owner_mark.h).
+Status MakeMarked(const fs::path& folder) {
+  DS_RETURN_IF_ERROR(MakeDirectories(folder));
+  const UniqueFd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) return ErrnoError(errno, ShortenPath(folder));
+  return LeaveMark(opened.get(), MarkPlace::kFile, MakeOwnMark()).WithContext(ShortenPath(folder));
+}
+
+// Removes a folder that a run of dsrun has made, which its mark proves; fine when there is none.
+// The caller knows that nobody uses it.
+Status RemoveMarked(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status mark = fs::symlink_status(folder / kOwnerFile, error);
+  const fs::file_status there = fs::symlink_status(folder, error);
+  if (there.type() == fs::file_type::not_found) return OkStatus();
+  if (fs::is_regular_file(mark)) return RemoveTree(folder);
+  return FailedPreconditionError(ShortenPath(folder) +
+                                 ": no whole entry of a cache of tokens, and no mark in it says "
+                                 "that dsrun made it: move it away");
+}
+
 // One folder of a cache, by its name.
 class Entry {
  public:
@@ -79,7 +101,7 @@ class Entry {
   Status PutInPlace(const fs::path& unfinished) const {
     const Status placed = RenameDurably(unfinished, folder_);
     if (placed.ok() || Find()) return placed;
-    DS_RETURN_IF_ERROR(RemoveTree(folder_));
+    DS_RETURN_IF_ERROR(RemoveMarked(folder_));
     return RenameDurably(unfinished, folder_);
   }
 
@@ -111,14 +133,14 @@ StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const
   // Behind a lock nobody else of this host is here: what lies about was left by one who has died.
   const fs::path unfinished =
       lock->is_held ? fs::path(path.string() + "." + host_ + ".tmp") : NameTemporary(path);
-  DS_RETURN_IF_ERROR(RemoveTree(unfinished));
-  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(unfinished)));
+  DS_RETURN_IF_ERROR(AdviseOnPlace(RemoveMarked(unfinished)));
+  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeMarked(unfinished)));
   StatusOr<Json> manifest = make(unfinished);
   Status kept = manifest.status();
   if (kept.ok()) kept = AdviseOnPlace(entry.WriteManifest(unfinished, *manifest));
   if (kept.ok()) kept = AdviseOnPlace(entry.PutInPlace(unfinished));
   if (kept.ok()) return Folder{.path = path, .manifest = *std::move(manifest)};
-  (void)RemoveTree(unfinished);
+  static_cast<void>(RemoveMarked(unfinished));
   // Without a lock that all hold to somebody else may have been faster.
   if (auto found = entry.Find()) return *std::move(found);
   return kept;

@@ -5,21 +5,18 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "runtime/base/process_stat.h"
+#include "runtime/base/owner_mark.h"
 
 namespace ds {
 namespace {
@@ -27,33 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kGroupPrefix = "dsrun-";
-constexpr char kOwnerAttribute[] = "user.dsrun.owner";
-constexpr std::size_t kLongestMark = 256;
 // Over the processes of a group, for one that forks as fast as they are killed.
 constexpr int kMostPasses = 1000;
 
-std::string ReadBootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
-
-// When the process was started, in ticks since the boot; 0 when it does not live. One that nobody
-// has reaped yet does not.
-std::uint64_t ReadStart(pid_t pid) {
-  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
-  const bool lives = stat.has_value() && stat->state != 'Z' && stat->state != 'X';
-  return lives ? stat->start : 0;
-}
-
 UniqueFd OpenGroup(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
-
-// As its owner, or as one of those who remove it.
-bool LockGroup(const UniqueFd& folder, int how) {
-  return ::flock(folder.get(), how | LOCK_NB) == 0;
 }
 
 // Writes "1" to a file of the group; false where it has none of that name.
@@ -93,10 +68,6 @@ void KillGroup(const UniqueFd& folder) {
   }
 }
 
-bool SetOwner(const UniqueFd& folder, const std::string& mark) {
-  return ::fsetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size(), 0) == 0;
-}
-
 // Returns when no process is left in it, or at the deadline.
 void AwaitEmpty(const UniqueFd& folder, std::chrono::steady_clock::time_point deadline) {
   const UniqueFd events(::openat(folder.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
@@ -112,32 +83,7 @@ void AwaitEmpty(const UniqueFd& folder, std::chrono::steady_clock::time_point de
   }
 }
 
-// Its owner is gone. The lock tells of one that lives in another pid namespace, where its mark
-// proves nothing.
-bool IsAbandoned(const UniqueFd& folder) {
-  std::array<char, kLongestMark> mark{};
-  const ssize_t size = ::fgetxattr(folder.get(), kOwnerAttribute, mark.data(), mark.size());
-  return size > 0 && IsOwnerGone({mark.data(), static_cast<std::size_t>(size)}) &&
-         LockGroup(folder, LOCK_SH);
-}
-
 }  // namespace
-
-std::string MakeOwnMark() {
-  const std::string boot = ReadBootId();
-  const std::uint64_t start = ReadStart(::getpid());
-  if (boot.empty() || start == 0) return "";
-  return boot + " " + std::to_string(::getpid()) + " " + std::to_string(start);
-}
-
-bool IsOwnerGone(std::string_view mark) {
-  std::istringstream words{std::string(mark)};
-  std::string boot, behind;
-  pid_t pid = 0;
-  std::uint64_t start = 0;
-  if (!(words >> boot >> pid >> start) || words >> behind || pid <= 0 || start == 0) return false;
-  return boot == ReadBootId() && ReadStart(pid) != start;
-}
 
 StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& parent,
                                                            const std::string& name) {
@@ -148,8 +94,11 @@ StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& paren
   const fs::path path = parent / (std::string(kGroupPrefix) + name);
   if (::mkdir(path.c_str(), 0755) != 0) return ErrnoError(errno, path.string());
   UniqueFd folder = OpenGroup(path);
-  if (!folder.valid() || !LockGroup(folder, LOCK_EX) || !SetOwner(folder, mark)) {
-    const Status status = ErrnoError(errno, path.string());
+  Status status;
+  if (!folder.valid() || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0)
+    status = ErrnoError(errno, path.string());
+  if (status.ok()) status = LeaveMark(folder.get(), MarkPlace::kAttribute, mark);
+  if (!status.ok()) {
     ::rmdir(path.c_str());
     return status;
   }
@@ -162,7 +111,8 @@ void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseco
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
     const UniqueFd folder = OpenGroup(entry->path());
-    if (!folder.valid() || !IsAbandoned(folder)) continue;
+    // Several may remove one at once: each finishes where another ends in the middle.
+    if (!folder.valid() || !LockAbandoned(folder.get(), MarkPlace::kAttribute, LOCK_SH)) continue;
     KillGroup(folder);
     AwaitEmpty(folder, deadline);
     ::rmdir(entry->path().c_str());

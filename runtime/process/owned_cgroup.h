@@ -4,7 +4,7 @@
 // them can be killed at once and nothing can slip out: not by a session of its own, not by forking
 // faster than somebody kills.
 //
-// A group says whose it is, in an extended attribute, and its owner holds a lock on it. One whose
+// A group holds its owner's mark (owner_mark.h), and its owner holds a lock on it. One whose
 // owner is provably gone is ended and removed by whoever looks after the owner's end, or by the
 // next owner of a group beside it, or by several at once: they share the lock, and each finishes
 // where another ends in the middle. Without that proof a group is somebody else's, whatever it is
@@ -18,21 +18,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds {
-
-// Names this process for good, so that what it has made can be told from what others have made, and
-// later whether it has ended: "BOOT PID START", the boot it lives in, its pid, and when it was
-// started. Pids are used again; the three together are not. "" where /proc does not say.
-std::string MakeOwnMark();
-
-// The process that `mark` names lived in this boot and has ended. False for everything that is not
-// a mark: what nobody can prove to be ours is not.
-bool IsOwnerGone(std::string_view mark);
 
 class OwnedCgroup {
  public:

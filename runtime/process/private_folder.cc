@@ -5,29 +5,52 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <random>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/owner_mark.h"
+
 namespace ds {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Nothing else of ours is called so: what is not held may go.
+// Narrows the search. Only a mark proves that a folder is ours.
 constexpr std::string_view kPrefix = "dsrun-job-";
+
+// 132 random bits: nobody else has or guesses the name.
+std::string DrawName() {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  constexpr int kCount = 22;  // of six bits each
+  std::random_device random;
+  std::string name(kPrefix);
+  for (int i = 0; i < kCount; ++i) name += kLetters[random() % kLetters.size()];
+  return name;
+}
 
 UniqueFd OpenFolder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-bool IsOurs(const UniqueFd& folder) {
-  struct stat info {};
-  return ::fstat(folder.get(), &info) == 0 && info.st_uid == ::geteuid();
+// The mark goes last: a removal that is cut off in the middle can be finished by the next process.
+void RemoveFolder(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != kOwnerFile) entries.push_back(entry->path());
+  }
+  for (const fs::path& entry : entries) fs::remove_all(entry, error);
+  ::unlink((folder / kOwnerFile).c_str());
+  ::rmdir(folder.c_str());
 }
 
 void RemoveLeft(const fs::path& base) {
@@ -36,10 +59,9 @@ void RemoveLeft(const fs::path& base) {
        entry.increment(error)) {
     if (!entry->path().filename().string().starts_with(kPrefix)) continue;
     const UniqueFd folder = OpenFolder(entry->path());
-    if (!folder.valid() || !IsOurs(folder)) continue;
-    if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    std::error_code ignored;
-    fs::remove_all(entry->path(), ignored);
+    if (folder.valid() && LockAbandoned(folder.get(), MarkPlace::kFile, LOCK_EX)) {
+      RemoveFolder(entry->path());
+    }
   }
 }
 
@@ -52,7 +74,8 @@ bool Hold(const UniqueFd& folder) {
 }
 
 std::vector<std::string> ListBases() {
-  constexpr std::size_t kLongestBase = 64;  // a socket's path may have 107 bytes
+  // A socket's path may have 107 bytes: ours has 33, and ssh's "/master.", with 16 letters, 24.
+  constexpr std::size_t kLongestBase = 48;
   std::vector<std::string> bases;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime == '/' && std::string_view(runtime).size() <= kLongestBase) {
@@ -79,17 +102,19 @@ StatusOr<PrivateFolder> PrivateFolder::Make() {
   Status last;
   for (const std::string& base : ListBases()) {
     RemoveLeft(base);
-    while (true) {
-      std::string path = base + "/" + std::string(kPrefix) + "XXXXXX";
-      if (::mkdtemp(path.data()) == nullptr) {  // its mode is 0700
-        last = ErrnoError(errno, base + ": cannot make a private folder");
-        break;
-      }
-      UniqueFd folder = OpenFolder(path);
-      if (!folder.valid() && errno != ENOENT) return ErrnoError(errno, path);
-      // Another process may have taken it for one that was left behind: another one, then.
-      if (Hold(folder)) return PrivateFolder(path, std::move(folder));
+    const fs::path path = fs::path(base) / DrawName();
+    if (::mkdir(path.c_str(), 0700) != 0) {
+      last = ErrnoError(errno, base + ": cannot make a private folder");
+      continue;
     }
+    UniqueFd folder = OpenFolder(path);
+    Status status = Hold(folder) ? OkStatus() : ErrnoError(errno, path.string());
+    // Without /proc there is no mark, and nobody else ever removes the folder.
+    const std::string mark = MakeOwnMark();
+    if (status.ok() && !mark.empty()) status = LeaveMark(folder.get(), MarkPlace::kFile, mark);
+    if (status.ok()) return PrivateFolder(path, std::move(folder));
+    RemoveFolder(path);
+    last = status.WithContext(path.string());
   }
   return last;
 }
@@ -107,10 +132,18 @@ void PrivateFolder::RemoveAbandoned() {
 }
 
 void PrivateFolder::Remove() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (!path_.empty()) RemoveFolder(path_);
   path_.clear();
   lock_.Reset();
+}
+
+void PrivateFolder::RemoveIfUnused() const {
+  std::error_code error;
+  const auto entries = fs::directory_iterator(path_, error);
+  const bool only_mark = !error && std::all_of(begin(entries), end(entries), [](const auto& entry) {
+    return entry.path().filename() == kOwnerFile;
+  });
+  if (only_mark) RemoveFolder(path_);
 }
 
 }  // namespace ds

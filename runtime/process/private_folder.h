@@ -4,9 +4,10 @@
 // job, under $XDG_RUNTIME_DIR or /tmp. Its path leaves room for the name of a unix socket, so a
 // long $XDG_RUNTIME_DIR is passed over.
 //
-// Every process that uses one holds a lock on it, which ends with the process, however that ends.
-// A folder that nobody holds was left behind by processes that were killed: the next Make, of
-// whichever job, removes it. Where files cannot be locked none is ever removed like that.
+// The folder holds its maker's mark (owner_mark.h), and every process that uses it holds a lock on
+// it, which ends with the process. The next Make, of any job, removes a folder of this user that
+// has the mark of a process that has ended and that nobody holds. Where files cannot be locked
+// nothing is removed like that.
 //
 // Threads: one at a time.
 
@@ -23,12 +24,14 @@ class PrivateFolder {
   static StatusOr<PrivateFolder> Make();
   // Holds one that another process has made and holds now. kPermissionDenied when others may enter.
   static StatusOr<PrivateFolder> Join(const std::filesystem::path& path);
-  // Removes those of this user that nobody holds.
+  // Removes those of this user whose makers have ended and that nobody holds.
   static void RemoveAbandoned();
 
   const std::filesystem::path& path() const { return path_; }
   // Removes it with all that is in it. Its end alone only lets go of it.
   void Remove();
+  // Removes it if it holds nothing but its mark: for those that have joined it.
+  void RemoveIfUnused() const;
 
  private:
   PrivateFolder(std::filesystem::path path, UniqueFd lock)

@@ -17,7 +17,10 @@ if [ "${1:-}" != --check ] && [ ! -e "$complete" ]; then
   if [ -n "${DSRUN_PEERS_DIR:-}" ]; then
     mkdir -p "$DSRUN_PEERS_DIR"
     place=$(cd "$DSRUN_PEERS_DIR" && pwd)/peers-$list
-    [ -L "$peers" ] || rm -rf "$peers"  # an older list's
+    if [ -e "$peers" ] && [ ! -L "$peers" ]; then
+      ls "$peers"/.complete-* >/dev/null 2>&1 || { echo "$peers is not of this script: move it away" >&2; exit 1; }
+      rm -rf "$peers"  # an older list's
+    fi
     ln -sfn "$place" "$peers"
   fi
   exec 9>"$place.lock"

@@ -174,13 +174,44 @@ TEST_P(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
   ExpectNothingLeft(0);
 }
 
-// The host's end of the connection dies in the middle of the transfer. What has arrived may stay,
-// under a temporary name that goes with the first placing a day later.
-TEST_P(SshPlacingTest, AConnectionThatBreaksWhileItIsSentIsAFailureOfTheHost) {
+// The host's end of the connection dies in the middle of the transfer. What has arrived stays in a
+// folder with the mark of a process that has ended, and goes with the first placing a day later.
+TEST_P(SshPlacingTest, WhatABrokenConnectionHasLeftGoesADayLater) {
+  const std::string left = std::string("ls -d ") + kCache + "/dsrun-once-*";
   Wrap("cat", "[ $(head -c 1000000 | wc -c) = 1000000 ] && kill -9 $(pgrep -f 'sshd: root')");
   ExpectRefused({}, {"1 of 1 host cannot be used:", "  h0    ", "while running a command"});
   OnHost(0, "rm /run/host/bin/cat");
   EXPECT_EQ(Run("true").status, 0);
+  ASSERT_NE(OnHost(0, left), "") << "a start may still need it";
+  OnHost(0, std::string("rm ") + kCache + "/" + name_ + " && touch -d '2 days ago' $(" + left +
+                ")/.dsrun-owner");
+  EXPECT_EQ(Run("true").status, 0);
+  EXPECT_EQ(OnHost(0, left), "");
+  ExpectNothingLeft(0);
+}
+
+TEST_P(SshPlacingTest, WhatOnlyHasANameLikeOursStays) {
+  const std::string mine = std::string(kCache) + "/dsrun-once-results /tmp/dsrun-once-results " +
+                           kCache + "/dsrund-" + std::string(16, '0');
+  OnHost(0, std::string("mkdir -p -m 700 ") + kCache + " && for d in " + mine +
+                "; do mkdir $d; echo a week >$d/dsrund-notes; touch -d '60 days ago' $d "
+                "$d/dsrund-notes; done; echo notes >" +
+                kCache + "/dsrund-my-own-notes-00; touch -d '60 days ago' " + kCache + "/dsrund-*");
+  EXPECT_EQ(Run("true").status, 0);
+  OnHost(0, std::string("rm ") + kCache + "/" + name_ + " && mount -o remount,ro /root");
+  EXPECT_EQ(Run("true").status, 0);
+  EXPECT_EQ(OnHost(0, "cd / && for d in " + mine + "; do cat $d/dsrund-notes; done"),
+            "a week\na week\na week\n");
+  EXPECT_EQ(OnHost(0, std::string("cat ") + kCache + "/dsrund-my-own-notes-00"), "notes\n");
+}
+
+// One that nobody has started for a month: the content has the hash that the name says.
+TEST_P(SshPlacingTest, AForgottenVersionGoes) {
+  OnHost(0, std::string("mkdir -p -m 700 ") + kCache + " && cd " + kCache +
+                " && echo old >old && n=$(sha256sum <old | cut -c1-16) && mv old dsrund-$n && "
+                "touch -d '60 days ago' dsrund-$n");
+  EXPECT_EQ(Run("true").status, 0);
+  EXPECT_EQ(OnHost(0, std::string("ls ") + kCache), name_ + "\n");
 }
 
 // Nobody reads what is sent, and then nothing is heard from the host any more.

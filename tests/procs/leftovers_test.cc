@@ -210,6 +210,26 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianAreEndedByDsrun) {
   EXPECT_TRUE(fs::is_empty(runtime()));
 }
 
+// The folders of a job are ours by their mark, not by their name.
+TEST_F(LeftoversTest, AUsersFolderThatIsCalledLikeOursStays) {
+  const fs::path results = runtime() / "dsrun-job-results-2026";
+  fs::create_directory(results);
+  std::ofstream(results / "metrics.csv") << "a week";
+  const fs::path run = runtime() / "dsrun-job-42";
+  for (const fs::path& folder : {run, folder_.path() / "another"}) {
+    const ProgramResult result =
+        RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--num_gpus", "1", "--run_dir",
+                    folder.string(), "--", "/bin/sh", "-c", "echo result"},
+                   {.environment = Environment(), .working_directory = folder_.path()});
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+  EXPECT_TRUE(fs::exists(results / "metrics.csv"));
+  EXPECT_TRUE(fs::exists(run / "job.json"));
+  fs::remove_all(results);
+  fs::remove_all(run);
+  EXPECT_TRUE(fs::is_empty(runtime()));
+}
+
 // Nobody of the job is left to clean up: the next one does, because the group says whose it was.
 TEST_F(LeftoversTest, OfAJobOfWhichAllWereKilledGoWithTheNextJob) {
   const GroupOfJobs groups;

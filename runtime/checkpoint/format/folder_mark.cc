@@ -1,10 +1,12 @@
 #include "runtime/checkpoint/format/folder_mark.h"
 
 #include <chrono>
+#include <cstdint>
 #include <random>
 #include <system_error>
 
 #include "runtime/base/files.h"
+#include "runtime/base/owner_mark.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -15,8 +17,11 @@ constexpr char kPrefix[] = ".shared-";
 
 // No job takes so long from its mark to its ranks.
 constexpr std::chrono::hours kAbandonedAfter{24};
+constexpr std::uint64_t kLongestOwner = 256;
 
-// Ages are counted from the new mark's own time: the folder's host may have another clock.
+// A day-old mark of an owner that has ended goes. Marks of another boot stay, since they may be of
+// another host. Ages are counted from the new mark's own time: the folder's host may have another
+// clock.
 void RemoveAbandonedMarks(const fs::path& folder, const std::string& mark) {
   std::error_code error;
   const fs::file_time_type now = fs::last_write_time(folder / mark, error);
@@ -26,7 +31,9 @@ void RemoveAbandonedMarks(const fs::path& folder, const std::string& mark) {
     if (!name.starts_with(kPrefix)) continue;
     std::error_code gone;
     const fs::file_time_type made = entry.last_write_time(gone);
-    if (!gone && now - made > kAbandonedAfter) RemoveFolderMark(folder, name);
+    if (gone || now - made <= kAbandonedAfter || !entry.is_regular_file(gone)) continue;
+    const StatusOr<std::string> owner = ReadFile(entry.path(), kLongestOwner);
+    if (owner.ok() && IsOwnerGone(*owner)) RemoveFolderMark(folder, name);
   }
 }
 
@@ -36,7 +43,7 @@ StatusOr<std::string> MakeFolderMark(const fs::path& folder) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
   std::random_device random;
   const std::string mark = kPrefix + std::to_string(random()) + "-" + std::to_string(random());
-  DS_RETURN_IF_ERROR(WriteFileAtomically(folder / mark, "", 0600, Durability::kWhole));
+  DS_RETURN_IF_ERROR(WriteFileAtomically(folder / mark, MakeOwnMark(), 0600, Durability::kWhole));
   RemoveAbandonedMarks(folder, mark);
   return mark;
 }
@@ -44,6 +51,7 @@ StatusOr<std::string> MakeFolderMark(const fs::path& folder) {
 Status FindFolderMark(const fs::path& folder, const std::string& mark) {
   std::error_code error;
   if (fs::exists(folder / mark, error)) return OkStatus();
+  if (error) return ErrnoError(error.value(), (folder / mark).string());
   return FailedPreconditionError(
       folder.string() +
       " is another folder here than where the job was started: checkpoints of several hosts need "

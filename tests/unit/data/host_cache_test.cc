@@ -59,5 +59,39 @@ TEST(HostCacheTest, HostsBetweenWhichLocksDoNotHoldLeaveEachOthersFoldersAlone) 
   EXPECT_TRUE(IsWhole(*first));
 }
 
+class HostCachePlaceTest : public ::testing::Test {
+ protected:
+  StatusOr<HostCache::Folder> Find() {
+    return HostCache(folder_.path() + "/cache")
+        .FindOrMake(Manifest{{"of", "these"}}, IsWhole,
+                    [](const fs::path& made) -> StatusOr<Manifest> {
+                      DS_RETURN_IF_ERROR(WriteFileAtomically(made / "text", "tokens"));
+                      return Manifest{{"text", "tokens"}};
+                    });
+  }
+  const ScratchFolder folder_;
+};
+
+TEST_F(HostCachePlaceTest, ADamagedEntryOfOursIsMadeAnew) {
+  const fs::path path = Find()->path;
+  ASSERT_TRUE(WriteFileAtomically(path / "text", "damaged").ok());
+  const auto found = Find();
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_FALSE(found->was_there);
+  EXPECT_TRUE(IsWhole(*found));
+}
+
+TEST_F(HostCachePlaceTest, AFolderOfThatNameWithoutAMarkIsNotRemoved) {
+  const fs::path path = Find()->path;
+  fs::remove_all(path);
+  fs::create_directory(path);
+  ASSERT_TRUE(WriteFileAtomically(path / "thesis.txt", "years").ok());
+  const auto found = Find();
+  ASSERT_FALSE(found.ok());
+  EXPECT_NE(found.status().message().find("move it away"), std::string::npos)
+      << found.status().message();
+  EXPECT_TRUE(fs::exists(path / "thesis.txt"));
+}
+
 }  // namespace
 }  // namespace ds::data

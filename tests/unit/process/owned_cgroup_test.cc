@@ -17,6 +17,8 @@
 #include <string>
 #include <thread>
 
+#include "runtime/base/owner_mark.h"
+#include "tests/support/dead_owner.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 
@@ -24,68 +26,9 @@ namespace ds {
 namespace {
 
 namespace fs = std::filesystem;
+using ds::testing::MarkOfTheDead;
 
 constexpr char kOwner[] = "user.dsrun.owner";
-
-// A process that has ended.
-struct Dead {
-  pid_t pid = 0;
-  std::string mark;
-};
-
-// Not reaped: a zombie until Reap.
-Dead MakeDead() {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) return {};
-  Dead dead{.pid = ::fork()};
-  if (dead.pid == 0) {
-    const std::string mark = MakeOwnMark();
-    ::_exit(::write(ends[1], mark.data(), mark.size()) > 0 ? 0 : 1);
-  }
-  ::close(ends[1]);
-  std::array<char, 256> buffer{};
-  const ssize_t size = ::read(ends[0], buffer.data(), buffer.size());
-  ::close(ends[0]);
-  if (size > 0) dead.mark.assign(buffer.data(), static_cast<std::size_t>(size));
-  siginfo_t info{};
-  ::waitid(P_PID, static_cast<id_t>(dead.pid), &info, WEXITED | WNOWAIT);
-  return dead;
-}
-
-std::string MarkOfTheDead() {
-  const Dead dead = MakeDead();
-  ::waitpid(dead.pid, nullptr, 0);
-  return dead.mark;
-}
-
-TEST(OwnerMarkTest, ALivingOwnerIsNotGone) {
-  EXPECT_NE(MakeOwnMark(), "");
-  EXPECT_FALSE(IsOwnerGone(MakeOwnMark()));
-}
-
-TEST(OwnerMarkTest, ADeadOneIs) { EXPECT_TRUE(IsOwnerGone(MarkOfTheDead())); }
-
-TEST(OwnerMarkTest, SoIsOneThatNobodyHasReaped) {
-  const Dead zombie = MakeDead();
-  EXPECT_TRUE(IsOwnerGone(zombie.mark));
-  ::waitpid(zombie.pid, nullptr, 0);
-}
-
-TEST(OwnerMarkTest, ItsNumberMayBeAnothersByNow) {
-  const std::string own = MakeOwnMark();
-  const std::size_t start = own.rfind(' ') + 1;
-  const std::string before = std::to_string(std::stoull(own.substr(start)) - 1);
-  EXPECT_TRUE(IsOwnerGone(own.substr(0, start) + before));
-}
-
-TEST(OwnerMarkTest, WhatProvesNothingIsNotGone) {
-  const std::string dead = MarkOfTheDead();
-  const std::string another_boot = "0" + dead;
-  for (const std::string& mark : {std::string(), std::string("1 2 3"), std::string("x"),
-                                  another_boot, dead + " 1", dead.substr(0, dead.rfind(' '))}) {
-    EXPECT_FALSE(IsOwnerGone(mark)) << mark;
-  }
-}
 
 class OwnedCgroupTest : public ::testing::Test {
  protected:

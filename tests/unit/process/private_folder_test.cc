@@ -8,9 +8,13 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
+
+#include "runtime/base/owner_mark.h"
+#include "tests/support/dead_owner.h"
 
 namespace ds {
 namespace {
@@ -119,12 +123,54 @@ TEST_F(PrivateFolderTest, WhatOthersMayEnterIsNotJoined) {
   EXPECT_EQ(PrivateFolder::Join(folder).status().code(), StatusCode::kPermissionDenied);
 }
 
-TEST_F(PrivateFolderTest, OtherFoldersAreNobodysBusiness) {
-  fs::create_directory(base_ / "dsrun-100000");  // a user's cache of daemons
+TEST_F(PrivateFolderTest, AFolderWithoutAMarkIsTheUsers) {
+  const fs::path results = base_ / "dsrun-job-results-2026";
+  fs::create_directory(results);
+  std::ofstream(results / "metrics.csv") << "a week";
+  fs::create_directory(base_ / "dsrun-job-42");  // a --run_dir
+  fs::create_directory(base_ / "dsrun-100000");  // a cache of daemons
   fs::create_directory_symlink("dsrun-100000", base_ / "dsrun-job-aaaaaa");
   const PrivateFolder folder = *PrivateFolder::Make();
+  PrivateFolder::RemoveAbandoned();
+  EXPECT_TRUE(fs::exists(results / "metrics.csv"));
+  EXPECT_TRUE(fs::exists(base_ / "dsrun-job-42"));
   EXPECT_TRUE(fs::exists(base_ / "dsrun-100000"));
   EXPECT_TRUE(fs::exists(base_ / "dsrun-job-aaaaaa"));
+}
+
+// Whether a folder with this mark, which nobody holds, is still there after a Make.
+class MarkedFolderTest : public PrivateFolderTest {
+ protected:
+  bool Survives(const std::string& mark) {
+    const fs::path marked = base_ / "dsrun-job-marked";
+    fs::create_directory(marked);
+    std::ofstream(marked / kOwnerFile) << mark << "\n";
+    std::ofstream(marked / "file") << "content";
+    PrivateFolder::Make()->Remove();
+    const bool survives = fs::exists(marked / "file");
+    fs::remove_all(marked);
+    return survives;
+  }
+};
+
+TEST_F(MarkedFolderTest, OnlyTheEndOfItsOwnerAllowsItsRemoval) {
+  const std::string dead = ds::testing::MarkOfTheDead();
+  EXPECT_FALSE(Survives(dead));
+  EXPECT_TRUE(Survives(MakeOwnMark()));
+  EXPECT_TRUE(Survives("0" + dead)) << "of another boot, perhaps of another machine";
+  EXPECT_TRUE(Survives(""));
+  EXPECT_TRUE(Survives("my notes"));
+}
+
+TEST_F(PrivateFolderTest, WhoHasJoinedItRemovesItOnlyWhenItIsUnused) {
+  PrivateFolder made = *PrivateFolder::Make();
+  const PrivateFolder joined = *PrivateFolder::Join(made.path());
+  std::ofstream(made.path() / "file") << "content";
+  joined.RemoveIfUnused();
+  EXPECT_TRUE(fs::exists(made.path() / "file"));
+  fs::remove(made.path() / "file");
+  joined.RemoveIfUnused();
+  EXPECT_TRUE(fs::is_empty(base_));
 }
 
 }  // namespace
