@@ -10,7 +10,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 // A word that no template has.
-constexpr const char* kProbe = "qzkdsvx";
+constexpr const char* kPartProbe = "qzkdsvx";
 
 bool HasParts(const OrderedJson& message) {
   return message.is_object() && message.value("content", OrderedJson()).is_array();
@@ -18,7 +18,7 @@ bool HasParts(const OrderedJson& message) {
 
 // A short conversation with one message of the role, the probe its only part.
 OrderedJson ProbeOf(const std::string& role) {
-  const OrderedJson part{{"type", "text"}, {"text", kProbe}};
+  const OrderedJson part{{"type", "text"}, {"text", kPartProbe}};
   const OrderedJson probe{{"role", role}, {"content", OrderedJson::array({part})}};
   const OrderedJson user{{"role", "user"}, {"content", "x"}};
   if (role == "user") return OrderedJson::array({probe});
@@ -36,7 +36,7 @@ bool ReadsParts(const ChatTemplate& chat_template, const ChatOptions& options,
                 const std::string& role) {
   const auto chat = chat_template.Render(ProbeOf(role), options);
   if (!chat.ok()) return false;
-  const std::size_t at = chat->text.find(kProbe);
+  const std::size_t at = chat->text.find(kPartProbe);
   if (at == std::string::npos) return false;
   // In a list it stands between quotes.
   return at == 0 || (chat->text[at - 1] != '\'' && chat->text[at - 1] != '"');
