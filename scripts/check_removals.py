@@ -40,7 +40,6 @@ ALLOWED = {
     "runtime/base/files.h": (1, "RemoveTree itself"),
     "runtime/checkpoint/format/commit.cc": (5, "folders with a writer's mark or a manifest; empty ones; drafts of `latest`"),
     "runtime/checkpoint/format/folder_mark.cc": (1, "a file with an owner mark"),
-    "runtime/checkpoint/format/retention.cc": (1, "a checkpoint whose manifest names this run's line"),
     "runtime/checkpoint/safetensors.cc": (1, "a temporary file that it made"),
     "runtime/data/host_cache.cc": (1, "a folder with an owner mark"),
     "runtime/models/weight_writer.cc": (2, "the weights that a model folder, named by the user, held before"),

@@ -39,21 +39,10 @@ bool IsOurs(const fs::path& folder) {
          fs::is_regular_file(folder / kManifestFile, error);
 }
 
-// Removes a folder of ours. Its mark and manifest go last: a removal that a crash cuts off leaves a
-// folder that is still ours.
-Status RemoveFolder(const fs::path& folder, FileSystem& system) {
-  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(folder));
-  for (const fs::path& entry : entries) {
-    const std::string name = entry.filename().string();
-    if (name != kWriterFile && name != kManifestFile) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
-  }
-  return RemoveTree(folder, system);
-}
-
 // Removes an unfinished checkpoint whose writer has ended. A crash between the folder and its mark
 // leaves an empty folder; one with other content is somebody else's.
 Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
-  if (IsOurs(folder)) return RemoveFolder(folder, system);
+  if (IsOurs(folder)) return RemoveMadeFolder(folder, system);
   const int removed = system.Unlink(folder, AT_REMOVEDIR);
   if (removed != 0 && removed != -ENOENT) {
     LogWarning(folder.string() + " is left: it holds neither a writer's mark nor a manifest");
@@ -72,7 +61,7 @@ Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   if (there.type() == fs::file_type::not_found) return RenameDurably(replaced, final, system);
   if (error) return ErrnoError(error.value(), final.string());
   const bool ours = fs::is_regular_file(replaced / kWriterFile, error);
-  return ours ? RemoveFolder(replaced, system) : OkStatus();
+  return ours ? RemoveMadeFolder(replaced, system) : OkStatus();
 }
 
 // A `latest` that a crash cut off before it got its name: "latest." with 16 hexadecimal digits, and
@@ -170,7 +159,7 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
 // Removes what a newer checkpoint has replaced. The newer one is good whether it works or not, and
 // the next save removes what is left.
 void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
-  if (const Status removed = RemoveFolder(replaced, system); !removed.ok()) {
+  if (const Status removed = RemoveMadeFolder(replaced, system); !removed.ok()) {
     LogWarning("an older checkpoint is left: " + removed.message());
   }
 }
@@ -217,6 +206,15 @@ UnfinishedName DrawUnfinishedName(std::int64_t step, std::int64_t generation) {
   return {step, generation, nonce >> 1};  // ranks exchange it as an int64
 }
 
+Status RemoveMadeFolder(const fs::path& folder, FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(folder));
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
+    if (name != kWriterFile && name != kManifestFile) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
+  }
+  return RemoveTree(folder, system);
+}
+
 fs::path UnfinishedDirectory(const fs::path& root, const UnfinishedName& name) {
   return root / UnfinishedDirectoryName(name);
 }
@@ -239,7 +237,7 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const fs::path& root, std::int64_
   if (made != 0) return ErrnoError(-made, directory.string());
   StatusOr<WriterMark> mark = WriterMark::Leave(directory, system);
   if (mark.ok()) return UnfinishedCheckpoint{root, name, *std::move(mark)};
-  static_cast<void>(RemoveFolder(directory, system));
+  static_cast<void>(RemoveMadeFolder(directory, system));
   return mark.status();
 }
 
@@ -271,7 +269,8 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
 
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished, FileSystem& system) {
   // The failure that led here is what is reported; the next save tries again to remove it.
-  static_cast<void>(RemoveFolder(UnfinishedDirectory(unfinished.root, unfinished.name), system));
+  static_cast<void>(
+      RemoveMadeFolder(UnfinishedDirectory(unfinished.root, unfinished.name), system));
 }
 
 }  // namespace ds::checkpoint

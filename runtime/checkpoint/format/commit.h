@@ -55,6 +55,12 @@ StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unf
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());
 
+// Removes a checkpoint's folder, finished or not, that the caller knows to be of this format. The
+// writer's mark and the manifest go last: a removal that a crash cuts off leaves a folder that the
+// next save knows as well.
+Status RemoveMadeFolder(const std::filesystem::path& folder,
+                        FileSystem& system = FileSystem::System());
+
 // Removes the unfinished folder, as far as possible.
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished,
                        FileSystem& system = FileSystem::System());

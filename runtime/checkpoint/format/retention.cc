@@ -28,8 +28,9 @@ bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage
 
 // A head that `latest` does not name is found by its parents, so these must stay.
 bool NamesTheNewest(const fs::path& root, const Lineage& lineage) {
-  const std::optional<Latest> latest = ReadLatest(root);
-  return latest && !lineage.past.empty() && latest->step == lineage.past.back().step;
+  const StatusOr<std::optional<Latest>> latest = ReadLatest(root);
+  return latest.ok() && latest->has_value() && !lineage.past.empty() &&
+         (*latest)->step == lineage.past.back().step;
 }
 
 Status CheckRemovable(const fs::path& root, std::int64_t step, const Lineage& lineage) {
@@ -91,7 +92,7 @@ void PruneCheckpoints(const fs::path& root, const RetentionPolicy& policy, const
 Status RemoveCheckpoint(const fs::path& root, std::int64_t step, const Lineage& lineage,
                         FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const fs::path removed, TakeAway(root, step, lineage, system));
-  return RemoveTree(removed, system);
+  return RemoveMadeFolder(removed, system);
 }
 
 }  // namespace ds::checkpoint
