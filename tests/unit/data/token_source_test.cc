@@ -191,14 +191,14 @@ class OpenFilesLimit {
 TEST(TokenSource, AFolderMayHaveMoreFilesThanAProcessMayOpen) {
   ScratchFolder folder;
   for (int i = 0; i < 400; ++i)
-    folder.Write(std::to_string(1000 + i), std::string(2, char(i % 100)));
+    folder.Write(std::to_string(1000 + i) + ".txt", std::string(2, char(1 + i % 100)));
   const OpenFilesLimit limit(200);
   const auto source = TokenSource::Open({folder.path()}, TokenWidth::kUint16);
   ASSERT_TRUE(source.ok()) << source.status().message();
   const std::vector<std::int64_t> tokens = ReadAll(*source);
   ASSERT_EQ(tokens.size(), 800U);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    EXPECT_EQ(tokens[i], static_cast<std::int64_t>(i / 2 % 100));
+    EXPECT_EQ(tokens[i], static_cast<std::int64_t>(1 + i / 2 % 100));
   }
 }
 
