@@ -157,7 +157,7 @@ class YamlReader {
   std::size_t at_ = 0;
 };
 
-// A pattern, or a list of them.
+// One pattern or a list.
 std::optional<std::vector<std::string>> ReadPatterns(const OrderedJson& value) {
   if (value.is_string()) return std::vector{value.get<std::string>()};
   if (!value.is_array() || value.empty()) return std::nullopt;
@@ -169,7 +169,7 @@ std::optional<std::vector<std::string>> ReadPatterns(const OrderedJson& value) {
   return patterns;
 }
 
-// Patterns alone are those of "train".
+// Patterns without a split belong to "train".
 std::optional<std::vector<CardSplit>> ReadSplits(const OrderedJson& data_files) {
   if (auto patterns = ReadPatterns(data_files)) return std::vector{CardSplit{"train", *patterns}};
   if (!data_files.is_array()) return std::nullopt;

@@ -28,8 +28,8 @@ struct FolderData {
   std::string notice;                        // names the files that are not taken; "" without
 };
 
-// Refuses a folder without data files, one with splits other than that of the use, one with files
-// of several formats, and one with several configurations and no default among them.
+// Refuses a folder without data files, without the split for the use where it has others, with
+// files in several formats, or with several configurations and no default.
 StatusOr<FolderData> ListFolder(const std::filesystem::path& folder, DataUse use);
 
 }  // namespace ds::tokenizer

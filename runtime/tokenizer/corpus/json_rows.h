@@ -4,7 +4,7 @@
 // objects, objects one after the other, or, with a field, one object that has the array under it.
 // A text in an array is a row {"text": ...}.
 //
-// A row is found by its brackets and quotes, so that memory is that of a batch; its content is
+// A row is found by its brackets and quotes, so that memory holds one batch; its content is
 // judged by its reader. Threads: one.
 
 #include "runtime/tokenizer/corpus/byte_stream.h"

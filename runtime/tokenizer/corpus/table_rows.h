@@ -4,7 +4,7 @@
 // datasets.load_dataset("csv") gives them: a column of numbers, of True and False, or of texts;
 // empty cells and the words for "missing" of pandas ("NA", "null", "nan", ...) are null.
 //
-// The types of the columns are those of the first rows (kTypedRows); a later cell of another type
+// The first rows (kTypedRows) decide the types of the columns; a later cell with another type
 // is an error. Memory: that number of rows. Threads: one.
 
 #include <nlohmann/json.hpp>
