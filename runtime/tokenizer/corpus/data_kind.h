@@ -42,8 +42,8 @@ inline constexpr std::size_t kJudgedBytes = 4096;
 // source code and markup, which it passes over.
 enum class DataGroup : std::uint8_t { kTxt, kSource, kJson, kTable, kParquet, kArrow, kTokens };
 
-// The group of a file by its ending; the ending of a compression before it is passed over. Nothing
-// for unknown endings.
+// The group of a file by its ending; .gz and the like after it are ignored. Nothing for unknown
+// endings.
 std::optional<DataGroup> GroupOf(const std::filesystem::path& path);
 
 // True for files that accompany data and are never data: cards, licences, indices, descriptions.
