@@ -1,6 +1,10 @@
 // CIFAR-10 by a convolutional network with experts, as DeepSpeedExamples' cifar10_deepspeed.py:
 //
-//   dsrun --num_gpus 4 run -- build/bin/cifar10_experts ds_config.json FOLDER [EPOCHS]
+//   dsrun --num_gpus 4 run -- build/bin/cifar10_experts ds_config.json FOLDER [EPOCHS] [flags]
+//
+// Flags, as that script's: --epochs N, --log-interval STEPS, --dtype fp32|bf16|fp16 (default: as
+// the ds_config says), --num-experts N, --top-k K, --min-capacity N, --noisy-gate-policy NAME,
+// --mlp-type standard|residual; --moe is what it always does.
 //
 // FOLDER holds the data set's binary version (cifar-10-batches-bin: data_batch_1.bin and more,
 // test_batch.bin). Prints the loss of each epoch, the share of the test images that are told apart,
@@ -17,6 +21,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
@@ -24,7 +29,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
@@ -40,8 +47,77 @@
 
 namespace {
 
-constexpr std::int64_t kExperts = 4, kClasses = 10, kFeatures = 84;
+constexpr std::int64_t kClasses = 10, kFeatures = 84;
 constexpr std::int64_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels;  // bytes: label, image
+
+// The command line sets these.
+struct Arguments {
+  std::string config, folder;
+  int epochs = 1;
+  int log_interval = 0;  // steps; 0: the loss of each epoch alone
+  std::string dtype;     // "" = as the config says
+  ds::moe::ExpertLayerOptions experts{.width = kFeatures,
+                                      .experts = 4,
+                                      .capacity = {.factor = 1.25, .least = 0},
+                                      .noise = ds::moe::GateNoise::kRSample};
+};
+
+// Puts a flag's value into its place.
+ds::Status TakeFlag(const std::string& flag, const std::string& value, Arguments* arguments) {
+  ds::moe::ExpertLayerOptions& experts = arguments->experts;
+  const auto number = ds::ParseNumber<int>(value);
+  const bool fits = number && *number >= (flag == "--min-capacity" ? 0 : 1);
+  if (fits && flag == "--epochs") {
+    arguments->epochs = *number;
+  } else if (fits && flag == "--log-interval") {
+    arguments->log_interval = *number;
+  } else if (fits && flag == "--num-experts") {
+    experts.experts = *number;
+  } else if (fits && flag == "--top-k") {
+    experts.k = *number;
+  } else if (fits && flag == "--min-capacity") {
+    experts.capacity.least = *number;
+  } else if (flag == "--dtype" && (value == "fp32" || value == "bf16" || value == "fp16")) {
+    arguments->dtype = value;
+  } else if (flag == "--mlp-type" && (value == "standard" || value == "residual")) {
+    experts.residual = value == "residual";
+  } else if (flag == "--noisy-gate-policy" && value == "RSample") {
+    experts.noise = ds::moe::GateNoise::kRSample;
+  } else if (flag == "--noisy-gate-policy" && value == "Jitter") {
+    experts.noise = ds::moe::GateNoise::kJitter;
+  } else if (flag == "--noisy-gate-policy" && value == "None") {
+    experts.noise = ds::moe::GateNoise::kNone;
+  } else {
+    return ds::InvalidArgumentError(flag + " " + value + ": no such flag, or no such value of it");
+  }
+  return ds::OkStatus();
+}
+
+ds::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) {
+  Arguments arguments;
+  std::vector<std::string> places;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--moe") continue;
+    if (!words[i].starts_with("--")) {
+      places.push_back(words[i]);
+    } else {
+      const std::string value = i + 1 < words.size() ? words[i + 1] : "";
+      DS_RETURN_IF_ERROR(TakeFlag(words[i++], value, &arguments));
+    }
+  }
+  if (places.size() < 2 || places.size() > 3) {
+    return ds::InvalidArgumentError("usage: cifar10_experts DS_CONFIG FOLDER [EPOCHS] [flags]");
+  }
+  arguments.config = places[0];
+  arguments.folder = places[1];
+  if (places.size() == 3) DS_RETURN_IF_ERROR(TakeFlag("--epochs", places[2], &arguments));
+  ds::moe::ExpertLayerOptions& experts = arguments.experts;
+  experts.evaluation_factor = static_cast<double>(experts.experts);  // drops none
+  if (experts.k > experts.experts) {
+    return ds::InvalidArgumentError("--top-k: there are not so many experts (--num-experts)");
+  }
+  return arguments;
+}
 
 class Convolutions : public ds::Block {
  public:
@@ -53,7 +129,9 @@ class Convolutions : public ds::Block {
         narrow_(register_module("narrow", torch::nn::Linear(120, kFeatures))) {}
 
   ds::Bundle forward(ds::Bundle bundle) override {
-    at::Tensor x = at::max_pool2d(at::relu(first_->forward(bundle.tensor("images"))), {2, 2});
+    // Weights are of the dtype that the config says, and images of none.
+    const at::Tensor images = bundle.tensor("images").to(first_->weight.scalar_type());
+    at::Tensor x = at::max_pool2d(at::relu(first_->forward(images)), {2, 2});
     x = at::max_pool2d(at::relu(second_->forward(x)), {2, 2}).flatten(1);
     bundle.hidden = at::relu(narrow_->forward(at::relu(wide_->forward(x))));
     return bundle;
@@ -76,18 +154,12 @@ class LinearExpert : public ds::moe::Expert {
 // What the model has seen of test images, on this rank.
 struct Seen {
   double images = 0, hits = 0;
-  at::Tensor routes = at::zeros({kExperts}, at::kLong);
+  at::Tensor routes;  // by expert
 };
 
 class Experts : public ds::Block {
  public:
-  Experts(const ds::moe::ExpertGroup& ranks, Seen* seen) : Block("experts"), seen_(seen) {
-    const ds::moe::ExpertLayerOptions options{.width = kFeatures,
-                                              .experts = kExperts,
-                                              .capacity = {.factor = 1.25, .least = 0},
-                                              .evaluation_factor = kExperts,  // drops none
-                                              .noise = ds::moe::GateNoise::kRSample,
-                                              .ranks = ranks};
+  Experts(const ds::moe::ExpertLayerOptions& options, Seen* seen) : Block("experts"), seen_(seen) {
     layer_ = register_module("moe", std::make_shared<ds::moe::ExpertLayer>(
                                         options, [] { return std::make_shared<LinearExpert>(); }));
   }
@@ -204,47 +276,62 @@ void PrintTest(const Seen& seen, ds::comm::Communicator& world) {
   if (world.rank() != 0) return;
   std::printf("test images  %.0f  right %.3f  by expert", sums[0].item<double>(),
               sums[1].item<double>() / sums[0].item<double>());
-  for (std::int64_t i = 0; i < kExperts; ++i) {
+  for (std::int64_t i = 0; i < seen.routes.numel(); ++i) {
     std::printf(" %ld", static_cast<long>(seen.routes[i].item<std::int64_t>()));
   }
   std::printf("\n");
 }
 
-std::shared_ptr<ds::BlockList> MakeModel(const ds::moe::ExpertGroup& ranks, Seen* seen) {
+std::shared_ptr<ds::BlockList> MakeModel(const ds::moe::ExpertLayerOptions& experts, Seen* seen) {
   at::manual_seed(1);  // the first values are rank 0's, and the same in every run
   auto model = std::make_shared<ds::BlockList>();
   model->Add(std::make_shared<Convolutions>());
-  model->Add(std::make_shared<Experts>(ranks, seen));
+  model->Add(std::make_shared<Experts>(experts, seen));
   model->Add(std::make_shared<Classifier>(seen));
   return model;
 }
 
-ds::Status RunEpochs(ds::Engine& engine, Reader& train, int epochs) {
+ds::Status RunEpochs(ds::Engine& engine, Reader& train, const Arguments& arguments) {
   const std::int64_t accumulation = engine.gradient_accumulation_steps();
   const std::int64_t steps = std::max<std::int64_t>(1, train.count() / accumulation);
-  for (int epoch = 1; epoch <= epochs; ++epoch) {
+  for (int epoch = 1; epoch <= arguments.epochs; ++epoch) {
     ds::StepResult last;
     for (std::int64_t i = 0; i < steps * accumulation; ++i) {
       DS_ASSIGN_OR_RETURN(ds::Bundle batch, train.Next());
       engine.backward(engine.forward(std::move(batch)));
       DS_ASSIGN_OR_RETURN(last, engine.step());
+      const bool is_told = arguments.log_interval > 0 && last.boundary &&
+                           last.step % arguments.log_interval == 0 && engine.world().rank() == 0;
+      if (is_told) std::printf("step %ld  loss %.4f\n", static_cast<long>(last.step), last.loss);
     }
     if (engine.world().rank() == 0) std::printf("epoch %d  loss %.4f\n", epoch, last.loss);
   }
   return ds::OkStatus();
 }
 
-ds::Status Train(const std::string& config_path, const std::string& folder, int epochs) {
-  DS_ASSIGN_OR_RETURN(const auto identity, ds::comm::RankIdentityFromEnvironment());
-  DS_ASSIGN_OR_RETURN(const std::string text, ds::ReadFile(config_path));
-  const auto checked = ds::config::CheckConfig(text, config_path, identity.world_size);
+// The ds_config, in which --dtype says the precision.
+ds::StatusOr<ds::config::DsConfig> ReadConfig(const Arguments& arguments, int world_size) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ds::ReadFile(arguments.config));
+  ds::config::JobFacts facts{.world_size = world_size};
+  facts.flags.fp16 = arguments.dtype == "fp16";
+  facts.flags.bf16 = arguments.dtype == "bf16";
+  const auto checked = ds::config::CheckConfig(text, arguments.config, facts);
   if (!checked.ok) return ds::InvalidArgumentError(checked.errors.front().message);
-  const std::int64_t micro_batch = checked.config.batch.train_micro_batch_size_per_gpu;
-  DS_ASSIGN_OR_RETURN(std::string train_records, ReadRecords(folder, /*of_test=*/false));
-  DS_ASSIGN_OR_RETURN(std::string test_records, ReadRecords(folder, /*of_test=*/true));
+  if (arguments.dtype == "fp32" && checked.config.training_dtype() != ds::config::DataType::kFp32) {
+    return ds::InvalidArgumentError("--dtype fp32: " + arguments.config + " says another");
+  }
+  return checked.config;
+}
+
+ds::Status Train(const Arguments& arguments) {
+  DS_ASSIGN_OR_RETURN(const auto identity, ds::comm::RankIdentityFromEnvironment());
+  DS_ASSIGN_OR_RETURN(const ds::config::DsConfig config,
+                      ReadConfig(arguments, identity.world_size));
+  const std::int64_t micro_batch = config.batch.train_micro_batch_size_per_gpu;
+  DS_ASSIGN_OR_RETURN(std::string train_records, ReadRecords(arguments.folder, /*of_test=*/false));
+  DS_ASSIGN_OR_RETURN(std::string test_records, ReadRecords(arguments.folder, /*of_test=*/true));
   DS_ASSIGN_OR_RETURN(const auto world, ds::comm::ConnectWorld(identity, {.device = c10::kCPU}));
-  DS_ASSIGN_OR_RETURN(const auto mesh,
-                      ds::engine::MakeMesh({}, checked.config, identity.world_size));
+  DS_ASSIGN_OR_RETURN(const auto mesh, ds::engine::MakeMesh({}, config, identity.world_size));
   Reader train(std::move(train_records), *world, micro_batch);
   Reader test(std::move(test_records), *world, micro_batch);
   for (const auto& [reader, what] : {std::pair(&train, "training"), std::pair(&test, "test")}) {
@@ -252,13 +339,13 @@ ds::Status Train(const std::string& config_path, const std::string& folder, int 
     return ds::InvalidArgumentError(std::string("fewer ") + what +
                                     " images than all ranks take at once");
   }
-  Seen seen;
-  DS_ASSIGN_OR_RETURN(
-      const auto engine,
-      ds::Engine::create(MakeModel(ds::engine::FindModelRanks(mesh, *world).experts, &seen),
-                         checked.config, {.world = world.get()}));
+  ds::moe::ExpertLayerOptions experts = arguments.experts;
+  experts.ranks = ds::engine::FindModelRanks(mesh, *world).experts;
+  Seen seen{.routes = at::zeros({experts.experts}, at::kLong)};
+  DS_ASSIGN_OR_RETURN(const auto engine, ds::Engine::create(MakeModel(experts, &seen), config,
+                                                            {.world = world.get()}));
   at::manual_seed(static_cast<std::uint64_t>(identity.rank));
-  DS_RETURN_IF_ERROR(RunEpochs(*engine, train, epochs));
+  DS_RETURN_IF_ERROR(RunEpochs(*engine, train, arguments));
   DS_RETURN_IF_ERROR(ds::engine::Evaluate(
                          *engine, [&] { return test.Next(); }, test.count())
                          .status());
@@ -266,17 +353,23 @@ ds::Status Train(const std::string& config_path, const std::string& folder, int 
   return ds::OkStatus();
 }
 
+int Fail(const std::string& message) {
+  std::fprintf(stderr, "cifar10_experts: %s\n", message.c_str());
+  return EXIT_FAILURE;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto epochs = argc == 4 ? ds::ParseNumber<int>(argv[3]) : 1;
-  if (argc < 3 || argc > 4 || !epochs || *epochs < 1) {
-    std::fprintf(stderr, "usage: cifar10_experts DS_CONFIG FOLDER [EPOCHS]\n");
-    return EXIT_FAILURE;
-  }
+  const auto arguments = ParseArguments({argv + 1, argv + argc});
+  if (!arguments.ok()) return Fail(arguments.status().message());
   ds::device::ProbeAndCapIsa();  // before the first tensor operation
-  const ds::Status status = Train(argv[1], argv[2], *epochs);
-  if (status.ok()) return EXIT_SUCCESS;
-  std::fprintf(stderr, "cifar10_experts: %s\n", std::string(status.message()).c_str());
-  return EXIT_FAILURE;
+  try {
+    const ds::Status status = Train(*arguments);
+    return status.ok() ? EXIT_SUCCESS : Fail(status.message());
+  } catch (const c10::Error& error) {  // an operator of LibTorch: without the stack
+    return Fail(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return Fail(error.what());
+  }
 }

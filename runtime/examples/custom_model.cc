@@ -14,6 +14,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/randn.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/modules/linear.h>
 
 #include <cstdio>
@@ -37,7 +38,8 @@ class HiddenLayer : public ds::Block {
 
   ds::Bundle forward(ds::Bundle bundle) override {
     const at::Tensor& x = bundle.hidden.defined() ? bundle.hidden : bundle.tensor("input");
-    bundle.hidden = at::gelu(linear_->forward(x));
+    // Weights are of the dtype that the config says, a batch of that of its maker.
+    bundle.hidden = at::gelu(linear_->forward(x.to(linear_->weight.scalar_type())));
     return bundle;
   }
 
@@ -97,9 +99,7 @@ int Fail(const std::string& message) {
   return EXIT_FAILURE;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   const auto tiles = argc == 3 ? ds::ParseNumber<int>(argv[2]) : 1;
   if (argc < 2 || argc > 3 || !tiles) return Fail("usage: custom_model DS_CONFIG [TILES]");
   ds::device::ProbeAndCapIsa();  // before the first tensor operation
@@ -128,4 +128,16 @@ int main(int argc, char** argv) {
     }
   }
   return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const c10::Error& error) {  // an operator of LibTorch: without the stack
+    return Fail(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return Fail(error.what());
+  }
 }

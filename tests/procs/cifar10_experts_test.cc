@@ -39,8 +39,9 @@ class Cifar10Experts : public ::testing::Test {
   }
   std::string PathOf(const std::string& name) const { return (folder_.path() / name).string(); }
 
-  // Trains on two ranks, which have the experts between them.
-  testing::ProgramResult Run(const std::string& stage) const {
+  // Trains on two ranks, which have the experts between them. `flags` are words of the program.
+  testing::ProgramResult Run(const std::string& stage,
+                             const std::vector<std::string>& flags = {}) const {
     Write("data_batch_1.bin", MakeRecords(1000, 1));
     Write("data_batch_2.bin", MakeRecords(280, 2));
     Write("test_batch.bin", MakeRecords(320, 3));
@@ -49,10 +50,21 @@ class Cifar10Experts : public ::testing::Test {
         "expert_parallel": {"enabled": true, "autoep_size": 2},
         "zero_optimization": {"stage": )" +
                          stage + "}}");
-    return RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "2", "--device", "cpu", "--run_dir",
-                       PathOf("run" + stage), DS_BIN_DIR "/cifar10_experts", PathOf("ds.json"),
-                       folder_.path().string(), kEpochs},
-                      {.environment = {"OMP_NUM_THREADS=1"}});
+    std::string run = "run" + stage;
+    for (const std::string& flag : flags) run += flag;
+    std::vector<std::string> words = {DS_BIN_DIR "/dsrun",
+                                      "--num_gpus",
+                                      "2",
+                                      "--device",
+                                      "cpu",
+                                      "--run_dir",
+                                      PathOf(run),
+                                      DS_BIN_DIR "/cifar10_experts",
+                                      PathOf("ds.json"),
+                                      folder_.path().string()};
+    if (flags.empty()) words.push_back(kEpochs);
+    words.insert(words.end(), flags.begin(), flags.end());
+    return RunProgram(words, {.environment = {"OMP_NUM_THREADS=1"}});
   }
 
   static double ShareOfRight(const std::string& out) {
@@ -71,6 +83,26 @@ TEST_F(Cifar10Experts, RanksWithExpertsOfTheirOwnLearnToTellImagesApart) {
     EXPECT_GT(ShareOfRight(result.out), 0.8) << "stage " << stage << result.out;  // 0.1 by chance
     EXPECT_THAT(result.out, HasSubstr("by expert"));
   }
+}
+
+TEST_F(Cifar10Experts, TrainsInEveryDtypeOfTheGuide) {
+  for (const std::string dtype : {"fp32", "bf16", "fp16"}) {
+    const auto result = Run("0", {"--dtype", dtype, "--epochs", "6", "--moe"});
+    EXPECT_EQ(result.status, 0) << dtype << result.out << result.err;
+    EXPECT_GT(ShareOfRight(result.out), 0.5) << dtype << result.out;  // 0.1 by chance
+  }
+}
+
+TEST_F(Cifar10Experts, TakesTheFlagsOfTheGuide) {
+  const auto result =
+      Run("2", {"--num-experts", "2", "--top-k", "2", "--min-capacity", "4", "--noisy-gate-policy",
+                "None", "--mlp-type", "residual", "--log-interval", "10", "--epochs", "1"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step 10  loss "));
+  const auto refused =
+      RunProgram({DS_BIN_DIR "/cifar10_experts", "a", "b", "--noisy-gate-policy", "Loud"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("--noisy-gate-policy Loud: no such flag, or no such value"));
 }
 
 TEST_F(Cifar10Experts, SaysWhatIsWrongWithItsData) {

@@ -50,6 +50,23 @@ INSTANTIATE_TEST_SUITE_P(Layers, CustomModel,
                                            std::vector<std::string>{"3"}),
                          [](const auto& info) { return info.param.empty() ? "whole" : "tiled"; });
 
+TEST(CustomModelProgram, LearnsInEveryDtype) {
+  for (const char* const precision :
+       {R"("bf16": {"enabled": true})", R"("fp16": {"enabled": true})",
+        R"("torch_autocast": {"enabled": true, "dtype": "bfloat16"})"}) {
+    const TemporaryFolder folder;
+    const std::string config = (folder.path() / "ds_config.json").string();
+    ASSERT_TRUE(WriteFileAtomically(config, R"({"train_batch_size": 64, "optimizer": {
+        "type": "AdamW", "params": {"lr": 0.01}}, )" +
+                                                std::string(precision) + "}")
+                    .ok());
+    const auto result =
+        RunProgram({DS_BIN_DIR "/custom_model", config}, {.environment = {"OMP_NUM_THREADS=1"}});
+    EXPECT_EQ(result.status, 0) << precision << result.out << result.err;
+    EXPECT_LT(LossOfStep100(result.out), 0.9) << precision << result.out;  // ln 4 = 1.39 at first
+  }
+}
+
 TEST(CustomModelProgram, SaysWhatIsWrongWithItsArguments) {
   const TemporaryFolder folder;
   const std::string config = (folder.path() / "ds_config.json").string();
