@@ -8,6 +8,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/models/activations.h"
+#include "runtime/models/gated_routes.h"
 #include "runtime/models/grouped_product.h"
 
 namespace ds::models {
@@ -49,13 +50,15 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
             .scale = slice.spec().route_scale,
             .groups = slice.spec().route_groups,
             .kept_groups = slice.spec().kept_route_groups},
+      gate_(slice.spec().expert_gate),
       activation_(slice.spec().activation) {
   const DecoderSpec& spec = slice.spec();
   const WeightNames& names = spec.names;
   DS_CHECK(spec.gated_mlp && !spec.fused_gate_up);
   const std::int64_t width = spec.width, wide = WidthOfExpert(spec);
   router_ = RegisterAt(layer, {names.mlp, names.router},
-                       std::make_shared<Router>(spec.experts, width, spec.routes_in_fp32, options));
+                       std::make_shared<Router>(spec.experts, width,
+                                                spec.routes_in_fp32 || gate_.has_value(), options));
   const std::int64_t own = spec.experts / ranks_.size(), first = ranks_.rank() * own;
   for (std::int64_t i = first; i < first + own; ++i) {
     const auto add = [&](const char* name, std::int64_t out, std::int64_t in) {
@@ -122,7 +125,26 @@ at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice
   return routes.SumRows((results * weights).to(results.scalar_type()));
 }
 
-at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle) const {
+at::Tensor DecoderExperts::AddShared(at::Tensor y, const at::Tensor& rows,
+                                     const Bundle& bundle) const {
+  if (!shared_) return y;
+  const at::Tensor all = shared_->forward(rows, bundle, /*trains=*/false);
+  return y + (shared_gate_ ? shared_gate_->forward(rows).sigmoid() * all : all);
+}
+
+at::Tensor DecoderExperts::ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const {
+  TORCH_CHECK(bundle->mlp_tiles.count == 1,
+              "a gate with capacity sees all tokens of a pass at once: leave --tile_mlp out");
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const GateRun run{*gate_, rule_.k, expert_count_, trains, bundle->random};
+  const at::Tensor seen = run.Jitter(x).reshape({-1, x.size(-1)});
+  const GatedChoice gated = run.Choose(router_->forward(seen), x.sizes());
+  AddLoad(gated.load, bundle);
+  return AddShared(Mix(rows, gated.choice), rows, *bundle).view(x.sizes());
+}
+
+at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool trains) const {
+  if (gate_) return ForwardGated(x, bundle, trains);
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const moe::Choice choice = Choose(rows);
   const at::Tensor& mask = bundle->tensor("mask");
@@ -134,11 +156,7 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle) const {
                      ? Mix(rows, choice)
                      : RunTiled(rows, bundle->mlp_tiles,
                                 [this](const at::Tensor& some) { return Mix(some, Choose(some)); });
-  if (shared_) {
-    const at::Tensor all = shared_->forward(rows, *bundle, /*trains=*/false);
-    y = y + (shared_gate_ ? shared_gate_->forward(rows).sigmoid() * all : all);
-  }
-  return y.view(x.sizes());
+  return AddShared(std::move(y), rows, *bundle).view(x.sizes());
 }
 
 std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle) {

@@ -38,14 +38,17 @@ class DecoderExperts {
   DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                  const at::TensorOptions& options);
 
-  // x [B, S, width] -> [B, S, width]. Adds its load to the bundle's.
-  at::Tensor forward(const at::Tensor& x, Bundle* bundle) const;
+  // x [B, S, width] -> [B, S, width]. Adds its load to the bundle's. A gate with capacity
+  // (DecoderSpec::expert_gate) draws, and has another capacity, while it `trains`.
+  at::Tensor forward(const at::Tensor& x, Bundle* bundle, bool trains) const;
 
  private:
   struct Expert {
     std::shared_ptr<ExpertWeight> gate, up, down;
   };
   moe::Choice Choose(const at::Tensor& rows) const;
+  at::Tensor ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const;
+  at::Tensor AddShared(at::Tensor y, const at::Tensor& rows, const Bundle& bundle) const;
   // Rows [N, width] go where `choice` says.
   at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
@@ -56,6 +59,7 @@ class DecoderExperts {
   moe::ExpertGroup ranks_;  // that have the experts between them
   std::int64_t expert_count_;
   moe::RouteRule rule_;
+  std::optional<config::ExpertGateConfig> gate_;
   Activation activation_;
   std::shared_ptr<Router> router_;
   std::vector<Expert> experts_;           // this rank's

@@ -72,7 +72,7 @@ Bundle DecoderLayer::Run(Bundle bundle) const {
     return attention_->forward(x, bundle, is_training());
   };
   const auto feed = [&](const at::Tensor& x) {
-    return mlp_ ? mlp_->forward(x, bundle, is_training()) : experts_->forward(x, &bundle);
+    return mlp_ ? mlp_->forward(x, bundle, is_training()) : experts_->forward(x, &bundle, is_training());
   };
   const at::Tensor x = bundle.hidden;
   if (residual_ == Residual::kInTurn) {

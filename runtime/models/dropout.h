@@ -38,7 +38,16 @@ struct RandomPlace {
 };
 
 // The places of a block where something is dropped. Fixed for ever.
-enum class DropoutSite { kEmbedding, kAttention, kAttentionOutput, kMlpOutput, kEmbeddingNoise };
+enum class DropoutSite {
+  kEmbedding,
+  kAttention,
+  kAttentionOutput,
+  kMlpOutput,
+  kEmbeddingNoise,
+  kRouterInput,
+  kExpertChoice,
+  kExpertSelection
+};
 
 struct DropoutDraw {
   double probability = 0.0;

@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
@@ -11,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <numeric>
 #include <tuple>
 
 namespace ds::moe {
@@ -19,8 +21,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Places one past the rows are those of dropped routes.
 at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& places, std::int64_t k) {
-  return rows.index_select(0, places).view({rows.size(0) / k, k, rows.size(1)}).sum(1);
+  const bool drops = rows.size(0) < places.numel();
+  const at::Tensor all =
+      drops ? at::cat({rows, at::zeros({1, rows.size(1)}, rows.options())}) : rows;
+  return all.index_select(0, places).view({places.numel() / k, k, rows.size(1)}).sum(1);
 }
 
 // LibTorch would add up the gradient of rows that were read several times one by one, in zeros; of
@@ -82,10 +88,15 @@ SortedRoutes::SortedRoutes(const at::Tensor& experts, std::int64_t expert_count)
   order_ = at::argsort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false);
   places_ = at::empty_like(order_);
   places_.scatter_(0, order_, at::arange(order_.numel(), order_.options()));
-  tokens_ = order_.div(k_, "floor");
   const at::Tensor counts = at::bincount(flat, /*weights=*/{}, expert_count).to(at::kCPU);
   counts_.assign(counts.const_data_ptr<std::int64_t>(),
-                 counts.const_data_ptr<std::int64_t>() + counts.numel());
+                 counts.const_data_ptr<std::int64_t>() + expert_count);
+  const std::int64_t routes = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+  if (routes < order_.numel()) {  // the dropped ones are the last
+    order_ = order_.narrow(0, 0, routes);
+    places_ = places_.clamp_max(routes);
+  }
+  tokens_ = order_.div(k_, "floor");
 }
 
 at::Tensor SortedRoutes::SpreadRows(const at::Tensor& x) const {

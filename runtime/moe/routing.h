@@ -1,7 +1,8 @@
 #pragma once
 
-// Routing without capacity: every token goes to its k most probable experts, whatever their load,
-// and tokens are sorted by expert, so that each expert has its rows side by side.
+// Routing by the model's own rule, without capacity: every token goes to its k most probable
+// experts, whatever their load. Tokens are sorted by expert, so that each expert has its rows side
+// by side; a route that a gate has dropped (gating.h) has no row.
 //
 // N tokens of H values, E experts, N * k routes. Differentiable where it says so; any device; safe
 // from any thread.
@@ -34,22 +35,23 @@ Choice ChooseExperts(const at::Tensor& logits, const RouteRule& rule);
 // SortedRoutes is the order of routes by expert, those of one expert by token.
 class SortedRoutes {
  public:
-  SortedRoutes(const at::Tensor& experts, std::int64_t expert_count);  // experts [N, k]
+  // experts [N, k]; those that are `expert_count` are dropped.
+  SortedRoutes(const at::Tensor& experts, std::int64_t expert_count);
 
-  // The number of routes of each expert.
+  // The number of routes of each expert; R is their sum, N * k where none is dropped.
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  // Rows of x [N, H], one for each route: [N * k, H], differentiable.
+  // Rows of x [N, H], one for each route: [R, H], differentiable.
   at::Tensor SpreadRows(const at::Tensor& x) const;
-  // The sum of each token's routes [N * k, H]: [N, H], differentiable.
+  // The sum of each token's routes [R, H]: [N, H], differentiable. Dropped ones add nothing.
   at::Tensor SumRows(const at::Tensor& rows) const;
-  // Values of routes [N, k] in this order: [N * k], differentiable.
+  // Values of routes [N, k] in this order: [R], differentiable.
   at::Tensor SortValues(const at::Tensor& values) const;
 
  private:
   std::int64_t k_;
-  at::Tensor order_;   // [N * k]: which route of the tokens' is at this place
-  at::Tensor places_;  // [N * k]: where a route of the tokens' is
-  at::Tensor tokens_;  // [N * k]: whose route is at this place
+  at::Tensor order_;   // [R]: which route of the tokens' is at this place
+  at::Tensor places_;  // [N * k]: where a route of the tokens' is; R: dropped
+  at::Tensor tokens_;  // [R]: whose route is at this place
   std::vector<std::int64_t> counts_;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/config/expert_gate_config.h"
 #include "runtime/models/spec/decoder_kinds.h"
 #include "runtime/models/spec/rope_spec.h"
 #include "runtime/models/spec/weight_names.h"
@@ -83,6 +84,8 @@ struct DecoderSpec {
   std::set<std::int64_t> dense_layers;   // these have an MLP nevertheless
   bool balances_experts = false;         // adds their balance loss to the loss
   double balance_loss_scale = 0.0;
+  // The gate that routes by capacity, in place of the model's own rule; no part of a folder.
+  std::optional<config::ExpertGateConfig> expert_gate = {};
 
   bool tied_head = false;  // the head's matrix is the embedding's
   double logit_soft_cap = 0.0;

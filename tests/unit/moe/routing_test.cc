@@ -7,6 +7,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -55,6 +56,24 @@ TEST(Routing, ASumGetsBackWhatWasSpread) {
   const at::Tensor upstream = at::randn({3, 4});
   sum.backward(upstream);
   EXPECT_TRUE(x.grad().allclose(upstream * 6.0));
+}
+
+// Expert 5 of five stands for none.
+TEST(Routing, ADroppedRouteHasNoRow) {
+  const at::Tensor experts = at::tensor({2, 5, 0, 2, 5, 5}, at::kLong).view({3, 2});
+  const SortedRoutes routes(experts, 5);
+  EXPECT_EQ(routes.counts(), (std::vector<std::int64_t>{1, 0, 2, 0, 0}));
+  const at::Tensor x = at::randn({3, 4}).requires_grad_();
+  const at::Tensor rows = routes.SpreadRows(x);
+  EXPECT_TRUE(rows.equal(at::stack({x[1], x[0], x[1]})));
+  const at::Tensor values = at::arange(6, at::kFloat).view({3, 2});
+  EXPECT_TRUE(routes.SortValues(values).equal(at::tensor({2.0F, 0.0F, 3.0F})));
+  const at::Tensor sum = routes.SumRows(rows * 3.0);
+  EXPECT_TRUE(sum.allclose(at::stack({x[0] * 3.0, x[1] * 6.0, x[2] * 0.0})));
+  const at::Tensor upstream = at::randn({3, 4});
+  sum.backward(upstream);
+  EXPECT_TRUE(
+      x.grad().allclose(at::stack({upstream[0] * 3.0, upstream[1] * 6.0, upstream[2] * 0.0})));
 }
 
 TEST(Routing, ABalancedLoadHasTheLeastLoss) {
