@@ -125,6 +125,41 @@ CLI::Validator CheckNumber(InRange in_range, const std::string& expected) {
       expected);
 }
 
+// "true" or "false" of these words, Python's too; nothing of others.
+std::optional<bool> TruthOf(const std::string& word) {
+  if (word == "true" || word == "True") return true;
+  if (word == "false" || word == "False") return false;
+  return std::nullopt;
+}
+
+// Writes the flag's own name in the place of word `i`. A switch that says false is taken away, with
+// its value, and so gives false.
+bool SpellAlias(const FlagAlias& alias, std::size_t i, std::vector<std::string>* words) {
+  std::string& word = (*words)[i];
+  const std::size_t equals = word.find('=');
+  const bool is_switch = alias.of.find('=') != std::string_view::npos;
+  if (!is_switch) {
+    word = "--" + std::string(alias.of) + (equals == std::string::npos ? "" : word.substr(equals));
+    return true;
+  }
+  std::optional<bool> said;
+  const auto at = [&](std::size_t place) {
+    return words->begin() + static_cast<std::ptrdiff_t>(place);
+  };
+  if (equals != std::string::npos) {
+    said = TruthOf(word.substr(equals + 1));
+  } else if (i + 1 < words->size()) {
+    said = TruthOf((*words)[i + 1]);
+    if (said) words->erase(at(i + 1));
+  }
+  if (said.value_or(true)) {
+    (*words)[i] = "--" + std::string(alias.of);
+    return true;
+  }
+  words->erase(at(i));
+  return false;
+}
+
 // CLI11 would read 010 as 8.
 bool LooksOctal(const std::string& text) {
   const std::size_t first = text.find_first_not_of('-');
@@ -192,6 +227,15 @@ std::vector<std::string> FlagParser::Given() const {
   return given;
 }
 
+const FlagAlias* FlagParser::FindAlias(const std::string& word) const {
+  if (!word.starts_with("--")) return nullptr;
+  std::string name = word.substr(2, word.find('=') - 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  const auto found = std::find_if(aliases_.begin(), aliases_.end(),
+                                  [&](const FlagAlias& alias) { return alias.name == name; });
+  return found == aliases_.end() ? nullptr : &*found;
+}
+
 std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Rest rest) const {
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (!IsFlag(words[i])) {
@@ -201,6 +245,12 @@ std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Re
     const std::string_view name = std::string_view(words[i]).substr(1, words[i].find('=') - 1);
     if (std::find(one_dash_names_.begin(), one_dash_names_.end(), name) != one_dash_names_.end()) {
       words[i].insert(0, "-");
+    }
+    if (const FlagAlias* const alias = FindAlias(words[i])) {
+      if (!SpellAlias(*alias, i, &words)) {
+        --i;
+        continue;
+      }
     }
     const CLI::Option* option = OptionOf(*app_, words[i]);
     if (option == nullptr) break;  // that is said later
@@ -229,14 +279,15 @@ StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& w
     return InvalidArgumentError(error.what());
   }
   std::vector<std::string> left = app_->remaining();
-  if (!left.empty() && IsFlag(left[0])) return UnknownFlag(left[0]);
+  if (!left.empty() && IsFlag(left[0])) return UnknownFlag(left);
   if (rest == Rest::kRefused && !left.empty()) {
     return InvalidArgumentError("unexpected argument '" + left[0] + "'");
   }
   return Result{.rest = std::move(left)};
 }
 
-Status FlagParser::UnknownFlag(const std::string& word) const {
+Status FlagParser::UnknownFlag(const std::vector<std::string>& left) const {
+  const std::string& word = left[0];
   const std::string name = word.substr(0, word.find('='));
   std::string bare = name.substr(name.find_first_not_of('-'));
   std::replace(bare.begin(), bare.end(), '-', '_');
@@ -245,6 +296,12 @@ Status FlagParser::UnknownFlag(const std::string& word) const {
     if (is_letter ? bare.substr(0, 1) != refused.name : bare != refused.name) continue;
     return InvalidArgumentError((is_letter ? "-" : "--") + std::string(refused.name) +
                                 " is not supported: " + std::string(refused.instead));
+  }
+  if (explain_ && !is_letter) {
+    std::string value = left.size() > 1 && !IsFlag(left[1]) ? left[1] : "";
+    if (name.size() < word.size()) value = word.substr(name.size() + 1);
+    const std::string instead = explain_(bare, value);
+    if (!instead.empty()) return InvalidArgumentError("unknown flag " + name + ": " + instead);
   }
   std::vector<std::string> known;
   for (const CLI::Option* option : app_->get_options()) {

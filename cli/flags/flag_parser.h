@@ -5,6 +5,7 @@
 // declare flags: it costs seconds of compile time.
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -25,6 +26,12 @@ namespace ds::cli {
 struct RefusedFlag {
   std::string_view name;  // with '_', without dashes; a single letter stands behind one
   std::string_view instead;
+};
+
+// Another program's name of a flag, by which it is taken as well.
+struct FlagAlias {
+  std::string_view name;  // with '_', without dashes
+  std::string_view of;    // "steps"; or with the value that a switch stands for, "recompute=full"
 };
 
 // The flags that a parser takes, told to programs: see FlagParser::Describe.
@@ -61,6 +68,15 @@ class FlagParser {
   // A flag of the app's that refuses would cost every start, given or not.
   void Refuse(std::span<const RefusedFlag> flags) { refused_ = flags; }
 
+  // Says what to do instead of an unknown flag, by its name with '_' and its value ("" for none):
+  // "" where the name says nothing. Asked before a misspelling is looked for.
+  using Explain = std::function<std::string(const std::string& name, const std::string& value)>;
+  void ExplainUnknown(Explain explain) { explain_ = std::move(explain); }
+
+  // Other names of flags. A switch that stands for a value takes true and false as well, and is
+  // left out when it is false. They outlive Parse.
+  void TakeAliases(std::span<const FlagAlias> aliases) { aliases_ = aliases; }
+
   // These names may be written with one dash: "-np" is "--np". They outlive Parse.
   void TakeWithOneDash(std::span<const std::string_view> names) { one_dash_names_ = names; }
 
@@ -83,13 +99,16 @@ class FlagParser {
   std::size_t WordsBehind() const { return unread_.size(); }
 
  private:
-  Status UnknownFlag(const std::string& word) const;
-  // `words` with two dashes in front of such names.
+  Status UnknownFlag(const std::vector<std::string>& left) const;
+  // `words` with two dashes in front of such names, and flags by their own names.
   std::vector<std::string> SpellOut(std::vector<std::string> words, Rest rest) const;
+  const FlagAlias* FindAlias(const std::string& word) const;
 
   const std::string usage_;
   std::unique_ptr<CLI::App> app_;
   std::span<const RefusedFlag> refused_;
+  Explain explain_;
+  std::span<const FlagAlias> aliases_;
   std::span<const std::string_view> one_dash_names_;
   std::vector<std::string> unread_;  // the last word first; CLI11 takes one after the other
 };

@@ -181,7 +181,18 @@ class HjsonReader {
     if (line.find_first_of("{}[],:") == std::string_view::npos) return "";
     const JsonPosition place = PositionCounter(text_.substr(0, offset)).At(bare_text_);
     return "; the text without quotes at " + std::to_string(place.line) + ":" +
-           std::to_string(place.column) + " takes the rest of its line";
+           std::to_string(place.column) + " takes the rest of its line" + HintAtPython(line);
+  }
+
+  // Python's names of three values are bare texts here.
+  static std::string HintAtPython(std::string_view line) {
+    constexpr std::pair<std::string_view, const char*> kValues[] = {
+        {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    for (const auto& [python, json] : kValues) {
+      if (line.starts_with(python))
+        return ": write " + std::string(json) + " for " + std::string(python);
+    }
+    return "";
   }
 
   std::string_view text_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace ds {
@@ -49,11 +50,17 @@ std::optional<int> PartsLeftOut(std::string_view word, std::string_view candidat
   return static_cast<int>(all.size() - named.size());
 }
 
+// The most letters of a word that a slip of the fingers gets wrong. More of them are another word.
+int MostTypos(std::string_view word) {
+  const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
+  if (letters < 8) return 1;
+  return letters < 16 ? 2 : 3;
+}
+
 }  // namespace
 
 std::string Nearest(std::string_view word, std::span<const std::string> candidates) {
-  // A third of the word may be wrong, but never so much that anything would match.
-  int best = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
+  int best = MostTypos(word) + 1;
   std::string nearest;
   for (const std::string& candidate : candidates) {
     int distance = EditDistance(word, candidate);
@@ -66,6 +73,18 @@ std::string Nearest(std::string_view word, std::span<const std::string> candidat
     }
   }
   return nearest;
+}
+
+std::string FillMeaning(std::string_view text, std::string_view name, std::string_view value) {
+  std::string filled(text);
+  for (const auto& [place, filling] :
+       {std::pair<std::string_view, std::string_view>{"{name}", name}, {"{}", value}}) {
+    for (std::size_t at = filled.find(place); at != std::string::npos;
+         at = filled.find(place, at + filling.size())) {
+      filled.replace(at, place.size(), filling);
+    }
+  }
+  return filled;
 }
 
 std::string DidYouMean(std::string_view word, std::span<const std::string> candidates) {

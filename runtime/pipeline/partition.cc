@@ -25,6 +25,22 @@ struct Best {
 // More than any names of classes need: the library compiles and matches by recursion.
 constexpr std::size_t kLongestExpression = 200;
 
+// "DecoderEmbedding, DecoderLayer (also TransformerDecoderLayer) and DecoderHead".
+std::string ListClasses(const std::vector<WeighedBlock>& blocks) {
+  std::vector<std::string> names;
+  for (const WeighedBlock& block : blocks) {
+    std::string name = block.name;
+    if (!block.other_name.empty()) name += " (also " + block.other_name + ")";
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) list += i + 1 == names.size() ? " and " : ", ";
+    list += names[i];
+  }
+  return list.empty() ? "none" : list;
+}
+
 // DeepSpeed's methods are regular expressions of Python, whose common part with ECMAScript's is
 // what names of classes need. They are matched without going back, as an expression whose time is
 // exponential would hang the terminal; that has no back-references. Counts ({100}) are refused:
@@ -46,7 +62,9 @@ StatusOr<std::vector<double>> FindMatches(const std::string& expression,
     const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase |
                                            std::regex_constants::__polynomial);
     for (const WeighedBlock& block : blocks) {
-      weights.push_back(std::regex_search(block.name, regex) ? 1.0 : 0.0);
+      const bool found =
+          std::regex_search(block.name, regex) || std::regex_search(block.other_name, regex);
+      weights.push_back(found ? 1.0 : 0.0);
     }
   } catch (const std::regex_error& error) {
     return InvalidArgumentError(
@@ -54,8 +72,8 @@ StatusOr<std::vector<double>> FindMatches(const std::string& expression,
   }
   if (std::count(weights.begin(), weights.end(), 1.0) == 0) {
     return InvalidArgumentError(
-        fmt::format("\"{}\" finds none of the model's blocks, whose classes are {} and others",
-                    expression, blocks.empty() ? "none" : blocks.front().name));
+        fmt::format("\"{}\" finds none of the model's blocks, whose classes are {}", expression,
+                    ListClasses(blocks)));
   }
   return weights;
 }

@@ -35,13 +35,15 @@ std::vector<int> CutByCost(int count, int parts,
 struct WeighedBlock {
   std::string name;  // its class
   std::int64_t trained = 0;
-  double work = 0.0;  // in any unit: what a sample takes
+  double work = 0.0;            // in any unit: what a sample takes
+  std::string other_name = {};  // what other programs call the class; "" for nothing else
 };
 
 // `method` is "uniform"; "parameters", by what is trained; "best", which is the same; "profile", by
 // work, the heaviest part as light as can be (DeepSpeed names it and does not have it); or
-// "type:REGEX", by the number of blocks whose name the Perl-like expression finds, whatever its
-// case. Refuses any other, an expression that is none, is longer than 200 characters, counts with
+// "type:REGEX", by the number of blocks of which the Perl-like expression finds a name, whatever
+// its case. Refuses any other, an expression that is none, is longer than 200 characters, counts
+// with
 // {}, has back-references or finds no block, and more parts than blocks.
 StatusOr<std::vector<int>> CutBlocks(const std::string& method,
                                      const std::vector<WeighedBlock>& blocks, int parts);

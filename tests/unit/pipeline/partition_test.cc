@@ -86,6 +86,22 @@ TEST(PipelineCut, RefusesWhatItCannotHonour) {
   EXPECT_THAT(error("uniform", 6), HasSubstr("5 blocks cannot be cut into 6 stages"));
 }
 
+// DeepSpeed's examples of pipelines say type:transformer, of Megatron's class.
+TEST(PipelineCut, FindsLayersByWhatOthersCallThem) {
+  std::vector<WeighedBlock> blocks{{.name = "DecoderEmbedding", .trained = 100}};
+  for (int i = 0; i < 6; ++i) {
+    blocks.push_back({.name = "DecoderLayer", .other_name = "ParallelTransformerLayerPipe"});
+  }
+  blocks.push_back({.name = "LmHead"});
+  const std::vector<int> by_own = CutBlocks("type:DecoderLayer", blocks, 3).value();
+  for (const char* method : {"type:transformer", "type:Transformer", "type:TRANSFORMERLAYER"}) {
+    EXPECT_EQ(CutBlocks(method, blocks, 3).value(), by_own) << method;
+  }
+  EXPECT_THAT(CutBlocks("type:Conv", blocks, 3).status().message(),
+              HasSubstr("whose classes are DecoderEmbedding, DecoderLayer (also "
+                        "ParallelTransformerLayerPipe) and LmHead"));
+}
+
 // None of them uses up the time of the user, or the stack.
 TEST(PipelineCut, HostileExpressionsEnd) {
   const auto error = [](const std::string& expression) {

@@ -1,0 +1,150 @@
+// Command lines of other training programs behind `train`: what each of their flags comes to.
+
+#include "cli/commands/foreign_train_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/flags/launch_flags.h"
+#include "cli/train/train_flags.h"
+
+namespace ds::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct TrainWords {
+  TrainFlags train;
+  LaunchFlags launch;
+  Status status;
+};
+
+TrainWords Parse(const std::vector<std::string>& words) {
+  TrainWords parsed;
+  FlagParser parser("train", "");
+  AddTrainFlags(parser.app(), &parsed.train);
+  AddLaunchFlags(&parser, &parsed.launch);
+  TakeForeignTrainFlags(&parser);
+  parsed.status = parser.Parse(words, FlagParser::Rest::kRefused).status();
+  return parsed;
+}
+
+std::string Error(const std::vector<std::string>& words) {
+  return std::string(Parse(words).status.message());
+}
+
+TEST(ForeignTrainFlagsTest, TrainersScriptsAreTaken) {
+  const TrainWords parsed = Parse({"--model_name_or_path",
+                                   "llama",
+                                   "--train_file=a.txt",
+                                   "--validation_file",
+                                   "b.txt",
+                                   "--num_train_epochs",
+                                   "3",
+                                   "--block_size",
+                                   "512",
+                                   "--per_device_train_batch_size",
+                                   "4",
+                                   "--gradient_checkpointing",
+                                   "True",
+                                   "--bf16",
+                                   "True",
+                                   "--save_steps",
+                                   "50",
+                                   "--eval_steps",
+                                   "10",
+                                   "--warmup_ratio",
+                                   "0.1",
+                                   "--deepspeed",
+                                   "ds.json",
+                                   "--tokenizer_name",
+                                   "tok",
+                                   "--learning_rate",
+                                   "2e-5"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  EXPECT_EQ(parsed.train.model, "llama");
+  EXPECT_THAT(parsed.train.data, ElementsAre("a.txt"));
+  EXPECT_THAT(parsed.train.eval_data, ElementsAre("b.txt"));
+  EXPECT_EQ(parsed.train.epochs, 3);
+  EXPECT_EQ(parsed.train.seq_len, 512);
+  EXPECT_EQ(parsed.train.recompute, "full");
+  EXPECT_TRUE(parsed.train.training.bf16);
+  EXPECT_EQ(parsed.train.save_every, 50);
+  EXPECT_EQ(parsed.train.eval_every, 10);
+  EXPECT_EQ(parsed.train.training.warmup_steps, 0.1);
+  EXPECT_EQ(parsed.train.deepspeed_config, "ds.json");
+  EXPECT_EQ(parsed.train.tokenizer, "tok");
+}
+
+TEST(ForeignTrainFlagsTest, MegatronsSizesAreTaken) {
+  const TrainWords parsed = Parse(
+      {"--tensor-model-parallel-size", "4", "--pipeline-model-parallel-size=2",
+       "--expert-model-parallel-size", "2", "--micro-batch-size", "8", "--seq-length", "1024",
+       "--train-iters", "500", "--lr", "1.5e-4", "--clip-grad", "0.5", "--data-path", "corpus"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  EXPECT_EQ(parsed.train.training.tp, 4);
+  EXPECT_EQ(parsed.train.training.pp, 2);
+  EXPECT_EQ(parsed.train.training.ep, 2);
+  EXPECT_EQ(parsed.train.training.per_device_train_batch_size, 8);
+  EXPECT_EQ(parsed.train.seq_len, 1024);
+  EXPECT_EQ(parsed.train.steps, 500);
+  EXPECT_EQ(parsed.train.training.learning_rate, 1.5e-4);
+  EXPECT_EQ(parsed.train.training.max_grad_norm, 0.5);
+  EXPECT_THAT(parsed.train.data, ElementsAre("corpus"));
+}
+
+TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseSwitchNothing) {
+  const TrainWords parsed =
+      Parse({"--gradient_checkpointing", "False", "--fp16=false", "--use_dora", "true", "--bf16"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  EXPECT_FALSE(parsed.train.recompute.has_value());
+  EXPECT_FALSE(parsed.train.training.fp16);
+  EXPECT_TRUE(parsed.train.training.bf16);
+  EXPECT_TRUE(parsed.train.lora_dora);
+}
+
+TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--task", "reward"}, "unknown flag --task: train learns to go on with texts"},
+      {{"--output_dir", "out"}, "unknown flag --output_dir: write --save_hf out for the trained"},
+      {{"--zero_stage", "2"}, R"(write "zero_optimization": {"stage": 2} into the ds_config)"},
+      {{"--lora_r", "16"}, "write --lora_rank 16 and --lora_alpha X"},
+      {{"--lora_dim=8"}, "write --lora_rank 8 and --lora_alpha X"},
+      {{"--lora_dropout", "0.1"}, "adapters are trained without dropout"},
+      {{"--logging_steps", "10"}, "metrics.jsonl has a line for every step"},
+      {{"--lr_scheduler_type", "cosine"}, "write --lr_schedule WarmupCosineLR"},
+      {{"--lr_scheduler_type=linear"}, "write --lr_schedule WarmupDecayLR"},
+      {{"--report_to", "wandb"}, "metrics go to RUN_DIR/metrics.jsonl"},
+      {{"--global-batch-size", "64"}, R"(write "train_batch_size": 64 into the ds_config)"},
+      {{"--context-parallel-size", "2"}, "write --sp 2 --sp_kind ring"},
+      {{"--noisy-gate-policy", "RSample"},
+       R"(write "moe": {"enabled": true, "noisy_gate_policy": "RSample"} into the ds_config)"},
+      {{"--min-capacity", "0"}, R"(write "moe": {"enabled": true, "min_capacity": 0})"},
+      {{"--num-layers", "24"}, "--model DIR: its config.json says it"},
+      {{"--data_split", "2,4,4"}, "write --eval_split SHARE"},
+      {{"--training.steps", "7", "--metrics.log_freq", "1"}, "metrics.jsonl has a line"},
+      // Of transformers' arguments what translate says.
+      {{"--label_smoothing_factor", "0.1"}, "dsrun has no label smoothing"},
+      {{"--dataloader_num_workers", "4"}, "has no part in what is learnt; leave it out"},
+  };
+  for (const auto& [words, sentence] : cases) {
+    EXPECT_THAT(Error(words), HasSubstr(sentence));
+    EXPECT_THAT(Error(words), Not(HasSubstr("did you mean")));
+  }
+}
+
+TEST(ForeignTrainFlagsTest, MisspellingsAloneAreGuessed) {
+  EXPECT_THAT(Error({"--lerning_rate", "1"}), HasSubstr("did you mean '--learning_rate'?"));
+  for (const char* word : {"--horizon", "--taskid", "--evaluators", "--lora_dims"}) {
+    EXPECT_THAT(Error({word, "1"}), Not(HasSubstr("did you mean"))) << word;
+  }
+}
+
+}  // namespace
+}  // namespace ds::cli
