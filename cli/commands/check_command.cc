@@ -6,18 +6,25 @@
 #include <cstdlib>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/foreign_train_flags.h"
+#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/train/find_model.h"
+#include "cli/train/judge_training.h"
 #include "cli/train/train_flags.h"
+#include "runtime/base/byte_size.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/printable.h"
+#include "runtime/base/saturating.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/file/resolved_config.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/elasticity_section.h"
+#include "runtime/process/available_memory.h"
 
 namespace ds::cli {
 namespace {
@@ -34,18 +41,11 @@ void CompareWithScheduler(const std::string& path, config::CheckResult* result) 
   result->errors.push_back({"elasticity", path + ": " + status.message()});
 }
 
-// What the config says of the model must hold of it, by the sentences of a job that is launched. Of
-// which kind sequence ranks are is said by a flag of training: a ring takes any number of them, and
-// what it refuses no kind takes.
-void CompareWithModel(const std::string& model, const ShareFolder& share,
-                      config::CheckResult* result) {
-  if (!result->ok) return;
-  const config::ParallelConfig& degrees = result->config.parallel;
-  Status status = CheckDegreesFit(model, degrees, share, models::SequenceKind::kRing);
-  if (status.ok()) status = CheckRulesFit(model, result->given, degrees.tensor, share);
-  if (status.ok()) return;
+// The errors of a status, a line each.
+void AddErrors(const Status& status, config::CheckResult* result) {
+  std::istringstream lines(std::string(status.message()));
+  for (std::string line; std::getline(lines, line);) result->errors.push_back({"", line});
   result->ok = false;
-  result->errors.push_back({"", std::string(status.message())});
 }
 
 // What every "auto" stands for, and why.
@@ -93,8 +93,8 @@ int CountFewestRanks(const nlohmann::ordered_json& resolved) {
 
 struct CheckFlags {
   std::string config;
-  std::string model;
-  std::optional<int> world_size;
+  TrainFlags train;  // of the job that the config is for
+  std::optional<int> world_size, num_gpus;
   config::JobFacts facts;
   bool json = false;
 };
@@ -105,20 +105,18 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
                  "all ranks of the job (default: the fewest that its degrees allow)")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
-  app.add_option(FlagNames("model"), flags->model,
-                 "the model to resolve \"auto\" from; the config has to fit it")
-      ->type_name("DIR|FILE|PRESET");
-  app.add_option(FlagNames("steps"), flags->facts.total_steps, "optimizer steps in all")
-      ->check(WholeNumber(1))
+  app.add_option(FlagNames("num_gpus"), flags->num_gpus,
+                 "all ranks of the job, on this host, whose memory is judged as well")
+      ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_flag("--json", flags->json,
                "print the config in force as a ds_config with origins, or ok, errors, warnings");
-  AddIgnoreUnknownKeys(app, &flags->facts.ignore_unknown_keys);
-  AddTrainingFlags(app, &flags->facts.flags);
+  AddTrainFlags(app, &flags->train);
 }
 
 // Sets the number of ranks, where nobody has said it.
 config::CheckResult CheckForRanks(const config::ConfigText& config, CheckFlags* flags) {
+  if (flags->num_gpus) flags->world_size = flags->num_gpus;
   flags->facts.world_size = flags->world_size.value_or(1);
   config::CheckResult result = config::CheckConfig(config.text, config.name, flags->facts);
   const int fewest = result.resolved.is_object() ? CountFewestRanks(result.resolved) : 1;
@@ -127,42 +125,107 @@ config::CheckResult CheckForRanks(const config::ConfigText& config, CheckFlags* 
   return config::CheckConfig(config.text, config.name, flags->facts);
 }
 
-}  // namespace
+// Asks what `train` would say of the job that these flags describe, before it starts a rank.
+StatusOr<JudgedTraining> JudgeJob(const CheckFlags& flags, const ShareFolder& share,
+                                  config::CheckResult* result) {
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
+                      GatherTrainInputs(flags.train, share, flags.facts.world_size));
+  DS_ASSIGN_OR_RETURN(
+      JudgedTraining judged,
+      JudgeTraining(inputs, {flags.facts.world_size, flags.facts.world_size}, share));
+  inputs.notices.insert(inputs.notices.end(), judged.notices.begin(), judged.notices.end());
+  for (std::string& notice : inputs.notices) {
+    const bool is_said =
+        std::any_of(result->warnings.begin(), result->warnings.end(),
+                    [&](const config::Issue& warning) { return warning.message == notice; });
+    if (!is_said) result->warnings.push_back({"", std::move(notice)});
+  }
+  return judged;
+}
 
-StatusOr<int> CheckCommand(const Invocation& invocation) {
-  CheckFlags flags;
-  FlagParser parser(
-      "check CONFIG [--world_size N] [--model DIR] [--json]",
-      "Say all that is wrong with a ds_config, and what its \"auto\" stands for. Needs "
-      "no GPU.");
-  AddFlags(parser.app(), &flags);
-  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
-                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
-  if (parsed.help_shown) return kExitOk;
-  if (flags.config.empty()) {
-    return InvalidArgumentError("check: no CONFIG given; see dsrun check --help");
+// Refuses --num_gpus ranks that this host's memory cannot hold, as the preflight of train does.
+Status CheckMemory(const CheckFlags& flags, const JudgedTraining& judged) {
+  const auto available = ReadAvailableMemory();
+  const MemoryNeed& memory = judged.memory;
+  const std::int64_t rank = memory.on_cpu.bytes;
+  if (!flags.num_gpus || !available || rank == 0 || memory.only_warns) return OkStatus();
+  const std::int64_t needed = memory.shared_bytes + SaturatingProduct(*flags.num_gpus, rank);
+  const auto here = static_cast<std::int64_t>(*available);
+  if (needed <= here) return OkStatus();
+  const std::int64_t left = std::max<std::int64_t>(0, here - memory.shared_bytes);
+  const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
+  return ResourceExhaustedError(
+      std::to_string(*flags.num_gpus) + " ranks on this host will hold " + size(needed) + ", " +
+      size(rank) + " each, and " + size(here) + " of memory are available: " + memory.on_cpu.parts +
+      "\n" +
+      AdviseOnMemory(judged.predicted->config, judged.predicted->shape, left / *flags.num_gpus) +
+      "; --allow_overcommit starts them all the same");
+}
+
+// Says what is wrong with the job, too. The exit status is train's.
+StatusOr<int> CheckJob(const CheckFlags& flags, config::CheckResult* result) {
+  DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+  const StatusOr<JudgedTraining> judged = JudgeJob(flags, share, result);
+  if (!judged.ok()) {
+    AddErrors(judged.status(), result);
+    return kExitUsage;
   }
-  std::optional<ShareFolder> share;
-  if (!flags.model.empty()) {
-    DS_ASSIGN_OR_RETURN(share, ShareFolder::OfThisProgram());
-    DS_ASSIGN_OR_RETURN(flags.facts.model, FindModelFacts(flags.model, *share));
-  }
-  DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
-  flags.facts.steps_come_later = !flags.facts.total_steps;
-  config::CheckResult result = CheckForRanks(config, &flags);
-  CompareWithScheduler(config.name, &result);
-  if (share) CompareWithModel(flags.model, *share, &result);
+  const Status fits = CheckMemory(flags, *judged);
+  if (fits.ok()) return kExitOk;
+  AddErrors(fits, result);
+  return kExitPreflight;
+}
+
+// Prints all that is wrong, or what is right.
+void Print(const CheckFlags& flags, const config::CheckResult& result, const std::string& name) {
   if (flags.json && !result.ok) {
     std::cout << config::ToErrorReport(result).dump(2) << std::endl;
-    return kExitUsage;
+    return;
   }
   PrintIssues(result);
   if (flags.json) {
     std::cout << config::ToResolvedConfigJson(result).dump(2) << std::endl;
   } else if (result.ok) {
-    PrintText(result, config.name, flags.facts.world_size);
+    PrintText(result, name, flags.facts.world_size);
   }
-  return result.ok ? kExitOk : kExitUsage;
+}
+
+}  // namespace
+
+StatusOr<int> CheckCommand(const Invocation& invocation) {
+  CheckFlags flags;
+  FlagParser parser(
+      "check CONFIG [--world_size N] [--model DIR] [--data PATH] [flags of train] [--json]",
+      "Say all that is wrong with a ds_config, and what its \"auto\" stands for; with --model or "
+      "--data, all that train would refuse of that job. Needs no GPU.");
+  AddFlags(parser.app(), &flags);
+  TakeForeignTrainFlags(&parser);
+  DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
+                      parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
+  if (parsed.help_shown) return kExitOk;
+  if (flags.config.empty()) flags.config = flags.train.deepspeed_config;
+  if (flags.config.empty()) {
+    return InvalidArgumentError("check: no CONFIG given; see dsrun check --help");
+  }
+  flags.train.deepspeed_config = flags.config;
+  flags.facts.flags = flags.train.training;
+  flags.facts.ignore_unknown_keys = flags.train.ignore_unknown_keys;
+  flags.facts.total_steps = flags.train.steps;
+  flags.facts.steps_come_later = !flags.facts.total_steps;
+  if (!flags.train.model.empty()) {
+    DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
+    DS_ASSIGN_OR_RETURN(flags.facts.model, FindModelFacts(flags.train.model, share));
+  }
+  DS_ASSIGN_OR_RETURN(const config::ConfigText config, config::ReadConfigText(flags.config));
+  config::CheckResult result = CheckForRanks(config, &flags);
+  CompareWithScheduler(config.name, &result);
+  int status = result.ok ? kExitOk : kExitUsage;
+  const bool has_job = !flags.train.model.empty() || !flags.train.data.empty();
+  if (result.ok && has_job) {
+    DS_ASSIGN_OR_RETURN(status, CheckJob(flags, &result));
+  }
+  Print(flags, result, config.name);
+  return status;
 }
 
 }  // namespace ds::cli

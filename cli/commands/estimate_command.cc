@@ -303,7 +303,8 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("seq_len"), flags->job.seq_len, "tokens of a sample (default: 256)")
       ->check(WholeNumber(1, 1 << 24))
       ->type_name("S");
-  app.add_option(FlagNames("recompute"), flags->job.recompute, "as for train (default: none)")
+  app.add_option(FlagNames("recompute"), flags->job.recompute,
+                 "as for train (default: as the config says)")
       ->type_name("none|full|attention|every:N");
   app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))

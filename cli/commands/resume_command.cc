@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/foreign_train_flags.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/launch_flags_json.h"
@@ -52,6 +53,7 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
       ->type_name("NAME");
   AddTrainFlags(parser.app(), &flags.train);
   AddLaunchFlags(&parser, &flags.launch);
+  TakeForeignTrainFlags(&parser);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   flags.help_shown = parsed.help_shown;
@@ -198,7 +200,10 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
       !chosen.ok()) {
     return ReportError(chosen, FinalStatus(kExitCheckpoint, flags.launch.exit_codes));
   }
-  return RunTraining(std::move(request), std::move(inputs), std::move(run.directory));
+  DS_ASSIGN_OR_RETURN(JudgedTraining judged,
+                      JudgeTraining(inputs, CountRanks(request.launch.world), share));
+  return RunTraining(std::move(request), std::move(inputs), std::move(judged),
+                     std::move(run.directory));
 }
 
 }  // namespace ds::cli

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/foreign_train_flags.h"
 #include "cli/commands/translate_file.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
@@ -43,6 +44,7 @@ StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFl
       ->type_name("FILE");
   AddTrainFlags(parser.app(), &flags.train);
   AddLaunchFlags(&parser, &flags.launch);
+  TakeForeignTrainFlags(&parser);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(words, FlagParser::Rest::kRefused));
   flags.help_shown = parsed.help_shown;
@@ -133,9 +135,12 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
     DS_RETURN_IF_ERROR(CheckStandsFor(below.recipe, inputs));
     inputs.notices.insert(inputs.notices.begin(), notice);
   }
+  DS_ASSIGN_OR_RETURN(JudgedTraining judged,
+                      JudgeTraining(inputs, CountRanks(request.launch.world), share));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(request.run_directory));
-  return RunTraining(std::move(request), std::move(inputs), std::move(run_directory));
+  return RunTraining(std::move(request), std::move(inputs), std::move(judged),
+                     std::move(run_directory));
 }
 
 }  // namespace ds::cli

@@ -143,6 +143,28 @@ std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShap
          "offload to NVMe";
 }
 
+std::optional<std::string> DescribeRecompute(const config::DsConfig& config,
+                                             const RecomputeChoice& asked,
+                                             const engine::JobShape* job) {
+  if (!config.activation_checkpointing.asked_for) return std::nullopt;
+  if (asked.kind == RecomputeChoice::Kind::kNone) {
+    return "--recompute none rules: no layer is recomputed, in spite of activation_checkpointing "
+           "in the ds_config";
+  }
+  if (asked.kind != RecomputeChoice::Kind::kByConfig) return std::nullopt;
+  std::string text =
+      "activation_checkpointing in the ds_config: every layer is recomputed in the backward pass "
+      "(--recompute full; none switches it off)";
+  if (job == nullptr) return text;
+  engine::JobShape shape = *job;
+  shape.recompute = {.kind = RecomputeChoice::Kind::kNone};
+  const std::int64_t kept = engine::PlanJobMemory(config, shape).peak_activations;
+  shape.recompute = {.kind = RecomputeChoice::Kind::kBlocks};
+  const std::int64_t recomputed = engine::PlanJobMemory(config, shape).peak_activations;
+  return text + "; a rank has " + Size(recomputed) + " of activations at the most, and " +
+         Size(kept) + " without";
+}
+
 namespace {
 
 std::string ShowSize(std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); }

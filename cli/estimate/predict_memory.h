@@ -68,6 +68,13 @@ std::vector<Change> ListChanges(const config::DsConfig& config, const engine::Jo
 std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
                            std::int64_t bytes);
 
+// Says that the ds_config, and no flag, has layers recomputed, and what that makes of the memory of
+// activations where `job` is known; or that a flag, `asked` being the job's own choice, overrules
+// the ds_config. Nothing where there is nothing to say.
+std::optional<std::string> DescribeRecompute(const config::DsConfig& config,
+                                             const config::RecomputeChoice& asked,
+                                             const engine::JobShape* job);
+
 // This is what `dsrun estimate --deepspeed_config` shows of a prediction: a table, or JSON.
 
 struct Prediction {

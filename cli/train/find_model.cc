@@ -5,6 +5,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/config/recompute_choice.h"
 #include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/plan/partition_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
@@ -62,6 +63,13 @@ StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text) {
 }
 
 }  // namespace
+
+Status CheckModelIsBuilt(const std::string& model, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Status status = models::ReadDecoderSpec(json, "config.json").status();
+  return status.ok() ? status : status.WithContext("--model " + model);
+}
 
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
@@ -123,6 +131,44 @@ Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& confi
   const Status status =
       spec.ok() ? engine::CutStages(*spec, config, order).status() : spec.status();
   return status.ok() ? status : status.WithContext("--model " + job.model);
+}
+
+Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& config,
+                           const ShareFolder& share) {
+  const auto& parts = config.activation_checkpointing.buffered_parts;
+  if (!parts) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const config::RecomputeChoice asked, config::ParseRecompute(job.recompute));
+  const config::RecomputeChoice choice = config::DecideRecompute(asked, config);
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
+  const auto spec = ParseDecoder(text);
+  if (!spec.ok()) return OkStatus();
+  const int blocks = static_cast<int>(spec->layers) + 2;  // the embedding's, and the head's
+  std::vector<int> cut{0, blocks};
+  if (config.parallel.pipeline > 1) {
+    DS_ASSIGN_OR_RETURN(const engine::StageOrder order, engine::ParseStageOrder(job, config));
+    DS_ASSIGN_OR_RETURN(cut, engine::CutStages(*spec, config, order));
+  }
+  for (std::size_t part = 0; part + 1 < cut.size(); ++part) {
+    std::int64_t recomputed = 0;
+    for (int i = cut[part]; i < cut[part + 1]; ++i) {
+      if (config::IsRecomputed(choice, i, blocks)) ++recomputed;
+    }
+    DS_RETURN_IF_ERROR(config::CheckBufferedParts(*parts, recomputed));
+  }
+  return OkStatus();
+}
+
+Status CheckGateFits(const config::TrainJob& job, const config::DsConfig& config,
+                     const ShareFolder& share) {
+  const bool says = config.moe.experts > 0 || config.moe.experts_per_token > 0;
+  if (!config.moe.gate && !says) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec, ParseDecoder(text));
+  DS_RETURN_IF_ERROR(engine::TakeExpertGate(config, &spec));
+  if (!config.moe.gate || job.mlp_tiles == 1) return OkStatus();
+  return InvalidArgumentError(
+      "--tile_mlp: the moe section asks for a gate with capacity, which sees all tokens of a pass "
+      "at once; leave one of both out");
 }
 
 }  // namespace ds::cli

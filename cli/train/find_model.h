@@ -24,6 +24,9 @@ std::string HowToFetch(std::string_view flag, const std::string& word);
 // The path of the folder or file. NotFound names the presets that come near.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
 
+// OK where ranks can build it: the error is theirs, of its family or of a value of its config.json.
+Status CheckModelIsBuilt(const std::string& model, const ShareFolder& share);
+
 // Reads what its config.json says. NotFound when there is none.
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);
 
@@ -46,5 +49,16 @@ Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const Sha
 // (engine::CutStages).
 Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share);
+
+// OK where the buffer of recomputed layers that the config asks for has a part for each layer that
+// a rank of the job recomputes in a pass (activation_checkpointing.number_checkpoints). A model
+// that cannot be read is not judged here.
+Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& config,
+                           const ShareFolder& share);
+
+// OK where the job's model takes the gate of experts that the config asks for
+// (engine::TakeExpertGate).
+Status CheckGateFits(const config::TrainJob& job, const config::DsConfig& config,
+                     const ShareFolder& share);
 
 }  // namespace ds::cli

@@ -176,9 +176,11 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
          "continue after the step's data, or stop (default: skip where the ds_config does)")
       ->check(CLI::IsMember({"auto", "skip", "rewind", "stop"}).description(""))
       ->type_name("POLICY");
-  app.add_option(FlagNames("recompute"), flags->recompute,
-                 "activations to compute again in the backward pass instead of keeping them: none, "
-                 "full (of every layer), every:N (of every Nth layer), attention (default: none)")
+  app.add_option(
+         FlagNames("recompute"), flags->recompute,
+         "activations to compute again in the backward pass instead of keeping them: none, "
+         "full (of every layer), every:N (of every Nth layer), attention (default: full where the "
+         "ds_config has activation_checkpointing, else none)")
       ->check(RecomputeText())
       ->type_name("WHICH");
   app.add_option(FlagNames("tile_mlp"), flags->tile_mlp,

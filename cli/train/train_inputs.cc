@@ -139,6 +139,8 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
   DS_RETURN_IF_ERROR(
       CheckRulesFit(inputs->job.model, result.given, result.config.parallel.tensor, share));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
+  DS_RETURN_IF_ERROR(CheckCheckpointsFit(inputs->job, result.config, share));
+  DS_RETURN_IF_ERROR(CheckGateFits(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence,
                                               kind, inputs->job.portion));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {

@@ -6,11 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "cli/estimate/predict_memory.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/job_plan.h"
 #include "cli/session/job_session.h"
-#include "cli/train/find_model.h"
 #include "cli/train/train_program.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/shell_quote.h"
@@ -48,41 +46,6 @@ StatusOr<int> ChooseGeneration(const RunDirectory& run_directory) {
   return std::max(run_directory.NextGeneration(), next);
 }
 
-int MostRanksOfAHost(const WorldPlan& world) {
-  int most = 0;
-  for (const JobHost& host : world.hosts) most = std::max(most, host.rank_count());
-  return most;
-}
-
-// None of a model whose family cannot be predicted.
-std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const WorldPlan& world) {
-  const auto share = ShareFolder::OfThisProgram();
-  if (!share.ok()) return std::nullopt;
-  const auto path = FindModel(inputs.job.model, *share);
-  if (!path.ok()) return std::nullopt;
-  const auto model = ReadJobModel(*path);
-  if (!model.ok()) return std::nullopt;
-  auto shape = engine::DescribeJob(
-      inputs.job, *model, {.ranks = world.world_size(), .ranks_of_host = MostRanksOfAHost(world)});
-  if (!shape.ok()) return std::nullopt;
-  shape->efficiency = inputs.data_efficiency;
-  if (!engine::CheckMemoryIsKnown(inputs.config, *shape).ok()) return std::nullopt;
-  return PredictedJob{.config = inputs.config, .shape = *shape};
-}
-
-MemoryNeed::OfRank PlanRank(PredictedJob job, bool on_gpu) {
-  job.shape.setting.on_gpu = on_gpu;
-  const MemoryPrediction rank = PredictMemory(job.config, job.shape);
-  return {.bytes = rank.host_bytes(), .parts = ListHostParts(rank)};
-}
-
-MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
-  return {.on_cpu = PlanRank(job, /*on_gpu=*/false),
-          .on_gpu = PlanRank(job, /*on_gpu=*/true),
-          .shared_bytes = kSharedProgramBytes,
-          .only_warns = only_warns};
-}
-
 // Settings with which the job has come to no step are not those to go on with: the next resume
 // would fail by them, and some cannot be taken back by a flag.
 Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_directory) {
@@ -95,23 +58,28 @@ Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_dire
 
 }  // namespace
 
-StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
+RankCounts CountRanks(const WorldPlan& world) {
+  int most = 0;
+  for (const JobHost& host : world.hosts) most = std::max(most, host.rank_count());
+  return {.all = world.world_size(), .of_host = most};
+}
+
+StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining judged,
                           std::unique_ptr<RunDirectory> run_directory) {
   inputs.job.checkpoint_dir = run_directory->checkpoints().string();
   inputs.job.device = DeviceName(request.flags.device);
   const std::vector<std::string> split =
       DescribeSplitGroups(request.launch.world, inputs.config.parallel);
   inputs.notices.insert(inputs.notices.end(), split.begin(), split.end());
+  inputs.notices.insert(inputs.notices.end(), judged.notices.begin(), judged.notices.end());
   request.notices.insert(request.notices.end(), inputs.notices.begin(), inputs.notices.end());
-  std::optional<PredictedJob> predicted = FindPredictedJob(inputs, request.launch.world);
   DS_ASSIGN_OR_RETURN(const int first_generation, ChooseGeneration(*run_directory));
-  JobPurpose purpose{
-      .built_in = true,
-      .trains = true,
-      .total_steps = inputs.job.steps,
-      .first_generation = first_generation,
-      .closing_lines = {},
-      .memory = predicted ? PlanMemory(*predicted, inputs.allow_overcommit) : MemoryNeed()};
+  JobPurpose purpose{.built_in = true,
+                     .trains = true,
+                     .total_steps = inputs.job.steps,
+                     .first_generation = first_generation,
+                     .closing_lines = {},
+                     .memory = std::move(judged.memory)};
   if (inputs.demo && IsFirstRun(*run_directory)) {
     purpose.closing_lines = NextCommands(ShortenPath(request.command_line.words.at(0)));
   }
@@ -124,9 +92,9 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
   DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
   DS_RETURN_IF_ERROR(run_directory->RemoveVerdict());
-  const StatusOr<int> status =
-      RunJob(plan, TrainProgram(inputs.job, plan.purpose.first_generation, std::move(predicted)),
-             run_directory.get());
+  const StatusOr<int> status = RunJob(
+      plan, TrainProgram(inputs.job, plan.purpose.first_generation, std::move(judged.predicted)),
+      run_directory.get());
   const bool has_failed = !status.ok() || *status != kExitOk;
   if (has_failed && before.ok()) DS_RETURN_IF_ERROR(KeepSettings(*before, run_directory.get()));
   return status;

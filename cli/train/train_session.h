@@ -10,15 +10,19 @@
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
 #include "cli/plan/launch_plan.h"
+#include "cli/train/judge_training.h"
 #include "cli/train/train_inputs.h"
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 
 namespace ds::cli {
 
-// RunTraining plans the job from `request` and what `inputs` say of training, and runs it. It
-// returns the exit status of dsrun; an error means that nothing ran.
-StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs,
+RankCounts CountRanks(const WorldPlan& world);
+
+// RunTraining plans the job from `request` and what `inputs` say of training, and runs it. `judged`
+// is of these inputs and ranks. It returns the exit status of dsrun; an error means that nothing
+// ran.
+StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining judged,
                           std::unique_ptr<RunDirectory> run_directory);
 
 // DescribeSplitGroups looks for ranks that talk in every layer and do not lie on one host. Pure;

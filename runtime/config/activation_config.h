@@ -1,6 +1,7 @@
 #pragma once
 
-// ActivationCheckpointingConfig: how what recomputed blocks were given is kept.
+// ActivationCheckpointingConfig: the section of that name. It says whether layers are recomputed
+// (config/recompute_choice.h) and how their inputs are kept.
 
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 namespace ds::config {
 
 struct ActivationCheckpointingConfig {
+  bool asked_for = false;              // a key of the section is not at its default
   bool partition_activations = false;  // each tensor rank keeps its part of them
   // Parts lie in one buffer for so many of them; absent: in memory of their own.
   std::optional<std::int64_t> buffered_parts;

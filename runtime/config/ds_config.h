@@ -5,7 +5,6 @@
 // A plain value: a small struct per feature, filled by CheckConfig (check_config.h). Every field is
 // named after its key; settings.json holds each key's meaning, its cost and the default that the
 // initializers below repeat (a test keeps the two equal). Keys without effect end in CheckConfig.
-//
 // Units: bucket sizes and thresholds are elements, not bytes. Threads: a value.
 
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "runtime/config/activation_config.h"
+#include "runtime/config/expert_gate_config.h"
 #include "runtime/config/offload_config.h"
 #include "runtime/config/optimizer.h"
 #include "runtime/config/schedule.h"
@@ -125,6 +125,7 @@ struct DsConfig {
   PipelineConfig pipeline;
   AioConfig aio;
   ActivationCheckpointingConfig activation_checkpointing;
+  MoeConfig moe;
   double gradient_clipping = 1.0;             // largest global L2 norm; 0 is off
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates
   // Absent: the training precision.
@@ -135,8 +136,8 @@ struct DsConfig {
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
   bool sparse_gradients = false;      // embedding tables travel by rows at stage 0
-  bool memory_breakdown = false;      // memory by use is reported at the ends of a step's phases
-  bool wall_clock_breakdown = false;  // and how long each of them takes
+  // Memory by use at the ends of a step's phases is reported, and how long each of them takes.
+  bool memory_breakdown = false, wall_clock_breakdown = false;
   StepMonitorConfig csv_monitor, tensorboard;
 
   // The dtype of parameters and activations.

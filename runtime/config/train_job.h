@@ -55,7 +55,7 @@ struct TrainJob {
   // Decides what becomes of a step whose gradient is not finite: auto (as ds_config says), skip,
   // rewind or stop.
   std::string on_non_finite = "auto";
-  std::string recompute = "none";             // as ParseRecompute reads it
+  std::string recompute = "auto";             // as ParseRecompute reads it
   std::int64_t mlp_tiles = 1;                 // feed-forward parts run on so many parts of the rows
   std::string sequence_kind = "ulysses";      // of ranks with parts of the same samples; or ring
   std::int64_t portion = 0;                   // of a sample, in attention; 0: all tokens at once

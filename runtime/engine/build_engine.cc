@@ -218,10 +218,7 @@ Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& o
       const int index = model.index_in_model(i);
       if (config::IsRecomputed(options.recompute, index, model.model_size())) ++recomputed;
     }
-    if (recomputed <= *buffered) continue;
-    return InvalidArgumentError("activation_checkpointing.number_checkpoints is " +
-                                std::to_string(*buffered) + ", and " + std::to_string(recomputed) +
-                                " layers of this rank are computed again");
+    DS_RETURN_IF_ERROR(config::CheckBufferedParts(*buffered, recomputed));
   }
   return OkStatus();
 }

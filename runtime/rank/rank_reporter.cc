@@ -33,6 +33,13 @@ void RankReporter::ReportNotice(std::string_view text) {
   if (link_ == nullptr) std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
+void RankReporter::ReportIdleKeys(const config::TrainJob& job, const config::DsConfig& config,
+                                  config::RankPlaces places) {
+  for (const std::string& idle : config::ListIdleKeys(job.ds_config, config, places)) {
+    ReportNotice(idle);
+  }
+}
+
 void RankReporter::ReportBeacon(std::int64_t step, const json& memory) {
   Send(RankMessageKind::kBeacon, {{"step", step}, {"memory", memory}});
 }

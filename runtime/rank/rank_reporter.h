@@ -18,6 +18,8 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/rank_link.h"
 #include "runtime/comm/shm/group_family.h"
+#include "runtime/config/idle_keys.h"
+#include "runtime/config/train_job.h"
 
 namespace ds::rank {
 
@@ -41,6 +43,9 @@ class RankReporter {
   // `total_steps` of the job, 0 while it is not known.
   void ReportPhase(std::string_view name, std::int64_t total_steps = 0);
   void ReportNotice(std::string_view text);
+  // A notice for each key of the job's config that changes nothing here (config/idle_keys.h).
+  void ReportIdleKeys(const config::TrainJob& job, const config::DsConfig& config,
+                      config::RankPlaces places);
   void ReportBeacon(std::int64_t step, const nlohmann::ordered_json& memory);
   void ReportStep(const nlohmann::ordered_json& metrics);
   void ReportCheckpoint(std::int64_t step, const std::string& path);

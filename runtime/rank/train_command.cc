@@ -22,6 +22,7 @@
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/stage_part.h"
 #include "runtime/engine/train_loop.h"
 #include "runtime/models/model_config.h"
@@ -164,6 +165,7 @@ Status TrainCommand::ReadConfig() {
 Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(ReadConfig());
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
+  DS_RETURN_IF_ERROR(engine::TakeExpertGate(config_, &model_config_.decoder));
   const topology::Degrees degrees = engine::DegreesOf(config_, identity_.world_size);
   DS_RETURN_IF_ERROR(
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
@@ -193,11 +195,7 @@ Status TrainCommand::BuildEngine() {
   DS_ASSIGN_OR_RETURN(
       model_, OpenTrainModel(job_, model_config_, weights.device(device_.device), ranks, part_));
   DS_RETURN_IF_ERROR(seen_tokens_.Prepare(*model_.blocks, model_config_.decoder, job_.seq_len));
-  DS_ASSIGN_OR_RETURN(config::RecomputeChoice recompute, config::ParseRecompute(job_.recompute));
-  if (part_ && config_.pipeline.activation_checkpoint_interval > 0 &&
-      recompute.kind == config::RecomputeChoice::Kind::kNone) {
-    recompute.kind = config::RecomputeChoice::Kind::kBlocks;
-  }
+  DS_ASSIGN_OR_RETURN(const auto recompute, config::ParseRecompute(job_.recompute));
   EngineOptions options{.world = world_.get(),
                         .degrees = mesh_.degrees(),
                         .ledger = &memory_.ledger(),
@@ -206,7 +204,7 @@ Status TrainCommand::BuildEngine() {
                         .read_values = model_.MakeReader(job_.seed),
                         .seed = job_.seed,
                         .non_finite = ParsePolicy(job_.on_non_finite),
-                        .recompute = recompute,
+                        .recompute = config::DecideRecompute(recompute, config_),
                         .schedule = order_.kind,
                         .mlp_tiles = job_.mlp_tiles,
                         .portions_in = job_.portions_in,
@@ -215,6 +213,8 @@ Status TrainCommand::BuildEngine() {
     reporter_.ReportNotice(DescribeUnused(model_, model_config_));
   }
   if (identity_.rank == 0) {
+    const bool one_host = identity_.world_size == identity_.local_world_size;
+    reporter_.ReportIdleKeys(job_, config_, {device_.device.is_cpu(), one_host});
     options.notify = [this](const std::string& text) { reporter_.ReportNotice(text); };
   }
   DS_ASSIGN_OR_RETURN(engine_, Engine::create(model_.blocks, config_, options));

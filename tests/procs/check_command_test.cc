@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
@@ -75,13 +79,115 @@ TEST(CheckCommand, RefusesSequenceRanksThatNoKindTakes) {
         "num_attention_heads": 2, "max_position_embeddings": 64, "rope_scaling": )" +
                                                rope + "}")
                     .ok());
-    return RunProgram({DS_BIN_DIR "/dsrun", "check", config, "--model", model});
+    return RunProgram(
+        {DS_BIN_DIR "/dsrun", "check", config, "--model", model, "--sp_kind", "ring"});
   };
   const ProgramResult ring = check("null");
   EXPECT_EQ(ring.status, 0) << ring.err;
   const ProgramResult refused = check(R"({"rope_type": "dynamic", "factor": 2.0})");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("not built for rotary positions that depend on the length"));
+}
+
+class CheckedJob : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) const {
+    const std::string path = (folder_.path() / name).string();
+    EXPECT_TRUE(WriteFileAtomically(path, text).ok());
+    return path;
+  }
+  // check and train of the same job; both come to the same status, and to these words of it.
+  void ExpectRefused(const std::string& config, std::vector<std::string> flags,
+                     const std::string& words) const {
+    std::vector<std::string> check = {DS_BIN_DIR "/dsrun", "check", config, "--world_size", "2"};
+    check.insert(check.end(), flags.begin(), flags.end());
+    const ProgramResult checked = RunProgram(check);
+    EXPECT_EQ(checked.status, 2) << checked.err;
+    EXPECT_THAT(checked.err, HasSubstr(words));
+    std::vector<std::string> train = {DS_BIN_DIR "/dsrun",
+                                      "--num_gpus",
+                                      "2",
+                                      "--device",
+                                      "cpu",
+                                      "--run_dir",
+                                      (folder_.path() / "run").string(),
+                                      "train",
+                                      "--deepspeed_config",
+                                      config};
+    train.insert(train.end(), flags.begin(), flags.end());
+    const ProgramResult trained = RunProgram(train);
+    EXPECT_EQ(trained.status, 2) << trained.err;
+    EXPECT_THAT(trained.err, HasSubstr(words));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run")) << "ranks have been started";
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(CheckedJob, WhatTrainRefusesIsRefused) {
+  const std::string plain = Write("plain.json", R"({"train_micro_batch_size_per_gpu": 1})");
+  const std::string t5 = Write("t5.json", R"({"model_type": "t5", "d_model": 64})");
+  ExpectRefused(plain, {"--model", t5}, "model_type \"t5\" is not supported; supported are");
+  const std::string bert = Write("bert.json", R"({"model_type": "bert", "hidden_size": 64})");
+  ExpectRefused(plain, {"--model", bert}, "model_type \"bert\" is not supported");
+  ExpectRefused(plain, {"--model", "llama-tiny", "--data", "no/such/file"},
+                "--data no/such/file: no such file or folder");
+  ExpectRefused(plain, {"--model", "llama-tiny", "--eval_every", "2"}, "--eval_every: on what?");
+  const std::string few = Write("few.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "tensor_parallel": {"tp_size": 2}, "activation_checkpointing": {
+          "partition_activations": true, "contiguous_memory_optimization": true,
+          "number_checkpoints": 1}})");
+  ExpectRefused(few, {"--model", "llama-tiny"},
+                "activation_checkpointing.number_checkpoints is 1, and a rank recomputes 4 layers");
+  const std::string gated = Write("gated.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "moe": {"enabled": true, "capacity_factor": 1.25}})");
+  ExpectRefused(gated, {"--model", "llama-tiny"}, "moe: llama has no experts");
+  ExpectRefused(gated, {"--model", "mixtral-tiny", "--tile_mlp", "2"},
+                "--tile_mlp: the moe section");
+}
+
+TEST_F(CheckedJob, WhatTrainTakesIsGood) {
+  const std::string config = Write("good.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "moe": {"enabled": true, "ep_size": 2, "num_experts": 8, "k": 2, "capacity_factor": 1.5}})");
+  const ProgramResult good = RunProgram({DS_BIN_DIR "/dsrun", "check", config, "--num_gpus", "2",
+                                         "--model", "mixtral-tiny", "--seq_len", "32"});
+  EXPECT_EQ(good.status, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("is good for 2 ranks"));
+}
+
+TEST_F(CheckedJob, RecomputationByTheConfigIsSaidWithItsMemory) {
+  const std::string config = Write("again.json", R"({"train_micro_batch_size_per_gpu": 4,
+      "activation_checkpointing": {"cpu_checkpointing": true}})");
+  const auto check = [&](std::vector<std::string> flags) {
+    std::vector<std::string> words = {DS_BIN_DIR "/dsrun", "check",     config, "--world_size", "2",
+                                      "--model",           "llama-tiny"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return RunProgram(words);
+  };
+  const ProgramResult by_config = check({});
+  EXPECT_EQ(by_config.status, 0) << by_config.err;
+  EXPECT_THAT(by_config.err, HasSubstr("every layer is recomputed in the backward pass"));
+  EXPECT_THAT(by_config.err, HasSubstr(" of activations at the most, and "));
+  EXPECT_THAT(check({"--recompute", "none"}).err, HasSubstr("--recompute none rules"));
+  EXPECT_THAT(check({"--recompute", "full"}).err,
+              ::testing::Not(HasSubstr("is recomputed in the")));
+}
+
+TEST_F(CheckedJob, MemoryOfThisHostIsJudgedWhereRanksAreOnIt) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1})");
+  const std::string large = Write("large.json", R"({"model_type": "llama", "vocab_size": 128000,
+      "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126,
+      "num_attention_heads": 128, "num_key_value_heads": 8, "max_position_embeddings": 8192})");
+  const std::vector<std::string> words = {DS_BIN_DIR "/dsrun", "check", config, "--model", large};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return RunProgram(more);
+  };
+  const ProgramResult refused = with({"--num_gpus", "2"});
+  EXPECT_EQ(refused.status, 3) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("2 ranks on this host will hold"));
+  EXPECT_EQ(with({"--num_gpus", "2", "--allow_overcommit"}).status, 0);
+  EXPECT_EQ(with({"--world_size", "2"}).status, 0) << "hosts are not known";
 }
 
 }  // namespace

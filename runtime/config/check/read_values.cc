@@ -49,13 +49,26 @@ class ValueReader {
       if (!place) continue;
       if (std::optional<Json> value = ReadMember(member.node, *place)) {
         const std::string name = place->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
-        plain[name] = *std::move(value);
+        Put(name, *std::move(value), &plain);
       }
     }
     return plain;
   }
 
  private:
+  // An alias may be of a key in a section below its own: "inner.name".
+  static void Put(std::string_view name, Json value, Json* section) {
+    for (std::size_t dot; (dot = name.find('.')) != std::string_view::npos;) {
+      section = &(*section)[std::string(name.substr(0, dot))];
+      name.remove_prefix(dot + 1);
+    }
+    if (section->contains(name) && value.is_object()) {
+      section->at(name).update(value);
+    } else {
+      (*section)[std::string(name)] = std::move(value);
+    }
+  }
+
   // Where the registry has the member; logs and returns nothing when it has not.
   std::optional<FileKey> FindKey(const JsonMember& member, const FileKey& parent) {
     const std::string& name = member.name;
@@ -65,7 +78,7 @@ class ValueReader {
       RefuseOrIgnore(prefix + name, parent, member);
       return std::nullopt;
     }
-    const std::string registered = path.substr(path.rfind('.') + 1);
+    const std::string registered = path.substr(parent.path.empty() ? 0 : parent.path.size() + 1);
     const std::string key = prefix + (registered.starts_with('<') ? name : registered);
     const auto [seen, is_first] = names_seen_.emplace(key, name);
     if (is_first) return FileKey{path, key};
@@ -84,7 +97,7 @@ class ValueReader {
       issues_.Error(key, key + " is not accepted: " + retired, member.position);
     } else if (unknown_ == UnknownKeys::kRefused) {
       issues_.Error(key,
-                    "unknown key " + key + Remedy(member.name, parent) +
+                    "unknown key " + key + Remedy(member, key, parent) +
                         " (--ignore_unknown_keys passes over unknown keys)",
                     member.position);
     } else {
@@ -93,19 +106,39 @@ class ValueReader {
     }
   }
 
-  static std::string Remedy(const std::string& name, const FileKey& parent) {
+  // What is meant is found by meaning first, then by letters.
+  static std::string Remedy(const JsonMember& member, const std::string& key,
+                            const FileKey& parent) {
+    const std::string& name = member.name;
     if (FindSetting(name) != nullptr && name.find('.') != std::string::npos) {
       return "; write its parts as nested objects";
     }
+    const std::string foreign(FindForeignHint(key));
+    if (!foreign.empty()) {
+      const bool has_parts = !member.node.members.empty() || !member.node.elements.empty();
+      const std::string value = has_parts ? "..." : ShortDump(member.node.scalar);
+      return ": " + FillMeaning(foreign, name, value);
+    }
     const std::string hint = DidYouMean(name, MemberNames(parent.path));
-    return hint.empty() ? MeantElsewhere(name) : hint;
+    return hint.empty() ? MeantElsewhere(member) : hint;
   }
 
-  // For a key that exists, but in another section.
-  static std::string MeantElsewhere(const std::string& name) {
+  // Tells whether the value could be one of this key.
+  static bool CouldBe(const Setting& setting, Json value) {
+    if (setting.state == SettingState::kSection) return value.is_object();
+    return value == "auto" || !CheckValue(setting, &value);
+  }
+
+  // For a key that exists, but in another section: in one alone, for values of this kind.
+  static std::string MeantElsewhere(const JsonMember& member) {
+    const std::string& name = member.name;
     if (!MemberPath("", name).empty()) return "; did you mean '" + name + "' at the top level?";
-    const std::vector<std::string> paths = FindPathsEndingIn(name);
-    return paths.empty() ? "" : "; did you mean '" + paths.front() + "'?";
+    std::vector<std::string> paths = FindPathsEndingIn(name);
+    std::erase_if(paths, [&](const std::string& path) {
+      const Setting* const setting = FindSetting(path);
+      return setting->state == SettingState::kRenamed || !CouldBe(*setting, member.node.scalar);
+    });
+    return paths.size() == 1 ? "; did you mean '" + paths.front() + "'?" : "";
   }
 
   std::optional<Json> ReadMember(const JsonNode& node, const FileKey& place) {
@@ -159,8 +192,7 @@ class ValueReader {
     return "";
   }
 
-  // Sections that switch a feature on by being there. Keys at their default are always accepted,
-  // so only an empty section can be refused.
+  // Sections that switch a feature on by being there, their keys at the defaults or not.
   void ReportPresence(const JsonNode& node, const FileKey& place) {
     if (const std::string key = FindBuiltKey(place.path); !key.empty()) {
       if (!node.members.empty()) return;
@@ -170,12 +202,7 @@ class ValueReader {
                     node.position);
       return;
     }
-    const std::string feature = place.key + " is not supported yet";
-    if (node.members.empty()) {
-      issues_.Error(place.key, feature + ": remove it", node.position);
-    } else {
-      issues_.Warning(place.key, feature + ": it stays off", node.position);
-    }
+    issues_.Error(place.key, place.key + " is not supported yet: remove it", node.position);
   }
 
   std::optional<Json> ReadValue(const JsonNode& node, const Setting& setting,
@@ -206,11 +233,12 @@ class ValueReader {
 
   std::optional<Json> ReadAuto(const JsonNode& node, const Setting& setting, const FileKey& place) {
     if (setting.auto_rule == AutoRule::kRefused) {
+      const char* const way_out = setting.state == SettingState::kRefused
+                                      ? "remove the key"
+                                      : "give a value or remove the key";
       issues_.Error(place.key,
-                    place.key +
-                        " cannot be \"auto\": nothing in this job determines it; give a "
-                        "value or remove the key" +
-                        DefaultHint(setting),
+                    place.key + " cannot be \"auto\": nothing in this job determines it; " +
+                        way_out + DefaultHint(setting),
                     node.position);
       values_.MarkBroken(place.key);
       return std::nullopt;

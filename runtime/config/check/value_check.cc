@@ -64,12 +64,15 @@ std::string_view TypeName(ValueType type) {
   return "";
 }
 
-// "8" where 8 is meant, the commonest wrong type of all, and Python's True for true.
+// "8" where 8 is meant, the commonest wrong type of all, and Python's True for true. A text without
+// quotes goes on to the end of its line, so that it has the comma there.
 std::string HintAtWhatWasMeant(const Json& value, ValueType type) {
   if (!value.is_string()) return "";
-  const auto& text = value.get_ref<const std::string&>();
+  std::string text = value.get<std::string>();
   const Json inner = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!inner.is_discarded() && HasType(inner, type)) return ": remove the quotes";
+  text.resize(text.find_last_not_of(", \t") + 1);
+  if (text == "None") return ": write null";
   if (type != ValueType::kBool || (text != "True" && text != "False")) return "";
   return text == "True" ? ": write true in small letters" : ": write false in small letters";
 }

@@ -117,45 +117,120 @@ constexpr Rule kKeyStateRules[] = {{"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotB
 std::span<const Rule> RenamedKeyRules() { return kRenamedKeyRules; }
 std::span<const Rule> KeyStateRules() { return kKeyStateRules; }
 
+constexpr Key kPartitions = keys::kActivationCheckpointingPartitionActivations;
+constexpr Key kBuffers = keys::kActivationCheckpointingContiguousMemoryOptimization;
+constexpr Key kParts = keys::kActivationCheckpointingNumberCheckpoints;
+
+// What the section asks for and cannot have in this job.
+void ReportIdleCheckpointing(RuleContext& context) {
+  if (context.IsChanged(kParts) && !context.IsOn(kBuffers)) {
+    context.issues.Warning(kParts,
+                           std::string(kParts) + " has no effect while " + std::string(kBuffers) +
+                               " is false: it is the size of that buffer, and not how many layers "
+                               "are recomputed",
+                           context.values.PositionOf(kParts));
+  }
+  if (!context.IsOn(kPartitions) || ReadParallel(context.values).tensor > 1) return;
+  context.issues.Warning(kPartitions,
+                         std::string(kPartitions) +
+                             " has no effect without tensor ranks, among which it cuts what "
+                             "recomputed layers keep",
+                         context.values.PositionOf(kPartitions));
+}
+
 // DeepSpeed asserts the same.
 void BufferedPartsAreParts(RuleContext& context) {
-  constexpr Key kKey = keys::kActivationCheckpointingContiguousMemoryOptimization;
-  if (!context.IsOn(kKey)) return;
-  if (!context.IsOn(keys::kActivationCheckpointingPartitionActivations)) {
-    context.Refuse(kKey, "needs activation_checkpointing.partition_activations");
+  if (!context.IsOn(kBuffers)) return;
+  if (!context.IsOn(kPartitions)) {
+    context.Refuse(kBuffers, "needs activation_checkpointing.partition_activations");
   }
-  if (context.values.Get(keys::kActivationCheckpointingNumberCheckpoints).is_null()) {
+  if (context.values.Get(kParts).is_null()) {
     context.Refuse(
-        kKey,
+        kBuffers,
         "needs activation_checkpointing.number_checkpoints, the layers that are computed "
         "again");
   }
   if (ReadParallel(context.values).tensor > 1) return;
-  context.issues.Warning(kKey,
-                         std::string(kKey) +
+  context.issues.Warning(kBuffers,
+                         std::string(kBuffers) +
                              " has no effect without tensor ranks: what a layer "
                              "was given is kept itself, and not copied",
-                         context.values.PositionOf(kKey));
+                         context.values.PositionOf(kBuffers));
 }
 
-constexpr Rule kActivationRules[] = {{"BufferedPartsAreParts",
-                                      {keys::kActivationCheckpointingContiguousMemoryOptimization,
-                                       keys::kActivationCheckpointingPartitionActivations,
-                                       keys::kActivationCheckpointingNumberCheckpoints},
-                                      BufferedPartsAreParts}};
+constexpr Rule kActivationRules[] = {
+    {"ReportIdleCheckpointing", {kPartitions, kBuffers, kParts}, ReportIdleCheckpointing},
+    {"BufferedPartsAreParts", {kPartitions, kBuffers, kParts}, BufferedPartsAreParts}};
 std::span<const Rule> ActivationRules() { return kActivationRules; }
 
+// Tells whether a key of the section says more than its default.
+bool AsksForCheckpointing(const Values& values) {
+  const Key section("activation_checkpointing");
+  return std::any_of(values.entries().begin(), values.entries().end(), [&](const auto& named) {
+    const auto& [key, entry] = named;
+    return section.Has(key) && entry.given && !IsDefault(*entry.setting, entry.value);
+  });
+}
+
 void FillActivation(const Values& values, DsConfig* config) {
-  const bool buffers = values.Get(keys::kActivationCheckpointingContiguousMemoryOptimization);
+  const bool buffers = values.Get(kBuffers) == true && ReadParallel(values).tensor > 1;
   config->activation_checkpointing = {
-      .partition_activations = values.Get(keys::kActivationCheckpointingPartitionActivations),
-      .buffered_parts = buffers ? std::optional<std::int64_t>(
-                                      values.Get(keys::kActivationCheckpointingNumberCheckpoints))
-                                : std::nullopt,
+      .asked_for = AsksForCheckpointing(values),
+      .partition_activations = values.Get(kPartitions),
+      .buffered_parts = buffers ? std::optional<std::int64_t>(values.Get(kParts)) : std::nullopt,
       .cpu_checkpointing = values.Get(keys::kActivationCheckpointingCpuCheckpointing),
       .synchronize_checkpoint_boundary =
           values.Get(keys::kActivationCheckpointingSynchronizeCheckpointBoundary),
       .profile = values.Get(keys::kActivationCheckpointingProfile)};
+}
+
+// "num_experts" of DeepSpeed's guides is a number, or a list with one for all layers.
+std::int64_t ReadExpertCount(const Json& given) {
+  const Json& number = given.is_array() && given.size() == 1 ? given[0] : given;
+  return number.is_number_integer() ? number.get<std::int64_t>() : 0;
+}
+
+void ExpertCountIsOneNumber(RuleContext& context) {
+  const Json given = context.values.Get(keys::kMoeNumExperts);
+  if (given.is_null() || ReadExpertCount(given) > 0) return;
+  context.Refuse(keys::kMoeNumExperts, "must be the model's number of experts, not " +
+                                           ShortDump(given) + ": all of its layers have as many");
+}
+
+// What stands for nothing that is given is DeepSpeed's default, once any key of the gate is given.
+constexpr Key kGateKeys[] = {keys::kMoeCapacityFactor,       keys::kMoeEvalCapacityFactor,
+                             keys::kMoeMinCapacity,          keys::kMoeDropTokens,
+                             keys::kMoeNoisyGatePolicy,      keys::kMoeUseRts,
+                             keys::kMoeTop22ndExpertSampling};
+
+void FillExpertGate(const Values& values, DsConfig* config) {
+  if (values.Get(keys::kMoeEnabled) != true) return;
+  config->moe.experts = ReadExpertCount(values.Get(keys::kMoeNumExperts));
+  const auto fill = [&](Key key, auto* value) {
+    if (const Json given = values.Get(key); !given.is_null()) given.get_to(*value);
+  };
+  fill(keys::kMoeK, &config->moe.experts_per_token);
+  const bool is_asked = std::any_of(std::begin(kGateKeys), std::end(kGateKeys),
+                                    [&](Key key) { return !values.Get(key).is_null(); });
+  if (!is_asked) return;
+  ExpertGateConfig& gate = config->moe.gate.emplace();
+  fill(keys::kMoeCapacityFactor, &gate.capacity_factor);
+  fill(keys::kMoeEvalCapacityFactor, &gate.evaluation_capacity_factor);
+  fill(keys::kMoeMinCapacity, &gate.min_capacity);
+  fill(keys::kMoeDropTokens, &gate.drops_tokens);
+  fill(keys::kMoeUseRts, &gate.selects_at_random);
+  fill(keys::kMoeTop22ndExpertSampling, &gate.draws_second);
+  const Json noise = values.Get(keys::kMoeNoisyGatePolicy);
+  if (noise == "Jitter") gate.noise = ExpertGateNoise::kJitter;
+  if (noise == "RSample") gate.noise = ExpertGateNoise::kRSample;
+}
+
+constexpr Rule kExpertGateRules[] = {
+    {"ExpertCountIsOneNumber", {keys::kMoeNumExperts}, ExpertCountIsOneNumber}};
+std::span<const Rule> ExpertGateRules() { return kExpertGateRules; }
+// DeepSpeed knows no such section, so that it stands in no config that does not use it.
+bool ExpertGateLeavesOut(const Values& values, Key key) {
+  return Key("moe").Has(key) && values.Get(keys::kMoeEnabled) != true;
 }
 
 void FillMonitors(const Values& values, DsConfig* config) {
@@ -189,6 +264,7 @@ constexpr Section kSections[] = {
     {ZenFlowRules, FillZenFlow, ZenFlowLeavesOut},
     {OffloadRules, FillOffload},  // adds to what FillZero has filled
     {ActivationRules, FillActivation},
+    {ExpertGateRules, FillExpertGate, ExpertGateLeavesOut},
     {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},
     {NoRules, FillMonitors},
     {NotBuiltRules},

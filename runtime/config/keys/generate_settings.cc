@@ -191,6 +191,24 @@ std::string Pairs(const char* name, const Json& object) {
 
 void CheckRegistry(const Json& registry, const std::vector<std::string>& keys) {
   for (const Json& entry : registry["settings"]) CheckEntry(entry, keys);
+  std::set<std::string> foreign;
+  for (const Json& row : registry["foreign"]) {
+    for (const Json& name : row["keys"]) {
+      if (!foreign.insert(name).second) Fail(name, "is twice among the foreign names");
+      if (Has(Json(keys), name) || registry["aliases"].contains(name.get<std::string>())) {
+        Fail(name, "is a key, so that it cannot be a foreign name");
+      }
+    }
+  }
+}
+
+// Maps each foreign name to the text that says what to write instead.
+Json ForeignNames(const Json& registry) {
+  Json names = Json::object();
+  for (const Json& row : registry["foreign"]) {
+    for (const Json& name : row["keys"]) names[name.get<std::string>()] = row["instead"];
+  }
+  return names;
 }
 
 std::string Table(const Json& registry, const std::vector<std::string>& keys) {
@@ -202,7 +220,7 @@ std::string Table(const Json& registry, const std::vector<std::string>& keys) {
   text += "};\nconstexpr std::uint16_t kByKey[] = {";
   for (const std::size_t index : order) text += std::to_string(index) + ",";
   return text + "};\n" + Pairs("kAliases", registry["aliases"]) +
-         Pairs("kRetired", registry["retired"]);
+         Pairs("kRetired", registry["retired"]) + Pairs("kForeign", ForeignNames(registry));
 }
 
 // "optimizer.params.lr" is kOptimizerParamsLr.
@@ -315,6 +333,14 @@ std::string MakeSettingsPage(const Json& registry) {
     page += "\n## " + section +
             "\n\n| key | type | default | state | meaning |\n|---|---|---|---|---|\n";
     page += rows[section];
+  }
+  page +=
+      "\n## Names of other programs\n\nThese are no keys. dsrun answers with what to write "
+      "instead; "
+      "`{}` is the value that the file gives.\n\n| name | instead |\n|---|---|\n";
+  const Json foreign = ForeignNames(registry);
+  for (const auto& [name, instead] : foreign.items()) {
+    page += "| " + Code(name) + " | " + Escaped(instead) + " |\n";
   }
   return page;
 }

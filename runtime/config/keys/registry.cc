@@ -13,8 +13,8 @@ constexpr double kNoMaximum = std::numeric_limits<double>::infinity();
 
 using NamePair = std::pair<std::string_view, std::string_view>;
 
-// Defines kSettings (order of the file), kByKey (indices into it, sorted by key), kAliases and
-// kRetired.
+// Defines kSettings (order of the file), kByKey (indices into it, sorted by key), kAliases,
+// kRetired and kForeign.
 #include "runtime/config/keys/settings_table.inc"
 
 std::string Join(std::string_view parent, std::string_view name) {
@@ -63,6 +63,13 @@ bool HasChildren(std::string_view path) {
 std::string_view AliasTarget(std::string_view path) { return Find(kAliases, path); }
 
 std::string_view FindRetiredHint(std::string_view path) { return Find(kRetired, path); }
+
+// "*.name" is a name that means the same in every section.
+std::string_view FindForeignHint(std::string_view path) {
+  const std::string_view exact = Find(kForeign, path);
+  if (!exact.empty()) return exact;
+  return Find(kForeign, "*." + std::string(path.substr(path.rfind('.') + 1)));
+}
 
 std::string MemberPath(std::string_view parent, std::string_view name) {
   // A dot or a placeholder in the file's own text is a name like any other, never a path.

@@ -33,6 +33,10 @@ std::vector<std::string> FindPathsEndingIn(std::string_view name);
 // Says what to write instead of a key that DeepSpeed refuses by name, or "".
 std::string_view FindRetiredHint(std::string_view path);
 
+// Says what to write instead of a name of Megatron-LM, transformers, an inference config or a guide
+// at this path of the file, or "". In the text {} stands for the value that the file gives.
+std::string_view FindForeignHint(std::string_view path);
+
 // The key that an alias stands for, or "".
 std::string_view AliasTarget(std::string_view path);
 

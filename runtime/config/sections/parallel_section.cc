@@ -48,6 +48,22 @@ void DegreesDivideTheRanks(RuleContext& context) {
                      std::to_string(context.facts.world_size));
 }
 
+// The `moe` section of guides says among how many ranks experts are shared out by another name.
+void MoeSectionSharesOutExperts(RuleContext& context) {
+  Values& values = context.values;
+  if (!context.IsOn(keys::kMoeEnabled) || !context.IsChanged(keys::kMoeEpSize)) return;
+  const Json ranks = values.Get(keys::kMoeEpSize);
+  if (values.IsGiven(kExpert) && values.Get(kExpert) != ranks) {
+    context.Refuse(keys::kMoeEpSize, "is " + ranks.dump() + ", and " + std::string(kExpert) +
+                                         " is " + values.Get(kExpert).dump() +
+                                         ": they are two names of the same, so give one");
+    return;
+  }
+  const std::string origin = "derived from " + std::string(keys::kMoeEpSize);
+  values.Derive(kExpert, ranks, origin);
+  values.Derive(keys::kExpertParallelEnabled, true, origin);
+}
+
 void ExpertsDivideTheStateRanks(RuleContext& context) {
   const int experts = ReadParallel(context.values).expert;
   auto ranks = StateRanks(context);
@@ -174,6 +190,7 @@ void PartitionIsKnown(RuleContext& context) {
 }
 
 constexpr Rule kRules[] = {
+    {"MoeSectionSharesOutExperts", {keys::kMoeEpSize, kExpert}, MoeSectionSharesOutExperts},
     {"DegreesDivideTheRanks", {kPipeline, kSequence, kTensor}, DegreesDivideTheRanks},
     {"ExpertsDivideTheStateRanks",
      {kExpert, kPipeline, kSequence, kTensor},

@@ -163,4 +163,53 @@ Status CheckExpertRules(const ordered_json& section, const ordered_json& model_c
   return pattern == nullptr ? OkStatus() : CheckLayerPattern(*pattern, model);
 }
 
+namespace {
+
+Status SaysOf(const char* key, std::int64_t said, std::int64_t own, const DecoderSpec& model) {
+  if (said == 0 || said == own) return OkStatus();
+  return InvalidArgumentError(
+      fmt::format("moe.{} is {}, and {} has {}: write that, or leave it out", key, said,
+                  model.model_type, own));
+}
+
+// What of the model's routing a gate does not have.
+std::string FindForeignRoute(const DecoderSpec& model) {
+  if (model.route_groups != model.kept_route_groups) return "chooses among groups of experts";
+  if (model.route_scale != 1.0) return "scales the weights of its experts";
+  if (model.experts_per_token == 1 && model.normalises_routes) {
+    return "weights its one expert of a token by 1, and such a gate by its probability";
+  }
+  if (model.experts_per_token > 1 && !model.normalises_routes) {
+    return "has weights of a token's experts that do not add up to 1";
+  }
+  return "";
+}
+
+}  // namespace
+
+Status TakeExpertGate(const config::DsConfig& config, DecoderSpec* model) {
+  DS_RETURN_IF_ERROR(SaysOf("num_experts", config.moe.experts, model->experts, *model));
+  DS_RETURN_IF_ERROR(SaysOf("k", config.moe.experts_per_token, model->experts_per_token, *model));
+  if (!config.moe.gate) return OkStatus();
+  if (model->experts == 0) {
+    return InvalidArgumentError(
+        fmt::format("moe: {} has no experts, whose gate the section describes: leave its keys out",
+                    model->model_type));
+  }
+  if (const std::string why = FindForeignRoute(*model); !why.empty()) {
+    return InvalidArgumentError(
+        fmt::format("moe: {} {}, so that a gate with capacity would train another model: leave the "
+                    "keys of the gate out (capacity_factor, drop_tokens, ...)",
+                    model->model_type, why));
+  }
+  if (config.moe.gate->noise == config::ExpertGateNoise::kRSample && model->experts_per_token > 1) {
+    return InvalidArgumentError(
+        fmt::format("moe.noisy_gate_policy RSample draws the one expert of a token, and {} has {} "
+                    "of them: write Jitter or None",
+                    model->model_type, model->experts_per_token));
+  }
+  model->expert_gate = config.moe.gate;
+  return OkStatus();
+}
+
 }  // namespace ds::engine

@@ -194,17 +194,6 @@ StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const 
                          job.schedule, stages, config.batch.gradient_accumulation_steps)});
 }
 
-// Chooses as the ranks of stages do.
-config::RecomputeChoice ChooseRecompute(const config::DsConfig& config, const JobShape& job) {
-  using Kind = config::RecomputeChoice::Kind;
-  const bool by_interval =
-      config.parallel.pipeline > 1 && config.pipeline.activation_checkpoint_interval > 0;
-  if (!by_interval || job.recompute.kind != Kind::kNone) return job.recompute;
-  config::RecomputeChoice blocks = job.recompute;
-  blocks.kind = Kind::kBlocks;
-  return blocks;
-}
-
 // A job's rank, but for its stage.
 struct RankPlan {
   models::TensorPlan cut;
@@ -243,7 +232,7 @@ zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job,
   rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
   rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, runs));
   rank.step.windows = zero::ChooseWindows(config, rank.step);
-  const config::RecomputeChoice recompute = ChooseRecompute(config, job);
+  const config::RecomputeChoice recompute = config::DecideRecompute(job.recompute, config);
   const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
   std::vector<bool> recomputed;
   for (const auto& [first, end] : runs) {
@@ -344,6 +333,9 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 }
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
+  if (config.moe.gate) {
+    return UnimplementedError("what a gate with capacity (the moe section) keeps is not planned");
+  }
   // What no job can have is said ahead of what is not planned.
   const config::ParallelConfig& parallel = config.parallel;
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,

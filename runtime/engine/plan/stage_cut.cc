@@ -16,6 +16,9 @@
 namespace ds::engine {
 namespace {
 
+// What Megatron-DeepSpeed, of whose pipelines "type:transformer" is known, calls a decoder's layer.
+constexpr const char* kMegatronLayer = "ParallelTransformerLayerPipe";
+
 // The multiplications of a parameter's product with one token's row.
 double CountProduct(const models::DecoderSpec& model, const models::ParameterSize& parameter,
                     bool is_embedding) {
@@ -112,8 +115,9 @@ StatusOr<MemoryCut> MemoryCut::Create(const models::DecoderSpec& model,
     DS_RETURN_IF_ERROR(models::ApplyTrainedPart(order.trained, &blocks));
   }
   MemoryCut cut(std::move(schedule));
-  for (const auto& bytes : models::ListBlockBytes(plan.slice(), micro_batch, order.recompute,
-                                                  models::ListTraining(blocks))) {
+  const config::RecomputeChoice recompute = config::DecideRecompute(order.recompute, config);
+  for (const auto& bytes :
+       models::ListBlockBytes(plan.slice(), micro_batch, recompute, models::ListTraining(blocks))) {
     cut.kept_.push_back(cut.kept_.back() + static_cast<double>(bytes.kept));
   }
   for (const models::BlockSizes& block : blocks) {
@@ -174,7 +178,11 @@ StatusOr<std::vector<int>> CutStages(const models::DecoderSpec& model,
   }
   std::vector<pipeline::WeighedBlock> blocks;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    blocks.push_back({counts[i].name, counts[i].parameters, work[i]});
+    const bool is_layer = i > 0 && i + 1 < counts.size();
+    blocks.push_back({.name = counts[i].name,
+                      .trained = counts[i].parameters,
+                      .work = work[i],
+                      .other_name = is_layer ? kMegatronLayer : ""});
   }
   auto cut = pipeline::CutBlocks(config.pipeline.partition, blocks, parts);
   if (!cut.ok()) return cut.status().WithContext(kKey);

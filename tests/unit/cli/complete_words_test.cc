@@ -32,7 +32,7 @@ TEST(CompleteWordsTest, FlagsOfTheirPlace) {
   EXPECT_THAT(Words({"--num_g"}), ElementsAre("--num_gpus"));
   EXPECT_THAT(Words({"--num_gpus", "2", "train", "--step"}), Contains("--steps"));
   EXPECT_THAT(Words({"--step"}), IsEmpty()) << "a flag of train's";
-  EXPECT_THAT(Words({"check", "--num_g"}), IsEmpty()) << "a launch flag";
+  EXPECT_THAT(Words({"check", "--num_n"}), IsEmpty()) << "a launch flag";
   EXPECT_THAT(Words({"--nproc"}), IsEmpty()) << "dsrun's own name is offered";
   EXPECT_THAT(Words({"-"}), Contains("-H"));
 }

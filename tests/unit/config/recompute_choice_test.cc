@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "runtime/config/ds_config.h"
+
 namespace ds::config {
 namespace {
 
@@ -28,6 +30,33 @@ TEST(RecomputeChoiceTest, BlocksBetweenTheFirstAndTheLast) {
   EXPECT_THAT(Recomputed("full", 2), ElementsAre());
   EXPECT_THAT(Recomputed("attention", 6), ElementsAre());
   EXPECT_EQ(ParseRecompute("attention")->kind, Kind::kAttention);
+}
+
+TEST(RecomputeChoiceTest, TheConfigDecidesWhereNoFlagDoes) {
+  DsConfig config;
+  const auto decide = [&](std::string_view text) {
+    return DecideRecompute(ParseRecompute(text).value(), config);
+  };
+  EXPECT_EQ(decide("auto").kind, Kind::kNone);
+  config.pipeline.activation_checkpoint_interval = 1;
+  EXPECT_EQ(decide("auto").kind, Kind::kNone) << "there are no stages";
+  config.parallel.pipeline = 2;
+  EXPECT_EQ(decide("auto"), RecomputeChoice{.kind = Kind::kBlocks});
+  config.pipeline.activation_checkpoint_interval = 0;
+  config.activation_checkpointing.asked_for = true;
+  EXPECT_EQ(decide("auto"), RecomputeChoice{.kind = Kind::kBlocks});
+  EXPECT_EQ(decide("none").kind, Kind::kNone) << "a flag rules";
+  EXPECT_EQ(decide("attention").kind, Kind::kAttention);
+  EXPECT_EQ(decide("every:3"), (RecomputeChoice{.kind = Kind::kBlocks, .every = 3}));
+}
+
+TEST(RecomputeChoiceTest, ABufferHasAPartForEachLayer) {
+  EXPECT_TRUE(CheckBufferedParts(8, 8).ok());
+  EXPECT_TRUE(CheckBufferedParts(9, 8).ok());
+  EXPECT_THAT(
+      CheckBufferedParts(4, 8).message(),
+      HasSubstr("number_checkpoints is 4, and a rank recomputes 8 layers in a pass: write 8 "
+                "or more, or leave out contiguous_memory_optimization"));
 }
 
 TEST(RecomputeChoiceTest, RefusesTheRest) {

@@ -40,23 +40,36 @@ TEST(RulesTest, HaveNamesOfTheirOwnAndReadExistingKeys) {
 }
 
 TEST(RulesTest, ActivationCheckpointingIsThatOfWhatIsRecomputed) {
-  const CheckResult checked = CheckWith(
+  const std::string section =
       R"("activation_checkpointing": {"partition_activations": true, "cpu_checkpointing": true,
          "contiguous_memory_optimization": true, "number_checkpoints": 4,
-         "synchronize_checkpoint_boundary": true, "profile": true})");
+         "synchronize_checkpoint_boundary": true, "profile": true})";
+  const CheckResult checked = CheckWith(section);
   EXPECT_THAT(Messages(checked.errors), IsEmpty());
   EXPECT_TRUE(checked.config.activation_checkpointing.cpu_checkpointing);
   EXPECT_TRUE(checked.config.activation_checkpointing.synchronize_checkpoint_boundary);
   EXPECT_TRUE(checked.config.activation_checkpointing.profile);
   EXPECT_TRUE(checked.config.activation_checkpointing.partition_activations);
-  EXPECT_EQ(checked.config.activation_checkpointing.buffered_parts, 4);
+  EXPECT_TRUE(checked.config.activation_checkpointing.asked_for);
+  EXPECT_EQ(checked.config.activation_checkpointing.buffered_parts, std::nullopt);
   EXPECT_THAT(Messages(checked.warnings),
               Contains(HasSubstr("contiguous_memory_optimization has no effect without tensor")));
+  EXPECT_THAT(Messages(checked.warnings),
+              Contains(HasSubstr("partition_activations has no effect without tensor")));
+  const CheckResult cut = CheckConfig(
+      R"({"train_batch_size": 8, "tensor_parallel": {"autotp_size": 2}, )" + section + "}",
+      "ds.json", 2);
+  EXPECT_EQ(cut.config.activation_checkpointing.buffered_parts, 4);
   const CheckResult number = CheckWith(R"("activation_checkpointing": {"number_checkpoints": 4})");
+  EXPECT_TRUE(number.config.activation_checkpointing.asked_for);
   EXPECT_EQ(number.config.activation_checkpointing.buffered_parts, std::nullopt);
   EXPECT_THAT(Messages(number.warnings),
               Contains(HasSubstr("number_checkpoints has no effect while "
                                  "activation_checkpointing.contiguous_memory_optimization is")));
+  const CheckResult defaults = CheckWith(
+      R"("activation_checkpointing": {"partition_activations": false, "cpu_checkpointing": false,
+         "number_checkpoints": null, "profile": false})");
+  EXPECT_FALSE(defaults.config.activation_checkpointing.asked_for);
 }
 
 TEST(RulesTest, MonitorsWriteWhereTheConfigSays) {

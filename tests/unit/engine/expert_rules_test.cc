@@ -25,6 +25,12 @@ constexpr const char* kDeepseek = R"({"model_type":"deepseek_v2","vocab_size":48
     "topk_method":"group_limited_greedy","n_group":4,"topk_group":2,
     "routed_scaling_factor":2.5})";
 
+// One expert a token.
+constexpr const char* kQwen = R"({"model_type":"qwen2_moe","vocab_size":48,"hidden_size":24,
+    "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+    "max_position_embeddings":16,"num_experts":6,"num_experts_per_tok":1,
+    "moe_intermediate_size":12,"shared_expert_intermediate_size":14})";
+
 std::string Check(const char* model, const std::string& keys) {
   const auto config = ordered_json::parse(model);
   const auto spec = models::ReadDecoderSpec(config, "config.json", models::UnknownKeys::kRefuse);
@@ -121,6 +127,33 @@ TEST(ExpertRules, AModelWithoutExpertsHasNoneToSpeakOf) {
           "num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":16})",
             R"("top_k": 2)"),
       HasSubstr("top_k is 2, and llama has nothing as its experts of a token: leave it out"));
+}
+
+// The gate of the `moe` section; "" where the model takes it.
+std::string Take(const char* model, const config::MoeConfig& section) {
+  auto spec = models::ReadDecoderSpec(ordered_json::parse(model), "config.json",
+                                      models::UnknownKeys::kIgnore)
+                  .value();
+  const Status status = TakeExpertGate({.moe = section}, &spec);
+  EXPECT_EQ(spec.expert_gate.has_value(), status.ok() && section.gate.has_value());
+  return std::string(status.message());
+}
+
+TEST(ExpertGate, IsTakenByModelsWhoseRoutesItCanWeight) {
+  const config::ExpertGateConfig gate{.capacity_factor = 1.25};
+  EXPECT_EQ(Take(kMixtral, {}), "");
+  EXPECT_EQ(Take(kMixtral, {.experts = 4, .experts_per_token = 2, .gate = gate}), "");
+  EXPECT_EQ(Take(kQwen, {.gate = gate}), "") << "one expert a token, by its probability";
+  EXPECT_THAT(Take(kMixtral, {.experts = 8}), HasSubstr("moe.num_experts is 8, and mixtral has 4"));
+  EXPECT_THAT(Take(kMixtral, {.experts_per_token = 1, .gate = gate}),
+              HasSubstr("moe.k is 1, and mixtral has 2"));
+  EXPECT_THAT(Take(kDeepseek, {.gate = gate}),
+              HasSubstr("deepseek_v2 chooses among groups of experts"));
+  auto draws = gate;
+  draws.noise = config::ExpertGateNoise::kRSample;
+  EXPECT_EQ(Take(kQwen, {.gate = draws}), "");
+  EXPECT_THAT(Take(kMixtral, {.gate = draws}),
+              HasSubstr("RSample draws the one expert of a token"));
 }
 
 }  // namespace
