@@ -120,7 +120,6 @@ constexpr Meaning kMeanings[] = {
     {"eval_strategy", "write --eval_every N, with --eval_data or --eval_split"},
     {"evaluation_strategy", "write --eval_every N, with --eval_data or --eval_split"},
     {"save_strategy", "write --save_every N, or nothing for no checkpoints"},
-    {"max_length", "write --seq_len {}"},
     {"dataset", "dsrun downloads nothing; give its files to --data"},
     {"optim", "write the optimizer into the ds_config: \"optimizer\": {\"type\": ...}"},
     {"resume_from_checkpoint", kResume},
