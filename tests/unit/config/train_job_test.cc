@@ -36,6 +36,7 @@ TrainJob FullJob() {
           .eval_data = {"d.jsonl"},
           .eval_every = 7,
           .save_best = true,
+          .load_best = true,
           .eval_patience = 3,
           .max_minutes = 1.5,
           .warmup_share = 0.25,
@@ -45,6 +46,7 @@ TrainJob FullJob() {
           .shuffle = false,
           .seed = 18446744073709551615u,
           .save_every = 5,
+          .save_total_limit = 2,
           .checkpoint_dir = "runs/x/checkpoints",
           .checkpoint_mark = ".shared-1-2",
           .resume_from = "runs/x/checkpoints/step-5",
@@ -132,6 +134,8 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("shuffle", "yes"), HasSubstr("'shuffle' must be true or false"));
   EXPECT_THAT(ErrorWith("seed", -1), HasSubstr("'seed'"));
   EXPECT_THAT(ErrorWith("save_every", -2), HasSubstr("'save_every' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("save_total_limit", -1), HasSubstr("'save_total_limit' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("save_best", false), HasSubstr("true with load_best"));
   EXPECT_THAT(ErrorWith("checkpoint_dir", ""), HasSubstr("'checkpoint_dir'"));
   EXPECT_THAT(ErrorWith("on_bad_data", "ignore"), HasSubstr("'on_bad_data' must be one of"));
   EXPECT_THAT(ErrorWith("eval_split", 0.5), HasSubstr("0 when there is eval_data"));

@@ -1,20 +1,19 @@
 #include "runtime/rank/step_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "runtime/checkpoint/format/catalog.h"
-#include "tests/support/program.h"
 
 namespace ds::rank {
 namespace {
 
-TEST(DescribeBestTest, ACheckpointIsNamedWhereThereIsOne) {
-  const testing::TemporaryFolder folder;
-  const engine::BestEvaluation::Best best{.step = 3, .loss = 1.5};
-  EXPECT_THAT(DescribeBest(best, folder.path()), ::testing::HasSubstr("it has no checkpoint"));
-  std::filesystem::create_directory(checkpoint::DirectoryOfStep(folder.path(), 3));
-  EXPECT_THAT(DescribeBest(best, folder.path()), ::testing::HasSubstr("its checkpoint is step-3"));
+TEST(DescribeSkipTest, NamesFp16AndWhatBecameOfItsScale) {
+  StepResult result{.skipped = true, .step = 7};
+  result.non_finite = "the gradient of w (-Inf at element 0) is not finite";
+  EXPECT_EQ(DescribeSkip(result),
+            "step 7 is skipped: the gradient of w (-Inf at element 0) is not finite");
+  result.overflow = "the loss scale goes from 4 to 2";
+  EXPECT_EQ(DescribeSkip(result),
+            "step 7 is skipped: gradients overflowed in fp16, and the loss scale goes from 4 to 2: "
+            "the gradient of w (-Inf at element 0) is not finite");
 }
 
 }  // namespace
