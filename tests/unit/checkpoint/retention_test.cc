@@ -50,7 +50,8 @@ class PruneTest : public ::testing::Test {
   }
   Steps Listed() {
     Steps steps;
-    for (const auto& each : ListCheckpoints(folder_.path()).value()) steps.push_back(each.step);
+    const auto listed = ListCheckpoints(folder_.path()).value();
+    for (const ListedCheckpoint& each : listed) steps.push_back(each.step);
     return steps;
   }
   TemporaryFolder folder_;

@@ -208,7 +208,7 @@ TEST(TrainerManualTest, EveryKeyOfAccelerateIsNamed) {
     for (const auto& key : TranslateGolden()[list]) {
       const auto name = key.get<std::string>();
       const bool is_section = name.ends_with("_config") && name != "fp8_config";
-      if (!is_section) EXPECT_THAT(section, HasSubstr("`" + name + "`"));
+      EXPECT_TRUE(is_section || section.find("`" + name + "`") != std::string::npos) << name;
     }
   }
 }
