@@ -7,9 +7,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kCutsOff[] =
-    "; what a longer document has beyond it becomes further samples, TRL cuts it off";
-
 void TranslateTextField(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "dataset_text_field";
   if (!arguments->IsGiven(kName)) return;
@@ -29,8 +26,11 @@ std::string NameOfLength(const GivenArguments& arguments) {
   return arguments.of_sft() ? "max_length" : "";
 }
 
-// Without packing dsrun cuts, as TRL's bfd does not.
-void TranslateLength(bool cuts_off, GivenArguments* arguments, Translation* translation) {
+// TRL splits a row that is longer than a sample, or cuts it off: its end, or as truncation_mode
+// asks.
+enum class LongRow { kSplits, kCutsOff, kCutsOffAsAsked };
+
+void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* translation) {
   const std::string name = NameOfLength(*arguments);
   if (name.empty()) return;
   if (arguments->Get(name).is_null()) {
@@ -40,11 +40,15 @@ void TranslateLength(bool cuts_off, GivenArguments* arguments, Translation* tran
   }
   const auto length = arguments->Whole(name);
   if (!length) return;
-  translation->flags["seq_len"] = *length;
-  translation->Add(cuts_off ? Mapping::kNearly : Mapping::kWhole, name, *length,
-                   cuts_off ? std::string("--seq_len") + kCutsOff : "--seq_len");
-  if (!cuts_off || arguments->Text("truncation_mode") == "keep_start") return;
-  arguments->Miss("truncation_mode", "dsrun does not cut a document's beginning off");
+  if (long_row == LongRow::kSplits) return translation->SetFlag(name, *length, "seq_len", *length);
+  translation->flags["max_length"] = *length;
+  translation->Add(Mapping::kNearly, name, *length,
+                   "--max_length, which cuts off as TRL does; samples are padded to it, in TRL "
+                   "to the longest of the batch");
+  // With packing TRL cuts off the end, whatever the argument says.
+  const std::string mode = arguments->Text("truncation_mode");
+  if (long_row == LongRow::kCutsOff || mode == "keep_start") return;
+  translation->SetFlag("truncation_mode", mode, "truncation_mode", mode);
 }
 
 void SetPacking(const char* name, const Json& value, const char* packing, const char* differs,
@@ -54,13 +58,12 @@ void SetPacking(const char* name, const Json& value, const char* packing, const 
                    std::string("--packing ") + packing + differs);
 }
 
-// Returns whether TRL cuts off what is longer than a sample.
-bool TranslatePacking(GivenArguments* arguments, Translation* translation) {
+LongRow TranslatePacking(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "packing_strategy";
-  if (!arguments->of_sft()) return false;
+  if (!arguments->of_sft()) return LongRow::kSplits;
   if (!arguments->Flag("packing")) {
     SetPacking("packing", false, "none", "", translation);
-    return true;
+    return LongRow::kCutsOffAsAsked;
   }
   const std::string strategy = arguments->Text(kName);
   if (strategy == "bfd" || strategy == "bfd_split") {
@@ -78,7 +81,7 @@ bool TranslatePacking(GivenArguments* arguments, Translation* translation) {
     translation->Add(Mapping::kNearly, "eval_packing", of_evaluations,
                      "evaluations are packed as the training is");
   }
-  return strategy == "bfd";
+  return strategy == "bfd" ? LongRow::kCutsOff : LongRow::kSplits;
 }
 
 void TranslateLearntTokens(GivenArguments* arguments, Translation* translation) {
@@ -120,8 +123,7 @@ void TranslateEndToken(GivenArguments* arguments, Translation* translation) {
 
 void TranslateSamples(GivenArguments* arguments, Translation* translation) {
   TranslateTextField(arguments, translation);
-  const bool cuts_off = TranslatePacking(arguments, translation);
-  TranslateLength(cuts_off, arguments, translation);
+  TranslateLength(TranslatePacking(arguments, translation), arguments, translation);
   if (!arguments->of_sft()) return;
   TranslateLearntTokens(arguments, translation);
   TranslateEndToken(arguments, translation);

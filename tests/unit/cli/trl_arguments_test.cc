@@ -58,7 +58,8 @@ TEST(TrlArgumentsTest, DefaultsOfSftAreNoLosses) {
   EXPECT_TRUE(saved.is_whole()) << DescribeMissing(saved);
   EXPECT_EQ(saved.flags["learning_rate"], 2e-5);
   EXPECT_EQ(saved.flags["packing"], "none");
-  EXPECT_EQ(saved.flags["seq_len"], 1024);
+  EXPECT_EQ(saved.flags["max_length"], 1024);
+  EXPECT_FALSE(saved.flags.contains("seq_len"));
   EXPECT_EQ(saved.flags["recompute"], "full");
   EXPECT_FALSE(saved.flags.contains("text_field"));
   EXPECT_EQ(On(saved, "max_length").mapping, Mapping::kNearly);
@@ -71,7 +72,7 @@ TEST(TrlArgumentsTest, DefaultsAreThoseOfTheTrainer) {
   const Translation sft = TranslateTrainingArguments(
       Json::parse(R"({"max_steps": 5, "packing": false, "eval_strategy": "steps"})"), {});
   EXPECT_EQ(sft.flags["learning_rate"], 2e-5);
-  EXPECT_EQ(sft.flags["seq_len"], 1024);
+  EXPECT_EQ(sft.flags["max_length"], 1024);
   EXPECT_EQ(sft.flags["eval_every"], 10);
   EXPECT_EQ(sft.ds_config["torch_autocast"]["dtype"], "bfloat16");
   const Translation fp16 = TranslateTrainingArguments(
@@ -97,6 +98,7 @@ TEST(TrlArgumentsTest, PackingStrategies) {
     EXPECT_EQ(packed.flags["packing"], packing);
     EXPECT_EQ(On(packed, "packing_strategy").mapping, Mapping::kNearly);
     EXPECT_EQ(On(packed, "max_length").mapping, cuts_off ? Mapping::kNearly : Mapping::kWhole);
+    EXPECT_EQ(packed.flags[cuts_off ? "max_length" : "seq_len"], 1024);
   }
   EXPECT_THAT(Missing(Sft(R"({"packing": true, "packing_strategy": "ffd"})")),
               ElementsAre("packing_strategy"));
@@ -115,7 +117,9 @@ TEST(TrlArgumentsTest, WhatIsLearntOfARow) {
                       "eos_token": "<|im_end|>", "chat_template_path": "a.jinja"})")),
               ::testing::UnorderedElementsAre("completion_only_loss", "loss_type", "max_length",
                                               "eos_token", "chat_template_path"));
-  EXPECT_THAT(Missing(Sft(R"({"truncation_mode": "keep_end"})")), ElementsAre("truncation_mode"));
+  const std::string keeps_end = R"("truncation_mode": "keep_end")";
+  EXPECT_EQ(Sft("{" + keeps_end + "}").flags["truncation_mode"], "keep_end");
+  EXPECT_FALSE(Sft(R"({"packing": true, )" + keeps_end + "}").flags.contains("truncation_mode"));
 }
 
 TEST(TrlArgumentsTest, AnotherTrainersArgumentsAreRefusedOnce) {
