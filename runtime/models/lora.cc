@@ -57,11 +57,11 @@ Status CheckTargets(const std::vector<std::string>& targets,
   return OkStatus();
 }
 
-// What PEFT saves whole is trained.
+// PEFT trains the parameters of modules_to_save, too.
 void FreezeOthers(const BlockList& model, const LoraSpec& spec) {
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      item.value().set_requires_grad(spec.whole.contains(block->FullName(item.key())));
+      item.value().set_requires_grad(spec.TrainsWhole(block->FullName(item.key())));
     }
   }
 }
@@ -72,32 +72,18 @@ std::vector<NamedProduct> ListAdaptable(const BlockList& model) {
   return found;
 }
 
-Status CheckTables(const LoraSpec& spec, const BlockList& model) {
-  bool tied = false;
-  for (int i = 0; i < model.size(); ++i) tied = tied || !model.also_reads(i).empty();
-  if (!tied || spec.ties_weights) return OkStatus();
-  const Block& embedding = model.block(0);
-  for (const auto& item : embedding.named_parameters()) {
-    const std::string name = embedding.FullName(item.key());
-    if (item.value().dim() < 2 || !spec.whole.contains(name)) continue;
-    return UnimplementedError(
-        "the adapter has " + name +
-        " whole, from which PEFT parts the head that is tied to it; that is not built");
-  }
-  return OkStatus();
-}
-
-// `model` is the whole one.
-Status CheckFits(const LoraSpec& spec, const BlockList& model) {
-  std::vector<std::string> layers, parameters;
-  for (const NamedProduct& each : ListAdaptable(model)) layers.push_back(each.name);
+ModelNames NamesOf(const BlockList& model) {
+  ModelNames names;
+  for (const NamedProduct& each : ListAdaptable(model)) names.layers.push_back(each.name);
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      parameters.push_back(block->FullName(item.key()));
+      names.parameters.push_back(block->FullName(item.key()));
     }
   }
-  DS_RETURN_IF_ERROR(models::CheckFits(spec, layers, parameters));
-  return CheckTables(spec, model);
+  for (int i = 0; i < model.size(); ++i) {
+    if (!model.also_reads(i).empty()) names.tied_table = names.parameters.front();
+  }
+  return names;
 }
 
 }  // namespace
@@ -105,7 +91,7 @@ Status CheckFits(const LoraSpec& spec, const BlockList& model) {
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks,
                const BlockList* whole) {
   if (whole == nullptr) whole = &model;
-  if (spec->is_read() && whole == &model) DS_RETURN_IF_ERROR(CheckFits(*spec, model));
+  if (spec->is_read() && whole == &model) DS_RETURN_IF_ERROR(CheckFits(*spec, NamesOf(model)));
   std::set<std::string> names;
   for (const NamedProduct& each : ListAdaptable(*whole)) names.insert(each.last_name());
   const std::vector<std::string> known(names.begin(), names.end());

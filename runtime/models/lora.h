@@ -17,7 +17,7 @@
 namespace ds::models {
 
 // Puts an adapter into every linear layer that `spec` finds one for, and freezes all other
-// parameters but the ones that a PEFT folder has whole. Fills in the targets that `spec` leaves
+// parameters but the whole ones that a PEFT folder trains. Fills in the targets that `spec` leaves
 // open. Refuses a target that no layer has, a PEFT folder that does not fit the model, and
 // magnitudes of rows that several ranks share. Comes before the engine, which gives the adapters
 // their memory. `ranks` are those that have the model's matrices between them. `whole`: where the

@@ -5,7 +5,8 @@
     /tmp/goldens/bin/python scripts/goldens/make_adapter_goldens.py tests/numerics/goldens
 
 The bases are the models there (make_transformers_goldens.py, make_family_goldens.py). adapters/CASE is a folder of save_pretrained,
-adapters/goldens.json has of each case its base and every tenth logit behind the last of the tokens 0 to 23, with the adapter.
+adapters/goldens.json has of each case its base, how many elements PEFT trains on going on from the folder, and every tenth logit behind the
+last of the tokens 0 to 23, with the adapter.
 """
 
 import json
@@ -78,7 +79,9 @@ def make(out, name, base, options):
     with torch.no_grad():
         logits = model(TOKENS).logits[0, -1]
     assert not torch.allclose(before, logits, atol=1e-2), name
-    return {"base": base, "logits": [float(f"{each:.7g}") for each in logits[::10].tolist()]}
+    again = transformers.AutoModelForCausalLM.from_pretrained(out / base, dtype=torch.float32)
+    again = peft.PeftModel.from_pretrained(again, folder, is_trainable=True)
+    return {"base": base, "trained": sum(each.numel() for each in again.parameters() if each.requires_grad), "logits": [float(f"{each:.7g}") for each in logits[::10].tolist()]}
 
 
 def main():

@@ -111,7 +111,8 @@ void AddAttention(const DecoderSpec& spec, ParameterList* list) {
 void AddMlp(const DecoderSpec& spec, const std::string& path, std::int64_t width,
             ParameterList* list) {
   const WeightNames& names = spec.names;
-  const auto named = [&](const char* name) { return path + "." + name; };
+  // OPT's matrices are in the layer itself.
+  const auto named = [&](const char* name) { return path.empty() ? name : path + "." + name; };
   list->Begin(BlockPart::kWiden);
   if (spec.fused_gate_up) {
     list->AddMatrix(named(names.gate_up), 2 * width, spec.width, spec.mlp_bias);

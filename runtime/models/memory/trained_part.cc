@@ -31,7 +31,7 @@ std::string FullNameOf(const BlockSizes& block, const std::string& name) {
 void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::string>* found) {
   std::vector<ParameterSize> parameters;
   for (ParameterSize parameter : std::exchange(block->parameters, {})) {
-    parameter.trained = lora.whole.contains(FullNameOf(*block, parameter.name));
+    parameter.trained = lora.TrainsWhole(FullNameOf(*block, parameter.name));
     const std::string product = NameProduct(parameter);
     parameters.push_back(parameter);
     const std::string path = parameter.name.substr(0, parameter.name.size() - kWeight.size());
@@ -67,6 +67,20 @@ void Quantize(BaseFormat format, BlockSizes* block) {
 bool IsMatched(const std::string& pattern, const BlockSizes& block,
                const ParameterSize& parameter) {
   return ::fnmatch(pattern.c_str(), FullNameOf(block, parameter.name).c_str(), 0) == 0;
+}
+
+ModelNames NamesOf(const std::vector<BlockSizes>& blocks) {
+  ModelNames names;
+  for (const BlockSizes& block : blocks) {
+    for (const ParameterSize& parameter : block.parameters) {
+      const std::string name = FullNameOf(block, parameter.name);
+      names.parameters.push_back(name);
+      if (NameProduct(parameter).empty()) continue;
+      names.layers.push_back(name.substr(0, name.size() - kWeight.size()));
+    }
+    if (!block.also_reads.empty()) names.tied_table = names.parameters.front();
+  }
+  return names;
 }
 
 Status Freeze(const std::string& pattern, std::vector<BlockSizes>* blocks) {
@@ -110,6 +124,7 @@ void AddNorms(const ParameterSize& parameter, BlockTraining* training) {
 
 Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks) {
   std::vector<std::string> found;
+  if (part.lora) DS_RETURN_IF_ERROR(CheckFits(*part.lora, NamesOf(*blocks)));
   for (BlockSizes& block : *blocks) {
     if (part.lora) AddAdapters(*part.lora, &block, &found);
     if (part.base) Quantize(*part.base, &block);

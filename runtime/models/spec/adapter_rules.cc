@@ -189,11 +189,16 @@ StatusOr<std::optional<double>> AdapterRules::AlphaOf(const std::string& layer) 
   return Find(alphas_, layer);
 }
 
-bool AdapterRules::SavesWhole(const std::string& parameter) const {
+bool AdapterRules::TrainsWhole(const std::string& parameter) const {
   if (saves_biases_ && parameter.ends_with(".bias")) return true;
-  const auto holds = [&](std::string_view module) { return IsSavedWith(module, parameter); };
-  return std::any_of(std::begin(kVocabularyModules), std::end(kVocabularyModules), holds) ||
-         std::any_of(modules_to_save_.begin(), modules_to_save_.end(), holds);
+  return std::any_of(modules_to_save_.begin(), modules_to_save_.end(),
+                     [&](std::string_view module) { return IsSavedWith(module, parameter); });
+}
+
+bool AdapterRules::SavesWhole(const std::string& parameter) const {
+  return TrainsWhole(parameter) ||
+         std::any_of(std::begin(kVocabularyModules), std::end(kVocabularyModules),
+                     [&](std::string_view module) { return IsSavedWith(module, parameter); });
 }
 
 }  // namespace ds::models

@@ -37,8 +37,10 @@ class AdapterRules {
   StatusOr<std::optional<double>> RankOf(const std::string& layer) const;
   StatusOr<std::optional<double>> AlphaOf(const std::string& layer) const;
 
-  // True when modules_to_save or bias says that the file has the parameter whole, and of the
-  // embedding and the head, which PEFT saves after a change of the vocabulary.
+  // True when modules_to_save or bias says that the parameter is trained, so that the file has it
+  // whole.
+  bool TrainsWhole(const std::string& parameter) const;
+  // The same, and true of the embedding and the head, which PEFT may save without training them.
   bool SavesWhole(const std::string& parameter) const;
   const std::vector<std::string>& modules_to_save() const { return modules_to_save_; }
 

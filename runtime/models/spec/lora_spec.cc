@@ -155,6 +155,10 @@ double LoraSpec::ScaleOf(std::int64_t of_rank, double of_alpha) const {
   return of_alpha / (rank_stabilised ? std::sqrt(ranks) : ranks);
 }
 
+bool LoraSpec::TrainsWhole(const std::string& parameter) const {
+  return whole.contains(parameter) && rules->TrainsWhole(parameter);
+}
+
 std::optional<LoraSpec::Layer> LoraSpec::Find(const std::string& layer) const {
   if (is_read()) {
     const auto found = layers.find(layer);
@@ -189,28 +193,31 @@ StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder) {
   return spec;
 }
 
-Status CheckFits(const LoraSpec& spec, const std::vector<std::string>& layers,
-                 const std::vector<std::string>& parameters) {
+Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
   if (!spec.is_read()) return OkStatus();
   for (const auto& [layer, of] : spec.layers) {
-    if (Contains(layers, layer)) continue;
+    if (Contains(model.layers, layer)) continue;
     return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has an adapter of " + layer +
                                 ": the model has no such linear layer that takes one");
   }
-  for (const std::string& layer : spec.rules->has_targets() ? layers : std::vector<std::string>()) {
+  for (const std::string& layer : model.layers) {
+    if (!spec.rules->has_targets() || spec.layers.contains(layer)) continue;
     DS_ASSIGN_OR_RETURN(const bool targeted, spec.rules->Targets(layer));
-    if (!targeted || spec.layers.contains(layer)) continue;
+    if (!targeted) continue;
     return InvalidArgumentError("target_modules of " + std::string(kAdapterConfigFile) +
                                 " covers " + layer + ", of which " + kAdapterWeightsFile +
                                 " has no tensors");
   }
   for (const auto& [name, stored] : spec.whole) {
-    if (Contains(parameters, name)) continue;
+    if (Contains(model.parameters, name)) continue;
     return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has " + name +
                                 " whole, and the model has no such parameter of its own (a head "
                                 "that is tied to the embedding is none)");
   }
-  return OkStatus();
+  if (spec.ties_weights || !spec.whole.contains(model.tied_table)) return OkStatus();
+  return UnimplementedError(std::string(kAdapterWeightsFile) + " has " + model.tied_table +
+                            " whole, from which PEFT parts the head that is tied to it; that is "
+                            "not built");
 }
 
 nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string& base_model,

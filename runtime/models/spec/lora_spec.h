@@ -47,6 +47,8 @@ struct LoraSpec {
   double scale() const { return ScaleOf(rank, alpha); }
   double ScaleOf(std::int64_t of_rank, double of_alpha) const;
   bool is_read() const { return !layers.empty(); }
+  // True of a parameter that the file has whole to train it, as modules_to_save and bias say.
+  bool TrainsWhole(const std::string& parameter) const;
   // The adapter of the linear layer with this full name; nothing: none.
   std::optional<Layer> Find(const std::string& layer) const;
 };
@@ -64,10 +66,15 @@ StatusOr<std::string> ParameterOfStored(std::string_view stored_name);
 // are not built or not known, and tensors that contradict the description.
 StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder);
 
-// Refuses a PEFT folder that does not fit a model with these linear layers (those that take
-// adapters) and parameters, by full names. Of a spec that was not read it asks nothing.
-Status CheckFits(const LoraSpec& spec, const std::vector<std::string>& layers,
-                 const std::vector<std::string>& parameters);
+// The names of a model, in full: linear layers that take adapters, parameters, and the table that a
+// tied head shares ("" without one).
+struct ModelNames {
+  std::vector<std::string> layers, parameters;
+  std::string tied_table;
+};
+
+// Refuses a PEFT folder that does not fit the model. A spec that was not read fits any.
+Status CheckFits(const LoraSpec& spec, const ModelNames& model);
 
 // The description that PEFT reads. Of a spec that was read it is the folder's own, of `base_model`;
 // else `targets` are those that have been found in the model.

@@ -102,12 +102,21 @@ TEST(LoraSpecTest, TheFolderAndTheModelMustFit) {
   const LoraSpec spec = ReadWith(nlohmann::json::object()).value();
   std::vector<std::string> layers;
   for (const auto& [layer, of] : spec.layers) layers.push_back(layer);
-  EXPECT_TRUE(CheckFits(spec, layers, {}).ok());
+  EXPECT_TRUE(CheckFits(spec, {.layers = layers}).ok());
   layers.push_back("model.layers.2.mlp.down_proj");
-  EXPECT_THAT(CheckFits(spec, layers, {}).message(),
+  EXPECT_THAT(CheckFits(spec, {.layers = layers}).message(),
               HasSubstr("covers model.layers.2.mlp.down_proj, of which"));
-  EXPECT_THAT(CheckFits(spec, {"model.layers.0.self_attn.q_proj"}, {}).message(),
+  EXPECT_THAT(CheckFits(spec, {.layers = {"model.layers.0.self_attn.q_proj"}}).message(),
               HasSubstr("the model has no such linear layer"));
+  LoraSpec tables = ReadLoraSpec(kGolden / "../adapters/saves_both_tables").value();
+  ModelNames names{.parameters = {"model.embed_tokens.weight", "lm_head.weight"}};
+  for (const auto& [layer, of] : tables.layers) names.layers.push_back(layer);
+  EXPECT_TRUE(CheckFits(tables, names).ok());
+  names.tied_table = "model.embed_tokens.weight";
+  EXPECT_THAT(CheckFits(tables, names).message(),
+              HasSubstr("has model.embed_tokens.weight whole, from which PEFT parts the head"));
+  names.parameters.pop_back();
+  EXPECT_THAT(CheckFits(tables, names).message(), HasSubstr("has lm_head.weight whole"));
 }
 
 TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {
