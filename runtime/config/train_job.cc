@@ -154,6 +154,7 @@ Status CheckOneOf(std::string_view name, std::string_view value,
 }
 
 Status CheckRows(const TrainJob& job) {
+  DS_RETURN_IF_ERROR(CheckOneOf("packing", job.packing, {"stream", "whole", "none"}));
   DS_RETURN_IF_ERROR(CheckOneOf("prompt_style", job.prompt_style, {"", "chat", "alpaca"}));
   if (job.max_length < 0) return FieldError("max_length", "0 or more");
   if (job.max_length > job.seq_len && job.packing != "stream") {
@@ -173,7 +174,7 @@ Status CheckData(const TrainJob& job) {
   for (const double weight : job.data_weights) {
     if (!std::isfinite(weight) || weight <= 0.0) return FieldError("data_weights", "above 0");
   }
-  return CheckRows(job);
+  return OkStatus();
 }
 
 Status CheckEvaluation(const TrainJob& job) {
@@ -249,7 +250,7 @@ Status CheckRanges(const TrainJob& job) {
   DS_RETURN_IF_ERROR(ParseRecompute(job.recompute).status().WithContext("train job: 'recompute'"));
   DS_RETURN_IF_ERROR(CheckOneOf("token_dtype", job.token_dtype, {"uint16", "uint32"}));
   DS_RETURN_IF_ERROR(CheckOneOf("on_bad_data", job.on_bad_data, {"stop", "skip"}));
-  DS_RETURN_IF_ERROR(CheckOneOf("packing", job.packing, {"stream", "whole", "none"}));
+  DS_RETURN_IF_ERROR(CheckRows(job));
   DS_RETURN_IF_ERROR(CheckOneOf("sequence_kind", job.sequence_kind, {"ulysses", "ring"}));
   DS_RETURN_IF_ERROR(CheckOneOf("pipeline_schedule", job.pipeline_schedule,
                                 {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"}));

@@ -161,7 +161,9 @@ TEST_F(TrainDataTest, RowsThatAreLeftOutAreCounted) {
   for (const char* i : {"1", "2"}) {
     lines += std::string(R"({"prompt": "a", "completion": "b )") + i + "\", \"label\": false}\n";
   }
-  lines += R"({"prompt": ")" + std::string(200, '?') + "\", \"completion\": \"c\"}\n";
+  std::string prompt;
+  for (int i = 0; i < 100; ++i) prompt += std::to_string(i) + " ";
+  lines += R"({"prompt": ")" + prompt + "\", \"completion\": \"c\"}\n";
   const auto result = Train("run", Write("rows.jsonl", lines), {"--max_length", "24"});
   ASSERT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("left out 2 rows of the data whose \"label\" is false"));
