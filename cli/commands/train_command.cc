@@ -15,6 +15,7 @@
 #include "cli/train/train_session.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/shell_quote.h"
+#include "runtime/config/file/base_config.h"
 
 namespace ds::cli {
 namespace {
@@ -57,19 +58,8 @@ struct Below {
   std::string name;  // "recipe lora"; "" = nothing
   Recipe recipe;     // flags and ds_config; of Trainer's arguments without a feature
   std::vector<std::string> launch;
+  bool is_trainers = false;
 };
-
-// True where rates fall up to a step that stands in the config.
-bool NamesItsEnd(const nlohmann::ordered_json& ds_config) {
-  const auto scheduler = ds_config.find("scheduler");
-  if (scheduler == ds_config.end() || !scheduler->is_object()) return false;
-  const nlohmann::ordered_json params = scheduler->value("params", nlohmann::ordered_json());
-  if (!params.is_object()) return false;
-  for (const char* name : {"total_num_steps", "total_iters", "T_max"}) {
-    if (params.value(name, nlohmann::ordered_json()).is_number()) return true;
-  }
-  return false;
-}
 
 StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
   if (flags.recipe.empty() && flags.trainer.empty()) return Below{};
@@ -84,15 +74,24 @@ StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
   }
   DS_ASSIGN_OR_RETURN(Translation translation,
                       TranslateTrainerFile(flags.trainer, flags.train.steps));
-  if (flags.train.epochs && NamesItsEnd(translation.ds_config)) {
-    return InvalidArgumentError("--epochs: the rates of " + flags.trainer +
-                                " fall up to a step that it names; give the --steps");
-  }
   below.name = flags.trainer;
   below.recipe.flags = std::move(translation.flags);
   below.recipe.ds_config = std::move(translation.ds_config);
   below.launch = std::move(translation.launch);
+  below.is_trainers = true;
   return below;
+}
+
+// Trainer refuses a ds_config whose values are not those of its arguments. Requires the flags that
+// these arguments come to, without the user's own.
+Status CheckAgreesWithItself(const Below& below, const config::TrainingFlags& flags) {
+  std::string message;
+  for (const config::Issue& issue : config::FindContradictions(
+           {.name = "its ds_config", .keys = below.recipe.ds_config}, flags)) {
+    message += (message.empty() ? "" : "\n") + issue.message;
+  }
+  if (message.empty()) return OkStatus();
+  return InvalidArgumentError("--from_hf_trainer " + below.name + ": " + message);
 }
 
 // Reads the words again with what lies below in front of them. The notice tells the user.
@@ -102,6 +101,10 @@ StatusOr<Flags> LayOver(const Below& below, const Invocation& invocation,
   const std::vector<std::string> flags_below = WordsBelow(below.recipe, given);
   words.insert(words.end(), flags_below.begin(), flags_below.end());
   *notice = below.name + ": " + ShellLine(words);
+  if (below.is_trainers) {
+    DS_ASSIGN_OR_RETURN(const Flags own, ParseFlags(words, LaunchFlags()));
+    DS_RETURN_IF_ERROR(CheckAgreesWithItself(below, own.train.training));
+  }
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   StatusOr<Flags> flags = ParseFlags(words, invocation.launch);
   if (!flags.ok()) return flags.status().WithContext(below.name);

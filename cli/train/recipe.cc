@@ -112,6 +112,10 @@ struct Replacement {
 constexpr Replacement kReplacements[] = {
     {"steps", "epochs"},
     {"epochs", "steps"},
+    {"lr_schedule", "lr_scheduler_type"},
+    {"lr_schedule", "lr_scheduler_kwargs"},
+    {"lr_scheduler_type", "lr_scheduler_kwargs"},
+    {"lr_scheduler_type", "lr_schedule"},
     {"eval_data", "eval_split"},
     {"eval_split", "eval_data"},
     {"lora_adapter", "lora_rank"},

@@ -1,5 +1,8 @@
 #include "cli/train/schedule_flags.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -10,6 +13,7 @@
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/keys/registry.h"
+#include "runtime/config/schedule_types.h"
 
 namespace ds::cli {
 namespace {
@@ -105,9 +109,58 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
   option->group("Schedules by DeepSpeed's flags, in place of the config's");
 }
 
+// Trainer's schedules, whose lengths the run says.
+StatusOr<Json> MakeTrainersSection(const ScheduleFlags& flags) {
+  if (flags.lr_scheduler_type.empty()) {
+    return InvalidArgumentError(
+        "--lr_scheduler_kwargs needs --lr_scheduler_type, the schedule that they belong to");
+  }
+  if (!flags.lr_schedule.empty() || !flags.given.empty()) {
+    const std::string other =
+        flags.lr_schedule.empty() ? flags.given.begin()->first : "lr_schedule";
+    return InvalidArgumentError("--" + other + " and --lr_scheduler_type ask for two schedules");
+  }
+  const config::ScheduleType* const type =
+      config::FindTransformersSchedule(flags.lr_scheduler_type);
+  if (type == nullptr) {
+    std::vector<std::string> names;
+    for (const config::ScheduleType& each : config::TransformersSchedules()) {
+      names.emplace_back(each.name);
+    }
+    return InvalidArgumentError("--lr_scheduler_type " + flags.lr_scheduler_type +
+                                ": no such schedule (" + fmt::format("{}", fmt::join(names, ", ")) +
+                                ")" + DidYouMean(flags.lr_scheduler_type, names));
+  }
+  const std::string& text = flags.lr_scheduler_kwargs;
+  const Json kwargs =
+      text.empty() ? Json::object() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (kwargs.is_object()) return config::MakeTransformersSection(*type, kwargs);
+  return InvalidArgumentError("--lr_scheduler_kwargs " + text +
+                              ": it must be a JSON object, such as '{\"num_cycles\": 2}'");
+}
+
+// DeepSpeed's default, unless another flag says it.
+Json DefaultOf(const LegacyFlag& flag, const config::TrainingFlags& training) {
+  const std::string_view name = flag.name;
+  const bool is_said = (name == "warmup_max_lr" && training.learning_rate) ||
+                       (name == "warmup_num_steps" && training.warmup_steps);
+  return is_said ? Json("auto") : Json::parse(flag.otherwise);
+}
+
 }  // namespace
 
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
+  constexpr const char* kTrainers = "Schedules of transformers' Trainer, in place of the config's";
+  app.add_option(FlagNames("lr_scheduler_type"), flags->lr_scheduler_type,
+                 "linear, cosine, constant_with_warmup, polynomial, inverse_sqrt, "
+                 "warmup_stable_decay and others (ds_config.md, scheduler.type); the warm-up is "
+                 "--warmup_steps, the end that of the run")
+      ->type_name("NAME")
+      ->group(kTrainers);
+  app.add_option(FlagNames("lr_scheduler_kwargs"), flags->lr_scheduler_kwargs,
+                 "its parameters, as a JSON object")
+      ->type_name("JSON")
+      ->group(kTrainers);
   app.add_option(FlagNames("lr_schedule"), flags->lr_schedule,
                  "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR or WarmupCosineLR")
       ->type_name("NAME")
@@ -120,7 +173,9 @@ void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
   }
 }
 
-StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags) {
+StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags,
+                                    const config::TrainingFlags& training) {
+  if (flags.is_transformers()) return MakeTrainersSection(flags);
   if (flags.lr_schedule.empty()) {
     return InvalidArgumentError("--" + flags.given.begin()->first +
                                 " needs --lr_schedule, the schedule that it belongs to");
@@ -135,7 +190,7 @@ StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags) {
       const auto given = rest.extract(flag.name);
       const bool is_silent = given.empty() && *flag.otherwise == '\0';
       if (!is_silent)
-        params[flag.name] = given.empty() ? Json::parse(flag.otherwise) : given.mapped();
+        params[flag.name] = given.empty() ? DefaultOf(flag, training) : given.mapped();
     }
     if (params.value("cycle_second_step_size", 0) == -1) params.erase("cycle_second_step_size");
     if (rest.empty()) return Json{{"type", schedule.name}, {"params", params}};

@@ -1,14 +1,17 @@
 #pragma once
 
-// DeepSpeed's command-line flags for schedules (its add_tuning_arguments): --lr_schedule and the
-// parameters of the schedule, with DeepSpeed's defaults. They take the place of the ds_config's
-// `scheduler` section.
+// Flags for schedules, which take the place of the ds_config's `scheduler` section.
+//
+// DeepSpeed's (its add_tuning_arguments) are --lr_schedule and the parameters of the schedule, with
+// DeepSpeed's defaults. Those of transformers' Trainer are --lr_scheduler_type and
+// --lr_scheduler_kwargs; lengths come from --warmup_steps and from the steps of the run.
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "runtime/base/status.h"
+#include "runtime/config/check/job_facts.h"
 
 namespace CLI {
 class App;
@@ -19,19 +22,28 @@ namespace ds::cli {
 struct ScheduleFlags {
   std::string lr_schedule;                              // "" = not given
   std::map<std::string, nlohmann::ordered_json> given;  // parameters, by their names
+  std::string lr_scheduler_type;                        // "" = not given
+  std::string lr_scheduler_kwargs;                      // a JSON object; "" = not given
 
-  bool any() const { return !lr_schedule.empty() || !given.empty(); }
+  bool is_transformers() const {
+    return !lr_scheduler_type.empty() || !lr_scheduler_kwargs.empty();
+  }
+  bool any() const { return !lr_schedule.empty() || !given.empty() || is_transformers(); }
+  // The flag that names the schedule.
+  std::string name() const { return is_transformers() ? "--lr_scheduler_type" : "--lr_schedule"; }
 };
 
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 
 // The `scheduler` section that the flags ask for. Refuses parameters without --lr_schedule or of
-// another schedule, and a schedule that these flags do not know. Requires flags.any().
+// another schedule, and a schedule that these flags do not know. Requires flags.any(). Where
+// `training` gives the rate or the warm-up, DeepSpeed's defaults for them do not hold.
 //
 // OneCycle, as in DeepSpeed, always cycles the momentum, whether --cycle_momentum is given or not;
 // other than in DeepSpeed, whose second step size of -1 its own schedule refuses, -1 means as many
 // steps as the first.
-StatusOr<nlohmann::ordered_json> MakeSchedulerSection(const ScheduleFlags& flags);
+StatusOr<nlohmann::ordered_json> MakeSchedulerSection(const ScheduleFlags& flags,
+                                                      const config::TrainingFlags& training);
 
 }  // namespace ds::cli

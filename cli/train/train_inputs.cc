@@ -9,12 +9,10 @@
 
 #include "cli/train/check_data.h"
 #include "cli/train/find_model.h"
-#include "cli/train/schedule_flags.h"
+#include "cli/train/job_config.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
-#include "runtime/config/file/base_config.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/config/file/config_text.h"
 #include "runtime/config/sections/elasticity_section.h"
 #include "runtime/models/spec/lora_spec.h"
 #include "runtime/models/spec/model_ranks.h"
@@ -82,50 +80,10 @@ Status CheckBlend(const TrainFlags& flags, config::TrainJob* job) {
                               " of --data; give each one");
 }
 
-// All that is wrong with a config, a line each.
-Status ErrorsOf(const config::CheckResult& result) {
-  std::string message;
-  for (const config::Issue& issue : result.errors) {
-    message += (message.empty() ? "" : "\n") + issue.message;
-  }
-  return InvalidArgumentError(std::move(message));
-}
-
-// The config with the schedule that the flags ask for. How long a decay lasts has no flag: what the
-// config says stays, else it is the number of steps.
-StatusOr<config::ConfigText> WithSchedule(const config::ConfigText& config,
-                                          const ScheduleFlags& flags, const config::JobFacts& facts,
-                                          std::vector<std::string>* notices) {
-  const config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
-  if (!result.ok) return ErrorsOf(result);
-  for (const config::Issue& warning : result.warnings) {
-    if (warning.key.empty()) notices->push_back(warning.message);  // what is not read again
-  }
-  DS_ASSIGN_OR_RETURN(nlohmann::ordered_json section, MakeSchedulerSection(flags));
-  if (section["type"] == "WarmupDecayLR" || section["type"] == "WarmupCosineLR") {
-    const nlohmann::ordered_json::json_pointer total("/scheduler/params/total_num_steps");
-    if (result.given.contains(total)) {
-      section["params"]["total_num_steps"] = result.given[total];
-    } else if (facts.total_steps) {
-      section["params"]["total_num_steps"] = *facts.total_steps;
-    } else if (facts.steps_come_later) {
-      section["params"]["total_num_steps"] = "auto";
-    }
-  }
-  nlohmann::ordered_json changed = result.given;
-  changed["scheduler"] = std::move(section);
-  return config::ConfigText{.text = changed.dump(), .name = config.name + " with --lr_schedule"};
-}
-
 // Fills in the config of `inputs`, or says all that is wrong with it.
-Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config::JobFacts facts,
-                     const ShareFolder& share, TrainInputs* inputs) {
-  if (flags.schedule.any()) {
-    DS_ASSIGN_OR_RETURN(config, WithSchedule(config, flags.schedule, facts, &inputs->notices));
-    facts.base.reset();  // it is in there
-  }
-  config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
-  if (!result.ok) return ErrorsOf(result);
+Status CheckDsConfig(const config::ConfigText& config, const TrainFlags& flags,
+                     const config::JobFacts& facts, const ShareFolder& share, TrainInputs* inputs) {
+  DS_ASSIGN_OR_RETURN(const config::CheckResult result, CheckJobConfig(config, flags, facts));
   const char* stage_flag = flags.pp_virtual_stages.has_value() ? "--pp_virtual_stages" : nullptr;
   if (flags.pp_schedule.has_value()) stage_flag = "--pp_schedule";
   DS_RETURN_IF_ERROR(
@@ -148,6 +106,7 @@ Status CheckDsConfig(config::ConfigText config, const TrainFlags& flags, config:
   }
   for (const config::Issue& warning : result.warnings) inputs->notices.push_back(warning.message);
   inputs->job.ds_config = config::ToDsConfigJson(result);
+  inputs->job.derived_keys = result.derived;
   inputs->config = result.config;
   inputs->data_efficiency = result.data_efficiency;
   inputs->resolved_config = config::ToResolvedConfigJson(result);
@@ -216,22 +175,6 @@ Status CheckChoices(const config::TrainJob& job) {
       "--on_non_finite rewind needs --save_every: there would be no checkpoint to go back to");
 }
 
-// Without one of the user's own, the base holds alone.
-StatusOr<config::ConfigText> ReadDsConfig(const std::string& argument,
-                                          const std::optional<config::BaseConfig>& base) {
-  if (argument.empty() && base) return config::ConfigText{.text = "{}", .name = base->name};
-  StatusOr<config::ConfigText> config = config::ReadConfigText(argument);
-  if (!config.ok()) return config.status().WithContext("--deepspeed_config");
-  return config;
-}
-
-// The config that a run has had, but for what the flags say now.
-config::ConfigText RunsConfig(const config::TrainJob& job, const TrainFlags& flags) {
-  auto json = nlohmann::ordered_json::parse(job.ds_config, nullptr, /*allow_exceptions=*/false);
-  return {.text = config::DropWhatFlagsFill(std::move(json), flags.training).dump(),
-          .name = "the run's config"};
-}
-
 // What the config's "auto" is resolved from, once the job's model and length are known.
 StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJob& job,
                                    const ShareFolder& share, int world_size) {
@@ -249,10 +192,11 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
   return facts;
 }
 
-// A share of steps that ranks will count is theirs to apply.
-double LeaveWarmup(const config::JobFacts& facts) {
-  const double share = facts.steps_come_later ? facts.flags.warmup_steps.value_or(0.0) : 0.0;
-  return share < 1.0 ? share : 0.0;
+// A share of all steps, which ranks apply where they count the steps, and a run with other steps
+// applies anew.
+double WarmupShareOf(const config::JobFacts& facts) {
+  const double warmup = facts.flags.warmup_steps.value_or(0.0);
+  return warmup > 0.0 && warmup < 1.0 ? warmup : 0.0;
 }
 
 }  // namespace
@@ -317,10 +261,8 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
     use("data " + ShortenPath(data[0]));
   }
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data, kTraining, &inputs.notices));
-  std::string config_argument = flags.deepspeed_config;
-  if (config_argument.empty() && !flags.base) {
-    config_argument = share.default_config().string();
-    use("config " + ShortenPath(config_argument));
+  if (flags.deepspeed_config.empty() && !flags.base) {
+    use("config " + ShortenPath(share.default_config().string()));
   }
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
@@ -334,10 +276,10 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   }
   if (!built_in.empty()) inputs.notices.push_back("using the built-in " + built_in);
   DS_RETURN_IF_ERROR(CheckChoices(inputs.job));
-  DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
-  inputs.job.warmup_share = LeaveWarmup(facts);
-  DS_ASSIGN_OR_RETURN(config::ConfigText config, ReadDsConfig(config_argument, flags.base));
-  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags, facts, share, &inputs));
+  DS_ASSIGN_OR_RETURN(config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
+  inputs.job.warmup_share = WarmupShareOf(facts);
+  DS_ASSIGN_OR_RETURN(const config::ConfigText config, ReadJobConfig(flags, share, &facts));
+  DS_RETURN_IF_ERROR(CheckDsConfig(config, flags, facts, share, &inputs));
   return inputs;
 }
 
@@ -357,13 +299,13 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;
   DS_RETURN_IF_ERROR(CheckChoices(inputs.job));
-  DS_ASSIGN_OR_RETURN(const config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
-  inputs.job.warmup_share = LeaveWarmup(facts);
+  DS_ASSIGN_OR_RETURN(config::JobFacts facts, FactsOf(flags, inputs.job, share, world_size));
+  inputs.job.warmup_share = WarmupShareOf(facts);
   config::ConfigText config = RunsConfig(job, flags);
   if (!flags.deepspeed_config.empty()) {
-    DS_ASSIGN_OR_RETURN(config, ReadDsConfig(flags.deepspeed_config, std::nullopt));
+    DS_ASSIGN_OR_RETURN(config, ReadJobConfig(flags, share, &facts));
   }
-  DS_RETURN_IF_ERROR(CheckDsConfig(std::move(config), flags, facts, share, &inputs));
+  DS_RETURN_IF_ERROR(CheckDsConfig(config, flags, facts, share, &inputs));
   return inputs;
 }
 

@@ -1,8 +1,13 @@
 #include "cli/translate/trainer_schedule.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/suggest.h"
+#include "runtime/config/schedule_types.h"
 
 namespace ds::cli {
 namespace {
@@ -10,125 +15,116 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kType[] = "lr_scheduler_type";
-constexpr char kOneLater[] = ", whose warm-up begins one update later than Trainer's";
+constexpr char kKwargs[] = "lr_scheduler_kwargs";
 
-// Its kwargs, which are an object, or one as a text; discarded when they are something else.
+// An object, or one as a text; discarded where it is something else. Null is absent.
 Json KwargsOf(const GivenArguments& arguments) {
-  if (!arguments.Has("lr_scheduler_kwargs")) return Json::object();
-  Json kwargs = arguments.Get("lr_scheduler_kwargs");
+  if (!arguments.Has(kKwargs)) return Json::object();
+  Json kwargs = arguments.Get(kKwargs);
   if (kwargs.is_string()) {
     kwargs = Json::parse(kwargs.get<std::string>(), nullptr, /*allow_exceptions=*/false);
   }
-  return kwargs.is_object() ? kwargs : Json(Json::value_t::discarded);
+  if (!kwargs.is_object()) return Json(Json::value_t::discarded);
+  Json given = Json::object();
+  for (const auto& [name, value] : kwargs.items()) {
+    if (!value.is_null()) given[name] = value;
+  }
+  return given;
 }
 
-// A scheduler section, and what it is to Trainer's.
-struct Section {
-  std::string type;
-  Json params;
-  std::string differs;  // "" = in nothing
+std::string Joined(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+// Says why this schedule does not take the kwargs; "" where it does.
+std::string ProblemOf(const Json& kwargs, const config::ScheduleType& type) {
+  if (kwargs.is_discarded()) return "it must be a JSON object, or one as a text";
+  const std::vector<std::string> names = config::KwargNames(type);
+  for (const auto& [name, value] : kwargs.items()) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const std::string schedule(type.name);
+    if (names.empty()) return schedule + " takes none";
+    return schedule + " takes no " + name + ", but " + Joined(names) + DidYouMean(name, names);
+  }
+  return "";
+}
+
+// Trainer's warm-up: steps, or below 1 a share of all.
+struct Warmup {
+  const char* name;
+  double value = 0.0;
+
+  bool is_share() const { return value > 0.0 && value < 1.0; }
+  Json as_flag() const { return is_share() ? Json(value) : Json(static_cast<std::int64_t>(value)); }
 };
 
-void Put(const Section& section, const std::string& type, Translation* translation) {
-  translation->ds_config["scheduler"] = {{"type", section.type}, {"params", section.params}};
-  const Mapping mapping = section.differs.empty() ? Mapping::kWhole : Mapping::kNearly;
-  translation->Add(mapping, kType, type, "scheduler.type " + section.type + section.differs);
+// Nothing where it cannot be read, which is remarked.
+std::optional<Warmup> WarmupOf(GivenArguments* arguments) {
+  const bool is_ratio =
+      arguments->Has("warmup_ratio") && !(arguments->Number("warmup_steps") > 0.0);
+  const char* const name = is_ratio ? "warmup_ratio" : "warmup_steps";
+  const std::optional<double> value = arguments->Number(name);
+  return value ? std::optional(Warmup{name, *value}) : std::nullopt;
 }
 
-Section Linear(std::int64_t steps, std::int64_t warmup) {
-  if (warmup == 0) {
-    return {"LinearLR", {{"start_factor", 1.0}, {"end_factor", 0.0}, {"total_iters", steps}}, ""};
+void SetWarmupFlag(const Warmup& warmup, GivenArguments* arguments, Translation* translation) {
+  translation->SetFlag(warmup.name, arguments->Get(warmup.name), "warmup_steps", warmup.as_flag());
+}
+
+void Put(const config::ScheduleType& type, const Json& kwargs, const Warmup& warmup,
+         GivenArguments* arguments, Translation* translation) {
+  Json section = config::MakeTransformersSection(type, kwargs);
+  const std::string name(type.name);
+  translation->Add(Mapping::kWhole, kType, name, "scheduler.type \"" + name + "\"");
+  if (!kwargs.empty()) {
+    translation->Add(Mapping::kWhole, kKwargs, kwargs, "scheduler.params of the same names");
   }
-  return {"WarmupDecayLR",
-          {{"warmup_min_lr", 0.0},
-           {"warmup_num_steps", warmup},
-           {"warmup_type", "linear"},
-           {"total_num_steps", steps}},
-          kOneLater};
-}
-
-// Falls to `lowest`, a share of the rate, which is `rate`.
-Section Cosine(std::int64_t steps, std::int64_t warmup, double lowest, double rate) {
-  if (warmup == 0) {
-    return {"CosineAnnealingLR", {{"T_max", steps}, {"eta_min", lowest * rate}}, ""};
+  if (warmup.is_share()) {
+    SetWarmupFlag(warmup, arguments, translation);
+  } else {
+    section["params"]["warmup_num_steps"] = warmup.as_flag();
+    if (warmup.value > 0.0) {
+      translation->Add(Mapping::kWhole, warmup.name, arguments->Get(warmup.name),
+                       "scheduler.params.warmup_num_steps " + warmup.as_flag().dump());
+    }
   }
-  return {"WarmupCosineLR",
-          {{"warmup_min_ratio", 0.0},
-           {"warmup_num_steps", warmup},
-           {"warmup_type", "linear"},
-           {"cos_min_ratio", lowest},
-           {"total_num_steps", steps}},
-          kOneLater};
+  translation->ds_config["scheduler"] = std::move(section);
 }
 
-// Nothing when the kwargs ask for what dsrun does not have.
-std::optional<double> LowestShare(const std::string& type, const Json& kwargs, double rate) {
-  for (const auto& [name, value] : kwargs.items()) {
-    const bool is_half = name == "num_cycles" && value == 0.5;
-    const bool is_lowest = type == "cosine_with_min_lr" && value.is_number() &&
-                           (name == "min_lr_rate" || (name == "min_lr" && rate > 0.0));
-    if (!is_half && !is_lowest) return std::nullopt;
+std::string WhyNot(const std::string& type) {
+  if (type == "reduce_lr_on_plateau" || type == "greedy") {
+    return "it follows a metric, and dsrun's rates follow from the number of the step alone";
   }
-  if (kwargs.contains("min_lr_rate")) return kwargs["min_lr_rate"].get<double>();
-  return kwargs.contains("min_lr") ? kwargs["min_lr"].get<double>() / rate : 0.0;
-}
-
-void PutDecay(const std::string& type, std::int64_t steps, std::int64_t warmup,
-              GivenArguments* arguments, Translation* translation) {
-  if (type == "linear") return Put(Linear(steps, warmup), type, translation);
-  const Json kwargs = KwargsOf(*arguments);
-  const double rate = arguments->Number("learning_rate").value_or(0.0);
-  const std::optional<double> lowest = LowestShare(type, kwargs, rate);
-  if (lowest) return Put(Cosine(steps, warmup, *lowest, rate), type, translation);
-  arguments->Miss("lr_scheduler_kwargs",
-                  "of a cosine dsrun has half a wave, with a lowest rate for cosine_with_min_lr");
+  std::vector<std::string> names;
+  for (const config::ScheduleType& each : config::TransformersSchedules()) {
+    names.emplace_back(each.name);
+  }
+  return "transformers has no such schedule" + DidYouMean(type, names);
 }
 
 }  // namespace
 
-std::optional<std::int64_t> WarmupSteps(std::optional<std::int64_t> steps,
-                                        GivenArguments* arguments) {
-  const bool is_ratio =
-      arguments->Has("warmup_ratio") && !(arguments->Number("warmup_steps") > 0.0);
-  const char* const name = is_ratio ? "warmup_ratio" : "warmup_steps";
-  const std::optional<double> given = arguments->Number(name);
-  if (!given) return std::nullopt;
-  if (*given >= 1.0 || *given == 0.0) return static_cast<std::int64_t>(*given);
-  if (steps) return static_cast<std::int64_t>(std::ceil(*given * static_cast<double>(*steps)));
-  arguments->Miss(name, "a share of all steps, which epochs do not say: give --steps");
-  return std::nullopt;
+void TranslateSchedule(GivenArguments* arguments, Translation* translation) {
+  const std::string name = arguments->Text(kType);
+  const config::ScheduleType* const type = config::FindTransformersSchedule(name);
+  if (type == nullptr) return arguments->Miss(kType, WhyNot(name));
+  const Json kwargs = KwargsOf(*arguments);
+  if (const std::string problem = ProblemOf(kwargs, *type); !problem.empty()) {
+    return arguments->Miss(kKwargs, problem);
+  }
+  if (type->params.empty()) {
+    return translation->Add(Mapping::kWhole, kType, name, "no scheduler");
+  }
+  if (const auto warmup = WarmupOf(arguments)) {
+    Put(*type, kwargs, *warmup, arguments, translation);
+  }
 }
 
-void TranslateSchedule(std::optional<std::int64_t> steps, GivenArguments* arguments,
-                       Translation* translation) {
-  const std::string type = arguments->Text(kType);
-  const Json kwargs = KwargsOf(*arguments);
-  if (kwargs.is_discarded()) {
-    return arguments->Miss("lr_scheduler_kwargs", "it must be a JSON object, or one as a text");
-  }
-  if (!kwargs.empty() && (type == "linear" || type.starts_with("constant"))) {
-    return arguments->Miss("lr_scheduler_kwargs", type + " takes none");
-  }
-  if (type == "constant") {
-    translation->Add(Mapping::kWhole, kType, type, "no scheduler");
-    return;
-  }
-  const std::optional<std::int64_t> warmup = WarmupSteps(steps, arguments);
-  if (!warmup) return;
-  if (type == "constant_with_warmup") {
-    if (*warmup == 0) return translation->Add(Mapping::kWhole, kType, type, "no scheduler");
-    return Put({"WarmupLR",
-                {{"warmup_min_lr", 0.0}, {"warmup_num_steps", *warmup}, {"warmup_type", "linear"}},
-                kOneLater},
-               type, translation);
-  }
-  if (type != "linear" && type != "cosine" && type != "cosine_with_min_lr") {
-    return arguments->Miss(kType,
-                           "dsrun has no such schedule; write a scheduler of "
-                           "build/share/dsrun/ds_config.md into the ds_config");
-  }
-  if (steps) return PutDecay(type, *steps, *warmup, arguments, translation);
-  arguments->Miss(kType, "it falls up to the last step, which epochs do not say: give --steps");
+void TranslateWarmup(GivenArguments* arguments, Translation* translation) {
+  const auto warmup = WarmupOf(arguments);
+  if (warmup && warmup->value > 0.0) SetWarmupFlag(*warmup, arguments, translation);
 }
 
 }  // namespace ds::cli

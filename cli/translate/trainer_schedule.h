@@ -1,12 +1,11 @@
 #pragma once
 
-// TranslateSchedule: Trainer's lr_scheduler_type and warm-up as a `scheduler` section.
+// TranslateSchedule: Trainer's lr_scheduler_type, its kwargs and its warm-up as a `scheduler`
+// section, whose rates are those of transformers' get_scheduler.
 //
-// transformers' linear and cosine without a warm-up are PyTorch's LinearLR and CosineAnnealingLR.
-// With one they are DeepSpeed's WarmupDecayLR and WarmupCosineLR, whose warm-up begins one update
-// later (the first two updates have a rate of 0).
+// The end of a decay is "auto", the steps of the run: Trainer counts them as well. A warm-up that
+// is a share of all steps becomes a flag, which the run resolves once it knows them.
 
-#include <cstdint>
 #include <optional>
 
 #include "cli/translate/given_arguments.h"
@@ -14,12 +13,10 @@
 
 namespace ds::cli {
 
-// `steps` are those of the whole training; absent: not known.
-void TranslateSchedule(std::optional<std::int64_t> steps, GivenArguments* arguments,
-                       Translation* translation);
+// For a training whose ds_config has no scheduler.
+void TranslateSchedule(GivenArguments* arguments, Translation* translation);
 
-// Nothing when the warm-up is a share of steps that are not known, which is remarked.
-std::optional<std::int64_t> WarmupSteps(std::optional<std::int64_t> steps,
-                                        GivenArguments* arguments);
+// For a training whose ds_config has one: its warm-up may be "auto".
+void TranslateWarmup(GivenArguments* arguments, Translation* translation);
 
 }  // namespace ds::cli

@@ -175,10 +175,8 @@ class ArgumentTranslator {
     if (!is_of_deepspeed && arguments_.Number("weight_decay").value_or(0.0) > 0.0) {
       out_.flags["no_decay_on_norms_and_biases"] = true;
     }
-    if (!out_.ds_config.contains("scheduler")) return TranslateSchedule(steps_, &arguments_, &out_);
-    if (const auto warmup = WarmupSteps(steps_, &arguments_); warmup.value_or(0) > 0) {
-      out_.SetFlag("warmup_steps", *warmup, "warmup_steps", *warmup);
-    }
+    if (!out_.ds_config.contains("scheduler")) return TranslateSchedule(&arguments_, &out_);
+    TranslateWarmup(&arguments_, &out_);
   }
 
   // TRL computes in bf16 where neither is given.

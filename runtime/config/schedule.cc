@@ -1,4 +1,6 @@
-#include "runtime/config/schedule.h"
+#include "runtime/config/schedule_types.h"
+
+#include <algorithm>
 
 #include "runtime/config/check/values.h"
 #include "runtime/config/keys/keys.h"
@@ -262,6 +264,20 @@ constexpr ScheduleType kScheduleTypes[] = {
 
 }  // namespace
 
-std::span<const ScheduleType> ScheduleTypes() { return kScheduleTypes; }
+bool ScheduleType::Takes(Key key) const {
+  return std::any_of(params.begin(), params.end(),
+                     [&](const ScheduleParam& param) { return param.key == key; });
+}
+
+const ScheduleType* ChosenSchedule(const Values& values) {
+  const Json name = values.Get(keys::kSchedulerType);
+  for (const auto types :
+       {std::span<const ScheduleType>(kScheduleTypes), TransformersSchedules()}) {
+    for (const ScheduleType& type : types) {
+      if (name == type.name) return &type;
+    }
+  }
+  return nullptr;
+}
 
 }  // namespace ds::config

@@ -2,16 +2,14 @@
 
 // Schedule: how the learning rate changes, counted in updates. One struct per scheduler.type,
 // fields named after scheduler.params, filled as schedule.cc says; optim/schedule has the formulas.
-// The defaults are DeepSpeed's and PyTorch's; what has none is required.
+// The defaults are those of DeepSpeed, PyTorch and transformers; a field without one is required.
 
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "runtime/config/keys/key.h"
+#include "runtime/config/transformers_schedule.h"
 
 namespace ds::config {
 
@@ -127,24 +125,11 @@ struct OneCycleLr {
   bool three_phase = false;
 };
 
-using Schedule = std::variant<ConstantRate, LrRangeTest, OneCycle, WarmupLr, WarmupCosineLr, StepLr,
-                              MultiStepLr, ConstantLr, LinearLr, ExponentialLr, PolynomialLr,
-                              CosineAnnealingLr, CosineAnnealingWarmRestarts, CyclicLr, OneCycleLr>;
-
-class Values;
-
-// A parameter of a schedule, and what it is when not given.
-struct ScheduleParam {
-  Key key;
-  std::string_view otherwise;  // JSON, "required", or "" for the default of the registry
-};
-
-struct ScheduleType {
-  std::string_view name;  // the scheduler.type
-  std::span<const ScheduleParam> params;
-  // Requires values without errors. `group` counts where parameters are lists, one per group.
-  Schedule (*fill)(const Values& values, std::size_t group);
-};
-std::span<const ScheduleType> ScheduleTypes();
+using Schedule =
+    std::variant<ConstantRate, LrRangeTest, OneCycle, WarmupLr, WarmupCosineLr, StepLr, MultiStepLr,
+                 ConstantLr, LinearLr, ExponentialLr, PolynomialLr, CosineAnnealingLr,
+                 CosineAnnealingWarmRestarts, CyclicLr, OneCycleLr, HfConstantWithWarmup, HfLinear,
+                 HfCosine, HfCosineWithRestarts, HfCosineWarmupWithMinLr, HfPolynomial,
+                 HfInverseSqrt, HfWarmupStableDecay>;
 
 }  // namespace ds::config

@@ -66,6 +66,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"no_decay_on_norms_and_biases", &TrainJob::no_decay_on_norms_and_biases},
     std::pair{"layer_decay", &TrainJob::layer_decay},
     std::pair{"ds_config", &TrainJob::ds_config},
+    std::pair{"derived_keys", &TrainJob::derived_keys},
     std::pair{"save_hf_dir", &TrainJob::save_hf_dir},
     std::pair{"freeze", &TrainJob::freeze},
     std::pair{"lora_rank", &TrainJob::lora_rank},

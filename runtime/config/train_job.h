@@ -39,7 +39,7 @@ struct TrainJob {
   bool load_best = false;              // save_hf_dir gets that checkpoint's model; with save_best
   std::int64_t eval_patience = 0;      // ends behind so many that are no better; 0: never
   double max_minutes = 0.0;    // ends with a checkpoint when it has trained so long; 0: never
-  double warmup_share = 0.0;   // of all steps, where `epochs` say how many; 0: ds_config knows
+  double warmup_share = 0.0;   // of all steps; 0: ds_config has the warm-up's own steps
   std::int64_t seq_len = 256;  // tokens per sample
   std::int64_t steps = 0;      // total optimizer steps; 0: as many as `epochs` need
   std::int64_t epochs = 1;     // passes over the data; read only when steps is 0
@@ -63,13 +63,14 @@ struct TrainJob {
   std::string pipeline_schedule = "1f1b";     // where there are stages: of pipeline::ScheduleKind
   std::int64_t pipeline_virtual_stages = 0;   // of each stage; 0: as many as the schedule takes
   bool no_decay_on_norms_and_biases = false;  // weight decay on matrices only
-  double layer_decay = 1.0;          // a block's rate is this times that of the block behind it
-  std::string ds_config = "{}";      // JSON text that CheckConfig has accepted
-  std::string save_hf_dir;           // model.safetensors and config.json at the end; empty: no
-  double neftune_noise_alpha = 0.0;  // of the noise on embeddings while training; 0: none
-  std::vector<std::string> freeze;   // patterns of the parameters that are not trained
-  std::int64_t lora_rank = 0;        // of the adapters that are trained instead; 0: none
-  double lora_alpha = 0.0;           // 0: twice the rank
+  double layer_decay = 1.0;      // a block's rate is this times that of the block behind it
+  std::string ds_config = "{}";  // JSON text that CheckConfig has accepted
+  std::vector<std::string> derived_keys;  // of ds_config, as CheckResult::derived, for `resume`
+  std::string save_hf_dir;                // model.safetensors and config.json at the end; empty: no
+  double neftune_noise_alpha = 0.0;       // of the noise on embeddings while training; 0: none
+  std::vector<std::string> freeze;        // patterns of the parameters that are not trained
+  std::int64_t lora_rank = 0;             // of the adapters that are trained instead; 0: none
+  double lora_alpha = 0.0;                // 0: twice the rank
   std::vector<std::string> lora_targets;  // last names of linear layers; empty: all
   bool lora_rslora = false;               // scaled by 1 / sqrt(rank)
   bool lora_dora = false;                 // with magnitudes of their own

@@ -59,7 +59,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   [[noreturn]] void EndWithFailure(const Failure& failure);
 
   Status CheckJob();
-  Status ReadConfig();
+  Status ReadConfig();  // and again once the steps are known, which "auto" may stand for
   Status Connect();
   Status BuildEngine();
   Status OpenData();
@@ -140,9 +140,8 @@ void TrainCommand::Run() {
                       .hint = kMemoryHint});
     }
     if (!status.ok()) {
-      const int exit_code = exit_code_of_cause_.value_or(phase.exit_code);
       EndWithFailure({.status = status,
-                      .exit_code = exit_code,
+                      .exit_code = exit_code_of_cause_.value_or(phase.exit_code),
                       .hint = phase.hint,
                       .absence = world_ ? world_->absence() : comm::Absence()});
     }
@@ -150,13 +149,14 @@ void TrainCommand::Run() {
   reporter_.ReportEnd({{"steps", finished_steps_}});
 }
 
-// Again once it is known how many steps there are, which "auto" may stand for.
 Status TrainCommand::ReadConfig() {
   config::JobFacts facts{.world_size = identity_.world_size, .steps_come_later = true};
   if (total_steps_ > 0) facts.total_steps = total_steps_;
-  if (job_.warmup_share > 0.0) facts.flags.warmup_steps = job_.warmup_share;
+  if (job_.steps == 0 && job_.warmup_share > 0.0) facts.flags.warmup_steps = job_.warmup_share;
   config::CheckResult checked = config::CheckConfig(job_.ds_config, "ds_config", facts);
   if (!checked.ok) return InvalidArgumentError(checked.errors.front().message);
+  const bool is_news = job_.steps == 0 && identity_.rank == 0 && !checked.early_end.empty();
+  if (is_news) reporter_.ReportNotice(checked.early_end);
   config_ = std::move(checked.config);
   seen_tokens_ = SeenTokens(std::move(checked.data_efficiency));
   return OkStatus();

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/unit/optim/goldens/schedules.json with DeepSpeed's and PyTorch's own schedules.
+"""Makes tests/unit/optim/goldens/schedules.json with the schedules of DeepSpeed, PyTorch and transformers.
 
     python scripts/goldens/make_schedule_goldens.py tests/unit/optim/goldens/schedules.json
 
-Needs deepspeed 0.19.8 and torch 2.11; the test that reads the golden needs no Python.
+Needs deepspeed 0.19.8, torch 2.11 and transformers 5.24.0; the test that reads the golden needs no Python.
 
 A case is {"scheduler": the ds_config section, "lr": of the optimizer, "rates": [...], "beta1": [...]}:
 entry k of the lists is what the optimizer's update k + 1 uses, the schedule having been advanced k
-times. "beta1" is there where the schedule moves it. Where the section has lists the optimizer has two
+times. Of transformers' schedules the section has the two lengths under DeepSpeed's names, as dsrun does.
+"beta1" is there where the schedule moves it. Where the section has lists the optimizer has two
 parameter groups: "lr", "rates" and "beta1" are lists of theirs.
 """
 
@@ -17,6 +18,7 @@ import sys
 
 import torch
 from deepspeed.runtime import lr_schedules
+from transformers import get_scheduler
 
 STEPS = 40
 
@@ -76,6 +78,47 @@ CASES = [
                     "cycle_momentum": False}),
 ]
 
+# Of transformers' get_scheduler: name, warm-up, steps, kwargs. Some end before the forty updates do.
+TRANSFORMERS_CASES = [
+    ("constant", None, None, {}),
+    ("constant_with_warmup", 0, None, {}),
+    ("constant_with_warmup", 7, None, {}),
+    ("linear", 0, 40, {}),
+    ("linear", 3, 40, {}),
+    ("linear", 10, 25, {}),
+    ("linear", 12, 12, {}),
+    ("linear", 50, 30, {}),
+    ("cosine", 0, 40, {}),
+    ("cosine", 5, 33, {}),
+    ("cosine", 4, 40, {"num_cycles": 2.0}),
+    ("cosine", 1, 40, {"num_cycles": 0.3}),
+    ("cosine_with_restarts", 0, 40, {}),
+    ("cosine_with_restarts", 4, 30, {"num_cycles": 3}),
+    ("cosine_with_restarts", 2, 40, {"num_cycles": 2}),
+    ("polynomial", 0, 40, {}),
+    ("polynomial", 3, 40, {"power": 2.0, "lr_end": 1e-5}),
+    ("polynomial", 6, 21, {"power": 0.5, "lr_end": 0.001}),
+    ("inverse_sqrt", 0, None, {}),
+    ("inverse_sqrt", 6, None, {}),
+    ("inverse_sqrt", 4, None, {"timescale": 9}),
+    ("inverse_sqrt", 0, None, {"timescale": 5}),
+    ("cosine_with_min_lr", 0, 40, {"min_lr": 0.001}),
+    ("cosine_with_min_lr", 5, 40, {"min_lr_rate": 0.1}),
+    ("cosine_with_min_lr", 2, 24, {"min_lr_rate": 0.25, "num_cycles": 1.5}),
+    ("cosine_warmup_with_min_lr", 0, 40, {"min_lr_rate": 0.1}),
+    ("cosine_warmup_with_min_lr", 6, 40, {"min_lr": 0.002}),
+    ("cosine_warmup_with_min_lr", 6, 35, {"min_lr_rate": 0.2, "warmup_lr_rate": 0.4}),
+    ("cosine_warmup_with_min_lr", 1, 40, {"min_lr_rate": 0.2, "warmup_lr_rate": 0.4, "num_cycles": 1.0}),
+    ("warmup_stable_decay", 3, 40, {"num_decay_steps": 10}),
+    ("warmup_stable_decay", 3, 40, {"num_decay_steps": 3, "min_lr_ratio": 0.1}),
+    ("warmup_stable_decay", 5, 30, {"num_decay_steps": 12, "decay_type": "linear", "warmup_type": "cosine"}),
+    ("warmup_stable_decay", 8, 40, {"num_decay_steps": 9, "decay_type": "1-sqrt", "warmup_type": "1-sqrt",
+                                    "min_lr_ratio": 0.2}),
+    ("warmup_stable_decay", 4, 40, {"num_decay_steps": 8, "num_stable_steps": 11, "num_cycles": 1.5}),
+    ("warmup_stable_decay", 0, 20, {"num_decay_steps": 25, "decay_type": "linear"}),
+    ("warmup_stable_decay", 2, 40, {"num_decay_steps": 0}),
+]
+
 # Of two parameter groups with rates of their own.
 GROUP_CASES = [
     ("LRRangeTest", {"lr_range_test_min_lr": [1e-4, 3e-3], "lr_range_test_step_size": 7}),
@@ -128,8 +171,22 @@ def trajectory(name, params, lr):
     return case
 
 
+def transformers_trajectory(name, warmup, steps, kwargs, lr):
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=lr)
+    scheduler = get_scheduler(name, optimizer, warmup, steps, scheduler_specific_kwargs=kwargs)
+    lengths = {"warmup_num_steps": warmup, "total_num_steps": steps}
+    params = {key: value for key, value in lengths.items() if value is not None}
+    rates = []
+    for _ in range(STEPS):
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        scheduler.step()
+    return {"scheduler": {"type": name, "params": {**params, **kwargs}}, "lr": lr, "rates": rates}
+
+
 def main():
     cases = [trajectory(name, params, 0.0125) for name, params in CASES]
+    cases += [transformers_trajectory(*case, 0.0125) for case in TRANSFORMERS_CASES]
     cases += [group_trajectory(name, params, [0.0125, 0.004]) for name, params in GROUP_CASES]
     text = ",\n".join(json.dumps(case) for case in cases)
     path = pathlib.Path(sys.argv[1])

@@ -38,7 +38,7 @@ constexpr Printed kPrinted[] = {
     {"train --recipe gpt2-from-scratch", "\nstep 5/5  loss "},
     {"train --recipe list", "\nlora  "},
     {"translate default_config.yaml", "dsrun --num_gpus 2 train --model MODEL --data DATA"},
-    {"translate args.json", "\"type\": \"CosineAnnealingLR\""},
+    {"translate args.json", "\"type\": \"cosine\""},
     {"tokenize README.md --tokenizer my_model", "tokens.bin: "},
     {"--packing whole --eval_split 0.2", " at step 5\neval loss "},
     {"train --model my_model --data tokens.bin", "\nstep 5/5  loss "},

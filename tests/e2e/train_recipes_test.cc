@@ -195,6 +195,27 @@ TEST_F(OwnWordsTest, GoBeforeArgumentsOfTrainer) {
   EXPECT_TRUE(fs::exists(folder_.path() / "out/model.safetensors"));
 }
 
+// The rates of the runs themselves, by Trainer's own schedules and by DeepSpeed's.
+TEST_F(OwnWordsTest, RatesOfTrainersArgumentsAreTrainers) {
+  const auto goldens = ReadJson(DS_SOURCE_DIR "/tests/unit/cli/goldens/trainer_rates.json");
+  for (const std::size_t chosen : {1, 7, 12}) {  // linear and polynomial, WarmupDecayLR of "auto"
+    const nlohmann::json& golden = goldens[chosen];
+    nlohmann::json arguments = golden["arguments"];
+    if (!golden["deepspeed"].is_null()) arguments["deepspeed"] = golden["deepspeed"];
+    arguments["per_device_train_batch_size"] = 2;
+    Write("args.json", arguments.dump());
+    const std::string run_directory = "run" + std::to_string(chosen);
+    const auto run =
+        Run(run_directory, {"--num_gpus", "1", "train", "--from_hf_trainer", "args.json", "--model",
+                            "untrained", "--data", "corpus.txt", "--seq_len", "32"});
+    ASSERT_EQ(run.status, 0) << run.out << run.err;
+    const auto rates =
+        Column(ReadJsonLines(folder_.path() / run_directory / "metrics.jsonl"), "lr");
+    EXPECT_THAT(rates, ::testing::Pointwise(::testing::DoubleNear(1e-15),
+                                            golden["rates"].get<std::vector<double>>()));
+  }
+}
+
 TEST_F(OwnWordsTest, CannotTurnARecipeIntoAnother) {
   MakeModel();
   Write("ds.json", R"({"zero_optimization": {"stage": 1}})");

@@ -46,10 +46,6 @@ TEST_F(TranslateCommandTest, SaysWhatMapsAndRefusesTheRest) {
                 "--from_hf_trainer " + arguments +
                     ": not everything maps (dsrun translate --partial shows the rest):\ndsrun: "
                     "adafactor true: dsrun has no Adafactor");
-  const std::string falls = Write("falls.json", R"({"max_steps": 5})");
-  ExpectRefused(
-      {"train", "--from_hf_trainer", falls, "--epochs", "1"},
-      "--epochs: the rates of " + falls + " fall up to a step that it names; give the --steps");
   ExpectRefused({"translate"}, "translate: no FILE given; see dsrun translate --help");
   ExpectRefused({"translate", arguments, "--parial"},
                 "unknown flag --parial; did you mean '--partial'?");

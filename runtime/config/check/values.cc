@@ -54,6 +54,11 @@ bool Values::IsGiven(Key key) const {
   return entry != nullptr && entry->given;
 }
 
+bool Values::IsKnown(Key key) const {
+  const Entry* entry = Find(key);
+  return entry != nullptr && (entry->given || entry->travels);
+}
+
 bool Values::IsBroken(Key key) const {
   const auto found = entries_.find(key);
   return found != entries_.end() && found->second.broken;

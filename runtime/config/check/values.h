@@ -48,6 +48,8 @@ class Values {
 
   // Given by the user with a value other than null or "auto".
   bool IsGiven(Key key) const;
+  // Given, or found from outside the file (Resolve).
+  bool IsKnown(Key key) const;
   bool IsBroken(Key key) const;
   JsonPosition PositionOf(Key key) const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/config/check/read_values.h"
+#include "runtime/config/file/resolved_config.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/auto_values.h"
 
@@ -43,10 +44,29 @@ void EraseKey(std::string_view key, Json* config) {
 }
 
 // A size of the batch follows from the two others, so that a flag leaves one of the base's at most.
+// An "auto" agrees with any flag.
 void EraseForFlag(Key key, Json* config) {
   EraseKey(key, config);
-  if (Holds(kBatch, key)) EraseKey(keys::kTrainBatchSize, config);
-  if (Holds(kPrecision, TopOf(key))) EraseAll(kPrecision, config);
+  const Json* const whole = FindIn(*config, keys::kTrainBatchSize);
+  const bool is_number = whole != nullptr && *whole != "auto";
+  if (Holds(kBatch, key) && is_number) EraseKey(keys::kTrainBatchSize, config);
+  if (!Holds(kPrecision, TopOf(key))) return;
+  for (const std::string_view section : kPrecision) {
+    if (section != TopOf(key)) config->erase(std::string(section));
+  }
+}
+
+void ReplaceIfThere(std::string_view key, const Json& value, Json* config) {
+  if (FindIn(*config, key) != nullptr) PutAt(key, value, config);
+}
+
+// One flag of two leaves the other beta as it is.
+bool ReplacesOneBeta(Key key, const TrainingFlags& flags, Json* config) {
+  const Json* const betas = FindIn(*config, key);
+  const bool is_one = flags.adam_beta1.has_value() != flags.adam_beta2.has_value();
+  if (key != keys::kOptimizerParamsBetas || betas == nullptr || !is_one) return false;
+  PutAt(key, BetasOfFlags(flags, *betas), config);
+  return true;
 }
 
 Json WhatIsOpen(const BaseConfig& base, const TrainingFlags& flags,
@@ -79,7 +99,28 @@ JsonNode NodeOf(const Json& value) {
 }  // namespace
 
 Json DropWhatFlagsFill(Json config, const TrainingFlags& flags) {
-  for (const Key key : KeysOfFlags(flags)) EraseForFlag(key, &config);
+  for (const FlagKey& each : KeysOfFlags(flags)) {
+    if (!each.fills) {
+      ReplaceIfThere(each.key, "auto", &config);
+    } else if (!ReplacesOneBeta(each.key, flags, &config)) {
+      EraseForFlag(each.key, &config);
+    }
+  }
+  return config;
+}
+
+std::vector<Issue> FindContradictions(const BaseConfig& base, const TrainingFlags& flags) {
+  Values values;
+  IssueLog ignored(base.name), issues(base.name);
+  ReadValues(NodeOf(base.keys), &values, &ignored);
+  const JobFacts facts{.flags = flags, .steps_come_later = true};
+  RuleContext context{values, issues, facts};
+  FillFromFlags(context);
+  return issues.errors();
+}
+
+Json PutAutosBack(Json config, const std::vector<std::string>& derived) {
+  for (const std::string& key : derived) ReplaceIfThere(key, "auto", &config);
   return config;
 }
 

@@ -7,10 +7,13 @@
 // with all that is in its section. Two sets of keys are one in this: the sizes of the batch
 // (train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, elasticity) and
 // the precisions (fp16, bf16, torch_autocast), since one of the job's and another of the base's
-// would contradict each other. A flag takes away the one key that it fills and those of its set.
-// What is null in the job's config is absent there, as everywhere.
+// would contradict each other. A flag takes away the one key that it fills and those of its set. A
+// key that follows from the flag (the end of a warm-up from the learning rate) becomes "auto". What
+// is null in the job's config is absent there, as everywhere.
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "runtime/config/check/issue_log.h"
 #include "runtime/config/check/job_facts.h"
@@ -26,5 +29,14 @@ void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* v
 // Makes of `config`, a ds_config, one without the keys that these flags fill: flags that are given
 // to a run that goes on replace what it has, in place of having to agree with it.
 nlohmann::ordered_json DropWhatFlagsFill(nlohmann::ordered_json config, const TrainingFlags& flags);
+
+// The values of a base that the flags contradict. A flag of the user's replaces them; of a base and
+// flags that come from one source, such as Trainer's arguments, neither is what was asked for.
+std::vector<Issue> FindContradictions(const BaseConfig& base, const TrainingFlags& flags);
+
+// Puts "auto" back in the place of values that it stood for (CheckResult::derived), so that another
+// run finds them anew. Keys that are not in `config` stay away.
+nlohmann::ordered_json PutAutosBack(nlohmann::ordered_json config,
+                                    const std::vector<std::string>& derived);
 
 }  // namespace ds::config

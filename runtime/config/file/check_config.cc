@@ -24,9 +24,11 @@ std::string Printable(std::string_view name) {
 }
 
 // Puts what was resolved from outside the file into its plain form.
-void AddWhatTravels(const Values& values, Json* plain) {
+void AddWhatTravels(const Values& values, CheckResult* result) {
   for (const auto& [key, entry] : values.entries()) {
-    if (entry.travels) PutAt(key, entry.value, plain);
+    if (!entry.travels) continue;
+    PutAt(key, entry.value, &result->given);
+    if (!entry.given) result->derived.push_back(key);
   }
 }
 
@@ -60,11 +62,13 @@ CheckResult CheckConfig(std::string_view text, std::string_view file_name, const
     ApplyRules(context);
     result.resolved = MakeResolvedConfig(values, result.given);
     result.origins = ListOrigins(values);
-    AddWhatTravels(values, &result.given);
+    AddWhatTravels(values, &result);
     for (const auto& [key, position] : values.autos()) result.autos.push_back(key);
     if (issues.errors().empty() && base_issues.errors().empty()) {
       result.config = FillConfig(values);
       result.data_efficiency = ReadDataEfficiency(values);
+      const auto end = facts.total_steps ? FindEarlyEnd(values, *facts.total_steps) : std::nullopt;
+      if (end) result.early_end = end->message;
     }
   }
   result.errors = issues.errors();

@@ -32,6 +32,12 @@ struct CheckResult {
   std::vector<std::string> autos;
   // The user's own keys and values, aliases and "auto" resolved, without comments.
   nlohmann::ordered_json given;
+  // The keys of `given` whose values stand for "auto", or for a share of all steps: they hold for
+  // this model and these steps, and another run finds them anew (PutAutosBack).
+  std::vector<std::string> derived;
+  // Says that the schedule ends before the run does, as one of the warnings; "" where it does not,
+  // and where the steps are not known.
+  std::string early_end;
 };
 
 // Requires facts.world_size >= 1.

@@ -260,6 +260,7 @@ constexpr Section kSections[] = {
     {OptimizerRules, FillOptimizer, OptimizerLeavesOut},
     {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
+    {ScheduleValueRules},
     {ZeroRules, FillZero, ZeroLeavesOut},
     {ZenFlowRules, FillZenFlow, ZenFlowLeavesOut},
     {OffloadRules, FillOffload},  // adds to what FillZero has filled

@@ -9,6 +9,7 @@
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
+#include "runtime/config/schedule_types.h"
 
 namespace ds::config {
 namespace {
@@ -24,6 +25,7 @@ constexpr double kDefaultBeta2 = 0.999;
 constexpr Key kTrainBatch = keys::kTrainBatchSize;
 constexpr Key kMicroBatch = keys::kTrainMicroBatchSizePerGpu;
 constexpr Key kLearningRate = keys::kOptimizerParamsLr;
+constexpr Key kBetas = keys::kOptimizerParamsBetas;
 constexpr Key kWarmupEnd = keys::kSchedulerParamsWarmupMaxLr;
 constexpr Key kWarmupSteps = keys::kSchedulerParamsWarmupNumSteps;
 constexpr Key kTotalSteps = keys::kSchedulerParamsTotalNumSteps;
@@ -37,18 +39,32 @@ struct FlagValue {
   std::string flag;
   Json value;
   bool fills = true;  // false: it only has to agree, as another rule derives the key
+  Json said = value;  // as the user wrote it
+  Values::Source source = Values::Source::kUser;
 };
 
-// Scheduler steps of a warm-up given as steps or as a share of all steps, as transformers counts.
-std::optional<std::int64_t> WarmupSteps(double given, std::optional<std::int64_t> total) {
-  if (given >= 1) return static_cast<std::int64_t>(given);
-  if (given == 0) return 1;  // DeepSpeed wants a positive number
-  if (!total) return std::nullopt;
-  return std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(std::ceil(given * static_cast<double>(*total))));
+// The shortest warm-up: DeepSpeed wants a positive number, schedules of transformers do without.
+std::int64_t NoWarmup(const Values& values) {
+  const ScheduleType* const type = ChosenSchedule(values);
+  return type != nullptr && FindTransformersSchedule(type->name) != nullptr ? 0 : 1;
 }
 
-std::vector<FlagValue> GivenFlags(const TrainingFlags& flags) {
+// A warm-up of 0 steps, where there is none anyway.
+bool AsksForNothing(const Values& values, double warmup) {
+  const ScheduleType* const type = ChosenSchedule(values);
+  return warmup == 0.0 && (type == nullptr || !type->Takes(kWarmupSteps));
+}
+
+// Scheduler steps of a warm-up given as steps or as a share of all steps, as transformers counts.
+std::optional<std::int64_t> WarmupSteps(double given, std::optional<std::int64_t> total,
+                                        std::int64_t least) {
+  if (given >= 1 || given == 0) return std::max(least, static_cast<std::int64_t>(given));
+  if (!total) return std::nullopt;
+  return std::max(least, static_cast<std::int64_t>(std::ceil(given * static_cast<double>(*total))));
+}
+
+// Requires `betas`, those of the config, for what the flags leave open.
+std::vector<FlagValue> GivenFlags(const TrainingFlags& flags, const Json& betas) {
   std::vector<FlagValue> given;
   const auto add = [&](Key key, const char* flag, const auto& value) {
     if (value) given.push_back({key, flag, *value});
@@ -61,9 +77,10 @@ std::vector<FlagValue> GivenFlags(const TrainingFlags& flags) {
     given.push_back({kWarmupEnd, "--learning_rate", *flags.learning_rate, /*fills=*/false});
   }
   if (flags.adam_beta1 || flags.adam_beta2) {
-    given.push_back({keys::kOptimizerParamsBetas, "--adam_beta1 and --adam_beta2",
-                     Json::array({flags.adam_beta1.value_or(kDefaultBeta1),
-                                  flags.adam_beta2.value_or(kDefaultBeta2)})});
+    const char* const names = !flags.adam_beta1   ? "--adam_beta2"
+                              : !flags.adam_beta2 ? "--adam_beta1"
+                                                  : "--adam_beta1 and --adam_beta2";
+    given.push_back({kBetas, names, BetasOfFlags(flags, betas)});
   }
   add(keys::kOptimizerParamsEps, "--adam_epsilon", flags.adam_epsilon);
   add(keys::kOptimizerParamsWeightDecay, "--weight_decay", flags.weight_decay);
@@ -84,11 +101,11 @@ void FillOrAgree(RuleContext& context, FlagValue flag) {
   if (const auto problem = CheckValue(*FindSetting(flag.key), &flag.value)) {
     context.issues.Error(flag.key, flag.flag + " " + *problem);
   } else if (!values.IsGiven(flag.key) || values.Get(flag.key) == "auto") {
-    values.Resolve(flag.key, flag.value, flag.flag, Values::Source::kUser);
+    values.Resolve(flag.key, flag.value, flag.flag, flag.source);
   } else if (values.Get(flag.key) != flag.value) {
     context.issues.Error(flag.key,
                          std::string(flag.key) + " is " + ShortDump(values.Get(flag.key)) +
-                             " here, but " + flag.flag + " says " + ShortDump(flag.value) +
+                             " here, but " + flag.flag + " says " + ShortDump(flag.said) +
                              ": make them agree, or write \"auto\" here",
                          values.PositionOf(flag.key));
   }
@@ -107,7 +124,7 @@ void LeaveWarmupToTheRun(RuleContext& context) {
   }
   values.Resolve(kWarmupSteps, "auto",
                  "--warmup_steps: a share of the steps of the run, known when it starts",
-                 Values::Source::kUser);
+                 Values::Source::kAuto);
 }
 
 // What an "auto" was found to stand for. Nothing at all leaves the key to the other rules.
@@ -127,8 +144,9 @@ Answer LearningRate(const RuleContext&) {
   return {kDefaultLearningRate, "as transformers has it without --learning_rate", ""};
 }
 
-Answer Warmup(const RuleContext&) {
-  return {1, "no warm-up, as transformers has it without --warmup_steps", ""};
+Answer Warmup(const RuleContext& context) {
+  return {NoWarmup(context.values), "no warm-up, as transformers has it without --warmup_steps",
+          ""};
 }
 
 Answer TotalSteps(const RuleContext& context) {
@@ -205,37 +223,17 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
       Values::Source::kAuto);
 }
 
-// A flag fills its key where the file leaves it open (absent or "auto"), and contradicting the file
-// is an error.
-void FlagsFillOrAgree(RuleContext& context) {
-  for (FlagValue& flag : GivenFlags(context.facts.flags)) FillOrAgree(context, std::move(flag));
-  const auto warmup = context.facts.flags.warmup_steps;
-  if (!warmup) return;
-  constexpr double kMostSteps = 1e15;
-  if (!(*warmup >= 0 && *warmup <= kMostSteps)) {
-    context.issues.Error(kWarmupSteps,
-                         "--warmup_steps must be at least 0, not " + ShortDump(Json(*warmup)));
-  } else if (const auto steps = WarmupSteps(*warmup, context.facts.total_steps)) {
-    FillOrAgree(context, {kWarmupSteps, "--warmup_steps", *steps});
-  } else if (context.facts.steps_come_later) {
-    LeaveWarmupToTheRun(context);
-  } else {
-    context.issues.Error(kWarmupSteps,
-                         "--warmup_steps below 1 is a share of all steps: give --steps");
-  }
-}
-
 // The keys whose "auto" needs more than the file.
 void AutoFollowsTransformers(RuleContext& context) {
   for (const AutoKey& key : kAutoKeys) {
     const auto& autos = context.values.autos();
     const auto found = autos.find(key.key);
-    if (found == autos.end() || context.values.IsGiven(key.answered_by)) continue;
+    if (found == autos.end() || context.values.IsKnown(key.answered_by)) continue;
     ResolveAuto(context, key, found->second);
   }
 }
 
-constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FlagsFillOrAgree},
+constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FillFromFlags},
                            {"AutoFollowsTransformers",
                             {keys::kZeroOptimizationStage, keys::kElasticityEnabled},
                             AutoFollowsTransformers}};
@@ -244,11 +242,46 @@ constexpr Rule kRules[] = {{"FlagsFillOrAgree", {}, FlagsFillOrAgree},
 
 std::span<const Rule> AutoValueRules() { return kRules; }
 
-std::vector<Key> KeysOfFlags(const TrainingFlags& flags) {
-  std::vector<Key> keys;
-  for (const FlagValue& flag : GivenFlags(flags)) keys.push_back(flag.key);
-  if (flags.warmup_steps) keys.push_back(kWarmupSteps);
+void FillFromFlags(RuleContext& context) {
+  const Json betas = context.values.Get(kBetas);
+  for (FlagValue& flag : GivenFlags(context.facts.flags, betas)) {
+    FillOrAgree(context, std::move(flag));
+  }
+  const auto warmup = context.facts.flags.warmup_steps;
+  if (!warmup || AsksForNothing(context.values, *warmup)) return;
+  const bool is_share = *warmup > 0.0 && *warmup < 1.0;
+  constexpr double kMostSteps = 1e15;
+  if (!(*warmup >= 0 && *warmup <= kMostSteps)) {
+    context.issues.Error(kWarmupSteps,
+                         "--warmup_steps must be at least 0, not " + ShortDump(Json(*warmup)));
+  } else if (const auto steps =
+                 WarmupSteps(*warmup, context.facts.total_steps, NoWarmup(context.values))) {
+    FillOrAgree(context, {.key = kWarmupSteps,
+                          .flag = "--warmup_steps",
+                          .value = *steps,
+                          .said = *warmup,
+                          .source = is_share ? Values::Source::kAuto : Values::Source::kUser});
+  } else if (context.facts.steps_come_later) {
+    LeaveWarmupToTheRun(context);
+  } else {
+    context.issues.Error(kWarmupSteps,
+                         "--warmup_steps below 1 is a share of all steps: give --steps");
+  }
+}
+
+std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags) {
+  std::vector<FlagKey> keys;
+  for (const FlagValue& flag : GivenFlags(flags, Json())) keys.push_back({flag.key, flag.fills});
+  if (flags.warmup_steps) keys.push_back({kWarmupSteps});
   return keys;
+}
+
+Json BetasOfFlags(const TrainingFlags& flags, const Json& betas) {
+  const bool is_pair =
+      betas.is_array() && betas.size() == 2 && betas[0].is_number() && betas[1].is_number();
+  const double beta1 = is_pair ? betas[0].get<double>() : kDefaultBeta1;
+  const double beta2 = is_pair ? betas[1].get<double>() : kDefaultBeta2;
+  return Json::array({flags.adam_beta1.value_or(beta1), flags.adam_beta2.value_or(beta2)});
 }
 
 }  // namespace ds::config

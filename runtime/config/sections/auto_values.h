@@ -17,7 +17,20 @@ namespace ds::config {
 
 std::span<const Rule> AutoValueRules();
 
-// The keys that the given flags fill, or have to agree with.
-std::vector<Key> KeysOfFlags(const TrainingFlags& flags);
+// The first of these rules: a flag fills its key where the file leaves it open (absent or "auto"),
+// and contradicting the file is an error.
+void FillFromFlags(RuleContext& context);
+
+// A key that a given flag fills, or only has to agree with: another rule derives it.
+struct FlagKey {
+  Key key;
+  bool fills = true;
+};
+std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags);
+
+// The betas that the flags ask for. The one without a flag is that of `betas`, an optimizer's, or
+// transformers' default where these are no pair of numbers.
+nlohmann::ordered_json BetasOfFlags(const TrainingFlags& flags,
+                                    const nlohmann::ordered_json& betas);
 
 }  // namespace ds::config

@@ -10,7 +10,7 @@
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
-#include "runtime/config/schedule.h"
+#include "runtime/config/schedule_types.h"
 #include "runtime/config/sections/optimizer_section.h"
 
 namespace ds::config {
@@ -23,27 +23,14 @@ constexpr double kOneCycleBeta2 = 0.99;
 constexpr double kDecayDefaultMaxLr = 0.001;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;  // as the registry's maximum of counts
 
-// Null without a schedule, or for one that is refused.
-const ScheduleType* TypeOf(const Values& values) {
-  const Json name = values.Get(kType);
-  const auto types = ScheduleTypes();
-  const auto found = std::find_if(types.begin(), types.end(),
-                                  [&](const ScheduleType& type) { return name == type.name; });
-  return found == types.end() ? nullptr : &*found;
-}
-
 std::string NamesOf(const ScheduleType& type) {
+  if (type.params.empty()) return "none";
   std::string names;
   for (const ScheduleParam& param : type.params) {
     names += (names.empty() ? "" : ", ") +
              std::string(param.key.substr(keys::kSchedulerParams.size() + 1));
   }
   return names;
-}
-
-bool Takes(const ScheduleType& type, std::string_view key) {
-  return std::any_of(type.params.begin(), type.params.end(),
-                     [&](const ScheduleParam& param) { return param.key == key; });
 }
 
 // Tells whether the user gives a parameter of a schedule with something to say, by "auto", too.
@@ -57,11 +44,14 @@ void FillIn(RuleContext& context, const ScheduleType& type, const ScheduleParam&
   Values& values = context.values;
   const Key key = param.key;
   const std::string name(type.name);
-  if (values.IsGiven(key) || values.IsBroken(key) || !values.Get(key).is_null()) return;
+  if (values.IsKnown(key) || values.IsBroken(key)) return;
   if (param.otherwise == "required") {
     if (values.autos().contains(key))
       return;  // AutoFollowsTransformers has said why it is not there
-    context.issues.Error(key, "scheduler.type \"" + name + "\" needs " + std::string(key),
+    const bool takes_auto = FindSetting(key)->auto_rule == AutoRule::kResolved;
+    context.issues.Error(key,
+                         "scheduler.type \"" + name + "\" needs " + std::string(key) +
+                             (takes_auto ? " (\"auto\": the steps of the run)" : ""),
                          values.PositionOf(kType));
   } else if (!param.otherwise.empty() && param.otherwise != "null") {
     values.Derive(key, Json::parse(param.otherwise), "default of scheduler.type " + name);
@@ -82,7 +72,7 @@ bool Is(const Values& values, Key key, Predicate predicate) {
 // The parameters of the chosen schedule that are lists with a number for each parameter group.
 std::vector<Key> ListsOf(const Values& values) {
   std::vector<Key> keys;
-  const ScheduleType* type = TypeOf(values);
+  const ScheduleType* type = ChosenSchedule(values);
   if (type == nullptr) return keys;
   for (const ScheduleParam& param : type->params) {
     const bool takes_list = FindSetting(param.key)->per_group;
@@ -106,7 +96,7 @@ void SchedulerParamsNeedAType(RuleContext& context) {
 void ScheduleIsDescribedByNumbers(RuleContext& context) {
   const Values& values = context.values;
   const Json type = values.Get(kType);
-  if (type.is_null() || TypeOf(values) != nullptr) return;
+  if (type.is_null() || ChosenSchedule(values) != nullptr) return;
   std::string reason = "needs scheduler objects, which JSON cannot hold";
   if (type == "LambdaLR" || type == "MultiplicativeLR") {
     reason = "needs a function, which JSON cannot hold";
@@ -114,6 +104,8 @@ void ScheduleIsDescribedByNumbers(RuleContext& context) {
     reason =
         "needs a metric at every step, which a config cannot name (DeepSpeed hands it the batch "
         "size)";
+  } else if (type == "reduce_lr_on_plateau" || type == "greedy") {
+    reason = "follows a metric, and dsrun's rates follow from the number of the step alone";
   }
   context.issues.Error(kType,
                        "scheduler.type " + type.dump() + " " + reason +
@@ -124,10 +116,10 @@ void ScheduleIsDescribedByNumbers(RuleContext& context) {
 // Does as the constructor of the schedule: what it does not know is refused, what it needs and
 // lacks is asked for, the rest gets its default.
 void ScheduleTakesItsParams(RuleContext& context) {
-  const ScheduleType* type = TypeOf(context.values);
+  const ScheduleType* type = ChosenSchedule(context.values);
   if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
-    if (!SaysSomething(key, entry) || Takes(*type, key)) continue;
+    if (!SaysSomething(key, entry) || type->Takes(Key(key))) continue;
     context.issues.Error(
         key,
         key + " is no parameter of " + std::string(type->name) + ", which takes " + NamesOf(*type),
@@ -319,12 +311,12 @@ std::span<const Rule> SchedulerRules() { return kRules; }
 
 bool SchedulerLeavesOut(const Values& values, Key key) {
   if (!keys::kSchedulerParams.Has(key)) return false;
-  const ScheduleType* const type = TypeOf(values);
-  return type == nullptr || !Takes(*type, key);
+  const ScheduleType* const type = ChosenSchedule(values);
+  return type == nullptr || !type->Takes(key);
 }
 
 void FillScheduler(const Values& values, DsConfig* config) {
-  const ScheduleType* const type = TypeOf(values);
+  const ScheduleType* const type = ChosenSchedule(values);
   if (type == nullptr) return;  // ConstantRate
   config->scheduler = type->fill(values, 0);
   for (std::size_t group = 0; group < GroupsOfLists(values); ++group) {

@@ -3,7 +3,10 @@
 // The sections of a ds_config that nothing but their order knows of (file/section_order.h): rules,
 // filling, and what of them a resolved config leaves out.
 
+#include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "runtime/config/check/rule.h"
 #include "runtime/config/curriculum.h"
@@ -44,9 +47,18 @@ void FillPrecision(const Values& values, DsConfig* config);
 // A key that a newer DeepSpeed would not read.
 bool PrecisionLeavesOut(const Values& values, Key key);
 
-// The `scheduler` section of a ds_config. schedule.cc has the table of all schedules.
+// The `scheduler` section of a ds_config. schedule_types.h has the table of all schedules.
 
 std::span<const Rule> SchedulerRules();
+// Rules that read its values once all have their defaults.
+std::span<const Rule> ScheduleValueRules();
+// A schedule that ends before a run of so many steps does: the key that says so, and a sentence.
+// Requires values without errors.
+struct EarlyEnd {
+  Key key;
+  std::string message;
+};
+std::optional<EarlyEnd> FindEarlyEnd(const Values& values, std::int64_t steps);
 // Requires values without errors.
 void FillScheduler(const Values& values, DsConfig* config);
 // Parameters that the schedule does not take.

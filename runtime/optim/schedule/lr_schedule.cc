@@ -224,6 +224,98 @@ ScheduledValues ValuesOf(const config::OneCycleLr& s, double /*base_lr*/, std::i
   return InPhases(s, std::array{rise, fall, end}, index);
 }
 
+// The schedules of transformers, whose get_scheduler multiplies each group's rate by these factors.
+
+double WarmupShare(std::int64_t warmup, std::int64_t index) {
+  return AsDouble(index) / AsDouble(std::max<std::int64_t>(1, warmup));
+}
+
+// The share of the decay that is over at this index.
+double DecayShare(std::int64_t warmup, std::int64_t total, std::int64_t index) {
+  return AsDouble(index - warmup) / AsDouble(std::max<std::int64_t>(1, total - warmup));
+}
+
+double Waves(double cycles, double progress) {
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * cycles * 2.0 * progress));
+}
+
+double AtLeast(double lowest, double factor) { return factor * (1.0 - lowest) + lowest; }
+
+double Factor(const config::HfConstantWithWarmup& s, std::int64_t index) {
+  return index < s.warmup ? WarmupShare(s.warmup, index) : 1.0;
+}
+
+double Factor(const config::HfLinear& s, std::int64_t index) {
+  if (index < s.warmup) return WarmupShare(s.warmup, index);
+  const double length = AsDouble(std::max<std::int64_t>(1, s.total - s.warmup));
+  return std::max(0.0, AsDouble(s.total - index) / length);
+}
+
+double Factor(const config::HfCosine& s, std::int64_t index) {
+  if (index < s.warmup) return WarmupShare(s.warmup, index);
+  const double progress = DecayShare(s.warmup, s.total, index);
+  return std::max(0.0, AtLeast(s.min_rate, Waves(s.cycles, progress)));
+}
+
+double Factor(const config::HfCosineWithRestarts& s, std::int64_t index) {
+  if (index < s.warmup) return WarmupShare(s.warmup, index);
+  const double progress = DecayShare(s.warmup, s.total, index);
+  if (progress >= 1.0) return 0.0;
+  return std::max(0.0, Waves(0.5, std::fmod(s.cycles * progress, 1.0)));
+}
+
+double Factor(const config::HfCosineWarmupWithMinLr& s, std::int64_t index) {
+  if (index < s.warmup) {
+    if (!s.warmup_rate) return AsDouble(index + 1) / AsDouble(s.warmup);
+    const double length = AsDouble(std::max<std::int64_t>(1, s.warmup - 1));
+    return *s.warmup_rate + (1.0 - *s.warmup_rate) * AsDouble(index) / length;
+  }
+  const double progress = DecayShare(s.warmup, s.total, index + 1);
+  return std::max(0.0, AtLeast(s.min_rate, Waves(s.cycles, progress)));
+}
+
+double Factor(const config::HfPolynomial& s, std::int64_t index) {
+  if (index < s.warmup) return WarmupShare(s.warmup, index);
+  if (index > s.total || s.total == s.warmup) return s.lr_end / s.lr;
+  const double remaining = 1.0 - AsDouble(index - s.warmup) / AsDouble(s.total - s.warmup);
+  return ((s.lr - s.lr_end) * std::pow(remaining, s.power) + s.lr_end) / s.lr;
+}
+
+double Factor(const config::HfInverseSqrt& s, std::int64_t index) {
+  if (index < s.warmup) return WarmupShare(s.warmup, index);
+  return 1.0 / std::sqrt(AsDouble(index + s.timescale - s.warmup) / AsDouble(s.timescale));
+}
+
+double Rise(config::WsdShape shape, double progress) {
+  if (shape == config::WsdShape::kCosine) {
+    return 0.5 * (1.0 - std::cos(std::numbers::pi * progress));
+  }
+  return shape == config::WsdShape::kLinear ? progress : 1.0 - std::sqrt(1.0 - progress);
+}
+
+double Fall(const config::HfWarmupStableDecay& s, double progress) {
+  if (s.decay_shape == config::WsdShape::kCosine) return Waves(s.cycles, progress);
+  return 1.0 - (s.decay_shape == config::WsdShape::kLinear ? progress : std::sqrt(progress));
+}
+
+double Factor(const config::HfWarmupStableDecay& s, std::int64_t index) {
+  if (index < s.warmup) {
+    const double rise = Rise(s.warmup_shape, WarmupShare(s.warmup, index));
+    return std::max(0.0, AtLeast(s.min_ratio, rise));
+  }
+  const std::int64_t start = s.warmup + s.stable;
+  if (index < start) return 1.0;
+  if (index >= start + s.decay) return s.min_ratio;
+  const double progress = AsDouble(index - start) / AsDouble(std::max<std::int64_t>(1, s.decay));
+  return std::max(0.0, AtLeast(s.min_ratio, Fall(s, progress)));
+}
+
+template <typename Hf>
+requires requires(const Hf& s) { Factor(s, 0); }
+ScheduledValues ValuesOf(const Hf& s, double base_lr, std::int64_t advances) {
+  return {.lr = base_lr * Factor(s, advances)};
+}
+
 }  // namespace
 
 ScheduledValues ValuesAfter(const config::Schedule& schedule, double base_lr,

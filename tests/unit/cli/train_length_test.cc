@@ -21,7 +21,7 @@ TEST_F(TrainLengthTest, SamplesHaveNoMoreTokensThanTheModelHasPositions) {
 }
 
 // Of epochs the ranks find the number of steps, and with it that of the warm-up.
-TEST_F(TrainLengthTest, AShareOfTheStepsThatWarmUpGoesToTheRanksUntilStepsAreGiven) {
+TEST_F(TrainLengthTest, AShareOfTheStepsThatWarmUpStaysWithTheJob) {
   Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "scheduler": {"type": "WarmupLR"}})");
   const TrainFlags first{.data = {Path("data.txt")},
                          .deepspeed_config = Path("ds.json"),
@@ -35,7 +35,7 @@ TEST_F(TrainLengthTest, AShareOfTheStepsThatWarmUpGoesToTheRanksUntilStepsAreGiv
   EXPECT_EQ(kept->job.warmup_share, 0.25);
   const auto known = OverrideTrainInputs(inputs->job, {.steps = 40}, share_, 1);
   ASSERT_TRUE(known.ok()) << known.status().message();
-  EXPECT_EQ(known->job.warmup_share, 0.0);
+  EXPECT_EQ(known->job.warmup_share, 0.25) << "a run of more steps warms up longer";
   EXPECT_EQ(known->resolved_config["scheduler"]["params"]["warmup_num_steps"], 10);
   const TrainFlags whole{.training = {.warmup_steps = 7.0}};
   const auto changed = OverrideTrainInputs(inputs->job, whole, share_, 1);

@@ -51,8 +51,8 @@ TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
             R"("adam_beta2":0.999,"adam_epsilon":1e-08,"seed":42,"save_hf":"out",)"
             R"("save_every":500})");
   EXPECT_EQ(translation.ds_config.dump(),
-            R"({"optimizer":{"type":"AdamW"},"scheduler":{"type":"LinearLR","params":)"
-            R"({"start_factor":1.0,"end_factor":0.0,"total_iters":5}}})");
+            R"({"optimizer":{"type":"AdamW"},"scheduler":{"type":"linear","params":)"
+            R"({"warmup_num_steps":0,"total_num_steps":"auto"}}})");
   EXPECT_EQ(ShellLine(CommandWords(translation, "ds config.json")).substr(0, 56),
             "dsrun --device cpu train --model MODEL --data DATA --ste");
   EXPECT_THAT(CommandWords(translation, "ds config.json").back(), "ds config.json");
@@ -61,7 +61,7 @@ TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
 TEST(TrainingArgumentsTest, WhatChangesTrainingAndDoesNotMapIsNamed) {
   const Translation translation = Arguments(R"({"max_steps": 5, "neftune_noise_alpha": 5.0,
       "label_smoothing_factor": 0.1, "optim": "adafactor", "data_seed": 1, "learning_rat": 1,
-      "train_sampling_strategy": "group_by_length", "lr_scheduler_type": "polynomial",
+      "train_sampling_strategy": "group_by_length", "lr_scheduler_type": "greedy",
       "parallelism_config": {"tp_size": 2, "cp_size": 2}})");
   EXPECT_THAT(Missing(translation),
               ::testing::UnorderedElementsAre("label_smoothing_factor", "optim", "data_seed",
@@ -94,44 +94,65 @@ TEST(TrainingArgumentsTest, AWrongTypeIsNamed) {
   EXPECT_THAT(Missing(translation), ::testing::UnorderedElementsAre("learning_rate", "seed"));
 }
 
-TEST(TrainingArgumentsTest, ADecayNeedsTheSteps) {
-  EXPECT_THAT(Missing(Arguments("{}")), ElementsAre("lr_scheduler_type"));
-  const Translation told = Arguments("{}", {.steps = 100});
-  EXPECT_TRUE(told.is_whole());
-  EXPECT_EQ(told.flags["steps"], 100);
+// The run says how many there are.
+TEST(TrainingArgumentsTest, ADecayEndsWithTheRun) {
+  const Translation epochs = Arguments("{}");
+  EXPECT_TRUE(epochs.is_whole()) << DescribeMissing(epochs);
+  EXPECT_EQ(epochs.flags["epochs"], 3);
+  EXPECT_EQ(epochs.ds_config["scheduler"]["params"]["total_num_steps"], "auto");
   const Translation fewer = Arguments(R"({"max_steps": 500})", {.steps = 100});
   EXPECT_EQ(fewer.flags["steps"], 100);
-  EXPECT_EQ(fewer.ds_config["scheduler"]["params"]["total_iters"], 100);
-  const Translation constant = Arguments(R"({"lr_scheduler_type": "constant"})");
-  EXPECT_TRUE(constant.is_whole());
-  EXPECT_EQ(constant.flags["epochs"], 3);
-  EXPECT_FALSE(constant.ds_config.contains("scheduler"));
+  EXPECT_EQ(fewer.ds_config["scheduler"], epochs.ds_config["scheduler"]);
   EXPECT_THAT(Missing(Arguments(R"({"lr_scheduler_type": "constant", "num_train_epochs": 1.5})")),
               ElementsAre("num_train_epochs"));
 }
 
-TEST(TrainingArgumentsTest, Schedules) {
-  const Translation warm = Arguments(R"({"max_steps": 50, "warmup_ratio": 0.1})");
-  EXPECT_EQ(On(warm, "lr_scheduler_type").mapping, Mapping::kNearly);
-  EXPECT_EQ(warm.ds_config["scheduler"].dump(),
-            R"({"type":"WarmupDecayLR","params":{"warmup_min_lr":0.0,"warmup_num_steps":5,)"
-            R"("warmup_type":"linear","total_num_steps":50}})");
-  const Translation cosine = Arguments(R"({"max_steps": 50, "learning_rate": 0.5,
-      "lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 0.125}})");
-  EXPECT_TRUE(cosine.is_whole());
-  EXPECT_EQ(cosine.ds_config["scheduler"].dump(),
-            R"({"type":"CosineAnnealingLR","params":{"T_max":50,"eta_min":0.125}})");
-  EXPECT_THAT(Missing(Arguments(R"({"max_steps": 5, "lr_scheduler_type": "cosine",
-                                    "lr_scheduler_kwargs": {"num_cycles": 2}})")),
-              ElementsAre("lr_scheduler_kwargs"));
+TEST(TrainingArgumentsTest, ASchedulesParametersAreItsKwargs) {
+  const Translation stable = Arguments(R"({"max_steps": 50, "warmup_steps": 3,
+      "lr_scheduler_type": "warmup_stable_decay",
+      "lr_scheduler_kwargs": {"num_decay_steps": 9, "min_lr_ratio": 0.1, "num_stable_steps": null}})");
+  EXPECT_TRUE(stable.is_whole()) << DescribeMissing(stable);
+  EXPECT_EQ(stable.ds_config["scheduler"].dump(),
+            R"({"type":"warmup_stable_decay","params":{"warmup_num_steps":3,)"
+            R"("total_num_steps":"auto","num_decay_steps":9,"min_lr_ratio":0.1}})");
+  EXPECT_EQ(On(stable, "lr_scheduler_type").mapping, Mapping::kWhole);
+  EXPECT_EQ(On(stable, "lr_scheduler_kwargs").mapping, Mapping::kWhole);
+  EXPECT_FALSE(stable.flags.contains("warmup_steps"));
   EXPECT_TRUE(Arguments(R"({"max_steps": 5, "lr_scheduler_kwargs": "{}"})").is_whole());
-  for (const char* kwargs : {R"("{'num_cycles': 2}")", "3", R"({"power": 2})"}) {
+  const Translation constant = Arguments(R"({"lr_scheduler_type": "constant", "warmup_steps": 3})");
+  EXPECT_TRUE(constant.is_whole());
+  EXPECT_FALSE(constant.ds_config.contains("scheduler"));
+}
+
+TEST(TrainingArgumentsTest, KwargsThatAScheduleDoesNotTakeAreMissing) {
+  for (const char* kwargs : {R"("{'num_cycles': 2}")", "3", R"({"timescale": 2})"}) {
     const std::string given = R"("max_steps": 5, "lr_scheduler_kwargs": )" + std::string(kwargs);
     for (const char* type : {"linear", "cosine", "constant", "constant_with_warmup"}) {
       const std::string all = "{" + given + R"(, "lr_scheduler_type": ")" + type + "\"}";
       EXPECT_THAT(Missing(Arguments(all)), ElementsAre("lr_scheduler_kwargs")) << all;
     }
   }
+  const Translation misspelt = Arguments(R"({"max_steps": 5, "lr_scheduler_type": "polynomial",
+                                             "lr_scheduler_kwargs": {"lr_ends": 0}})");
+  EXPECT_EQ(On(misspelt, "lr_scheduler_kwargs").text,
+            "polynomial takes no lr_ends, but lr_end, power; did you mean 'lr_end'?");
+  for (const char* type : {"reduce_lr_on_plateau", "greedy"}) {
+    const Translation refused =
+        Arguments(R"({"max_steps": 5, "lr_scheduler_type": ")" + std::string(type) + "\"}");
+    EXPECT_THAT(On(refused, "lr_scheduler_type").text, HasSubstr("it follows a metric"));
+  }
+}
+
+TEST(TrainingArgumentsTest, AShareOfTheStepsStaysOne) {
+  for (const char* share : {R"("warmup_ratio": 0.1)", R"("warmup_steps": 0.1)"}) {
+    const Translation warm = Arguments("{" + std::string(share) + "}");
+    EXPECT_TRUE(warm.is_whole()) << DescribeMissing(warm);
+    EXPECT_EQ(warm.flags["warmup_steps"], 0.1);
+    EXPECT_EQ(warm.ds_config["scheduler"]["params"]["warmup_num_steps"], "auto");
+  }
+  const Translation deepspeed = Arguments(R"({"warmup_ratio": 0.1, "max_steps": 50, "deepspeed":
+      {"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}}})");
+  EXPECT_EQ(deepspeed.flags["warmup_steps"], 0.1);
 }
 
 TEST(TrainingArgumentsTest, PrecisionIsAutocastUnlessDeepspeedOrFsdpHasMasters) {

@@ -211,6 +211,38 @@ TEST(AutoValuesTest, AShareOfStepsThatComeLaterIsLeftToTheRun) {
   }
 }
 
+TEST(FlagsFillOrAgreeTest, AWarmUpOf0Steps) {
+  const auto steps = [](const std::string& scheduler, const TrainingFlags& flags) {
+    const CheckResult result =
+        Check("{\"train_batch_size\": 8" + scheduler + "}", {.flags = flags, .total_steps = 9});
+    EXPECT_THAT(Messages(result.errors), IsEmpty());
+    return ValueOf(result, "scheduler.params.warmup_num_steps");
+  };
+  const auto of = [](const std::string& type, const std::string& params) {
+    return R"(, "scheduler": {"type": ")" + type + R"(", "params": {)" + params + "}}";
+  };
+  const std::string total = R"("total_num_steps": "auto")";
+  EXPECT_EQ(steps(of("WarmupDecayLR", total), {.warmup_steps = 0.0}), 1) << "as transformers";
+  EXPECT_EQ(steps(of("linear", total), {.warmup_steps = 0.0}), 0);
+  EXPECT_EQ(steps(of("linear", R"("warmup_num_steps": "auto", )" + total), {}), 0);
+  EXPECT_EQ(steps(of("linear", total), {}), 0);
+  EXPECT_EQ(steps("", {.warmup_steps = 0.0}), nullptr) << "nothing warms up anyway";
+  EXPECT_EQ(steps(of("StepLR", R"("step_size": 3)"), {.warmup_steps = 0.0}), nullptr);
+  const CheckResult other =
+      Check(R"({"train_batch_size": 8)" + of("WarmupLR", R"("warmup_num_steps": 5)") + "}",
+            {.flags = {.warmup_steps = 0.0}});
+  EXPECT_THAT(Messages(other.errors), ElementsAre(HasSubstr("but --warmup_steps says 0")));
+}
+
+TEST(FlagsFillOrAgreeTest, OneBetaIsTheFilesWhereNoFlagSaysIt) {
+  const std::string text =
+      R"({"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"betas": [0.8, 0.95]}}})";
+  EXPECT_TRUE(Check(text, {.flags = {.adam_beta1 = 0.8}}).ok);
+  EXPECT_TRUE(Check(text, {.flags = {.adam_beta2 = 0.95}}).ok);
+  EXPECT_THAT(Messages(Check(text, {.flags = {.adam_beta2 = 0.9}}).errors),
+              ElementsAre(HasSubstr("but --adam_beta2 says [0.8,0.9]")));
+}
+
 TEST(FlagsFillOrAgreeTest, MustNotContradictTheFile) {
   const std::string text = "{\"train_batch_size\": 8,\n\"gradient_clipping\": 0.5}";
   EXPECT_THAT(Messages(Check(text, {.flags = {.max_grad_norm = 1.0}}).errors),

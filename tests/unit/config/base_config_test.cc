@@ -82,6 +82,52 @@ TEST(BaseConfigTest, AFlagTakesTheKeyThatItFillsAndNoOther) {
   EXPECT_EQ(result.config.parallel.tensor, 1);
 }
 
+TEST(BaseConfigTest, AFlagOfOneBetaLeavesTheOther) {
+  const char* const base = R"({"train_batch_size": 4, "optimizer": {"type": "AdamW",
+      "params": {"betas": [0.8, 0.95]}}})";
+  const auto betas = [&](const TrainingFlags& flags) {
+    const CheckResult result = CheckOverBase("{}", flags, base);
+    EXPECT_TRUE(result.ok) << result.errors.at(0).message;
+    return result.resolved["optimizer"]["params"]["betas"].dump();
+  };
+  EXPECT_EQ(betas({.adam_beta1 = 0.7}), "[0.7,0.95]");
+  EXPECT_EQ(betas({.adam_beta2 = 0.99}), "[0.8,0.99]");
+  EXPECT_EQ(betas({.adam_beta1 = 0.7, .adam_beta2 = 0.99}), "[0.7,0.99]");
+}
+
+// The kind of fault that made --from_hf_trainer train at DeepSpeed's default rate.
+TEST(BaseConfigTest, AFlagReplacesWhatFollowsFromIt) {
+  for (const char* const given : {"\"auto\"", "0.5"}) {
+    const CheckResult result = CheckOverBase(
+        "{}", {.learning_rate = 0.125},
+        R"({"train_batch_size": 4, "optimizer": {"type": "AdamW", "params": {"lr": 0.5}},
+            "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 9,
+                          "warmup_max_lr": )" +
+            std::string(given) + "}}}");
+    ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+    EXPECT_EQ(std::get<WarmupLr>(result.config.scheduler).max_lr, 0.125) << given;
+  }
+}
+
+TEST(BaseConfigTest, AFlagLeavesTheOtherKeysOfItsPrecision) {
+  const CheckResult result = CheckOverBase("{}", {.fp16 = true},
+                                           R"({"train_batch_size": 4, "bf16": {"enabled": "auto"},
+      "fp16": {"enabled": "auto", "initial_scale_power": 11}})");
+  ASSERT_TRUE(result.ok) << result.errors.at(0).message;
+  EXPECT_TRUE(result.config.fp16.enabled);
+  EXPECT_EQ(result.resolved["fp16"]["initial_scale_power"], 11);
+}
+
+TEST(BaseConfigTest, ContradictionsOfOneSourceAreFound) {
+  const BaseConfig base{.name = "its ds_config",
+                        .keys = Json::parse(R"({"gradient_clipping": 0.5, "optimizer": {"params":
+                            {"lr": 0.25, "eps": "auto"}}, "unknown": 1})")};
+  EXPECT_TRUE(FindContradictions(base, {.learning_rate = 0.25, .adam_epsilon = 1.0}).empty());
+  const auto found = FindContradictions(base, {.learning_rate = 0.5, .max_grad_norm = 0.75});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_THAT(found[0].message, HasSubstr("optimizer.params.lr is 0.25 here, but --learning_rate"));
+}
+
 TEST(BaseConfigTest, AFlagStillContradictsTheFile) {
   const CheckResult result = CheckOverBase(
       R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}})", {.learning_rate = 0.125});

@@ -82,10 +82,10 @@ Json OtherValue(const Setting& setting) {
   return nullptr;
 }
 
-// The catalogue, and what it leaves to the constructors of optimizers (dampening, nesterov,
-// amsgrad,
-// ...), to the mup package (base_shapes) and of schedulers; and the scopes of compression's groups.
-constexpr int kKeys = 579 + 12 + 31 + 10;
+// The catalogue; the parameters that it leaves to the constructors of optimizers (dampening,
+// nesterov, amsgrad, ...), to the mup package (base_shapes) and to schedulers, those of
+// transformers included; and the scopes of compression's groups.
+constexpr int kKeys = 579 + 12 + 31 + 10 + 10;
 
 TEST(KeyTest, ASectionHasWhatLiesBelowIt) {
   constexpr Key kSection("optimizer.params");

@@ -133,6 +133,62 @@ TEST(SchedulerRules, ScheduleIsDefined) {
               ElementsAre(HasSubstr("stair_count must be at most 1048576")));
 }
 
+TEST(SchedulerRules, WarmupFitsTheSchedule) {
+  const auto errors = [](const std::string& type, const std::string& params) {
+    return SchedulerErrors(R"({"type": ")" + type + R"(", "params": {"total_num_steps": 9, )" +
+                           params + "}}");
+  };
+  EXPECT_THAT(errors("WarmupDecayLR", R"("warmup_num_steps": 0)"),
+              ElementsAre(HasSubstr("warmup_num_steps must be at least 1 with")));
+  EXPECT_THAT(errors("linear", R"("warmup_num_steps": 0)"), IsEmpty());
+  EXPECT_THAT(errors("WarmupCosineLR", R"("warmup_type": "1-sqrt")"),
+              ElementsAre(HasSubstr("must be \"log\" or \"linear\" with scheduler.type")));
+  EXPECT_THAT(errors("warmup_stable_decay", R"("num_decay_steps": 2, "warmup_type": "log")"),
+              ElementsAre(HasSubstr("\"cosine\" or \"1-sqrt\" with scheduler.type")));
+  const CheckResult stable = CheckScheduler(R"({"type": "warmup_stable_decay", "params":
+      {"total_num_steps": 9, "num_decay_steps": 2}})");
+  EXPECT_EQ(ValueOf(stable, "scheduler.params.warmup_type"), "linear");
+}
+
+TEST(SchedulerRules, LowestRateIsBelowTheRate) {
+  const auto errors = [](const std::string& type, const std::string& params) {
+    return SchedulerErrors(R"({"type": ")" + type + R"(", "params": {"total_num_steps": 9)" +
+                           params + "}}");
+  };
+  EXPECT_THAT(errors("polynomial", R"(, "lr_end": 0.25)"),
+              ElementsAre(HasSubstr("lr_end must be below optimizer.params.lr, which is 0.25")));
+  EXPECT_THAT(errors("polynomial", ""), IsEmpty());
+  for (const char* const type : {"cosine_with_min_lr", "cosine_warmup_with_min_lr"}) {
+    EXPECT_THAT(errors(type, ""), ElementsAre(HasSubstr("min_lr or scheduler.params.min_lr_rate")));
+    EXPECT_THAT(errors(type, R"(, "min_lr": 0.1, "min_lr_rate": 0.5)"),
+                ElementsAre(HasSubstr("min_lr_rate, not both")));
+    EXPECT_THAT(errors(type, R"(, "min_lr": 0.1)"), IsEmpty());
+  }
+}
+
+TEST(SchedulerRules, ScheduleLastsAsLongAsTheRun) {
+  const auto warnings = [](const std::string& type, const std::string& params, std::int64_t steps) {
+    return Messages(CheckConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam", "params":
+        {"lr": 0.001}}, "scheduler": {"type": ")" +
+                                    type + R"(", "params": {)" + params + "}}}",
+                                "ds.json", {.total_steps = steps})
+                        .warnings);
+  };
+  const std::string decay = R"("num_decay_steps": 2, "num_stable_steps": 3, "total_num_steps": 8)";
+  EXPECT_THAT(warnings("cosine", R"("total_num_steps": 6)", 8),
+              ElementsAre(HasSubstr("total_num_steps is 6, so that scheduler.type cosine ends at "
+                                    "step 6, and the run has 8 steps")));
+  EXPECT_THAT(warnings("warmup_stable_decay", decay, 8),
+              ElementsAre(HasSubstr("num_stable_steps is 3, so that scheduler.type "
+                                    "warmup_stable_decay ends at step 5")));
+  EXPECT_THAT(warnings("PolynomialLR", R"("total_iters": 7)", 8),
+              ElementsAre(HasSubstr("ends at step 7")));
+  EXPECT_THAT(warnings("LinearLR", R"("end_factor": 0.0)", 8), ElementsAre(HasSubstr("step 5")));
+  EXPECT_THAT(warnings("LinearLR", "", 8), IsEmpty()) << "it rises";
+  EXPECT_THAT(warnings("cosine", R"("total_num_steps": 8)", 8), IsEmpty());
+  EXPECT_THAT(warnings("cosine", R"("total_num_steps": "auto")", 8), IsEmpty());
+}
+
 TEST(SchedulerRules, WarmupEndsAtTheLearningRate) {
   const CheckResult absent = CheckScheduler(R"({"type": "WarmupLR"})");
   EXPECT_EQ(std::get<WarmupLr>(absent.config.scheduler).max_lr, std::nullopt);

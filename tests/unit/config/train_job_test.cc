@@ -63,6 +63,7 @@ TrainJob FullJob() {
           .no_decay_on_norms_and_biases = true,
           .layer_decay = 0.75,
           .ds_config = R"({"train_batch_size":8})",
+          .derived_keys = {"scheduler.params.total_num_steps"},
           .save_hf_dir = "out",
           .neftune_noise_alpha = 5.0,
           .freeze = {"*.bias"},
