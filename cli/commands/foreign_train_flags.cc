@@ -20,8 +20,6 @@ constexpr FlagAlias kAliases[] = {
     {"data_path", "data"},
     {"validation_file", "eval_data"},
     {"block_size", "seq_len"},
-    {"max_seq_length", "seq_len"},
-    {"max_seq_len", "seq_len"},
     {"seq_length", "seq_len"},
     {"training.seq_len", "seq_len"},
     {"deepspeed", "deepspeed_config"},
@@ -49,8 +47,6 @@ constexpr FlagAlias kAliases[] = {
     {"num_warmup_steps", "warmup_steps"},
     {"lr_warmup_iters", "warmup_steps"},
     {"lr_scheduler.warmup_steps", "warmup_steps"},
-    {"warmup_ratio", "warmup_steps"},
-    {"lr_warmup_fraction", "warmup_steps"},
     {"bf16", "bf16=true"},
     {"fp16", "fp16=true"},
     {"gradient_checkpointing", "recompute=full"},
@@ -103,6 +99,11 @@ constexpr std::string_view kRates =
     "write the optimizer and the scheduler into the ds_config, or see --lr_schedule";
 constexpr std::string_view kPrecision = "write --bf16 or --fp16, or nothing for fp32";
 
+constexpr std::string_view kWarmup = "write --warmup_steps {}: below 1 it is a share of all steps";
+constexpr std::string_view kCutOff =
+    "write --max_length {} to cut longer documents off, or --seq_len {} to make further samples of "
+    "the rest";
+
 struct Meaning {
   std::string_view name;
   std::string_view instead;  // {} is the value, {name} the name
@@ -120,6 +121,11 @@ constexpr Meaning kMeanings[] = {
     {"eval_strategy", "write --eval_every N, with --eval_data or --eval_split"},
     {"evaluation_strategy", "write --eval_every N, with --eval_data or --eval_split"},
     {"save_strategy", "write --save_every N, or nothing for no checkpoints"},
+    {"max_seq_length", kCutOff},
+    {"max_seq_len", kCutOff},
+    {"warmup_ratio", kWarmup},
+    {"lr_warmup_fraction", kWarmup},
+    {"lr_scheduler", "write --lr_scheduler_type {}"},
     {"dataset", "dsrun downloads nothing; give its files to --data"},
     {"optim", "write the optimizer into the ds_config: \"optimizer\": {\"type\": ...}"},
     {"resume_from_checkpoint", kResume},
@@ -197,21 +203,6 @@ constexpr Meaning kMeanings[] = {
     {"metrics.log_freq", kMetrics},
 };
 
-// Trainer's schedules by DeepSpeed's names, as translate has them.
-std::string ExplainSchedule(const std::string& value) {
-  constexpr std::pair<std::string_view, std::string_view> kSchedules[] = {
-      {"linear", "WarmupDecayLR"},
-      {"cosine", "WarmupCosineLR"},
-      {"constant_with_warmup", "WarmupLR"}};
-  for (const auto& [name, type] : kSchedules) {
-    if (value == name) return "write --lr_schedule " + std::string(type);
-  }
-  if (value == "constant") return "a rate without a schedule is constant; leave it out";
-  return "write --lr_schedule NAME, a \"scheduler\" into the ds_config, or give Trainer's "
-         "arguments "
-         "as JSON to --from_hf_trainer, which has its schedules";
-}
-
 // Says of an argument of Trainer's what translate does.
 std::string ExplainArgument(const ArgumentRow& row) {
   switch (row.effect) {
@@ -229,7 +220,6 @@ std::string ExplainArgument(const ArgumentRow& row) {
 }  // namespace
 
 std::string ExplainForeignTrainFlag(const std::string& name, const std::string& value) {
-  if (name == "lr_scheduler_type" || name == "lr_scheduler") return ExplainSchedule(value);
   const auto* const found = std::find_if(std::begin(kMeanings), std::end(kMeanings),
                                          [&](const Meaning& row) { return row.name == name; });
   if (found != std::end(kMeanings)) {

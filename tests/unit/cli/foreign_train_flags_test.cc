@@ -59,8 +59,8 @@ TEST(ForeignTrainFlagsTest, TrainersScriptsAreTaken) {
                                    "50",
                                    "--eval_steps",
                                    "10",
-                                   "--warmup_ratio",
-                                   "0.1",
+                                   "--num_warmup_steps",
+                                   "12",
                                    "--deepspeed",
                                    "ds.json",
                                    "--tokenizer_name",
@@ -77,7 +77,7 @@ TEST(ForeignTrainFlagsTest, TrainersScriptsAreTaken) {
   EXPECT_TRUE(parsed.train.training.bf16);
   EXPECT_EQ(parsed.train.save_every, 50);
   EXPECT_EQ(parsed.train.eval_every, 10);
-  EXPECT_EQ(parsed.train.training.warmup_steps, 0.1);
+  EXPECT_EQ(parsed.train.training.warmup_steps, 12);
   EXPECT_EQ(parsed.train.deepspeed_config, "ds.json");
   EXPECT_EQ(parsed.train.tokenizer, "tok");
 }
@@ -118,8 +118,10 @@ TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
       {{"--lora_dim=8"}, "write --lora_rank 8 and --lora_alpha X"},
       {{"--lora_dropout", "0.1"}, "adapters are trained without dropout"},
       {{"--logging_steps", "10"}, "metrics.jsonl has a line for every step"},
-      {{"--lr_scheduler_type", "cosine"}, "write --lr_schedule WarmupCosineLR"},
-      {{"--lr_scheduler_type=linear"}, "write --lr_schedule WarmupDecayLR"},
+      {{"--lr_scheduler", "cosine"}, "write --lr_scheduler_type cosine"},
+      // 1 is all steps as a ratio and one step as --warmup_steps; TRL drops the rest of a document.
+      {{"--warmup_ratio", "0.1"}, "write --warmup_steps 0.1: below 1 it is a share of all steps"},
+      {{"--max_seq_length", "512"}, "write --max_length 512 to cut longer documents off, or --seq"},
       {{"--report_to", "wandb"}, "metrics go to RUN_DIR/metrics.jsonl"},
       {{"--global-batch-size", "64"}, R"(write "train_batch_size": 64 into the ds_config)"},
       {{"--context-parallel-size", "2"}, "write --sp 2 --sp_kind ring"},
