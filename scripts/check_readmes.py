@@ -69,8 +69,16 @@ def row_problem(readme, text):
     return f"{readme}: may include {', '.join(sorted(told)) or 'nothing'}; its row allows {', '.join(sorted(row)) or 'nothing'}"
 
 
+def unlisted_goldens():
+    """Scripts that make goldens and have no line in their folder's README."""
+    text = (ROOT / "scripts/goldens/README.md").read_text(encoding="utf-8")
+    for script in map(pathlib.PurePosixPath, tracked("scripts/goldens/make_*.py")):
+        if f"`{script.name}`" not in text:
+            yield f"scripts/goldens/README.md: has no line for {script.name}"
+
+
 def main():
-    problems = []
+    problems = list(unlisted_goldens())
     for folder in sorted(folders_that_need_one()):
         if not (ROOT / folder / "README.md").exists():
             problems.append(f"{folder}: has no README.md")
