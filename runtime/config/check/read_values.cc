@@ -49,7 +49,11 @@ class ValueReader {
       if (!place) continue;
       if (std::optional<Json> value = ReadMember(member.node, *place)) {
         const std::string name = place->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
-        Put(name, *std::move(value), &plain);
+        if (name == member.name) {
+          plain[name] = *std::move(value);  // dots are part of a name of the user's own
+        } else {
+          Put(name, *std::move(value), &plain);
+        }
       }
     }
     return plain;
@@ -192,7 +196,8 @@ class ValueReader {
     return "";
   }
 
-  // Sections that switch a feature on by being there, their keys at the defaults or not.
+  // Sections that switch a feature on by being there. Keys at their default are always accepted,
+  // so that only an empty section can be refused, and one that says what is to be learnt.
   void ReportPresence(const JsonNode& node, const FileKey& place) {
     if (const std::string key = FindBuiltKey(place.path); !key.empty()) {
       if (!node.members.empty()) return;
@@ -202,7 +207,12 @@ class ValueReader {
                     node.position);
       return;
     }
-    issues_.Error(place.key, place.key + " is not supported yet: remove it", node.position);
+    const std::string feature = place.key + " is not supported yet";
+    if (node.members.empty() || place.path == keys::kSparseAttention) {
+      issues_.Error(place.key, feature + ": remove it", node.position);
+    } else {
+      issues_.Warning(place.key, feature + ": it stays off", node.position);
+    }
   }
 
   std::optional<Json> ReadValue(const JsonNode& node, const Setting& setting,

@@ -25,7 +25,7 @@ struct TrainWords {
   Status status;
 };
 
-TrainWords Parse(const std::vector<std::string>& words) {
+TrainWords ParseTrainWords(const std::vector<std::string>& words) {
   TrainWords parsed;
   FlagParser parser("train", "");
   AddTrainFlags(parser.app(), &parsed.train);
@@ -35,38 +35,38 @@ TrainWords Parse(const std::vector<std::string>& words) {
   return parsed;
 }
 
-std::string Error(const std::vector<std::string>& words) {
-  return std::string(Parse(words).status.message());
+std::string ErrorOfWords(const std::vector<std::string>& words) {
+  return std::string(ParseTrainWords(words).status.message());
 }
 
 TEST(ForeignTrainFlagsTest, TrainersScriptsAreTaken) {
-  const TrainWords parsed = Parse({"--model_name_or_path",
-                                   "llama",
-                                   "--train_file=a.txt",
-                                   "--validation_file",
-                                   "b.txt",
-                                   "--num_train_epochs",
-                                   "3",
-                                   "--block_size",
-                                   "512",
-                                   "--per_device_train_batch_size",
-                                   "4",
-                                   "--gradient_checkpointing",
-                                   "True",
-                                   "--bf16",
-                                   "True",
-                                   "--save_steps",
-                                   "50",
-                                   "--eval_steps",
-                                   "10",
-                                   "--num_warmup_steps",
-                                   "12",
-                                   "--deepspeed",
-                                   "ds.json",
-                                   "--tokenizer_name",
-                                   "tok",
-                                   "--learning_rate",
-                                   "2e-5"});
+  const TrainWords parsed = ParseTrainWords({"--model_name_or_path",
+                                             "llama",
+                                             "--train_file=a.txt",
+                                             "--validation_file",
+                                             "b.txt",
+                                             "--num_train_epochs",
+                                             "3",
+                                             "--block_size",
+                                             "512",
+                                             "--per_device_train_batch_size",
+                                             "4",
+                                             "--gradient_checkpointing",
+                                             "True",
+                                             "--bf16",
+                                             "True",
+                                             "--save_steps",
+                                             "50",
+                                             "--eval_steps",
+                                             "10",
+                                             "--num_warmup_steps",
+                                             "12",
+                                             "--deepspeed",
+                                             "ds.json",
+                                             "--tokenizer_name",
+                                             "tok",
+                                             "--learning_rate",
+                                             "2e-5"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
   EXPECT_EQ(parsed.train.model, "llama");
   EXPECT_THAT(parsed.train.data, ElementsAre("a.txt"));
@@ -83,7 +83,7 @@ TEST(ForeignTrainFlagsTest, TrainersScriptsAreTaken) {
 }
 
 TEST(ForeignTrainFlagsTest, MegatronsSizesAreTaken) {
-  const TrainWords parsed = Parse(
+  const TrainWords parsed = ParseTrainWords(
       {"--tensor-model-parallel-size", "4", "--pipeline-model-parallel-size=2",
        "--expert-model-parallel-size", "2", "--micro-batch-size", "8", "--seq-length", "1024",
        "--train-iters", "500", "--lr", "1.5e-4", "--clip-grad", "0.5", "--data-path", "corpus"});
@@ -100,8 +100,8 @@ TEST(ForeignTrainFlagsTest, MegatronsSizesAreTaken) {
 }
 
 TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseSwitchNothing) {
-  const TrainWords parsed =
-      Parse({"--gradient_checkpointing", "False", "--fp16=false", "--use_dora", "true", "--bf16"});
+  const TrainWords parsed = ParseTrainWords(
+      {"--gradient_checkpointing", "False", "--fp16=false", "--use_dora", "true", "--bf16"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
   EXPECT_FALSE(parsed.train.recompute.has_value());
   EXPECT_FALSE(parsed.train.training.fp16);
@@ -136,15 +136,15 @@ TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
       {{"--dataloader_num_workers", "4"}, "has no part in what is learnt; leave it out"},
   };
   for (const auto& [words, sentence] : cases) {
-    EXPECT_THAT(Error(words), HasSubstr(sentence));
-    EXPECT_THAT(Error(words), Not(HasSubstr("did you mean")));
+    EXPECT_THAT(ErrorOfWords(words), HasSubstr(sentence));
+    EXPECT_THAT(ErrorOfWords(words), Not(HasSubstr("did you mean")));
   }
 }
 
 TEST(ForeignTrainFlagsTest, MisspellingsAloneAreGuessed) {
-  EXPECT_THAT(Error({"--lerning_rate", "1"}), HasSubstr("did you mean '--learning_rate'?"));
+  EXPECT_THAT(ErrorOfWords({"--lerning_rate", "1"}), HasSubstr("did you mean '--learning_rate'?"));
   for (const char* word : {"--horizon", "--taskid", "--evaluators", "--lora_dims"}) {
-    EXPECT_THAT(Error({word, "1"}), Not(HasSubstr("did you mean"))) << word;
+    EXPECT_THAT(ErrorOfWords({word, "1"}), Not(HasSubstr("did you mean"))) << word;
   }
 }
 
