@@ -131,8 +131,9 @@ TEST_F(CheckedJob, WhatTrainRefusesIsRefused) {
   const std::string bert = Write("bert.json", R"({"model_type": "bert", "hidden_size": 64})");
   ExpectRefused(plain, {"--model", bert}, "model_type \"bert\" is not supported");
   ExpectRefused(plain, {"--model", "llama-tiny", "--data", "no/such/file"},
-                "--data no/such/file: no such file or folder");
-  ExpectRefused(plain, {"--model", "llama-tiny", "--eval_every", "2"}, "--eval_every: on what?");
+                "--data no/such/file: no such data file or folder");
+  ExpectRefused(plain, {"--model", "llama-tiny", "--eval_every", "2"},
+                "--eval_every needs evaluation data");
   const std::string few = Write("few.json", R"({"train_micro_batch_size_per_gpu": 1,
       "tensor_parallel": {"tp_size": 2}, "activation_checkpointing": {
           "partition_activations": true, "contiguous_memory_optimization": true,
