@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/tokenizer/chat/value.h"
+
 namespace ds::tokenizer {
 namespace {
 
@@ -65,6 +67,21 @@ OrderedJson FitContent(OrderedJson messages, const ChatTemplate& chat_template,
   return messages;
 }
 
+// The messages with the arguments of calls as JSON text, which is all that some templates write.
+OrderedJson WithTextArguments(OrderedJson messages) {
+  for (OrderedJson& message : messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (OrderedJson& call : *calls) {
+      const auto function = call.find("function");
+      if (function == call.end() || !function->contains("arguments")) continue;
+      OrderedJson& arguments = (*function)["arguments"];
+      if (arguments.is_object()) arguments = ToJson(Value::FromJson(arguments), {});
+    }
+  }
+  return messages;
+}
+
 }  // namespace
 
 StatusOr<WrittenChat> WriteChat(const ChatRow& chat, const TokenizerFolder& folder,
@@ -79,8 +96,16 @@ StatusOr<WrittenChat> WriteChat(const ChatRow& chat, const TokenizerFolder& fold
                      .variables = folder.chat_variables};
   written.options.variables.update(chat.variables);
   written.messages = FitContent(chat.messages, *folder.chat_template, written.options);
-  DS_ASSIGN_OR_RETURN(written.whole,
-                      folder.chat_template->Render(written.messages, written.options));
+  auto whole = folder.chat_template->Render(written.messages, written.options);
+  if (!whole.ok()) {
+    OrderedJson messages = WithTextArguments(written.messages);
+    if (messages == written.messages) return whole.status();
+    auto again = folder.chat_template->Render(messages, written.options);
+    if (!again.ok()) return whole.status();
+    written.messages = std::move(messages);
+    whole = std::move(again);
+  }
+  written.whole = *std::move(whole);
   return written;
 }
 

@@ -15,7 +15,8 @@ namespace ds::tokenizer {
 struct WrittenChat {
   // Messages and options with which the template wrote the text. The content of messages is a list
   // of parts only where the template reads such lists: for others the texts of a message are one,
-  // with a line break between them.
+  // with a line break between them. Arguments of calls are JSON text for a template that fails on
+  // objects (DeepSeek-V3's).
   nlohmann::ordered_json messages;
   ChatOptions options;
   RenderedChat whole;

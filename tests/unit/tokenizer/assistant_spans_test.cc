@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/tokenizer/corpus/written_chat.h"
 #include "tests/places.h"
 #include "tests/support/span_goldens.h"
 
@@ -123,6 +124,20 @@ TEST(AssistantSpansTest, QuestionsAboutOtherMessagesAreFine) {
       "{{ before.content | length }}{{ before.role }}{{ m.content }}{% endif %}{% endfor %}";
   EXPECT_THAT(Learnt(source, Json::array({Message("user", "one"), Message("assistant", "x")})),
               ::testing::ElementsAre(std::pair{1u, "!3userx"}));
+}
+
+// DeepSeek-V3's template adds arguments to texts.
+TEST(AssistantSpansTest, ArgumentsAreTextForTemplatesThatAddThem) {
+  const std::string source =
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.name + ' ' + "
+      "c.function.arguments }}{% else %}{{ m.content }}{% endfor %}{% endfor %}";
+  Json call = Message("assistant", "");
+  call["tool_calls"] = Json::parse(
+      R"([{"type": "function", "function": {"name": "f", "arguments": {"a": [1, "\u00e9"]}}}])");
+  const ChatRow row{.messages = Json::array({Message("user", "x"), call}), .learnt = {true, true}};
+  const auto chat = WriteChat(row, testing::SpanGoldens(kSpanGoldens).FolderWith(source));
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  EXPECT_EQ(chat->whole.text, "xf {\"a\": [1, \"\u00e9\"]}");
 }
 
 // The assistant may speak first.
