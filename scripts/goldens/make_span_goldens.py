@@ -93,6 +93,24 @@ def corrected(name, text, spans):
     return spans
 
 
+def drops_something(source, conversation):
+    """Whether the template writes nothing of the assistant's words, or of its calls."""
+    for i, message in enumerate(conversation["messages"]):
+        if message["role"] != "assistant":
+            continue
+        changed = copy.deepcopy(conversation)
+        given = changed["messages"][i]
+        for each in given.get("tool_calls", []):
+            each["function"]["name"] = "qzkdsvx"
+        if "tool_calls" not in given and isinstance(given["content"], list):
+            given["content"][-1]["text"] = "qzkdsvx"
+        elif "tool_calls" not in given:
+            given["content"] = "qzkdsvx"
+        if "qzkdsvx" not in render(source, changed)[0]:
+            return True
+    return False
+
+
 def make_case(name, source, sibling, conversation, given):
     text, marked = render(source, conversation)
     training = text
@@ -105,6 +123,8 @@ def make_case(name, source, sibling, conversation, given):
                 continue
             if training == text:
                 break
+    if drops_something(source, conversation):
+        return {"messages": conversation["messages"], "tools": conversation.get("tools"), "text": text, "refused": True}
     if sibling is not None:
         marked = corrected(name, training, marked)
     spans = by_rule(name, text) if marked is None else marked
@@ -113,15 +133,18 @@ def make_case(name, source, sibling, conversation, given):
 
 
 def cases_of(name, source, sibling):
+    """Of each conversation the first form of it that the template writes, or else one that is refused."""
     for kind, conversation in span_templates.CONVERSATIONS.items():
+        made = []
         for variant, change in VARIANTS.items():
             changed = copy.deepcopy(conversation)
             change(changed)
             try:
-                yield {"template": name, "conversation": f"{kind} {variant}".strip()} | make_case(name, source, sibling, changed, copy.deepcopy(conversation))
-                break
-            except Exception:  # a template that does not take it; another form of it may do
+                made.append({"template": name, "conversation": f"{kind} {variant}".strip()}
+                            | make_case(name, source, sibling, changed, copy.deepcopy(conversation)))
+            except Exception:
                 continue
+        yield from sorted(made, key=lambda case: "refused" in case)[:1]
 
 
 def read_package():

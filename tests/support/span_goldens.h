@@ -83,6 +83,10 @@ class SpanGoldens {
     ASSERT_TRUE(chat.ok()) << chat.status().message();
     ASSERT_EQ(chat->text, each["text"].get<std::string>());
     const auto found = tokenizer::FindAssistant(folder, each["messages"], options, *chat);
+    if (each.contains("refused")) {
+      EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
+      return;
+    }
     ASSERT_TRUE(found.ok()) << found.status().message();
     Spans spans, marked;
     for (const auto& part : *found) Add(part.span, &spans);

@@ -276,8 +276,49 @@ class AssistantFinder {
   std::optional<Answer> plain_;
 };
 
+bool HasWords(const OrderedJson& content) {
+  if (content.is_string()) return !TrimLeft(content.get_ref<const std::string&>()).empty();
+  return content.is_array() && std::any_of(content.begin(), content.end(), [](const auto& part) {
+           return !TrimLeft(TextUnderName(part, "text")).empty();
+         });
+}
+
+Status NotWritten(std::size_t message, const std::string& what, const std::string& remedy) {
+  return InvalidArgumentError("message " + std::to_string(message + 1) +
+                              ", the assistant's: the chat template does not write " + what + "; " +
+                              remedy);
+}
+
+// Some templates pass over calls of tools, or over content that is no list of parts.
+Status CheckWritten(const OrderedJson& message, std::size_t index, const RenderedChat& whole) {
+  std::string text;
+  Origin origin = kNoOrigin;
+  for (const ChatTurn& turn : whole.turns) {
+    if (turn.message != static_cast<Origin>(index)) continue;
+    text += std::string_view(whole.text).substr(turn.span.begin, turn.span.end - turn.span.begin);
+    origin = MergeOrigins(origin, turn.origin);
+  }
+  if (text.empty()) return OkStatus();
+  if (origin == kNoOrigin && HasWords(message.value("content", OrderedJson()))) {
+    return NotWritten(index, "its words",
+                      "some templates read content as a list of {\"type\": \"text\"} parts only");
+  }
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array()) return OkStatus();
+  for (const OrderedJson& call : *calls) {
+    const auto function = call.find("function");
+    const std::string name = TextUnderName(function == call.end() ? call : *function, "name");
+    if (text.find(name) == std::string::npos) {
+      return NotWritten(index, "its call of the tool " + name,
+                        "take a template with calls of tools, or rows without them");
+    }
+  }
+  return OkStatus();
+}
+
 // Of a block outside of the loops over the messages, one block is one message.
 std::vector<AssistantSpan> GeneratedSpans(const OrderedJson& messages, const RenderedChat& whole) {
+  if (messages.empty()) return {};
   std::vector<std::size_t> assistant;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (IsAssistant(messages[i])) assistant.push_back(i);
@@ -303,6 +344,9 @@ StatusOr<std::vector<AssistantSpan>> FindAssistant(const TokenizerFolder& folder
                                                    const OrderedJson& messages,
                                                    const ChatOptions& options,
                                                    const RenderedChat& whole) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (IsAssistant(messages[i])) DS_RETURN_IF_ERROR(CheckWritten(messages[i], i, whole));
+  }
   if (!whole.generated.empty()) return GeneratedSpans(messages, whole);
   return AssistantFinder(folder, messages, options, whole).Find();
 }
