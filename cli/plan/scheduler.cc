@@ -85,7 +85,7 @@ Allocation FindGridEngine(const Environment& shell) {
 
 std::string DescribeHosts(const Allocation& found) {
   return found.fact + ": this job uses this host only; for all of them: " + found.command +
-         " and dsrun --hostfile hostfile ...";
+         " && dsrun --hostfile hostfile ...";
 }
 
 // Operators of training jobs start one process a pod and set torchrun's variables.

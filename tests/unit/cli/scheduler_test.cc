@@ -25,7 +25,7 @@ TEST(SchedulerTest, SlurmsHostsAreListedByScontrol) {
   EXPECT_THAT(DescribeAllocation(shell, false),
               ElementsAre("SLURM_NNODES=4: this job uses this host only; for all of them: scontrol "
                           "show hostnames \"$SLURM_JOB_NODELIST\" | sed 's/$/ slots=8/' >hostfile "
-                          "and dsrun --hostfile hostfile ..."));
+                          "&& dsrun --hostfile hostfile ..."));
   EXPECT_THAT(DescribeAllocation(shell, true), IsEmpty());
   EXPECT_THAT(DescribeAllocation({{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "1"}}, false), IsEmpty());
   EXPECT_THAT(DescribeAllocation({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "2"}}, false),
