@@ -50,6 +50,10 @@ TEST_F(PlannedMemory, IsMeasuredWhereSomeActivationsAreComputedAgain) {
   for (const char* recompute : {"attention", "every:2"}) {
     ExpectPlanned({.stage = 2, .micro_batch = 8, .recompute = recompute});
   }
+  // By the ds_config, which no flag overrules.
+  const nlohmann::json section = {
+      {"activation_checkpointing", {{"synchronize_checkpoint_boundary", true}}}};
+  ExpectPlanned({.stage = 1, .micro_batch = 8, .recompute = "auto", .config = section});
   ExpectPlanned({.stage = 2, .micro_batch = 16, .mlp_tiles = 8});
   ExpectPlanned({.stage = 3, .micro_batch = 16, .mlp_tiles = 4, .model = "llama"});
 }
