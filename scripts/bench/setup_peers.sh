@@ -7,7 +7,7 @@
 #   scripts/bench/setup_peers.sh --check    installs nothing: status 1 unless all of them are there
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-list=3  # a new number when the list below changes
+list=4  # a new number when the list below changes
 peers=$root/.deps/peers
 complete=$peers/.complete-$list
 
