@@ -1,6 +1,6 @@
 #pragma once
 
-// Errors of JSON texts in words for users.
+// JSON texts from outside: how deep they may be nested, and their errors in words for users.
 //
 // Threads: all functions are safe to call concurrently.
 
@@ -10,6 +10,9 @@
 #include <string_view>
 
 namespace ds {
+
+// Lists and objects may be in this many others: what copies or reads JSON recurses.
+inline constexpr int kMostNestedJson = 100;
 
 // The byte at which a text has the escape of half a surrogate pair (\ud83d without its other half),
 // which is no character; nothing where all pairs are whole.

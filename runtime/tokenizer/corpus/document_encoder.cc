@@ -23,6 +23,11 @@ std::vector<Span> KeepLearnt(const ChatRow& chat, const std::vector<AssistantSpa
   return kept;
 }
 
+bool Learns(const EncodedDocument& document) {
+  const auto& learnt = document.learnt;
+  return learnt.empty() || std::find(learnt.begin(), learnt.end(), true) != learnt.end();
+}
+
 }  // namespace
 
 StatusOr<EncodedDocument> DocumentEncoder::EncodeText(std::string_view text) {
@@ -115,10 +120,12 @@ void DocumentEncoder::End(EncodedDocument* document) const {
   if (!document->learnt.empty()) document->learnt.push_back(true);
 }
 
-// The end-of-text token is cut off with the rest, as in TRL.
+// The end-of-text token is cut off with the rest, as in TRL. A document that never had a learnt
+// token stays.
 EncodedDocument DocumentEncoder::CutOff(EncodedDocument document) const {
   if (options_.max_length == 0) return document;
   const auto most = static_cast<std::size_t>(options_.max_length);
+  const bool learnt_before = Learns(document);
   const auto cut = [&](auto* list) {
     if (list->size() <= most) return;
     if (options_.keeps_end) {
@@ -129,10 +136,7 @@ EncodedDocument DocumentEncoder::CutOff(EncodedDocument document) const {
   };
   cut(&document.ids);
   cut(&document.learnt);
-  const auto& learnt = document.learnt;
-  const bool learns =
-      learnt.empty() || std::find(learnt.begin(), learnt.end(), true) != learnt.end();
-  if (learns || document.left_out != EncodedDocument::LeftOut::kNo) return document;
+  if (!learnt_before || Learns(document)) return document;
   return EncodedDocument{.left_out = EncodedDocument::LeftOut::kTooLong};
 }
 

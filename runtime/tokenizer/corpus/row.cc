@@ -145,19 +145,20 @@ StatusOr<std::string> RowReader::FindConversation() const {
   return std::string(has_messages ? "messages" : has_conversations ? "conversations" : "");
 }
 
-// A row of TRL's KTO, and of LLaMA-Factory's. Of a text a label is a class.
+// A row of TRL's KTO, and of LLaMA-Factory's. Of a text a label is a class. Where the options name
+// the keys, a label that is neither true nor false means something else.
 StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
   if (std::holds_alternative<TextRow>(row)) return true;
-  const bool is_answer = Has("prompt") && Has("completion") && !NamesPrompt() && !NamesMessages();
+  const bool names_keys = NamesPrompt() || NamesMessages();
   for (const char* const key : {"label", "kto_tag"}) {
     const OrderedJson label = row_.value(key, OrderedJson(true));
-    if (label == true || (is_answer && label == 1)) continue;
-    if (label == false || (is_answer && label == 0)) return false;
-    if (!is_answer) continue;
+    if (label == true || (!names_keys && label == 1)) continue;
+    if (label == false || (!names_keys && label == 0)) return false;
+    if (names_keys) continue;
     return InvalidArgumentError(Quoted(key) + " is " + label.dump() +
-                                ": of a prompt and its completion it must be true or false; to "
-                                "learn all, name the keys with --prompt_field and "
-                                "--completion_field");
+                                ", and must be true or false, which says whether the answer is "
+                                "learnt; to learn all, leave the key out, or name the others with "
+                                "--messages_field, or --prompt_field and --completion_field");
   }
   return true;
 }
@@ -319,7 +320,7 @@ StatusOr<Row> RowReader::ReadPrompt() const {
 }
 
 StatusOr<OrderedJson> ParseRow(std::string_view line) {
-  OrderedJson row = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  DS_ASSIGN_OR_RETURN(OrderedJson row, ParseNested(line));
   if (row.is_object()) return row;
   DS_RETURN_IF_ERROR(CheckRow(line));
   return InvalidArgumentError("the row is no JSON object");

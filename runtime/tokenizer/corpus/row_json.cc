@@ -1,9 +1,9 @@
 #include "runtime/tokenizer/corpus/row_json.h"
 
+#include <algorithm>
 #include <array>
-#include <cctype>
-#include <nlohmann/json.hpp>
-#include <optional>
+
+#include "runtime/base/json_text.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -16,38 +16,6 @@ std::size_t EndOfText(std::string_view row, std::size_t at) {
     if (row[at] == '\\') ++at;
   }
   return std::min(at + 1, row.size());
-}
-
-// The code unit of a \uXXXX at `at`; nothing for other characters.
-std::optional<unsigned> UnitAt(std::string_view row, std::size_t at) {
-  if (row.size() < at + 6 || row[at] != '\\' || row[at + 1] != 'u') return std::nullopt;
-  unsigned unit = 0;
-  for (std::size_t i = at + 2; i < at + 6; ++i) {
-    const auto c = static_cast<unsigned char>(row[i]);
-    if (std::isxdigit(c) == 0) return std::nullopt;
-    unit = unit * 16 +
-           static_cast<unsigned>(std::isdigit(c) != 0 ? c - '0' : std::tolower(c) - 'a' + 10);
-  }
-  return unit;
-}
-
-bool IsHigh(std::optional<unsigned> unit) { return unit && *unit >= 0xD800 && *unit < 0xDC00; }
-bool IsLow(std::optional<unsigned> unit) { return unit && *unit >= 0xDC00 && *unit < 0xE000; }
-
-// Finds an escape that stands for half a character; npos where there is none.
-std::size_t FindLoneSurrogate(std::string_view row) {
-  for (std::size_t at = 0; at < row.size(); ++at) {
-    if (row[at] != '\\') continue;
-    const auto unit = UnitAt(row, at);
-    if (IsHigh(unit) && IsLow(UnitAt(row, at + 6))) {
-      at += 11;
-    } else if (IsHigh(unit) || IsLow(unit)) {
-      return at;
-    } else {
-      ++at;  // the escaped character
-    }
-  }
-  return std::string_view::npos;
 }
 
 }  // namespace
@@ -76,10 +44,23 @@ std::string_view ReplaceNaN(std::string_view row, std::string* changed) {
   return *changed;
 }
 
+StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text) {
+  using OrderedJson = nlohmann::ordered_json;
+  bool too_deep = false;
+  const auto keep = [&](int depth, OrderedJson::parse_event_t, OrderedJson&) {
+    too_deep = too_deep || depth > kMostNestedJson;
+    return !too_deep;
+  };
+  OrderedJson parsed = OrderedJson::parse(text, keep, /*allow_exceptions=*/false);
+  if (!too_deep) return parsed;
+  return InvalidArgumentError("the JSON is nested more than " + std::to_string(kMostNestedJson) +
+                              " deep");
+}
+
 Status CheckRow(std::string_view row) {
-  if (const std::size_t at = FindLoneSurrogate(row); at != std::string_view::npos) {
-    return InvalidArgumentError("column " + std::to_string(at + 1) + ": the escape " +
-                                std::string(row.substr(at, 6)) +
+  if (const auto at = FindLoneSurrogate(row)) {
+    return InvalidArgumentError("column " + std::to_string(*at + 1) + ": the escape " +
+                                std::string(row.substr(*at, 6)) +
                                 " is a lone surrogate, half of a character, which is no Unicode "
                                 "text: mend the row, or pass over it with --on_bad_data skip");
   }

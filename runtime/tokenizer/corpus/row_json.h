@@ -3,6 +3,7 @@
 // The JSON of rows as Python's json module writes it: with NaN and Infinity, which JSON does not
 // have. Pure.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,10 @@ namespace ds::tokenizer {
 // The row with null in place of NaN, Infinity and -Infinity outside texts: no field that is read is
 // one of these. Returns `row` itself where there are none; `changed` holds the other.
 std::string_view ReplaceNaN(std::string_view row, std::string* changed);
+
+// The JSON of a text; a discarded value where the text is no JSON. Refuses lists and objects
+// that are nested deeper than kMostNestedJson.
+StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text);
 
 // OK for a JSON object; else the reason and the column: a lone surrogate, a byte that is no UTF-8,
 // a bracket that is missing.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "runtime/tokenizer/corpus/row_json.h"
+
 namespace ds::tokenizer {
 namespace {
 
@@ -42,11 +44,11 @@ void DropNulls(OrderedJson* json) {
   for (OrderedJson& element : *json) DropNulls(&element);
 }
 
-// The value under the first of the names that is there, which is taken out; null without one.
+// Takes the first value under the names that is not null out; null without one.
 OrderedJson Take(OrderedJson* message, std::initializer_list<std::string> names) {
   for (const std::string& name : names) {
     const auto found = message->find(name);
-    if (name.empty() || found == message->end()) continue;
+    if (name.empty() || found == message->end() || found->is_null()) continue;
     OrderedJson value = std::move(*found);
     message->erase(found);
     return value;
@@ -55,7 +57,7 @@ OrderedJson Take(OrderedJson* message, std::initializer_list<std::string> names)
 }
 
 StatusOr<OrderedJson> ParseText(const OrderedJson& value, const std::string& name) {
-  OrderedJson parsed = OrderedJson::parse(value.get_ref<const std::string&>(), nullptr, false);
+  DS_ASSIGN_OR_RETURN(OrderedJson parsed, ParseNested(value.get_ref<const std::string&>()));
   if (parsed.is_discarded()) return InvalidArgumentError(name + " is a text, but no JSON");
   return parsed;
 }
@@ -67,7 +69,7 @@ StatusOr<OrderedJson> ReadFunction(OrderedJson function, const std::string& name
   }
   const auto arguments = function.find("arguments");
   if (arguments == function.end() || !arguments->is_string()) return function;
-  OrderedJson parsed = OrderedJson::parse(arguments->get_ref<const std::string&>(), nullptr, false);
+  DS_ASSIGN_OR_RETURN(OrderedJson parsed, ParseNested(arguments->get_ref<const std::string&>()));
   if (parsed.is_object()) *arguments = std::move(parsed);
   return function;
 }
@@ -142,23 +144,13 @@ StatusOr<bool> ReadWeight(OrderedJson* message, bool is_assistant) {
   return is_assistant;
 }
 
-// Templates read the reasoning under one of several keys. transformers gives it under these two.
-void SpreadReasoning(OrderedJson* message) {
-  for (const char* const key : {"reasoning_content", "thinking", "reasoning"}) {
-    const auto found = message->find(key);
-    if (found == message->end()) continue;
-    const OrderedJson reasoning = *found;
-    if (!message->contains("thinking")) (*message)["thinking"] = reasoning;
-    (*message)["reasoning_content"] = reasoning;
-    return;
-  }
-}
-
 Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat) {
   if (!message.is_object()) return InvalidArgumentError("it is no object");
-  const std::size_t keys = message.size();
-  OrderedJson content = Take(&message, {options.content_field, "content", "value"});
-  const bool has_content = message.size() < keys;
+  const std::initializer_list<std::string> content_names{options.content_field, "content", "value"};
+  const bool has_content =
+      std::any_of(content_names.begin(), content_names.end(),
+                  [&](const std::string& name) { return !name.empty() && message.contains(name); });
+  OrderedJson content = Take(&message, content_names);
   DropNulls(&message);
   if (content.is_array()) DropNulls(&content);
   const OrderedJson said = Take(&message, {options.role_field, "role", "from"});
@@ -174,7 +166,9 @@ Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat
   DS_RETURN_IF_ERROR(CheckContent(content));
   DS_RETURN_IF_ERROR(MoveCalls(said_role, &content, &message));
   DS_RETURN_IF_ERROR(ReadToolCalls(&message));
-  SpreadReasoning(&message);
+  // Where the options name other keys, these two mean something else.
+  message.erase("role");
+  message.erase("content");
   OrderedJson read{{"role", role}};
   if (has_content) read["content"] = std::move(content);
   read.update(message);

@@ -8,7 +8,6 @@ namespace ds::tokenizer {
 namespace {
 
 constexpr std::size_t kShownBytes = 60;
-constexpr int kMostNested = 100;  // readers of nested parts recurse, as printing does
 
 std::string Shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -25,8 +24,8 @@ StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
   Json parsed;
   bool too_deep = false;
   const auto keep = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMostNested;
-    return depth <= kMostNested;
+    too_deep = too_deep || depth > kMostNestedJson;
+    return depth <= kMostNestedJson;
   };
   try {
     parsed = Json::parse(text, keep);

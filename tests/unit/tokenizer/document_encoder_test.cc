@@ -83,6 +83,10 @@ TEST(RowTest, KeysWithAMeaningThatIsNotBuiltAreNamed) {
       {R"({"prompt": "a", "completion": "b", "chat_template_kwargs": {"c": 1}})",
        "\"chat_template_kwargs\""},
       {R"({"prompt": "a", "completion": "b", "label": "good"})", "\"label\" is \"good\""},
+      {R"({"messages": [{"role": "assistant", "content": "a"}], "label": "bad"})",
+       "\"label\" is \"bad\""},
+      {R"({"chosen": "a", "rejected": "b", "label": 2})", "\"label\" is 2"},
+      {R"({"instruction": "a", "output": "b", "kto_tag": "no"})", "\"kto_tag\" is \"no\""},
       {R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
        "\"prompt\" and \"completion\" must be two texts"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "\"image_url\""},
@@ -128,13 +132,16 @@ TEST(RowTest, OtherKeysAreIgnored) {
             "is read");
   EXPECT_EQ(ErrorOf(R"({"text": "a", "label": false})"), "is read") << "a class, no judgement";
   EXPECT_EQ(ErrorOf(R"({"prompt": "a", "completion": "b", "tools": "", "system": ""})"), "is read");
-  EXPECT_EQ(ErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": "b",
+  EXPECT_EQ(ErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": 1,
                         "parallel_tool_calls": true})"),
             "is read");
   const RowOptions named{.prompt_field = "prompt"};
   EXPECT_EQ(ErrorOf(R"({"prompt": "a", "completion": "b", "label": "c", "tools": [{}]})", named),
             "is read")
       << "named keys are all that is read";
+  EXPECT_EQ(ErrorOf(R"({"messages": [{"role": "assistant", "content": "a"}], "label": 3})",
+                    {.messages_field = "messages"}),
+            "is read");
 }
 
 TEST(RowTest, WhatALabelRejectsIsLeftOut) {
@@ -142,7 +149,9 @@ TEST(RowTest, WhatALabelRejectsIsLeftOut) {
        {R"({"prompt": "a", "completion": "b", "label": false})",
         R"({"prompt": "a", "completion": "b", "label": 0})",
         R"({"messages": [{"role": "assistant", "content": "a"}], "kto_tag": false})",
+        R"({"messages": [{"role": "assistant", "content": "a"}], "label": 0})",
         R"({"instruction": "a", "output": "b", "kto_tag": false})",
+        R"({"instruction": "a", "output": "b", "kto_tag": 0})",
         R"({"prompt": [{"role": "user", "content": "a"}],
             "completion": [{"role": "assistant", "content": "b"}], "label": false})"}) {
     DocumentEncoder encoder(GoldenFolder(), {});
@@ -151,6 +160,37 @@ TEST(RowTest, WhatALabelRejectsIsLeftOut) {
     EXPECT_EQ(document->left_out, EncodedDocument::LeftOut::kRejected) << line;
     EXPECT_TRUE(document->ids.empty());
   }
+}
+
+TEST(RowTest, NamedContentIsTheOneThatIsChecked) {
+  const RowOptions named{.content_field = "says"};
+  EXPECT_THAT(ErrorOf(R"({"messages": [{"role": "user", "says": ["x"], "content": "a"}]})", named),
+              HasSubstr("\"content\" has a part"));
+}
+
+TEST(RowTest, NestedWithoutEndIsRefused) {
+  const auto nest = [](const std::string& inside, int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') + inside +
+           std::string(static_cast<std::size_t>(depth), ']');
+  };
+  EXPECT_EQ(ErrorOf(R"({"text": "a", "more": )" + nest("1", 90) + "}"), "is read");
+  const std::string deep = nest("", 100'000), message = R"({"role": "user", "content": "a"})";
+  for (const std::string& line :
+       {R"({"text": "a", "more": )" + deep + "}", R"({"messages": )" + deep + "}",
+        R"({"messages": [)" + message + R"(], "tools": ")" + deep + "\"}",
+        R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": ")" +
+            deep + "\"}]}]}"}) {
+    EXPECT_THAT(ErrorOf(line), HasSubstr("nested more than 100 deep")) << line.substr(0, 80);
+  }
+}
+
+TEST(RowTest, WithoutAnAnswerNothingIsCutAway) {
+  const std::string line = R"({"messages": [{"role": "user", "content": "hello"}]})";
+  DocumentEncoder whole(GoldenFolder(), {}), cut(GoldenFolder(), {.max_length = 64});
+  const auto expected = whole.EncodeLine(line), got = cut.EncodeLine(line);
+  ASSERT_TRUE(expected.ok() && got.ok());
+  EXPECT_EQ(got->left_out, EncodedDocument::LeftOut::kNo);
+  EXPECT_EQ(got->ids, expected->ids);
 }
 
 // The text that the golden folder's tokenizer and another template make of a row.
