@@ -113,7 +113,7 @@ INNER = {
                 TOKENIZER + "models/", TOKENIZER + "post_processors/", TOKENIZER + "decoders/", TOKENIZER + "*"),
     TOKENIZER + "file/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "normalizers/", TOKENIZER + "pre_tokenizers/",
                           TOKENIZER + "models/", TOKENIZER + "*", TOKENIZER + "file/"),
-    TOKENIZER + "corpus/": ("runtime/base/", TOKENIZER + "chat/", TOKENIZER + "file/", TOKENIZER + "*", TOKENIZER + "corpus/"),
+    TOKENIZER + "corpus/": ("runtime/base/", TOKENIZER + "text/", TOKENIZER + "chat/", TOKENIZER + "file/", TOKENIZER + "*", TOKENIZER + "corpus/"),
     # Those of optim.
     OPTIM + "kernels/": ("runtime/base/", "runtime/config/", "runtime/device/", OPTIM + "kernels/"),
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),

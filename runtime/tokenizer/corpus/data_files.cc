@@ -9,6 +9,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/glob.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/tokenizer/corpus/byte_stream.h"
 #include "runtime/tokenizer/corpus/dataset_folder.h"
@@ -88,8 +89,8 @@ bool IsIndex(const fs::path& path) {
 StatusOr<DataFiles> ListDataFiles(const std::vector<std::string>& paths, DataUse use) {
   DataFiles data;
   for (const std::string& path : paths) {
-    std::error_code error;
-    if (fs::exists(path, error)) {
+    DS_ASSIGN_OR_RETURN(const bool exists, PathExists(path));
+    if (exists) {
       DS_RETURN_IF_ERROR(AddPath(path, use, &data));
       continue;
     }

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "runtime/base/files.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/tokenizer/corpus/card_configs.h"
 #include "runtime/tokenizer/corpus/data_kind.h"
 #include "runtime/tokenizer/corpus/split_names.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -43,32 +44,46 @@ std::string Join(const Paths& names, std::size_t most = kMostNames) {
   return text;
 }
 
-bool Exists(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
+StatusOr<Json> ReadJson(const fs::path& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  return ParseJsonFile(text, ShortenPath(path));
 }
 
-StatusOr<nlohmann::json> ReadJson(const fs::path& path) {
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
-  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    return InvalidArgumentError(ShortenPath(path) + ": this is no JSON object");
-  return json;
+// The names in a folder, sorted.
+StatusOr<std::vector<fs::path>> ListEntries(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    found.push_back(entry->path());
+  }
+  if (error) return ErrnoError(error.value(), ShortenPath(folder));
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// True for a folder of the Hugging Face cache.
+StatusOr<bool> IsOfCache(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(const bool has_snapshots, PathExists(folder / "snapshots"));
+  DS_ASSIGN_OR_RETURN(const bool has_refs, PathExists(folder / "refs"));
+  DS_ASSIGN_OR_RETURN(const bool has_blobs, PathExists(folder / "blobs"));
+  return has_snapshots && (has_refs || has_blobs);
 }
 
 // The snapshot of a folder of the Hugging Face cache; other folders as they are.
 StatusOr<fs::path> FindSnapshot(const fs::path& folder) {
   const fs::path snapshots = folder / "snapshots";
-  if (!Exists(snapshots) || (!Exists(folder / "refs") && !Exists(folder / "blobs"))) return folder;
-  if (Exists(folder / "refs/main")) {
+  DS_ASSIGN_OR_RETURN(const bool is_of_cache, IsOfCache(folder));
+  if (!is_of_cache) return folder;
+  DS_ASSIGN_OR_RETURN(const bool has_main, PathExists(folder / "refs/main"));
+  if (has_main) {
     DS_ASSIGN_OR_RETURN(std::string commit, ReadFile(folder / "refs/main", kMaxConfigBytes));
     commit.erase(std::find_if(commit.begin(), commit.end(), [](char c) { return c == '\n'; }),
                  commit.end());
-    if (!commit.empty() && Exists(snapshots / commit)) return snapshots / commit;
+    DS_ASSIGN_OR_RETURN(const bool is_there, PathExists(snapshots / commit));
+    if (!commit.empty() && is_there) return snapshots / commit;
   }
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(snapshots, error)) found.push_back(entry.path());
+  DS_ASSIGN_OR_RETURN(const auto found, ListEntries(snapshots));
   if (found.size() == 1) return found[0];
   return RefuseFolder(folder,
                       "the cache has " + std::to_string(found.size()) +
@@ -81,32 +96,57 @@ struct Listing {
 };
 
 // Hidden ones, and folders such as __pycache__.
-bool IsLeftOut(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
-  return name.starts_with(".") || (name.starts_with("__") && entry.is_directory());
+bool IsLeftOut(const fs::path& path, fs::file_type type) {
+  const std::string name = path.filename().string();
+  return name.starts_with(".") || (name.starts_with("__") && type == fs::file_type::directory);
 }
 
 bool IsIndexOfTokens(const fs::path& path) {
-  return path.extension() == ".idx" && Exists(fs::path(path).replace_extension(".bin"));
+  std::error_code error;
+  return path.extension() == ".idx" && fs::exists(fs::path(path).replace_extension(".bin"), error);
 }
 
-StatusOr<Listing> ListNames(const fs::path& folder) {
+StatusOr<fs::file_type> TypeOfEntry(const fs::directory_entry& entry) {
+  std::error_code error;
+  const fs::file_type type = entry.status(error).type();
+  if (type == fs::file_type::not_found) {
+    return NotFoundError(ShortenPath(entry.path()) +
+                         ": the link leads to no file: fetch the file, or remove the link");
+  }
+  if (error) return ErrnoError(error.value(), ShortenPath(entry.path()));
+  return type;
+}
+
+// The visible files of a folder and its folders, sorted.
+StatusOr<std::vector<fs::path>> ListVisible(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> found;
   fs::recursive_directory_iterator entry(folder, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (IsLeftOut(*entry)) {
+    if (IsLeftOut(entry->path(), fs::file_type::regular)) {
       entry.disable_recursion_pending();
-    } else if (entry->is_regular_file(error) && !IsIndexOfTokens(entry->path())) {
+      continue;
+    }
+    DS_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfEntry(*entry));
+    if (IsLeftOut(entry->path(), type)) {
+      entry.disable_recursion_pending();
+    } else if (type == fs::file_type::regular && !IsIndexOfTokens(entry->path())) {
       found.push_back(entry->path());
     }
   }
   if (error) return ErrnoError(error.value(), ShortenPath(folder));
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+StatusOr<Listing> ListNames(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> found, ListVisible(folder));
   Listing listing;
   for (const fs::path& path : found) {
-    const bool is_data =
-        GroupOf(path).has_value() && !AccompaniesData(path) && fs::file_size(path, error) > 0;
+    std::error_code error;
+    const auto bytes = fs::file_size(path, error);
+    if (error) return ErrnoError(error.value(), ShortenPath(path));
+    const bool is_data = GroupOf(path).has_value() && !AccompaniesData(path) && bytes > 0;
     (is_data ? listing.data : listing.others).push_back(path.lexically_relative(folder));
   }
   return listing;
@@ -114,16 +154,17 @@ StatusOr<Listing> ListNames(const fs::path& folder) {
 
 // The files of a folder that Dataset.save_to_disk has written.
 StatusOr<FolderData> ListSaved(const fs::path& folder) {
-  DS_ASSIGN_OR_RETURN(const nlohmann::json state, ReadJson(folder / "state.json"));
+  DS_ASSIGN_OR_RETURN(const Json state, ReadJson(folder / "state.json"));
   FolderData data;
-  for (const auto& each : state.value("_data_files", nlohmann::json())) {
-    const auto name = each.is_object() ? each.value("filename", nlohmann::json()) : each;
+  for (const Json& each : state.value("_data_files", Json())) {
+    const Json name = each.is_object() ? each.value("filename", Json()) : each;
     if (!name.is_string() || name.get<std::string>().find('/') != std::string::npos) {
       return RefuseFolder(folder / "state.json",
                           "an entry of _data_files names no file of the folder");
     }
     data.files.push_back(folder / name.get<std::string>());
-    if (!Exists(data.files.back())) {
+    DS_ASSIGN_OR_RETURN(const bool exists, PathExists(data.files.back()));
+    if (!exists) {
       return NotFoundError(ShortenPath(data.files.back()) +
                            ": there is no such file, and state.json "
                            "names it");
@@ -135,13 +176,14 @@ StatusOr<FolderData> ListSaved(const fs::path& folder) {
 
 // The split of a folder that DatasetDict.save_to_disk has written.
 StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
-  DS_ASSIGN_OR_RETURN(const nlohmann::json names, ReadJson(folder / "dataset_dict.json"));
+  DS_ASSIGN_OR_RETURN(const Json names, ReadJson(folder / "dataset_dict.json"));
   Paths others;
-  for (const auto& each : names.value("splits", nlohmann::json::array())) {
+  for (const Json& each : names.value("splits", Json::array())) {
     if (each.is_string()) others.push_back(each.get<std::string>());
   }
   for (const std::string& split : SplitsFor(use)) {
-    if (!Exists(folder / split)) continue;
+    DS_ASSIGN_OR_RETURN(const bool exists, PathExists(folder / split));
+    if (!exists) continue;
     DS_ASSIGN_OR_RETURN(FolderData data, ListSaved(folder / split));
     std::erase(others, split);
     if (!others.empty()) {
@@ -158,7 +200,8 @@ StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
 // The configuration of the card that `datasets` takes without a name; null without a card.
 StatusOr<std::optional<CardConfig>> ChooseConfig(const fs::path& folder) {
   const fs::path card = folder / "README.md";
-  if (!Exists(card)) return std::optional<CardConfig>();
+  DS_ASSIGN_OR_RETURN(const bool exists, PathExists(card));
+  if (!exists) return std::optional<CardConfig>();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(card, kMaxConfigBytes));
   auto configs = ReadCardConfigs(text);
   if (!configs.ok()) return configs.status().WithContext(ShortenPath(card));
@@ -293,8 +336,11 @@ StatusOr<FolderData> ListPlain(const fs::path& folder, DataUse use) {
 
 StatusOr<FolderData> ListFolder(const fs::path& folder, DataUse use) {
   DS_ASSIGN_OR_RETURN(const fs::path place, FindSnapshot(folder));
-  if (Exists(place / "dataset_dict.json")) return ListSavedSplits(place, use);
-  if (Exists(place / "state.json") && Exists(place / "dataset_info.json")) return ListSaved(place);
+  DS_ASSIGN_OR_RETURN(const bool has_splits, PathExists(place / "dataset_dict.json"));
+  if (has_splits) return ListSavedSplits(place, use);
+  DS_ASSIGN_OR_RETURN(const bool has_state, PathExists(place / "state.json"));
+  DS_ASSIGN_OR_RETURN(const bool has_info, PathExists(place / "dataset_info.json"));
+  if (has_state && has_info) return ListSaved(place);
   return ListPlain(place, use);
 }
 

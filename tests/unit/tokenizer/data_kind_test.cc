@@ -18,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::string ErrorOf(const std::string& name, std::string_view begin) {
   const auto file = JudgeDataFile(name, begin);
@@ -129,6 +130,23 @@ TEST(DataFiles, AreRefusedWhereThereIsNothing) {
   EXPECT_THAT(ListError(folder.path() + "/empty/*.txt"), HasSubstr("all files of this pattern"));
   EXPECT_THAT(ListError(folder.path() + "/x"), HasSubstr("no such data file or folder"));
   EXPECT_THAT(ListError(folder.path() + "/x*"), HasSubstr("no data file matches this pattern"));
+}
+
+TEST(DataFiles, BehindALinkToNothingAreNamed) {
+  namespace fs = std::filesystem;
+  const DataFolder folder;
+  folder.Write("a.jsonl", "{}");
+  fs::create_symlink("../blobs/gone", folder.path() + "/b.jsonl");
+  EXPECT_THAT(ListError(folder.path()), HasSubstr("b.jsonl: the link leads to no file"));
+  fs::remove(folder.path() + "/b.jsonl");
+  fs::create_symlink("README.md", folder.path() + "/README.md");
+  EXPECT_THAT(ListError(folder.path()), HasSubstr("README.md: "));
+  EXPECT_THAT(ListError(folder.path() + "/README.md"),
+              AllOf(HasSubstr("README.md: "), Not(HasSubstr("no such data file"))));
+  fs::rename(folder.path() + "/README.md", folder.path() + "/.hidden");
+  EXPECT_THAT(NamesOf(*ListDataFiles({folder.path()})), ElementsAre("a.jsonl"));
+  fs::create_symlink("__cache", folder.path() + "/__cache");
+  EXPECT_THAT(ListError(folder.path()), HasSubstr("__cache: "));
 }
 
 TEST(DataFiles, OneThatIsPackedInAFolderIsRefused) {
