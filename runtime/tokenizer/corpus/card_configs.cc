@@ -8,6 +8,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr int kMostNested = 32;
+
 struct Line {
   std::size_t number = 0;
   std::size_t indent = 0;
@@ -58,8 +60,12 @@ class YamlReader {
   }
 
   StatusOr<OrderedJson> ReadBlock() {
+    if (depth_ == kMostNested) return Error();
+    ++depth_;
     const std::size_t indent = lines_[at_].indent;
-    return lines_[at_].text.starts_with("- ") ? ReadList(indent) : ReadMap(indent);
+    auto block = lines_[at_].text.starts_with("- ") ? ReadList(indent) : ReadMap(indent);
+    --depth_;
+    return block;
   }
 
   StatusOr<OrderedJson> ReadList(std::size_t indent) {
@@ -141,7 +147,8 @@ class YamlReader {
   }
 
   StatusOr<OrderedJson> ReadFlowList(std::string_view text) {
-    if (!text.ends_with(']')) return Error();
+    if (!text.ends_with(']') || depth_ == kMostNested) return Error();
+    ++depth_;
     OrderedJson list = OrderedJson::array();
     text = text.substr(1, text.size() - 2);
     while (!StripBlanks(text).empty()) {
@@ -150,11 +157,13 @@ class YamlReader {
       list.push_back(std::move(scalar));
       text.remove_prefix(std::min(element.size() + 1, text.size()));
     }
+    --depth_;
     return list;
   }
 
   std::vector<Line> lines_;
   std::size_t at_ = 0;
+  int depth_ = 0;
 };
 
 // One pattern or a list.
@@ -195,7 +204,9 @@ StatusOr<std::vector<CardConfig>> ReadCardConfigs(std::string_view card) {
     if (!each.is_object()) return InvalidArgumentError("the card's configs are no list of maps");
     CardConfig config;
     const OrderedJson name = each.value("config_name", OrderedJson("default"));
-    config.name = name.is_string() ? name.get<std::string>() : name.dump();
+    config.name = name.is_string()
+                      ? name.get<std::string>()
+                      : name.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
     config.is_default = config.name == "default" || each.value("default", OrderedJson()) == true;
     const OrderedJson folder = each.value("data_dir", OrderedJson());
     if (folder.is_string()) config.data_dir = folder.get<std::string>();

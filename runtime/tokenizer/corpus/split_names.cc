@@ -79,19 +79,8 @@ std::optional<std::string> SplitOfShard(const std::string& path) {
   return name.substr(0, name.rfind("-of-") - std::string_view("-00000").size());
 }
 
-bool MatchesParts(const std::vector<std::string_view>& pattern, std::size_t p,
-                  const std::vector<std::string_view>& path, std::size_t at) {
-  if (p == pattern.size()) return at == path.size();
-  if (pattern[p] == "**") {
-    if (p + 1 == pattern.size()) return at < path.size();
-    for (std::size_t next = at; next < path.size(); ++next) {
-      if (MatchesParts(pattern, p + 1, path, next)) return true;
-    }
-    return false;
-  }
-  return at < path.size() &&
-         ::fnmatch(std::string(pattern[p]).c_str(), std::string(path[at]).c_str(), 0) == 0 &&
-         MatchesParts(pattern, p + 1, path, at + 1);
+bool Matches(std::string_view pattern, std::string_view part) {
+  return ::fnmatch(std::string(pattern).c_str(), std::string(part).c_str(), 0) == 0;
 }
 
 }  // namespace
@@ -107,7 +96,24 @@ Splits FindSplits(const std::vector<std::string>& paths) {
 }
 
 bool MatchesCardPattern(const std::string& pattern, const std::string& path) {
-  return MatchesParts(PartsOf(pattern), 0, PartsOf(path), 0);
+  const std::vector<std::string_view> patterns = PartsOf(pattern), parts = PartsOf(path);
+  // The numbers of parts that the patterns so far can match.
+  std::vector<bool> reached(parts.size() + 1, false);
+  reached[0] = true;
+  for (std::size_t p = 0; p < patterns.size(); ++p) {
+    std::vector<bool> next(parts.size() + 1, false);
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+      if (patterns[p] == "**") {
+        const bool is_last = p + 1 == patterns.size();
+        next[at] = !is_last && (reached[at] || (at > 0 && next[at - 1]));
+        if (is_last && reached[at]) return true;
+      } else if (reached[at] && Matches(patterns[p], parts[at])) {
+        next[at + 1] = true;
+      }
+    }
+    reached = std::move(next);
+  }
+  return reached[parts.size()];
 }
 
 }  // namespace ds::tokenizer

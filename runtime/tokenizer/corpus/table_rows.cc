@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
@@ -80,13 +82,27 @@ void TableRows::TakeRun(std::string_view marks, std::string* cell) {
   at_ += static_cast<std::size_t>(end - begin);
 }
 
+Status TableRows::CheckSize(const Record& record) const {
+  if (record.bytes + record.cells.back().size() > limits_.row_bytes) {
+    return Error(record.line,
+                 "the row that begins here has more than " + ByteSize(limits_.row_bytes));
+  }
+  if (record.cells.size() > limits_.columns) {
+    return Error(record.line, "the row that begins here has more than " +
+                                  std::to_string(limits_.columns) + " cells");
+  }
+  return OkStatus();
+}
+
 // After the opening quote; to the closing one.
-Status TableRows::ReadQuoted(std::string* cell, std::uint64_t line) {
+Status TableRows::ReadQuoted(Record* record) {
+  std::string* const cell = &record->cells.back();
   while (true) {
     TakeRun("\"", cell);
+    DS_RETURN_IF_ERROR(CheckSize(*record));
     DS_ASSIGN_OR_RETURN(const int c, NextChar());
     if (c == kEnd)
-      return Error(line, "the file ends inside a quoted cell of the row that begins here");
+      return Error(record->line, "the file ends inside a quoted cell of the row that begins here");
     if (c == '"') {
       DS_ASSIGN_OR_RETURN(const int next, NextChar());
       if (next != '"') {
@@ -96,24 +112,22 @@ Status TableRows::ReadQuoted(std::string* cell, std::uint64_t line) {
     }
     if (c == '\n') ++line_;
     *cell += static_cast<char>(c);
-    if (cell->size() > kLongestRow) {
-      return Error(line,
-                   "a cell of the row that begins here has more than " + ByteSize(kLongestRow));
-    }
   }
 }
 
-StatusOr<int> TableRows::ReadCell(std::string* cell, bool* is_quoted, std::uint64_t line) {
+StatusOr<int> TableRows::ReadCell(Record* record, bool* is_quoted) {
+  std::string* const cell = &record->cells.back();
   const std::array marks{separator_, '\n', '\r'};
   DS_ASSIGN_OR_RETURN(int c, NextChar());
   if (c == '"') {
     *is_quoted = true;
-    DS_RETURN_IF_ERROR(ReadQuoted(cell, line));
+    DS_RETURN_IF_ERROR(ReadQuoted(record));
     DS_ASSIGN_OR_RETURN(c, NextChar());
   }
   while (c != kEnd && c != separator_ && c != '\n' && c != '\r') {
     *cell += static_cast<char>(c);
     TakeRun({marks.data(), marks.size()}, cell);
+    DS_RETURN_IF_ERROR(CheckSize(*record));
     DS_ASSIGN_OR_RETURN(c, NextChar());
   }
   if (c == '\r') {
@@ -127,12 +141,15 @@ StatusOr<int> TableRows::ReadCell(std::string* cell, bool* is_quoted, std::uint6
 
 StatusOr<std::optional<TableRows::Record>> TableRows::ReadRecord() {
   while (true) {
-    Record record{.cells = {}, .line = line_};
+    Record record{.cells = {}, .line = line_, .bytes = 0};
     bool is_quoted = false;
     int mark = separator_;
     while (mark == separator_) {
       record.cells.emplace_back();
-      DS_ASSIGN_OR_RETURN(mark, ReadCell(&record.cells.back(), &is_quoted, record.line));
+      record.bytes += sizeof(std::string);
+      DS_RETURN_IF_ERROR(CheckSize(record));
+      DS_ASSIGN_OR_RETURN(mark, ReadCell(&record, &is_quoted));
+      record.bytes += record.cells.back().size();
     }
     if (!IsBlank(record.cells) || is_quoted) return std::optional(std::move(record));
     if (mark == kEnd) return std::optional<Record>();
@@ -146,7 +163,10 @@ StatusOr<std::optional<TableRows::Record>> TableRows::ReadRow() {
                                    " cells, and the header names " + std::to_string(names_.size()) +
                                    " columns");
   }
-  if (record) record->cells.resize(names_.size());
+  if (record) {
+    record->bytes += (names_.size() - record->cells.size()) * sizeof(std::string);
+    record->cells.resize(names_.size());
+  }
   return record;
 }
 
@@ -161,12 +181,12 @@ Status TableRows::ReadHeader() {
       return Error(header->line, "the header is no UTF-8 text: save the file as UTF-8");
     }
   }
-  const auto is_taken = [&](const std::string& name) {
-    return std::find(names_.begin(), names_.end(), name) != names_.end();
-  };
+  std::unordered_set<std::string> taken;
+  std::unordered_map<std::string, int> copies;  // the number of the last copy, by name
   for (const std::string& name : given) {
     std::string unique = name;
-    for (int copy = 1; is_taken(unique); ++copy) unique = name + "." + std::to_string(copy);
+    int& copy = copies[name];
+    while (!taken.insert(unique).second) unique = name + "." + std::to_string(++copy);
     names_.push_back(std::move(unique));
   }
   return OkStatus();
@@ -194,11 +214,14 @@ Status TableRows::Start() {
   has_started_ = true;
   DS_RETURN_IF_ERROR(ReadHeader());
   if (names_.empty()) return OkStatus();
-  while (typed_.size() < kTypedRows) {
+  std::size_t bytes = 0;
+  while (typed_.size() < kTypedRows && bytes < limits_.typed_bytes) {
     DS_ASSIGN_OR_RETURN(auto record, ReadRow());
     if (!record) break;
+    bytes += record->bytes;
     typed_.push_back(std::move(*record));
   }
+  typed_rows_ = typed_.size();
   for (std::size_t column = 0; column < names_.size(); ++column) {
     types_.push_back(FindType(column));
   }
@@ -206,7 +229,7 @@ Status TableRows::Start() {
 }
 
 StatusOr<OrderedJson> TableRows::ToJson(const Record& record) const {
-  OrderedJson row = OrderedJson::object();
+  OrderedJson::object_t row;
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const std::string& cell = record.cells[i];
     OrderedJson value;
@@ -233,12 +256,13 @@ StatusOr<OrderedJson> TableRows::ToJson(const Record& record) const {
         return Error(record.line, "column \"" + names_[i] +
                                       "\" has another type here than in the "
                                       "first " +
-                                      std::to_string(kTypedRows) + " rows");
+                                      std::to_string(typed_rows_) + " rows");
       }
     }
-    row[names_[i]] = std::move(value);
+    // The names differ, and a search for each would cost the square of their number.
+    row.emplace_back(names_[i], std::move(value));
   }
-  return row;
+  return OrderedJson(std::move(row));
 }
 
 StatusOr<std::optional<Rows>> TableRows::Next() {

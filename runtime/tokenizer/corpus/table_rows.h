@@ -4,8 +4,9 @@
 // datasets.load_dataset("csv") gives them: a column of numbers, of True and False, or of texts;
 // empty cells and the words for "missing" of pandas ("NA", "null", "nan", ...) are null.
 //
-// The first rows (kTypedRows) decide the types of the columns; a later cell with another type
-// is an error. Memory: that number of rows. Threads: one.
+// The first rows (kTypedRows, of large rows fewer) decide the types of the columns; a later cell
+// with another type is an error. Memory: these rows, at most Limits::typed_bytes and one row.
+// Threads: one.
 
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -21,8 +22,16 @@ class TableRows : public RowSource {
   // `datasets` decides types on as many rows.
   static constexpr std::size_t kTypedRows = 10'000;
 
-  TableRows(ByteStream stream, char separator)
-      : stream_(std::move(stream)), separator_(separator) {}
+  // Bounds of the memory: a small compressed file can hold a large table.
+  struct Limits {
+    std::size_t row_bytes = kLongestRow;
+    std::size_t columns = 16'384;
+    std::size_t typed_bytes = kLongestRow;  // of the rows that decide the types
+  };
+
+  TableRows(ByteStream stream, char separator) : TableRows(std::move(stream), separator, {}) {}
+  TableRows(ByteStream stream, char separator, Limits limits)
+      : stream_(std::move(stream)), separator_(separator), limits_(limits) {}
 
   StatusOr<std::optional<Rows>> Next() override;
   std::uint64_t position() const override { return stream_.position(); }
@@ -32,6 +41,7 @@ class TableRows : public RowSource {
   struct Record {
     std::vector<std::string> cells;
     std::uint64_t line = 0;
+    std::size_t bytes = 0;  // in memory, without the last cell's text while it is read
   };
 
   // -1 at the end of the file.
@@ -39,9 +49,11 @@ class TableRows : public RowSource {
   void PutBack() { --at_; }
   // Appends the characters that are read already, up to one of `marks`.
   void TakeRun(std::string_view marks, std::string* cell);
-  Status ReadQuoted(std::string* cell, std::uint64_t line);
+  // The text of the record's last cell.
+  Status ReadQuoted(Record* record);
   // The mark after the cell: the separator, '\n' or -1.
-  StatusOr<int> ReadCell(std::string* cell, bool* is_quoted, std::uint64_t line);
+  StatusOr<int> ReadCell(Record* record, bool* is_quoted);
+  Status CheckSize(const Record& record) const;
   StatusOr<std::optional<Record>> ReadRecord();
   // The next record that is not blank, with a cell for each column.
   StatusOr<std::optional<Record>> ReadRow();
@@ -53,6 +65,7 @@ class TableRows : public RowSource {
 
   ByteStream stream_;
   const char separator_;
+  const Limits limits_;
   std::string buffer_;
   std::size_t at_ = 0;
   std::uint64_t line_ = 1;
@@ -61,6 +74,7 @@ class TableRows : public RowSource {
   std::vector<Type> types_;
   std::vector<Record> typed_;  // read for the types and not yet handed out
   std::size_t next_typed_ = 0;
+  std::size_t typed_rows_ = 0;  // that have decided the types
 };
 
 }  // namespace ds::tokenizer

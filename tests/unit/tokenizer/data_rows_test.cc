@@ -7,7 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/card_configs.h"
 #include "runtime/tokenizer/corpus/documents.h"
+#include "runtime/tokenizer/corpus/split_names.h"
+#include "runtime/tokenizer/corpus/table_rows.h"
 #include "tests/places.h"
 #include "tests/unit/tokenizer/data_folder.h"
 
@@ -174,6 +177,67 @@ TEST(DataRows, ErrorsOfTablesNameTheLine) {
   for (int i = 0; i < 10'000; ++i) late += "1\n";
   EXPECT_THAT(error(late + "x\n"), HasSubstr("a.csv:10002: column \"n\" has another type here"));
   EXPECT_EQ(error("a,b\n"), "read: []");
+}
+
+TEST(DataRows, TablesAreBoundedInMemory) {
+  const DataFolder folder;
+  const auto error = [&](const std::string& text, TableRows::Limits limits) {
+    TableRows rows(ByteStream::Open(folder.Write("a.csv", text)).value(), ',', limits);
+    const auto read = rows.Next();
+    return read.ok() ? "read" : std::string(read.status().message());
+  };
+  const std::string cell(3000, 'x');
+  EXPECT_EQ(error("a\n" + cell + "\n", {.row_bytes = 4096}), "read");
+  const std::string large = "a.csv:2: the row that begins here has more than 2.00 KiB";
+  EXPECT_THAT(error("a\n" + cell + "\n", {.row_bytes = 2048}), HasSubstr(large));
+  EXPECT_THAT(error("a\n\"" + cell + "\"\n", {.row_bytes = 2048}), HasSubstr(large));
+  EXPECT_THAT(error("a,b\n" + cell.substr(1500) + "," + cell.substr(1500), {.row_bytes = 2048}),
+              HasSubstr(large));
+  EXPECT_THAT(error("a,b,c\n1,2,3\n", {.columns = 2}),
+              HasSubstr("a.csv:1: the row that begins here has more than 2 cells"));
+  EXPECT_EQ(error("n\n1\n2\nx\n", {}), "read") << "a column of texts";
+  EXPECT_THAT(error("n\n1\n2\nx\n", {.typed_bytes = 2 * sizeof(std::string)}),
+              HasSubstr("a.csv:4: column \"n\" has another type here than in the first 2 rows"));
+}
+
+TEST(DataRows, ColumnsOfOneNameAreNumbered) {
+  const DataFolder folder;
+  EXPECT_EQ(ErrorOf(folder.Write("a.csv", "a,a,a.1,a\n1,2,3,4\n")),
+            R"(read: [{"a":1,"a.1":2,"a.1.1":3,"a.2":4}])");
+  std::string header, row;
+  for (int i = 0; i < 16'000; ++i) {
+    header += i == 0 ? "a" : ",a";
+    row += i == 0 ? "1" : ",1";
+  }
+  TableRows rows(ByteStream::Open(folder.Write("w.csv", header + "\n" + row + "\n")).value(), ',');
+  EXPECT_THAT(rows.Next().value()->lines, HasSubstr(R"("a.15999":1})"));
+}
+
+TEST(DataFolders, PatternsOfCardsAreMatchedInOnePass) {
+  std::string path, pattern;
+  for (int i = 0; i < 60; ++i) path += "a/";
+  for (int i = 0; i < 20; ++i) pattern += "**/a/";
+  EXPECT_TRUE(MatchesCardPattern(pattern + "**", path + "b"));
+  EXPECT_TRUE(MatchesCardPattern(pattern + "b", path + "b"));
+  EXPECT_FALSE(MatchesCardPattern(pattern + "c", path + "b"));
+  EXPECT_TRUE(MatchesCardPattern("**/x-*.jsonl", "x-1.jsonl"));
+  EXPECT_FALSE(MatchesCardPattern("d/**", "d"));
+  EXPECT_FALSE(MatchesCardPattern("d/**/x", "d/y/x/z"));
+}
+
+TEST(DataFolders, CardsAreNotNestedWithoutEnd) {
+  const auto repeat = [](const std::string& text) {
+    std::string all;
+    for (int i = 0; i < 100'000; ++i) all += text;
+    return all;
+  };
+  for (const std::string& value :
+       {"  x: " + repeat("[") + repeat("]"), "  " + repeat("- ") + "a: b"}) {
+    const auto read = ReadCardConfigs("---\nconfigs:\n" + value + "\n---\n");
+    EXPECT_THAT(read.status().message(), HasSubstr("line 3 of the card's configs"));
+  }
+  const auto bytes = ReadCardConfigs("---\nconfigs:\n- config_name: [\xff]\n---\n");
+  EXPECT_TRUE(bytes.ok());
 }
 
 TEST(DataRows, PlacesAreLinesOfTheFile) {
