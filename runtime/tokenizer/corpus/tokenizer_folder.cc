@@ -1,51 +1,49 @@
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 #include "runtime/base/files.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/tokenizer/file/old_layouts.h"
 #include "runtime/tokenizer/file/read_tokenizer.h"
+#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
-using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMostConfigBytes = std::uint64_t{256} << 20;
-
-StatusOr<OrderedJson> ReadConfig(const fs::path& file) {
-  if (!fs::exists(file)) return OrderedJson::object();
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMostConfigBytes));
-  OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgumentError(ShortenPath(file) + ": no JSON object");
-  return json;
+StatusOr<Json> ReadConfig(const fs::path& file) {
+  DS_ASSIGN_OR_RETURN(const bool exists, PathExists(file));
+  if (!exists) return Json::object();
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
+  return ParseJsonFile(text, ShortenPath(file));
 }
 
 // By its name, or, where no file of the tokenizer has one, as in GPT-2's folder, by the model's id.
 std::optional<std::uint32_t> FindEndOfText(const Tokenizer& tokenizer, const Json& named,
-                                           const OrderedJson& model) {
+                                           const Json& model) {
   if (const auto end = named.find("eos_token"); end != named.end()) {
     return tokenizer.IdOf(ContentOfToken(*end));
   }
-  OrderedJson id = model.value("eos_token_id", OrderedJson());
-  if (id.is_array() && !id.empty()) id = OrderedJson(id.front());
+  Json id = model.value("eos_token_id", Json());
+  if (id.is_array() && !id.empty()) id = Json(id.front());
   const bool is_id = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.id_limit();
   return is_id ? std::optional(id.get<std::uint32_t>()) : std::nullopt;
 }
 
 // The folder's template: a file of its own, else the config's, of several the default one.
-StatusOr<std::optional<std::string>> FindChatTemplate(const fs::path& folder,
-                                                      const OrderedJson& config) {
+StatusOr<std::optional<std::string>> FindChatTemplate(const fs::path& folder, const Json& config) {
   const fs::path file = folder / "chat_template.jinja";
-  if (fs::exists(file)) {
-    DS_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMostConfigBytes));
+  DS_ASSIGN_OR_RETURN(const bool exists, PathExists(file));
+  if (exists) {
+    DS_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMaxTokenizerBytes));
     return std::optional(std::move(text));
   }
   const auto found = config.find("chat_template");
   if (found == config.end()) return std::optional<std::string>();
   if (found->is_string()) return std::optional(found->get<std::string>());
-  for (const OrderedJson& each : *found) {
-    const bool is_default = each.is_object() && each.value("name", OrderedJson()) == "default" &&
-                            each.value("template", OrderedJson()).is_string();
+  for (const Json& each : *found) {
+    const bool is_default = each.is_object() && each.value("name", Json()) == "default" &&
+                            each.value("template", Json()).is_string();
     if (is_default) return std::optional(each["template"].get<std::string>());
   }
   return std::optional<std::string>();
@@ -73,11 +71,11 @@ bool HasTokenizer(const fs::path& folder) {
 
 StatusOr<TokenizerFolder> ReadTokenizerFolder(const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(folder));
-  TokenizerFolder read{std::move(tokenizer), {}, {}, OrderedJson::object()};
-  DS_ASSIGN_OR_RETURN(const OrderedJson config, ReadConfig(folder / "tokenizer_config.json"));
+  TokenizerFolder read{std::move(tokenizer), {}, {}, nlohmann::ordered_json::object()};
+  DS_ASSIGN_OR_RETURN(const Json config, ReadConfig(folder / "tokenizer_config.json"));
   DS_ASSIGN_OR_RETURN(const Json named, ReadNamedTokens(folder));
   for (const auto& [name, token] : named.items()) read.chat_variables[name] = ContentOfToken(token);
-  DS_ASSIGN_OR_RETURN(const OrderedJson model, ReadConfig(folder / "config.json"));
+  DS_ASSIGN_OR_RETURN(const Json model, ReadConfig(folder / "config.json"));
   read.end_of_text = FindEndOfText(read.tokenizer, named, model);
   DS_ASSIGN_OR_RETURN(const auto source, FindChatTemplate(folder, config));
   if (!source) return read;

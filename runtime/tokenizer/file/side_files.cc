@@ -1,28 +1,38 @@
 #include "runtime/tokenizer/file/side_files.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
+#include "runtime/base/path_exists.h"
 
 namespace ds::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t kLargestId = std::numeric_limits<std::uint32_t>::max();
 constexpr const char* kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                   "pad_token", "cls_token", "mask_token"};
 
 StatusOr<Json> ReadSideFile(const fs::path& file) {
-  if (!fs::exists(file)) return Json::object();
+  DS_ASSIGN_OR_RETURN(const bool exists, PathExists(file));
+  if (!exists) return Json::object();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxTokenizerBytes));
   return ParseJsonFile(text, ShortenPath(file));
 }
 
 Status TokenError(const std::string& file, const std::string& key) {
   return InvalidArgumentError(file + ": " + key +
-                              " must be a token: a text, or an object with its content");
+                              " must be a token: a text, or an object with its content, in which "
+                              "\"special\" is true or false");
+}
+
+bool IsToken(const Json& token) {
+  if (ContentOfToken(token).empty()) return false;
+  return !token.is_object() || !token.contains("special") || token["special"].is_boolean();
 }
 
 // A token as an object of "added_tokens". A text is a special token.
@@ -39,8 +49,10 @@ Json MakeSpecial(const Json& token) {
   return made;
 }
 
-// A name makes a token special; its other flags stay as they are.
+// A name makes a token special; its other flags stay as they are. What is no token stays as it is
+// and is refused later, by its place in the file.
 void MarkSpecial(Json* token) {
+  if (!token->is_object() || !IsToken(*token)) return;
   if (!token->contains("normalized")) (*token)["normalized"] = !token->value("special", false);
   (*token)["special"] = true;
 }
@@ -50,9 +62,8 @@ StatusOr<std::map<std::uint32_t, Json>> ReadDecoder(const SideFiles& files) {
   std::map<std::uint32_t, Json> by_id;
   for (const auto& [key, token] : files.config["added_tokens_decoder"].items()) {
     const auto id = ParseNumber<std::uint32_t>(key);
-    if (!id || ContentOfToken(token).empty() || !token.is_object()) {
-      return InvalidArgumentError(files.config_name + ": added_tokens_decoder." + key +
-                                  " must be a token under its id");
+    if (!id || !token.is_object() || !IsToken(token)) {
+      return TokenError(files.config_name, "added_tokens_decoder." + key);
     }
     by_id[*id] = MakeToken(token);
   }
@@ -64,8 +75,10 @@ StatusOr<std::map<std::uint32_t, Json>> ReadLater(const SideFiles& files,
                                                   const std::set<std::string>& special) {
   std::map<std::uint32_t, Json> by_id;
   for (const auto& [content, id] : files.later.items()) {
-    if (content.empty() || !id.is_number_unsigned()) {
-      return InvalidArgumentError(files.later_name + ": '" + content + "' must have an id");
+    if (content.empty() || !id.is_number_unsigned() || id.get<std::uint64_t>() > kLargestId) {
+      return InvalidArgumentError(files.later_name + ": '" + content +
+                                  "' must have an id, a whole number from 0 to " +
+                                  std::to_string(kLargestId));
     }
     const bool is_special = special.contains(content);
     by_id[id.get<std::uint32_t>()] = {
@@ -89,7 +102,7 @@ StatusOr<Json> ReadExtra(const SideFiles& files) {
       return InvalidArgumentError(files.config_name + ": " + key + " must be a list of tokens");
     }
     for (const Json& token : *found) {
-      if (ContentOfToken(token).empty()) return TokenError(files.config_name, key);
+      if (!IsToken(token)) return TokenError(files.config_name, key);
       list.push_back(token);
     }
     break;
@@ -103,7 +116,7 @@ StatusOr<Json> ReadExtraOfMap(const SideFiles& files) {
     const auto found = files.map.find(key);
     if (found == files.map.end() || !found->is_array()) continue;
     for (const Json& token : *found) {
-      if (ContentOfToken(token).empty()) return TokenError(files.map_name, key);
+      if (!IsToken(token)) return TokenError(files.map_name, key);
       list.push_back(token.is_object() ? MakeSpecial(token) : token);
     }
   }
@@ -169,6 +182,10 @@ StatusOr<SideFiles> ReadSideFiles(const fs::path& folder) {
 }
 
 StatusOr<Json> ListAddedTokens(const SideFiles& files, const Json& named, const Json& own) {
+  for (const auto& [name, token] : named.items()) {
+    // Those of special_tokens_map.json are special whatever they say.
+    if (!IsToken(token)) return TokenError(files.config_name, name);
+  }
   DS_ASSIGN_OR_RETURN(Json extra, ReadExtra(files));
   std::set<std::string> special;
   for (const Json& token : named) special.insert(ContentOfToken(token));

@@ -139,6 +139,17 @@ TEST(SideFilesTest, WhatIsNoTokenIsNamed) {
   EXPECT_THAT(
       error("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "a"}}})"),
       HasSubstr("tokenizer_config.json: added_tokens_decoder.x must be a token"));
+  const char* const marked =
+      R"({"added_tokens_decoder": {"1": {"content": "a", "special": "true"}}, "eos_token": "a"})";
+  EXPECT_THAT(error("tokenizer_config.json", marked),
+              HasSubstr("tokenizer_config.json: added_tokens_decoder.1 must be a token"));
+  EXPECT_THAT(error("tokenizer_config.json", R"({"eos_token": {"content": "a", "special": "no"}})"),
+              HasSubstr("tokenizer_config.json: eos_token must be a token"));
+  EXPECT_THAT(error("added_tokens.json", R"({"<a>": 4294967656})"),
+              HasSubstr("added_tokens.json: '<a>' must have an id, a whole number from 0 to"));
+  fs::create_symlink("added_tokens.json", folder.path() / "added_tokens.json");
+  EXPECT_THAT(ReadTokenizer(folder.path()).status().message(), HasSubstr("added_tokens.json: "));
+  fs::remove(folder.path() / "added_tokens.json");
   EXPECT_THAT(error("tokenizer_config.json", R"({"additional_special_tokens": [7]})"),
               HasSubstr("tokenizer_config.json: additional_special_tokens must be a token"));
   EXPECT_THAT(error("tokenizer_config.json", R"({"split_special_tokens": true})"),
@@ -149,6 +160,33 @@ TEST(SideFilesTest, WhatIsNoTokenIsNamed) {
               HasSubstr("special_tokens_map.json: additional_special_tokens must be a token"));
   EXPECT_THAT(error("tokenizer_config.json", R"({"eos_token": "\ud83d"})"),
               HasSubstr("tokenizer_config.json: line 1, column 16: \\ud83d is a lone surrogate"));
+}
+
+TEST(SideFilesTest, ATokenizerJsonWithTextsForTokensIsRefused) {
+  const testing::TemporaryFolder folder;
+  const auto error = [&](const Json& added) {
+    const Json json = {
+        {"added_tokens", added},
+        {"model", {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", Json::array()}}}};
+    EXPECT_TRUE(WriteFileAtomically(folder.path() / "tokenizer.json", json.dump()).ok());
+    return std::string(ReadTokenizer(folder.path()).status().message());
+  };
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json",
+                                  R"({"eos_token": "<s>", "bos_token": "<b>"})")
+                  .ok());
+  EXPECT_THAT(error({"<s>"}), HasSubstr("added_tokens[0] must be an object"));
+  EXPECT_THAT(error({{{"content", "<s>"}, {"special", "true"}}}),
+              HasSubstr("added_tokens[0].special must be true or false"));
+}
+
+TEST(TokenizerFolderTest, NestedWithoutEndIsRefused) {
+  const testing::TemporaryFolder folder;
+  fs::copy(kUnitFolder / "old_layouts/gpt2", folder.path(), fs::copy_options::recursive);
+  const std::string deep =
+      R"({"eos_token_id": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  ASSERT_TRUE(WriteFileAtomically(folder.path() / "config.json", deep).ok());
+  EXPECT_THAT(ReadTokenizerFolder(folder.path()).status().message(),
+              HasSubstr("config.json: the JSON is nested too deep"));
 }
 
 // Folders in old layouts with tokens that were added later, as transformers reads them (goldens
