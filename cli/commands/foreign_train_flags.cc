@@ -22,7 +22,8 @@ constexpr FlagAlias kAliases[] = {
     {"block_size", "seq_len"},
     {"seq_length", "seq_len"},
     {"training.seq_len", "seq_len"},
-    {"deepspeed", "deepspeed_config"},
+    // DeepSpeed's own --deepspeed is a switch, and its --deepspeed_config names the file.
+    {"deepspeed", "deepspeed_config", "", /*may_be_bare=*/true},
     // How long: Trainer, Accelerate's scripts, Megatron-LM, torchtitan.
     {"max_steps", "steps"},
     {"max_train_steps", "steps"},
@@ -47,12 +48,12 @@ constexpr FlagAlias kAliases[] = {
     {"num_warmup_steps", "warmup_steps"},
     {"lr_warmup_iters", "warmup_steps"},
     {"lr_scheduler.warmup_steps", "warmup_steps"},
-    {"bf16", "bf16=true"},
-    {"fp16", "fp16=true"},
-    {"gradient_checkpointing", "recompute=full"},
-    {"activation_checkpointing", "recompute=full"},
-    {"use_cpu", "device=cpu"},
-    {"no_cuda", "device=cpu"},
+    {"bf16", "bf16=true", "bf16=false"},
+    {"fp16", "fp16=true", "fp16=false"},
+    {"gradient_checkpointing", "recompute=full", "recompute=none"},
+    {"activation_checkpointing", "recompute=full", "recompute=none"},
+    {"use_cpu", "device=cpu", "device=auto"},
+    {"no_cuda", "device=cpu", "device=auto"},
     // Ranks: Megatron-LM, guides, torchtitan.
     {"tensor_model_parallel_size", "tp"},
     {"tensor_parallel_size", "tp"},
@@ -70,8 +71,8 @@ constexpr FlagAlias kAliases[] = {
     {"ds_sequence_parallel_size", "sp"},
     // Adapters: PEFT and TRL.
     {"lora_target_modules", "lora_targets"},
-    {"use_rslora", "lora_rslora=true"},
-    {"use_dora", "lora_dora=true"},
+    {"use_rslora", "lora_rslora=true", "lora_rslora=false"},
+    {"use_dora", "lora_dora=true", "lora_dora=false"},
 };
 
 constexpr std::string_view kModel = "--model DIR: its config.json says it, so leave it out";

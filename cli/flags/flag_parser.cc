@@ -8,6 +8,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -125,39 +126,55 @@ CLI::Validator CheckNumber(InRange in_range, const std::string& expected) {
       expected);
 }
 
-// "true" or "false" of these words, Python's too; nothing of others.
-std::optional<bool> TruthOf(const std::string& word) {
-  if (word == "true" || word == "True") return true;
-  if (word == "false" || word == "False") return false;
+// The words of transformers' HfArgumentParser and of CLI11; nothing of others.
+std::optional<bool> TruthOf(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* yes : {"true", "yes", "on", "t", "y", "1"}) {
+    if (word == yes) return true;
+  }
+  for (const char* no : {"false", "no", "off", "f", "n", "0"}) {
+    if (word == no) return false;
+  }
   return std::nullopt;
 }
 
-// Writes the flag's own name in the place of word `i`. A switch that says false is taken away, with
-// its value, and so gives false.
-bool SpellAlias(const FlagAlias& alias, std::size_t i, std::vector<std::string>* words) {
+// The name in "--a-name=value", with '_' between words.
+std::string NameOf(const std::string& word) {
+  std::string name = word.substr(2, word.find('=') - 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// Writes the flag's own name in the place of word `i`. The value of a switch is a part of it.
+Status SpellAlias(const FlagAlias& alias, std::size_t i, std::vector<std::string>* words) {
   std::string& word = (*words)[i];
   const std::size_t equals = word.find('=');
-  const bool is_switch = alias.of.find('=') != std::string_view::npos;
-  if (!is_switch) {
-    word = "--" + std::string(alias.of) + (equals == std::string::npos ? "" : word.substr(equals));
-    return true;
+  const bool has_value = equals != std::string::npos;
+  if (alias.off.empty()) {
+    word = "--" + std::string(alias.of) + (has_value ? word.substr(equals) : "");
+    return OkStatus();
   }
   std::optional<bool> said;
-  const auto at = [&](std::size_t place) {
-    return words->begin() + static_cast<std::ptrdiff_t>(place);
-  };
-  if (equals != std::string::npos) {
+  if (has_value) {
     said = TruthOf(word.substr(equals + 1));
+    if (!said) {
+      return InvalidArgumentError(word + ": a switch is true or false (or yes, no, on, off, 1, 0)");
+    }
   } else if (i + 1 < words->size()) {
     said = TruthOf((*words)[i + 1]);
-    if (said) words->erase(at(i + 1));
+    if (said) words->erase(words->begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
-  if (said.value_or(true)) {
-    (*words)[i] = "--" + std::string(alias.of);
-    return true;
-  }
-  words->erase(at(i));
-  return false;
+  word = "--" + std::string(said.value_or(true) ? alias.of : alias.off);
+  return OkStatus();
+}
+
+bool IsBare(const FlagAlias& alias, std::size_t i, const std::vector<std::string>& words) {
+  if (!alias.may_be_bare || words[i].find('=') != std::string::npos) return false;
+  if (i + 1 < words.size() && !IsFlag(words[i + 1])) return false;
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return word.starts_with("--") && NameOf(word) == alias.of;
+  });
 }
 
 // CLI11 would read 010 as 8.
@@ -229,14 +246,14 @@ std::vector<std::string> FlagParser::Given() const {
 
 const FlagAlias* FlagParser::FindAlias(const std::string& word) const {
   if (!word.starts_with("--")) return nullptr;
-  std::string name = word.substr(2, word.find('=') - 2);
-  std::replace(name.begin(), name.end(), '-', '_');
+  const std::string name = NameOf(word);
   const auto found = std::find_if(aliases_.begin(), aliases_.end(),
                                   [&](const FlagAlias& alias) { return alias.name == name; });
   return found == aliases_.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Rest rest) const {
+StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string> words,
+                                                        Rest rest) const {
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (!IsFlag(words[i])) {
       if (rest == Rest::kProgram) break;
@@ -247,10 +264,11 @@ std::vector<std::string> FlagParser::SpellOut(std::vector<std::string> words, Re
       words[i].insert(0, "-");
     }
     if (const FlagAlias* const alias = FindAlias(words[i])) {
-      if (!SpellAlias(*alias, i, &words)) {
-        --i;
+      if (IsBare(*alias, i, words)) {
+        words.erase(words.begin() + static_cast<std::ptrdiff_t>(i--));
         continue;
       }
+      DS_RETURN_IF_ERROR(SpellAlias(*alias, i, &words));
     }
     const CLI::Option* option = OptionOf(*app_, words[i]);
     if (option == nullptr) break;  // that is said later
@@ -264,7 +282,7 @@ StatusOr<FlagParser::Result> FlagParser::Parse(const std::vector<std::string>& w
     std::cout << ToText(Describe()) << std::flush;
     return Result{.help_shown = true};
   }
-  const std::vector<std::string> arguments = SpellOut(words, rest);
+  DS_ASSIGN_OR_RETURN(const std::vector<std::string> arguments, SpellOut(words, rest));
   app_->prefix_command(rest == Rest::kProgram);
   if (const std::string flag = FlagWithoutValue(*app_, arguments, rest); !flag.empty()) {
     return InvalidArgumentError(flag + " has no value; give one or leave the flag out");

@@ -30,8 +30,10 @@ struct RefusedFlag {
 
 // Another program's name of a flag, by which it is taken as well.
 struct FlagAlias {
-  std::string_view name;  // with '_', without dashes
-  std::string_view of;    // "steps"; or with the value that a switch stands for, "recompute=full"
+  std::string_view name;      // with '_', without dashes
+  std::string_view of;        // "steps"; or with the value that a switch stands for, "device=cpu"
+  std::string_view off = "";  // of a switch: what it stands for where it is false, "device=auto"
+  bool may_be_bare = false;   // without a value it says nothing, where the flag `of` is given
 };
 
 // The flags that a parser takes, told to programs: see FlagParser::Describe.
@@ -73,8 +75,8 @@ class FlagParser {
   using Explain = std::function<std::string(const std::string& name, const std::string& value)>;
   void ExplainUnknown(Explain explain) { explain_ = std::move(explain); }
 
-  // Other names of flags. A switch that stands for a value takes true and false as well, and is
-  // left out when it is false. They outlive Parse.
+  // Other names of flags. A switch that stands for a value takes transformers' words for true and
+  // false as well. They outlive Parse.
   void TakeAliases(std::span<const FlagAlias> aliases) { aliases_ = aliases; }
 
   // These names may be written with one dash: "-np" is "--np". They outlive Parse.
@@ -101,7 +103,7 @@ class FlagParser {
  private:
   Status UnknownFlag(const std::vector<std::string>& left) const;
   // `words` with two dashes in front of such names, and flags by their own names.
-  std::vector<std::string> SpellOut(std::vector<std::string> words, Rest rest) const;
+  StatusOr<std::vector<std::string>> SpellOut(std::vector<std::string> words, Rest rest) const;
   const FlagAlias* FindAlias(const std::string& word) const;
 
   const std::string usage_;

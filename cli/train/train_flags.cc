@@ -301,18 +301,19 @@ void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.lora_rank, &job->lora_rank);
   Set(flags.lora_alpha, &job->lora_alpha);
   if (!flags.lora_targets.empty()) job->lora_targets = flags.lora_targets;
-  if (flags.lora_rslora) job->lora_rslora = true;
-  if (flags.lora_dora) job->lora_dora = true;
+  Set(flags.lora_rslora, &job->lora_rslora);
+  Set(flags.lora_dora, &job->lora_dora);
   Set(flags.quantize_base, &job->quantize_base);
-  if (flags.lora_merge) job->lora_merge = true;
+  Set(flags.lora_merge, &job->lora_merge);
 }
 
 void ApplyEvaluationFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.eval_split, &job->eval_split);
   Set(flags.eval_every, &job->eval_every);
   Set(flags.eval_patience, &job->eval_patience);
-  if (flags.save_best || flags.load_best_model_at_end) job->save_best = true;
-  if (flags.load_best_model_at_end) job->load_best = true;
+  Set(flags.save_best, &job->save_best);
+  Set(flags.load_best_model_at_end, &job->load_best);
+  if (job->load_best) job->save_best = true;
 }
 
 }  // namespace
@@ -348,9 +349,9 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.pp_virtual_stages, &job->pipeline_virtual_stages);
   // Of a resumed job's two ways to say how long, the one given now counts.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
-  if (flags.no_shuffle) job->shuffle = false;
-  if (flags.encrypt) job->encrypt = true;
-  if (flags.no_decay_on_norms_and_biases) job->no_decay_on_norms_and_biases = true;
+  if (flags.no_shuffle.has_value()) job->shuffle = !*flags.no_shuffle;
+  Set(flags.encrypt, &job->encrypt);
+  Set(flags.no_decay_on_norms_and_biases, &job->no_decay_on_norms_and_biases);
   if (!flags.save_hf.empty()) {
     job->save_hf_dir = std::filesystem::absolute(flags.save_hf).lexically_normal().string();
   }

@@ -22,12 +22,11 @@ struct TrainingFlags {
   std::optional<double> weight_decay;
   std::optional<double> max_grad_norm;
   std::optional<double> warmup_steps;  // below 1: a share of all steps
-  bool fp16 = false;
-  bool bf16 = false;
-  std::optional<std::int64_t> tp;  // tensor ranks; no TrainingArgument
-  std::optional<std::int64_t> sp;  // sequence ranks; no TrainingArgument
-  std::optional<std::int64_t> pp;  // stages of a pipeline; no TrainingArgument
-  std::optional<std::int64_t> ep;  // ranks with all experts between them; no TrainingArgument
+  std::optional<bool> fp16, bf16;      // false: a base's is switched off
+  std::optional<std::int64_t> tp;      // tensor ranks; no TrainingArgument
+  std::optional<std::int64_t> sp;      // sequence ranks; no TrainingArgument
+  std::optional<std::int64_t> pp;      // stages of a pipeline; no TrainingArgument
+  std::optional<std::int64_t> ep;      // ranks with all experts between them; no TrainingArgument
 };
 
 struct ModelFacts {

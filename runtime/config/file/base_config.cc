@@ -56,6 +56,18 @@ void EraseForFlag(Key key, Json* config) {
   }
 }
 
+// Takes a precision away that a flag switches off, and autocast to its dtype.
+void EraseSwitchedOff(Key key, Json* config) {
+  config->erase(TopOf(key));
+  const Json* const dtype = FindIn(*config, keys::kTorchAutocastDtype);
+  if (dtype == nullptr || !dtype->is_string()) return;
+  const std::string name = dtype->get<std::string>();
+  const bool is_bf16 = name.ends_with("bfloat16") || name.ends_with("bf16");
+  if (is_bf16 == (key == std::string_view(keys::kBf16Enabled))) {
+    config->erase(TopOf(keys::kTorchAutocastDtype));
+  }
+}
+
 void ReplaceIfThere(std::string_view key, const Json& value, Json* config) {
   if (FindIn(*config, key) != nullptr) PutAt(key, value, config);
 }
@@ -100,7 +112,9 @@ JsonNode NodeOf(const Json& value) {
 
 Json DropWhatFlagsFill(Json config, const TrainingFlags& flags) {
   for (const FlagKey& each : KeysOfFlags(flags)) {
-    if (!each.fills) {
+    if (each.switches_off) {
+      EraseSwitchedOff(each.key, &config);
+    } else if (!each.fills) {
       ReplaceIfThere(each.key, "auto", &config);
     } else if (!ReplacesOneBeta(each.key, flags, &config)) {
       EraseForFlag(each.key, &config);

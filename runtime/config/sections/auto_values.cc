@@ -90,8 +90,8 @@ std::vector<FlagValue> GivenFlags(const TrainingFlags& flags, const Json& betas)
   add(keys::kPipelineStages, "--pp", flags.pp);
   add(keys::kExpertParallelAutoepSize, "--ep", flags.ep);
   if (flags.ep) given.push_back({keys::kExpertParallelEnabled, "--ep", true});
-  if (flags.fp16) given.push_back({keys::kFp16Enabled, "--fp16", true});
-  if (flags.bf16) given.push_back({keys::kBf16Enabled, "--bf16", true});
+  add(keys::kFp16Enabled, "--fp16", flags.fp16);
+  add(keys::kBf16Enabled, "--bf16", flags.bf16);
   return given;
 }
 
@@ -271,7 +271,9 @@ void FillFromFlags(RuleContext& context) {
 
 std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags) {
   std::vector<FlagKey> keys;
-  for (const FlagValue& flag : GivenFlags(flags, Json())) keys.push_back({flag.key, flag.fills});
+  for (const FlagValue& flag : GivenFlags(flags, Json())) {
+    keys.push_back({flag.key, flag.fills, flag.value == false});
+  }
   if (flags.warmup_steps) keys.push_back({kWarmupSteps});
   return keys;
 }

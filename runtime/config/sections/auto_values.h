@@ -25,6 +25,7 @@ void FillFromFlags(RuleContext& context);
 struct FlagKey {
   Key key;
   bool fills = true;
+  bool switches_off = false;  // it sets the key, the "enabled" of a precision, to false
 };
 std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
+#include "cli/train/recipe.h"
 #include "cli/train/train_flags.h"
 
 namespace ds::cli {
@@ -17,11 +18,13 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 struct TrainWords {
   TrainFlags train;
   LaunchFlags launch;
+  std::vector<std::string> given;
   Status status;
 };
 
@@ -32,6 +35,7 @@ TrainWords ParseTrainWords(const std::vector<std::string>& words) {
   AddLaunchFlags(&parser, &parsed.launch);
   TakeForeignTrainFlags(&parser);
   parsed.status = parser.Parse(words, FlagParser::Rest::kRefused).status();
+  parsed.given = parser.Given();
   return parsed;
 }
 
@@ -74,7 +78,7 @@ TEST(ForeignTrainFlagsTest, TrainersScriptsAreTaken) {
   EXPECT_EQ(parsed.train.epochs, 3);
   EXPECT_EQ(parsed.train.seq_len, 512);
   EXPECT_EQ(parsed.train.recompute, "full");
-  EXPECT_TRUE(parsed.train.training.bf16);
+  EXPECT_EQ(parsed.train.training.bf16, true);
   EXPECT_EQ(parsed.train.save_every, 50);
   EXPECT_EQ(parsed.train.eval_every, 10);
   EXPECT_EQ(parsed.train.training.warmup_steps, 12);
@@ -99,14 +103,61 @@ TEST(ForeignTrainFlagsTest, MegatronsSizesAreTaken) {
   EXPECT_THAT(parsed.train.data, ElementsAre("corpus"));
 }
 
-TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseSwitchNothing) {
-  const TrainWords parsed = ParseTrainWords(
-      {"--gradient_checkpointing", "False", "--fp16=false", "--use_dora", "true", "--bf16"});
+TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseSaySo) {
+  const TrainWords parsed = ParseTrainWords({"--gradient_checkpointing", "False", "--fp16=false",
+                                             "--use_dora", "true", "--use_rslora=n", "--bf16"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
-  EXPECT_FALSE(parsed.train.recompute.has_value());
-  EXPECT_FALSE(parsed.train.training.fp16);
-  EXPECT_TRUE(parsed.train.training.bf16);
-  EXPECT_TRUE(parsed.train.lora_dora);
+  EXPECT_EQ(parsed.train.recompute, "none");
+  EXPECT_EQ(parsed.train.training.fp16, false);
+  EXPECT_EQ(parsed.train.training.bf16, true);
+  EXPECT_EQ(parsed.train.lora_dora, true);
+  EXPECT_EQ(parsed.train.lora_rslora, false);
+}
+
+// string_to_bool of transformers' HfArgumentParser (5.24), and CLI11's on and off.
+TEST(ForeignTrainFlagsTest, SwitchesTakeTransformersWords) {
+  for (const char* no : {"no", "No", "false", "FALSE", "f", "n", "N", "0", "off"}) {
+    EXPECT_EQ(ParseTrainWords({std::string("--bf16=") + no}).train.training.bf16, false) << no;
+    EXPECT_EQ(ParseTrainWords({"--fp16", no}).train.training.fp16, false) << no;
+    EXPECT_EQ(ParseTrainWords({"--gradient_checkpointing", no}).train.recompute, "none") << no;
+    EXPECT_EQ(ParseTrainWords({"--use_cpu", no}).launch.device, Device::kAuto) << no;
+  }
+  for (const char* yes : {"yes", "True", "t", "Y", "1", "On"}) {
+    EXPECT_EQ(ParseTrainWords({std::string("--bf16=") + yes}).train.training.bf16, true) << yes;
+    EXPECT_EQ(ParseTrainWords({"--activation-checkpointing", yes}).train.recompute, "full") << yes;
+    EXPECT_EQ(ParseTrainWords({"--no_cuda", yes}).launch.device, Device::kCpu) << yes;
+  }
+  for (const char* word : {"--bf16=maybe", "--gradient_checkpointing=2", "--use_cpu=none"}) {
+    EXPECT_THAT(ErrorOfWords({word}), HasSubstr(std::string(word) + ": a switch is true or false"));
+  }
+}
+
+// `train --recipe R --bf16=false` left the recipe's --bf16 on.
+TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseGoBeforeWhatLiesBelow) {
+  const Recipe below{.flags = {{"bf16", true}, {"recompute", "full"}, {"lora_dora", true}}};
+  const TrainWords parsed =
+      ParseTrainWords({"--bf16=0", "--gradient_checkpointing", "False", "--use_dora=no"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  EXPECT_THAT(WordsBelow(below, parsed.given), IsEmpty());
+  EXPECT_THAT(WordsBelow(below, ParseTrainWords({"--fp16=0"}).given),
+              ElementsAre("--bf16", "--recompute", "full", "--lora_dora"));
+}
+
+// DeepSpeed's --deepspeed is a switch, Trainer's has the config.
+TEST(ForeignTrainFlagsTest, DeepSpeedsOwnSwitchStandsNextToItsConfig) {
+  const std::vector<std::vector<std::string>> lines = {
+      {"--deepspeed", "--deepspeed_config", "ds.json"},
+      {"--deepspeed-config=ds.json", "--deepspeed"},
+      {"--deepspeed", "--steps", "3", "--deepspeed_config", "ds.json"},
+      {"--deepspeed", "ds.json"},
+      {"--deepspeed=ds.json"}};
+  for (const std::vector<std::string>& words : lines) {
+    const TrainWords parsed = ParseTrainWords(words);
+    EXPECT_TRUE(parsed.status.ok()) << parsed.status.message();
+    EXPECT_EQ(parsed.train.deepspeed_config, "ds.json");
+  }
+  EXPECT_FALSE(ParseTrainWords({"--deepspeed"}).status.ok()) << "no config is named";
+  EXPECT_FALSE(ParseTrainWords({"--deepspeed", "--steps", "3"}).status.ok());
 }
 
 TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {

@@ -132,5 +132,44 @@ TEST_F(RecipeTest, EachShippedRecipeIsListedAndHasAPage) {
   }
 }
 
+// `resume RUN --bf16=false`, and the other switches, kept what the run had.
+TEST_F(RecipeTest, SwitchesThatAreFalseGoBeforeThoseOfARunToo) {
+  Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}})");
+  const auto inputs = GatherTrainInputs({.model = Path("model"),
+                                         .data = {Path("data.txt")},
+                                         .deepspeed_config = Path("ds.json"),
+                                         .eval_split = 0.5,
+                                         .eval_every = 2,
+                                         .save_best = true,
+                                         .no_shuffle = true,
+                                         .recompute = "full",
+                                         .no_decay_on_norms_and_biases = true,
+                                         .lora_rank = 4,
+                                         .lora_dora = true,
+                                         .lora_merge = true,
+                                         .encrypt = true},
+                                        share_, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_TRUE(OverrideTrainInputs(inputs->job, {}, share_, 1)->config.bf16.enabled);
+  TrainFlags off{.save_best = false,
+                 .no_shuffle = false,
+                 .recompute = "none",
+                 .no_decay_on_norms_and_biases = false,
+                 .lora_dora = false,
+                 .lora_merge = false,
+                 .encrypt = false};
+  off.training.bf16 = false;
+  const auto resumed = OverrideTrainInputs(inputs->job, off, share_, 1);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+  EXPECT_FALSE(resumed->config.bf16.enabled);
+  EXPECT_FALSE(resumed->job.save_best);
+  EXPECT_TRUE(resumed->job.shuffle);
+  EXPECT_EQ(resumed->job.recompute, "none");
+  EXPECT_FALSE(resumed->job.no_decay_on_norms_and_biases);
+  EXPECT_FALSE(resumed->job.lora_dora);
+  EXPECT_FALSE(resumed->job.lora_merge);
+  EXPECT_FALSE(resumed->job.encrypt);
+}
+
 }  // namespace
 }  // namespace ds::cli

@@ -41,8 +41,8 @@ TrainingFlags FlagsOf(const nlohmann::json& flags) {
   Read(flags, "weight_decay", &out.weight_decay);
   Read(flags, "max_grad_norm", &out.max_grad_norm);
   Read(flags, "warmup_steps", &out.warmup_steps);
-  out.bf16 = flags.value("bf16", false);
-  out.fp16 = flags.value("fp16", false);
+  Read(flags, "bf16", &out.bf16);
+  Read(flags, "fp16", &out.fp16);
   return out;
 }
 

@@ -118,6 +118,45 @@ TEST(BaseConfigTest, AFlagLeavesTheOtherKeysOfItsPrecision) {
   EXPECT_EQ(result.resolved["fp16"]["initial_scale_power"], 11);
 }
 
+// --recipe R --bf16=false trained in bf16.
+TEST(BaseConfigTest, APrecisionThatAFlagSwitchesOffIsOff) {
+  const CheckResult own = CheckOverBase("{}", {.bf16 = false});
+  ASSERT_TRUE(own.ok) << own.errors.at(0).message;
+  EXPECT_FALSE(own.config.bf16.enabled);
+  EXPECT_FALSE(own.config.fp16.enabled);
+  const CheckResult keys = CheckOverBase("{}", {.fp16 = false},
+                                         R"({"train_batch_size": 4, "fp16": {"enabled": true,
+      "initial_scale_power": 11}})");
+  ASSERT_TRUE(keys.ok) << keys.errors.at(0).message;
+  EXPECT_FALSE(keys.config.fp16.enabled);
+  const CheckResult other = CheckOverBase("{}", {.fp16 = false});
+  ASSERT_TRUE(other.ok) << other.errors.at(0).message;
+  EXPECT_TRUE(other.config.bf16.enabled);
+}
+
+TEST(BaseConfigTest, APrecisionThatAFlagSwitchesOffIsOffInAutocastToo) {
+  for (const auto& [dtype, is_bf16] :
+       {std::pair("bfloat16", true), std::pair("torch.bfloat16", true), std::pair("bf16", true),
+        std::pair("float16", false), std::pair("half", false)}) {
+    const std::string base = std::string(R"({"train_batch_size": 4, "torch_autocast":
+        {"enabled": true, "dtype": ")") +
+                             dtype + "\"}}";
+    const CheckResult bf16 = CheckOverBase("{}", {.bf16 = false}, base);
+    ASSERT_TRUE(bf16.ok) << bf16.errors.at(0).message;
+    EXPECT_EQ(bf16.config.torch_autocast.enabled, !is_bf16) << dtype;
+    const CheckResult fp16 = CheckOverBase("{}", {.fp16 = false}, base);
+    ASSERT_TRUE(fp16.ok) << fp16.errors.at(0).message;
+    EXPECT_EQ(fp16.config.torch_autocast.enabled, is_bf16) << dtype;
+  }
+}
+
+TEST(BaseConfigTest, APrecisionOfTheFileIsNotSwitchedOffInSilence) {
+  const CheckResult result = CheckOverBase(R"({"bf16": {"enabled": true}})", {.bf16 = false});
+  ASSERT_FALSE(result.ok);
+  EXPECT_THAT(result.errors.at(0).message,
+              HasSubstr("bf16.enabled is true here, but --bf16 says false"));
+}
+
 TEST(BaseConfigTest, ContradictionsOfOneSourceAreFound) {
   const BaseConfig base{.name = "its ds_config",
                         .keys = Json::parse(R"({"gradient_clipping": 0.5, "optimizer": {"params":
@@ -153,6 +192,8 @@ TEST(BaseConfigTest, FlagsOfARunThatGoesOnTakeTheirKeysOutOfItsConfig) {
                                       "scheduler": {"params": {"warmup_num_steps": 3}},
                                       "tensor_parallel": {"autotp_size": 2}})");
   EXPECT_EQ(DropWhatFlagsFill(config, {}), config);
+  EXPECT_EQ(DropWhatFlagsFill(Json::parse(R"({"bf16": {"enabled": true}})"), {.bf16 = false}),
+            Json::object());
   const Json left =
       DropWhatFlagsFill(config, {.learning_rate = 7.0, .warmup_steps = 8.0, .tp = 1, .sp = 2});
   EXPECT_EQ(left, Json::parse(R"({"optimizer": {"type": "AdamW", "params": {"eps": 2}}})"));
