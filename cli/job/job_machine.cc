@@ -116,12 +116,14 @@ void JobMachine::RetryProgram(const Status& trouble) {
   if (now_ == Time()) return;  // the job begins, and nobody has told the time
   if (!ask_until_.has_value()) {
     ask_until_ = now_ + kAskFor;
-    observer_->OnNotice("the checkpoints cannot be read now: " + trouble.message() +
-                        "; trying again every 5 s for 5 minutes (Ctrl-C ends the job)");
+    observer_->OnNotice("the folder of checkpoints cannot be used now: " + trouble.message() +
+                        "; trying again every 5 s for 5 minutes (Ctrl-C ends the job; where the "
+                        "storage hangs, a second one does)");
   }
   if (now_ >= *ask_until_) {
     return End(MakeProgramVerdict(
-        trouble.WithContext("the checkpoints could not be read for 5 minutes"), generation_));
+        trouble.WithContext("the folder of checkpoints could not be used for 5 minutes"),
+        generation_));
   }
 }
 

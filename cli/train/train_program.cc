@@ -77,17 +77,12 @@ double TrainProgram::LeftMinutes() const {
 
 namespace {
 
-// An error of the storage that says nothing of the checkpoint: trying again may help.
-Status AsTrouble(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kUnknown:
-    case StatusCode::kDeadlineExceeded:
-    case StatusCode::kPermissionDenied:
-    case StatusCode::kResourceExhausted:
-      return UnavailableError(status.message());
-    default:
-      return status;
-  }
+// An error of writing which a restart waits for: a file server that is away is back in a moment. A
+// full disk and a folder that is read-only stay so, and a first start has written nothing yet.
+Status AsTrouble(const Status& status, bool restarts) {
+  const bool may_pass =
+      status.code() == StatusCode::kUnknown || status.code() == StatusCode::kDeadlineExceeded;
+  return restarts && may_pass ? UnavailableError(status.message()) : status;
 }
 
 // Says which checkpoint the run had, and why it cannot be used; "" = it had none.
@@ -106,7 +101,8 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   RankProgram program{
       .argv = {"", "train", std::string(::dsrun::v1::kJobDirectory) + "/train.json"}};
   config::TrainJob job = job_;
-  if (generation > first_generation_) {
+  const bool restarts = generation > first_generation_;
+  if (restarts) {
     job.max_minutes = LeftMinutes();
     const StatusOr<ResumePoint> point = FindResumePoint(job.checkpoint_dir, "", &program.notices);
     if (point.ok()) {
@@ -124,11 +120,15 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   }
   if (!job.resume_from.empty()) {
     const Status taken = checkpoint::TakeOver(job.resume_from, generation);
-    if (!taken.ok()) return AsTrouble(taken).WithContext("cannot go on from " + job.resume_from);
+    if (!taken.ok()) {
+      return AsTrouble(taken, restarts).WithContext("cannot go on from " + job.resume_from);
+    }
   }
   if (job.saves()) {
     StatusOr<std::string> mark = checkpoint::MakeFolderMark(job.checkpoint_dir);
-    if (!mark.ok()) return AsTrouble(mark.status());
+    if (!mark.ok()) {
+      return AsTrouble(mark.status(), restarts).WithContext("no checkpoint can be written");
+    }
     job.checkpoint_mark = *std::move(mark);
   }
   program.files = {{"train.json", config::ToJson(job)}};

@@ -242,7 +242,7 @@ TEST_F(FailingTrainTest, AHiccupOfTheStorageCostsNoCheckpoint) {
   }
   const std::string newest = ReadFile(root / "latest")->substr(5);
   ASSERT_EQ(::kill(rank, SIGKILL), 0);
-  ASSERT_TRUE(program.WaitForOutput("cannot be read now")) << program.err();
+  ASSERT_TRUE(program.WaitForOutput("cannot be used now")) << program.err();
   leases.clear();
   ASSERT_TRUE(program.WaitForOutput("going on from")) << program.err();
   program.Signal(SIGINT);

@@ -1,9 +1,11 @@
 #include "cli/job/verdict/make_verdict.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 #include <vector>
 
 #include "cli/host/connection_probe.h"
@@ -130,9 +132,12 @@ Verdict MakeCoresVerdict(const Status& bound) {
 }
 
 Verdict MakeProgramVerdict(const Status& status, int generation) {
-  const bool checkpoint = status.code() == StatusCode::kDataLoss ||
-                          status.code() == StatusCode::kNotFound ||
-                          status.code() == StatusCode::kUnavailable;
+  constexpr StatusCode kOfCheckpoints[] = {
+      StatusCode::kDataLoss,         StatusCode::kNotFound, StatusCode::kUnavailable,
+      StatusCode::kPermissionDenied, StatusCode::kUnknown,  StatusCode::kDeadlineExceeded,
+      StatusCode::kResourceExhausted};
+  const bool checkpoint = std::find(std::begin(kOfCheckpoints), std::end(kOfCheckpoints),
+                                    status.code()) != std::end(kOfCheckpoints);
   return {.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,
           .exit_code = checkpoint ? kExitCheckpoint : kExitFailure,
           .generation = generation,

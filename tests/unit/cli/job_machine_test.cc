@@ -31,6 +31,14 @@ class JobMachineTest : public ::testing::Test, public Program {
             .master_addr = "m",
             .purpose = {.first_generation = 3}};
   }
+  JobMachine::Parts MakeParts() {
+    return {.program = this,
+            .observer = &observer_,
+            .stop = &stop_,
+            .draw_key = [] { return std::string(); },
+            .find_own_pause = [] { return std::optional<OwnPause>(); },
+            .unix_nanos = [] { return std::int64_t{0}; }};
+  }
   // Lets time pass, and answers what is asked then.
   void Pass(std::chrono::nanoseconds time) {
     now_ += time;
@@ -51,13 +59,7 @@ class JobMachineTest : public ::testing::Test, public Program {
   StatusOr<RankProgram> answer_ = UnavailableError("step-60: Stale file handle");
   testing::RecordingObserver observer_;
   UserStop stop_;
-  JobMachine machine_{MakePlan(),
-                      {.program = this,
-                       .observer = &observer_,
-                       .stop = &stop_,
-                       .draw_key = [] { return std::string(); },
-                       .find_own_pause = [] { return std::optional<OwnPause>(); },
-                       .unix_nanos = [] { return std::int64_t{0}; }}};
+  JobMachine machine_{MakePlan(), MakeParts()};
   std::chrono::nanoseconds now_ = 1000s;
   int asked_ = 0;
   int prepared_ = 0;
@@ -89,6 +91,21 @@ TEST_F(JobMachineTest, ButNotForEver) {
   EXPECT_EQ(verdict.exit_code, 6);
   EXPECT_EQ(verdict.cause, Cause::kCheckpoint);
   EXPECT_THAT(verdict.message, HasSubstr("step-60: Stale file handle"));
+}
+
+// A full disk was waited for, as a checkpoint that cannot be read.
+TEST_F(JobMachineTest, AFolderThatCannotBeWrittenEndsTheJobAtOnce) {
+  for (const Status& status : {PermissionDeniedError("run: Read-only file system"),
+                               ResourceExhaustedError("run: No space left on device")}) {
+    answer_ = status;
+    JobMachine machine(MakePlan(), MakeParts());
+    machine.Begin();
+    ASSERT_TRUE(machine.ended()) << status.message();
+    EXPECT_EQ(machine.outcome().failure().exit_code, 6);
+    EXPECT_EQ(machine.outcome().failure().cause, Cause::kCheckpoint);
+    EXPECT_EQ(machine.outcome().failure().message, status.message());
+  }
+  EXPECT_TRUE(observer_.notices.empty());
 }
 
 TEST_F(JobMachineTest, TheUserEndsTheWait) {

@@ -74,6 +74,18 @@ TEST(TrainProgramTest, ACheckpointThatCannotBeReadIsNamed) {
   EXPECT_THAT(program.status().message(), HasSubstr("cannot go on from"));
 }
 
+// /sys lets nobody make a folder. It was an unreadable checkpoint that is waited for.
+TEST(TrainProgramTest, AFolderThatCannotBeMadeIsNoTroubleThatPasses) {
+  const TrainProgram program(
+      {.model = "tiny", .data = {"d"}, .save_every = 5, .checkpoint_dir = "/sys/dsrun/checkpoints"},
+      /*first_generation=*/3);
+  for (int generation = 3; generation < 5; ++generation) {
+    const Status status = program.ForGeneration(generation).status();
+    EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("no checkpoint can be written: /sys/dsrun"));
+  }
+}
+
 // Ranks that do not find it save where no restart would look.
 TEST(TrainProgramTest, TheFolderOfCheckpointsIsMarkedForTheRanks) {
   const ds::testing::TemporaryFolder run;
