@@ -34,9 +34,12 @@ class SavingTranslator {
     return is_given ? arguments_.Text("save_strategy") : "";
   }
 
+  const char* EvaluationName() const {
+    return arguments_.IsGiven("evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
+  }
+
   void TranslateEvaluation() {
-    const char* const name =
-        arguments_.IsGiven("evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
+    const char* const name = EvaluationName();
     const std::string strategy = arguments_.Text(name);
     if (strategy == "no") return;
     const bool has_steps = arguments_.Has("eval_steps");
@@ -85,8 +88,14 @@ class SavingTranslator {
     }
     if (saves_best) out_.SetFlag("save_strategy", "best", "save_best", true);
     if (!loads_best) return;
+    if (!saves_best && arguments_.Text("save_strategy") != arguments_.Text(EvaluationName())) {
+      return arguments_.Miss(name,
+                             "Trainer refuses it unless save_strategy is as eval_strategy, or "
+                             "best: make them equal");
+    }
     out_.flags["load_best_model_at_end"] = true;
-    const bool saves_each = saves_best || out_.flags["eval_every"] == out_.flags["save_every"];
+    const Json saves = out_.flags.value("save_every", Json());  // null: it has no number of steps
+    const bool saves_each = saves_best || out_.flags["eval_every"] == saves;
     out_.Add(saves_each ? Mapping::kWhole : Mapping::kNearly, name, true,
              std::string("--load_best_model_at_end") +
                  (saves_each ? "" : ", the best of all evaluations; Trainer saves fewer of them"));

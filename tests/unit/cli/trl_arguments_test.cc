@@ -251,5 +251,27 @@ TEST(TrainerSavingTest, TheLimitAndTheBestModel) {
   EXPECT_THAT(Missing(translate(evaluates + R"(5, "metric_for_best_model": "f1")")), IsEmpty());
 }
 
+// TrainingArguments of transformers 5.24 raises ValueError for the first two.
+TEST(TrainerSavingTest, TheBestModelNeedsEqualStrategies) {
+  const auto translate = [](const std::string& more) {
+    return TranslateTrainingArguments(
+        Json::parse(R"({"load_best_model_at_end": true, "eval_strategy": "steps",
+                        "eval_steps": 50, )" +
+                    more + "}"),
+        {});
+  };
+  for (const char* const strategy : {"no", "epoch"}) {
+    const Translation other = translate(R"("save_strategy": ")" + std::string(strategy) + '"');
+    EXPECT_THAT(Missing(other), ElementsAre("load_best_model_at_end")) << strategy;
+    EXPECT_FALSE(other.flags.contains("save_every")) << strategy;
+    EXPECT_FALSE(other.flags.contains("load_best_model_at_end")) << strategy;
+  }
+  // A share of steps that only the run will know.
+  const Translation share = translate(R"("save_steps": 0.5)");
+  EXPECT_FALSE(share.flags.contains("save_every"));
+  EXPECT_EQ(On(share, "load_best_model_at_end").mapping, Mapping::kNearly);
+  EXPECT_TRUE(translate(R"("save_steps": 50)").is_whole());
+}
+
 }  // namespace
 }  // namespace ds::cli
