@@ -197,7 +197,8 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   FlagParser parser(
       "check CONFIG [--world_size N] [--model DIR] [--data PATH] [flags of train] [--json]",
       "Say all that is wrong with a ds_config, and what its \"auto\" stands for; with --model or "
-      "--data, all that train would refuse of that job. Needs no GPU.");
+      "--data, all that train would refuse of that job before a rank starts (it reads no row of "
+      "the data). Needs no GPU.");
   AddFlags(parser.app(), &flags);
   TakeForeignTrainFlags(&parser);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/train/row_flags.h"
 #include "runtime/tokenizer/corpus/data_files.h"
 
 namespace ds::cli {
@@ -15,6 +16,45 @@ std::string FindTokenFile(const std::string& path) {
   std::error_code error;
   const bool has_both = fs::exists(path + ".bin", error) && fs::exists(path + ".idx", error);
   return !fs::exists(path, error) && has_both ? path + ".bin" : path;
+}
+
+bool IsTokens(const tokenizer::DataFile& file) { return file.kind == tokenizer::DataKind::kTokens; }
+
+bool HasJson(const std::vector<tokenizer::DataFile>& files) {
+  return std::any_of(files.begin(), files.end(), [](const tokenizer::DataFile& file) {
+    return file.kind == tokenizer::DataKind::kJson;
+  });
+}
+
+// Megatron-LM's index says where documents end.
+bool HasIndex(const tokenizer::DataFile& file) {
+  std::error_code error;
+  return IsTokens(file) && fs::exists(fs::path(file.path).replace_extension(".idx"), error);
+}
+
+// Refuses what the ranks would refuse of files that are one row of tokens.
+Status CheckPart(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files) {
+  const auto tokens = std::find_if(files.begin(), files.end(), IsTokens);
+  const auto text = std::find_if_not(files.begin(), files.end(), IsTokens);
+  if (tokens != files.end() && text != files.end()) {
+    return InvalidArgumentError(
+        "texts and .bin token files cannot be mixed: " + text->path.string() + " and " +
+        tokens->path.string() + "; dsrun tokenize writes texts as such a file");
+  }
+  if (files.empty() || (tokens == files.end() && !job.tokenizer.empty())) return OkStatus();
+  const std::string uncut = tokens != files.end() ? tokens->path.string() + " has tokens already"
+                                                  : "without a tokenizer (--tokenizer DIR) " +
+                                                        text->path.string() + " is read as bytes";
+  if (const std::string flag = FindRowFlag(job); !flag.empty()) {
+    return InvalidArgumentError(flag + " needs texts that a tokenizer cuts, but " + uncut +
+                                ": leave the flag out");
+  }
+  if (job.packing == "stream" || std::all_of(files.begin(), files.end(), HasIndex)) {
+    return OkStatus();
+  }
+  return InvalidArgumentError(
+      "packing by documents (--packing) needs texts that a tokenizer cuts, but " + uncut +
+      ", and nobody knows where a document ends");
 }
 
 }  // namespace
@@ -34,16 +74,22 @@ StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& dat
   return checked;
 }
 
-Status CheckDataField(const config::TrainJob& job) {
-  if (job.data_field.empty()) return OkStatus();
-  DS_ASSIGN_OR_RETURN(tokenizer::DataFiles data, tokenizer::ListDataFiles(job.data));
+Status CheckFilesFit(const config::TrainJob& job) {
+  std::vector<std::vector<std::string>> parts{job.data};
+  if (!job.data_weights.empty()) {
+    parts.clear();
+    for (const std::string& path : job.data) parts.push_back({path});
+  }
+  bool has_json = false;
+  for (const std::vector<std::string>& paths : parts) {
+    DS_ASSIGN_OR_RETURN(const tokenizer::DataFiles data, tokenizer::ListDataFiles(paths));
+    DS_RETURN_IF_ERROR(CheckPart(job, data.files).WithContext("--data"));
+    has_json = has_json || HasJson(data.files);
+  }
   DS_ASSIGN_OR_RETURN(const tokenizer::DataFiles other,
                       tokenizer::ListDataFiles(job.eval_data, tokenizer::DataUse::kEvaluation));
-  data.files.insert(data.files.end(), other.files.begin(), other.files.end());
-  const auto is_json = [](const tokenizer::DataFile& file) {
-    return file.kind == tokenizer::DataKind::kJson;
-  };
-  if (std::any_of(data.files.begin(), data.files.end(), is_json)) return OkStatus();
+  DS_RETURN_IF_ERROR(CheckPart(job, other.files).WithContext("--eval_data"));
+  if (job.data_field.empty() || has_json || HasJson(other.files)) return OkStatus();
   return InvalidArgumentError("--data_field " + job.data_field +
                               ": of what? No file of the data is .json");
 }

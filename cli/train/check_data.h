@@ -18,7 +18,9 @@ StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& dat
                                              tokenizer::DataUse use,
                                              std::vector<std::string>* notices);
 
-// Refuses --data_field where no file of the job is .json. Requires paths that CheckData has passed.
-Status CheckDataField(const config::TrainJob& job);
+// Refuses what the kinds of the job's files exclude: --data_field without a .json file, texts next
+// to .bin files, and flags on rows and documents where no tokenizer cuts texts. Requires paths that
+// CheckData has passed.
+Status CheckFilesFit(const config::TrainJob& job);
 
 }  // namespace ds::cli

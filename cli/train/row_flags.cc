@@ -102,6 +102,14 @@ Status CheckRowFlags(const config::TrainJob& job) {
                               std::to_string(job.max_length) + ": make them equal");
 }
 
+std::string FindRowFlag(const config::TrainJob& job) {
+  for (const RowKey& key : kKeys) {
+    if (!(job.*key.job).empty()) return std::string("--") + key.name;
+  }
+  if (!job.prompt_style.empty()) return "--prompt_style";
+  return job.max_length > 0 ? "--max_length" : "";
+}
+
 StatusOr<tokenizer::RowOptions> RowOptionsOf(const RowFlags& flags) {
   DS_RETURN_IF_ERROR(CheckFormats(flags.text_field.has_value(), flags.messages_field.has_value(),
                                   flags.prompt_field || flags.completion_field));

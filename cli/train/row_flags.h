@@ -35,6 +35,9 @@ void ApplyRowFlags(const RowFlags& flags, config::TrainJob* job);
 // Refuses flags that name two formats, and lengths that do not go together.
 Status CheckRowFlags(const config::TrainJob& job);
 
+// The first of the flags that the job has, "--max_length"; "" for none.
+std::string FindRowFlag(const config::TrainJob& job);
+
 // The keys alone; refuses two formats.
 StatusOr<tokenizer::RowOptions> RowOptionsOf(const RowFlags& flags);
 

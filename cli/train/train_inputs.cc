@@ -126,7 +126,7 @@ Status CheckEvaluation(const TrainFlags& flags, TrainInputs* inputs) {
     job->eval_split = 0.0;
   }
   if (flags.eval_split.has_value()) job->eval_data.clear();
-  DS_RETURN_IF_ERROR(CheckDataField(*job));
+  DS_RETURN_IF_ERROR(CheckFilesFit(*job));
   if (job->eval_split >= 1.0) {
     return InvalidArgumentError("--eval_split 1: nothing of --data would be left to train on");
   }

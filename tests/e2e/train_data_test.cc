@@ -173,7 +173,7 @@ TEST_F(TrainDataTest, RowsThatAreLeftOutAreCounted) {
                            {"--tokenizer", "bytes",  //
                             "--max_length", "24"});
   EXPECT_EQ(bytes.status, 2);
-  EXPECT_THAT(bytes.err, HasSubstr("bytes and .bin files are taken as they are"));
+  EXPECT_THAT(bytes.err, HasSubstr("--max_length needs texts that a tokenizer cuts"));
 }
 
 TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {

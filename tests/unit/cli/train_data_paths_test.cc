@@ -55,6 +55,51 @@ TEST_F(TrainDataPathsTest, FilesThatCannotBeReadAreRefusedBeforeRanksStart) {
             "--data_field rows: of what? No file of the data is .json");
 }
 
+// The ranks found that out, and `dsrun check` said that all is good.
+TEST_F(TrainDataPathsTest, FlagsOnDocumentsNeedTextsThatATokenizerCuts) {
+  Write("model/config.json", "{}");
+  Write("model/tokenizer.json", "{}");
+  Write("plain.bin", "1234");
+  const auto error = [&](const std::string& path, const RowFlags& rows,
+                         const std::optional<std::string>& packing = std::nullopt,
+                         const std::string& tokenizer = "bytes") {
+    return Error({.model = Path("model"),
+                  .data = {Path(path)},
+                  .tokenizer = tokenizer,
+                  .rows = rows,
+                  .packing = packing,
+                  .seq_len = 24});
+  };
+  EXPECT_EQ(error("data.txt", {.max_length = 24}),
+            "--data: --max_length needs texts that a tokenizer cuts, but without a tokenizer "
+            "(--tokenizer DIR) " +
+                Path("data.txt") + " is read as bytes: leave the flag out");
+  EXPECT_THAT(error("data.txt", {.prompt_style = "alpaca"}), HasSubstr("--prompt_style needs"));
+  EXPECT_THAT(error("plain.bin", {.messages_field = "dialog"}, {}, ""),
+              HasSubstr("--messages_field needs texts that a tokenizer cuts, but " +
+                        Path("plain.bin") + " has tokens already"));
+  EXPECT_THAT(error("data.txt", {}, "whole"), HasSubstr("packing by documents (--packing) needs"));
+  EXPECT_THAT(error("plain.bin", {}, "none", ""), HasSubstr("(--packing) needs texts"));
+  EXPECT_EQ(error("corpus_text_document", {}, "whole", ""), "accepted") << "its index says it";
+  EXPECT_EQ(error("data.txt", {.max_length = 24}, {}, ""), "accepted") << "the model's tokenizer";
+  EXPECT_EQ(error("data.txt", {}), "accepted");
+  EXPECT_THAT(Error({.model = Path("model"),
+                     .data = {Path("data.txt")},
+                     .rows = {.max_length = 8},
+                     .eval_data = {Path("plain.bin")},
+                     .seq_len = 24}),
+              HasSubstr("--eval_data: --max_length needs"));
+}
+
+TEST_F(TrainDataPathsTest, TextsAndTokensAreNotOneRow) {
+  Write("plain.bin", "1234");
+  const std::vector<std::string> both = {Path("data.txt"), Path("plain.bin")};
+  EXPECT_THAT(
+      Error({.data = both}),
+      HasSubstr("texts and .bin token files cannot be mixed: " + both[0] + " and " + both[1]));
+  EXPECT_EQ(Error({.data = both, .data_weights = {1, 2}}), "accepted") << "each is one row";
+}
+
 TEST_F(TrainDataPathsTest, ANoticeSaysWhichFilesOfAFolderAreRead) {
   for (const char* const name : {"train.jsonl", "test.jsonl", "README.md"}) {
     Write(std::string("set/") + name, "{}\n");

@@ -310,7 +310,8 @@ TEST_F(TrainInputsTest, RefusesWhatIsMissingOrEmpty) {
   EXPECT_THAT(Error({.tokenizer = "tiny/model"}), HasSubstr(" fetches it for --tokenizer model"));
   EXPECT_EQ(Error({.model = Path("empty")}),
             "--model " + Path("empty") + ": the folder has no config.json");
-  EXPECT_EQ(Error({.data = {Path("nope")}}), "--data " + Path("nope") + ": no such data file or folder");
+  EXPECT_EQ(Error({.data = {Path("nope")}}),
+            "--data " + Path("nope") + ": no such data file or folder");
   EXPECT_EQ(Error({.data = {Path("data.txt"), Path("empty_file")}}),
             "--data " + Path("empty_file") + ": the file is empty");
   EXPECT_EQ(Error({.data = {Path("empty")}}),
