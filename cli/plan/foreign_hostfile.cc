@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
+#include <cstdint>
 #include <span>
 
 #include "cli/plan/blanks.h"
@@ -49,15 +49,15 @@ StatusOr<std::vector<std::string>> ExpandRange(std::string_view list, std::size_
     const std::size_t dash = part.find('-');
     const std::string_view first = part.substr(0, dash);
     const std::string_view last = dash == std::string_view::npos ? first : part.substr(dash + 1);
-    const std::optional<int> from = ParseNumber<int>(first);
-    const std::optional<int> to = ParseNumber<int>(last);
+    const auto from = ParseNumber<std::int64_t>(first);
+    const auto to = ParseNumber<std::int64_t>(last);
     if (!IsNumber(first) || !IsNumber(last) || !from || !to || *from > *to) return bad;
     if (numbers.size() + static_cast<std::size_t>(*to - *from) >= most) {
       return InvalidArgumentError("[" + std::string(list) + "] has more than " +
                                   std::to_string(most) + " numbers");
     }
-    for (int number = *from; number <= *to; ++number) {
-      std::string digits = std::to_string(number);
+    for (std::int64_t i = 0; i <= *to - *from; ++i) {
+      std::string digits = std::to_string(*from + i);
       if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
       numbers.push_back(std::move(digits));
     }

@@ -143,6 +143,8 @@ TEST(HostfileTest, TakesWhatOtherLaunchersWrite) {
        "n8x=1;user=me,n9x=1;user=me,n10x=1;user=me,n11x=1;user=me,n100x=1;user=me"},
       {"r[1-2]n[01-02] slots=1\n", "r1n01=1,r1n02=1,r2n01=1,r2n02=1"},
       {"me@gpu[098-101] slots=4\n", "me@gpu098=4,me@gpu099=4,me@gpu100=4,me@gpu101=4"},
+      {"n[2147483647-2147483648] slots=1\n", "n2147483647=1,n2147483648=1"},
+      {"n[9223372036854775807] slots=1\n", "n9223372036854775807=1"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(ParsedHosts(text), expected) << text;
 }
@@ -158,6 +160,8 @@ TEST(HostfileTest, RefusesNamesThatAreNone) {
       {"n[1-] slots=1\n", "'[1-]' is no range of numbers"},
       {"n[1-2 slots=1\n", "the '[' of the host's name is never closed"},
       {"n[1-99999] slots=1\n", "has more than 65536 numbers"},
+      {"n[0-9223372036854775807] slots=1\n", "has more than 65536 numbers"},
+      {"n[9223372036854775808] slots=1\n", "is no range of numbers"},
       {"n[1-999][1-999] slots=1\n", "the ranges name more than 65536 hosts"},
       {"n[1-2] slots=1 address=10.0.0.1\n", "address= is for one host"},
       {"n[1-3] slots=1\nn2 slots=1\n", "host n2 is listed twice, first in line 1"},
