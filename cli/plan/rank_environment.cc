@@ -86,11 +86,22 @@ Environment MakeRankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
   return environment;
 }
 
-bool IsOwnVariable(std::string_view name) {
+namespace {
+
+std::vector<std::string> ListOwnVariables() {
   const WorldPlan one_rank = PlanWorld({{.host = "host", .slots = {0}}});
   const JobEnvironment known{.job_id = "job", .master_addr = "address", .master_port = 1};
   const Environment own = MakeRankEnvironment(one_rank, one_rank.ranks.front(), known);
-  return std::any_of(own.begin(), own.end(), [&](const auto& each) { return each.first == name; });
+  std::vector<std::string> names;
+  for (const auto& [name, value] : own) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+bool IsOwnVariable(std::string_view name) {
+  static const std::vector<std::string> names = ListOwnVariables();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::string ChooseMasterAddress(const WorldPlan& plan) {
