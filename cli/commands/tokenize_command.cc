@@ -23,6 +23,7 @@ namespace ds::cli {
 namespace {
 
 constexpr int kMostThreads = 1024;
+constexpr FlagAlias kOlderNames[] = {{"field", "text_field"}};
 constexpr std::size_t kUint16Ids = std::size_t{1} << 16;
 
 struct TokenizeFlags {
@@ -54,8 +55,6 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
                  "a token of the tokenizer to append to every text")
       ->type_name("TOKEN");
   AddRowFlags(app, &flags->rows);
-  app.add_option(FlagNames("field"), flags->rows.text_field, "the same as --text_field")
-      ->type_name("NAME");
   app.add_option(FlagNames("data_field"), flags->job.data_field,
                  "the field of .json files that holds the rows (default: the file is the rows)")
       ->type_name("NAME");
@@ -75,7 +74,14 @@ Status CheckGiven(const TokenizeFlags& flags) {
 
 // A file alone has no chat template.
 StatusOr<tokenizer::TokenizerFolder> ReadFolder(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return tokenizer::ReadTokenizerFolder(path);
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    return NotFoundError("--tokenizer " + path + ": no such folder or file" +
+                         HowToFetch("--tokenizer", path));
+  }
+  if (error) return InvalidArgumentError("--tokenizer " + path + ": " + error.message());
+  if (std::filesystem::is_directory(status)) return tokenizer::ReadTokenizerFolder(path);
   DS_ASSIGN_OR_RETURN(tokenizer::Tokenizer tokenizer, tokenizer::ReadTokenizer(path));
   return tokenizer::TokenizerFolder{.tokenizer = std::move(tokenizer), .chat_variables = {}};
 }
@@ -154,15 +160,11 @@ StatusOr<int> TokenizeCommand(const Invocation& invocation) {
                     "Write the texts of files as one file of token ids, which train --data reads. "
                     "A text file is one text; of other files each row is (dsrun help rows).");
   AddTokenizeFlags(parser.app(), &flags);
+  parser.TakeAliases(kOlderNames);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;
   DS_RETURN_IF_ERROR(CheckGiven(flags));
-  std::error_code ignored;
-  if (!std::filesystem::exists(flags.tokenizer, ignored)) {
-    return NotFoundError("--tokenizer " + flags.tokenizer + ": no such folder or file" +
-                         HowToFetch("--tokenizer", flags.tokenizer));
-  }
   DS_ASSIGN_OR_RETURN(flags.job.rows, RowOptionsOf(flags.rows));
   DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder folder, ReadFolder(flags.tokenizer));
   DS_RETURN_IF_ERROR(FitToTokenizer(folder.tokenizer, &flags));

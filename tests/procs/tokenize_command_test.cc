@@ -142,6 +142,13 @@ TEST_F(TokenizeCommandTest, ANameOfTheHubIsToldHowItIsFetched) {
                                     "downloads nothing: if it is a name of the Hugging Face Hub"));
 }
 
+TEST_F(TokenizeCommandTest, ATokenizerThatCannotBeLookedAtIsNamedWithTheReason) {
+  fs::create_symlink("loop", folder_.path() / "loop");
+  const ProgramResult result = Tokenize({"a.txt", "--tokenizer", "loop", "--out", "x.bin"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--tokenizer loop: Too many levels of symbolic links"));
+}
+
 // The most that a child of this process has held so far.
 std::int64_t PeakOfChildren() {
   rusage usage{};
