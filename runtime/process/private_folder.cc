@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <random>
@@ -139,11 +138,11 @@ void PrivateFolder::Remove() {
 
 void PrivateFolder::RemoveIfUnused() const {
   std::error_code error;
-  const auto entries = fs::directory_iterator(path_, error);
-  const bool only_mark = !error && std::all_of(begin(entries), end(entries), [](const auto& entry) {
-    return entry.path().filename() == kOwnerFile;
-  });
-  if (only_mark) RemoveFolder(path_);
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != kOwnerFile) return;
+  }
+  if (!error) RemoveFolder(path_);
 }
 
 }  // namespace ds

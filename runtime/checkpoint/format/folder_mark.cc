@@ -26,7 +26,8 @@ void RemoveAbandonedMarks(const fs::path& folder, const std::string& mark) {
   std::error_code error;
   const fs::file_time_type now = fs::last_write_time(folder / mark, error);
   if (error) return;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename();
     if (!name.starts_with(kPrefix)) continue;
     std::error_code gone;
