@@ -19,24 +19,24 @@ namespace {
 // Enough rows of a large enough vocabulary for several chunks.
 constexpr std::int64_t kSamples = 3, kTokens = 200, kWidth = 16, kVocabulary = 50257;
 
-struct Inputs {
+struct LossInputs {
   at::Tensor hidden, weight, labels;
 };
 
-Inputs MakeInputs(at::ScalarType dtype) {
+LossInputs MakeInputs(at::ScalarType dtype) {
   at::manual_seed(1);
   return {at::randn({kSamples, kTokens, kWidth}).to(dtype).set_requires_grad(true),
           at::randn({kVocabulary, kWidth}).to(dtype).set_requires_grad(true),
           at::randint(kVocabulary, {kSamples, kTokens}, at::kLong)};
 }
 
-Inputs Converted(const Inputs& in, at::ScalarType dtype) {
+LossInputs Converted(const LossInputs& in, at::ScalarType dtype) {
   return {in.hidden.detach().to(dtype).set_requires_grad(true),
           in.weight.detach().to(dtype).set_requires_grad(true), in.labels};
 }
 
 // What transformers computes: all logits, then cross entropy in fp32 (here fp64 when they are).
-at::Tensor Reference(const Inputs& in) {
+at::Tensor Reference(const LossInputs& in) {
   at::Tensor logits = at::linear(in.hidden, in.weight);
   if (logits.scalar_type() != at::kDouble) logits = logits.to(at::kFloat);
   return at::cross_entropy_loss(logits.view({-1, kVocabulary}), in.labels.view(-1));
@@ -60,9 +60,9 @@ class LmLossTest : public ::testing::TestWithParam<at::ScalarType> {
 // Off the label a row's gradients are about 1 / (tokens * vocabulary), 3e-8: below fp16's smallest
 // number unless the loss scale is in them from the start.
 TEST(LmLoss, GradientsInFp16NeitherVanishNorDependOnTheExpectedScaleOtherwise) {
-  Inputs in = MakeInputs(at::kHalf);
+  LossInputs in = MakeInputs(at::kHalf);
   in.hidden = in.hidden.detach().mul(0.01).set_requires_grad(true);
-  const Inputs wide = Converted(in, at::kFloat);
+  const LossInputs wide = Converted(in, at::kFloat);
   Reference(wide).backward();
   constexpr double kScale = 8192.0;
   const at::Tensor upstream = at::full({}, kScale, at::kFloat);
@@ -76,9 +76,9 @@ TEST(LmLoss, GradientsInFp16NeitherVanishNorDependOnTheExpectedScaleOtherwise) {
 }
 
 TEST_P(LmLossTest, LossAndGradientsAreThoseOfTheWholeLogits) {
-  Inputs in = MakeInputs(GetParam());
+  LossInputs in = MakeInputs(GetParam());
   in.labels[1].slice(0, 10, 30).fill_(kIgnoredLabel);
-  const Inputs reference = Converted(in, reference_dtype());
+  const LossInputs reference = Converted(in, reference_dtype());
   const at::Tensor expected = Reference(reference);
   // As gradient accumulation and loss scaling do.
   (expected * 0.25).backward();
@@ -94,7 +94,7 @@ TEST_P(LmLossTest, LossAndGradientsAreThoseOfTheWholeLogits) {
 }
 
 TEST_P(LmLossTest, EvaluationGivesTheSameLoss) {
-  const Inputs in = MakeInputs(GetParam());
+  const LossInputs in = MakeInputs(GetParam());
   const double trained = LmLoss(in.hidden, in.weight, in.labels).item<double>();
   c10::NoGradGuard no_grad;
   EXPECT_EQ(LmLoss(in.hidden, in.weight, in.labels).item<double>(), trained);
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, LmLossTest, ::testing::Values(at::kFloat, at::k
                          [](const auto& info) { return std::string(c10::toString(info.param)); });
 
 TEST(LmLoss, ComputesOnlyTheGradientsAskedFor) {
-  Inputs in = MakeInputs(at::kFloat);
+  LossInputs in = MakeInputs(at::kFloat);
   in.weight = in.weight.detach();
   LmLoss(in.hidden, in.weight, in.labels).backward();
   EXPECT_TRUE(in.hidden.grad().defined());
@@ -113,7 +113,7 @@ TEST(LmLoss, ComputesOnlyTheGradientsAskedFor) {
 
 TEST(LmLoss, NamesALabelOutsideTheVocabulary) {
   for (const std::int64_t bad : {std::int64_t{-1}, kVocabulary}) {
-    const Inputs in = MakeInputs(at::kFloat);
+    const LossInputs in = MakeInputs(at::kFloat);
     in.labels[1][3] = bad;
     try {
       LmLoss(in.hidden, in.weight, in.labels);
@@ -141,7 +141,7 @@ TEST(LmLoss, MeasuresLabelsThatCount) {
 }
 
 TEST(LmLoss, RefusesASecondBackward) {
-  const Inputs in = MakeInputs(at::kFloat);
+  const LossInputs in = MakeInputs(at::kFloat);
   const at::Tensor loss = LmLoss(in.hidden, in.weight, in.labels);
   loss.backward({}, /*retain_graph=*/true);
   EXPECT_THROW(loss.backward(), c10::Error);
