@@ -272,7 +272,8 @@ SshConfig::Condition SshConfig::DecideMatch(std::string_view criteria,
       continue;
     }
     const std::string argument = i + 1 < words.size() ? words[++i] : "";
-    decided.line = "Match " + std::string(WithoutComment(criteria));
+    const std::string_view line = WithoutComment(criteria);
+    decided.line = "Match " + std::string(line.substr(0, line.find_last_not_of(kBlanks) + 1));
     const bool of_host = IsWord(name, "host");
     if (of_host || IsWord(name, "originalhost")) {  // patterns without case, where Host's have it
       const bool matches =
