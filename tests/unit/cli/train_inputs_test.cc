@@ -246,7 +246,7 @@ TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
   flags.eval_split = 0.25;
   EXPECT_THAT(Error(flags), HasSubstr("give one"));
   EXPECT_THAT(Error({.eval_split = 1.0}), HasSubstr("nothing of --data would be left"));
-  EXPECT_THAT(Error({.eval_every = 5}), HasSubstr("--eval_data or --eval_split says it"));
+  EXPECT_THAT(Error({.eval_every = 5}), HasSubstr("needs evaluation data: --eval_data or --eval_split"));
   EXPECT_THAT(Error({.eval_split = 0.5, .save_best = true}),
               HasSubstr("--save_best compares evaluations: add --eval_every N"));
   EXPECT_THAT(Error({.eval_split = 0.5, .eval_patience = 2}),
