@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/safetensors_layout.h"
@@ -99,7 +100,13 @@ StatusOr<LoraSpec::Layer> MakeLayer(const std::string& layer, const Tensors& ten
   DS_RETURN_IF_ERROR(CheckTensors(layer, tensors, spec));
   DS_ASSIGN_OR_RETURN(const auto own_rank, spec.rules->RankOf(layer));
   DS_ASSIGN_OR_RETURN(const auto own_alpha, spec.rules->AlphaOf(layer));
-  const auto rank = static_cast<std::int64_t>(own_rank.value_or(static_cast<double>(spec.rank)));
+  const double said = own_rank.value_or(static_cast<double>(spec.rank));
+  if (!(said >= 1 && said <= static_cast<double>(kMostLoraRank)) || said != std::floor(said)) {
+    return InvalidArgumentError(layer + ": rank_pattern of " + kAdapterConfigFile +
+                                " must be a whole number from 1 to " +
+                                std::to_string(kMostLoraRank));
+  }
+  const auto rank = static_cast<std::int64_t>(said);
   if (rank != tensors.narrow) {
     return Contradiction(layer + " has rank " + std::to_string(tensors.narrow) + ", and " +
                          (own_rank ? "rank_pattern" : "r") + " says " + std::to_string(rank));

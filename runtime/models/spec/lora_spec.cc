@@ -57,7 +57,8 @@ constexpr std::string_view kRead[] = {"alpha_pattern",
 // Ways to draw an adapter's first values that leave the layer as it is, and what is trained of it.
 constexpr std::string_view kDrawsAdapterOnly[] = {"gaussian", "eva", "orthogonal"};
 
-bool SaysNothing(const Json& value) {
+// The values by which PEFT turns a part of an adapter off.
+bool TurnsOff(const Json& value) {
   return value.is_null() || value == Json(false) || (value.is_number() && value == Json(0)) ||
          ((value.is_array() || value.is_object()) && value.empty()) || value == Json("none");
 }
@@ -69,7 +70,7 @@ bool Contains(const Names& names, const std::string& name) {
 
 Status CheckKeys(const Json& config) {
   for (const auto& [key, value] : config.items()) {
-    if (Contains(kIgnored, key) || Contains(kRead, key) || SaysNothing(value)) continue;
+    if (Contains(kIgnored, key) || Contains(kRead, key) || TurnsOff(value)) continue;
     if (Contains(kRefused, key)) {
       return UnimplementedError("'" + key + "' is " + value.dump() + ", which is not built");
     }

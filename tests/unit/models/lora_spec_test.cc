@@ -77,6 +77,11 @@ TEST(LoraSpecTest, WhatContradictsTheTensorsIsRefused) {
   EXPECT_THAT(ErrorWith({{"r", 8}}), HasSubstr("down_proj has rank 4, and r says 8"));
   EXPECT_THAT(ErrorWith({{"rank_pattern", {{"q_proj", 8}}}}),
               HasSubstr("q_proj has rank 4, and rank_pattern says 8"));
+  for (const double rank : {4.5, 1e300, 0.5}) {
+    EXPECT_THAT(ErrorWith({{"rank_pattern", {{"q_proj", rank}}}}),
+                HasSubstr("q_proj: rank_pattern of adapter_config.json must be a whole number"))
+        << rank;
+  }
   EXPECT_THAT(ErrorWith({{"use_dora", true}}), HasSubstr("has no lora_magnitude_vector"));
   EXPECT_THAT(ErrorWith({{"modules_to_save", {"lm_head"}}}),
               HasSubstr("names lm_head, of which the first has no tensor"));
