@@ -14,6 +14,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/tokenizer/corpus/byte_stream.h"
 #include "runtime/tokenizer/corpus/documents.h"
 #include "runtime/tokenizer/corpus/row_json.h"
 
@@ -62,10 +63,12 @@ struct TextPlace {
 };
 
 TextPlace FindText(int fd) {
-  std::array<char, 3> begin{};
+  constexpr std::string_view kMark = tokenizer::kByteOrderMark;
+  std::array<char, kMark.size()> begin{};
   const std::string_view bytes(begin.data(), begin.size());
   if (::pread(fd, begin.data(), begin.size(), 0) < 2) return {};
-  return {.offset = bytes == "\xef\xbb\xbf" ? 3 : 0, .compressed = bytes.starts_with("\x1f\x8b")};
+  return {.offset = bytes == kMark ? std::ssize(kMark) : 0,
+          .compressed = bytes.starts_with(tokenizer::kGzipStart)};
 }
 
 // The text of a file; of rows those under "text", each followed by a newline. Errors name the line.

@@ -18,6 +18,7 @@ struct gzFile_s;
 namespace ds::tokenizer {
 
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+inline constexpr std::string_view kGzipStart = "\x1f\x8b";
 
 class ByteStream {
  public:

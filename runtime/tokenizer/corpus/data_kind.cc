@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/base/files.h"
+#include "runtime/base/lfs_pointer.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/corpus/byte_stream.h"
 
@@ -79,10 +80,8 @@ constexpr auto kBinaries = std::to_array<Magic>({
      "a program"},
     {"\x89PNG"sv, "a PNG image"},
     {"\xff\xd8\xff"sv, "a JPEG image"},
-    {"\x1f\x8b"sv, "compressed twice: unpack it with gunzip"},
+    {kGzipStart, "compressed twice: unpack it with gunzip"},
 });
-
-constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
 
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -212,12 +211,7 @@ bool AccompaniesData(const fs::path& path) {
 }
 
 StatusOr<DataFile> JudgeDataFile(const fs::path& path, std::string_view begin) {
-  if (begin.starts_with(kLfsPointer)) {
-    return RefuseFile(
-        path,
-        "this is a Git LFS pointer, not the data: fetch it with 'git lfs pull' in its "
-        "repository");
-  }
+  DS_RETURN_IF_ERROR(CheckNoLfsPointer(begin).WithContext(ShortenPath(path)));
   if (EndingOf(path) == ".idx") {
     return RefuseFile(path, "this is the index of a token file: name the .bin file");
   }
