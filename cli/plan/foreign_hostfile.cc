@@ -17,23 +17,9 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of(kDigits) == std::string_view::npos;
 }
 
-std::vector<std::string_view> SplitAt(char separator, std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, start), text.size());
-    parts.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return parts;
-}
-
 std::vector<std::string_view> SplitWords(std::string_view line) {
   std::vector<std::string_view> words;
-  for (line = Strip(line); !line.empty();) {
-    const std::size_t end = std::find_if(line.begin(), line.end(), IsBlank) - line.begin();
-    words.push_back(line.substr(0, end));
-    line = Strip(line.substr(end));
-  }
+  for (line = Strip(line); !line.empty();) words.push_back(TakeWord(&line));
   return words;
 }
 

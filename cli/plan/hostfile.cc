@@ -20,14 +20,6 @@ constexpr std::string_view kSlots = "slots=";
 constexpr int kMaxSshPort = 65535;
 constexpr int kMostHosts = 65536;  // of one line
 
-// Cuts the first run of non-blanks off `text`, which starts with a non-blank or is empty.
-std::string_view TakeWord(std::string_view* text) {
-  const std::size_t length = std::find_if(text->begin(), text->end(), IsBlank) - text->begin();
-  const std::string_view word = text->substr(0, length);
-  *text = Strip(text->substr(length));
-  return word;
-}
-
 // Cuts the next key off `text`: a word, or key="..." without its quotes.
 StatusOr<std::string> TakeKey(std::string_view* text) {
   constexpr std::string_view kOpen = "=\"";
@@ -60,13 +52,8 @@ std::optional<int> NumberUpTo(int max, std::string_view digits) {
 }
 
 std::vector<std::string> SplitAtCommas(std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    parts.emplace_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return parts;
+  const std::vector<std::string_view> parts = SplitAt(',', text);
+  return {parts.begin(), parts.end()};
 }
 
 // A number, or a name as the driver gives them (GPU-..., MIG-...), which starts with a letter.
