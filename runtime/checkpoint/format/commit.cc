@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <vector>
@@ -40,9 +42,9 @@ bool IsOurs(const fs::path& folder) {
 }
 
 // Removes an unfinished checkpoint whose writer has ended. A crash between the folder and its mark
-// leaves an empty folder; one with other content is somebody else's.
+// leaves an empty folder; a link, and one with other content, is somebody else's.
 Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
-  if (IsOurs(folder)) return RemoveMadeFolder(folder, system);
+  if (CheckOwnFolder(folder).ok() && IsOurs(folder)) return RemoveMadeFolder(folder, system);
   const int removed = system.Unlink(folder, AT_REMOVEDIR);
   if (removed != 0 && removed != -ENOENT) {
     LogWarning(folder.string() + " is left: it holds neither a writer's mark nor a manifest");
@@ -60,7 +62,8 @@ Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   const fs::file_status there = fs::status(final, error);
   if (there.type() == fs::file_type::not_found) return RenameDurably(replaced, final, system);
   if (error) return ErrnoError(error.value(), final.string());
-  const bool ours = fs::is_regular_file(replaced / kWriterFile, error);
+  const bool ours =
+      CheckOwnFolder(replaced).ok() && fs::is_regular_file(replaced / kWriterFile, error);
   return ours ? RemoveMadeFolder(replaced, system) : OkStatus();
 }
 
@@ -157,9 +160,11 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
 }
 
 // Removes what a newer checkpoint has replaced. The newer one is good whether it works or not, and
-// the next save removes what is left.
+// the next save removes what is left. Of a link to a checkpoint elsewhere only the link goes.
 void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
-  if (const Status removed = RemoveMadeFolder(replaced, system); !removed.ok()) {
+  const Status removed = CheckOwnFolder(replaced).ok() ? RemoveMadeFolder(replaced, system)
+                                                       : RemoveTree(replaced, system);
+  if (!removed.ok()) {
     LogWarning("an older checkpoint is left: " + removed.message());
   }
 }
@@ -168,8 +173,10 @@ void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
 // leaves step-N.old without step-N, which whoever lists or saves next takes for step-N.
 Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
   const fs::path replaced = final.string() + kReplacedSuffix;
-  const StatusOr<WriterMark> mark = WriterMark::Leave(final, system);
-  if (!mark.ok() && mark.status().code() != StatusCode::kAlreadyExists) return mark.status();
+  std::optional<StatusOr<WriterMark>> mark;  // locked until the end; none in a link's folder
+  if (CheckOwnFolder(final).ok()) mark.emplace(WriterMark::Leave(final, system));
+  const Status marked = mark ? mark->status() : OkStatus();
+  if (!marked.ok() && marked.code() != StatusCode::kAlreadyExists) return marked;
   int renamed = system.Rename(final, replaced, 0);
   if (renamed != 0) return ErrnoError(-renamed, final.string());
   renamed = system.Rename(unfinished, final, 0);
@@ -206,7 +213,16 @@ UnfinishedName DrawUnfinishedName(std::int64_t step, std::int64_t generation) {
   return {step, generation, nonce >> 1};  // ranks exchange it as an int64
 }
 
+Status CheckOwnFolder(const fs::path& folder) {
+  struct stat info {};
+  if (::lstat(folder.c_str(), &info) != 0) return ErrnoError(errno, folder.string());
+  if (S_ISDIR(info.st_mode)) return OkStatus();
+  return FailedPreconditionError(folder.string() +
+                                 " stays: it is a link or a file, and no folder of this run");
+}
+
 Status RemoveMadeFolder(const fs::path& folder, FileSystem& system) {
+  DS_RETURN_IF_ERROR(CheckOwnFolder(folder));
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(folder));
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();

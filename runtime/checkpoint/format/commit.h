@@ -55,6 +55,10 @@ StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unf
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());
 
+// Fails for a link, which may name a folder that the user keeps elsewhere, and for all that is no
+// folder: nothing may be removed through it.
+Status CheckOwnFolder(const std::filesystem::path& folder);
+
 // Removes a checkpoint's folder, finished or not, that the caller knows to be of this format. The
 // writer's mark and the manifest go last: a removal that a crash cuts off leaves a folder that the
 // next save knows as well.

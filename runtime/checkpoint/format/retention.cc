@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 // True when the manifest of root/step-N proves that the lineage comes from this checkpoint.
 bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage) {
+  if (!CheckOwnFolder(root / StepDirectoryName(step)).ok()) return false;
   const StatusOr<Manifest> manifest = ReadManifest(root / StepDirectoryName(step));
   if (!manifest.ok() || manifest->step != step) return false;
   const std::int64_t generation = manifest->lineage ? manifest->lineage->generation : 0;
@@ -40,6 +41,7 @@ Status CheckRemovable(const fs::path& root, std::int64_t step, const Lineage& li
     return FailedPreconditionError(fmt::format(
         "{} stays: '{}' names no newer checkpoint of this run", directory.string(), kLatestFile));
   }
+  DS_RETURN_IF_ERROR(CheckOwnFolder(directory));
   if (IsOfLineage(root, step, lineage)) return OkStatus();
   return FailedPreconditionError(directory.string() +
                                  " stays: its manifest does not show that this run wrote it");

@@ -130,6 +130,36 @@ TEST_F(CommitTest, AReplacedOneGoesByTheMarkOfItsReplacement) {
   EXPECT_TRUE(Exists("step-10"));
 }
 
+TEST_F(CommitTest, NothingIsRemovedThroughALink) {
+  const TemporaryFolder elsewhere;
+  const fs::path root = folder_.path();
+  const auto kept = [&](const char* name) { return elsewhere.path() / name; };
+  for (const char* name : {"replaced", "old", "unfinished"}) {
+    fs::create_directory(kept(name));
+    std::ofstream(kept(name) / kWriterFile) << "";
+    std::ofstream(kept(name) / kManifestFile) << "{}";
+  }
+  CommitSample(root, 10);
+  fs::create_directory_symlink(kept("old"), root / "step-10.old");
+  fs::create_directory_symlink(kept("unfinished"), root / "step-5.tmp-0-00c0ffee00c0ffee");
+  EXPECT_EQ(RemoveMadeFolder(root / "step-10.old").code(), StatusCode::kFailedPrecondition);
+  // Saved again, by an exchange of names and without one.
+  ScriptedFileSystem no_flags([](const FileCall& call) {
+    return call.kind == FileCall::Kind::kRename && call.flags != 0 ? EINVAL : kAskTheSystem;
+  });
+  for (FileSystem* system : {&FileSystem::System(), static_cast<FileSystem*>(&no_flags)}) {
+    const fs::path step = root / (system == &no_flags ? "step-30" : "step-20");
+    fs::create_directory_symlink(kept("replaced"), step);
+    ASSERT_TRUE(TryCommitSample(root, system == &no_flags ? 30 : 20, *system).ok());
+    EXPECT_FALSE(fs::is_symlink(step));
+  }
+  for (const char* name : {"replaced", "old", "unfinished"}) {
+    EXPECT_TRUE(fs::exists(kept(name) / kWriterFile)) << name;
+    EXPECT_TRUE(fs::exists(kept(name) / kManifestFile)) << name;
+  }
+  EXPECT_THAT(Unfinished(), ElementsAre(5)) << "the user's link";
+}
+
 TEST_F(CommitTest, TheFirstSaveMakesTheFoldersAboveDurable) {
   std::set<std::string> synced;
   ScriptedFileSystem recording([&](const FileCall& call) {

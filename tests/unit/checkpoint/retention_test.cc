@@ -98,6 +98,23 @@ TEST_F(PruneTest, OnlyWhatTheManifestProvesToBeOfTheRunIsRemoved) {
   EXPECT_TRUE(fs::exists(folder_.path() / "step-5"));
 }
 
+// The user moved a checkpoint to another disk and left a link in its place.
+TEST_F(PruneTest, WhatALinkNamesStays) {
+  const TemporaryFolder elsewhere;
+  Commit({10, 20, 30, 40});
+  fs::rename(folder_.path() / "step-10", elsewhere.path() / "step-10");
+  fs::create_directory_symlink(elsewhere.path() / "step-10", folder_.path() / "step-10");
+  fs::rename(folder_.path() / "step-20", elsewhere.path() / "kept");
+  fs::create_directory_symlink(elsewhere.path() / "kept", folder_.path() / "step-20");
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(10, 20, 40));
+  ExpectGoodCheckpoints(folder_.path(), 40);
+  EXPECT_THAT(RemoveCheckpoint(folder_.path(), 10, lineage_).message(),
+              HasSubstr("step-10 stays: it is a link"));
+  EXPECT_TRUE(fs::exists(elsewhere.path() / "step-10" / kManifestFile));
+  EXPECT_TRUE(fs::exists(elsewhere.path() / "kept" / kManifestFile));
+}
+
 TEST_F(PruneTest, NothingGoesWhileLatestNamesNoNewerOne) {
   Commit({10, 20, 30});
   const Lineage newest = lineage_;
