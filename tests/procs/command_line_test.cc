@@ -352,7 +352,7 @@ class MissingProgramTest : public CommandLineTest {
   std::vector<std::string> Train() {
     return {"train",
             "--model",
-            Write("config.json", "{}"),
+            Write("config.json", R"({"model_type": "gpt2"})"),
             "--data",
             Write("data.txt", "words"),
             "--deepspeed_config",
