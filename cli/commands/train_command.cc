@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
@@ -72,8 +73,9 @@ StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
     below.name = "recipe " + below.recipe.name;
     return below;
   }
-  DS_ASSIGN_OR_RETURN(Translation translation,
-                      TranslateTrainerFile(flags.trainer, flags.train.steps));
+  DS_ASSIGN_OR_RETURN(
+      Translation translation,
+      TranslateTrainerFile(flags.trainer, flags.train.steps, flags.train.deepspeed_config));
   below.name = flags.trainer;
   below.recipe.flags = std::move(translation.flags);
   below.recipe.ds_config = std::move(translation.ds_config);
@@ -101,7 +103,10 @@ StatusOr<Flags> LayOver(const Below& below, const Invocation& invocation,
   const std::vector<std::string> flags_below = WordsBelow(below.recipe, given);
   words.insert(words.end(), flags_below.begin(), flags_below.end());
   *notice = below.name + ": " + ShellLine(words);
-  if (below.is_trainers) {
+  // A ds_config of the user's own is held against the flags in force, with all that is laid over.
+  const bool has_own_config =
+      std::find(given.begin(), given.end(), "deepspeed_config") != given.end();
+  if (below.is_trainers && !has_own_config) {
     DS_ASSIGN_OR_RETURN(const Flags own, ParseFlags(words, LaunchFlags()));
     DS_RETURN_IF_ERROR(CheckAgreesWithItself(below, own.train.training));
   }

@@ -7,6 +7,7 @@
 #include "cli/translate/sources.h"
 #include "runtime/base/files.h"
 #include "runtime/base/positioned_json.h"
+#include "runtime/config/file/config_text.h"
 
 namespace ds::cli {
 namespace {
@@ -55,37 +56,53 @@ StatusOr<Json> ReadDeepspeed(const std::string& name, const fs::path& file) {
   return config;
 }
 
+// The keys of --deepspeed_config; null where the text is wrong, which its reader says.
+StatusOr<Json> ReadUsersDeepspeed(const std::string& deepspeed_config) {
+  const StatusOr<config::ConfigText> config = config::ReadConfigText(deepspeed_config);
+  if (!config.ok()) return config.status().WithContext("--deepspeed_config");
+  const JsonReading reading = ReadPositionedJson(config->text);
+  return reading.problems.empty() ? WholeValue(reading.root) : Json();
+}
+
 bool IsDsConfig(const Json& settings) {
   return settings.contains("zero_optimization") || settings.contains("train_batch_size") ||
          settings.contains("train_micro_batch_size_per_gpu");
 }
 
-StatusOr<Translation> TranslateArguments(const Json& settings, const fs::path& path,
-                                         std::optional<std::int64_t> steps) {
+StatusOr<Translation> TranslateArguments(Json settings, const fs::path& path,
+                                         std::optional<std::int64_t> steps,
+                                         const std::string& deepspeed_config) {
   if (IsDsConfig(settings)) {
     return InvalidArgumentError("this is a ds_config already: train --deepspeed_config takes it");
   }
   TrainerContext context{.steps = steps};
-  DS_ASSIGN_OR_RETURN(context.deepspeed, ReadDeepspeed(DeepspeedPath(settings), path));
+  if (deepspeed_config.empty()) {
+    DS_ASSIGN_OR_RETURN(context.deepspeed, ReadDeepspeed(DeepspeedPath(settings), path));
+  } else {
+    DS_ASSIGN_OR_RETURN(context.deepspeed, ReadUsersDeepspeed(deepspeed_config));
+    settings["deepspeed"] = deepspeed_config;
+  }
   return TranslateTrainingArguments(settings, context);
 }
 
 StatusOr<Translation> TranslateSettings(const NamedText& file, std::optional<std::int64_t> steps) {
   DS_ASSIGN_OR_RETURN(const Json settings, ParseSettings(file));
   if (!settings.is_object()) return InvalidArgumentError("expected names and values");
-  if (!IsAccelerateConfig(settings)) return TranslateArguments(settings, file.path, steps);
+  if (!IsAccelerateConfig(settings)) return TranslateArguments(settings, file.path, steps, "");
   DS_ASSIGN_OR_RETURN(const Json deepspeed,
                       ReadDeepspeed(AccelerateDeepspeedPath(settings), file.path));
   return TranslateAccelerateConfig(settings, deepspeed);
 }
 
 StatusOr<Translation> TranslateTrainerSettings(const NamedText& file,
-                                               std::optional<std::int64_t> steps) {
+                                               std::optional<std::int64_t> steps,
+                                               const std::string& deepspeed_config) {
   DS_ASSIGN_OR_RETURN(const Json settings, ParseSettings(file));
   if (!settings.is_object() || IsAccelerateConfig(settings)) {
     return InvalidArgumentError("it holds no arguments of Trainer; see dsrun translate");
   }
-  DS_ASSIGN_OR_RETURN(Translation translation, TranslateArguments(settings, file.path, steps));
+  DS_ASSIGN_OR_RETURN(Translation translation,
+                      TranslateArguments(settings, file.path, steps, deepspeed_config));
   if (translation.is_whole()) return translation;
   return InvalidArgumentError("not everything maps (dsrun translate --partial shows the rest):\n" +
                               DescribeMissing(translation));
@@ -107,10 +124,11 @@ StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::
 }
 
 StatusOr<Translation> TranslateTrainerFile(const std::string& path,
-                                           std::optional<std::int64_t> steps) {
+                                           std::optional<std::int64_t> steps,
+                                           const std::string& deepspeed_config) {
   const StatusOr<NamedText> file = ReadNamed(path);
   if (!file.ok()) return file.status().WithContext("--from_hf_trainer");
-  StatusOr<Translation> translation = TranslateTrainerSettings(*file, steps);
+  StatusOr<Translation> translation = TranslateTrainerSettings(*file, steps, deepspeed_config);
   if (!translation.ok()) return translation.status().WithContext("--from_hf_trainer " + path);
   return translation;
 }

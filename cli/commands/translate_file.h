@@ -17,8 +17,10 @@ namespace ds::cli {
 StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::int64_t> steps);
 
 // The same for a file that must hold arguments of Trainer, all of which map. The error lists those
-// that do not.
+// that do not. `deepspeed_config`, a path or a text as config::ReadConfigText takes it, goes before
+// the file's own `deepspeed`; "" for none.
 StatusOr<Translation> TranslateTrainerFile(const std::string& path,
-                                           std::optional<std::int64_t> steps);
+                                           std::optional<std::int64_t> steps,
+                                           const std::string& deepspeed_config = "");
 
 }  // namespace ds::cli

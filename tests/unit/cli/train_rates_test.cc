@@ -98,6 +98,41 @@ TEST_F(TrainRatesTest, OfTrainersArgumentsAreTrainers) {
   }
 }
 
+// --deepspeed_config next to --from_hf_trainer is Trainer's own `deepspeed`.
+TEST_F(TrainRatesTest, OfADsConfigNextToTrainersArgumentsAreThoseOfOneInside) {
+  const Json arguments = {{"max_steps", 10},
+                          {"warmup_steps", 6},
+                          {"weight_decay", 0.1},
+                          {"learning_rate", 3e-4},
+                          {"bf16", true}};
+  const Json optimizer = {{"type", "AdamW"}, {"params", {{"lr", "auto"}}}};
+  const Json scheduler = {
+      {"type", "WarmupDecayLR"},
+      {"params",
+       {{"warmup_num_steps", "auto"}, {"total_num_steps", "auto"}, {"warmup_max_lr", "auto"}}}};
+  for (const Json& deepspeed : {Json{{"optimizer", optimizer}, {"scheduler", scheduler}},
+                                Json{{"bf16", {{"enabled", "auto"}}}, {"optimizer", optimizer}},
+                                Json{{"zero_optimization", {{"stage", 1}}}}, Json::object()}) {
+    SCOPED_TRACE(deepspeed.dump());
+    const TrainInputs inside = Gather(FromTrainer(arguments, deepspeed));
+    Json other = arguments;  // its own gives way
+    other["deepspeed"] = "/no/such/file.json";
+    Write("other.json", other.dump());
+    const auto translation =
+        TranslateTrainerFile(Path("other.json"), std::nullopt, Path("ds_config.json"));
+    ASSERT_TRUE(translation.ok()) << translation.status().message();
+    const Recipe below{.flags = translation->flags, .ds_config = translation->ds_config};
+    std::vector<std::string> words = WordsBelow(below, {"deepspeed_config"});
+    words.insert(words.end(), {"--deepspeed_config", Path("ds_config.json")});
+    TrainFlags flags = Parse(words);
+    flags.base = config::BaseConfig{.name = "other.json", .keys = translation->ds_config};
+    const TrainInputs beside = Gather(flags);
+    EXPECT_EQ(RatesOf(beside.config, 10), RatesOf(inside.config, 10));
+    EXPECT_TRUE(beside.config.bf16.enabled);
+    EXPECT_EQ(beside.job.no_decay_on_norms_and_biases, inside.job.no_decay_on_norms_and_biases);
+  }
+}
+
 // Epochs are Trainer's default. The ranks count their steps.
 TEST_F(TrainRatesTest, OfEpochsAreThoseOfTheirSteps) {
   for (const Json& golden : Goldens()) {
