@@ -83,6 +83,29 @@ bool Holds(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// The section that Accelerate reads a key in; "" for the top level.
+std::string_view SectionOf(std::string_view name) {
+  constexpr std::string_view kOfDeepspeed[] = {"zero_stage",
+                                               "offload_optimizer_device",
+                                               "offload_param_device",
+                                               "offload_optimizer_nvme_path",
+                                               "offload_param_nvme_path",
+                                               "gradient_accumulation_steps",
+                                               "gradient_clipping",
+                                               "deepspeed_config_file",
+                                               "deepspeed_hostfile",
+                                               "deepspeed_inclusion_filter",
+                                               "deepspeed_exclusion_filter",
+                                               kSequenceDtype};
+  if (Holds(kOfDeepspeed, name)) return "deepspeed_config";
+  for (const std::string_view section : {"fsdp_config", "parallelism_config", "mpirun_config"}) {
+    if (name == section) return "";
+    const std::string_view prefix = section.substr(0, section.find('_') + 1);
+    if (name.starts_with(prefix)) return section;
+  }
+  return "";
+}
+
 bool IsTrue(const Json& value) { return value == true || value == "true" || value == "True"; }
 
 std::string WordOf(const Json& value) {
@@ -311,6 +334,10 @@ class ConfigTranslator {
       if (value.is_object() && (name == "deepspeed_config" || name == "fsdp_config" ||
                                 name == "parallelism_config" || name == "mpirun_config")) {
         RemarkOnRest(value);
+      } else if (&section == &config_ && !SaysNothing(value) && Holds(kRead, name) &&
+                 !SectionOf(name).empty()) {
+        out_.Add(Mapping::kMissing, name, value,
+                 "Accelerate reads it in the section " + std::string(SectionOf(name)) + " alone");
       } else if (Holds(kLeftOut, name)) {
         if (!SaysNothing(value)) out_.Add(Mapping::kLeftOut, name, "", "");
       } else if (!Holds(kRead, name) && !SaysNothing(value)) {

@@ -1,5 +1,6 @@
 #include "cli/translate/trainer_saving.h"
 
+#include <cmath>
 #include <string>
 
 namespace ds::cli {
@@ -42,17 +43,25 @@ class SavingTranslator {
     const char* const name = EvaluationName();
     const std::string strategy = arguments_.Text(name);
     if (strategy == "no") return;
-    const bool has_steps = arguments_.Has("eval_steps");
-    SetEvery(name, strategy, has_steps ? "eval_steps" : "logging_steps", "eval_every");
+    SetEvery(name, strategy, EvaluationStepsName(), "eval_every");
   }
 
-  // Every N steps, or a share of all of them.
+  const char* EvaluationStepsName() const {
+    const bool has_steps = arguments_.Has("eval_steps") && arguments_.Get("eval_steps") != 0;
+    return has_steps ? "eval_steps" : "logging_steps";
+  }
+
+  // A share of all steps is rounded up, as in Trainer. 0 where there is no number of steps.
+  std::int64_t CountSteps(const char* steps_name) {
+    const double every = arguments_.Number(steps_name).value_or(0.0);
+    if (every >= 1.0) return arguments_.Whole(steps_name).value_or(0);
+    if (every <= 0.0 || !steps_) return 0;
+    return static_cast<std::int64_t>(std::ceil(every * static_cast<double>(*steps_)));
+  }
+
   void SetEvery(const char* strategy_name, const std::string& strategy, const char* steps_name,
                 const char* flag) {
-    const double every = strategy == "steps" ? arguments_.Number(steps_name).value_or(0.0) : 0.0;
-    const bool is_share = every > 0.0 && every < 1.0 && steps_;
-    const auto steps =
-        static_cast<std::int64_t>(is_share ? every * static_cast<double>(*steps_) : every);
+    const std::int64_t steps = strategy == "steps" ? CountSteps(steps_name) : 0;
     if (steps > 0) return out_.SetFlag(steps_name, arguments_.Get(steps_name), flag, steps);
     out_.Add(Mapping::kLeftOut, strategy_name, strategy,
              "give --" + std::string(flag) + " a number of steps");
@@ -68,6 +77,17 @@ class SavingTranslator {
     if (!arguments_.Flag("greater_is_better")) return true;
     arguments_.Miss("greater_is_better", "the best evaluation of dsrun has the lowest loss");
     return false;
+  }
+
+  // True when Trainer has evaluated each time it saves. Shares are compared in millionths, as
+  // there.
+  bool SavesAfterEvaluations() {
+    const double saves = arguments_.Number("save_steps").value_or(0.0);
+    const double evaluates = arguments_.Number(EvaluationStepsName()).value_or(0.0);
+    if (std::fmod(saves, evaluates) == 0.0) return true;
+    constexpr double kMillion = 1e6;
+    return saves < 1.0 && evaluates < 1.0 &&
+           std::fmod(saves * kMillion, evaluates * kMillion) == 0.0;
   }
 
   // Trainer compares the evaluations after which it saves, dsrun all of them.
@@ -92,6 +112,11 @@ class SavingTranslator {
       return arguments_.Miss(name,
                              "Trainer refuses it unless save_strategy is as eval_strategy, or "
                              "best: make them equal");
+    }
+    if (!saves_best && !SavesAfterEvaluations()) {
+      return arguments_.Miss(name,
+                             "Trainer refuses it unless save_steps is a multiple of eval_steps: "
+                             "change one of them");
     }
     out_.flags["load_best_model_at_end"] = true;
     const Json saves = out_.flags.value("save_every", Json());  // null: it has no number of steps

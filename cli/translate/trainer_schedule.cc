@@ -1,6 +1,7 @@
 #include "cli/translate/trainer_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -65,8 +66,15 @@ std::optional<Warmup> WarmupOf(GivenArguments* arguments) {
   const bool is_ratio =
       arguments->Has("warmup_ratio") && !(arguments->Number("warmup_steps") > 0.0);
   const char* const name = is_ratio ? "warmup_ratio" : "warmup_steps";
-  const std::optional<double> value = arguments->Number(name);
-  return value ? std::optional(Warmup{name, *value}) : std::nullopt;
+  std::optional<double> value = arguments->Number(name);
+  if (!value) return std::nullopt;
+  if (is_ratio && *value > 1.0) {
+    arguments->Miss(name, "it must be a share of all steps, from 0 to 1");
+    return std::nullopt;
+  }
+  // As a flag, 1 would be one step. The next share below rounds up to all steps.
+  if (is_ratio && *value == 1.0) value = std::nextafter(1.0, 0.0);
+  return Warmup{name, *value};
 }
 
 void SetWarmupFlag(const Warmup& warmup, GivenArguments* arguments, Translation* translation) {

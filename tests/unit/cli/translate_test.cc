@@ -206,6 +206,14 @@ TEST(TrainingArgumentsTest, EvaluationAndSaving) {
   EXPECT_THAT(CommandWords(translation, ""), ::testing::Contains("EVAL_DATA"));
 }
 
+TEST(AccelerateConfigTest, KeysOfASectionAtTheTopAreMissing) {
+  EXPECT_THAT(Missing(Accelerate("distributed_type: MULTI_GPU\ngradient_accumulation_steps: 4\n"
+                                 "fsdp_offload_params: true\nzero_stage: 3\n"
+                                 "parallelism_config_tp_size: 2\n")),
+              ::testing::UnorderedElementsAre("gradient_accumulation_steps", "fsdp_offload_params",
+                                              "zero_stage", "parallelism_config_tp_size"));
+}
+
 TEST(AccelerateConfigTest, EveryKeyIsKnown) {
   Json config = {{"distributed_type", "NO"}};
   for (const auto& key : Golden()["accelerate_keys"]) {
