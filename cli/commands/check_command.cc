@@ -13,6 +13,7 @@
 #include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/train/find_model.h"
+#include "cli/train/job_config.h"
 #include "cli/train/judge_training.h"
 #include "cli/train/train_flags.h"
 #include "runtime/base/byte_size.h"
@@ -91,6 +92,12 @@ int CountFewestRanks(const nlohmann::ordered_json& resolved) {
   return static_cast<int>(ranks);
 }
 
+// Flags of `train` that say nothing of a ds_config, and their users' way to the same end.
+constexpr RefusedFlag kOfTrainAlone[] = {
+    {"device", "check starts no rank, so leave it out"},
+    {"from_hf_trainer", "dsrun translate FILE --out ds.json writes the ds_config; check that"},
+    {"recipe", "train --recipe checks its config as it starts"}};
+
 struct CheckFlags {
   std::string config;
   TrainFlags train;  // of the job that the config is for
@@ -118,11 +125,11 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
 config::CheckResult CheckForRanks(const config::ConfigText& config, CheckFlags* flags) {
   if (flags->num_gpus) flags->world_size = flags->num_gpus;
   flags->facts.world_size = flags->world_size.value_or(1);
-  config::CheckResult result = config::CheckConfig(config.text, config.name, flags->facts);
+  config::CheckResult result = JudgeJobConfig(config, flags->train, flags->facts);
   const int fewest = result.resolved.is_object() ? CountFewestRanks(result.resolved) : 1;
   if (flags->world_size || fewest == 1) return result;
   flags->facts.world_size = fewest;
-  return config::CheckConfig(config.text, config.name, flags->facts);
+  return JudgeJobConfig(config, flags->train, flags->facts);
 }
 
 // Asks what `train` would say of the job that these flags describe, before it starts a rank.
@@ -201,6 +208,7 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
       "the data). Needs no GPU.");
   AddFlags(parser.app(), &flags);
   TakeForeignTrainFlags(&parser);
+  parser.Refuse(kOfTrainAlone);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));
   if (parsed.help_shown) return kExitOk;

@@ -72,24 +72,35 @@ config::ConfigText RunsConfig(const config::TrainJob& job, const TrainFlags& fla
           .name = "the run's config"};
 }
 
-StatusOr<config::CheckResult> CheckJobConfig(const config::ConfigText& config,
-                                             const TrainFlags& flags,
-                                             const config::JobFacts& facts) {
+config::CheckResult JudgeJobConfig(const config::ConfigText& config, const TrainFlags& flags,
+                                   const config::JobFacts& facts) {
   config::CheckResult result = config::CheckConfig(config.text, config.name, facts);
-  if (flags.schedule.any()) DropErrorsOfTheSchedule(&result);
-  if (!result.errors.empty()) return ErrorsOf(result);
   if (!flags.schedule.any()) return result;
-  DS_ASSIGN_OR_RETURN(Json section, MakeSchedulerSection(flags.schedule, flags.training));
+  DropErrorsOfTheSchedule(&result);
+  if (!result.errors.empty()) return result;
+  StatusOr<Json> section = MakeSchedulerSection(flags.schedule, flags.training);
+  if (!section.ok()) {
+    result.ok = false;
+    result.errors.push_back({"scheduler", std::string(section.status().message())});
+    return result;
+  }
   config::JobFacts now = facts;
   now.base.reset();  // it is in there
   config::CheckResult changed =
-      config::CheckConfig(WithSchedule(result, std::move(section)).dump(),
+      config::CheckConfig(WithSchedule(result, *std::move(section)).dump(),
                           config.name + " with " + flags.schedule.name(), now);
-  if (!changed.ok) return ErrorsOf(changed);
   for (config::Issue& warning : result.warnings) {
     if (warning.key.empty()) changed.warnings.push_back(std::move(warning));  // not read again
   }
   return changed;
+}
+
+StatusOr<config::CheckResult> CheckJobConfig(const config::ConfigText& config,
+                                             const TrainFlags& flags,
+                                             const config::JobFacts& facts) {
+  config::CheckResult result = JudgeJobConfig(config, flags, facts);
+  if (!result.errors.empty()) return ErrorsOf(result);
+  return result;
 }
 
 }  // namespace ds::cli

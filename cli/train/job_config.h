@@ -27,8 +27,12 @@ StatusOr<config::ConfigText> ReadJobConfig(const TrainFlags& flags, const ShareF
 // anew, for the steps and the model of now.
 config::ConfigText RunsConfig(const config::TrainJob& job, const TrainFlags& flags);
 
-// Checks a config with the schedule that the flags ask for, if they do. Its warnings are among the
-// result's; its errors are the status, a line each.
+// Checks a config with the schedule that the flags ask for, if they do. Its warnings and errors are
+// among the result's.
+config::CheckResult JudgeJobConfig(const config::ConfigText& config, const TrainFlags& flags,
+                                   const config::JobFacts& facts);
+
+// The same with the errors as the status, a line each.
 StatusOr<config::CheckResult> CheckJobConfig(const config::ConfigText& config,
                                              const TrainFlags& flags,
                                              const config::JobFacts& facts);

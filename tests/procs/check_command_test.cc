@@ -156,6 +156,37 @@ TEST_F(CheckedJob, WhatTrainTakesIsGood) {
   EXPECT_THAT(good.out, HasSubstr("is good for 2 ranks"));
 }
 
+TEST_F(CheckedJob, FlagsOfASchedulesMakeIt) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "optimizer": {"type": "AdamW", "params": {"lr": 0.001}}})");
+  const auto check = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {DS_BIN_DIR "/dsrun", "check", config, "--warmup_steps", "5"});
+    return RunProgram(flags);
+  };
+  for (const char* type : {"linear", "cosine", "constant_with_warmup"}) {
+    const ProgramResult plain = check({"--lr_scheduler_type", type});
+    EXPECT_EQ(plain.status, 0) << type << plain.err;
+    const ProgramResult job = check({"--lr_scheduler_type", type, "--steps", "20", "--model",
+                                     "llama-tiny", "--seq_len", "32", "--json"});
+    EXPECT_EQ(job.status, 0) << type << job.err;
+    EXPECT_THAT(job.out, HasSubstr("\"warmup_num_steps\": 5"));
+  }
+  EXPECT_EQ(check({}).status, 2) << "there is no schedule that warms up";
+  const ProgramResult refused = check({"--lr_schedule", "WarmupLR", "--cycle_momentum"});
+  EXPECT_EQ(refused.status, 2) << refused.out;
+}
+
+TEST_F(CheckedJob, FlagsThatSayNothingOfAConfigLeadElsewhere) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1})");
+  const auto error = [&](const std::string& flag) {
+    return RunProgram({DS_BIN_DIR "/dsrun", "check", config, flag}).err;
+  };
+  EXPECT_THAT(error("--use_cpu"), HasSubstr("--device is not supported: check starts no rank"));
+  EXPECT_THAT(error("--device=cpu"), HasSubstr("leave it out"));
+  EXPECT_THAT(error("--from_hf_trainer=a.json"), HasSubstr("dsrun translate FILE --out ds.json"));
+  EXPECT_THAT(error("--recipe=lora"), HasSubstr("train --recipe checks its config"));
+}
+
 TEST_F(CheckedJob, RecomputationByTheConfigIsSaidWithItsMemory) {
   const std::string config = Write("again.json", R"({"train_micro_batch_size_per_gpu": 4,
       "activation_checkpointing": {"cpu_checkpointing": true}})");
