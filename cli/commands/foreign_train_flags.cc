@@ -10,6 +10,11 @@
 namespace ds::cli {
 namespace {
 
+// Trainer's own defaults are 3.0 epochs, and 500 steps or a share.
+constexpr FlagAlias Count(std::string_view name, std::string_view of) {
+  return {.name = name, .of = of, .is_count = true};
+}
+
 // By whom a name is used is said where names of the same meaning stand together.
 constexpr FlagAlias kAliases[] = {
     // Model and data: transformers' scripts and TRL, Megatron-LM.
@@ -25,16 +30,16 @@ constexpr FlagAlias kAliases[] = {
     // DeepSpeed's own --deepspeed is a switch, and its --deepspeed_config names the file.
     {"deepspeed", "deepspeed_config", "", /*may_be_bare=*/true},
     // How long: Trainer, Accelerate's scripts, Megatron-LM, torchtitan.
-    {"max_steps", "steps"},
+    Count("max_steps", "steps"),
     {"max_train_steps", "steps"},
     {"train_iters", "steps"},
     {"training.steps", "steps"},
-    {"num_train_epochs", "epochs"},
-    {"num_epochs", "epochs"},
-    {"save_steps", "save_every"},
+    Count("num_train_epochs", "epochs"),
+    Count("num_epochs", "epochs"),
+    Count("save_steps", "save_every"),
     {"save_interval", "save_every"},
     {"checkpoint.interval", "save_every"},
-    {"eval_steps", "eval_every"},
+    Count("eval_steps", "eval_every"),
     {"eval_interval", "eval_every"},
     // A step.
     {"micro_batch_size", "per_device_train_batch_size"},

@@ -146,13 +146,35 @@ std::string NameOf(const std::string& word) {
   return name;
 }
 
+// Drops the point of a whole number: "3.0" is "3".
+void DropPoint(std::string* number) {
+  const std::size_t point = number->find('.');
+  if (point == std::string::npos || point == 0) return;
+  const bool is_whole = number->find_first_not_of("0123456789") == point &&
+                        number->find_first_not_of('0', point + 1) == std::string::npos;
+  if (is_whole) number->resize(point);
+}
+
+// Makes "--switch=true" of the switch in word `i` and the word true or false after it.
+void JoinTruth(const CLI::Option& option, std::size_t i, std::vector<std::string>* words) {
+  const bool is_switch = option.get_expected_max() == 0;
+  if (!is_switch || !(*words)[i].starts_with("--") || i + 1 >= words->size()) return;
+  const std::string& next = (*words)[i + 1];
+  const bool is_word = next == "True" || next == "true" || next == "False" || next == "false";
+  if (!is_word || (*words)[i].find('=') != std::string::npos) return;
+  (*words)[i] += *TruthOf(next) ? "=true" : "=false";
+  words->erase(words->begin() + static_cast<std::ptrdiff_t>(i) + 1);
+}
+
 // Writes the flag's own name in the place of word `i`. The value of a switch is a part of it.
 Status SpellAlias(const FlagAlias& alias, std::size_t i, std::vector<std::string>* words) {
   std::string& word = (*words)[i];
   const std::size_t equals = word.find('=');
   const bool has_value = equals != std::string::npos;
   if (alias.off.empty()) {
-    word = "--" + std::string(alias.of) + (has_value ? word.substr(equals) : "");
+    std::string value = has_value ? word.substr(equals + 1) : "";
+    if (alias.is_count) DropPoint(has_value || i + 1 == words->size() ? &value : &(*words)[i + 1]);
+    word = "--" + std::string(alias.of) + (has_value ? "=" + value : "");
     return OkStatus();
   }
   std::optional<bool> said;
@@ -272,6 +294,7 @@ StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string>
     }
     const CLI::Option* option = OptionOf(*app_, words[i]);
     if (option == nullptr) break;  // that is said later
+    if (rest == Rest::kRefused && !aliases_.empty()) JoinTruth(*option, i, &words);
     if (TakesNextWord(*app_, words[i])) ++i;
   }
   return words;

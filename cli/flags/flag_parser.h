@@ -34,6 +34,7 @@ struct FlagAlias {
   std::string_view of;        // "steps"; or with the value that a switch stands for, "device=cpu"
   std::string_view off = "";  // of a switch: what it stands for where it is false, "device=auto"
   bool may_be_bare = false;   // without a value it says nothing, where the flag `of` is given
+  bool is_count = false;      // a whole number that may be written with a point: 3.0
 };
 
 // The flags that a parser takes, told to programs: see FlagParser::Describe.
@@ -76,7 +77,7 @@ class FlagParser {
   void ExplainUnknown(Explain explain) { explain_ = std::move(explain); }
 
   // Other names of flags. A switch that stands for a value takes transformers' words for true and
-  // false as well. They outlive Parse.
+  // false as well, a switch of the app's own the words true and false. They outlive Parse.
   void TakeAliases(std::span<const FlagAlias> aliases) { aliases_ = aliases; }
 
   // These names may be written with one dash: "-np" is "--np". They outlive Parse.

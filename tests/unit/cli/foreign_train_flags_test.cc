@@ -132,6 +132,32 @@ TEST(ForeignTrainFlagsTest, SwitchesTakeTransformersWords) {
   }
 }
 
+TEST(ForeignTrainFlagsTest, SwitchesOfOurOwnTakeTrueAndFalse) {
+  const TrainWords parsed =
+      ParseTrainWords({"--load_best_model_at_end", "True", "--no_shuffle", "false", "--save-best",
+                       "False", "--lora_merge", "--steps", "3"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  EXPECT_EQ(parsed.train.load_best_model_at_end, true);
+  EXPECT_EQ(parsed.train.no_shuffle, false);
+  EXPECT_EQ(parsed.train.save_best, false);
+  EXPECT_EQ(parsed.train.steps, 3);
+  EXPECT_THAT(ErrorOfWords({"--no_shuffle", "maybe"}), HasSubstr("unexpected argument 'maybe'"));
+  EXPECT_EQ(ParseTrainWords({"--data", "true"}).train.data, std::vector<std::string>{"true"});
+}
+
+// Trainer's default is 3.0 epochs.
+TEST(ForeignTrainFlagsTest, CountsMayHaveAPoint) {
+  const TrainWords parsed =
+      ParseTrainWords({"--num_train_epochs", "3.0", "--save_steps=5.0", "--eval-steps", "20."});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  EXPECT_EQ(parsed.train.epochs, 3);
+  EXPECT_EQ(parsed.train.save_every, 5);
+  EXPECT_EQ(parsed.train.eval_every, 20);
+  EXPECT_THAT(ErrorOfWords({"--num_train_epochs", "2.5"}), HasSubstr("2.5 is not a whole number"));
+  EXPECT_THAT(ErrorOfWords({"--save_steps=0.5"}), HasSubstr("0.5 is not a whole number"));
+  EXPECT_THAT(ErrorOfWords({"--epochs", "3.0"}), HasSubstr("3.0 is not a whole number"));
+}
+
 // `train --recipe R --bf16=false` left the recipe's --bf16 on.
 TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseGoBeforeWhatLiesBelow) {
   const Recipe below{.flags = {{"bf16", true}, {"recompute", "full"}, {"lora_dora", true}}};
