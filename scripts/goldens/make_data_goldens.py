@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import datasets
+import yaml
 
 ROWS = [{"text": "grüße\n\"zwei\" 語", "n": 1, "messages": [{"role": "user", "content": "a\\"}]},
         {"text": "", "n": -2, "messages": [{"role": "assistant", "content": "[1, 2] {}"}]},
@@ -84,12 +85,38 @@ TREES = [
     {"paths": ["a.jsonl", "b.jsonl"],
      "card": CARD.format("- config_name: x\n  data_files:\n  - split: test\n    path: [a.jsonl, 'b.jsonl']\n")},
 ]
+ONE = "- config_name: default\n  data_files: a.jsonl\n"
+TWO = "- config_name: x\n  default: {}\n  data_files: a.jsonl\n- config_name: y\n  default: {}\n  data_files: b.jsonl\n"
+SPLIT = "  - split: train\n    path: a.jsonl\n"
+CONFIGS = [  # headers of cards for a.jsonl and b.jsonl
+    "configs: # these\n- config_name: default # d\n  data_files: a.jsonl # see: e\n",
+    "\"configs\":\n" + ONE, "'configs' : # c\n- config_name: 'default'\n  data_files: \"a.jsonl\"  # e\n",
+    "configs :\n" + ONE, "configs:\n# c\n\n" + ONE, "configs: [\n" + ONE, "configs:\n" + ONE + "  x: {\n",
+    "configs:\n", "configs: null\n", "configs: ~ # x\n", "configs: [] # x\n", "my_configs:\n" + ONE,
+    "x: >\n  configs:\n  - config_name: default\n    data_files: b.jsonl\nconfigs:\n" + ONE,
+    "configs: x\n", "configs:\n  x:\n    config_name: default\n    data_files: a.jsonl\n",
+    *("configs:\n" + TWO.format(no, yes) for no, yes in
+      [("false", "true"), ("False", "True"), ("no", "yes # z"), ("Off", "ON"), ("null", "Yes"), ("~", "TRUE"), ("", "on"),
+       ("NO", "YES")]),
+    "configs:\n" + TWO.format("yes", "true"),
+    "configs:\n- config_name: x\n  default: yes\n  data_files: a.jsonl\n" + ONE,
+    "configs:\n- config_name: default\n  data_files:\n" + SPLIT + SPLIT.replace("a.", "b."),
+    "configs:\n- config_name: default\n  data_files:\n" + SPLIT + "    sep: x\n",
+    "configs:\n- config_name: default\n  version: 1.0.0\n  description: some rows\n  data_files: a.jsonl\n",
+]
+TREES += [{"paths": ["a.jsonl", "b.jsonl"], "card": "---\nlicense: mit\n" + header + "size: x\n---\n# A card\n"}
+          for header in CONFIGS]
+TREES += [{"paths": ["a.jsonl", "b.jsonl"], "card": card}
+          for card in ("\ufeff---\nconfigs:\n" + ONE + "---\n", "\n---\nconfigs:\n" + ONE + "---\n",
+                       "---\n  size: x\n  configs:\n  - config_name: x\n    data_files: a.jsonl\n---\n",
+                       "---\r\nconfigs:\r\n- config_name: x\r\n  data_files: a.jsonl\r\n---\r\n",
+                       "# A card\n---\nconfigs:\n" + ONE + "---\n")]
 
 
 def read_split(folder, cache):
     try:
         loaded = datasets.load_dataset(str(folder), cache_dir=cache)
-    except ValueError:
+    except (ValueError, yaml.YAMLError):
         return "refused"
     return list(loaded["train"]["text"]) if "train" in loaded else {"splits": sorted(loaded)}
 
@@ -104,7 +131,7 @@ def make_trees(cache):
             if "README.md" in tree["paths"]:
                 (pathlib.Path(name) / "README.md").write_text("# A card\n")
             if "card" in tree:
-                (pathlib.Path(name) / "README.md").write_text(tree["card"])
+                (pathlib.Path(name) / "README.md").write_bytes(tree["card"].encode())
             yield {**tree, "train": read_split(name, cache)}
 
 

@@ -22,9 +22,11 @@ struct CardConfig {
   bool is_default = false;
   std::string data_dir;           // a folder that the patterns are below; "" for the folder itself
   std::vector<CardSplit> splits;  // empty: the names of files say them
+  std::vector<std::string> other_keys;  // that say how to read the files, such as "sep"
 };
 
-// Empty without a header or without `configs`. Errors name the line of the card.
+// Empty without a header or without `configs`. YAML that is not understood, a key that is there
+// twice and two configs or splits of one name are errors, which name the line or the config.
 StatusOr<std::vector<CardConfig>> ReadCardConfigs(std::string_view card);
 
 }  // namespace ds::tokenizer

@@ -197,23 +197,46 @@ StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
                       NoSplit(use) + "; name the folder of one of its splits: " + Join(others));
 }
 
-// The configuration of the card that `datasets` takes without a name; null without a card.
+// The configuration that `datasets` takes without a name. Requires one configuration or more.
+StatusOr<CardConfig> TakeDefault(const std::vector<CardConfig>& configs) {
+  if (configs.size() == 1) return configs.front();
+  Paths names;
+  const CardConfig* chosen = nullptr;
+  for (const CardConfig& each : configs) {
+    names.push_back(each.name);
+    if (each.is_default && chosen != nullptr) {
+      return InvalidArgumentError("the configurations " + chosen->name + " and " + each.name +
+                                  " are both the default: name the files of one of them");
+    }
+    if (each.is_default) chosen = &each;
+  }
+  if (chosen != nullptr) return *chosen;
+  return InvalidArgumentError("the data has the configurations " + Join(names, names.size()) +
+                              ", and none is the default: name the files of one of them");
+}
+
+// The configuration of the card; null without a card.
 StatusOr<std::optional<CardConfig>> ChooseConfig(const fs::path& folder) {
+  const fs::path other_card = folder / ".huggingface.yaml";
+  DS_ASSIGN_OR_RETURN(const bool has_other, PathExists(other_card));
+  if (has_other) {
+    return RefuseFolder(other_card,
+                        "this file may say the files of the splits, and dsrun reads README.md "
+                        "alone: move its configs there, or name the files to read");
+  }
   const fs::path card = folder / "README.md";
   DS_ASSIGN_OR_RETURN(const bool exists, PathExists(card));
   if (!exists) return std::optional<CardConfig>();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(card, kMaxConfigBytes));
-  auto configs = ReadCardConfigs(text);
+  const auto configs = ReadCardConfigs(text);
   if (!configs.ok()) return configs.status().WithContext(ShortenPath(card));
   if (configs->empty()) return std::optional<CardConfig>();
-  if (configs->size() == 1) return std::optional(configs->front());
-  Paths names;
-  for (const CardConfig& each : *configs) {
-    if (each.is_default) return std::optional(each);
-    names.push_back(each.name);
-  }
-  return RefuseFolder(card, "the data has the configurations " + Join(names, names.size()) +
-                                ", and none is the default: name the files of one of them");
+  auto chosen = TakeDefault(*configs);
+  if (!chosen.ok()) return chosen.status().WithContext(ShortenPath(card));
+  if (chosen->other_keys.empty()) return std::optional(std::move(*chosen));
+  return RefuseFolder(card, "the configuration " + chosen->name + " sets " +
+                                Join(chosen->other_keys, chosen->other_keys.size()) +
+                                ", which dsrun does not read: name the files to read");
 }
 
 Splits MatchSplits(const CardConfig& config, const Paths& paths) {

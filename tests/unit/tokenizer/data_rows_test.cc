@@ -78,14 +78,51 @@ TEST(DataFolders, GiveTheFilesThatDatasetsTakes) {
     ASSERT_EQ(data.ok(), train.is_array()) << tree << (data.ok() ? "" : data.status().message());
     if (data.ok()) {
       EXPECT_EQ(TakenFiles(folder, *data), train.get<std::vector<std::string>>()) << tree;
-      EXPECT_EQ(data->notices.empty(), data->files.size() == tree["paths"].size()) << tree;
+      const std::size_t there = tree["paths"].size() + (tree.contains("card") ? 1 : 0);
+      EXPECT_EQ(data->notices.empty(), data->files.size() == there) << tree;
       continue;
     }
     // Without the split "train", the others are named.
-    for (const Json& split : train.is_object() ? train["splits"] : Json({"en, de"})) {
+    for (const Json& split : train.is_object() ? train["splits"] : Json({"/README.md: "})) {
       EXPECT_THAT(data.status().message(), HasSubstr(split.get<std::string>())) << tree;
     }
   }
+}
+
+// datasets takes the last of two, and reads YAML in other forms; here the card is refused.
+TEST(DataFolders, NameTheReasonToRefuseACard) {
+  const DataFolder folder;
+  folder.Write("a.jsonl", "{}");
+  folder.Write("b.jsonl", "{}");
+  const auto error = [&](const std::string& configs) {
+    folder.Write("README.md", "---\n" + configs + "\n---\n");
+    const auto data = ListDataFiles({folder.path()});
+    return data.ok() ? "read" : std::string(data.status().message());
+  };
+  const std::string one = "- config_name: en\n  data_files: a.jsonl\n";
+  const std::string other = "- config_name: de\n  data_files: b.jsonl\n";
+  EXPECT_THAT(error("configs:\n" + one + other), HasSubstr("the configurations en, de, and none"));
+  EXPECT_THAT(error("configs:\n" + one + one), HasSubstr("two configs of the name en"));
+  EXPECT_THAT(error("configs:\n" + one + "  data_files: b.jsonl"), HasSubstr("line 5 of the card"));
+  EXPECT_THAT(error("configs:\n" + one + "configs:\n" + other), HasSubstr("line 5 of the card"));
+  EXPECT_THAT(error("configs: [{config_name: en, data_files: a.jsonl}]"),
+              HasSubstr("README.md: line 2 of the card"));
+  EXPECT_THAT(error("configs:\n- {config_name: en, data_files: a.jsonl}"),
+              HasSubstr("README.md: line 3 of the card"));
+  EXPECT_THAT(error("{configs: []}"), HasSubstr("README.md: line 2 of the card"));
+  EXPECT_THAT(error("configs:\n" + one + "  default: perhaps"),
+              HasSubstr("README.md: default of the card's config en is not understood"));
+  EXPECT_THAT(error("configs:\n- config_name: x\n  data_files: \"\\x61.jsonl\""),
+              HasSubstr("line 4 of the card"));
+  EXPECT_THAT(
+      error("configs:\n- config_name: x\n  data_files:\n  - split: train\n    path: a.jsonl\n"
+            "  - split: train\n    path: b.jsonl"),
+      HasSubstr("two splits in the config x of the name train"));
+  EXPECT_THAT(error("configs:\n" + one + "  sep: \";\"\n  names: [a, b]"),
+              HasSubstr("README.md: the configuration en sets sep, names, which dsrun does not"));
+  EXPECT_EQ(error("configs:\n" + one + "  sep: x\n" + other + "  default: true"), "read");
+  folder.Write(".huggingface.yaml", "configs:\n" + one);
+  EXPECT_THAT(error("configs:\n" + one), HasSubstr(".huggingface.yaml: this file may say"));
 }
 
 TEST(DataFolders, GiveAnotherSplitForEvaluation) {
