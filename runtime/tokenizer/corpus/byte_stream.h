@@ -1,7 +1,8 @@
 #pragma once
 
 // ByteStream: the bytes of a file from its begin to its end. A file in gzip's format is
-// decompressed, by its first bytes and not by its name; a UTF-8 byte order mark is left out.
+// decompressed, by its first bytes and not by its name; a UTF-8 byte order mark is left out. After
+// a member of a gzip file only another member and zeros may follow, as for Python's gzip.
 //
 // Errors name the file. Threads: one.
 
@@ -12,8 +13,7 @@
 #include <string_view>
 
 #include "runtime/base/status.h"
-
-struct gzFile_s;
+#include "runtime/base/unique_fd.h"
 
 namespace ds::tokenizer {
 
@@ -33,15 +33,25 @@ class ByteStream {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  struct Gzip;
   struct Close {
-    void operator()(gzFile_s* file) const;
+    void operator()(Gzip* gzip) const;
   };
-  explicit ByteStream(std::filesystem::path path) : path_(std::move(path)) {}
+  ByteStream(std::filesystem::path path, UniqueFd file)
+      : path_(std::move(path)), file_(std::move(file)) {}
   StatusOr<bool> Read(std::size_t most, std::string* bytes);
+  StatusOr<bool> ReadSome(std::size_t most, std::string* bytes);
+  StatusOr<bool> Inflate(std::size_t most, std::string* bytes);
+  StatusOr<bool> StartMember();
+  StatusOr<bool> FillRaw();
 
   std::filesystem::path path_;
-  std::unique_ptr<gzFile_s, Close> file_;
-  std::string begin_;  // read ahead to find a byte order mark
+  UniqueFd file_;
+  std::string raw_;  // bytes of the file, of which those from raw_at_ on are not taken
+  std::size_t raw_at_ = 0;
+  std::uint64_t raw_bytes_ = 0;        // of the file, read so far
+  std::unique_ptr<Gzip, Close> gzip_;  // null for other files
+  std::string begin_;                  // read ahead to find a byte order mark
   bool has_begun_ = false;
 };
 

@@ -125,6 +125,29 @@ TEST(DataFolders, NameTheReasonToRefuseACard) {
   EXPECT_THAT(error("configs:\n" + one), HasSubstr(".huggingface.yaml: this file may say"));
 }
 
+// As Python's gzip reads them.
+TEST(DataRows, MembersOfGzipFilesFollowOneAnother) {
+  const DataFolder folder;
+  const std::string member = ReadFile(kDataGoldens / "packed.jsonl.gz").value();
+  const std::string zeros(300'000, '\0');
+  const auto count = [&](const std::string& bytes) {
+    const auto rows = ReadRows(folder.Write("a.jsonl.gz", bytes));
+    EXPECT_TRUE(rows.ok()) << rows.status().message();
+    return rows.ok() ? rows->size() : 0;
+  };
+  EXPECT_EQ(count(member + zeros), 3U);
+  EXPECT_EQ(count(member + member), 6U);
+  EXPECT_EQ(count(member + zeros + member + zeros), 6U);
+  for (const std::string& between : {std::string(), zeros}) {
+    const std::string place = "at byte " + std::to_string(member.size() + between.size());
+    const std::string path = folder.Write("b.jsonl.gz", member + between + "{\"text\": 1}\n");
+    EXPECT_THAT(ErrorOf(path), HasSubstr("b.jsonl.gz: " + place + " the compressed data ends"));
+  }
+  EXPECT_THAT(ErrorOf(folder.Write("c.jsonl.gz", member + "\x1f!")), HasSubstr("damaged"));
+  EXPECT_THAT(ErrorOf(folder.Write("d.jsonl.gz", member + member.substr(0, 40))),
+              HasSubstr("cut off"));
+}
+
 TEST(DataFolders, GiveAnotherSplitForEvaluation) {
   const auto names = [](const DataFolder& folder) {
     const auto data = ListDataFiles({folder.path()}, DataUse::kEvaluation);
