@@ -50,6 +50,8 @@ message = lambda role, content, **more: {"role": role, "content": content, **mor
 HELLO = [message("user", "hello there"), message("assistant", "alpha beta")]
 TURNS = HELLO + [message("user", "gamma?"), message("assistant", "the sun and the rain")]
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+NULL_TOOLS = [{"type": "function", "function": {"name": "weather", "description": None, "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "default": None, "enum": ["Bern", None]}}}}}]
 CALL = lambda arguments: [{"type": "function", "id": "1", "function": {"name": "weather", "arguments": arguments}}]
 CALLS = lambda arguments, **more: [message("user", "weather of Bern?"), {"role": "assistant", "tool_calls": CALL(arguments), **more},
                                    message("tool", "sun"), message("assistant", "the sun")]
@@ -82,6 +84,11 @@ CASES = {
     "a call under OpenAI's older key": ({"messages": [CALLS(0)[0], message("assistant", None, function_call={"name": "weather", "arguments": '{"n": [1, 2]}'}),
                                                       message("function", "sun", name="weather")]},
                                         {"messages": [CALLS(0)[0], message("assistant", None, tool_calls=CALL({"n": [1, 2]})), message("tool", "sun")]}, {}),
+    "null in an argument": ({"messages": CALLS({"city": None, "days": [1, None, {"hour": None}]})}, None, {}),
+    "null in arguments as a text": ({"messages": CALLS('{"city": "Bern", "day": null}')}, {"messages": CALLS({"city": "Bern", "day": None})}, {}),
+    "null in tools": ({"messages": HELLO, "tools": NULL_TOOLS}, None, {}),
+    "null in tools as a text": ({"messages": HELLO, "tools": json.dumps(NULL_TOOLS)}, None, {}),
+    "null in a variable": ({"messages": HELLO, "chat_template_kwargs": {"mode": {"sun": None, "rain": 1}}}, None, {}),
     "functions": ({"messages": HELLO, "functions": [TOOLS[0]["function"]]}, {"messages": HELLO, "tools": TOOLS}, {}),
     "reasoning": ({"messages": [HELLO[0], message("assistant", "there", reasoning="sun")]}, None, {}),
     "thinking": ({"messages": [HELLO[0], message("assistant", "there", thinking="rain")]}, None, {}),

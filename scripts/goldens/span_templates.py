@@ -179,5 +179,7 @@ CONVERSATIONS = {
     "two_calls": {"tools": TOOLS, "messages": [
         user("Weather?"), assistant("Let me see.", tool_calls=[call("Rome"), call("Oslo", 2)]), tool("21.5"), tool("cold", 2),
         assistant("Warm, cold.")]},
+    "named_tool": {"tools": TOOLS, "messages": [
+        user("Weather?"), assistant("I will call get_weather.", tool_calls=[call("Rome")]), tool("21.5"), assistant("get_weather: 21.5.")]},
     "call_last": {"tools": TOOLS, "messages": [user("Weather?"), assistant("", tool_calls=[call("Rome")])]},
 }

@@ -21,6 +21,8 @@ constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kLongestSpecial = 64;
 // A character of Unicode's private use: no template writes it.
 constexpr char kProbe[] = "\xEE\x80\x80";
+// Begins the names of calls in a rendering that shows which calls are written.
+constexpr char kCallProbe[] = "qzkdsvx";
 
 // Tells how a template writes an answer: the text before its words, and whether a special token
 // follows them. Blanks are no header.
@@ -289,31 +291,69 @@ Status NotWritten(std::size_t message, const std::string& what, const std::strin
                               remedy);
 }
 
-// Some templates pass over calls of tools, or over content that is no list of parts.
-Status CheckWritten(const OrderedJson& message, std::size_t index, const RenderedChat& whole) {
+// The text of a message's turns, and the message that it comes from.
+struct TurnText {
   std::string text;
   Origin origin = kNoOrigin;
-  for (const ChatTurn& turn : whole.turns) {
-    if (turn.message != static_cast<Origin>(index)) continue;
-    text += std::string_view(whole.text).substr(turn.span.begin, turn.span.end - turn.span.begin);
-    origin = MergeOrigins(origin, turn.origin);
+};
+
+TurnText TurnTextOf(std::size_t message, const RenderedChat& chat) {
+  TurnText all;
+  for (const ChatTurn& turn : chat.turns) {
+    if (turn.message != static_cast<Origin>(message)) continue;
+    all.text +=
+        std::string_view(chat.text).substr(turn.span.begin, turn.span.end - turn.span.begin);
+    all.origin = MergeOrigins(all.origin, turn.origin);
   }
-  if (text.empty()) return OkStatus();
-  if (origin == kNoOrigin && HasWords(message.value("content", OrderedJson()))) {
-    return NotWritten(index, "its words",
-                      "some templates read content as a list of {\"type\": \"text\"} parts only");
-  }
-  const auto calls = message.find("tool_calls");
-  if (calls == message.end() || !calls->is_array()) return OkStatus();
-  for (const OrderedJson& call : *calls) {
-    const auto function = call.find("function");
-    const std::string name = TextUnderName(function == call.end() ? call : *function, "name");
-    if (text.find(name) == std::string::npos) {
-      return NotWritten(index, "its call of the tool " + name,
-                        "take a template with calls of tools, or rows without them");
+  return all;
+}
+
+struct Call {
+  std::size_t message;
+  std::string name, probe;
+};
+
+// Gives each call of the assistant's messages a name that stands nowhere else.
+std::vector<Call> RenameCalls(OrderedJson* messages) {
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < messages->size(); ++i) {
+    OrderedJson& message = (*messages)[i];
+    if (!IsAssistant(message) || !message.value("tool_calls", OrderedJson()).is_array()) continue;
+    for (OrderedJson& call : message["tool_calls"]) {
+      OrderedJson& function = call.contains("function") ? call["function"] : call;
+      if (!function.contains("name")) continue;
+      const std::string probe = kCallProbe + std::to_string(calls.size()) + "x";
+      calls.push_back({i, TextUnderName(function, "name"), probe});
+      function["name"] = probe;
     }
   }
+  return calls;
+}
+
+// Renders the messages once more with other names of the calls: a tool's own name may also stand
+// in the answer's words. Where the template refuses these names, its own name is looked for.
+Status CheckCalls(const TokenizerFolder& folder, OrderedJson messages, const ChatOptions& options,
+                  const RenderedChat& whole) {
+  const std::vector<Call> calls = RenameCalls(&messages);
+  if (calls.empty()) return OkStatus();
+  const auto renamed = folder.chat_template->Render(messages, options);
+  for (const Call& call : calls) {
+    if (TurnTextOf(call.message, whole).text.empty()) continue;
+    const std::string text = TurnTextOf(call.message, renamed.ok() ? *renamed : whole).text;
+    if (text.find(renamed.ok() ? call.probe : call.name) != std::string::npos) continue;
+    return NotWritten(call.message, "its call of the tool " + call.name,
+                      "take a template with calls of tools, or rows without them");
+  }
   return OkStatus();
+}
+
+// Some templates pass over content that is no list of parts.
+Status CheckWords(const OrderedJson& message, std::size_t index, const RenderedChat& whole) {
+  const TurnText turn = TurnTextOf(index, whole);
+  const bool is_written = turn.text.empty() || turn.origin != kNoOrigin;
+  if (is_written || !HasWords(message.value("content", OrderedJson()))) return OkStatus();
+  return NotWritten(index, "its words",
+                    "some templates read content as a list of {\"type\": \"text\"} parts only");
 }
 
 // Of a block outside of the loops over the messages, one block is one message.
@@ -345,8 +385,9 @@ StatusOr<std::vector<AssistantSpan>> FindAssistant(const TokenizerFolder& folder
                                                    const ChatOptions& options,
                                                    const RenderedChat& whole) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (IsAssistant(messages[i])) DS_RETURN_IF_ERROR(CheckWritten(messages[i], i, whole));
+    if (IsAssistant(messages[i])) DS_RETURN_IF_ERROR(CheckWords(messages[i], i, whole));
   }
+  DS_RETURN_IF_ERROR(CheckCalls(folder, messages, options, whole));
   if (!whole.generated.empty()) return GeneratedSpans(messages, whole);
   return AssistantFinder(folder, messages, options, whole).Find();
 }

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
 
 #include "runtime/base/json_text.h"
+#include "runtime/base/parse_number.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -17,6 +23,97 @@ std::size_t EndOfText(std::string_view row, std::size_t at) {
   }
   return std::min(at + 1, row.size());
 }
+
+// Of a text that the parser could not read, an error shows this many bytes.
+constexpr std::size_t kShownBytes = 80;
+// The first double that is no 64-bit whole number.
+constexpr double kPast64Bits = 9223372036854775808.0;
+
+// The parser's words without its own name, and only the end of a long text that they quote.
+std::string ReasonOf(const nlohmann::json::exception& error) {
+  std::string reason = error.what();
+  if (const std::size_t at = reason.find("] "); at != std::string::npos) reason.erase(0, at + 2);
+  if (const std::size_t at = reason.find(": "); at != std::string::npos) reason.erase(0, at + 2);
+  const std::size_t quote = reason.find('\'');
+  if (quote == std::string::npos || reason.size() - quote <= kShownBytes) return reason;
+  std::size_t end = reason.size() - kShownBytes;
+  while (end < reason.size() && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) ++end;
+  return reason.substr(0, quote + 1) + "..." + reason.substr(end);
+}
+
+bool IsLongInteger(std::string_view number) {
+  if (number.find_first_not_of("-0123456789") != std::string_view::npos) return false;
+  return number.size() > 18 && !ParseNumber<std::int64_t>(number);
+}
+
+// Looks for a whole number of more than 64 bits that stands in `depth` lists and objects, or in
+// more: a double has only its first digits. Refuses it with its column.
+Status RefuseLongInteger(std::string_view json, int depth) {
+  int open = 0;
+  for (std::size_t at = 0; at < json.size();) {
+    std::size_t end = at + 1;
+    if (json[at] == '"') {
+      end = EndOfText(json, at);
+    } else if (json[at] == '-' || (json[at] >= '0' && json[at] <= '9')) {
+      end = std::min(json.find_first_not_of("-+.eE0123456789", at), json.size());
+      if (open >= depth && IsLongInteger(json.substr(at, end - at))) {
+        return InvalidArgumentError("column " + std::to_string(at + 1) + ": the whole number " +
+                                    std::string(json.substr(at, std::min(end - at, kShownBytes))) +
+                                    " does not fit in 64 bits, and would lose digits: write it as "
+                                    "a text, in quotes");
+      }
+    } else {
+      open += (json[at] == '{' || json[at] == '[') ? 1 : 0;
+      open -= (json[at] == '}' || json[at] == ']') ? 1 : 0;
+    }
+    at = end;
+  }
+  return OkStatus();
+}
+
+// Watches a parser for values that it would change or drop in silence.
+class JsonWatch {
+ public:
+  using OrderedJson = nlohmann::ordered_json;
+
+  explicit JsonWatch(int exact_depth) : exact_depth_(exact_depth) {}
+
+  // As the parser's callback; false ends the reading.
+  bool Keep(int depth, OrderedJson::parse_event_t event, const OrderedJson& value) {
+    using Event = OrderedJson::parse_event_t;
+    too_deep_ = too_deep_ || depth > kMostNestedJson;
+    if (too_deep_) return false;
+    if (event == Event::object_start) keys_.emplace_back();
+    if (event == Event::object_end) keys_.pop_back();
+    if (event == Event::key) {
+      const auto& key = value.get_ref<const std::string&>();
+      if (!keys_.back().insert(key).second && !twice_) twice_ = key;
+    }
+    if (event == Event::value && depth >= exact_depth_) {
+      const bool is_whole = value.is_number_float() || value.is_number_unsigned();
+      is_large_ = is_large_ || (is_whole && std::abs(value.get<double>()) >= kPast64Bits);
+    }
+    return true;
+  }
+
+  Status Check(std::string_view text) const {
+    if (too_deep_) {
+      return InvalidArgumentError("the JSON is nested more than " +
+                                  std::to_string(kMostNestedJson) + " deep");
+    }
+    if (twice_) {
+      return InvalidArgumentError("an object has the key " + OrderedJson(*twice_).dump() +
+                                  " twice: leave one out");
+    }
+    return is_large_ ? RefuseLongInteger(text, exact_depth_) : OkStatus();
+  }
+
+ private:
+  const int exact_depth_;
+  bool too_deep_ = false, is_large_ = false;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::optional<std::string> twice_;
+};
 
 }  // namespace
 
@@ -44,17 +141,15 @@ std::string_view ReplaceNaN(std::string_view row, std::string* changed) {
   return *changed;
 }
 
-StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text) {
+StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text, int exact_depth) {
   using OrderedJson = nlohmann::ordered_json;
-  bool too_deep = false;
-  const auto keep = [&](int depth, OrderedJson::parse_event_t, OrderedJson&) {
-    too_deep = too_deep || depth > kMostNestedJson;
-    return !too_deep;
+  JsonWatch watch(exact_depth);
+  const auto keep = [&](int depth, OrderedJson::parse_event_t event, OrderedJson& value) {
+    return watch.Keep(depth, event, value);
   };
   OrderedJson parsed = OrderedJson::parse(text, keep, /*allow_exceptions=*/false);
-  if (!too_deep) return parsed;
-  return InvalidArgumentError("the JSON is nested more than " + std::to_string(kMostNestedJson) +
-                              " deep");
+  DS_RETURN_IF_ERROR(watch.Check(text));
+  return parsed;
 }
 
 Status CheckRow(std::string_view row) {
@@ -70,10 +165,10 @@ Status CheckRow(std::string_view row) {
     return InvalidArgumentError(std::string("the row is no JSON object but ") +
                                 (json.is_array() ? "a list" : "a single value"));
   } catch (const nlohmann::json::parse_error& error) {
-    std::string reason = error.what();
-    if (const std::size_t at = reason.find(": "); at != std::string::npos) reason.erase(0, at + 2);
     return InvalidArgumentError("the row is no JSON: column " + std::to_string(error.byte) + ": " +
-                                reason);
+                                ReasonOf(error));
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgumentError("the row cannot be read: " + ReasonOf(error));
   }
 }
 

@@ -16,11 +16,12 @@ namespace ds::tokenizer {
 std::string_view ReplaceNaN(std::string_view row, std::string* changed);
 
 // The JSON of a text; a discarded value where the text is no JSON. Refuses lists and objects
-// that are nested deeper than kMostNestedJson.
-StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text);
+// that are nested deeper than kMostNestedJson, an object with a key twice, and whole numbers of
+// more than 64 bits with a sign that stand in `exact_depth` lists and objects or more.
+StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text, int exact_depth = 0);
 
-// OK for a JSON object; else the reason and the column: a lone surrogate, a byte that is no UTF-8,
-// a bracket that is missing.
+// OK for a JSON object; else the reason, with the column if it has one: a lone surrogate, a byte
+// that is no UTF-8, a bracket that is missing, a number past the range of doubles.
 Status CheckRow(std::string_view row);
 
 }  // namespace ds::tokenizer

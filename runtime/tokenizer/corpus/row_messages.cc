@@ -33,15 +33,13 @@ constexpr std::string_view kNoVariables[] = {"messages",
                                              "return_assistant_tokens_mask",
                                              "tokenizer_kwargs"};
 
-// Files with columns hold null under keys that other rows have.
-void DropNulls(OrderedJson* json) {
-  if (json->is_object()) {
-    for (auto it = json->begin(); it != json->end();) {
-      it = it->is_null() ? json->erase(it) : std::next(it);
-    }
+// Files with columns hold null under keys that other rows have. Values stay as they are: a null in
+// the arguments of a call says something.
+void DropNulls(OrderedJson* object) {
+  if (!object->is_object()) return;
+  for (auto it = object->begin(); it != object->end();) {
+    it = it->is_null() ? object->erase(it) : std::next(it);
   }
-  if (!json->is_structured()) return;
-  for (OrderedJson& element : *json) DropNulls(&element);
 }
 
 // Takes the first value under the names that is not null out; null without one.
@@ -85,6 +83,9 @@ Status ReadToolCalls(OrderedJson* message) {
   for (OrderedJson& call : *calls) {
     if (!call.is_object())
       return InvalidArgumentError("\"tool_calls\" has an element of no object");
+    for (const char* const key : {"id", "type", "function"}) {
+      if (call.contains(key) && call[key].is_null()) call.erase(key);
+    }
     // Some write the function's name and arguments without the object around them.
     OrderedJson& function = call.contains("function") ? call["function"] : call;
     DS_ASSIGN_OR_RETURN(function, ReadFunction(function, "a function of \"tool_calls\""));
@@ -152,7 +153,9 @@ Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat
                   [&](const std::string& name) { return !name.empty() && message.contains(name); });
   OrderedJson content = Take(&message, content_names);
   DropNulls(&message);
-  if (content.is_array()) DropNulls(&content);
+  if (content.is_array()) {
+    for (OrderedJson& part : content) DropNulls(&part);
+  }
   const OrderedJson said = Take(&message, {options.role_field, "role", "from"});
   if (!said.is_string()) {
     return InvalidArgumentError(
@@ -184,7 +187,6 @@ StatusOr<OrderedJson> ReadTools(OrderedJson tools, const std::string& key) {
   }
   if (tools.is_null()) return OrderedJson();
   if (!tools.is_array()) return InvalidArgumentError(Quoted(key) + " is no list of tools");
-  DropNulls(&tools);
   for (const OrderedJson& tool : tools) {
     if (tool.is_object()) continue;
     return InvalidArgumentError(Quoted(key) + " has an element that is no object: " + tool.dump());

@@ -172,6 +172,20 @@ TEST(RowJson, ReasonsNameTheColumn) {
   EXPECT_THAT(reason(R"({"text": 1)"), HasSubstr("the row is no JSON: column 11"));
   EXPECT_THAT(reason("{\"text\": \"f\xfcr\"}"), HasSubstr("the row is no JSON: column 12"));
   EXPECT_THAT(reason("[1]"), HasSubstr("no JSON object but a list"));
+  EXPECT_THAT(reason(R"({"n": 1e999})"), HasSubstr("number overflow parsing '1e999'"));
+}
+
+TEST(RowJson, ReasonsShowTheEndOfALongRow) {
+  const auto reason = [](const std::string& row) { return std::string(CheckRow(row).message()); };
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "\u8a9e";
+  const std::string cut = reason("{\"text\": \"" + text);
+  EXPECT_LT(cut.size(), 250u);
+  EXPECT_THAT(cut, HasSubstr("the row is no JSON: column 300011: "));
+  EXPECT_THAT(cut, HasSubstr("missing closing quote; last read: '...\u8a9e"));
+  const std::string overflow = reason("{\"n\": 1" + std::string(100'000, '0') + "}");
+  EXPECT_LT(overflow.size(), 250u);
+  EXPECT_THAT(overflow, HasSubstr("number overflow parsing '...000"));
 }
 
 }  // namespace

@@ -184,6 +184,43 @@ TEST(RowTest, NestedWithoutEndIsRefused) {
   }
 }
 
+TEST(RowTest, ANumberPastDoublesIsRefused) {
+  EXPECT_THAT(ErrorOf(R"({"text": "a", "n": 1e999})"), HasSubstr("number overflow"));
+  EXPECT_THAT(ErrorOf(R"({"messages": [{"role": "user", "content": "a"}], "n": [-1e999]})"),
+              HasSubstr("number overflow"));
+}
+
+TEST(RowTest, AKeyThatAnObjectHasTwiceIsNamed) {
+  const std::string message = R"({"role": "user", "content": "a"})";
+  for (const std::string& line :
+       {std::string(R"({"text": "a", "text": "b"})"),
+        std::string(R"({"messages": [{"role": "user", "content": "b", "text": 1, "text": 2}]})"),
+        R"({"messages": [)" + message + R"(], "tools": "[{\"text\": 1, \"text\": 1}]"})"}) {
+    EXPECT_THAT(ErrorOf(line), HasSubstr("an object has the key \"text\" twice")) << line;
+  }
+  EXPECT_EQ(ErrorOf(R"({"text": "a", "b": {"text": 1}, "c": [{"text": 1}, {"text": 2}]})"),
+            "is read");
+}
+
+TEST(RowTest, WholeNumbersThatWouldLoseDigitsAreRefused) {
+  const auto called = [](const std::string& arguments) {
+    return ErrorOf(R"({"messages": [{"role": "assistant", "content": "9223372036854775808",
+                       "tool_calls": [{"name": "f", "arguments": )" +
+                   arguments + "}]}]}");
+  };
+  for (const std::string number :
+       {"9223372036854775808", "-9223372036854775809", "123456789012345678901234567890"}) {
+    const auto refused = HasSubstr("the whole number " + number + " does not fit in 64 bits");
+    EXPECT_THAT(called("{\"n\": " + number + "}"), refused);
+    EXPECT_THAT(called("\"{\\\"n\\\": [" + number + "]}\""), refused);
+    EXPECT_EQ(ErrorOf("{\"text\": \"a\", \"id\": " + number + "}"), "is read") << "no text";
+  }
+  for (const char* number : {"9223372036854775807", "-9223372036854775808", "1e22", "1.5e300",
+                             "\"9223372036854775808\""}) {
+    EXPECT_EQ(called(std::string("{\"n\": ") + number + "}"), "is read") << number;
+  }
+}
+
 TEST(RowTest, WithoutAnAnswerNothingIsCutAway) {
   const std::string line = R"({"messages": [{"role": "user", "content": "hello"}]})";
   DocumentEncoder whole(GoldenFolder(), {}), cut(GoldenFolder(), {.max_length = 64});
@@ -222,6 +259,17 @@ TEST(WrittenChatTest, PartsAreOneTextWhereTheTemplateReadsTexts) {
                    R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "s"}]},
                        {"role": "user", "content": [{"type": "text", "text": "u"}]}]})"),
             "su");
+}
+
+TEST(WrittenChatTest, AWrapperOfACallHasNoNulls) {
+  EXPECT_EQ(TextOf("{% for m in messages %}{% for c in m.tool_calls %}{{ c | tojson }}{% endfor %}"
+                   "{% endfor %}",
+                   R"({"messages": [{"role": "assistant", "tool_calls": [
+                       {"id": null, "type": null, "function": {"name": "f",
+                        "arguments": {"a": null}}},
+                       {"function": null, "name": "g", "arguments": {"b": [null]}}]}]})"),
+            R"({"function": {"name": "f", "arguments": {"a": null}}})"
+            R"({"name": "g", "arguments": {"b": [null]}})");
 }
 
 TEST(WrittenChatTest, OnlyContentIsNone) {
