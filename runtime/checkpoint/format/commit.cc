@@ -193,7 +193,9 @@ Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSys
 // the file system can, and the older one goes.
 Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
   Status taken = RenameDurably(unfinished, final, system);
-  if (taken.code() != StatusCode::kAlreadyExists) return taken;
+  std::error_code error;  // rename(2) without flags calls a link in the way no folder
+  const bool is_link = !taken.ok() && fs::is_symlink(final, error);
+  if (taken.code() != StatusCode::kAlreadyExists && !is_link) return taken;
   const int exchanged = system.Rename(unfinished, final, RENAME_EXCHANGE);
   if (exchanged != 0 && LacksRenameFlags(-exchanged)) {
     return ReplaceInSteps(unfinished, final, system);
