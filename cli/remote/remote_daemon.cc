@@ -24,7 +24,8 @@ constexpr char kSumFunction[] =
 
 // Defines "started PID" for a script, which prints the process's start time in ticks, and "gone
 // DIR", which is true when the mark in a folder (runtime/base/owner_mark.h) names a process of this
-// boot that has ended.
+// boot that has ended. These marks tell no inode, for which shells have no portable means: out of a
+// copy of the folder only dsrund and the mark go, and what the user has put there stays.
 constexpr char kMarkFunctions[] = R"sh(
 boot=; { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null;
 started() { l=; { read -r l <"/proc/$1/stat"; } 2>/dev/null; l="${l##*) }"; set -- $l;

@@ -37,6 +37,13 @@ std::uint64_t ReadStart(pid_t pid) {
   return lives ? stat->start : 0;
 }
 
+// " DEVICE INODE" of the folder, which ends its mark file; "" when it cannot be told.
+std::string DescribePlace(int folder) {
+  struct stat info {};
+  if (::fstat(folder, &info) != 0) return "";
+  return " " + std::to_string(info.st_dev) + " " + std::to_string(info.st_ino);
+}
+
 std::string ReadMarkFile(int folder) {
   const UniqueFd file(::openat(folder, kOwnerFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat info {};
@@ -47,7 +54,9 @@ std::string ReadMarkFile(int folder) {
   const ssize_t size = ::read(file.get(), text.data(), text.size());
   std::string mark(text.data(), static_cast<std::size_t>(size > 0 ? size : 0));
   if (mark.ends_with('\n')) mark.pop_back();
-  return mark;
+  const std::string place = DescribePlace(folder);
+  if (place.empty() || !mark.ends_with(place)) return "";
+  return mark.substr(0, mark.size() - place.size());
 }
 
 }  // namespace
@@ -76,7 +85,7 @@ Status LeaveMark(int folder, MarkPlace place, std::string_view mark) {
   const UniqueFd file(
       ::openat(folder, kOwnerFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoError(errno, kOwnerFile);
-  return WriteAll(file.get(), std::string(mark) + "\n", kOwnerFile);
+  return WriteAll(file.get(), std::string(mark) + DescribePlace(folder) + "\n", kOwnerFile);
 }
 
 bool LockAbandoned(int folder, MarkPlace place, int lock) {

@@ -4,8 +4,10 @@
 //
 // A mark is the text "BOOT PID START": the boot that the owner runs in, its pid, and its start time
 // in clock ticks. Pids are reused; the three together are not. A plain folder holds its mark in the
-// file .dsrun-owner, a control group in an extended attribute, because it takes no files. Scripts
-// on remote hosts write the same file (cli/remote/remote_daemon.cc).
+// file .dsrun-owner, and the folder's own device and inode with it: in a copy of the folder the
+// mark proves nothing. A control group holds it in an extended attribute, because it takes no
+// files. Scripts on remote hosts write a file of the same name for folders of their own
+// (cli/remote/remote_daemon.cc).
 //
 // Only a mark allows a removal. A name, an age or an empty folder proves nothing.
 //
@@ -38,7 +40,8 @@ Status LeaveMark(int folder, MarkPlace place, std::string_view mark);
 // proves nothing.
 bool LockAbandoned(int folder, MarkPlace place, int lock);
 
-// The mark of an open folder; "" when it has none, or when another user wrote it.
+// The mark of an open folder; "" when it has none, when another user wrote it, or when it was
+// copied from another folder.
 std::string ReadMark(int folder, MarkPlace place);
 
 }  // namespace ds

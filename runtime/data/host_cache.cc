@@ -63,13 +63,14 @@ Status MakeMarked(const fs::path& folder) {
 }
 
 // Removes a folder that a run of dsrun has made, which its mark proves; fine when there is none.
-// The caller knows that nobody uses it.
+// The caller knows that nobody uses it. A mark that was copied with the whole cache, or came over a
+// network, where a device has other numbers on each host, counts as well: the name is a hash.
 Status RemoveMarked(const fs::path& folder) {
   std::error_code error;
   const fs::file_status mark = fs::symlink_status(folder / kOwnerFile, error);
   const fs::file_status there = fs::symlink_status(folder, error);
   if (there.type() == fs::file_type::not_found) return OkStatus();
-  if (fs::is_regular_file(mark)) return RemoveTree(folder);
+  if (fs::is_directory(there) && fs::is_regular_file(mark)) return RemoveTree(folder);
   return FailedPreconditionError(ShortenPath(folder) +
                                  ": no whole entry of a cache of tokens, and no mark in it says "
                                  "that dsrun made it: move it away");

@@ -42,6 +42,7 @@ UniqueFd OpenFolder(const fs::path& path) {
 // The mark goes last: a removal that is cut off in the middle can be finished by the next process.
 void RemoveFolder(const fs::path& folder) {
   std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return;  // a link that took its place
   std::vector<fs::path> entries;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {

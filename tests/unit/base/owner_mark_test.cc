@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,17 +78,33 @@ TEST_F(MarkFileTest, IsReadAsItWasLeft) {
 
 TEST_F(MarkFileTest, OfAnotherUserIsNone) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
-  std::ofstream(path_ / kOwnerFile) << MarkOfTheDead() << "\n";
+  ASSERT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MarkOfTheDead()).ok());
   EXPECT_TRUE(IsOwnerGone(Read()));
   ASSERT_EQ(::chown((path_ / kOwnerFile).c_str(), 65534, 65534), 0);
   EXPECT_EQ(Read(), "");
+}
+
+TEST_F(MarkFileTest, IsNoneInACopyOfTheFolder) {
+  ASSERT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MarkOfTheDead()).ok());
+  fs::create_directory(path_ / "copy");
+  fs::copy_file(path_ / kOwnerFile, path_ / "copy" / kOwnerFile);
+  const UniqueFd copy(::open((path_ / "copy").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(ReadMark(copy.get(), MarkPlace::kFile), "");
+  EXPECT_FALSE(LockAbandoned(copy.get(), MarkPlace::kFile, LOCK_EX));
+  const std::string moved = path_.string() + "-moved";
+  fs::rename(path_, moved);
+  path_ = moved;
+  EXPECT_TRUE(IsOwnerGone(Read()));
+  std::ofstream(path_ / kOwnerFile) << MarkOfTheDead() << "\n";
+  EXPECT_EQ(Read(), "") << "it tells no folder";
 }
 
 TEST_F(MarkFileTest, IsARegularFile) {
   ASSERT_EQ(::mkfifo((path_ / kOwnerFile).c_str(), 0600), 0);
   EXPECT_EQ(Read(), "") << "and nobody waits for a writer";
   fs::remove(path_ / kOwnerFile);
-  std::ofstream(path_ / "elsewhere") << MarkOfTheDead();
+  ASSERT_TRUE(LeaveMark(folder_.get(), MarkPlace::kFile, MarkOfTheDead()).ok());
+  fs::rename(path_ / kOwnerFile, path_ / "elsewhere");
   fs::create_symlink("elsewhere", path_ / kOwnerFile);
   EXPECT_EQ(Read(), "");
 }

@@ -93,5 +93,16 @@ TEST_F(HostCachePlaceTest, AFolderOfThatNameWithoutAMarkIsNotRemoved) {
   EXPECT_TRUE(fs::exists(path / "thesis.txt"));
 }
 
+TEST_F(HostCachePlaceTest, NorIsALinkWithTheNameOfAnEntry) {
+  const fs::path path = Find()->path;
+  const fs::path elsewhere = folder_.path() + "/elsewhere";
+  fs::rename(path, elsewhere);
+  fs::create_directory_symlink(elsewhere, path);
+  ASSERT_TRUE(WriteFileAtomically(path / "text", "damaged").ok());
+  EXPECT_FALSE(Find().ok());
+  EXPECT_TRUE(fs::is_symlink(path));
+  EXPECT_TRUE(fs::exists(elsewhere / "text"));
+}
+
 }  // namespace
 }  // namespace ds::data

@@ -1,5 +1,6 @@
 #include "runtime/process/private_folder.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -144,7 +145,8 @@ class MarkedFolderTest : public PrivateFolderTest {
   bool Survives(const std::string& mark) {
     const fs::path marked = base_ / "dsrun-job-marked";
     fs::create_directory(marked);
-    std::ofstream(marked / kOwnerFile) << mark << "\n";
+    const UniqueFd folder(::open(marked.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    EXPECT_TRUE(LeaveMark(folder.get(), MarkPlace::kFile, mark).ok());
     std::ofstream(marked / "file") << "content";
     PrivateFolder::Make()->Remove();
     const bool survives = fs::exists(marked / "file");
@@ -160,6 +162,31 @@ TEST_F(MarkedFolderTest, OnlyTheEndOfItsOwnerAllowsItsRemoval) {
   EXPECT_TRUE(Survives("0" + dead)) << "of another boot, perhaps of another machine";
   EXPECT_TRUE(Survives(""));
   EXPECT_TRUE(Survives("my notes"));
+}
+
+// A user keeps what a job left that was killed.
+TEST_F(PrivateFolderTest, TheCopyOfAnAbandonedFolderIsTheUsers) {
+  const fs::path others = InAnotherProcess([] {
+    static PrivateFolder folder = *PrivateFolder::Make();
+    std::ofstream(folder.path() / "file") << "content";
+    return folder.path().string();
+  });
+  KillOther();
+  const fs::path copy = base_ / "dsrun-job-copy";
+  fs::copy(others, copy, fs::copy_options::recursive);
+  PrivateFolder::RemoveAbandoned();
+  EXPECT_FALSE(fs::exists(others));
+  EXPECT_TRUE(fs::exists(copy / "file"));
+}
+
+TEST_F(PrivateFolderTest, ALinkThatTookItsPlaceIsNotFollowed) {
+  PrivateFolder made = *PrivateFolder::Make();
+  const fs::path moved = base_ / "moved";
+  fs::rename(made.path(), moved);
+  fs::create_directory_symlink(moved, made.path());
+  std::ofstream(moved / "file") << "content";
+  made.Remove();
+  EXPECT_TRUE(fs::exists(moved / "file"));
 }
 
 TEST_F(PrivateFolderTest, WhoHasJoinedItRemovesItOnlyWhenItIsUnused) {
