@@ -133,9 +133,9 @@ Verdict MakeCoresVerdict(const Status& bound) {
 
 Verdict MakeProgramVerdict(const Status& status, int generation) {
   constexpr StatusCode kOfCheckpoints[] = {
-      StatusCode::kDataLoss,         StatusCode::kNotFound, StatusCode::kUnavailable,
-      StatusCode::kPermissionDenied, StatusCode::kUnknown,  StatusCode::kDeadlineExceeded,
-      StatusCode::kResourceExhausted};
+      StatusCode::kDataLoss,          StatusCode::kNotFound,        StatusCode::kUnavailable,
+      StatusCode::kPermissionDenied,  StatusCode::kUnknown,         StatusCode::kDeadlineExceeded,
+      StatusCode::kResourceExhausted, StatusCode::kInvalidArgument, StatusCode::kAlreadyExists};
   const bool checkpoint = std::find(std::begin(kOfCheckpoints), std::end(kOfCheckpoints),
                                     status.code()) != std::end(kOfCheckpoints);
   return {.cause = checkpoint ? Cause::kCheckpoint : Cause::kInternal,

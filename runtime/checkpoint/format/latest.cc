@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/manifest.h"
@@ -52,6 +54,11 @@ StatusOr<std::optional<Latest>> ReadLatest(const fs::path& root, FileSystem& sys
 
 Status WriteLatest(const fs::path& root, const Latest& latest, FileSystem& system) {
   constexpr unsigned kMode = 0644;
+  std::error_code error;
+  if (fs::is_directory(fs::symlink_status(root / kLatestFile, error))) {
+    return DataLossError((root / kLatestFile).string() +
+                         ": a folder is where dsrun keeps a file: move the folder away");
+  }
   return WriteFileAtomically(root / kLatestFile, SerializeLatest(latest), kMode,
                              Durability::kDurable, system);
 }

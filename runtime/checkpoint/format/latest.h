@@ -35,6 +35,7 @@ std::optional<Latest> ParseLatest(std::string_view text);
 StatusOr<std::optional<Latest>> ReadLatest(const std::filesystem::path& root,
                                            FileSystem& system = FileSystem::System());
 
+// kDataLoss when a folder has the file's name.
 Status WriteLatest(const std::filesystem::path& root, const Latest& latest, FileSystem& system);
 
 // kFailedPrecondition when a later generation than `lineage` tells may save in `root`: ranks on a

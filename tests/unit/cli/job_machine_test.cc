@@ -95,8 +95,11 @@ TEST_F(JobMachineTest, ButNotForEver) {
 
 // A full disk was waited for, as a checkpoint that cannot be read.
 TEST_F(JobMachineTest, AFolderThatCannotBeWrittenEndsTheJobAtOnce) {
-  for (const Status& status : {PermissionDeniedError("run: Read-only file system"),
-                               ResourceExhaustedError("run: No space left on device")}) {
+  for (const Status& status :
+       {PermissionDeniedError("run: Read-only file system"),
+        ResourceExhaustedError("run: No space left on device"),
+        InvalidArgumentError("run/lock: Is a directory"), AlreadyExistsError("run: File exists"),
+        DataLossError("run/latest: a folder is where dsrun keeps a file")}) {
     answer_ = status;
     JobMachine machine(MakePlan(), MakeParts());
     machine.Begin();

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <csignal>
+#include <vector>
 
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/folder_mark.h"
@@ -83,6 +85,53 @@ TEST(TrainProgramTest, AFolderThatCannotBeMadeIsNoTroubleThatPasses) {
     const Status status = program.ForGeneration(generation).status();
     EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status.message();
     EXPECT_THAT(status.message(), HasSubstr("no checkpoint can be written: /sys/dsrun"));
+  }
+}
+
+// A limit of file sizes answers as a full disk does. A restart called it a checkpoint that cannot
+// be read, and waited.
+TEST(TrainProgramTest, AFullDiskIsNoTroubleThatPasses) {
+  const ds::testing::TemporaryFolder run;
+  const fs::path root = run.path() / "checkpoints";
+  CommitSample(root, 10);
+  const config::TrainJob goes_on{
+      .model = "tiny", .checkpoint_dir = root, .resume_from = root / "step-10"};
+  const config::TrainJob begins{
+      .model = "tiny", .data = {"d"}, .save_every = 5, .checkpoint_dir = run.path() / "new"};
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  std::vector<Status> failed;
+  for (const config::TrainJob& job : {goes_on, begins}) {
+    const TrainProgram program(job, /*first_generation=*/3);
+    for (const int generation : {3, 4}) {
+      failed.push_back(program.ForGeneration(generation).status());
+    }
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  for (const Status& status : failed) {
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
+  }
+}
+
+// A resume ended as an internal error.
+TEST(TrainProgramTest, AFolderInThePlaceOfLatestIsNamed) {
+  const ds::testing::TemporaryFolder run;
+  const fs::path root = run.path() / "checkpoints";
+  CommitSample(root, 10);
+  fs::remove(root / "latest");
+  fs::create_directory(root / "latest");
+  const config::TrainJob job{
+      .model = "tiny", .checkpoint_dir = root, .resume_from = root / "step-10"};
+  const TrainProgram program(job, /*first_generation=*/3);
+  for (int generation = 3; generation < 5; ++generation) {
+    const Status status = program.ForGeneration(generation).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(root.string() + "/latest: a folder is where"));
+    EXPECT_THAT(status.message(), HasSubstr("move the folder away"));
   }
 }
 
