@@ -79,6 +79,15 @@ Status CheckHostName(std::string_view name) {
   return OkStatus();
 }
 
+// LSF's LSB_MCPU_HOSTS: "a 8 b 8".
+bool IsListOfCounts(std::span<const std::string_view> words) {
+  if (words.size() < 4 || words.size() % 2 != 0) return false;
+  for (std::size_t i = 1; i < words.size(); i += 2) {
+    if (!IsNumber(words[i])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 StatusOr<std::vector<std::string>> ExpandHostName(std::string_view name, int most) {
@@ -123,6 +132,9 @@ std::string TranslateHostLine(std::string_view line) {
   if (words.size() == 1) {
     return write(host, "N") +
            ", N being its ranks: PBS and MPICH mean one by such a line, Open MPI one for each core";
+  }
+  if (IsListOfCounts(words)) {
+    return write(host, words[1]) + " and a further line for each host of LSF's 'HOST N HOST N'";
   }
   if (IsNumber(words[1])) return write(host, words[1]) + " for Grid Engine's 'HOST N QUEUE'";
   std::string joined;  // "slots = 4", "SLOTS=4", "cpu=4"

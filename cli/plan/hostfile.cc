@@ -20,6 +20,12 @@ constexpr std::string_view kSlots = "slots=";
 constexpr int kMaxSshPort = 65535;
 constexpr int kMostHosts = 65536;  // of one line
 
+// The beginning of a text that is too long for a line of a message.
+std::string CutForMessage(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
+
 // Cuts the next key off `text`: a word, or key="..." without its quotes.
 StatusOr<std::string> TakeKey(std::string_view* text) {
   constexpr std::string_view kOpen = "=\"";
@@ -114,10 +120,11 @@ Status AddKey(std::string_view word, HostEntry* entry) {
                                           "address", "gpus", "hostkey",  "spare"};
   const std::size_t equals = word.find('=');
   const std::string key(word.substr(0, equals));
+  if (key == "slots") return InvalidArgumentError("'slots' is given twice");
   const std::string value(equals == std::string_view::npos ? "" : word.substr(equals + 1));
   if (IsMaxSlots(key)) return CheckMaxSlots(key, value, entry->slots);
   if (std::find(known.begin(), known.end(), key) == known.end()) {
-    return InvalidArgumentError("unknown key '" + key +
+    return InvalidArgumentError("unknown key '" + CutForMessage(key) +
                                 "' behind slots=" + std::to_string(entry->slots) +
                                 DidYouMean(key, known) + " (a comment starts with '#')");
   }
@@ -157,12 +164,12 @@ StatusOr<HostEntry> ParseHost(std::string_view line) {
   const std::string_view slots = TakeWord(&rest);
   if (!slots.starts_with(kSlots)) {
     const std::string translation = TranslateHostLine(line);
-    return InvalidArgumentError("expected 'HOST slots=N', found '" + std::string(line) + "'" +
+    return InvalidArgumentError("expected 'HOST slots=N', found '" + CutForMessage(line) + "'" +
                                 (translation.empty() ? "" : "; " + translation));
   }
   const std::optional<int> count = NumberUpTo(kMaxSlotsPerHost, slots.substr(kSlots.size()));
   if (!count.has_value()) {
-    return InvalidArgumentError(std::string(slots) + ": expected a whole number from 0 to " +
+    return InvalidArgumentError(CutForMessage(slots) + ": expected a whole number from 0 to " +
                                 std::to_string(kMaxSlotsPerHost));
   }
   entry.slots = *count;
@@ -214,6 +221,15 @@ std::optional<std::vector<HostEntry>> CountLines(const std::vector<HostLine>& li
   return hosts;
 }
 
+// A range needs its slots: its lines may count those of each host or of all.
+Status CheckCounted(const HostEntry& host) {
+  DS_RETURN_IF_ERROR(ExpandHostName(host.name, kMostHosts).status());
+  if (host.name.find('[') == std::string::npos) return OkStatus();
+  return InvalidArgumentError("the range '" + CutForMessage(host.name) +
+                              "' is listed twice without slots=N: write one line, '" +
+                              CutForMessage(host.name) + " slots=N'");
+}
+
 // The entries of one line: more than one for a range of names.
 StatusOr<std::vector<HostEntry>> ParseLine(const HostLine& line) {
   DS_ASSIGN_OR_RETURN(HostEntry entry, ParseHost(line.text));
@@ -250,7 +266,7 @@ StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::strin
   }
   if (const std::optional<std::vector<HostEntry>> counted = CountLines(lines)) {
     for (const HostEntry& host : *counted) {
-      const Status good = ExpandHostName(host.name, /*most=*/1).status();
+      const Status good = CheckCounted(host);
       if (!good.ok()) return good.WithContext(place(host.line));
     }
     return *counted;

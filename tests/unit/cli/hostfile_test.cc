@@ -127,6 +127,17 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {"w slots=4 user\n", "hosts:1: 'user' needs a value: user=..."},
       {"w slots=4 spare=1\n", "hosts:1: 'spare' takes no value"},
       {"w slots=4 user=a user=b\n", "hosts:1: 'user' is given twice"},
+      {"w slots=4 slots=2\n", "hosts:1: 'slots' is given twice"},
+      {"w slots=4 slots=x\n", "hosts:1: 'slots' is given twice"},
+      {"a 8 b 4\n",
+       "hosts:1: expected 'HOST slots=N', found 'a 8 b 4'; write 'a slots=8' and a further line "
+       "for "
+       "each host of LSF's 'HOST N HOST N'"},
+      {"w slots=1 " + std::string(200'000, 'x') + "\n",
+       "hosts:1: unknown key '" + std::string(80, 'x') +
+           "...' behind slots=1 (a comment starts with '#')"},
+      {"w" + std::string(200'000, ' ') + "x\n",
+       "hosts:1: expected 'HOST slots=N', found 'w" + std::string(79, ' ') + "...'"},
       {std::string("w\0x slots=4\n", 12), "hosts:1: holds a control character"},
       {"w\x1b[31m slots=4\n", "hosts:1: holds a control character"},
   };
@@ -158,6 +169,10 @@ TEST(HostfileTest, RefusesNamesThatAreNone) {
       {"[fe80::1] slots=1\n", "an IPv6 address stands without brackets"},
       {"n[4-1] slots=1\n", "'[4-1]' is no range of numbers like [01-04,7]"},
       {"n[1-] slots=1\n", "'[1-]' is no range of numbers"},
+      {"n[1-2]\nn[1-2]\n",
+       "hosts:1: the range 'n[1-2]' is listed twice without slots=N: write one line, 'n[1-2] "
+       "slots=N'"},
+      {"n[07]\nn[07]\n", "'n[07]' is listed twice without slots=N"},
       {"n[1-2 slots=1\n", "the '[' of the host's name is never closed"},
       {"n[1-99999] slots=1\n", "has more than 65536 numbers"},
       {"n[0-9223372036854775807] slots=1\n", "has more than 65536 numbers"},
