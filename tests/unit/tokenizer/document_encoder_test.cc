@@ -205,8 +205,8 @@ TEST(RowTest, AKeyThatAnObjectHasTwiceIsNamed) {
 TEST(RowTest, WholeNumbersThatWouldLoseDigitsAreRefused) {
   const auto called = [](const std::string& arguments) {
     return ErrorOf(R"({"messages": [{"role": "assistant", "content": "9223372036854775808",
-                       "tool_calls": [{"name": "f", "arguments": )" +
-                   arguments + "}]}]}");
+                       "tool_calls": [{"function": {"name": "f", "arguments": )" +
+                   arguments + "}}]}]}");
   };
   for (const std::string number :
        {"9223372036854775808", "-9223372036854775809", "123456789012345678901234567890"}) {
