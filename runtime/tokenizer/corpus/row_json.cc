@@ -25,7 +25,7 @@ std::size_t EndOfText(std::string_view row, std::size_t at) {
 }
 
 // Of a text that the parser could not read, an error shows this many bytes.
-constexpr std::size_t kShownBytes = 80;
+constexpr std::size_t kQuotedBytes = 80;
 // The first double that is no 64-bit whole number.
 constexpr double kPast64Bits = 9223372036854775808.0;
 
@@ -35,8 +35,8 @@ std::string ReasonOf(const nlohmann::json::exception& error) {
   if (const std::size_t at = reason.find("] "); at != std::string::npos) reason.erase(0, at + 2);
   if (const std::size_t at = reason.find(": "); at != std::string::npos) reason.erase(0, at + 2);
   const std::size_t quote = reason.find('\'');
-  if (quote == std::string::npos || reason.size() - quote <= kShownBytes) return reason;
-  std::size_t end = reason.size() - kShownBytes;
+  if (quote == std::string::npos || reason.size() - quote <= kQuotedBytes) return reason;
+  std::size_t end = reason.size() - kQuotedBytes;
   while (end < reason.size() && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) ++end;
   return reason.substr(0, quote + 1) + "..." + reason.substr(end);
 }
@@ -58,7 +58,7 @@ Status RefuseLongInteger(std::string_view json, int depth) {
       end = std::min(json.find_first_not_of("-+.eE0123456789", at), json.size());
       if (open >= depth && IsLongInteger(json.substr(at, end - at))) {
         return InvalidArgumentError("column " + std::to_string(at + 1) + ": the whole number " +
-                                    std::string(json.substr(at, std::min(end - at, kShownBytes))) +
+                                    std::string(json.substr(at, std::min(end - at, kQuotedBytes))) +
                                     " does not fit in 64 bits, and would lose digits: write it as "
                                     "a text, in quotes");
       }
