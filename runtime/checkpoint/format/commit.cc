@@ -62,9 +62,10 @@ Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   const fs::file_status there = fs::status(final, error);
   if (there.type() == fs::file_type::not_found) return RenameDurably(replaced, final, system);
   if (error) return ErrnoError(error.value(), final.string());
-  const bool ours =
-      CheckOwnFolder(replaced).ok() && fs::is_regular_file(replaced / kWriterFile, error);
-  return ours ? RemoveMadeFolder(replaced, system) : OkStatus();
+  if (!CheckOwnFolder(replaced).ok()) return OkStatus();
+  if (fs::is_regular_file(replaced / kWriterFile, error)) return RemoveMadeFolder(replaced, system);
+  system.Unlink(replaced, AT_REMOVEDIR);  // the rest of a removal; one with content stays
+  return OkStatus();
 }
 
 // A `latest` that a crash cut off before it got its name: "latest." with 16 hexadecimal digits, and
