@@ -38,7 +38,7 @@ ALLOWED = {
     "runtime/base/file_system.h": (1, "the system call itself"),
     "runtime/base/files.cc": (3, "RemoveTree itself; a temporary file that it made with O_EXCL"),
     "runtime/base/files.h": (1, "RemoveTree itself"),
-    "runtime/checkpoint/format/commit.cc": (7, "folders with a writer's mark or a manifest; links and empty folders; drafts of `latest`"),
+    "runtime/checkpoint/format/commit.cc": (8, "folders with a writer's mark or a manifest; links and empty folders; drafts of `latest`"),
     "runtime/checkpoint/format/folder_mark.cc": (1, "a file with an owner mark"),
     "runtime/checkpoint/safetensors.cc": (1, "a temporary file that it made"),
     "runtime/data/host_cache.cc": (1, "a folder with an owner mark"),

@@ -231,6 +231,8 @@ Status RemoveMadeFolder(const fs::path& folder, FileSystem& system) {
     const std::string name = entry.filename().string();
     if (name != kWriterFile && name != kManifestFile) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
   }
+  // The writer's mark proves more than the manifest, and goes after it.
+  DS_RETURN_IF_ERROR(RemoveTree(folder / kManifestFile, system));
   return RemoveTree(folder, system);
 }
 
