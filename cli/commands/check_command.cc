@@ -202,7 +202,7 @@ void Print(const CheckFlags& flags, const config::CheckResult& result, const std
 StatusOr<int> CheckCommand(const Invocation& invocation) {
   CheckFlags flags;
   FlagParser parser(
-      "check CONFIG [--world_size N] [--model DIR] [--data PATH] [flags of train] [--json]",
+      "check CONFIG [--world_size N] [flags of train] [--json]",
       "Say all that is wrong with a ds_config, and what its \"auto\" stands for; with --model or "
       "--data, all that train would refuse of that job before a rank starts (it reads no row of "
       "the data). Needs no GPU.");

@@ -79,8 +79,8 @@ TEST(CheckCommand, RefusesSequenceRanksThatNoKindTakes) {
         "num_attention_heads": 2, "max_position_embeddings": 64, "rope_scaling": )" +
                                                rope + "}")
                     .ok());
-    return RunProgram(
-        {DS_BIN_DIR "/dsrun", "check", config, "--model", model, "--sp_kind", "ring"});
+    return RunProgram({DS_BIN_DIR "/dsrun", "check", config, "--model", model, "--sp_kind", "ring",
+                       "--seq_len", "63"});
   };
   const ProgramResult ring = check("null");
   EXPECT_EQ(ring.status, 0) << ring.err;

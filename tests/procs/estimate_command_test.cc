@@ -29,7 +29,7 @@ TEST(EstimateCommand, RefusesSamplesThatDoNotFitTheModel) {
 }
 
 TEST(EstimateCommand, RefusesFlagsThatWouldChangeNothing) {
-  EXPECT_THAT(Refusal({"--quantize_base", "nf4"}), HasSubstr("add adapters, --lora_rank or"));
+  EXPECT_THAT(Refusal({"--quantize_base", "nf4"}), HasSubstr("add adapters by --lora_rank or"));
   EXPECT_THAT(Refusal({"--lora_dora"}), HasSubstr("need --lora_rank or --lora_adapter"));
   EXPECT_THAT(Refusal({"--sp_kind", "ring"}),
               HasSubstr("--sp_kind needs sequence parallelism: set --sp or the config's"));

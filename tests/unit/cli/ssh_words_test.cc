@@ -74,7 +74,7 @@ TEST(SshWordsTest, HintsQuoteNamesThatAShellWouldRead) {
             "'ssh me@h-0.net:22' must work; or ssh-keygen -R me@h-0.net:22");
   EXPECT_EQ(HintFor(hint, "a;id"), "ssh 'a;id' must work; or ssh-keygen -R 'a;id'");
   EXPECT_EQ(HintFor("try 'ssh -G HOST'", "$(id)'x"), "try ssh -G '$(id)'\\''x'");
-  EXPECT_EQ(HintFor("'ssh HOST'", "-oProxyCommand=id"), "ssh -- '-oProxyCommand=id'");
+  EXPECT_EQ(HintFor("'ssh HOST'", "-oProxyCommand=id"), "ssh -- -oProxyCommand=id");
   EXPECT_THAT(ExplainSsh("a${IFS}b", "what\r\n").hint, HasSubstr("ssh 'a${IFS}b' must work"));
 }
 
