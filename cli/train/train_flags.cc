@@ -19,6 +19,14 @@ void Set(const std::optional<T>& given, T* value) {
   if (given.has_value()) *value = *given;
 }
 
+// Adds a switch that is on, off or not given. CLI11's own takes an optional for a count of the flag
+// and makes "off" of a switch that is not given.
+CLI::Option* AddSwitch(CLI::App& app, const std::string& name, std::optional<bool>* is_on,
+                       const std::string& help) {
+  return app.add_flag_function(
+      FlagNames(name), [is_on](std::int64_t count) { *is_on = count > 0; }, help);
+}
+
 CLI::Validator RecomputeText() {
   return CLI::Validator(
       [](const std::string& text) {
@@ -91,7 +99,7 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("seed"), flags->seed, "of weights and order (default: 1234)")
       ->check(WholeNumber(0))
       ->type_name("N");
-  app.add_flag(FlagNames("no_shuffle"), flags->no_shuffle, "take the samples in their order");
+  AddSwitch(app, "no_shuffle", &flags->no_shuffle, "take the samples in their order");
   app.add_option(FlagNames("save_every"), flags->save_every,
                  "steps between checkpoints (default: none)")
       ->check(WholeNumber(0))
@@ -126,11 +134,11 @@ void AddEvaluationFlags(CLI::App& app, TrainFlags* flags) {
                  "steps between evaluations (default: none but the last)")
       ->check(WholeNumber(0))
       ->type_name("N");
-  app.add_flag(FlagNames("save_best"), flags->save_best,
-               "keep a checkpoint of the evaluation with the lowest loss");
-  app.add_flag(FlagNames("load_best_model_at_end"), flags->load_best_model_at_end,
-               "--save_best, and --save_hf writes the model of that checkpoint instead of the "
-               "last step's");
+  AddSwitch(app, "save_best", &flags->save_best,
+            "keep a checkpoint of the evaluation with the lowest loss");
+  AddSwitch(app, "load_best_model_at_end", &flags->load_best_model_at_end,
+            "--save_best, and --save_hf writes the model of that checkpoint instead of the "
+            "last step's");
   app.add_option(FlagNames("eval_patience"), flags->eval_patience,
                  "end the training after N evaluations in a row without a new best (default: 0, "
                  "never)")
@@ -193,15 +201,15 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                  "sample's tokens times the width (default: 0, none)")
       ->check(NumberBetween(0.0, 1e9))
       ->type_name("X");
-  app.add_flag(FlagNames("no_decay_on_norms_and_biases"), flags->no_decay_on_norms_and_biases,
-               "weight decay on matrices only, as transformers' Trainer has it");
+  AddSwitch(app, "no_decay_on_norms_and_biases", &flags->no_decay_on_norms_and_biases,
+            "weight decay on matrices only, as transformers' Trainer has it");
   app.add_option(FlagNames("layer_decay"), flags->layer_decay,
                  "a layer's learning rate is this times the next layer's, above 0 and at most 1 "
                  "(default: 1)")
       ->check(PositiveFraction())
       ->type_name("RATE");
-  app.add_flag(FlagNames("encrypt"), flags->encrypt,
-               "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
+  AddSwitch(app, "encrypt", &flags->encrypt,
+            "encrypt the traffic between CPU ranks of several hosts (TLS 1.3)");
   app.add_flag(FlagNames("allow_overcommit"), flags->allow_overcommit,
                "start ranks that will hold more memory than their host has available");
 }
@@ -224,10 +232,10 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
                  "the linear layers that get adapters, by their last names (default: all)")
       ->take_all()
       ->type_name("NAME");
-  app.add_flag(FlagNames("lora_rslora"), flags->lora_rslora,
-               "scale adapters by alpha over the root of the rank");
-  app.add_flag(FlagNames("lora_dora"), flags->lora_dora,
-               "DoRA: train the norms of the adapted weights' rows apart from their directions");
+  AddSwitch(app, "lora_rslora", &flags->lora_rslora,
+            "scale adapters by alpha over the root of the rank");
+  AddSwitch(app, "lora_dora", &flags->lora_dora,
+            "DoRA: train the norms of the adapted weights' rows apart from their directions");
   app.add_option(
          FlagNames("quantize_base"), flags->quantize_base,
          "QLoRA: the linear layers below adapters have so few bits a weight: nf4 (4.5), "
@@ -239,8 +247,8 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
       ->type_name("DIR");
   app.add_flag(FlagNames("lora_no_dropout"), flags->lora_no_dropout,
                "go on without the lora_dropout that the folder of --lora_adapter names");
-  app.add_flag(FlagNames("lora_merge"), flags->lora_merge,
-               "--save_hf writes the whole model, adapters merged, in place of a PEFT folder");
+  AddSwitch(app, "lora_merge", &flags->lora_merge,
+            "--save_hf writes the whole model, adapters merged, in place of a PEFT folder");
 }
 
 }  // namespace
@@ -284,8 +292,8 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
   add("sp", &flags->sp, "sequence parallelism: ranks that share the tokens of each sample");
   add("pp", &flags->pp, "pipeline parallelism: stages, each with some of the layers");
   add("ep", &flags->ep, "expert parallelism: ranks that share a layer's experts");
-  app.add_flag(FlagNames("bf16"), flags->bf16, "train in bf16")->group(kGroup);
-  app.add_flag(FlagNames("fp16"), flags->fp16, "train in fp16")->group(kGroup);
+  AddSwitch(app, "bf16", &flags->bf16, "train in bf16")->group(kGroup);
+  AddSwitch(app, "fp16", &flags->fp16, "train in fp16")->group(kGroup);
 }
 
 namespace {
