@@ -94,8 +94,7 @@ TEST_F(TrainLoraTest, AResumedJobGoesOnWithItsAdapters) {
   half.insert(half.end(), {"--save_every", "2"});
   ASSERT_EQ(Train("half", kBase, 0.02, half).status, 0);
   // What a resume cannot go on with is no setting of the run.
-  for (const auto& [flag, value] : {std::pair{"--lora_rank", "8"}, std::pair{"--freeze", "*"},
-                                    std::pair{"--packing", "none"}}) {
+  for (const auto& [flag, value] : {std::pair{"--lora_rank", "8"}, std::pair{"--freeze", "*"}}) {
     const auto refused = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
                                      Folder("half"), "--steps", "4", flag, value});
     EXPECT_NE(refused.status, 0) << flag;

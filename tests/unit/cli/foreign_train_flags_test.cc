@@ -103,6 +103,20 @@ TEST(ForeignTrainFlagsTest, MegatronsSizesAreTaken) {
   EXPECT_THAT(parsed.train.data, ElementsAre("corpus"));
 }
 
+TEST(ForeignTrainFlagsTest, SwitchesThatAreNotGivenSayNothing) {
+  const TrainWords parsed = ParseTrainWords({"--steps", "3"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
+  const TrainFlags& train = parsed.train;
+  for (const std::optional<bool>& given :
+       {train.save_best, train.load_best_model_at_end, train.no_shuffle, train.lora_rslora,
+        train.lora_dora, train.lora_merge, train.encrypt, train.no_decay_on_norms_and_biases,
+        train.training.bf16, train.training.fp16}) {
+    EXPECT_FALSE(given.has_value());
+  }
+  EXPECT_EQ(ParseTrainWords({"--bf16=false"}).train.training.bf16, std::optional<bool>(false));
+  EXPECT_EQ(ParseTrainWords({"--bf16"}).train.training.bf16, std::optional<bool>(true));
+}
+
 TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseSaySo) {
   const TrainWords parsed = ParseTrainWords({"--gradient_checkpointing", "False", "--fp16=false",
                                              "--use_dora", "true", "--use_rslora=n", "--bf16"});
