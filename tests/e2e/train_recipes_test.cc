@@ -205,9 +205,11 @@ TEST_F(OwnWordsTest, RatesOfTrainersArgumentsAreTrainers) {
     arguments["per_device_train_batch_size"] = 2;
     Write("args.json", arguments.dump());
     const std::string run_directory = "run" + std::to_string(chosen);
-    const auto run =
-        Run(run_directory, {"--num_gpus", "1", "train", "--from_hf_trainer", "args.json", "--model",
-                            "untrained", "--data", "corpus.txt", "--seq_len", "32"});
+    const auto run = RunProgram(  // as long as the arguments say
+        DsrunCommand(folder_.path() / run_directory,
+                     {"--num_gpus", "1", "train", "--from_hf_trainer", "args.json", "--model",
+                      "untrained", "--data", "corpus.txt", "--seq_len", "32"}),
+        {.working_directory = folder_.path()});
     ASSERT_EQ(run.status, 0) << run.out << run.err;
     const auto rates =
         Column(ReadJsonLines(folder_.path() / run_directory / "metrics.jsonl"), "lr");
