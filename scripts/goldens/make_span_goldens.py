@@ -94,19 +94,23 @@ def corrected(name, text, spans):
 
 
 def drops_something(source, conversation):
-    """Whether the template writes nothing of the assistant's words, or of its calls."""
+    """Whether the template leaves out the assistant's words, or one of its calls."""
     for i, message in enumerate(conversation["messages"]):
         if message["role"] != "assistant":
             continue
         changed = copy.deepcopy(conversation)
         given = changed["messages"][i]
-        for each in given.get("tool_calls", []):
-            each["function"]["name"] = "qzkdsvx"
-        if "tool_calls" not in given and isinstance(given["content"], list):
-            given["content"][-1]["text"] = "qzkdsvx"
-        elif "tool_calls" not in given:
-            given["content"] = "qzkdsvx"
-        if "qzkdsvx" not in render(source, changed)[0]:
+        words = [f"qzkdsvx{k}" for k in range(len(given.get("tool_calls", [])))]
+        for each, name in zip(given.get("tool_calls", []), words):
+            each["function"]["name"] = name
+        if not words:
+            words = ["qzkdsvx"]
+            if isinstance(given["content"], list):
+                given["content"][-1]["text"] = words[0]
+            else:
+                given["content"] = words[0]
+        written = render(source, changed)[0]
+        if any(word not in written for word in words):
             return True
     return False
 
