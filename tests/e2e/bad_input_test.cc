@@ -79,7 +79,10 @@ TEST_F(BadInputTest, AShapeMismatchIsNamed) {
 
 TEST_F(BadInputTest, AModelKeyThatIsNotKnownIsNamed) {
   Replace("config.json", "{", R"({"secret_attention": true,)");
-  ExpectRefused("secret_attention");
+  const ProgramResult result = Train();
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("secret_attention"));
+  EXPECT_FALSE(fs::exists(folder_.path() / "run")) << "dsrun reads it before it starts anything";
 }
 
 TEST_F(BadInputTest, ATokenOutsideTheVocabularyIsNamedWithItsPlace) {
