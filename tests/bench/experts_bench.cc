@@ -101,7 +101,7 @@ void Measure(const Mixture& mixture, at::ScalarType dtype, std::int64_t tokens) 
       MakeContender(parts, x, upstream,
                     [&](const at::Tensor& in) {
                       Bundle bundle;
-                      return experts.forward(in, &bundle);
+                      return experts.forward(in, &bundle, /*trains=*/true);
                     }),
       MakeContender(dense_parts, x, upstream,
                     [&](const at::Tensor& in) { return dense.forward(in, Bundle(), false); }),
