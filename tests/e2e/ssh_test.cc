@@ -181,16 +181,24 @@ TEST_P(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
   EXPECT_THAT(result.out, HasSubstr("rank 0\n"));
 }
 
+// A dsrund that nobody has used for a month goes, which its content proves to be one: its name has
+// the hash. Names alone prove nothing.
 TEST_P(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
   options_.count = 1;
   WriteHostfile(1);
-  const std::string cache = hosts().home(0) + "/.cache/dsrun";
-  OnHost(0, "mkdir -p " + cache + " && cd " + cache +
-                " && touch -d '2 days ago' dsrund-1.job dsrund-young && touch dsrund-2.job && "
-                "touch -d '40 days ago' dsrund-old keep-this");
+  const std::string enter = "cd " + hosts().home(0) + "/.cache/dsrun && ";
+  OnHost(0, "mkdir -p " + hosts().home(0) + "/.cache/dsrun");
+  std::string name = OnHost(0, enter +
+                                   "echo forgotten >f && n=dsrund-$(sha256sum <f | cut -c1-16) && "
+                                   "mv f $n && touch -d '40 days ago' $n && echo $n");
+  name.pop_back();
+  OnHost(0, enter +
+                "touch -d '40 days ago' dsrund-old dsrund-0123456789abcdef keep-this dsrund-1.job");
   ASSERT_EQ(Run("true").status, 0);
-  EXPECT_EQ(OnHost(0, "cd " + cache + " && ls | grep -v dsrund-................"),
-            "dsrund-2.job\ndsrund-young\nkeep-this\n");
+  EXPECT_EQ(
+      OnHost(0, enter + "ls " + name +
+                    " 2>/dev/null; ls dsrund-0123456789abcdef dsrund-1.job dsrund-old keep-this"),
+      "dsrund-0123456789abcdef\ndsrund-1.job\ndsrund-old\nkeep-this\n");
 }
 
 // A shell called dsrank, which says under which path it was started.
