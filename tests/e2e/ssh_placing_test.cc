@@ -178,7 +178,7 @@ TEST_P(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
 // folder with the mark of a process that has ended, and goes with the first placing a day later.
 TEST_P(SshPlacingTest, WhatABrokenConnectionHasLeftGoesADayLater) {
   const std::string left = std::string("ls -d ") + kCache + "/dsrun-once-*";
-  Wrap("cat", "[ $(head -c 1000000 | wc -c) = 1000000 ] && kill -9 $(pgrep -f 'sshd: root')");
+  Wrap("cat", "[ $(head -c 1000000 | wc -c) = 1000000 ] && kill -9 $PPID $(pgrep -f 'sshd: root')");
   ExpectRefused({}, {"1 of 1 host cannot be used:", "  h0    ", "while running a command"});
   OnHost(0, "rm /run/host/bin/cat");
   EXPECT_EQ(Run("true").status, 0);
