@@ -1,4 +1,4 @@
-// scripts/bench/setup_peers.sh, with a python of ours that counts what it is asked to install.
+// scripts/bench/setup_peers.sh, with a python of ours that counts the environments it is asked for.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,12 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// `python3 -m venv DIR` makes a pip that writes a line to a file, and fails while there is no
+// `python3 -m venv DIR` writes a line to a file and makes a pip that fails while there is no
 // network.
 constexpr char kPython[] = R"sh(#!/bin/sh
+echo installed >>"$FAKE/log"
 mkdir -p "$3/bin" && touch "$3/bin/python" && cat >"$3/bin/pip" <<'END'
 #!/bin/sh
-[ -e "$FAKE/network" ] && echo installed >>"$FAKE/log"
+[ -e "$FAKE/network" ]
 END
 chmod +x "$3/bin/pip"
 )sh";
