@@ -168,7 +168,7 @@ Status LoadCheckpoint(const fs::path& directory, std::span<Stateful* const> part
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ForEachState(*manifest, parts, load), world));
   if (lineage != nullptr) {
     *lineage = ContinueLineage(manifest->lineage.value_or(AssumeLineage(manifest->step)),
-                               manifest->step, lineage->generation);
+                               manifest->step, *lineage);
   }
   return OkStatus();
 }

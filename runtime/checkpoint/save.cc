@@ -208,7 +208,7 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
   if (status.ok()) {
     Lineage* const lineage = request.lineage;
     if (lineage != nullptr) {
-      *lineage = ContinueLineage(*lineage, request.step, lineage->generation);
+      *lineage = ContinueLineage(*lineage, request.step, *lineage);
     }
     return request.root / StepDirectoryName(request.step);
   }

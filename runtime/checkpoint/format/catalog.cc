@@ -59,7 +59,7 @@ Head HighestOf(const std::vector<Candidate>& candidates) {
 // the disk was full, before `latest` named it.
 const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head& head,
                            std::int64_t may_save) {
-  const CheckpointId parent{head.lineage.generation, head.step};
+  const CheckpointId parent = IdOf(head.lineage, head.step);
   const Candidate* child = nullptr;
   for (const Candidate& candidate : candidates) {
     const bool follows = candidate.told && candidate.listed.step > head.step &&
@@ -71,11 +71,24 @@ const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head&
   return child;
 }
 
+// The candidate whose folder has the step of the head that `latest` tells of may be of another job:
+// somebody copied it there. A newer start of this job that saved the step again has its parent on
+// the line.
+bool IsHeadOf(const Candidate& candidate, const Latest& latest) {
+  if (!candidate.listed.latest || !candidate.lineage) return false;
+  if (!latest.lineage) return true;
+  if (IsOfOneStart(IdOf(*candidate.lineage, latest.step), IdOf(*latest.lineage, latest.step))) {
+    return true;
+  }
+  return !candidate.lineage->past.empty() &&
+         ComesFrom(*latest.lineage, candidate.lineage->past.back());
+}
+
 Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Latest>& latest) {
   if (!latest) return HighestOf(candidates);
   Head head{latest->step, latest->lineage.value_or(AssumeLineage(latest->step))};
   for (const Candidate& candidate : candidates) {
-    if (candidate.listed.latest && candidate.lineage) head.lineage = *candidate.lineage;
+    if (IsHeadOf(candidate, *latest)) head.lineage = *candidate.lineage;
   }
   while (const Candidate* child = FindChild(candidates, head, latest->generation)) {
     head = {child->listed.step, *child->lineage};
@@ -87,12 +100,23 @@ Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Late
 bool MayBeOnLine(const Candidate& candidate, const Head& head) {
   if (!candidate.lineage || candidate.listed.step == head.step) return true;
   return candidate.listed.step < head.step &&
-         ComesFrom(head.lineage, {candidate.lineage->generation, candidate.listed.step});
+         ComesFrom(head.lineage, IdOf(*candidate.lineage, candidate.listed.step));
+}
+
+// True when another job wrote the checkpoint that has the head's place.
+bool IsForeign(const Candidate& candidate, const Head& head) {
+  return candidate.lineage && candidate.listed.step == head.step &&
+         !IsOfOneStart(IdOf(*candidate.lineage, head.step), IdOf(head.lineage, head.step));
 }
 
 // The first proven damage; "" for a good checkpoint.
-StatusOr<std::string> FirstProblem(const fs::path& directory, FileSystem& system) {
-  const StatusOr<VerifyReport> report = VerifyCheckpoint(directory, system);
+StatusOr<std::string> FirstProblem(const Candidate& candidate, const Head& head,
+                                   FileSystem& system) {
+  if (IsForeign(candidate, head)) {
+    return std::string("another job wrote it: its lineage is not the one that '") + kLatestFile +
+           "' names";
+  }
+  const StatusOr<VerifyReport> report = VerifyCheckpoint(candidate.listed.directory, system);
   if (report.ok()) return report->ok() ? "" : Describe(report->damages.front());
   if (report.status().code() == StatusCode::kUnavailable) return report.status();
   return report.status().message();
@@ -155,7 +179,7 @@ StatusOr<NewestCheckpoint> FindNewestGood(const fs::path& root, FileSystem& syst
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
     if (!MayBeOnLine(*candidate, head)) continue;
     DS_RETURN_IF_ERROR(candidate->unknown);
-    DS_ASSIGN_OR_RETURN(std::string problem, FirstProblem(candidate->listed.directory, system));
+    DS_ASSIGN_OR_RETURN(std::string problem, FirstProblem(*candidate, head, system));
     if (problem.empty()) {
       newest.found = candidate->listed;
       break;

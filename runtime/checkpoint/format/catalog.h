@@ -34,13 +34,14 @@ struct SkippedCheckpoint {
 
 struct NewestCheckpoint {
   std::optional<ListedCheckpoint> found;
-  std::vector<SkippedCheckpoint> skipped;  // proven damaged ones that would have been preferred
+  std::vector<SkippedCheckpoint> skipped;  // damaged or foreign ones that would have been preferred
 };
 
 // Picks the newest good one of the job's living line (lineage.h): of the head, which `latest` names
 // or a checkpoint right behind it is, and what the head comes from. What a job left behind when it
 // was sent back is never picked, however high its step. Without a `latest`, the head is the highest
-// step of the newest generation. Finding none is not an error: an empty result says why each was
+// step of the newest generation. Another job's checkpoint that was copied into the folder is on no
+// line of this one (lineage.h). Finding none is not an error: an empty result says why each was
 // skipped. kUnavailable when one that would be preferred cannot be read now (reading.h): it may be
 // good, and an older one is not taken in its place.
 StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <random>
 
 namespace ds::checkpoint {
 namespace {
@@ -13,41 +14,65 @@ std::optional<std::int64_t> CountOf(const nlohmann::json& value) {
   return value.get<std::int64_t>();
 }
 
-// A pair [generation, step].
+// [generation, step] or [generation, step, start].
 std::optional<CheckpointId> IdFromJson(const nlohmann::json& json) {
-  if (!json.is_array() || json.size() != 2) return std::nullopt;
+  if (!json.is_array() || json.size() < 2 || json.size() > 3) return std::nullopt;
   const auto generation = CountOf(json[0]), step = CountOf(json[1]);
-  if (!generation || !step) return std::nullopt;
-  return CheckpointId{*generation, *step};
+  const auto start = json.size() == 3 ? CountOf(json[2]) : 0;
+  if (!generation || !step || !start) return std::nullopt;
+  return CheckpointId{*generation, *step, *start};
+}
+
+nlohmann::json IdToJson(const CheckpointId& id) {
+  nlohmann::json json = {id.generation, id.step};
+  if (id.start != 0) json.push_back(id.start);
+  return json;
 }
 
 }  // namespace
 
+bool IsOfOneStart(const CheckpointId& a, const CheckpointId& b) {
+  return a.generation == b.generation && a.start == b.start;
+}
+
+CheckpointId IdOf(const Lineage& lineage, std::int64_t step) {
+  return {.generation = lineage.generation, .step = step, .start = lineage.start};
+}
+
+std::int64_t DrawStart() {
+  constexpr std::uint64_t kLargest = (std::uint64_t{1} << 53) - 1;
+  std::random_device random;
+  return std::uniform_int_distribution<std::int64_t>(1, kLargest)(random);
+}
+
 Lineage AssumeLineage(std::int64_t step) {
   Lineage lineage;
-  if (step > 0) lineage.past.push_back({.generation = 0, .step = step - 1});
+  if (step > 0) lineage.past.push_back({.step = step - 1});
   return lineage;
 }
 
 bool ComesFrom(const Lineage& lineage, const CheckpointId& id) {
   return std::any_of(lineage.past.begin(), lineage.past.end(), [&](const CheckpointId& last) {
-    return last.generation == id.generation && id.step <= last.step;
+    return IsOfOneStart(last, id) && id.step <= last.step;
   });
 }
 
-Lineage ContinueLineage(const Lineage& parent, std::int64_t step, std::int64_t generation) {
-  Lineage lineage{.generation = std::max(generation, parent.generation), .past = parent.past};
-  if (lineage.past.empty() || lineage.past.back().generation != parent.generation) {
-    lineage.past.emplace_back();
-  }
-  lineage.past.back() = {.generation = parent.generation, .step = step};
+Lineage ContinueLineage(const Lineage& parent, std::int64_t step, const Lineage& writer) {
+  Lineage lineage{.generation = std::max(writer.generation, parent.generation),
+                  .past = parent.past,
+                  .start = writer.start};
+  const CheckpointId id = IdOf(parent, step);
+  if (lineage.past.empty() || !IsOfOneStart(lineage.past.back(), id)) lineage.past.emplace_back();
+  lineage.past.back() = id;
   return lineage;
 }
 
 nlohmann::json LineageToJson(const Lineage& lineage) {
   nlohmann::json past = nlohmann::json::array();
-  for (const CheckpointId& id : lineage.past) past.push_back({id.generation, id.step});
-  return {{"generation", lineage.generation}, {"past", std::move(past)}};
+  for (const CheckpointId& id : lineage.past) past.push_back(IdToJson(id));
+  nlohmann::json json = {{"generation", lineage.generation}, {"past", std::move(past)}};
+  if (lineage.start != 0) json["start"] = lineage.start;
+  return json;
 }
 
 StatusOr<Lineage> LineageFromJson(const nlohmann::json& json) {
@@ -58,13 +83,16 @@ StatusOr<Lineage> LineageFromJson(const nlohmann::json& json) {
     return malformed;
   }
   const auto generation = CountOf(json["generation"]);
-  if (!generation) return malformed;
-  Lineage lineage{.generation = *generation, .past = {}};
+  const auto start = json.contains("start") ? CountOf(json["start"]) : 0;
+  if (!generation || !start) return malformed;
+  Lineage lineage{.generation = *generation, .past = {}, .start = *start};
   for (const nlohmann::json& entry : json["past"]) {
     const auto id = IdFromJson(entry);
-    const bool ascends = id && id->generation <= *generation &&
-                         (lineage.past.empty() || lineage.past.back().generation < id->generation);
-    if (!ascends) return malformed;
+    const CheckpointId* last = lineage.past.empty() ? nullptr : &lineage.past.back();
+    const bool follows = id && id->generation <= *generation &&
+                         (last == nullptr || last->generation < id->generation ||
+                          (last->generation == id->generation && last->start != id->start));
+    if (!follows) return malformed;
     lineage.past.push_back(*id);
   }
   return lineage;

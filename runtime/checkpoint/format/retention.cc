@@ -23,8 +23,7 @@ bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage
   if (!CheckOwnFolder(root / StepDirectoryName(step)).ok()) return false;
   const StatusOr<Manifest> manifest = ReadManifest(root / StepDirectoryName(step));
   if (!manifest.ok() || manifest->step != step) return false;
-  const std::int64_t generation = manifest->lineage ? manifest->lineage->generation : 0;
-  return ComesFrom(lineage, {.generation = generation, .step = step});
+  return ComesFrom(lineage, IdOf(manifest->lineage.value_or(Lineage{}), step));
 }
 
 // A head that `latest` does not name is found by its parents, so these must stay.

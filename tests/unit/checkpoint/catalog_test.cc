@@ -150,6 +150,55 @@ TEST_F(CatalogTest, ARewindWithinAGenerationAbandonsWhatIsBehind) {
   EXPECT_EQ(Newest().found->step, 15);
 }
 
+// Folders of two jobs that trained alike: the same steps and generations, by other starts.
+class CopiedTest : public CatalogTest {
+ protected:
+  void SetUp() override {
+    for (const int step : {10, 20, 30, 40}) CommitSample(other_.path(), step, &other_lineage_);
+    for (const int step : {10, 20, 30}) CommitSample(folder_.path(), step, &lineage_);
+  }
+  // Puts the other job's checkpoint into the folder, in the place of one of the same step.
+  void Copy(int step) {
+    const std::string name = StepDirectoryName(step);
+    fs::remove_all(folder_.path() / name);
+    fs::copy(other_.path() / name, folder_.path() / name);
+  }
+  ds::testing::TemporaryFolder other_;
+  Lineage lineage_{.generation = 1, .start = 61}, other_lineage_{.generation = 1, .start = 67};
+};
+
+TEST_F(CopiedTest, AnOtherJobsCheckpointIsNotGoneOnFrom) {
+  Copy(40);
+  EXPECT_EQ(Newest().found->step, 30) << "no child of this job's head";
+  Copy(20);
+  FlipBit(folder_.path() / "step-30/rank-00000.bin", 0);
+  EXPECT_EQ(Newest().found->step, 10) << "nor a part of its past";
+  Copy(30);
+  EXPECT_EQ(Newest().found->step, 10) << "nor its head";
+  ASSERT_THAT(Newest().skipped, SizeIs(1));
+  EXPECT_THAT(Newest().skipped[0].reason, HasSubstr("another job wrote it"));
+}
+
+TEST_F(CopiedTest, AResumeFromItMakesItTheHead) {
+  Copy(40);
+  lineage_ = ResumeSample(folder_.path(), 40, /*generation=*/2, /*start=*/71);
+  EXPECT_EQ(Newest().found->step, 40);
+  CommitSample(folder_.path(), 50, &lineage_);
+  FlipBit(folder_.path() / "step-50/rank-00000.bin", 0);
+  FlipBit(folder_.path() / "step-40/rank-00000.bin", 0);
+  EXPECT_FALSE(Newest().found.has_value()) << "steps 10 to 30 are of the first job";
+}
+
+// `latest` tells of the step's former checkpoint: a crash came before it was written again.
+TEST_F(CopiedTest, AStepThatIsSavedAgainStaysTheHead) {
+  const std::string latest = Slurp(folder_.path() / kLatestFile);
+  Lineage again = ContinueLineage({.generation = 1, .start = 61}, 20, {2, {}, /*start=*/71});
+  CommitSample(folder_.path(), 30, &again);
+  WriteLatest(latest);
+  EXPECT_EQ(Newest().found->step, 30);
+  EXPECT_THAT(Newest().skipped, SizeIs(0));
+}
+
 TEST_F(CatalogTest, CheckpointsThatTellNoLineAreOneLineBySteps) {
   for (const int step : {10, 20}) CommitSample(folder_.path(), step);
   Lineage lineage = ResumeSample(folder_.path(), 20, /*generation=*/5);

@@ -81,6 +81,17 @@ TEST_F(PruneTest, AResumedRunCountsTheOldOnes) {
   EXPECT_THAT(Listed(), ElementsAre(30, 40));
 }
 
+TEST_F(PruneTest, AnotherJobsCheckpointNeitherCountsNorGoes) {
+  TemporaryFolder other;
+  Lineage other_lineage{.generation = 0, .start = 67};
+  CommitSample(other.path(), 15, &other_lineage);
+  lineage_ = {.generation = 0, .start = 61};
+  Commit({10, 20, 30});
+  fs::copy(other.path() / "step-15", folder_.path() / "step-15");
+  Prune(2);
+  EXPECT_THAT(Listed(), ElementsAre(15, 20, 30));
+}
+
 // What a name alone does not tell: a folder of other origin, a damaged checkpoint, one of another
 // future, one that was put in another's place.
 TEST_F(PruneTest, OnlyWhatTheManifestProvesToBeOfTheRunIsRemoved) {

@@ -62,7 +62,7 @@ StatusOr<fs::path> TryCommitSample(const fs::path& root, std::int64_t step, File
       manifest.ok() ? CommitCheckpoint(unfinished, *manifest, system) : manifest.status();
   if (!committed.ok()) AbandonCheckpoint(unfinished, system);
   if (committed.ok() && lineage != nullptr) {
-    *lineage = ContinueLineage(*lineage, step, lineage->generation);
+    *lineage = ContinueLineage(*lineage, step, *lineage);
   }
   return committed;
 }
@@ -73,11 +73,13 @@ fs::path CommitSample(const fs::path& root, std::int64_t step, Lineage* lineage)
   return directory.value();
 }
 
-Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t generation) {
+Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t generation,
+                     std::int64_t start) {
   const fs::path directory = root / StepDirectoryName(step);
   EXPECT_TRUE(TakeOver(directory, generation).ok());
   const Manifest manifest = ReadManifest(directory).value();
-  return ContinueLineage(manifest.lineage.value_or(AssumeLineage(step)), step, generation);
+  const Lineage parent = manifest.lineage.value_or(AssumeLineage(step));
+  return ContinueLineage(parent, step, {.generation = generation, .start = start});
 }
 
 Lineage CommitTenAndTwenty(const fs::path& root, FileSystem& system) {

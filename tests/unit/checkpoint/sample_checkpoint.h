@@ -29,7 +29,8 @@ std::filesystem::path CommitSample(const std::filesystem::path& root, std::int64
                                    Lineage* lineage = nullptr);
 
 // Makes root/step-N the head of the line, as a resume does; the lineage of what follows.
-Lineage ResumeSample(const std::filesystem::path& root, std::int64_t step, std::int64_t generation);
+Lineage ResumeSample(const std::filesystem::path& root, std::int64_t step, std::int64_t generation,
+                     std::int64_t start = 0);
 
 // Commits the samples of the steps 10 and 20; the lineage of what follows step 10.
 Lineage CommitTenAndTwenty(const std::filesystem::path& root, FileSystem& system);
