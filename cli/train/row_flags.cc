@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
+#include "cli/flags/add_switch.h"
 #include "cli/flags/flag_parser.h"
 
 namespace ds::cli {
@@ -63,7 +64,7 @@ void AddRowFlags(CLI::App& app, RowFlags* flags) {
       ->group(kGroup);
 }
 
-void AddCutFlags(CLI::App& app, RowFlags* flags) {
+void AddDocumentFlags(CLI::App& app, RowFlags* flags) {
   app.add_option(FlagNames("max_length"), flags->max_length,
                  "cut a document off after this many tokens, as TRL does, and leave out one of "
                  "which then nothing is learnt (default: 0, none is cut off); makes --seq_len "
@@ -76,6 +77,10 @@ void AddCutFlags(CLI::App& app, RowFlags* flags) {
       ->check(CLI::IsMember({"keep_start", "keep_end"}).description(""))
       ->type_name("MODE")
       ->group(kGroup);
+  AddSwitch(app, "assistant_only_loss", &flags->assistant_only_loss,
+            "of a completion of several messages learn the assistant's alone, as TRL does; rows "
+            "without messages are refused then")
+      ->group(kGroup);
 }
 
 void ApplyRowFlags(const RowFlags& flags, config::TrainJob* job) {
@@ -84,6 +89,7 @@ void ApplyRowFlags(const RowFlags& flags, config::TrainJob* job) {
   }
   job->prompt_style = flags.prompt_style.value_or(job->prompt_style);
   job->truncation_mode = flags.truncation_mode.value_or(job->truncation_mode);
+  job->assistant_only_loss = flags.assistant_only_loss.value_or(job->assistant_only_loss);
   job->max_length = flags.max_length.value_or(job->max_length);
   if (flags.max_length.value_or(0) == 0) return;
   job->packing = "none";
@@ -107,6 +113,7 @@ std::string FindRowFlag(const config::TrainJob& job) {
     if (!(job.*key.job).empty()) return std::string("--") + key.name;
   }
   if (!job.prompt_style.empty()) return "--prompt_style";
+  if (job.assistant_only_loss) return "--assistant_only_loss";
   return job.max_length > 0 ? "--max_length" : "";
 }
 

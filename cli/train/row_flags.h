@@ -22,11 +22,12 @@ struct RowFlags {
   std::optional<std::string> tools_field, role_field, content_field, prompt_style;
   std::optional<std::int64_t> max_length;
   std::optional<std::string> truncation_mode;
+  std::optional<bool> assistant_only_loss;
 };
 
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
 void AddRowFlags(CLI::App& app, RowFlags* flags);
-void AddCutFlags(CLI::App& app, RowFlags* flags);
+void AddDocumentFlags(CLI::App& app, RowFlags* flags);
 
 // Lays the given flags over `job`. With max_length a sample is one document, as in TRL, until
 // packing and seq_len are laid over it.

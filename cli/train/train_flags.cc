@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <type_traits>
 
+#include "cli/flags/add_switch.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/models/spec/lora_spec.h"
@@ -17,14 +18,6 @@ namespace {
 template <typename T>
 void Set(const std::optional<T>& given, T* value) {
   if (given.has_value()) *value = *given;
-}
-
-// Adds a switch that is on, off or not given. CLI11's own takes an optional for a count of the flag
-// and makes "off" of a switch that is not given.
-CLI::Option* AddSwitch(CLI::App& app, const std::string& name, std::optional<bool>* is_on,
-                       const std::string& help) {
-  return app.add_flag_function(
-      FlagNames(name), [is_on](std::int64_t count) { *is_on = count > 0; }, help);
 }
 
 CLI::Validator RecomputeText() {
@@ -257,7 +250,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags* flags) {
   AddInputFlags(app, flags);
   AddLengthFlags(app, flags);
   AddRowFlags(app, &flags->rows);
-  AddCutFlags(app, &flags->rows);
+  AddDocumentFlags(app, &flags->rows);
   AddEvaluationFlags(app, flags);
   AddPipelineFlags(app, flags);
   AddMethodFlags(app, flags);

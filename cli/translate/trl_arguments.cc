@@ -11,11 +11,14 @@ void TranslateTextField(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "dataset_text_field";
   if (!arguments->IsGiven(kName)) return;
   const std::string field = arguments->Text(kName);
-  // TRL looks for messages and prompts first, as dsrun does; the name counts where there are none.
+  // TRL looks for messages and prompts first, as dsrun does without a name.
   if (field == "text") {
     return translation->Add(Mapping::kWhole, kName, field, "read where a row has it");
   }
-  if (!field.empty()) translation->SetFlag(kName, field, "text_field", field);
+  if (field.empty()) return;
+  translation->flags["text_field"] = field;
+  translation->Add(Mapping::kNearly, kName, field,
+                   "--text_field, of rows with messages or a prompt, too, which TRL would take");
 }
 
 // The argument that gives the length of a sample; "" when none does.
@@ -93,7 +96,7 @@ void TranslateLearntTokens(GivenArguments* arguments, Translation* translation) 
     translation->Add(Mapping::kWhole, "completion_only_loss", true, "always so");
   }
   if (arguments->Flag("assistant_only_loss")) {
-    translation->Add(Mapping::kWhole, "assistant_only_loss", true, "always so");
+    translation->SetFlag("assistant_only_loss", true, "assistant_only_loss", true);
   } else {
     translation->Add(
         Mapping::kNearly, "assistant_only_loss", false,

@@ -32,6 +32,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"prompt_style", &TrainJob::prompt_style},
     std::pair{"max_length", &TrainJob::max_length},
     std::pair{"truncation_mode", &TrainJob::truncation_mode},
+    std::pair{"assistant_only_loss", &TrainJob::assistant_only_loss},
     std::pair{"on_bad_data", &TrainJob::on_bad_data},
     std::pair{"data_cache", &TrainJob::data_cache},
     std::pair{"eval_data", &TrainJob::eval_data},

@@ -29,6 +29,7 @@ struct TrainJob {
   std::string prompt_style;                    // of instructions: chat, alpaca or empty
   std::int64_t max_length = 0;                 // tokens at which a document is cut off; 0: none
   std::string truncation_mode = "keep_start";  // or keep_end
+  bool assistant_only_loss = false;            // of completions, too
   std::string on_bad_data = "stop";            // or skip: texts that cannot be used
   std::string data_cache;              // where tokens of texts are kept; empty: this user's cache
   std::string packing = "stream";      // of documents into samples: stream, whole or none

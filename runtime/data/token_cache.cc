@@ -21,16 +21,17 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{1} << 30;
 
 Json Describe(const tokenizer::DocumentOptions& options) {
   const tokenizer::RowOptions& rows = options.rows;
-  return {{"text_field", rows.text_field},       {"messages_field", rows.messages_field},
-          {"prompt_field", rows.prompt_field},   {"completion_field", rows.completion_field},
-          {"tools_field", rows.tools_field},     {"role_field", rows.role_field},
-          {"content_field", rows.content_field}, {"prompt_style", rows.prompt_style},
-          {"max_length", options.max_length},    {"keeps_end", options.keeps_end}};
+  return {{"text_field", rows.text_field},           {"messages_field", rows.messages_field},
+          {"prompt_field", rows.prompt_field},       {"completion_field", rows.completion_field},
+          {"tools_field", rows.tools_field},         {"role_field", rows.role_field},
+          {"content_field", rows.content_field},     {"prompt_style", rows.prompt_style},
+          {"max_length", options.max_length},        {"keeps_end", options.keeps_end},
+          {"assistant_only", options.assistant_only}};
 }
 
 // Describes what decides the content of a cache.

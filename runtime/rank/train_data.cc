@@ -30,7 +30,8 @@ tokenizer::DocumentOptions DocumentsOf(const config::TrainJob& job) {
                    .content_field = job.content_field,
                    .prompt_style = job.prompt_style},
           .max_length = job.max_length,
-          .keeps_end = job.truncation_mode == "keep_end"};
+          .keeps_end = job.truncation_mode == "keep_end",
+          .assistant_only = job.assistant_only_loss};
 }
 
 StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job, std::vector<std::string> files,

@@ -39,6 +39,10 @@ TEMPLATE = """{%- if mode is defined %}({{ mode }}){% endif %}
 {{- '\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+# The blank after the head and the first letters of an answer are one token.
+BLANK_AFTER_HEAD = """{%- for m in messages %}{{- m.role + ': ' }}
+{%- if m.role == 'assistant' %}{% generation %}{{- m.content + '<|im_end|>' }}{% endgeneration %}{% else %}{{- m.content }}{% endif %}
+{{- '\\n' }}{% endfor %}"""
 INPUT = ("Below is an instruction that describes a task, paired with an input that provides further context. "
          "Write a response that appropriately completes the request.\n\n"
          "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:")
@@ -122,6 +126,9 @@ CASES = {
     "cut in the completion": (LONG, None, {"max_length": 14}),
     "cut in the prompt": (LONG, None, {"max_length": 6}),
     "not cut": (LONG, None, {"max_length": 64}),
+    "a token of head and answer": ({"messages": [message("user", "hello"), message("assistant", "there alpha"), message("user", "gamma"),
+                                                message("assistant", "sun")]}, None, {"template": BLANK_AFTER_HEAD}),
+    "of a completion the assistant's alone": ({"prompt": TURNS[:1], "completion": TURNS[1:]}, None, {"assistant_only_loss": True}),
     "the end is kept": (LONG, None, {"max_length": 4, "truncation_mode": "keep_end"}),
     "a text is cut": ({"text": "alpha beta gamma hello there"}, None, {"max_length": 3}),
     "messages are cut": ({"messages": TURNS}, None, {"max_length": 20}),
@@ -151,8 +158,9 @@ def prepare(tokenizer, row, options):
     arguments = SFTConfig(output_dir="/tmp/unused", max_length=options.get("max_length"), report_to=[], use_cpu=True, bf16=False,
                           truncation_mode=options.get("truncation_mode", "keep_start"), assistant_only_loss="messages" in row or "conversations" in row)
     if "completion" in row:
-        arguments.assistant_only_loss = False
-    trainer = types.SimpleNamespace(completion_only_loss="completion" in row, chat_template=TEMPLATE, _tokenizer=tokenizer)
+        arguments.assistant_only_loss = options.get("assistant_only_loss", False)
+    tokenizer.chat_template = options.get("template", TEMPLATE)
+    trainer = types.SimpleNamespace(completion_only_loss="completion" in row, chat_template=tokenizer.chat_template, _tokenizer=tokenizer)
     # Without a table no key is filled in with null.
     dataset = datasets.IterableDataset.from_generator(lambda: iter([json.loads(json.dumps(row))]))
     made = list(SFTTrainer._prepare_dataset(trainer, dataset, tokenizer, arguments, False, None, "train"))

@@ -1,7 +1,9 @@
 #include "runtime/tokenizer/corpus/document_encoder.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -44,6 +46,10 @@ StatusOr<EncodedDocument> DocumentEncoder::EncodeLine(std::string_view line) {
 
 StatusOr<EncodedDocument> DocumentEncoder::EncodeRow(const Row& row) {
   if (const auto* chat = std::get_if<ChatRow>(&row)) return EncodeChat(*chat);
+  if (options_.assistant_only && !std::holds_alternative<RejectedRow>(row)) {
+    return InvalidArgumentError(
+        "the row is a text, and --assistant_only_loss is for messages: leave the flag out");
+  }
   if (const auto* text = std::get_if<TextRow>(&row)) return EncodeWholeText(text->text);
   if (const auto* each = std::get_if<CompletionRow>(&row)) {
     DS_ASSIGN_OR_RETURN(EncodedDocument document,
@@ -65,17 +71,24 @@ StatusOr<EncodedDocument> DocumentEncoder::EncodeWholeText(std::string_view text
 StatusOr<EncodedDocument> DocumentEncoder::EncodeChat(const ChatRow& chat) {
   DS_ASSIGN_OR_RETURN(WrittenChat written, WriteChat(chat, folder_));
   const auto& [messages, options, whole] = written;
-  if (!chat.prompt_messages) {
-    DS_ASSIGN_OR_RETURN(const std::vector<AssistantSpan> answers,
+  std::optional<EncodedDocument> answers;
+  if (!chat.prompt_messages || options_.assistant_only) {
+    DS_ASSIGN_OR_RETURN(const std::vector<AssistantSpan> spans,
                         FindAssistant(folder_, messages, options, whole));
-    return EncodePartly(whole.text, KeepLearnt(chat, answers));
+    DS_ASSIGN_OR_RETURN(answers, EncodePartly(whole.text, KeepLearnt(chat, spans)));
   }
+  if (!chat.prompt_messages) return *std::move(answers);
   const auto end = messages.begin() + static_cast<std::ptrdiff_t>(*chat.prompt_messages);
   const OrderedJson before(OrderedJson::array_t(messages.begin(), end));
   ChatOptions asked = options;
   asked.add_generation_prompt = true;
   DS_ASSIGN_OR_RETURN(const RenderedChat prompt, folder_.chat_template->Render(before, asked));
-  return EncodeCompletion(prompt.text, whole.text, /*special_tokens=*/false);
+  DS_ASSIGN_OR_RETURN(EncodedDocument document,
+                      EncodeCompletion(prompt.text, whole.text, /*special_tokens=*/false));
+  if (!answers) return document;
+  std::transform(document.learnt.begin(), document.learnt.end(), answers->learnt.begin(),
+                 document.learnt.begin(), std::logical_and<>());
+  return document;
 }
 
 StatusOr<EncodedDocument> DocumentEncoder::EncodeCompletion(std::string_view prompt,
@@ -93,22 +106,18 @@ StatusOr<EncodedDocument> DocumentEncoder::EncodeCompletion(std::string_view pro
   return document;
 }
 
-// The template has written the special tokens.
+// The template has written the special tokens. A token that is partly in a span is learnt, as in
+// transformers: the blank after a head and the first letters of an answer may be one token.
 StatusOr<EncodedDocument> DocumentEncoder::EncodePartly(std::string_view text,
                                                         const std::vector<Span>& learnt) {
   DS_ASSIGN_OR_RETURN(
       Encoding encoding,
       encoder_.Encode(text, {.special_tokens = false, .offsets = true, .truncate = false}));
   EncodedDocument document{std::move(encoding.ids), {}};
-  bool is_learnt = false;
-  for (const Span& span : encoding.offsets) {
-    // A token without text goes with the token before it.
-    if (span.begin != span.end) {
-      is_learnt = std::any_of(learnt.begin(), learnt.end(), [&](const Span& each) {
-        return span.begin >= each.begin && span.begin < each.end;
-      });
-    }
-    document.learnt.push_back(is_learnt);
+  for (const Span& token : encoding.offsets) {
+    document.learnt.push_back(std::any_of(learnt.begin(), learnt.end(), [&](const Span& each) {
+      return token.end > each.begin && token.begin < each.end;
+    }));
   }
   return document;
 }

@@ -29,6 +29,9 @@ struct DocumentOptions {
   // its end. A document without a learnt token in the rest is left out.
   std::int64_t max_length = 0;
   bool keeps_end = false;
+  // Learns only the assistant's messages of a completion, as TRL's assistant_only_loss does, and
+  // refuses rows without messages.
+  bool assistant_only = false;
 
   friend bool operator==(const DocumentOptions&, const DocumentOptions&) = default;
 };

@@ -111,7 +111,11 @@ TEST(TrlArgumentsTest, WhatIsLearntOfARow) {
   EXPECT_TRUE(always.is_whole()) << DescribeMissing(always);
   EXPECT_EQ(On(always, "assistant_only_loss").mapping, Mapping::kWhole);
   EXPECT_EQ(On(always, "completion_only_loss").mapping, Mapping::kWhole);
-  EXPECT_EQ(Sft(R"({"dataset_text_field": "story"})").flags["text_field"], "story");
+  EXPECT_EQ(always.flags["assistant_only_loss"], true);
+  EXPECT_FALSE(Sft("{}").flags.contains("assistant_only_loss"));
+  const Translation story = Sft(R"({"dataset_text_field": "story"})");
+  EXPECT_EQ(story.flags["text_field"], "story");
+  EXPECT_EQ(On(story, "dataset_text_field").mapping, Mapping::kNearly);
   EXPECT_TRUE(Sft(R"({"loss_type": "chunked_nll"})").is_whole());
   EXPECT_THAT(Missing(Sft(R"({"completion_only_loss": false, "loss_type": "dft", "max_length": null,
                       "eos_token": "<|im_end|>", "chat_template_path": "a.jinja"})")),

@@ -30,6 +30,7 @@ TrainJob FullJob() {
           .prompt_style = "alpaca",
           .max_length = 64,
           .truncation_mode = "keep_end",
+          .assistant_only_loss = true,
           .on_bad_data = "skip",
           .data_cache = "/cache",
           .packing = "whole",

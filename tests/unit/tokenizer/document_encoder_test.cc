@@ -45,7 +45,8 @@ DocumentOptions OptionsOf(const Json& json) {
                    .content_field = text("content_field"),
                    .prompt_style = text("prompt_style")},
           .max_length = json.value("max_length", 0),
-          .keeps_end = text("truncation_mode") == "keep_end"};
+          .keeps_end = text("truncation_mode") == "keep_end",
+          .assistant_only = json.value("assistant_only_loss", false)};
 }
 
 TEST(RowGoldensTest, RowsAreTokensAsTrlMakesThem) {
@@ -53,7 +54,11 @@ TEST(RowGoldensTest, RowsAreTokensAsTrlMakesThem) {
   ASSERT_GT(cases.size(), 40u);
   for (const Json& each : cases) {
     SCOPED_TRACE(each["name"].get<std::string>());
-    DocumentEncoder encoder(GoldenFolder(), OptionsOf(each["options"]));
+    TokenizerFolder folder = ReadGoldenFolder();
+    if (const auto text = each["options"].find("template"); text != each["options"].end()) {
+      folder.chat_template = ChatTemplate::Parse(text->get<std::string>()).value();
+    }
+    DocumentEncoder encoder(folder, OptionsOf(each["options"]));
     const auto document = encoder.EncodeLine(each["row"].dump());
     ASSERT_TRUE(document.ok()) << document.status().message();
     if (each.contains("left_out")) {
@@ -72,6 +77,16 @@ std::string ErrorOf(const std::string& line, const RowOptions& options = {}) {
   DocumentEncoder encoder(GoldenFolder(), {.rows = options});
   const auto document = encoder.EncodeLine(line);
   return document.ok() ? "is read" : std::string(document.status().message());
+}
+
+TEST(RowTest, TheAssistantAloneNeedsMessages) {
+  DocumentEncoder encoder(GoldenFolder(), {.assistant_only = true});
+  for (const char* row :
+       {R"({"text": "hello"})", R"({"prompt": "hello", "completion": "there"})"}) {
+    EXPECT_THAT(encoder.EncodeLine(row).status().message(), HasSubstr("--assistant_only_loss"));
+  }
+  EXPECT_TRUE(
+      encoder.EncodeLine(R"({"prompt": "hello", "completion": "there", "label": false})").ok());
 }
 
 TEST(RowTest, KeysWithAMeaningThatIsNotBuiltAreNamed) {
