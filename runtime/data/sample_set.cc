@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,16 @@ StatusOr<SamplePlan> PlanSamples(const TokenSource& source, const LoaderOptions&
   }
   return SamplePlan::Whole(source.documents(), options.seq_len,
                            /*one_each=*/options.packing == Packing::kNone);
+}
+
+// The most equal numbers side by side.
+std::int64_t LongestRun(std::span<const std::int64_t> numbers) {
+  std::int64_t longest = 0, run = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    run = i > 0 && numbers[i] == numbers[i - 1] ? run + 1 : 1;
+    longest = std::max(longest, run);
+  }
+  return longest;
 }
 
 }  // namespace
@@ -66,6 +77,7 @@ Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) c
   std::fill(std::copy(tokens.begin() + 1, tokens.end(), labels), labels + length, kIgnoredLabel);
   if (has_documents()) return MarkDocuments(range, row, batch);
   if (batch->documents.defined()) batch->documents[row].fill_(0);
+  batch->longest = std::max(batch->longest, range.count);
   return OkStatus();
 }
 
@@ -88,6 +100,8 @@ Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batc
   const auto last = static_cast<std::size_t>(range.count) - 1;
   std::fill(std::copy_n(documents.begin(), range.count, numbers), numbers + length,
             documents[last]);
+  const std::span<const std::int64_t> own(numbers, static_cast<std::size_t>(range.count));
+  batch->longest = std::max(batch->longest, LongestRun(own));
   auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
   for (std::size_t i = 1; i < documents.size(); ++i) {
     if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;

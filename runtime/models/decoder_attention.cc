@@ -145,8 +145,8 @@ std::array<at::Tensor, 3> DecoderAttention::Place(const std::array<at::Tensor, 3
   at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
   const at::Tensor v = projected[2].transpose(1, 2);
   if (angles_) {
-    q = angles_->Turn(q, bundle.batch);
-    k = angles_->Turn(k, bundle.batch);
+    q = angles_->Turn(q, bundle.batch, bundle.longest_document);
+    k = angles_->Turn(k, bundle.batch, bundle.longest_document);
   }
   if (bundle.cache == nullptr) return {q, k, v};
   TORCH_CHECK(sequence_.size() == 1, "a cache is of whole samples, not of sequence ranks");
@@ -245,13 +245,14 @@ sequence_parallel::PortionParts DecoderAttention::MakePortionParts(const Bundle&
   using sequence_parallel::Portion;
   const Batch batch = bundle.batch;
   const RandomPlace random = bundle.random;
+  const std::int64_t longest = bundle.longest_document;
   sequence_parallel::PortionParts parts;
   parts.project = [=, this](const at::Tensor& x, const Portion& portion) {
     const auto projected = Project(x);
     at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
     if (angles_) {
-      q = angles_->Turn(q, batch, portion.own.first, tokens);
-      k = angles_->Turn(k, batch, portion.own.first, tokens);
+      q = angles_->Turn(q, batch, longest, portion.own.first, tokens);
+      k = angles_->Turn(k, batch, longest, portion.own.first, tokens);
     }
     const at::Tensor v = PadValues(projected[2].transpose(1, 2), k);
     return sequence_parallel::Qkv{ToOwnHeads(q, shares_.queries), ToOwnHeads(k, shares_.keys),

@@ -97,26 +97,30 @@ at::Tensor ApplyRotary(const at::Tensor& x, const at::Tensor& cos, const at::Ten
   return RotaryFunction::apply(x, cos.contiguous(), sin.contiguous());
 }
 
-// Positions that are counted within documents are fewer than the tokens. Where the angles are the
-// same for all lengths up to that nobody has to ask the device how far they go.
+// Without a known longest document the positions tell it. Those that are counted within documents
+// are fewer than the tokens: where the angles are the same for all lengths up to that, nobody has
+// to ask the device how far they go.
 std::vector<float> RotaryAngles::FindFrequencies(const at::Tensor& positions,
                                                  bool are_counted) const {
+  if (longest_ > 0) return RopeFrequencies(rope_, head_width_, longest_);
   const bool all_alike = are_counted && HaveSameFrequencies(rope_, 1, tokens_);
   const bool asks = DependsOnLength(rope_) && positions.dim() == 2 && !all_alike;
   return RopeFrequencies(rope_, head_width_,
                          asks ? positions.max().item<std::int64_t>() + 1 : tokens_);
 }
 
-void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch, std::int64_t tokens) {
+void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch, std::int64_t longest,
+                           std::int64_t tokens) {
   const at::Tensor& given = FindTensor(batch, "positions");
   const at::Tensor& documents = FindTensor(batch, "documents");
-  const bool fits = cos_.defined() && tokens_ == tokens && positions_.is_same(given) &&
-                    documents_.is_same(documents) && cos_.device() == x.device() &&
-                    cos_.scalar_type() == x.scalar_type();
+  const bool fits = cos_.defined() && tokens_ == tokens && longest_ == longest &&
+                    positions_.is_same(given) && documents_.is_same(documents) &&
+                    cos_.device() == x.device() && cos_.scalar_type() == x.scalar_type();
   if (fits) return;
   positions_ = given;
   documents_ = documents;
   tokens_ = tokens;
+  longest_ = longest;
   const at::Tensor positions = FindPositions(batch);
   const at::Tensor frequencies = device::BringTo(
       at::tensor(FindFrequencies(positions, /*are_counted=*/!given.defined())), x.device());
@@ -125,13 +129,13 @@ void RotaryAngles::Prepare(const at::Tensor& x, const Batch& batch, std::int64_t
   sin_ = (at::sin(angles) * rope_.attention_factor).to(x.scalar_type());
 }
 
-at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch) {
-  return Turn(x, batch, /*first=*/0, x.size(2));
+at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest) {
+  return Turn(x, batch, longest, /*first=*/0, x.size(2));
 }
 
-at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch, std::int64_t first,
-                              std::int64_t tokens) {
-  Prepare(x, batch, tokens);
+at::Tensor RotaryAngles::Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest,
+                              std::int64_t first, std::int64_t tokens) {
+  Prepare(x, batch, longest, tokens);
   const std::int64_t count = x.size(2);
   return ApplyRotary(x, cos_.narrow(-2, first, count), sin_.narrow(-2, first, count));
 }

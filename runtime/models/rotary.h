@@ -27,14 +27,16 @@ class RotaryAngles {
       : rope_(rope), head_width_(head_width) {}
 
   // `x` [B, heads, S, head width] of this batch with the heads of each token turned by its
-  // position.
-  at::Tensor Turn(const at::Tensor& x, const Batch& batch);
+  // position. Angles that follow the length of a sequence follow the `longest` document
+  // (Bundle::longest_document), as in transformers.
+  at::Tensor Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest);
   // The same, where `x` has S of the batch's `tokens` tokens, from `first` on.
-  at::Tensor Turn(const at::Tensor& x, const Batch& batch, std::int64_t first, std::int64_t tokens);
+  at::Tensor Turn(const at::Tensor& x, const Batch& batch, std::int64_t longest, std::int64_t first,
+                  std::int64_t tokens);
 
  private:
   // Makes cos_ and sin_, [tokens, half] or [B, tokens, half], unless they are there.
-  void Prepare(const at::Tensor& x, const Batch& batch, std::int64_t tokens);
+  void Prepare(const at::Tensor& x, const Batch& batch, std::int64_t longest, std::int64_t tokens);
 
   std::vector<float> FindFrequencies(const at::Tensor& positions, bool are_counted) const;
 
@@ -42,7 +44,7 @@ class RotaryAngles {
   std::int64_t head_width_;
   // The tables were made of these, which are held so that no other tensor has their addresses.
   at::Tensor positions_, documents_;
-  std::int64_t tokens_ = 0;
+  std::int64_t tokens_ = 0, longest_ = 0;
   at::Tensor cos_, sin_;
 };
 

@@ -264,6 +264,7 @@ Bundle ToBundle(const data::Batch& batch, c10::Device device) {
       .batch = {{"tokens", to_device(batch.inputs)}, {"labels", to_device(batch.labels)}}};
   // While they are on the host: to count them on a device one would wait for it.
   bundle.measured_labels = {bundle.tensor("labels"), models::MeasureLabels(batch.labels)};
+  bundle.longest_document = batch.longest;
   if (batch.documents.defined()) bundle.batch["documents"] = to_device(batch.documents);
   return bundle;
 }

@@ -98,6 +98,32 @@ INSTANTIATE_TEST_SUITE_P(Heads, Rotary,
                                            RotaryCase{"inPart", 48, 12}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// transformers 5.24, longrope: short factors while no position is behind the original ones.
+TEST(RotaryAngles, FollowTheLongestDocumentAndNotThePadding) {
+  const RopeSpec rope{.scaling = RopeSpec::Scaling::kLongRope,
+                      .original_positions = 6.0,
+                      .short_factors = {1.0, 1.0},
+                      .long_factors = {4.0, 8.0}};
+  const at::Tensor x = at::ones({1, 1, 10, 4});
+  const Batch batch{{"tokens", at::zeros({1, 10}, at::kLong)}};
+  const auto turned = [&](std::int64_t longest) {
+    return RotaryAngles(rope, 4).Turn(x, batch, longest);
+  };
+  const auto by = [&](std::int64_t length) {
+    const at::Tensor angles =
+        at::arange(10).to(at::kFloat).unsqueeze(-1) * at::tensor(RopeFrequencies(rope, 4, length));
+    return ApplyRotary(x, angles.cos(), angles.sin());
+  };
+  EXPECT_TRUE(turned(6).equal(by(6)));
+  EXPECT_TRUE(turned(7).equal(by(10)));
+  EXPECT_TRUE(turned(0).equal(by(10))) << "unknown: all tokens count";
+  EXPECT_FALSE(by(6).equal(by(10)));
+  RotaryAngles kept(rope, 4);
+  for (const std::int64_t longest : {7, 6, 7}) {
+    EXPECT_TRUE(kept.Turn(x, batch, longest).equal(by(longest))) << longest;
+  }
+}
+
 TEST(RotaryAngles, OfAnotherLengthAreRefused) {
   const Angles angles = MakeAngles(/*tokens=*/5, /*half=*/8);
   EXPECT_THROW(ApplyRotary(at::randn({1, 2, 4, 16}), angles.cos, angles.sin), c10::Error);
