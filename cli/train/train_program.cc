@@ -53,13 +53,18 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
   if (newest.ok()) {
     for (const checkpoint::SkippedCheckpoint& skipped : newest->skipped) {
       notices->push_back("checkpoint " + skipped.directory.string() +
-                         " is damaged and passed over: " + skipped.reason);
+                         " is passed over: " + skipped.reason);
     }
     if (newest->found.has_value()) {
       return ResumePoint{newest->found->directory.string(), newest->found->step};
     }
   }
-  return NotFoundError("there is no checkpoint to go on from in " + root);
+  std::string message = "there is no checkpoint to go on from in " + root;
+  if (newest.ok() && !newest->skipped.empty()) {
+    const auto& [directory, reason] = newest->skipped.front();
+    message += ": " + directory.filename().string() + " is passed over: " + reason;
+  }
+  return NotFoundError(std::move(message));
 }
 
 std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const {

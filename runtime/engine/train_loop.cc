@@ -36,7 +36,8 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
   if (engine.world().rank() == 0) {
     const auto newest = checkpoint::FindNewestGood(options.checkpoint_root);
     if (newest.ok() && newest->found) step = newest->found->step;
-    if (newest.status().code() == StatusCode::kUnavailable) looked = newest.status();
+    const bool is_unclear = !newest.ok() && newest.status().code() != StatusCode::kNotFound;
+    if (is_unclear) looked = newest.status();
   }
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(looked, engine.world()));
   step = comm::GatherNumber(step, engine.world())[0];

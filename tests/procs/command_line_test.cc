@@ -427,7 +427,7 @@ TEST_F(ResumeRefusalTest, ADamagedNewestIsPassedOverWithANotice) {
   const ProgramResult result = Dsrun({"resume", "./run"});
   EXPECT_EQ(result.status, 3) << "there is no dsrank to go on with";
   EXPECT_THAT(result.err, HasSubstr("dsrun: checkpoint " + (root_ / "step-4").string() +
-                                    " is damaged and passed over: "));
+                                    " is passed over: it is damaged: "));
   EXPECT_THAT(result.err, HasSubstr("dsrun: going on from " + (root_ / "step-2").string() + "\n"));
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/checkpoint/format/catalog.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <system_error>
@@ -53,6 +55,22 @@ Head HighestOf(const std::vector<Candidate>& candidates) {
     head = {candidate.listed.step, *candidate.lineage};
   }
   return head;
+}
+
+// Without a `latest` nothing tells which of two jobs the folder belongs to.
+Status CheckOneJob(const std::vector<Candidate>& candidates, const fs::path& root) {
+  const Candidate* first = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.lineage) continue;
+    if (first == nullptr) first = &candidate;
+    if (MayBeOfOneJob(*first->lineage, *candidate.lineage)) continue;
+    return FailedPreconditionError(fmt::format(
+        "{} has checkpoints of two jobs, such as {} and {}, and no '{}' that names one: move those "
+        "of one job to another folder, or name a checkpoint",
+        root.string(), first->listed.directory.filename().string(),
+        candidate.listed.directory.filename().string(), kLatestFile));
+  }
+  return OkStatus();
 }
 
 // The checkpoint that a generation from `may_save` on wrote right behind `head`: a crash came, or
@@ -109,17 +127,17 @@ bool IsForeign(const Candidate& candidate, const Head& head) {
          !IsOfOneStart(IdOf(*candidate.lineage, head.step), IdOf(head.lineage, head.step));
 }
 
-// The first proven damage; "" for a good checkpoint.
+// Says why nobody can go on from the checkpoint; "" for a good one.
 StatusOr<std::string> FirstProblem(const Candidate& candidate, const Head& head,
                                    FileSystem& system) {
   if (IsForeign(candidate, head)) {
-    return std::string("another job wrote it: its lineage is not the one that '") + kLatestFile +
-           "' names";
+    return std::string("it is another job's: '") + kLatestFile + "' tells of another";
   }
   const StatusOr<VerifyReport> report = VerifyCheckpoint(candidate.listed.directory, system);
-  if (report.ok()) return report->ok() ? "" : Describe(report->damages.front());
+  if (report.ok() && report->ok()) return std::string();
   if (report.status().code() == StatusCode::kUnavailable) return report.status();
-  return report.status().message();
+  return "it is damaged: " +
+         (report.ok() ? Describe(report->damages.front()) : report.status().message());
 }
 
 // Without a `latest` any manifest may tell the newest generation.
@@ -172,7 +190,10 @@ StatusOr<NewestCheckpoint> FindNewestGood(const fs::path& root, FileSystem& syst
   DS_ASSIGN_OR_RETURN(const std::vector<ListedCheckpoint> listed, ListCheckpoints(root, system));
   const std::vector<Candidate> candidates = ReadCandidates(listed, system);
   DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root, system));
-  if (!latest) DS_RETURN_IF_ERROR(FirstUnknown(candidates));
+  if (!latest) {
+    DS_RETURN_IF_ERROR(FirstUnknown(candidates));
+    DS_RETURN_IF_ERROR(CheckOneJob(candidates, root));
+  }
   const Head head = FindHead(candidates, latest);
   NewestCheckpoint newest;
   // A line's steps ascend: the highest one is the newest.

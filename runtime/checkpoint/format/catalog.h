@@ -29,7 +29,7 @@ StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::p
 
 struct SkippedCheckpoint {
   std::filesystem::path directory;
-  std::string reason;  // the first damage
+  std::string reason;  // "it is damaged: ...", or "it is another job's: ..."
 };
 
 struct NewestCheckpoint {
@@ -40,10 +40,11 @@ struct NewestCheckpoint {
 // Picks the newest good one of the job's living line (lineage.h): of the head, which `latest` names
 // or a checkpoint right behind it is, and what the head comes from. What a job left behind when it
 // was sent back is never picked, however high its step. Without a `latest`, the head is the highest
-// step of the newest generation. Another job's checkpoint that was copied into the folder is on no
-// line of this one (lineage.h). Finding none is not an error: an empty result says why each was
-// skipped. kUnavailable when one that would be preferred cannot be read now (reading.h): it may be
-// good, and an older one is not taken in its place.
+// step of the newest generation, and checkpoints of two jobs are kFailedPrecondition. Another job's
+// checkpoint that was copied into the folder is on no line of this one (lineage.h). Finding none is
+// not an error: an empty result says why each was skipped. kUnavailable when one that would be
+// preferred cannot be read now (reading.h): it may be good, and an older one is not taken in its
+// place.
 StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root,
                                           FileSystem& system = FileSystem::System());
 

@@ -41,10 +41,18 @@ bool IsOurs(const fs::path& folder) {
          fs::is_regular_file(folder / kManifestFile, error);
 }
 
+// RemoveMadeFolder, for which a user's file in the folder is no reason not to save.
+Status RemoveOurs(const fs::path& folder, FileSystem& system) {
+  Status removed = RemoveMadeFolder(folder, system);
+  if (removed.code() != StatusCode::kFailedPrecondition) return removed;
+  LogWarning(removed.message());
+  return OkStatus();
+}
+
 // Removes an unfinished checkpoint whose writer has ended. A crash between the folder and its mark
 // leaves an empty folder; a link, and one with other content, is somebody else's.
 Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
-  if (CheckOwnFolder(folder).ok() && IsOurs(folder)) return RemoveMadeFolder(folder, system);
+  if (CheckOwnFolder(folder).ok() && IsOurs(folder)) return RemoveOurs(folder, system);
   const int removed = system.Unlink(folder, AT_REMOVEDIR);
   if (removed != 0 && removed != -ENOENT) {
     LogWarning(folder.string() + " is left: it holds neither a writer's mark nor a manifest");
@@ -63,21 +71,17 @@ Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   if (there.type() == fs::file_type::not_found) return RenameDurably(replaced, final, system);
   if (error) return ErrnoError(error.value(), final.string());
   if (!CheckOwnFolder(replaced).ok()) return OkStatus();
-  if (fs::is_regular_file(replaced / kWriterFile, error)) return RemoveMadeFolder(replaced, system);
+  if (fs::is_regular_file(replaced / kWriterFile, error)) return RemoveOurs(replaced, system);
   system.Unlink(replaced, AT_REMOVEDIR);  // the rest of a removal; one with content stays
   return OkStatus();
 }
 
-// A `latest` that a crash cut off before it got its name: "latest." with 16 hexadecimal digits, and
-// the beginning of a step's name in it, or nothing.
+// A `latest` that a crash cut off before it got its name, with the beginning of a step's name in
+// it, or nothing.
 bool IsLatestDraft(const fs::path& path) {
   constexpr std::string_view kStart = "step-";
-  const std::string name = path.filename().string();
-  const std::string_view digits = std::string_view(name).substr(
-      std::min<std::size_t>(name.size(), std::string_view(kLatestFile).size() + 1));
   std::error_code error;
-  if (!name.starts_with(std::string(kLatestFile) + ".") || digits.size() != 16 ||
-      digits.find_first_not_of("0123456789abcdef") != std::string_view::npos ||
+  if (!IsDraftOf(kLatestFile, path.filename().string()) ||
       !fs::is_regular_file(fs::symlink_status(path, error))) {
     return false;
   }
@@ -160,14 +164,35 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
       fmt::format("{}: not what was written", (directory / kManifestFile).string()));
 }
 
-// Removes what a newer checkpoint has replaced. The newer one is good whether it works or not, and
-// the next save removes what is left. Of a link to a checkpoint elsewhere only the link goes.
-void RemoveReplaced(const fs::path& replaced, FileSystem& system) {
-  const Status removed = CheckOwnFolder(replaced).ok() ? RemoveMadeFolder(replaced, system)
-                                                       : RemoveTree(replaced, system);
-  if (!removed.ok()) {
-    LogWarning("an older checkpoint is left: " + removed.message());
+// Gives a folder that this job may not remove a name that no checkpoint has.
+Status SetAside(const fs::path& folder, const fs::path& final, const std::string& reason,
+                FileSystem& system) {
+  const std::uint64_t nonce = DrawUnfinishedName(0, 0).nonce;
+  const fs::path aside = final.string() + fmt::format(".other-{:016x}", nonce);
+  DS_RETURN_IF_ERROR(RenameDurably(folder, aside, system));
+  LogWarning(fmt::format("{} is {} now: {}", final.string(), aside.filename().string(), reason));
+  return OkStatus();
+}
+
+// A checkpoint that was copied here from another job's folder has the name that this one needs.
+Status SetOtherJobAside(const fs::path& final, const Manifest& manifest, FileSystem& system) {
+  if (!CheckOwnFolder(final).ok()) return OkStatus();
+  const StatusOr<Manifest> there = ReadManifest(final);
+  const bool both_tell = there.ok() && there->lineage && manifest.lineage;
+  if (!both_tell || MayBeOfOneJob(*there->lineage, *manifest.lineage)) return OkStatus();
+  return SetAside(final, final, "it is another job's, and this job saves the step", system);
+}
+
+// Removes what a newer checkpoint, `final`, has replaced. The newer one is good whether it works or
+// not, and the next save removes what is left. Of a link to a checkpoint elsewhere only the link
+// goes.
+void RemoveReplaced(const fs::path& replaced, const fs::path& final, FileSystem& system) {
+  Status removed = CheckOwnFolder(replaced).ok() ? RemoveMadeFolder(replaced, system)
+                                                 : RemoveTree(replaced, system);
+  if (removed.code() == StatusCode::kFailedPrecondition) {
+    removed = SetAside(replaced, final, "it held files that dsrun did not write", system);
   }
+  if (!removed.ok()) LogWarning("an older checkpoint is left: " + removed.message());
 }
 
 // Puts `unfinished` in the place of `final` by renames without flags. A crash between two of them
@@ -186,7 +211,7 @@ Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSys
     return ErrnoError(-renamed, final.string());
   }
   DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
-  RemoveReplaced(replaced, system);
+  RemoveReplaced(replaced, final, system);
   return OkStatus();
 }
 
@@ -203,7 +228,7 @@ Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& s
   }
   if (exchanged != 0) return ErrnoError(-exchanged, final.string());
   DS_RETURN_IF_ERROR(SyncDirectory(final.parent_path(), system));
-  RemoveReplaced(unfinished, system);
+  RemoveReplaced(unfinished, final, system);
   return OkStatus();
 }
 
@@ -229,11 +254,31 @@ Status RemoveMadeFolder(const fs::path& folder, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(folder));
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
-    if (name != kWriterFile && name != kManifestFile) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
+    const bool is_last = name == kWriterFile || name == kManifestFile;
+    if (IsCheckpointFile(name) && !is_last) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
   }
   // The writer's mark proves more than the manifest, and goes after it.
-  DS_RETURN_IF_ERROR(RemoveTree(folder / kManifestFile, system));
-  return RemoveTree(folder, system);
+  for (const char* name : {kManifestFile, kWriterFile}) {
+    DS_RETURN_IF_ERROR(RemoveTree(folder / name, system));
+  }
+  const int removed = system.Unlink(folder, AT_REMOVEDIR);
+  if (removed == 0 || removed == -ENOENT) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const std::string foreign, FindForeignEntry(folder));
+  if (foreign.empty()) return ErrnoError(-removed, folder.string());
+  return FailedPreconditionError(DescribeForeign(folder, foreign));
+}
+
+StatusOr<std::string> FindForeignEntry(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(folder));
+  for (const fs::path& entry : entries) {
+    std::string name = entry.filename().string();
+    if (!IsCheckpointFile(name)) return name;
+  }
+  return std::string();
+}
+
+std::string DescribeForeign(const fs::path& folder, const std::string& entry) {
+  return folder.string() + " stays: it holds " + entry + ", which dsrun did not write";
 }
 
 fs::path UnfinishedDirectory(const fs::path& root, const UnfinishedName& name) {
@@ -276,6 +321,7 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
   DS_RETURN_IF_ERROR(CheckMaySave(root, manifest.lineage));
   // A mark that is left in a good checkpoint harms nobody.
   system.Unlink(directory / kWriterFile, 0);
+  DS_RETURN_IF_ERROR(SetOtherJobAside(final, manifest, system));
   DS_RETURN_IF_ERROR(TakeName(directory, final, system));
   const Latest latest{.step = manifest.step,
                       .generation = manifest.lineage ? manifest.lineage->generation : 0,

@@ -50,7 +50,8 @@ StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const std::filesystem::path& root
 // Returns root/step-N. On an error there is the old step-N or the whole new one, and latest is what
 // it was. A generation that may not save any more is refused. A latest that cannot be written is no
 // error, but a warning in the log: the checkpoint is good, and one that tells its lineage is found
-// by its parent.
+// by its parent. Another job's root/step-N, and the user's files in a replaced one, stay under
+// root/step-N.other-X, with a warning, too.
 StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());
@@ -61,9 +62,13 @@ Status CheckOwnFolder(const std::filesystem::path& folder);
 
 // Removes a checkpoint's folder, finished or not, that the caller knows to be of this format. The
 // writer's mark and the manifest go last: a removal that a crash cuts off leaves a folder that the
-// next save knows as well.
+// next save knows as well. The user's files stay, with the folder: kFailedPrecondition names one.
 Status RemoveMadeFolder(const std::filesystem::path& folder,
                         FileSystem& system = FileSystem::System());
+
+// The first entry of the folder that no checkpoint's writer makes; "" for none.
+StatusOr<std::string> FindForeignEntry(const std::filesystem::path& folder);
+std::string DescribeForeign(const std::filesystem::path& folder, const std::string& entry);
 
 // Removes the unfinished folder, as far as possible.
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished,

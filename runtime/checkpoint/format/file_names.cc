@@ -50,4 +50,23 @@ std::optional<UnfinishedName> ParseUnfinishedName(std::string_view name) {
 
 std::string ShardFileName(int rank) { return fmt::format("rank-{:05d}.bin", rank); }
 
+bool IsCheckpointFile(std::string_view name) {
+  constexpr std::string_view kShardStart = "rank-", kShardEnd = ".bin";
+  if (name == kManifestFile || name == kWriterFile) return true;
+  if (name.starts_with(kShardStart) && name.ends_with(kShardEnd)) {
+    const std::string_view digits = name.substr(kShardStart.size());
+    const auto rank = ParseNumber<int>(digits.substr(0, digits.size() - kShardEnd.size()));
+    return rank && ShardFileName(*rank) == name;
+  }
+  return IsDraftOf(kManifestFile, name) || name.starts_with(".nfs") ||
+         name.starts_with(".fuse_hidden");
+}
+
+bool IsDraftOf(std::string_view file, std::string_view name) {
+  constexpr std::size_t kDigits = 16;
+  if (name.size() != file.size() + 1 + kDigits || !name.starts_with(file)) return false;
+  return name[file.size()] == '.' &&
+         name.find_first_not_of("0123456789abcdef", file.size() + 1) == std::string_view::npos;
+}
+
 }  // namespace ds::checkpoint

@@ -42,4 +42,12 @@ std::optional<UnfinishedName> ParseUnfinishedName(std::string_view name);
 // "rank-00003.bin".
 std::string ShardFileName(int rank);
 
+// True for the files that writers put into a checkpoint's folder, their drafts, and the names that
+// file servers give to removed files that are open. Everything else there is the user's.
+bool IsCheckpointFile(std::string_view name);
+
+// True for the name of `file` before WriteFileAtomically has renamed it: "latest." with 16
+// hexadecimal digits.
+bool IsDraftOf(std::string_view file, std::string_view name);
+
 }  // namespace ds::checkpoint

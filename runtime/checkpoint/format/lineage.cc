@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <set>
 
 namespace ds::checkpoint {
 namespace {
@@ -29,6 +30,12 @@ nlohmann::json IdToJson(const CheckpointId& id) {
   return json;
 }
 
+std::set<std::int64_t> StartsOf(const Lineage& lineage) {
+  std::set<std::int64_t> starts = {lineage.start};
+  for (const CheckpointId& id : lineage.past) starts.insert(id.start);
+  return starts;
+}
+
 }  // namespace
 
 bool IsOfOneStart(const CheckpointId& a, const CheckpointId& b) {
@@ -37,6 +44,12 @@ bool IsOfOneStart(const CheckpointId& a, const CheckpointId& b) {
 
 CheckpointId IdOf(const Lineage& lineage, std::int64_t step) {
   return {.generation = lineage.generation, .step = step, .start = lineage.start};
+}
+
+bool MayBeOfOneJob(const Lineage& a, const Lineage& b) {
+  const std::set<std::int64_t> of_a = StartsOf(a), of_b = StartsOf(b);
+  return of_a.contains(0) || of_b.contains(0) ||
+         std::any_of(of_a.begin(), of_a.end(), [&](std::int64_t id) { return of_b.contains(id); });
 }
 
 std::int64_t DrawStart() {

@@ -49,6 +49,9 @@ Lineage AssumeLineage(std::int64_t step);
 // True when a checkpoint of this lineage comes from `id`.
 bool ComesFrom(const Lineage& lineage, const CheckpointId& id);
 
+// False when the starts that both tell prove that they are of two jobs.
+bool MayBeOfOneJob(const Lineage& a, const Lineage& b);
+
 // The lineage of what `writer`, whose past does not count, writes after the checkpoint `parent` of
 // step `step`. A generation lower than the parent's counts as the parent's.
 Lineage ContinueLineage(const Lineage& parent, std::int64_t step, const Lineage& writer);

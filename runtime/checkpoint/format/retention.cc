@@ -41,9 +41,13 @@ Status CheckRemovable(const fs::path& root, std::int64_t step, const Lineage& li
         "{} stays: '{}' names no newer checkpoint of this run", directory.string(), kLatestFile));
   }
   DS_RETURN_IF_ERROR(CheckOwnFolder(directory));
-  if (IsOfLineage(root, step, lineage)) return OkStatus();
-  return FailedPreconditionError(directory.string() +
-                                 " stays: its manifest does not show that this run wrote it");
+  if (!IsOfLineage(root, step, lineage)) {
+    return FailedPreconditionError(directory.string() +
+                                   " stays: its manifest does not show that this run wrote it");
+  }
+  DS_ASSIGN_OR_RETURN(const std::string foreign, FindForeignEntry(directory));
+  if (foreign.empty()) return OkStatus();
+  return FailedPreconditionError(DescribeForeign(directory, foreign));
 }
 
 // Under the folder's lock: renames the checkpoint, if it may go. Returns the new name.
@@ -84,10 +88,11 @@ void PruneCheckpoints(const fs::path& root, const RetentionPolicy& policy, const
   for (const ListedCheckpoint& each : listed.ok() ? *listed : std::vector<ListedCheckpoint>()) {
     if (IsOfLineage(root, each.step, lineage)) own.push_back(each.step);
   }
+  if (!status.ok()) LogWarning("older checkpoints are left: " + status.message());
   for (const std::int64_t step : ChooseStepsToRemove(own, policy)) {
-    if (status.ok()) status = RemoveCheckpoint(root, step, lineage, system);
+    status = RemoveCheckpoint(root, step, lineage, system);
+    if (!status.ok()) LogWarning("an older checkpoint is left: " + status.message());
   }
-  if (!status.ok()) LogWarning("an older checkpoint is left: " + status.message());
 }
 
 Status RemoveCheckpoint(const fs::path& root, std::int64_t step, const Lineage& lineage,

@@ -4,8 +4,9 @@
 //
 // A checkpoint is removed only when its manifest proves that it belongs to the run: it is readable,
 // it holds the step of the folder's name, and the run's lineage comes from it. Damaged checkpoints,
-// those of another future and folders of other origin stay. Nothing is removed while `latest` does
-// not name the newest checkpoint of the lineage, or by ranks of a generation that may not save.
+// those of another future or job, folders of other origin and those with the user's files stay.
+// Nothing is removed while `latest` does not name the newest checkpoint of the lineage, or by ranks
+// of a generation that may not save.
 //
 // A removal renames the folder to the name of an unfinished checkpoint first, so that a crash
 // leaves no half checkpoint; the next save removes such a folder.

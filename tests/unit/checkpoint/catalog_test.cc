@@ -176,7 +176,7 @@ TEST_F(CopiedTest, AnOtherJobsCheckpointIsNotGoneOnFrom) {
   Copy(30);
   EXPECT_EQ(Newest().found->step, 10) << "nor its head";
   ASSERT_THAT(Newest().skipped, SizeIs(1));
-  EXPECT_THAT(Newest().skipped[0].reason, HasSubstr("another job wrote it"));
+  EXPECT_THAT(Newest().skipped[0].reason, HasSubstr("is another job's"));
 }
 
 TEST_F(CopiedTest, AResumeFromItMakesItTheHead) {
@@ -187,6 +187,16 @@ TEST_F(CopiedTest, AResumeFromItMakesItTheHead) {
   FlipBit(folder_.path() / "step-50/rank-00000.bin", 0);
   FlipBit(folder_.path() / "step-40/rank-00000.bin", 0);
   EXPECT_FALSE(Newest().found.has_value()) << "steps 10 to 30 are of the first job";
+}
+
+TEST_F(CopiedTest, WithoutLatestTwoJobsAreNotGuessedAt) {
+  Copy(40);
+  fs::remove(folder_.path() / kLatestFile);
+  const auto newest = FindNewestGood(folder_.path());
+  EXPECT_EQ(newest.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(newest.status().message(), HasSubstr("two jobs, such as step-10 and step-40"));
+  fs::remove_all(folder_.path() / "step-40");
+  EXPECT_EQ(Newest().found->step, 30);
 }
 
 // `latest` tells of the step's former checkpoint: a crash came before it was written again.

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/base/files.h"
+#include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/shard_file_writer.h"
 #include "runtime/checkpoint/format/verify.h"
@@ -25,6 +27,7 @@ using ds::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 class CommitTest : public ::testing::Test {
  protected:
@@ -211,6 +214,49 @@ TEST_F(CommitTest, AGenerationThatIsFollowedWhileItSavesDoesNotCommit) {
   EXPECT_EQ(Commit(begun).code(), StatusCode::kFailedPrecondition);
   EXPECT_FALSE(Exists("step-20"));
   EXPECT_EQ(Slurp(folder_.path() / kLatestFile), latest);
+}
+
+// The only folder whose name begins with step-20.other-.
+fs::path FindSetAside(const fs::path& root) {
+  for (const std::string& name : NamesIn(root)) {
+    if (name.starts_with("step-20.other-")) return root / name;
+  }
+  return {};
+}
+
+TEST_F(CommitTest, AnotherJobsCheckpointIsSetAside) {
+  TemporaryFolder elsewhere;
+  Lineage other{.generation = 0, .start = 61}, own{.generation = 0, .start = 67};
+  CommitSample(elsewhere.path(), 20, &other);
+  fs::copy(elsewhere.path() / "step-20", folder_.path() / "step-20");
+  CommitSample(folder_.path(), 20, &own);
+  EXPECT_EQ(ReadManifest(folder_.path() / "step-20")->lineage->start, 67);
+  const fs::path aside = FindSetAside(folder_.path());
+  ASSERT_FALSE(aside.empty());
+  EXPECT_EQ(ReadManifest(aside)->lineage->start, 61);
+  CommitSample(folder_.path(), 20, &own);
+  EXPECT_THAT(NamesIn(folder_.path()), SizeIs(4)) << "one's own is replaced";
+  EXPECT_THAT(ListCheckpoints(folder_.path()).value(), SizeIs(1));
+}
+
+TEST_F(CommitTest, TheUsersFilesOfAReplacedOneStay) {
+  CommitSample(folder_.path(), 20);
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "step-20/notes.txt", "mine").ok());
+  CommitSample(folder_.path(), 20);
+  EXPECT_THAT(NamesIn(FindSetAside(folder_.path())), ElementsAre("notes.txt"));
+  EXPECT_FALSE(Exists("step-20/notes.txt"));
+  CommitSample(folder_.path(), 30);
+  EXPECT_EQ(Slurp(FindSetAside(folder_.path()) / "notes.txt"), "mine");
+}
+
+TEST_F(CommitTest, TheUsersFilesOfAnUnfinishedOneDoNotHinderTheNext) {
+  const fs::path left = [&] {
+    const Begun begun = Begin(20);
+    return begun.directory;
+  }();
+  ASSERT_TRUE(WriteFileAtomically(left / "notes.txt", "mine").ok());
+  CommitSample(folder_.path(), 30);
+  EXPECT_THAT(NamesIn(left), ElementsAre("notes.txt"));
 }
 
 TEST_F(CommitTest, ShardsThatDoNotMakeAWholeTensorAreRefused) {

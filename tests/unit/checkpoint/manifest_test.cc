@@ -199,6 +199,17 @@ TEST(Layout, AStepHasOneSpelling) {
   }
 }
 
+TEST(FileNames, ACheckpointsFilesAreKnown) {
+  for (const char* name : {"manifest.json", "writer", "rank-00003.bin", "rank-123456.bin",
+                           "manifest.json.00c0ffee00c0ffee", ".nfs0001", ".fuse_hidden0001"}) {
+    EXPECT_TRUE(IsCheckpointFile(name)) << name;
+  }
+  for (const char* name : {"notes.txt", "rank-3.bin", "rank-00003.bin.old", "rank-.bin", "latest",
+                           "manifest.json.bak", "manifest.json.00C0FFEE00C0FFEE", "writer.txt"}) {
+    EXPECT_FALSE(IsCheckpointFile(name)) << name;
+  }
+}
+
 TEST(Layout, AnUnfinishedFolderHasOneSpelling) {
   const UnfinishedName name{20, 3, 0xc0ffee};
   EXPECT_EQ(UnfinishedDirectoryName(name), "step-20.tmp-3-0000000000c0ffee");

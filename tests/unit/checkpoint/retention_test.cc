@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/files.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/latest.h"
@@ -90,6 +91,18 @@ TEST_F(PruneTest, AnotherJobsCheckpointNeitherCountsNorGoes) {
   fs::copy(other.path() / "step-15", folder_.path() / "step-15");
   Prune(2);
   EXPECT_THAT(Listed(), ElementsAre(15, 20, 30));
+}
+
+TEST_F(PruneTest, TheUsersFilesAreNotRemoved) {
+  Commit({10, 20, 30, 40});
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "step-20/notes.txt", "mine").ok());
+  fs::create_directory(folder_.path() / "step-10/eval");
+  Prune(1);
+  EXPECT_THAT(Listed(), ElementsAre(10, 20, 40));
+  EXPECT_THAT(RemoveCheckpoint(folder_.path(), 20, lineage_).message(),
+              HasSubstr("step-20 stays: it holds notes.txt, which dsrun did not write"));
+  ExpectGoodCheckpoints(folder_.path(), 40);
+  EXPECT_EQ(Slurp(folder_.path() / "step-20/notes.txt"), "mine");
 }
 
 // What a name alone does not tell: a folder of other origin, a damaged checkpoint, one of another

@@ -246,7 +246,8 @@ TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
   flags.eval_split = 0.25;
   EXPECT_THAT(Error(flags), HasSubstr("give one"));
   EXPECT_THAT(Error({.eval_split = 1.0}), HasSubstr("nothing of --data would be left"));
-  EXPECT_THAT(Error({.eval_every = 5}), HasSubstr("needs evaluation data: --eval_data or --eval_split"));
+  EXPECT_THAT(Error({.eval_every = 5}),
+              HasSubstr("needs evaluation data: --eval_data or --eval_split"));
   EXPECT_THAT(Error({.eval_split = 0.5, .save_best = true}),
               HasSubstr("--save_best compares evaluations: add --eval_every N"));
   EXPECT_THAT(Error({.eval_split = 0.5, .eval_patience = 2}),
@@ -379,8 +380,9 @@ TEST_F(TrainInputsTest, ThereMustBeACheckpointToResumeFrom) {
   EXPECT_EQ(none.status().message(),
             "there is no checkpoint to go on from in " + Path("checkpoints"));
   fs::create_directories(Path("checkpoints/step-5"));
-  EXPECT_FALSE(FindResumePoint(Path("checkpoints"), "", &notices).ok());
-  EXPECT_THAT(notices, ElementsAre(HasSubstr("step-5 is damaged and passed over")));
+  EXPECT_THAT(FindResumePoint(Path("checkpoints"), "", &notices).status().message(),
+              HasSubstr("/checkpoints: step-5 is passed over: it is damaged: "));
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("step-5 is passed over: it is damaged: ")));
 }
 
 }  // namespace
