@@ -32,6 +32,24 @@ def kinds():
     return pa.table({name: pa.array([row[name] for row in ROWS], kind) for name, kind in columns.items()})
 
 
+# Objects that differ between rows, as `datasets` 5 stores them.
+OBJECTS = [{"messages": CHATS[0], "tools": [{"name": "weather", "parameters": {"city": {"type": "string"}}}], "kwargs": {"mode": "brief"}},
+           {"messages": CHATS[1], "tools": [{"name": "host", "parameters": {"n": [1, None, "\u00fc"]}}], "kwargs": None}]
+
+
+def objects():
+    """The objects in the extension type arrow.json, and two columns of kinds that JSON has not."""
+    as_json = lambda value: None if value is None else json.dumps(value)
+    tool = pa.struct([("name", pa.string()), ("parameters", pa.string())])
+    stored = pa.array([[{**each, "parameters": as_json(each["parameters"])} for each in row["tools"]] for row in OBJECTS], pa.list_(tool))
+    of_json = pa.struct([("name", pa.string()), ("parameters", pa.json_())])
+    structs = pa.StructArray.from_arrays(
+        [stored.values.field(0), pa.ExtensionArray.from_storage(pa.json_(), stored.values.field(1))], fields=list(of_json))
+    return pa.table({"messages": [row["messages"] for row in OBJECTS], "tools": pa.ListArray.from_arrays(stored.offsets, structs),
+                     "kwargs": pa.ExtensionArray.from_storage(pa.json_(), pa.array([as_json(row["kwargs"]) for row in OBJECTS])),
+                     "when": pa.array([0, 1], pa.timestamp("us")), "raw": pa.array([b"a", b"b"])})
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     table = kinds()
@@ -40,6 +58,10 @@ def main():
     pyarrow.feather.write_feather(table, out / "kinds.feather", compression="lz4")
     with pa.OSFile(str(out / "kinds.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
+    (out / "objects.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in OBJECTS))
+    pq.write_table(objects(), out / "objects.parquet")
+    with pa.OSFile(str(out / "objects.arrow"), "wb") as sink, pa.ipc.new_stream(sink, objects().schema) as writer:
+        writer.write_table(objects())
     chats = pa.table({"messages": CHATS})
     pq.write_table(chats, out / "chats.parquet", row_group_size=2, compression="snappy")
 

@@ -80,11 +80,18 @@ Json NumberOf(const arrow::Array& array, std::int64_t i) {
       return ValueOf<arrow::FloatArray>(array, i);
     case arrow::Type::DOUBLE:
       return ValueOf<arrow::DoubleArray>(array, i);
-    default: {  // dates and the like, which no text is
-      const auto scalar = array.GetScalar(i);
-      return scalar.ok() ? Json((*scalar)->ToString()) : Json();
-    }
+    default:  // dates, bytes, ...: an object, which no key of a row with a meaning takes
+      return {{"arrow", array.type()->ToString()}};
   }
+}
+
+// `datasets` keeps objects that differ between rows as JSON text, in the extension type arrow.json.
+Json ExtensionOf(const arrow::ExtensionArray& array, std::int64_t i) {
+  Json value = ToJson(*array.storage(), i);
+  const auto& type = static_cast<const arrow::ExtensionType&>(*array.type());
+  return type.extension_name() == "arrow.json" && value.is_string()
+             ? Json::parse(value.get_ref<const std::string&>())
+             : value;
 }
 
 // Elements as JSON has them.
@@ -105,6 +112,8 @@ Json ToJson(const arrow::Array& array, std::int64_t i) {
       return ListOf<arrow::FixedSizeListArray>(array, i);
     case arrow::Type::STRUCT:
       return ObjectOf(static_cast<const arrow::StructArray&>(array), i);
+    case arrow::Type::EXTENSION:
+      return ExtensionOf(static_cast<const arrow::ExtensionArray&>(array), i);
     case arrow::Type::DICTIONARY: {
       const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
       return ToJson(*coded.dictionary(), coded.GetValueIndex(i));
