@@ -76,7 +76,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/", "runtime/sequence_parallel/heads/", "runtime/models/spec/", "runtime/zero/plan/",
+              "runtime/checkpoint/format/", "runtime/data/source/", "runtime/sequence_parallel/heads/", "runtime/models/spec/", "runtime/zero/plan/",
               "runtime/models/memory/", "runtime/engine/plan/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
@@ -88,6 +88,8 @@ INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
     "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
+    "runtime/data/source/": ("runtime/base/", "runtime/config/", "runtime/checkpoint/format/", "runtime/tokenizer/corpus/",
+                             "runtime/data/source/"),
     "runtime/sequence_parallel/heads/": ("runtime/base/", "runtime/sequence_parallel/heads/"),
     "runtime/models/spec/": ("runtime/base/", "runtime/config/expert_gate_config.h", "runtime/checkpoint/format/",
                              "runtime/sequence_parallel/heads/", "runtime/models/spec/"),

@@ -41,7 +41,7 @@ ALLOWED = {
     "runtime/checkpoint/format/commit.cc": (8, "folders with a writer's mark or a manifest; links and empty folders; drafts of `latest`"),
     "runtime/checkpoint/format/folder_mark.cc": (1, "a file with an owner mark"),
     "runtime/checkpoint/safetensors.cc": (1, "a temporary file that it made"),
-    "runtime/data/host_cache.cc": (1, "a folder with an owner mark"),
+    "runtime/data/source/host_cache.cc": (1, "a folder with an owner mark"),
     "runtime/models/weight_writer.cc": (2, "the weights that a model folder, named by the user, held before"),
     "runtime/offload/scratch_file.cc": (1, "a file that it made with O_EXCL a moment ago"),
     "runtime/process/owned_cgroup.cc": (4, "control groups with an owner mark, and their processes"),

@@ -11,8 +11,8 @@
 
 #include "runtime/config/curriculum.h"
 #include "runtime/config/dynamic_batching.h"
-#include "runtime/data/sample_plan.h"
 #include "runtime/data/sampler.h"
+#include "runtime/data/source/sample_plan.h"
 #include "runtime/data/token_batches.h"
 #include "runtime/topology/mesh.h"
 

@@ -10,8 +10,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/data/host_cache.h"
 #include "runtime/data/indexed_rows.h"
+#include "runtime/data/source/host_cache.h"
 
 namespace ds::data {
 namespace {

@@ -1,9 +1,7 @@
 #include "runtime/data/sample_set.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,19 +9,6 @@ namespace ds::data {
 namespace {
 
 constexpr std::int64_t kPadding = 0;  // any id: nobody learns from it
-
-StatusOr<SamplePlan> PlanSamples(const TokenSource& source, const LoaderOptions& options) {
-  if (options.packing == Packing::kStream) {
-    return SamplePlan::Stream(source.size(), options.seq_len);
-  }
-  if (!source.has_documents()) {
-    return InvalidArgumentError(
-        "packing by documents (--packing) needs texts that a tokenizer cuts: of bytes and of .bin "
-        "files nobody knows where a document ends");
-  }
-  return SamplePlan::Whole(source.documents(), options.seq_len,
-                           /*one_each=*/options.packing == Packing::kNone);
-}
 
 // The most equal numbers side by side.
 std::int64_t LongestRun(std::span<const std::int64_t> numbers) {
@@ -38,30 +23,13 @@ std::int64_t LongestRun(std::span<const std::int64_t> numbers) {
 }  // namespace
 
 StatusOr<SampleSet> SampleSet::Create(TokenSource source, const LoaderOptions& options) {
-  DS_ASSIGN_OR_RETURN(SamplePlan plan, PlanSamples(source, options));
-  if (plan.samples() < 1) {
-    return InvalidArgumentError(
-        "the data has " + std::to_string(source.size()) + " tokens, one sample of seq_len " +
-        std::to_string(options.seq_len) + " needs " + std::to_string(options.seq_len + 1));
-  }
-  SampleSet set(std::move(source), std::move(plan), options);
-  DS_RETURN_IF_ERROR(set.ChoosePart(options));
+  DS_ASSIGN_OR_RETURN(SamplePlan plan, PlanSamples(source, options.packing, options.seq_len));
+  DS_RETURN_IF_ERROR(CheckHasSamples(plan, source.size(), options.seq_len));
+  DS_ASSIGN_OR_RETURN(const SamplePart part,
+                      ChooseSamples(plan, options.held_out, options.takes_held_out));
+  SampleSet set(std::move(source), std::move(plan), part, options.vocab_size);
   DS_ASSIGN_OR_RETURN(set.fingerprints_, set.source_.TakeFingerprints());
   return set;
-}
-
-Status SampleSet::ChoosePart(const LoaderOptions& options) {
-  size_ = plan_.samples();
-  if (options.held_out == 0.0) return OkStatus();
-  const double share = std::round(options.held_out * static_cast<double>(size_));
-  const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
-  if (held >= size_) {
-    return InvalidArgumentError("the data has " + std::to_string(size_) +
-                                " samples, of which none would be left to train on");
-  }
-  first_ = options.takes_held_out ? size_ - held : 0;
-  size_ = options.takes_held_out ? held : size_ - held;
-  return OkStatus();
 }
 
 Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const {
@@ -70,7 +38,7 @@ Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) c
   const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(readable));
   DS_RETURN_IF_ERROR(source_.Read(range.first, tokens));
-  DS_RETURN_IF_ERROR(CheckTokens(tokens, range.first));
+  DS_RETURN_IF_ERROR(source_.CheckTokens(tokens, range.first, vocab_size_));
   auto* const inputs = batch->inputs.mutable_data_ptr<std::int64_t>() + row * length;
   auto* const labels = batch->labels.mutable_data_ptr<std::int64_t>() + row * length;
   std::fill(std::copy_n(tokens.begin(), range.count, inputs), inputs + length, kPadding);
@@ -85,7 +53,7 @@ Status SampleSet::ReadInputs(std::int64_t sample, std::vector<std::int64_t>* tok
   const SampleRange range = plan_.At(first_ + sample);
   tokens->resize(static_cast<std::size_t>(range.count));
   DS_RETURN_IF_ERROR(source_.Read(range.first, *tokens));
-  return CheckTokens(*tokens, range.first);
+  return source_.CheckTokens(*tokens, range.first, vocab_size_);
 }
 
 // Padding is of the last document, which does not see it: no mask is needed for its sake.
@@ -107,15 +75,6 @@ Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batc
     if (documents[i] != documents[i - 1] || learnt[i] == 0) labels[i - 1] = kIgnoredLabel;
   }
   return OkStatus();
-}
-
-Status SampleSet::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const {
-  const auto bad = std::find_if(tokens.begin(), tokens.end(),
-                                [&](std::int64_t id) { return id >= vocab_size_; });
-  if (bad == tokens.end()) return OkStatus();
-  return OutOfRangeError(source_.DescribePosition(first + (bad - tokens.begin())) + ": token id " +
-                         std::to_string(*bad) + " is outside the model's vocabulary of " +
-                         std::to_string(vocab_size_) + " tokens");
 }
 
 }  // namespace ds::data

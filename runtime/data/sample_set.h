@@ -9,8 +9,8 @@
 #include <span>
 
 #include "runtime/data/loader_options.h"
-#include "runtime/data/sample_plan.h"
-#include "runtime/data/token_source.h"
+#include "runtime/data/source/sample_plan.h"
+#include "runtime/data/source/token_source.h"
 
 namespace ds::data {
 
@@ -39,10 +39,12 @@ class SampleSet {
   std::int64_t CountInputs(std::int64_t sample) const { return plan_.At(first_ + sample).count; }
 
  private:
-  SampleSet(TokenSource source, SamplePlan plan, const LoaderOptions& options)
-      : source_(std::move(source)), plan_(std::move(plan)), vocab_size_(options.vocab_size) {}
-  Status ChoosePart(const LoaderOptions& options);
-  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first) const;
+  SampleSet(TokenSource source, SamplePlan plan, SamplePart part, std::int64_t vocab_size)
+      : source_(std::move(source)),
+        plan_(std::move(plan)),
+        vocab_size_(vocab_size),
+        first_(part.first),
+        size_(part.count) {}
   // Fills in the row's documents and takes out the labels that are not learnt.
   Status MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const;
 
@@ -50,7 +52,7 @@ class SampleSet {
   Fingerprints fingerprints_;
   SamplePlan plan_;
   std::int64_t vocab_size_;
-  std::int64_t first_ = 0, size_ = 0;  // of the plan's samples
+  std::int64_t first_, size_;  // of the plan's samples
 };
 
 }  // namespace ds::data

@@ -10,7 +10,8 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/data/sample_difficulty.h"
-#include "runtime/data/token_source.h"
+#include "runtime/data/source/job_data.h"
+#include "runtime/data/source/token_source.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 #include "runtime/tokenizer/corpus/data_files.h"
@@ -20,27 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-tokenizer::DocumentOptions DocumentsOf(const config::TrainJob& job) {
-  return {.rows = {.text_field = job.text_field,
-                   .messages_field = job.messages_field,
-                   .prompt_field = job.prompt_field,
-                   .completion_field = job.completion_field,
-                   .tools_field = job.tools_field,
-                   .role_field = job.role_field,
-                   .content_field = job.content_field,
-                   .prompt_style = job.prompt_style},
-          .max_length = job.max_length,
-          .keeps_end = job.truncation_mode == "keep_end",
-          .assistant_only = job.assistant_only_loss};
-}
-
-StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job, std::vector<std::string> files,
+StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
+                                      const std::vector<tokenizer::DataFile>& files,
                                       RankReporter* reporter) {
-  data::TokenRequest request{.files = std::move(files),
-                             .tokenizer = job.tokenizer,
-                             .data_field = job.data_field,
-                             .documents = DocumentsOf(job),
-                             .skip_bad_data = job.on_bad_data == "skip"};
+  const data::TokenRequest request = data::MakeTokenRequest(job, files);
   fs::path root = job.data_cache;
   if (root.empty()) {
     DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
@@ -53,7 +37,7 @@ StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job, std::vector<s
   });
 }
 
-void ReportLeftOut(const data::CachedTokens& cached, RankReporter* reporter) {
+void ReportLeftOut(const data::LeftOutTexts& cached, RankReporter* reporter) {
   if (cached.skipped > 0) {
     reporter->ReportNotice("passed over " + std::to_string(cached.skipped) +
                            " of the data's texts, the first of them: " + cached.first_skipped);
@@ -72,34 +56,24 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
                                             const tokenizer::DataFiles& data, bool tells,
                                             RankReporter* reporter) {
   DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job.token_dtype));
-  std::vector<std::string> paths;
-  for (const tokenizer::DataFile& file : data.files) paths.push_back(file.path.string());
-  const bool has_tokens = std::any_of(data.files.begin(), data.files.end(), [](const auto& file) {
-    return file.kind == tokenizer::DataKind::kTokens;
-  });
-  if (job.tokenizer.empty() || has_tokens) {  // a mixture of both is refused there
-    if (DocumentsOf(job) == tokenizer::DocumentOptions{}) {
-      return data::TokenSource::Open(paths, width, job.data_field);
+  if (!data::IsCut(job, data.files)) {  // a mixture of both is refused there
+    if (data::FindDocumentOptions(job) == tokenizer::DocumentOptions{}) {
+      return data::TokenSource::Open(data::ListPaths(data.files), width, job.data_field);
     }
     return InvalidArgumentError(
         "--max_length and the flags that name keys of rows (--text_field ...) need texts that a "
         "tokenizer cuts; bytes and .bin files are taken as they are: leave the flags out");
   }
-  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, std::move(paths), reporter));
-  if (tells) ReportLeftOut(cached, reporter);
+  DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, data.files, reporter));
+  if (tells) ReportLeftOut(cached.left_out, reporter);
   return data::TokenSource::Open(cached);
 }
 
 // One for each path of a blend, else one for all.
 StatusOr<std::vector<data::TokenSource>> OpenSources(const config::TrainJob& job, bool tells,
                                                      RankReporter* reporter) {
-  std::vector<std::vector<std::string>> parts{job.data};
-  if (!job.data_weights.empty()) {
-    parts.clear();
-    for (const std::string& path : job.data) parts.push_back({path});
-  }
   std::vector<data::TokenSource> sources;
-  for (const std::vector<std::string>& paths : parts) {
+  for (const std::vector<std::string>& paths : data::ListSources(job)) {
     DS_ASSIGN_OR_RETURN(const auto files, tokenizer::ListDataFiles(paths));
     DS_ASSIGN_OR_RETURN(auto source, OpenTokenSource(job, files, tells, reporter));
     sources.push_back(std::move(source));

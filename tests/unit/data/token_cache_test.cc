@@ -1,4 +1,4 @@
-#include "runtime/data/token_cache.h"
+#include "runtime/data/source/token_cache.h"
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -161,12 +161,12 @@ TEST_F(TokenCacheTest, RowsThatAreLeftOutAreCounted) {
   const CachedTokens cached = *Find(request);
   EXPECT_THAT(AllIds(cached), ElementsAre(1, 2, 3, 1, 27));
   EXPECT_THAT(AllLearnt(cached), ElementsAre(0, 1, 1, 1, 1));
-  EXPECT_EQ(cached.rejected, 1);
-  EXPECT_EQ(cached.cut_empty, 1);
+  EXPECT_EQ(cached.left_out.rejected, 1);
+  EXPECT_EQ(cached.left_out.cut_empty, 1);
   const CachedTokens again = *Find(request);
   EXPECT_TRUE(again.was_there);
-  EXPECT_EQ(again.rejected, 1);
-  EXPECT_EQ(again.cut_empty, 1);
+  EXPECT_EQ(again.left_out.rejected, 1);
+  EXPECT_EQ(again.left_out.cut_empty, 1);
   request.documents = {.max_length = 4, .keeps_end = true};
   EXPECT_FALSE(Find(request)->was_there) << "other choices";
   EXPECT_THAT(AllIds(*Find(request)), ElementsAre(2, 3, 4, 27, 2, 3, 4, 27, 1, 27));
@@ -185,8 +185,8 @@ TEST_F(TokenCacheTest, DamagedLinesAreNamedOrCounted) {
   request.skip_bad_data = true;
   const auto skipped = Find(request);
   ASSERT_TRUE(skipped.ok()) << skipped.status().message();
-  EXPECT_EQ(skipped->skipped, 2);
-  EXPECT_THAT(skipped->first_skipped, HasSubstr("bad.jsonl:2: "));
+  EXPECT_EQ(skipped->left_out.skipped, 2);
+  EXPECT_THAT(skipped->left_out.first_skipped, HasSubstr("bad.jsonl:2: "));
   EXPECT_THAT(AllIds(*skipped), ElementsAre(1, 27, 2, 27));
 }
 
@@ -198,7 +198,7 @@ TEST_F(TokenCacheTest, WhatIsNoUnicodeIsNamedOrCounted) {
   request.skip_bad_data = true;
   const auto skipped = Find(request);
   ASSERT_TRUE(skipped.ok()) << skipped.status().message();
-  EXPECT_EQ(skipped->skipped, 1);
+  EXPECT_EQ(skipped->left_out.skipped, 1);
   EXPECT_THAT(AllIds(*skipped), ElementsAre(1, 27, 2, 27));
 }
 

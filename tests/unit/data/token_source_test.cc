@@ -1,4 +1,4 @@
-#include "runtime/data/token_source.h"
+#include "runtime/data/source/token_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

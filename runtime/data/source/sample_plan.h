@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/data/document_index.h"
+#include "runtime/data/source/document_index.h"
+#include "runtime/data/source/token_source.h"
 
 namespace ds::data {
 
@@ -46,5 +47,18 @@ class SamplePlan {
   std::int64_t samples_ = 0;
   std::vector<std::int64_t> starts_;  // of whole documents: where samples begin, and the end
 };
+
+// Plans the samples of a source. Refuses packing by documents where they are not known.
+StatusOr<SamplePlan> PlanSamples(const TokenSource& source, Packing packing, std::int64_t length);
+
+// Refuses a plan of so many tokens that has no sample.
+Status CheckHasSamples(const SamplePlan& plan, std::int64_t tokens, std::int64_t length);
+
+// Finds the samples that are trained on, or those that are held out: the last ones, by their share
+// (0: there are none, and all are trained on). Refuses a share that leaves none to train on.
+struct SamplePart {
+  std::int64_t first = 0, count = 0;
+};
+StatusOr<SamplePart> ChooseSamples(const SamplePlan& plan, double held_out, bool takes_held_out);
 
 }  // namespace ds::data

@@ -1,4 +1,4 @@
-#include "runtime/data/megatron_index.h"
+#include "runtime/data/source/megatron_index.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "runtime/base/files.h"
-#include "runtime/data/index_format.h"
+#include "runtime/data/source/index_format.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;

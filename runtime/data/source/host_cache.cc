@@ -1,4 +1,4 @@
-#include "runtime/data/host_cache.h"
+#include "runtime/data/source/host_cache.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,9 +1,10 @@
-#include "runtime/data/token_cache.h"
+#include "runtime/data/source/token_cache.h"
 
 #include <fcntl.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -11,9 +12,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/data/host_cache.h"
-#include "runtime/tokenizer/corpus/document_encoder.h"
-#include "runtime/tokenizer/corpus/documents.h"
+#include "runtime/data/source/host_cache.h"
 
 namespace ds::data {
 namespace {
@@ -62,12 +61,12 @@ std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
                       .tokens = number("tokens"),
                       .documents = number("documents"),
                       .all_learnt = json.value("all_learnt", Json()) == true,
-                      .skipped = number("skipped"),
-                      .rejected = number("rejected"),
-                      .cut_empty = number("cut_empty"),
+                      .left_out = {.skipped = number("skipped"),
+                                   .rejected = number("rejected"),
+                                   .cut_empty = number("cut_empty")},
                       .was_there = folder.was_there};
   const Json first = json.value("first_skipped", Json(""));
-  if (first.is_string()) cached.first_skipped = first.get<std::string>();
+  if (first.is_string()) cached.left_out.first_skipped = first.get<std::string>();
   const auto has = [](const fs::path& file, std::int64_t bytes) {
     std::error_code error;
     return bytes >= 0 && fs::file_size(file, error) == static_cast<std::uintmax_t>(bytes) && !error;
@@ -85,13 +84,6 @@ void AppendLittleEndian(std::uint64_t number, std::int64_t bytes, std::string* o
   for (std::int64_t i = 0; i < bytes; ++i, number >>= 8) *out += static_cast<char>(number & 0xFF);
 }
 
-// The first token of a document follows nothing.
-bool HasLabels(const tokenizer::EncodedDocument& document) {
-  if (document.ids.size() < 2) return false;
-  const auto& learnt = document.learnt;
-  return learnt.empty() || std::find(learnt.begin() + 1, learnt.end(), true) != learnt.end();
-}
-
 // TokenWriter: writes the files of a token cache, document by document.
 class TokenWriter {
  public:
@@ -101,8 +93,6 @@ class TokenWriter {
 
   // Requires ids that fit into id_bytes.
   Status Append(const tokenizer::EncodedDocument& document);
-  // Tells whether a document has a token that is learnt and follows another.
-  bool has_labels() const { return has_labels_; }
   // Writes out what is left, makes it durable, and fills in the counts.
   Status Finish(CachedTokens* cached);
 
@@ -123,7 +113,6 @@ class TokenWriter {
   FileSystem* system_;
   File ids_, documents_, learnt_;
   bool all_learnt_ = true;  // then learnt_ has no bytes yet
-  bool has_labels_ = false;
   std::int64_t tokens_ = 0, count_ = 0;
 };
 
@@ -172,7 +161,6 @@ Status TokenWriter::WriteLearnt(const tokenizer::EncodedDocument& document) {
 
 Status TokenWriter::Append(const tokenizer::EncodedDocument& document) {
   if (document.ids.empty()) return OkStatus();
-  has_labels_ |= HasLabels(document);
   DS_RETURN_IF_ERROR(WriteLearnt(document));
   for (const std::uint32_t id : document.ids) AppendLittleEndian(id, id_bytes_, &ids_.buffer);
   tokens_ += static_cast<std::int64_t>(document.ids.size());
@@ -194,78 +182,39 @@ Status TokenWriter::Finish(CachedTokens* cached) {
   return OkStatus();
 }
 
-void Count(tokenizer::EncodedDocument::LeftOut left_out, CachedTokens* cached) {
-  using LeftOut = tokenizer::EncodedDocument::LeftOut;
-  if (left_out == LeftOut::kRejected) ++cached->rejected;
-  if (left_out == LeftOut::kTooLong) ++cached->cut_empty;
-}
-
-// Encodes what a batch holds and writes it.
-Status CutBatch(const tokenizer::DocumentBatch& batch, const TokenRequest& request,
-                tokenizer::DocumentEncoder* encoder, TokenWriter* writer, CachedTokens* cached) {
-  return tokenizer::ForEachDocument(
-      batch, [&](std::string_view text, const std::string& place) -> Status {
-        auto document = batch.lines ? encoder->EncodeLine(text) : encoder->EncodeText(text);
-        if (document.ok()) {
-          Count(document->left_out, cached);
-          return writer->Append(*document);
-        }
-        const Status bad = document.status().WithContext(place);
-        if (!request.skip_bad_data) return bad;
-        if (cached->skipped++ == 0) cached->first_skipped = std::string(bad.message());
-        return OkStatus();
-      });
-}
-
-// Says why nothing would be learnt.
-Status RefuseData(const CachedTokens& cached) {
-  std::string more;
-  if (cached.rejected > 0) {
-    more += "; " + std::to_string(cached.rejected) + " rows have a \"label\" that is false";
-  }
-  if (cached.cut_empty > 0) {
-    more +=
-        "; " + std::to_string(cached.cut_empty) + " rows have no learnt token within --max_length";
-  }
-  if (cached.skipped > 0) more += "; the first that was skipped: " + cached.first_skipped;
-  if (cached.tokens == 0 && cached.rejected + cached.cut_empty == 0) {
-    return InvalidArgumentError("the data holds no text" + more);
-  }
-  return InvalidArgumentError(
-      "nothing of the data would be learnt: of conversations that is what messages of the role "
-      "\"assistant\" say, of prompts their completions, of other texts all but the first token" +
-      more);
-}
-
 StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& folder,
                                  const std::function<void(double)>& progress, FileSystem& system) {
-  DS_ASSIGN_OR_RETURN(const tokenizer::TokenizerFolder tokenizer,
-                      tokenizer::ReadTokenizerFolder(request.tokenizer));
-  tokenizer::DocumentEncoder encoder(tokenizer, request.documents);
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<TextCutter> cutter, TextCutter::Open(request));
   DS_ASSIGN_OR_RETURN(auto reader,
                       tokenizer::DocumentReader::Open(request.files, request.data_field));
   CachedTokens cached{.folder = folder};
-  cached.id_bytes = tokenizer.tokenizer.id_limit() <= (1U << 16) ? 2 : 4;
+  cached.id_bytes = cutter->id_limit() <= (1U << 16) ? 2 : 4;
   DS_ASSIGN_OR_RETURN(TokenWriter writer, TokenWriter::Create(cached, system));
+  const TextCutter::Keep keep = [&](const tokenizer::EncodedDocument& document,
+                                    const std::string&) { return writer.Append(document); };
   std::uint64_t done = 0;
   while (true) {
     progress(static_cast<double>(done) /
              static_cast<double>(std::max<std::uint64_t>(reader.total_bytes(), 1)));
     DS_ASSIGN_OR_RETURN(const auto batch, reader.Next());
     if (!batch) break;
-    DS_RETURN_IF_ERROR(CutBatch(*batch, request, &encoder, &writer, &cached));
+    DS_RETURN_IF_ERROR(
+        tokenizer::ForEachDocument(*batch, [&](std::string_view text, const std::string& place) {
+          return cutter->Cut(text, batch->lines, place, keep);
+        }));
     done = batch->done_bytes;
   }
   DS_RETURN_IF_ERROR(writer.Finish(&cached));
-  if (writer.has_labels()) return cached;
-  return RefuseData(cached);
+  cached.left_out = cutter->left_out();
+  DS_RETURN_IF_ERROR(cutter->CheckLearns());
+  return cached;
 }
 
 Json ManifestOf(const CachedTokens& cached) {
-  return {{"id_bytes", cached.id_bytes},   {"tokens", cached.tokens},
-          {"documents", cached.documents}, {"all_learnt", cached.all_learnt},
-          {"skipped", cached.skipped},     {"first_skipped", cached.first_skipped},
-          {"rejected", cached.rejected},   {"cut_empty", cached.cut_empty}};
+  return {{"id_bytes", cached.id_bytes},          {"tokens", cached.tokens},
+          {"documents", cached.documents},        {"all_learnt", cached.all_learnt},
+          {"skipped", cached.left_out.skipped},   {"first_skipped", cached.left_out.first_skipped},
+          {"rejected", cached.left_out.rejected}, {"cut_empty", cached.left_out.cut_empty}};
 }
 
 }  // namespace

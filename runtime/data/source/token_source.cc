@@ -1,4 +1,4 @@
-#include "runtime/data/token_source.h"
+#include "runtime/data/source/token_source.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -84,14 +84,8 @@ StatusOr<std::string> ReadTexts(const fs::path& path, const std::string& data_fi
             texts += text;
             return OkStatus();
           }
-          const auto row = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-          if (!row.is_object()) return tokenizer::CheckRow(text).WithContext(place);
-          if (!row.contains("text") || !row["text"].is_string()) {
-            return InvalidArgumentError(place +
-                                        ": there is no text under \"text\"; without a tokenizer "
-                                        "(--tokenizer) rows are read as bytes, and only such ones");
-          }
-          texts += row["text"].get_ref<const std::string&>() + "\n";
+          DS_ASSIGN_OR_RETURN(const std::string row, ReadRowText(text, place));
+          texts += row;
           return OkStatus();
         }));
   }
@@ -120,6 +114,17 @@ StatusOr<std::vector<std::uint64_t>> ReadJoinedEnds(const std::vector<IndexedPar
 }
 
 }  // namespace
+
+StatusOr<std::string> ReadRowText(std::string_view text, const std::string& place) {
+  const auto row = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object()) DS_RETURN_IF_ERROR(tokenizer::CheckRow(text).WithContext(place));
+  if (row.contains("text") && row["text"].is_string()) {
+    return row["text"].get_ref<const std::string&>() + "\n";
+  }
+  return InvalidArgumentError(place +
+                              ": there is no text under \"text\"; without a tokenizer "
+                              "(--tokenizer) rows are read as bytes, and only such ones");
+}
 
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name) {
   if (name == "uint16") return TokenWidth::kUint16;
@@ -322,6 +327,30 @@ Status TokenSource::ReadTokens(const File& file, std::int64_t from, std::span<st
     case TokenWidth::kInt64:
       Widen<std::int64_t>(bytes.data(), out);
       break;
+  }
+  return OkStatus();
+}
+
+Status TokenSource::CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first,
+                                std::int64_t vocabulary) const {
+  const auto bad =
+      std::find_if(tokens.begin(), tokens.end(), [&](std::int64_t id) { return id >= vocabulary; });
+  if (bad == tokens.end()) return OkStatus();
+  return OutOfRangeError(DescribePosition(first + (bad - tokens.begin())) + ": token id " +
+                         std::to_string(*bad) + " is outside the model's vocabulary of " +
+                         std::to_string(vocabulary) + " tokens");
+}
+
+Status TokenSource::CheckStarts(std::int64_t file_tokens, std::int64_t vocabulary) const {
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 16;
+  std::vector<std::int64_t> tokens;
+  for (const File& file : files_) {
+    const std::int64_t end = std::min(file.count, file_tokens);
+    for (std::int64_t from = 0; from < end; from += kAtOnce) {
+      tokens.resize(static_cast<std::size_t>(std::min(kAtOnce, end - from)));
+      DS_RETURN_IF_ERROR(ReadTokens(file, from, tokens));
+      DS_RETURN_IF_ERROR(CheckTokens(tokens, file.first + from, vocabulary));
+    }
   }
   return OkStatus();
 }

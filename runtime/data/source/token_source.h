@@ -18,13 +18,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/data/document_index.h"
-#include "runtime/data/megatron_index.h"
-#include "runtime/data/token_cache.h"
+#include "runtime/data/source/document_index.h"
+#include "runtime/data/source/megatron_index.h"
+#include "runtime/data/source/token_cache.h"
 #include "runtime/tokenizer/corpus/data_kind.h"
 
 namespace ds::data {
@@ -41,6 +42,9 @@ struct Fingerprints {
   // are more than 64 files. A run of changed tokens that is longer than such a distance is noticed.
   std::uint32_t middles = 0;
 };
+
+// Makes bytes of a row: its text and a line break. Errors begin with `place`.
+StatusOr<std::string> ReadRowText(std::string_view row, const std::string& place);
 
 class TokenSource {
  public:
@@ -67,6 +71,13 @@ class TokenSource {
   }
   // 1 for the tokens that are learnt, 0 for the others.
   Status ReadLearnt(std::int64_t first, std::span<std::int64_t> out) const;
+
+  // Refuses a token outside the vocabulary, naming file and offset. `first` is where the tokens
+  // lie.
+  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first,
+                     std::int64_t vocabulary) const;
+  // The same of the first tokens of every file.
+  Status CheckStarts(std::int64_t file_tokens, std::int64_t vocabulary) const;
 
   StatusOr<Fingerprints> TakeFingerprints() const;
 

@@ -1,6 +1,7 @@
-#include "runtime/data/sample_plan.h"
+#include "runtime/data/source/sample_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace ds::data {
 
@@ -47,6 +48,35 @@ StatusOr<SamplePlan> SamplePlan::Whole(const DocumentIndex& documents, std::int6
   plan.starts_.push_back(begin);
   plan.samples_ = begin == 0 ? 0 : std::ssize(plan.starts_) - 1;
   return plan;
+}
+
+StatusOr<SamplePlan> PlanSamples(const TokenSource& source, Packing packing, std::int64_t length) {
+  if (packing == Packing::kStream) return SamplePlan::Stream(source.size(), length);
+  if (!source.has_documents()) {
+    return InvalidArgumentError(
+        "packing by documents (--packing) needs texts that a tokenizer cuts: of bytes and of .bin "
+        "files nobody knows where a document ends");
+  }
+  return SamplePlan::Whole(source.documents(), length, /*one_each=*/packing == Packing::kNone);
+}
+
+Status CheckHasSamples(const SamplePlan& plan, std::int64_t tokens, std::int64_t length) {
+  if (plan.samples() > 0) return OkStatus();
+  return InvalidArgumentError("the data has " + std::to_string(tokens) +
+                              " tokens, one sample of seq_len " + std::to_string(length) +
+                              " needs " + std::to_string(length + 1));
+}
+
+StatusOr<SamplePart> ChooseSamples(const SamplePlan& plan, double held_out, bool takes_held_out) {
+  const std::int64_t all = plan.samples();
+  if (held_out == 0.0) return SamplePart{0, all};
+  const double share = std::round(held_out * static_cast<double>(all));
+  const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
+  if (held >= all) {
+    return InvalidArgumentError("the data has " + std::to_string(all) +
+                                " samples, of which none would be left to train on");
+  }
+  return takes_held_out ? SamplePart{all - held, held} : SamplePart{0, all - held};
 }
 
 SampleRange SamplePlan::At(std::int64_t sample) const {

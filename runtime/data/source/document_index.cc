@@ -1,4 +1,4 @@
-#include "runtime/data/document_index.h"
+#include "runtime/data/source/document_index.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -12,21 +12,12 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/corpus/document_options.h"
+#include "runtime/data/source/cut_texts.h"
 
 namespace ds::data {
-
-struct TokenRequest {
-  std::vector<std::string> files;  // that tokenizer::ListDataFiles has found
-  std::filesystem::path tokenizer;
-  std::string data_field;  // of .json files (tokenizer::DocumentReader)
-  tokenizer::DocumentOptions documents;
-  bool skip_bad_data = false;  // passes over texts that cannot be used, in place of an error
-};
 
 struct CachedTokens {
   std::filesystem::path folder;
@@ -34,10 +25,7 @@ struct CachedTokens {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
   bool all_learnt = true;  // else the file `learnt` says of each token whether it is
-  std::int64_t skipped = 0;
-  std::string first_skipped;  // which, and why
-  // Rows that are left out: their label is false, or cut off they have nothing to learn.
-  std::int64_t rejected = 0, cut_empty = 0;
+  LeftOutTexts left_out;
   bool was_there = false;  // nothing had to be cut
 
   std::filesystem::path ids_file() const { return folder / "tokens.bin"; }
