@@ -16,13 +16,14 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/models/block.h"
 #include "runtime/models/model_config.h"
+#include "runtime/models/spec/weight_files.h"
 
 namespace ds::models {
 
 class WeightReader {
  public:
-  // Null when the folder has no weights (training starts from random ones). Refuses a folder whose
-  // only weights are in a format that is not read.
+  // Null when the folder has no weights (training starts from random ones). Refuses as
+  // WeightFiles::Open does.
   static StatusOr<std::unique_ptr<WeightReader>> Open(const std::filesystem::path& folder);
 
   // Refuses when a parameter of `model` (or the one it is a part of) is missing or has another
@@ -35,17 +36,10 @@ class WeightReader {
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values) const;
 
  private:
-  WeightReader() = default;
-  Status AddFile(const std::filesystem::path& path);
-  Status AddShards(const std::filesystem::path& index);
-  // The name under which the folder has `name`, which a base model was saved without the first
-  // part of: "transformer.wte.weight" -> "wte.weight". `name` itself when there is neither.
-  std::string FindStoredName(const std::string& name) const;
-  StatusOr<const checkpoint::SafetensorsFile*> FindFile(const std::string& stored_name) const;
+  explicit WeightReader(WeightFiles files) : files_(std::move(files)) {}
 
-  std::string where_;  // the single file or the index, for messages
-  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files_;
-  std::map<std::string, const checkpoint::SafetensorsFile*> tensors_;
+  WeightFiles files_;
+  std::map<std::filesystem::path, std::unique_ptr<checkpoint::SafetensorsFile>> opened_;
 };
 
 // Writes a folder that transformers loads: config.json and model.safetensors, split into shards

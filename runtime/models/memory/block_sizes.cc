@@ -55,11 +55,12 @@ class ParameterList {
 
 void AddNorms(const DecoderSpec& spec, ParameterList* list) {
   const WeightNames& names = spec.names;
+  const bool behind = spec.norm_place == NormPlace::kBehind;
   list->Begin(BlockPart::kInputNorm);
-  list->AddNorm(names.attention_norm, spec.width);
+  list->AddNorm(behind ? names.attention_norm_behind : names.attention_norm, spec.width);
   if (spec.residual == Residual::kParallelOneNorm) return;
   list->Begin(BlockPart::kMlpNorm);
-  list->AddNorm(names.mlp_norm, spec.width);
+  list->AddNorm(behind ? names.mlp_norm_behind : names.mlp_norm, spec.width);
   if (spec.norm_place != NormPlace::kAround) return;
   list->AddNorm(names.attention_norm_behind, spec.width);
   list->AddNorm(names.mlp_norm_behind, spec.width);
@@ -183,7 +184,27 @@ BlockSizes ListHead(const DecoderSpec& spec) {
   return sizes;
 }
 
+// Those of attention and MLP may be stored [in, out] (transformers' Conv1D).
+std::vector<std::int64_t> ShapeOf(const ParameterSize& parameter, bool in_out) {
+  if (!parameter.is_matrix) return {parameter.rows};
+  const bool is_outer =
+      parameter.part == BlockPart::kTable || parameter.part == BlockPart::kOuterNorm;
+  if (in_out && !is_outer) return {parameter.columns, parameter.rows};
+  return {parameter.rows, parameter.columns};
+}
+
 }  // namespace
+
+std::vector<StoredParameter> ListStored(const DecoderSpec& spec) {
+  std::vector<StoredParameter> all;
+  for (const BlockSizes& block : ListBlockSizes(spec)) {
+    const std::string prefix = block.prefix.empty() ? "" : block.prefix + ".";
+    for (const ParameterSize& parameter : block.parameters) {
+      all.push_back({prefix + parameter.name, ShapeOf(parameter, spec.weights_are_in_out)});
+    }
+  }
+  return all;
+}
 
 std::int64_t CountPositions(const DecoderSpec& spec) {
   return spec.positions == Positions::kLearned ? spec.max_positions + spec.first_position : 0;

@@ -52,6 +52,13 @@ struct BlockSizes {
 // The embedding, the layers, the head.
 std::vector<BlockSizes> ListBlockSizes(const DecoderSpec& spec);
 
+// A parameter as a model folder stores it.
+struct StoredParameter {
+  std::string name;  // in full
+  std::vector<std::int64_t> shape;
+};
+std::vector<StoredParameter> ListStored(const DecoderSpec& spec);
+
 // Takes those of a pipeline's stage that has these runs of blocks [first, end) of all: a tied head
 // that is not on the table's stage has one of its own.
 std::vector<BlockSizes> TakeStage(const std::vector<BlockSizes>& all,

@@ -1,0 +1,53 @@
+// The description of a decoder names the parameters and shapes that the built one has: what is refused by
+// the one is refused by the other.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "runtime/models/build_model.h"
+#include "runtime/models/memory/block_sizes.h"
+#include "tests/unit/models/golden_folder.h"
+
+namespace ds::models {
+namespace {
+
+namespace fs = std::filesystem;
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+
+std::vector<fs::path> ListFolders() {
+  std::vector<fs::path> folders = {GoldenFolder() / "gpt2", GoldenFolder() / "llama"};
+  for (const char* of : {"families", "variants"}) {
+    for (const auto& entry : fs::directory_iterator(GoldenFolder() / of)) {
+      if (entry.is_directory()) folders.push_back(entry.path());
+    }
+  }
+  return folders;
+}
+
+Shapes ShapesOf(const BlockList& model) {
+  Shapes shapes;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const auto sizes = item.value().sizes();
+      shapes[block->FullName(item.key())] = {sizes.begin(), sizes.end()};
+    }
+  }
+  return shapes;
+}
+
+TEST(StoredParameters, AreThoseOfTheBuiltModel) {
+  for (const fs::path& folder : ListFolders()) {
+    SCOPED_TRACE(folder);
+    const ModelConfig config = ReadModelConfig(folder.string()).value();
+    const auto model = BuildModel(config, at::TensorOptions(at::kFloat));
+    Shapes described;
+    for (const StoredParameter& each : ListStored(config.decoder))
+      described[each.name] = each.shape;
+    EXPECT_EQ(described, ShapesOf(*model));
+  }
+}
+
+}  // namespace
+}  // namespace ds::models
