@@ -72,7 +72,7 @@ struct TrainJob {
   std::vector<std::string> freeze;        // patterns of the parameters that are not trained
   std::int64_t lora_rank = 0;             // of the adapters that are trained instead; 0: none
   double lora_alpha = 0.0;                // 0: twice the rank
-  std::vector<std::string> lora_targets;  // last names of linear layers; empty: all
+  std::vector<std::string> lora_targets;  // of linear layers (models::ReadTargets); empty: all
   bool lora_rslora = false;               // scaled by 1 / sqrt(rank)
   bool lora_dora = false;                 // with magnitudes of their own
   std::string quantize_base;              // below adapters: nf4, nf4-double or int8; empty: not

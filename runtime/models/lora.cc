@@ -2,14 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
-#include <fnmatch.h>
 
-#include <algorithm>
 #include <memory>
-#include <set>
+#include <string_view>
 
-#include "runtime/base/suggest.h"
 #include "runtime/models/layers.h"
+#include "runtime/models/spec/trained_names.h"
 
 namespace ds::models {
 namespace {
@@ -20,8 +18,6 @@ struct NamedProduct {
   std::shared_ptr<Product> product;
   bool has_part_of_outputs = false;  // ranks have them between them
   bool takes_adapter = true;
-
-  std::string last_name() const { return name.substr(name.rfind('.') + 1); }
 };
 
 // Lists all but the head, routers and the matrices of adapters.
@@ -43,18 +39,6 @@ std::vector<NamedProduct> ListProducts(const BlockList& model) {
     }
   }
   return products;
-}
-
-Status CheckTargets(const std::vector<std::string>& targets,
-                    const std::vector<std::string>& known) {
-  for (const std::string& target : targets) {
-    if (std::find(known.begin(), known.end(), target) != known.end()) continue;
-    std::string list;
-    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-    return InvalidArgumentError("no linear layer of the model's layers is called " + target +
-                                " (there are: " + list + ")" + DidYouMean(target, known));
-  }
-  return OkStatus();
 }
 
 // PEFT trains the parameters of modules_to_save, too.
@@ -89,23 +73,14 @@ ModelNames NamesOf(const BlockList& model) {
 }  // namespace
 
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks,
-               const BlockList* whole) {
-  if (whole == nullptr) whole = &model;
-  if (spec->is_read() && whole == &model) DS_RETURN_IF_ERROR(CheckFits(*spec, NamesOf(model)));
-  std::set<std::string> names;
-  for (const NamedProduct& each : ListAdaptable(*whole)) names.insert(each.last_name());
-  const std::vector<std::string> known(names.begin(), names.end());
-  if (!spec->is_read()) DS_RETURN_IF_ERROR(CheckTargets(spec->targets, known));
-  if (spec->targets.empty()) spec->targets = known;
+               ModelPart part) {
+  if (part == ModelPart::kAll) DS_RETURN_IF_ERROR(ChooseLayers(NamesOf(model), spec));
   const std::vector<NamedProduct> products = ListAdaptable(model);
   FreezeOthers(model, *spec);
   for (const NamedProduct& each : products) {
     const auto adapter = spec->Find(each.name);
     if (!adapter) continue;
-    if (spec->magnitudes && each.product->adds_up()) {
-      return UnimplementedError("DoRA of " + each.last_name() +
-                                ", of whose rows each tensor rank has a part, is not built");
-    }
+    DS_RETURN_IF_ERROR(CheckMagnitudes(*spec, each.name, each.product->adds_up()));
     each.product->AddAdapter(
         {.rank = adapter->rank,
          .scale = adapter->scale,
@@ -120,26 +95,15 @@ void QuantizeBase(BlockList& model, BaseFormat format) {
 }
 
 Status FreezeParameters(const BlockList& model, const std::vector<std::string>& patterns) {
-  std::set<std::string> unmatched(patterns.begin(), patterns.end());
+  FrozenNames frozen(patterns);
   bool trains = false;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
-      const std::string name = block->FullName(item.key());
-      for (const std::string& pattern : patterns) {
-        if (::fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
-        unmatched.erase(pattern);
-        item.value().set_requires_grad(false);
-      }
+      if (frozen.Freezes(block->FullName(item.key()))) item.value().set_requires_grad(false);
       trains |= item.value().requires_grad();
     }
   }
-  if (!unmatched.empty()) {
-    return InvalidArgumentError(
-        "no parameter of the model matches " + *unmatched.begin() + "; their names are like " +
-        model.block(1).FullName(model.block(1).named_parameters().keys()[0]));
-  }
-  if (trains) return OkStatus();
-  return InvalidArgumentError("every parameter is frozen: nothing is left to train");
+  return frozen.Check(trains);
 }
 
 at::Tensor LoraMerger::Merge(const std::string& name, const at::Tensor& weight) const {

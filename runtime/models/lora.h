@@ -20,10 +20,11 @@ namespace ds::models {
 // parameters but the whole ones that a PEFT folder trains. Fills in the targets that `spec` leaves
 // open. Refuses a target that no layer has, a PEFT folder that does not fit the model, and
 // magnitudes of rows that several ranks share. Comes before the engine, which gives the adapters
-// their memory. `ranks` are those that have the model's matrices between them. `whole`: where the
-// model is a stage of a pipeline, all blocks, in which targets are looked for.
+// their memory. `ranks` are those that have the model's matrices between them. A stage of a
+// pipeline takes a spec that all blocks have filled in.
+enum class ModelPart { kAll, kStage };
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {},
-               const BlockList* whole = nullptr);
+               ModelPart part = ModelPart::kAll);
 
 // Lets bytes of `format` stand for the weights of all linear layers within layers and of all
 // experts, which are not trained then: not for the head, nor for routers, tables and norms. Comes

@@ -2,14 +2,15 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "runtime/comm/agreement.h"
 #include "runtime/engine/plan/job_memory.h"
+#include "runtime/engine/plan/trained_rules.h"
 #include "runtime/models/decoder_embedding.h"
 #include "runtime/models/initialize.h"
+#include "runtime/models/spec/trained_names.h"
 
 namespace ds::rank {
 namespace {
@@ -93,30 +94,12 @@ std::string DescribeUnused(const TrainModel& model, const models::ModelConfig& c
 
 namespace {
 
-Status CheckAdaptable(const config::TrainJob& job, const models::ModelRanks& ranks) {
-  if (ranks.experts.size() > 1 && !job.quantize_base.empty()) {
-    return UnimplementedError(
-        "--quantize_base of experts that ranks have between them is not built: ZeRO-3 shares the "
-        "bytes out");
-  }
-  if (ranks.tensor.size() == 1 || job.quantize_base.empty()) return OkStatus();
-  return UnimplementedError(
-      "--quantize_base of matrices that tensor ranks have between them is not "
-      "built: ZeRO-3 shares the bytes out");
-}
-
-// What the adapter has whole is trained, and stays as it is.
-Status CheckUnquantized(const models::LoraSpec& lora, const BlockList& model) {
-  std::set<std::string> names;
+std::vector<std::string> ListNames(const BlockList& model) {
+  std::vector<std::string> names;
   for (const auto& block : model.blocks()) {
-    for (const auto& item : block->named_parameters()) names.insert(block->FullName(item.key()));
+    for (const auto& item : block->named_parameters()) names.push_back(block->FullName(item.key()));
   }
-  for (const auto& [name, stored] : lora.whole) {
-    if (names.contains(name)) continue;
-    return UnimplementedError("--quantize_base: the adapter has " + name +
-                              " whole, to train it; train without --quantize_base");
-  }
-  return OkStatus();
+  return names;
 }
 
 // Adapts, quantises and freezes the blocks as the job says.
@@ -129,14 +112,17 @@ Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& rank
   if (model->lora) {
     DS_RETURN_IF_ERROR(models::AddLora(alike, &*model->lora, ranks.tensor));
     if (is_part) {
-      DS_RETURN_IF_ERROR(models::AddLora(blocks, &*model->lora, ranks.tensor, &alike));
+      DS_RETURN_IF_ERROR(
+          models::AddLora(blocks, &*model->lora, ranks.tensor, models::ModelPart::kStage));
     }
   }
   if (!job.quantize_base.empty()) {
     DS_ASSIGN_OR_RETURN(const auto format, models::ParseBaseFormat(job.quantize_base));
     models::QuantizeBase(alike, format);
     if (is_part) models::QuantizeBase(blocks, format);
-    if (model->lora) DS_RETURN_IF_ERROR(CheckUnquantized(*model->lora, alike));
+    if (model->lora) {
+      DS_RETURN_IF_ERROR(models::CheckUnquantized(*model->lora, ListNames(alike)));
+    }
   }
   if (!job.freeze.empty()) DS_RETURN_IF_ERROR(models::FreezeParameters(alike, job.freeze));
   if (is_part) FreezeAlike(alike, blocks);
@@ -160,7 +146,7 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
   model.alike = is_part ? build_all() : model.blocks;
   model.whole = job.quantize_base.empty() ? model.alike : build_all();
   DS_ASSIGN_OR_RETURN(model.lora, engine::FindLora(job));
-  if (model.lora) DS_RETURN_IF_ERROR(CheckAdaptable(job, ranks));
+  DS_RETURN_IF_ERROR(engine::CheckQuantizedRanks(job, ranks.tensor.size(), ranks.experts.size()));
   DS_RETURN_IF_ERROR(PrepareBlocks(job, ranks, &model));
   if (!config.folder.empty()) {
     DS_ASSIGN_OR_RETURN(model.weights, models::WeightReader::Open(config.folder));
@@ -168,11 +154,8 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
   if (model.weights != nullptr) {
     DS_ASSIGN_OR_RETURN(model.unused, model.weights->Check(*model.whole));
   }
+  DS_RETURN_IF_ERROR(engine::CheckAdapterHasBase(job, model.weights != nullptr));
   if (job.lora_adapter.empty()) return model;
-  if (model.weights == nullptr) {
-    return FailedPreconditionError("--lora_adapter " + job.lora_adapter +
-                                   ": --model has no weights that it could belong to");
-  }
   DS_ASSIGN_OR_RETURN(model.adapter, models::AdapterReader::Open(job.lora_adapter));
   DS_RETURN_IF_ERROR(model.adapter->Check(*model.alike));
   return model;

@@ -16,6 +16,7 @@
 #include "runtime/models/memory/expert_bytes.h"
 #include "runtime/models/memory/known_memory.h"
 #include "runtime/models/spec/model_ranks.h"
+#include "runtime/models/spec/trained_names.h"
 
 namespace ds::engine {
 namespace {
@@ -289,12 +290,13 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) 
     return std::optional(std::move(spec));
   }
   if (job.lora_rank == 0) return std::optional<models::LoraSpec>();
-  return std::optional(models::LoraSpec{
+  models::LoraSpec spec{
       .rank = job.lora_rank,
       .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
       .rank_stabilised = job.lora_rslora,
-      .magnitudes = job.lora_dora,
-      .targets = job.lora_targets});
+      .magnitudes = job.lora_dora};
+  DS_RETURN_IF_ERROR(models::ReadTargets(job.lora_targets, &spec).WithContext("--lora_targets"));
+  return std::optional(std::move(spec));
 }
 
 StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {

@@ -1,9 +1,9 @@
 #include "runtime/models/memory/trained_part.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "runtime/models/spec/trained_names.h"
 
 namespace ds::models {
 namespace {
@@ -19,16 +19,12 @@ std::string NameProduct(const ParameterSize& parameter) {
   return path.substr(path.rfind('.') + 1);
 }
 
-bool Contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string FullNameOf(const BlockSizes& block, const std::string& name) {
   return block.prefix.empty() ? name : block.prefix + "." + name;
 }
 
 // Puts A [rank, in] and B [out, rank] behind the product's own parameters.
-void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::string>* found) {
+void AddAdapters(const LoraSpec& lora, BlockSizes* block) {
   std::vector<ParameterSize> parameters;
   for (ParameterSize parameter : std::exchange(block->parameters, {})) {
     parameter.trained = lora.TrainsWhole(FullNameOf(*block, parameter.name));
@@ -37,7 +33,6 @@ void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::strin
     const std::string path = parameter.name.substr(0, parameter.name.size() - kWeight.size());
     const auto adapter = product.empty() ? std::nullopt : lora.Find(FullNameOf(*block, path));
     if (!adapter) continue;
-    found->push_back(product);
     ParameterSize narrow = parameter, wide = parameter;
     narrow.rows = wide.columns = adapter->rank;
     narrow.name = path + ".lora_A.weight";
@@ -55,7 +50,7 @@ void AddAdapters(const LoraSpec& lora, BlockSizes* block, std::vector<std::strin
 // Bytes stand for the weights of products, but not of adapters.
 void Quantize(BaseFormat format, BlockSizes* block) {
   for (ParameterSize& parameter : block->parameters) {
-    if (NameProduct(parameter).empty() || parameter.trained) continue;
+    if (NameProduct(parameter).empty() || IsLoraParameter(parameter.name)) continue;
     const QuantizedLayout layout{
         .format = format, .rows = parameter.rows, .columns = parameter.columns};
     parameter.bytes = layout.bytes();
@@ -64,41 +59,19 @@ void Quantize(BaseFormat format, BlockSizes* block) {
   }
 }
 
-bool IsMatched(const std::string& pattern, const BlockSizes& block,
-               const ParameterSize& parameter) {
-  return ::fnmatch(pattern.c_str(), FullNameOf(block, parameter.name).c_str(), 0) == 0;
-}
-
-ModelNames NamesOf(const std::vector<BlockSizes>& blocks) {
-  ModelNames names;
-  for (const BlockSizes& block : blocks) {
-    for (const ParameterSize& parameter : block.parameters) {
-      const std::string name = FullNameOf(block, parameter.name);
-      names.parameters.push_back(name);
-      if (NameProduct(parameter).empty()) continue;
-      names.layers.push_back(name.substr(0, name.size() - kWeight.size()));
-    }
-    if (!block.also_reads.empty()) names.tied_table = names.parameters.front();
-  }
-  return names;
-}
-
-Status Freeze(const std::string& pattern, std::vector<BlockSizes>* blocks) {
-  bool matches = false;
-  for (BlockSizes& block : *blocks) {
-    for (ParameterSize& parameter : block.parameters) {
-      if (!IsMatched(pattern, block, parameter)) continue;
-      parameter.trained = false;
-      matches = true;
-    }
-  }
-  if (matches) return OkStatus();
-  return InvalidArgumentError("no parameter of the model matches " + pattern);
-}
-
 bool Trains(const BlockSizes& block) {
   return std::any_of(block.parameters.begin(), block.parameters.end(),
                      [](const ParameterSize& parameter) { return parameter.trained; });
+}
+
+Status Freeze(const std::vector<std::string>& patterns, std::vector<BlockSizes>* blocks) {
+  FrozenNames frozen(patterns);
+  for (BlockSizes& block : *blocks) {
+    for (ParameterSize& parameter : block.parameters) {
+      if (frozen.Freezes(FullNameOf(block, parameter.name))) parameter.trained = false;
+    }
+  }
+  return frozen.Check(std::any_of(blocks->begin(), blocks->end(), Trains));
 }
 
 void AddParameter(const ParameterSize& parameter, BlockTraining* training) {
@@ -122,21 +95,31 @@ void AddNorms(const ParameterSize& parameter, BlockTraining* training) {
 
 }  // namespace
 
+ModelNames ListNames(const std::vector<BlockSizes>& blocks) {
+  ModelNames names;
+  for (const BlockSizes& block : blocks) {
+    for (const ParameterSize& parameter : block.parameters) {
+      const std::string name = FullNameOf(block, parameter.name);
+      names.parameters.push_back(name);
+      if (NameProduct(parameter).empty()) continue;
+      names.layers.push_back(name.substr(0, name.size() - kWeight.size()));
+    }
+    if (!block.also_reads.empty()) names.tied_table = names.parameters.front();
+  }
+  return names;
+}
+
 Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks) {
-  std::vector<std::string> found;
-  if (part.lora) DS_RETURN_IF_ERROR(CheckFits(*part.lora, NamesOf(*blocks)));
+  LoraSpec lora = part.lora.value_or(LoraSpec{});
+  if (part.lora) DS_RETURN_IF_ERROR(ChooseLayers(ListNames(*blocks), &lora));
   for (BlockSizes& block : *blocks) {
-    if (part.lora) AddAdapters(*part.lora, &block, &found);
+    if (part.lora) AddAdapters(lora, &block);
     if (part.base) Quantize(*part.base, &block);
   }
-  const LoraSpec lora = part.lora.value_or(LoraSpec{});
-  for (const std::string& target : lora.targets) {
-    if (lora.is_read() || Contains(found, target)) continue;
-    return InvalidArgumentError("no linear layer of the model's layers is called " + target);
+  if (part.lora && part.base) {
+    DS_RETURN_IF_ERROR(CheckUnquantized(lora, ListNames(*blocks).parameters));
   }
-  for (const std::string& pattern : part.freeze) DS_RETURN_IF_ERROR(Freeze(pattern, blocks));
-  if (std::any_of(blocks->begin(), blocks->end(), Trains)) return OkStatus();
-  return InvalidArgumentError("every parameter is frozen: nothing is left to train");
+  return part.freeze.empty() ? OkStatus() : Freeze(part.freeze, blocks);
 }
 
 bool BlockTraining::of_attention() const {

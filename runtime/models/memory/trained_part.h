@@ -24,8 +24,11 @@ struct TrainedPart {
   bool is_all() const { return !lora && !base && freeze.empty(); }
 };
 
+ModelNames ListNames(const std::vector<BlockSizes>& blocks);
+
 // Marks the blocks' frozen parameters, and adds those of adapters, as AddLora, QuantizeBase and
-// FreezeParameters (models/lora.h) do. Refuses what they refuse, and says so in fewer words.
+// FreezeParameters (models/lora.h) do. Refuses what they refuse, by the same rules
+// (spec/trained_names.h).
 Status ApplyTrainedPart(const TrainedPart& part, std::vector<BlockSizes>* blocks);
 
 struct PartTraining {

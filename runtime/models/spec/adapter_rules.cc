@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// PEFT's INCLUDE_LINEAR_LAYERS_SHORTHAND.
-constexpr char kAllLinear[] = "all-linear";
 constexpr std::string_view kVocabularyModules[] = {"embed_tokens", "lm_head"};
 
 Status KeyError(const char* key, const std::string& must) {
@@ -52,16 +50,17 @@ std::vector<std::string> SplitName(const std::string& name) {
   return parts;
 }
 
-bool NamesModule(const std::string& name, const std::string& layer) {
-  return layer == name || layer.ends_with("." + name);
-}
-
 // True when the layer is the module or within it.
 bool IsWithin(const std::string& module, const std::string& layer) {
   return ("." + layer + ".").find("." + module + ".") != std::string::npos;
 }
 
 }  // namespace
+
+bool NamesModule(const std::string& name, const std::string& layer) {
+  return layer.ends_with(name) &&
+         (layer.size() == name.size() || layer[layer.size() - name.size() - 1] == '.');
+}
 
 bool IsSavedWith(std::string_view module, std::string_view parameter) {
   for (std::size_t end = parameter.rfind('.'); end != std::string_view::npos && end > 0;

@@ -19,6 +19,13 @@
 
 namespace ds::models {
 
+// PEFT's INCLUDE_LINEAR_LAYERS_SHORTHAND: target_modules that are all linear layers but the head.
+inline constexpr char kAllLinear[] = "all-linear";
+
+// True when `name` names the layer as an element of target_modules does: in full, or its end after
+// a dot.
+bool NamesModule(const std::string& name, const std::string& layer);
+
 // True when the parameter is in a module with a name that ends so: the rule of modules_to_save.
 bool IsSavedWith(std::string_view module, std::string_view parameter);
 

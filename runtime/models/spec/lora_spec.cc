@@ -161,7 +161,7 @@ bool LoraSpec::TrainsWhole(const std::string& parameter) const {
 }
 
 std::optional<LoraSpec::Layer> LoraSpec::Find(const std::string& layer) const {
-  if (is_read()) {
+  if (!layers.empty()) {
     const auto found = layers.find(layer);
     return found == layers.end() ? std::nullopt : std::optional(found->second);
   }
@@ -230,6 +230,7 @@ nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string
     config["lora_dropout"] = 0.0;  // with which it was not trained here
     return config;
   }
+  const Json targets = spec.target_pattern.empty() ? Json(spec.targets) : Json(spec.target_pattern);
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", base_model},
@@ -238,7 +239,7 @@ nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string
           {"lora_dropout", 0.0},
           {"use_rslora", spec.rank_stabilised},
           {"use_dora", spec.magnitudes},
-          {"target_modules", spec.targets},
+          {"target_modules", targets},
           {"fan_in_fan_out", weights_are_in_out},
           {"bias", "none"},
           {"init_lora_weights", true},

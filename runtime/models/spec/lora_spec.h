@@ -27,17 +27,22 @@ inline constexpr std::int64_t kMostLoraRank = std::int64_t{1} << 20;
 struct LoraSpec {
   std::int64_t rank = 8;
   double alpha = 16.0;
-  bool rank_stabilised = false;      // rsLoRA: https://arxiv.org/abs/2312.03732
-  bool magnitudes = false;           // DoRA: https://arxiv.org/abs/2402.09353
-  double dropout = 0.0;              // of the input of A, while training
-  std::vector<std::string> targets;  // last names of linear layers; empty: all of every layer
+  bool rank_stabilised = false;  // rsLoRA: https://arxiv.org/abs/2312.03732
+  bool magnitudes = false;       // DoRA: https://arxiv.org/abs/2402.09353
+  double dropout = 0.0;          // of the input of A, while training
+  // Names of linear layers, as PEFT's target_modules has them; empty: all of every layer.
+  std::vector<std::string> targets;
+  std::string target_pattern = {};  // in their place, a regular expression of full names
 
-  // These are filled from a PEFT folder.
   struct Layer {
     std::int64_t rank = 0;
     double scale = 1.0;
   };
-  std::map<std::string, Layer> layers;  // by full name; empty: `targets` say
+  // By full name; filled from a PEFT folder, or by ChooseLayers. Empty before: the targets' last
+  // names say.
+  std::map<std::string, Layer> layers;
+
+  // These are filled from a PEFT folder.
   std::map<std::string, std::string>
       whole;  // parameters that the file has whole, their names there
   std::optional<AdapterRules> rules;
@@ -46,7 +51,7 @@ struct LoraSpec {
 
   double scale() const { return ScaleOf(rank, alpha); }
   double ScaleOf(std::int64_t of_rank, double of_alpha) const;
-  bool is_read() const { return !layers.empty(); }
+  bool is_read() const { return rules.has_value(); }
   // True of a parameter that the file has whole to train it, as modules_to_save and bias say.
   bool TrainsWhole(const std::string& parameter) const;
   // The adapter of the linear layer with this full name; nothing: none.

@@ -281,10 +281,12 @@ TEST(JobMemoryTest, WhatIsNotThereCannotBeFrozenOrAdapted) {
   JobShape job = MakeJob(2);
   job.trained = {.freeze = {"nothing"}};
   EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
-            "no parameter of the model matches nothing");
+            "no parameter of the model matches nothing; their names are like "
+            "model.layers.0.self_attn.q_proj.weight");
   job.trained = {.lora = models::LoraSpec{.targets = {"nobody"}}};
   EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
-            "no linear layer of the model's layers is called nobody");
+            "no linear layer of the model's layers is called nobody (there are: down_proj, k_proj, "
+            "o_proj, q_proj, up_proj, v_proj)");
   job.trained = {.freeze = {"*"}};
   EXPECT_FALSE(CheckMemoryIsKnown(MakeConfig(2), job).ok());
 }

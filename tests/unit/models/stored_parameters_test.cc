@@ -1,13 +1,15 @@
-// The description of a decoder names the parameters and shapes that the built one has: what is refused by
-// the one is refused by the other.
+// The description of a decoder names the parameters and shapes that the built one has, and the
+// layers that take adapters: what is refused by the one is refused by the other.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
 #include "runtime/models/build_model.h"
-#include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/lora.h"
+#include "runtime/models/memory/trained_part.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {
@@ -46,6 +48,13 @@ TEST(StoredParameters, AreThoseOfTheBuiltModel) {
     for (const StoredParameter& each : ListStored(config.decoder))
       described[each.name] = each.shape;
     EXPECT_EQ(described, ShapesOf(*model));
+    LoraSpec all{.rank = 1};
+    ASSERT_TRUE(AddLora(*model, &all).ok());
+    std::vector<std::string> layers = ListNames(ListBlockSizes(config.decoder)).layers;
+    std::sort(layers.begin(), layers.end());
+    std::vector<std::string> adapted;
+    for (const auto& [layer, adapter] : all.layers) adapted.push_back(layer);
+    EXPECT_EQ(layers, adapted);
   }
 }
 

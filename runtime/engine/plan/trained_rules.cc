@@ -1,0 +1,73 @@
+#include "runtime/engine/plan/trained_rules.h"
+
+#include <vector>
+
+#include "runtime/engine/plan/job_memory.h"
+#include "runtime/models/memory/block_sizes.h"
+#include "runtime/models/memory/trained_part.h"
+#include "runtime/models/spec/count_parameters.h"
+#include "runtime/models/spec/tensor_plan.h"
+#include "runtime/models/spec/trained_names.h"
+#include "runtime/models/spec/weight_files.h"
+
+namespace ds::engine {
+namespace {
+
+// A rank has a part of an adapted layer's rows where it has a part of the inputs of its A.
+Status CheckCutMagnitudes(const models::LoraSpec& lora, const models::DecoderSpec& model,
+                          int tensor) {
+  DS_ASSIGN_OR_RETURN(const auto plan, models::TensorPlan::Create(model, 0, tensor));
+  for (const auto& [layer, adapter] : lora.layers) {
+    const bool rows_are_shared = plan.SliceOf(layer + ".lora_A.weight").has_value();
+    DS_RETURN_IF_ERROR(models::CheckMagnitudes(lora, layer, rows_are_shared));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckQuantizedRanks(const config::TrainJob& job, int tensor, int experts) {
+  if (experts > 1 && !job.quantize_base.empty()) {
+    return UnimplementedError(
+        "--quantize_base of experts that ranks have between them is not built: ZeRO-3 shares the "
+        "bytes out");
+  }
+  if (tensor == 1 || job.quantize_base.empty()) return OkStatus();
+  return UnimplementedError(
+      "--quantize_base of matrices that tensor ranks have between them is not "
+      "built: ZeRO-3 shares the bytes out");
+}
+
+Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfig& parallel,
+                        const models::DecoderSpec& model) {
+  DS_ASSIGN_OR_RETURN(models::TrainedPart part, FindTrainedPart(job));
+  if (part.is_all()) return OkStatus();
+  DS_RETURN_IF_ERROR(CheckQuantizedRanks(job, parallel.tensor, parallel.expert));
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
+  std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
+  if (part.lora && parallel.tensor > 1) {
+    DS_RETURN_IF_ERROR(models::ChooseLayers(models::ListNames(blocks), &*part.lora));
+    DS_RETURN_IF_ERROR(CheckCutMagnitudes(*part.lora, model, parallel.tensor));
+  }
+  return models::ApplyTrainedPart(part, &blocks);
+}
+
+Status CheckAdapterHasBase(const config::TrainJob& job, bool has_weights) {
+  if (job.lora_adapter.empty() || has_weights) return OkStatus();
+  return FailedPreconditionError("--lora_adapter " + job.lora_adapter +
+                                 ": --model has no weights that it could belong to");
+}
+
+Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& folder,
+                    const models::DecoderSpec& model) {
+  DS_ASSIGN_OR_RETURN(const auto files, models::WeightFiles::Open(folder));
+  DS_RETURN_IF_ERROR(CheckAdapterHasBase(job, files.has_value()));
+  if (!files) return OkStatus();
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
+  for (const models::StoredParameter& parameter : models::ListStored(model)) {
+    DS_RETURN_IF_ERROR(files->Check(parameter.name, parameter.shape));
+  }
+  return OkStatus();
+}
+
+}  // namespace ds::engine
