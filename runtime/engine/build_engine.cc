@@ -13,6 +13,7 @@
 #include "runtime/comm/rank_identity.h"
 #include "runtime/device/copy_streams.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/plan/engine_rules.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/precision/dtype_policy.h"
@@ -235,8 +236,7 @@ Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, EngineParts* parts,
                      ModelDescription* described) {
   DS_RETURN_IF_ERROR(CheckBufferedParts(config, options, model));
-  DS_RETURN_IF_ERROR(
-      CheckSuitsStages(parts->mesh, config, model, options.schedule, options.world->rank()));
+  DS_RETURN_IF_ERROR(CheckSuitsStages(parts->mesh, model, options.world->rank()));
   DS_ASSIGN_OR_RETURN(described->units,
                       DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
   DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
@@ -267,51 +267,20 @@ std::int64_t CountParameters(const zero::ShardedModel& sharded, const topology::
   return all;
 }
 
-// Skipping a step takes back what its backward pass has updated. All ranks agree on the weight of a
-// step's samples ahead of its last backward pass, which stages reach one behind the other.
-Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineOptions& options,
-                              const topology::Mesh& mesh) {
-  const zero::Tiers tiers = zero::PlanTiers(config, !options.device.is_cpu());
-  if (tiers.updates_in_backward && mesh.degrees().pipeline > 1) {
-    return InvalidArgumentError(
-        "zero_optimization.offload_optimizer.super_offload updates a block as its gradients come, "
-        "and stages of a pipeline have to agree on the step first: leave it out, or pipeline "
-        "stages");
-  }
-  if (tiers.updates_in_backward && !tiers.takes_back &&
-      options.non_finite == NonFinitePolicy::kSkip) {
-    return InvalidArgumentError(
-        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
-        "updated the model by then and keeps nothing to go back to without gradient_clipping: set "
-        "that, rewind to a checkpoint, or stop");
-  }
-  return OkStatus();
-}
-
-// Selected columns are whole ones of a parameter that every rank has the gradients of.
-Status CheckZenFlow(const config::DsConfig& config, const topology::Mesh& mesh) {
-  const topology::Degrees& degrees = mesh.degrees();
-  const bool cut = degrees.pipeline > 1 || degrees.tensor > 1 || degrees.sequence > 1 ||
-                   config.parallel.expert > 1;
-  if (!config.zero_optimization.zenflow || !cut) return OkStatus();
-  return InvalidArgumentError(
-      "zero_optimization.zenflow is built for data-parallel ranks: leave it out, or pipeline "
-      "stages and tensor, sequence and expert ranks");
-}
-
 Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
                   const EngineOptions& options, EngineParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
-  DS_RETURN_IF_ERROR(CheckUpdatesInBackward(config, options, parts->mesh));
-  DS_RETURN_IF_ERROR(CheckZenFlow(config, parts->mesh));
+  DS_RETURN_IF_ERROR(
+      CheckEngineRules(config, {.skips_non_finite = options.non_finite == NonFinitePolicy::kSkip,
+                                .schedule = options.schedule,
+                                .chunks = model->chunk_count()}));
   if (config.optimizer.blockwise_states && !options.device.is_cpu()) {
     return UnimplementedError(
         "state in 8 bits (optimizer.type Adam8bit, AdamW8bit) is built for CPU ranks only: choose "
         "AdamW here");
   }
   DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
-  DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(parts->mesh, config, *options.world));
-  DS_RETURN_IF_ERROR(CheckSuitsExperts(parts->mesh, config));
+  DS_RETURN_IF_ERROR(CheckTensorRanksAreAlike(parts->mesh, *options.world));
   ModelDescription described;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
                                          *options.world));

@@ -6,6 +6,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/mesh_groups.h"
+#include "runtime/engine/plan/engine_rules.h"
 
 namespace ds::engine {
 
@@ -90,18 +91,8 @@ comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Com
   return &comm::GroupOver({topology::Axis::kTensor}, "model", mesh, world);
 }
 
-Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
-                             comm::Communicator& world) {
+Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& world) {
   if (mesh.degrees().tensor == 1) return OkStatus();
-  const config::ZeroConfig& zero = config.zero_optimization;
-  if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
-    return CheckModelIsNotCut(mesh, "an optimizer that knows whole matrices");
-  }
-  if (config.sparse_gradients) return CheckModelIsNotCut(mesh, "sparse_gradients");
-  if (zero.quantized_weights || zero.quantized_gradients || zero.quantized_frozen_weights ||
-      zero.hpz_partition_size > 1) {
-    return CheckModelIsNotCut(mesh, "ZeRO++");
-  }
   const auto threads = comm::GatherNumbers({static_cast<double>(at::get_num_threads())}, world);
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const auto first =
@@ -115,22 +106,7 @@ Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig&
   return OkStatus();
 }
 
-Status CheckSuitsExperts(const topology::Mesh& mesh, const config::DsConfig& config) {
-  if (mesh.degrees().expert == 1) return OkStatus();
-  const config::ZeroConfig& zero = config.zero_optimization;
-  std::string what;
-  if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
-    what = "an optimizer that knows the whole model";
-  } else if (!config.group_schedules.empty()) {
-    what = "lists in scheduler.params, which number the groups of the whole model,";
-  } else if (zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1) {
-    what = "ZeRO++";
-  }
-  return what.empty() ? OkStatus() : CheckModelIsNotCut(mesh, what);
-}
-
-Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
-                        const BlockList& model, pipeline::ScheduleKind schedule, int rank) {
+Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int rank) {
   const int stages = mesh.degrees().pipeline;
   const models::StagePart part = model.part().value_or(models::StagePart());
   const int stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index;
@@ -143,41 +119,18 @@ Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& conf
   if (stages == 1) return OkStatus();
   int blocks = 0;
   for (const models::BlockRange& range : part.chunks) blocks += range.size();
-  if (blocks != model.size()) {
-    return InvalidArgumentError("the model has " + std::to_string(model.size()) +
-                                " blocks, and the chunks of its part " + std::to_string(blocks) +
-                                " (BlockList::SetPart)");
-  }
-  const pipeline::PipelineShape shape{
-      .stages = stages,
-      .chunks = model.chunk_count(),
-      .micro_batches = static_cast<int>(config.batch.gradient_accumulation_steps)};
-  DS_RETURN_IF_ERROR(pipeline::Schedule::Create(schedule, shape).status());
-  std::string what;
-  if (config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement) {
-    what = "an optimizer that knows more than a stage has";
-  } else if (!config.optimizer.base_shapes.empty()) {
-    what = "optimizer.params.base_shapes";
-  } else if (!config.group_schedules.empty()) {
-    what = "lists in scheduler.params, which number the groups of the whole model,";
-  } else if (config.sparse_gradients) {
-    what = "sparse_gradients";
-  }
-  return what.empty() ? OkStatus() : CheckModelIsNotCut(mesh, what);
+  if (blocks == model.size()) return OkStatus();
+  return InvalidArgumentError("the model has " + std::to_string(model.size()) +
+                              " blocks, and the chunks of its part " + std::to_string(blocks) +
+                              " (BlockList::SetPart)");
 }
 
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {
-  if (const int stages = mesh.degrees().pipeline; stages > 1) {
-    return UnimplementedError(what + " is not built with a pipeline, which has " +
-                              std::to_string(stages) + " stages here");
-  }
-  if (mesh.degrees().expert > 1) {
-    return UnimplementedError(what + " is not built with expert parallelism, which is " +
-                              std::to_string(mesh.degrees().expert) + " here");
-  }
-  if (mesh.degrees().tensor == 1) return OkStatus();
-  return UnimplementedError(what + " is not built with tensor parallelism, which is " +
-                            std::to_string(mesh.degrees().tensor) + " here");
+  const topology::Degrees& degrees = mesh.degrees();
+  return CheckModelIsNotCut(
+      config::ParallelConfig{
+          .pipeline = degrees.pipeline, .tensor = degrees.tensor, .expert = degrees.expert},
+      what);
 }
 
 }  // namespace ds::engine

@@ -10,7 +10,6 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/models/build_model.h"
-#include "runtime/pipeline/schedule.h"
 #include "runtime/topology/mesh.h"
 
 namespace ds::engine {
@@ -39,20 +38,12 @@ comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Com
 // Its tensor ranks; null where the mesh has no more than one of them.
 comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 
-// Refuses what looks at whole matrices where ranks have parts of them, and tensor ranks that
-// compute with different numbers of threads, by which the bits of sums may differ: what all of them
-// have would drift apart. Collective of `world`.
-Status CheckSuitsTensorRanks(const topology::Mesh& mesh, const config::DsConfig& config,
-                             comm::Communicator& world);
+// Refuses tensor ranks that compute with different numbers of threads, by which the bits of sums
+// may differ: what all of them have would drift apart. Collective of `world`.
+Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& world);
 
-// Refuses what looks at the whole model where ranks have experts of their own. Not collective.
-Status CheckSuitsExperts(const topology::Mesh& mesh, const config::DsConfig& config);
-
-// Refuses a model that is not the part of this rank's stage, and, of several stages, what looks at
-// all parameters of a model, and chunks or micro-batches that the schedule does not take. Not
-// collective.
-Status CheckSuitsStages(const topology::Mesh& mesh, const config::DsConfig& config,
-                        const BlockList& model, pipeline::ScheduleKind schedule, int rank);
+// Refuses a model that is not the part of this rank's stage. Not collective.
+Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int rank);
 
 // Refuses `what`, which knows whole models only, where ranks have parts of them.
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);

@@ -69,7 +69,7 @@ RankCores FindCoresOfRanks(const std::vector<int>& allowed, comm::Communicator& 
   return cores;
 }
 
-// Tensor ranks compute with equal numbers of threads (CheckSuitsTensorRanks), and so on as many
+// Tensor ranks compute with equal numbers of threads (CheckTensorRanksAreAlike), and so on as many
 // cores, whose number leftover ones make differ. Collective.
 zero::CoreSplit MakeAlike(zero::CoreSplit split, comm::Communicator& world) {
   const auto counts = comm::GatherNumber(static_cast<std::int64_t>(split.compute.size()), world);
