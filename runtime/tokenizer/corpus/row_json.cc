@@ -165,6 +165,12 @@ Status CheckRow(std::string_view row) {
     return InvalidArgumentError(std::string("the row is no JSON object but ") +
                                 (json.is_array() ? "a list" : "a single value"));
   } catch (const nlohmann::json::parse_error& error) {
+    const std::string_view before = row.substr(0, error.byte == 0 ? 0 : error.byte - 1);
+    if (nlohmann::json::accept(before)) {
+      return InvalidArgumentError("column " + std::to_string(error.byte) +
+                                  ": a line of .jsonl is one row, and something follows it; a file "
+                                  "with several rows on a line is to be named .json");
+    }
     return InvalidArgumentError("the row is no JSON: column " + std::to_string(error.byte) + ": " +
                                 ReasonOf(error));
   } catch (const nlohmann::json::exception& error) {

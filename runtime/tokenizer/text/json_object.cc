@@ -18,6 +18,44 @@ std::string Shown(const Json& value) {
   return Printable(text);
 }
 
+// Finds the number at which parsing ends.
+class LargeNumber : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t& name) override {
+    key_ = name;
+    return true;
+  }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t, const std::string& token, const Json::exception&) override {
+    number_ = token;
+    return false;
+  }
+
+  const std::string& key_before() const { return key_; }
+  const std::string& number() const { return number_; }
+
+ private:
+  std::string key_, number_;
+};
+
+// Says which number of the text no double can hold.
+std::string DescribeLargeNumber(std::string_view text) {
+  LargeNumber large;
+  Json::sax_parse(text, &large);
+  return "the number " + Printable(large.number().substr(0, kShownBytes)) + " under \"" +
+         Printable(large.key_before()) + "\" is larger than the largest double, 1.8e308";
+}
+
 }  // namespace
 
 StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
@@ -29,6 +67,8 @@ StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
   };
   try {
     parsed = Json::parse(text, keep);
+  } catch (const Json::out_of_range&) {
+    return InvalidArgumentError(name + ": " + DescribeLargeNumber(text));
   } catch (const Json::exception& error) {
     return InvalidArgumentError(name + ": " + Printable(DescribeJsonError(text, error.what())));
   }

@@ -172,6 +172,9 @@ TEST(RowJson, ReasonsNameTheColumn) {
   EXPECT_THAT(reason(R"({"text": 1)"), HasSubstr("the row is no JSON: column 11"));
   EXPECT_THAT(reason("{\"text\": \"f\xfcr\"}"), HasSubstr("the row is no JSON: column 12"));
   EXPECT_THAT(reason("[1]"), HasSubstr("no JSON object but a list"));
+  EXPECT_THAT(reason(R"({"a": 1} {"b": 2})"),
+              HasSubstr("column 10: a line of .jsonl is one row, and something follows it; a file "
+                        "with several rows on a line is to be named .json"));
   EXPECT_THAT(reason(R"({"n": 1e999})"), HasSubstr("number overflow parsing '1e999'"));
 }
 
