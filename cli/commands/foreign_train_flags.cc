@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cli/translate/argument_table.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -106,6 +107,9 @@ constexpr std::string_view kRates =
 constexpr std::string_view kPrecision = "write --bf16 or --fp16, or nothing for fp32";
 
 constexpr std::string_view kWarmup = "write --warmup_steps {}: below 1 it is a share of all steps";
+// --warmup_steps 1.0 would be one step.
+constexpr std::string_view kWholeWarmup =
+    "write --warmup_steps N with the number of steps: {} of them is no share below 1";
 constexpr std::string_view kCutOff =
     "write --max_length {} to cut longer documents off, or --seq_len {} to make further samples of "
     "the rest";
@@ -223,13 +227,18 @@ std::string ExplainArgument(const ArgumentRow& row) {
   return "give Trainer's arguments as JSON to --from_hf_trainer, which knows this one";
 }
 
+std::string_view ChooseMeaning(const Meaning& row, const std::string& value) {
+  const auto share = ParseNumber<double>(value);
+  return row.instead == kWarmup && share && *share >= 1.0 ? kWholeWarmup : row.instead;
+}
+
 }  // namespace
 
 std::string ExplainForeignTrainFlag(const std::string& name, const std::string& value) {
   const auto* const found = std::find_if(std::begin(kMeanings), std::end(kMeanings),
                                          [&](const Meaning& row) { return row.name == name; });
   if (found != std::end(kMeanings)) {
-    return FillMeaning(found->instead, name, value.empty() ? "N" : value);
+    return FillMeaning(ChooseMeaning(*found, value), name, value.empty() ? "N" : value);
   }
   const ArgumentRow* const row = FindArgument(name);
   return row == nullptr ? "" : ExplainArgument(*row);

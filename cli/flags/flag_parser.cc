@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/flags/given_names.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
@@ -139,13 +140,6 @@ std::optional<bool> TruthOf(std::string word) {
   return std::nullopt;
 }
 
-// The name in "--a-name=value", with '_' between words.
-std::string NameOf(const std::string& word) {
-  std::string name = word.substr(2, word.find('=') - 2);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 // Drops the point of a whole number: "3.0" is "3".
 void DropPoint(std::string* number) {
   const std::size_t point = number->find('.');
@@ -195,7 +189,7 @@ bool IsBare(const FlagAlias& alias, std::size_t i, const std::vector<std::string
   if (!alias.may_be_bare || words[i].find('=') != std::string::npos) return false;
   if (i + 1 < words.size() && !IsFlag(words[i + 1])) return false;
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return word.starts_with("--") && NameOf(word) == alias.of;
+    return word.starts_with("--") && FlagNameOf(word) == alias.of;
   });
 }
 
@@ -268,7 +262,7 @@ std::vector<std::string> FlagParser::Given() const {
 
 const FlagAlias* FlagParser::FindAlias(const std::string& word) const {
   if (!word.starts_with("--")) return nullptr;
-  const std::string name = NameOf(word);
+  const std::string name = FlagNameOf(word);
   const auto found = std::find_if(aliases_.begin(), aliases_.end(),
                                   [&](const FlagAlias& alias) { return alias.name == name; });
   return found == aliases_.end() ? nullptr : &*found;
@@ -276,11 +270,13 @@ const FlagAlias* FlagParser::FindAlias(const std::string& word) const {
 
 StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string> words,
                                                         Rest rest) const {
+  GivenNames given;
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (!IsFlag(words[i])) {
       if (rest == Rest::kProgram) break;
       continue;
     }
+    const std::string typed = words[i];
     const std::string_view name = std::string_view(words[i]).substr(1, words[i].find('=') - 1);
     if (std::find(one_dash_names_.begin(), one_dash_names_.end(), name) != one_dash_names_.end()) {
       words[i].insert(0, "-");
@@ -295,6 +291,11 @@ StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string>
     const CLI::Option* option = OptionOf(*app_, words[i]);
     if (option == nullptr) break;  // that is said later
     if (rest == Rest::kRefused && !aliases_.empty()) JoinTruth(*option, i, &words);
+    const bool has_next = TakesNextWord(*app_, words[i]) && i + 1 < words.size();
+    if (!aliases_.empty() && typed.starts_with("--")) {
+      DS_RETURN_IF_ERROR(given.Add(*option, typed, words[i],
+                                   has_next ? std::optional(words[i + 1]) : std::nullopt));
+    }
     if (TakesNextWord(*app_, words[i])) ++i;
   }
   return words;

@@ -200,6 +200,33 @@ TEST(ForeignTrainFlagsTest, DeepSpeedsOwnSwitchStandsNextToItsConfig) {
   EXPECT_FALSE(ParseTrainWords({"--deepspeed", "--steps", "3"}).status.ok());
 }
 
+// The later one won without a word.
+TEST(ForeignTrainFlagsTest, TwoNamesOfAFlagDoNotContradictEachOther) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--steps", "1", "--max_steps", "5"}, "--steps 1 and --max_steps 5 are one flag"},
+      {{"--max_steps=5", "--train-iters", "6"}, "--max_steps=5 and --train-iters 6 are one flag"},
+      {{"--lr", "1e-4", "--learning_rate", "0.001"}, "--lr 1e-4 and --learning_rate 0.001 are"},
+      {{"--use_cpu", "--device", "cuda"}, "--use_cpu and --device cuda are one flag"},
+      {{"--recompute", "none", "--gradient_checkpointing", "True"},
+       "--recompute none and --gradient_checkpointing are one flag"},
+      {{"--use_dora", "--lora_dora=false"}, "--use_dora and --lora_dora=false are one flag"}};
+  for (const auto& [words, sentence] : cases) {
+    EXPECT_THAT(ErrorOfWords(words), HasSubstr(sentence));
+  }
+}
+
+TEST(ForeignTrainFlagsTest, TwoNamesOfAFlagMayAgree) {
+  const std::vector<std::vector<std::string>> lines = {
+      {"--steps", "5", "--max_steps", "5.0"},
+      {"--lr", "1e-4", "--learning_rate", "0.0001"},
+      {"--no_cuda", "False", "--device", "cuda"},  // it may be anything then
+      {"--use_cpu", "--device", "cpu"},
+      {"--train_file", "a.txt", "--data", "b.txt"},  // both are taken
+      {"--steps", "1", "--steps", "5"}};             // the last of one name counts
+  for (const std::vector<std::string>& words : lines) EXPECT_EQ(ErrorOfWords(words), "");
+  EXPECT_EQ(ParseTrainWords(lines.back()).train.steps, 5);
+}
+
 TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--task", "reward"}, "unknown flag --task: train learns to go on with texts"},
@@ -212,6 +239,7 @@ TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
       {{"--lr_scheduler", "cosine"}, "write --lr_scheduler_type cosine"},
       // 1 is all steps as a ratio and one step as --warmup_steps; TRL drops the rest of a document.
       {{"--warmup_ratio", "0.1"}, "write --warmup_steps 0.1: below 1 it is a share of all steps"},
+      {{"--warmup_ratio", "1.0"}, "write --warmup_steps N with the number of steps: 1.0 of them"},
       {{"--max_seq_length", "512"}, "write --max_length 512 to cut longer documents off, or --seq"},
       {{"--report_to", "wandb"}, "metrics go to RUN_DIR/metrics.jsonl"},
       {{"--global-batch-size", "64"}, R"(write "train_batch_size": 64 into the ds_config)"},
