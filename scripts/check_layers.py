@@ -76,7 +76,7 @@ FLOORS = {"cli": CLI, "daemon": DAEMON}
 # Torch-free parts: their users link no LibTorch.
 TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
               "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/", "runtime/data/source/", "runtime/sequence_parallel/heads/", "runtime/models/spec/", "runtime/zero/plan/",
+              "runtime/checkpoint/format/", "runtime/data/source/", "runtime/optim/schedule/", "runtime/sequence_parallel/heads/", "runtime/models/spec/", "runtime/zero/plan/",
               "runtime/models/memory/", "runtime/engine/plan/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
@@ -119,7 +119,7 @@ INNER = {
     # Those of optim.
     OPTIM + "kernels/": ("runtime/base/", "runtime/config/", "runtime/device/", OPTIM + "kernels/"),
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),
-    OPTIM + "schedule/": ("runtime/config/", OPTIM + "schedule/"),
+    OPTIM + "schedule/": ("runtime/base/", "runtime/config/", OPTIM + "schedule/"),
     OPTIM + "groups/": ("runtime/base/", OPTIM + "kernels/", OPTIM + "groups/"),
     OPTIM: ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/", OPTIM + "schedule/",
             OPTIM + "groups/", OPTIM + "optimizer.h", OPTIM + "elementwise.h"),

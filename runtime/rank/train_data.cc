@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/comm/agreement.h"
 #include "runtime/data/sample_difficulty.h"
-#include "runtime/data/source/job_data.h"
 #include "runtime/data/source/token_source.h"
 #include "runtime/models/lm_loss.h"
 #include "runtime/optim/schedule/lr_schedule.h"
@@ -182,37 +180,12 @@ Status CheckSameData(const nlohmann::json& state, comm::Communicator& world) {
   return comm::AgreeOnStatus(status, world);
 }
 
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
-                                  std::int64_t batch) {
-  std::int64_t samples = 0;
-  const auto refuse = [](const std::string& flag, std::int64_t count, std::int64_t each) {
-    return InvalidArgumentError(flag + " " + std::to_string(count) + " of " + std::to_string(each) +
-                                " samples are more than can be counted");
-  };
-  if (job.steps > 0) {
-    if (__builtin_mul_overflow(job.steps, batch, &samples)) {
-      return refuse("--steps", job.steps, batch);
-    }
-    return job.steps;
-  }
-  if (__builtin_mul_overflow(places_per_epoch, job.epochs, &samples) ||
-      samples > std::numeric_limits<std::int64_t>::max() - batch) {
-    return refuse("--epochs", job.epochs, places_per_epoch);
-  }
-  // The last step of an epoch takes what it lacks from the start of the data.
-  return samples / batch + (samples % batch == 0 ? 0 : 1);
-}
-
 Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsConfig* config) {
   if (auto& zenflow = config->zero_optimization.zenflow; zenflow && !zenflow->steps_per_epoch) {
     zenflow->steps_per_epoch =
         std::max<std::int64_t>(1, places_per_epoch / config->batch.train_batch_size);
   }
-  const auto last = optim::LastUpdateOf(*config);
-  if (!last || *last >= steps) return OkStatus();
-  return InvalidArgumentError("the schedule of the ds_config ends after " + std::to_string(*last) +
-                              " steps, and this run has " + std::to_string(steps) +
-                              ": change scheduler.params or --steps");
+  return optim::CheckLasts(*config, steps);
 }
 
 std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,

@@ -15,6 +15,7 @@
 #include "runtime/config/train_job.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/prefetching_loader.h"
+#include "runtime/data/source/job_data.h"
 #include "runtime/models/block.h"
 #include "runtime/rank/rank_reporter.h"
 #include "runtime/rank/sample_log.h"
@@ -42,10 +43,7 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
 // that names a rank and in what its data is not rank 0's, the same on all ranks. Collective.
 Status CheckSameData(const nlohmann::json& state, comm::Communicator& world);
 
-// The steps of the job, of so many places (TrainData::places_per_epoch) each: those that it names,
-// or as many as its epochs need.
-StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
-                                  std::int64_t batch);
+using data::CountSteps;
 
 // Refuses a schedule of the config that has no rate for so many steps, and says how many of them
 // are an epoch where the config asks.

@@ -1,6 +1,7 @@
 #include "runtime/data/source/job_data.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace ds::data {
 
@@ -44,6 +45,27 @@ TokenRequest MakeTokenRequest(const config::TrainJob& job,
           .data_field = job.data_field,
           .documents = FindDocumentOptions(job),
           .skip_bad_data = job.on_bad_data == "skip"};
+}
+
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
+                                  std::int64_t batch) {
+  std::int64_t samples = 0;
+  const auto refuse = [](const std::string& flag, std::int64_t count, std::int64_t each) {
+    return InvalidArgumentError(flag + " " + std::to_string(count) + " of " + std::to_string(each) +
+                                " samples are more than can be counted");
+  };
+  if (job.steps > 0) {
+    if (__builtin_mul_overflow(job.steps, batch, &samples)) {
+      return refuse("--steps", job.steps, batch);
+    }
+    return job.steps;
+  }
+  if (__builtin_mul_overflow(places_per_epoch, job.epochs, &samples) ||
+      samples > std::numeric_limits<std::int64_t>::max() - batch) {
+    return refuse("--epochs", job.epochs, places_per_epoch);
+  }
+  // The last step of an epoch takes what it lacks from the start of the data.
+  return samples / batch + (samples % batch == 0 ? 0 : 1);
 }
 
 }  // namespace ds::data

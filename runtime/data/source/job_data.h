@@ -3,6 +3,7 @@
 // These functions say what a job asks for of its data, in the terms of this folder. Files are those
 // that tokenizer::ListDataFiles has found. Pure; safe from any thread.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,10 @@ tokenizer::DocumentOptions FindDocumentOptions(const config::TrainJob& job);
 
 TokenRequest MakeTokenRequest(const config::TrainJob& job,
                               const std::vector<tokenizer::DataFile>& files);
+
+// Counts the steps of the job, of so many samples each: those that it names, or as many as its
+// epochs need, of so many places of the stream.
+StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
+                                  std::int64_t batch);
 
 }  // namespace ds::data

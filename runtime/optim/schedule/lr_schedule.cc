@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <span>
+#include <string>
 #include <variant>
 
 namespace ds::optim {
@@ -342,6 +343,14 @@ std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config) {
     if (last) first = std::min(*last, first.value_or(*last));
   }
   return first;
+}
+
+Status CheckLasts(const config::DsConfig& config, std::int64_t steps) {
+  const auto last = LastUpdateOf(config);
+  if (!last || *last >= steps) return OkStatus();
+  return InvalidArgumentError("the schedule of the ds_config ends after " + std::to_string(*last) +
+                              " steps, and this run has " + std::to_string(steps) +
+                              ": change scheduler.params or --steps");
 }
 
 }  // namespace ds::optim

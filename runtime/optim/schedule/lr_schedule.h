@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 
 namespace ds::optim {
@@ -33,5 +34,8 @@ ScheduledValues ValuesAfter(const config::Schedule& schedule, double base_lr,
 std::optional<std::int64_t> LastUpdate(const config::Schedule& schedule);
 // The first to end, where each parameter group has its own.
 std::optional<std::int64_t> LastUpdateOf(const config::DsConfig& config);
+
+// Refuses a schedule of the config that has no rate for so many steps.
+Status CheckLasts(const config::DsConfig& config, std::int64_t steps);
 
 }  // namespace ds::optim
