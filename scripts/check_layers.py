@@ -131,7 +131,7 @@ INNER = {
 TOP = {
     "proto": [],
     "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
+            "runtime/data/source/", "runtime/optim/schedule/", "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
             "runtime/tokenizer/", "runtime/models/memory/", "runtime/engine/plan/"],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }

@@ -137,9 +137,12 @@ StatusOr<JudgedTraining> JudgeJob(const CheckFlags& flags, const ShareFolder& sh
                                   config::CheckResult* result) {
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
                       GatherTrainInputs(flags.train, share, flags.facts.world_size));
+  const int ranks = flags.facts.world_size;
   DS_ASSIGN_OR_RETURN(
       JudgedTraining judged,
-      JudgeTraining(inputs, {flags.facts.world_size, flags.facts.world_size}, share));
+      JudgeTraining(inputs,
+                    {.all = ranks, .of_host = ranks, .on_this_host = flags.num_gpus.has_value()},
+                    share));
   inputs.notices.insert(inputs.notices.end(), judged.notices.begin(), judged.notices.end());
   for (std::string& notice : inputs.notices) {
     const bool is_said =
@@ -204,8 +207,8 @@ StatusOr<int> CheckCommand(const Invocation& invocation) {
   FlagParser parser(
       "check CONFIG [--world_size N] [flags of train] [--json]",
       "Say all that is wrong with a ds_config, and what its \"auto\" stands for; with --model or "
-      "--data, all that train would refuse of that job before a rank starts (it reads no row of "
-      "the data). Needs no GPU.");
+      "--data, all that train would refuse of that job (of the data it reads the first rows). "
+      "Needs no GPU.");
   AddFlags(parser.app(), &flags);
   TakeForeignTrainFlags(&parser);
   parser.Refuse(kOfTrainAlone);

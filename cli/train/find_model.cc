@@ -44,6 +44,14 @@ StatusOr<fs::path> FindModel(const std::string& model, const ShareFolder& share)
                        DidYouMean(model, share.Presets()) + HowToFetch("--model", model));
 }
 
+StatusOr<fs::path> FindWeights(const std::string& model, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const fs::path path, FindModel(model, share));
+  std::error_code ignored;
+  if (!fs::exists(model, ignored)) return fs::path();
+  if (fs::is_directory(path, ignored)) return path;
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
 namespace {
 
 // Its config.json.
@@ -64,11 +72,12 @@ StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text) {
 
 }  // namespace
 
-Status CheckModelIsBuilt(const std::string& model, const ShareFolder& share) {
+StatusOr<models::DecoderSpec> ReadBuiltModel(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const Status status = models::ReadDecoderSpec(json, "config.json").status();
-  return status.ok() ? status : status.WithContext("--model " + model);
+  StatusOr<models::DecoderSpec> spec = models::ReadDecoderSpec(json, "config.json");
+  if (!spec.ok()) return spec.status().WithContext("--model " + model);
+  return spec;
 }
 
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share) {

@@ -24,8 +24,11 @@ std::string HowToFetch(std::string_view flag, const std::string& word);
 // The path of the folder or file. NotFound names the presets that come near.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
 
-// OK where ranks can build it: the error is theirs, of its family or of a value of its config.json.
-Status CheckModelIsBuilt(const std::string& model, const ShareFolder& share);
+// The folder where its weights would be; "" for a preset.
+StatusOr<std::filesystem::path> FindWeights(const std::string& model, const ShareFolder& share);
+
+// Reads its config.json as ranks do: the error is theirs, of its family or of a value.
+StatusOr<models::DecoderSpec> ReadBuiltModel(const std::string& model, const ShareFolder& share);
 
 // Reads what its config.json says. NotFound when there is none.
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);

@@ -3,8 +3,15 @@
 #include <utility>
 
 #include "cli/estimate/predict_memory.h"
+#include "cli/train/check_folders.h"
 #include "cli/train/find_model.h"
 #include "runtime/config/recompute_choice.h"
+#include "runtime/data/source/job_data.h"
+#include "runtime/data/source/try_data.h"
+#include "runtime/engine/plan/engine_rules.h"
+#include "runtime/engine/plan/stage_cut.h"
+#include "runtime/engine/plan/trained_rules.h"
+#include "runtime/optim/schedule/lr_schedule.h"
 
 namespace ds::cli {
 namespace {
@@ -37,11 +44,43 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
           .only_warns = only_warns};
 }
 
+// Tries the data, and holds the schedule against the steps, where they are known.
+Status CheckData(const TrainInputs& inputs, const models::DecoderSpec& model) {
+  const config::TrainJob& job = inputs.job;
+  DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> places, data::TryData(job, model.vocabulary));
+  if (inputs.data_efficiency.dynamic_batching) places.reset();  // its places are other ones
+  if (job.steps == 0 && !places) return OkStatus();
+  DS_ASSIGN_OR_RETURN(
+      const std::int64_t steps,
+      data::CountSteps(job, places.value_or(0), inputs.config.batch.train_batch_size));
+  return optim::CheckLasts(inputs.config, steps);
+}
+
+Status CheckEngine(const TrainInputs& inputs) {
+  DS_ASSIGN_OR_RETURN(const engine::StageOrder order,
+                      engine::ParseStageOrder(inputs.job, inputs.config));
+  return engine::CheckEngineRules(inputs.config,
+                                  {.skips_non_finite = inputs.job.on_non_finite == "skip",
+                                   .schedule = order.kind,
+                                   .chunks = order.chunks});
+}
+
+// Asks for the rules of the ranks, in the order in which ranks come to them.
+Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
+  DS_ASSIGN_OR_RETURN(const models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
+  DS_RETURN_IF_ERROR(CheckData(inputs, model));
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindWeights(inputs.job.model, share));
+  DS_RETURN_IF_ERROR(engine::CheckWeights(inputs.job, folder, model));
+  DS_RETURN_IF_ERROR(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model));
+  DS_RETURN_IF_ERROR(CheckEngine(inputs));
+  return ranks.on_this_host ? CheckFolders(inputs.job, inputs.config) : OkStatus();
+}
+
 }  // namespace
 
 StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCounts& ranks,
                                        const ShareFolder& share) {
-  DS_RETURN_IF_ERROR(CheckModelIsBuilt(inputs.job.model, share));
+  DS_RETURN_IF_ERROR(CheckRanks(inputs, ranks, share));
   JudgedTraining judged{.predicted = FindPredictedJob(inputs, ranks, share)};
   if (judged.predicted) judged.memory = PlanMemory(*judged.predicted, inputs.allow_overcommit);
   DS_ASSIGN_OR_RETURN(const auto recompute, config::ParseRecompute(inputs.job.recompute));

@@ -2,7 +2,8 @@
 
 // JudgeTraining: what of a gathered job can be known to fail before a rank starts, and what its
 // ranks will hold. `train`, `resume` and `check` ask the same, so that `check` says what `train`
-// would refuse. Reads the model's config.json; loads no weights and starts nothing.
+// would refuse, by the functions that ranks call. Reads the model's config.json, the headers of its
+// weights and the begin of the data (data/source/try_data.h); loads no weights and starts nothing.
 //
 // Threads: any; nothing is shared.
 
@@ -21,6 +22,8 @@ namespace ds::cli {
 struct RankCounts {
   int all = 1;
   int of_host = 1;  // of the host that has the most
+  // All are, and their folders can be looked at.
+  bool on_this_host = false;
 };
 
 struct JudgedTraining {
@@ -29,8 +32,9 @@ struct JudgedTraining {
   std::vector<std::string> notices;
 };
 
-// InvalidArgument where ranks would not build the job's model: its family, or a value of its
-// config.json, as they say it.
+// Refuses what ranks would refuse, in their words: a model that is not built, targets and patterns
+// that name nothing of it, choices that exclude one another, folders that cannot be written, and
+// data that is not usable.
 StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCounts& ranks,
                                        const ShareFolder& share);
 

@@ -222,7 +222,8 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
       ->check(PositiveNumber())
       ->type_name("X");
   app.add_option(FlagNames("lora_targets"), flags->lora_targets,
-                 "the linear layers that get adapters, by their last names (default: all)")
+                 "the linear layers that get adapters, as PEFT's target_modules: last, partial or "
+                 "full names, one regular expression of full names, or all-linear (default)")
       ->take_all()
       ->type_name("NAME");
   AddSwitch(app, "lora_rslora", &flags->lora_rslora,

@@ -59,9 +59,12 @@ Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_dire
 }  // namespace
 
 RankCounts CountRanks(const WorldPlan& world) {
-  int most = 0;
-  for (const JobHost& host : world.hosts) most = std::max(most, host.rank_count());
-  return {.all = world.world_size(), .of_host = most};
+  RankCounts counts{.all = world.world_size(), .of_host = 0, .on_this_host = true};
+  for (const JobHost& host : world.hosts) {
+    counts.of_host = std::max(counts.of_host, host.rank_count());
+    counts.on_this_host = counts.on_this_host && !host.remote;
+  }
+  return counts;
 }
 
 StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining judged,

@@ -1,6 +1,6 @@
-// Bad input that only a rank can see: the model's tensors and the tokens. What dsrun itself refuses
-// is in tests/procs/command_line_test.cc. Each case: a sentence that names the thing, status 2, no
-// stack trace.
+// Bad input of a model's folder and its tokens, which dsrun refuses before it starts ranks, and
+// what only a rank can see. More of the former is in tests/procs/refused_job_test.cc. Each case: a
+// sentence that names the thing, status 2, no stack trace.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,13 +45,15 @@ class BadInputTest : public ::testing::Test {
                       (folder_.path() / "ds.json").string(), "--seq_len", "8", unit, length}));
   }
 
-  void ExpectRefused(const std::string& what) const { ExpectRefused(Train(), what); }
+  void ExpectRefused(const std::string& what) const {
+    ExpectSentence(Train(), what);
+    EXPECT_FALSE(fs::exists(folder_.path() / "run")) << "dsrun knows it before it starts anything";
+  }
 
-  void ExpectRefused(const ProgramResult& result, const std::string& what) const {
+  static void ExpectSentence(const ProgramResult& result, const std::string& what) {
     EXPECT_EQ(result.status, 2) << result.out << result.err;
     EXPECT_THAT(result.err, HasSubstr(what));
     EXPECT_THAT(result.err, Not(HasSubstr("frame #"))) << "a stack trace is no sentence";
-    EXPECT_EQ(ReadJson(folder_.path() / "run" / "verdict.json")["exit_code"], 2);
   }
 
   TemporaryFolder folder_;
@@ -61,7 +63,16 @@ class BadInputTest : public ::testing::Test {
 TEST_F(BadInputTest, TheFolderItselfIsGood) { EXPECT_EQ(Train().status, 0); }
 
 TEST_F(BadInputTest, MoreEpochsThanCanBeCountedAreNamed) {
-  ExpectRefused(Train("--epochs", "9000000000000000000"), "--epochs 9000000000000000000 of ");
+  ExpectSentence(Train("--epochs", "9000000000000000000"), "--epochs 9000000000000000000 of ");
+  EXPECT_EQ(ReadJson(folder_.path() / "run" / "verdict.json")["exit_code"], 2) << "a rank counts";
+}
+
+TEST_F(BadInputTest, AValueThatIsNotFiniteIsNamed) {
+  std::string weights = *ReadFile(model_ / "model.safetensors");
+  weights.replace(weights.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));
+  Write(model_ / "model.safetensors", weights);
+  ExpectSentence(Train(), "it has values that are NaN or infinite");
+  EXPECT_EQ(ReadJson(folder_.path() / "run" / "verdict.json")["exit_code"], 2) << "a rank reads";
 }
 
 TEST_F(BadInputTest, AMissingTensorIsNamed) {
@@ -79,10 +90,7 @@ TEST_F(BadInputTest, AShapeMismatchIsNamed) {
 
 TEST_F(BadInputTest, AModelKeyThatIsNotKnownIsNamed) {
   Replace("config.json", "{", R"({"secret_attention": true,)");
-  const ProgramResult result = Train();
-  EXPECT_EQ(result.status, 2) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("secret_attention"));
-  EXPECT_FALSE(fs::exists(folder_.path() / "run")) << "dsrun reads it before it starts anything";
+  ExpectRefused("secret_attention");
 }
 
 TEST_F(BadInputTest, ATokenOutsideTheVocabularyIsNamedWithItsPlace) {

@@ -9,6 +9,7 @@
 
 #include "runtime/base/files.h"
 #include "tests/places.h"
+#include "tests/procs/checked_job.h"
 #include "tests/support/program.h"
 
 namespace ds::testing {
@@ -74,7 +75,7 @@ TEST(CheckCommand, RefusesSequenceRanksThatNoKindTakes) {
     EXPECT_TRUE(WriteFileAtomically(config, R"({"train_micro_batch_size_per_gpu": 2,
         "sequence_parallel_size": 3})")
                     .ok());
-    EXPECT_TRUE(WriteFileAtomically(model, R"({"model_type": "llama", "vocab_size": 64,
+    EXPECT_TRUE(WriteFileAtomically(model, R"({"model_type": "llama", "vocab_size": 256,
         "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
         "num_attention_heads": 2, "max_position_embeddings": 64, "rope_scaling": )" +
                                                rope + "}")
@@ -88,41 +89,6 @@ TEST(CheckCommand, RefusesSequenceRanksThatNoKindTakes) {
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err, HasSubstr("not built for rotary positions that depend on the length"));
 }
-
-class CheckedJob : public ::testing::Test {
- protected:
-  std::string Write(const std::string& name, const std::string& text) const {
-    const std::string path = (folder_.path() / name).string();
-    EXPECT_TRUE(WriteFileAtomically(path, text).ok());
-    return path;
-  }
-  // check and train of the same job; both come to the same status, and to these words of it.
-  void ExpectRefused(const std::string& config, std::vector<std::string> flags,
-                     const std::string& words) const {
-    std::vector<std::string> check = {DS_BIN_DIR "/dsrun", "check", config, "--world_size", "2"};
-    check.insert(check.end(), flags.begin(), flags.end());
-    const ProgramResult checked = RunProgram(check);
-    EXPECT_EQ(checked.status, 2) << checked.err;
-    EXPECT_THAT(checked.err, HasSubstr(words));
-    std::vector<std::string> train = {DS_BIN_DIR "/dsrun",
-                                      "--num_gpus",
-                                      "2",
-                                      "--device",
-                                      "cpu",
-                                      "--run_dir",
-                                      (folder_.path() / "run").string(),
-                                      "train",
-                                      "--deepspeed_config",
-                                      config};
-    train.insert(train.end(), flags.begin(), flags.end());
-    const ProgramResult trained = RunProgram(train);
-    EXPECT_EQ(trained.status, 2) << trained.err;
-    EXPECT_THAT(trained.err, HasSubstr(words));
-    EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run")) << "ranks have been started";
-  }
-
-  const TemporaryFolder folder_;
-};
 
 TEST_F(CheckedJob, WhatTrainRefusesIsRefused) {
   const std::string plain = Write("plain.json", R"({"train_micro_batch_size_per_gpu": 1})");

@@ -1,7 +1,8 @@
 #pragma once
 
 // TextCutter: the texts of a job's data as token ids, one document after the other. What is kept of
-// them is its caller's choice: FindOrCutTokens writes all of it to a cache.
+// them is its caller's choice: FindOrCutTokens writes all of it to a cache, TryData
+// (try_data.h) looks at the first ones.
 //
 // Threads: one.
 

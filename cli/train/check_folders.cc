@@ -1,0 +1,60 @@
+#include "cli/train/check_folders.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/base/file_system.h"
+#include "runtime/offload/scratch_file.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// OK where MakeDirectories would make the folder, and files could be written into it; the errors
+// are its own.
+Status CheckCanMake(const fs::path& folder) {
+  std::error_code ignored;
+  fs::path nearest = folder;
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
+  if (!fs::is_directory(nearest, ignored)) return ErrnoError(ENOTDIR, nearest.string());
+  if (::access(nearest.c_str(), W_OK | X_OK) == 0) return OkStatus();
+  return ErrnoError(errno, folder.string());
+}
+
+Status CheckScratch(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    DS_RETURN_IF_ERROR(offload::ScratchFile::Create(folder, FileSystem::System()).status());
+  }
+  return OkStatus();
+}
+
+template <typename Offload>
+Status CheckOffload(const Offload& offload) {
+  if (offload.device != config::OffloadDevice::kNvme) return OkStatus();
+  return CheckScratch(offload.nvme_path);
+}
+
+}  // namespace
+
+Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config) {
+  if (!job.save_hf_dir.empty()) {
+    DS_RETURN_IF_ERROR(CheckCanMake(job.save_hf_dir).WithContext("--save_hf"));
+  }
+  if (!job.data_cache.empty()) {
+    DS_RETURN_IF_ERROR(CheckCanMake(job.data_cache).WithContext("--data_cache"));
+  }
+  if (!job.portions_in.empty() && job.portions_in != "cpu") {
+    DS_RETURN_IF_ERROR(CheckScratch({job.portions_in}));
+  }
+  DS_RETURN_IF_ERROR(CheckOffload(config.zero_optimization.offload_optimizer));
+  return CheckOffload(config.zero_optimization.offload_param);
+}
+
+}  // namespace ds::cli

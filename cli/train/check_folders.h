@@ -1,0 +1,16 @@
+#pragma once
+
+// The folders that the ranks of a job write into, judged where ranks are on this host. Nothing is
+// made or left in them.
+
+#include "runtime/base/status.h"
+#include "runtime/config/ds_config.h"
+#include "runtime/config/train_job.h"
+
+namespace ds::cli {
+
+// Refuses a folder that cannot be made or written: that of --save_hf and of the cache of tokens,
+// and those for offload to files, which must be there. Errors name the flag or key.
+Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config);
+
+}  // namespace ds::cli
