@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/translate/given_arguments.h"
+#include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
 
 namespace ds::cli {
@@ -179,10 +180,17 @@ class ConfigTranslator {
     return ids.substr(0, ids[end - 1] == ',' ? end - 1 : end);
   }
 
+  // YAML has numbers in quotes as texts.
+  static Json ReadCount(const Json& value) {
+    if (!value.is_string()) return value;
+    const auto number = ParseNumber<std::int64_t>(value.get_ref<const std::string&>());
+    return number ? Json(*number) : value;
+  }
+
   // num_processes counts all hosts' ranks, --num_gpus those of a host.
   void TranslateRanks(bool has_hosts) {
     const Json ids = Get("gpu_ids");
-    const Json ranks = Get("num_processes");
+    const Json ranks = ReadCount(Get("num_processes"));
     const std::int64_t hosts = config_.value("num_machines", Json(1)).is_number_integer()
                                    ? config_.value("num_machines", 1)
                                    : 1;
@@ -192,12 +200,12 @@ class ConfigTranslator {
     } else if (!SaysNothing(ids) && ids != "all") {
       return Launch("gpu_ids", ids, {"--include", "localhost:" + FirstIds(WordOf(ids), ranks)});
     }
-    if (!ranks.is_number_integer() || ranks < 1) return;
-    const auto all = ranks.get<std::int64_t>();
-    if (hosts < 1 || all % hosts != 0) {
+    if (ranks.is_null()) return;
+    const std::int64_t all = ranks.is_number_integer() ? ranks.get<std::int64_t>() : 0;
+    if (all < 1 || hosts < 1 || all % hosts != 0) {
       return out_.Add(
           Mapping::kMissing, "num_processes", ranks,
-          "the hosts have unlike numbers of ranks: write slots=N for each into a hostfile");
+          "hosts have like numbers of ranks; else write slots=N for each in a hostfile");
     }
     Launch("num_processes", ranks, {"--num_gpus", std::to_string(all / hosts)});
   }
@@ -219,10 +227,20 @@ class ConfigTranslator {
 
   bool IsKind(const char* kind) const { return Get("distributed_type") == kind; }
 
+  // Accelerate refuses these beside a file that says the same.
+  void MissKeysBesideFile() {
+    for (const auto& [name, value] : Get("deepspeed_config").items()) {
+      const bool counts = name.starts_with("deepspeed_") || Holds(kLeftOut, name);  // all the same
+      if (counts || SectionOf(name).empty() || value.is_null() || value == "none") continue;
+      out_.Add(Mapping::kMissing, name, value, "deepspeed_config_file is all: write it there");
+    }
+  }
+
   void TranslateDeepspeed() {
     if (!IsKind("DEEPSPEED")) return;
     if (const std::string path = AccelerateDeepspeedPath(config_); !path.empty()) {
       out_.ds_config = deepspeed_.is_object() ? deepspeed_ : Json::object();
+      MissKeysBesideFile();
       return out_.Add(Mapping::kWhole, "deepspeed_config_file", path, "the ds_config");
     }
     constexpr const char* kSection = "deepspeed_config";

@@ -1,6 +1,8 @@
 #include "cli/translate/given_arguments.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "cli/translate/argument_table.h"
 #include "runtime/base/check.h"
@@ -8,6 +10,27 @@
 namespace ds::cli {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Trainer takes objects of these as JSON text, too.
+Json ReadObject(std::string_view name, const Json& value) {
+  constexpr std::string_view kObjects[] = {"accelerator_config",
+                                           "fsdp_config",
+                                           "deepspeed",
+                                           "activation_checkpointing_kwargs",
+                                           "gradient_checkpointing_kwargs",
+                                           "lr_scheduler_kwargs"};
+  const bool is_one =
+      std::find(std::begin(kObjects), std::end(kObjects), name) != std::end(kObjects);
+  if (!is_one || !value.is_string() || !value.get_ref<const std::string&>().starts_with("{")) {
+    return value;
+  }
+  Json read = Json::parse(value.get_ref<const std::string&>(), nullptr, /*allow_exceptions=*/false);
+  return read.is_discarded() ? value : read;
+}
+
+}  // namespace
 
 bool SaysNothing(const Json& value) {
   return value.is_null() || value == false || value == "" ||
@@ -26,7 +49,7 @@ bool GivenArguments::Has(std::string_view name) const {
 
 Json GivenArguments::Get(std::string_view name) const {
   const auto found = given_.find(name);
-  if (found != given_.end()) return *found;
+  if (found != given_.end()) return ReadObject(name, *found);
   const ArgumentRow* const row = FindArgument(name);
   DS_CHECK(row != nullptr);
   return DefaultOf(*row, of_sft_);

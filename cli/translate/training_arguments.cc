@@ -63,6 +63,9 @@ class ArgumentTranslator {
   void TranslateSharding() {
     if (arguments_.Has("deepspeed")) {
       const Json config = arguments_.Get("deepspeed");
+      if (!config.is_object() && !config.is_string()) {
+        return arguments_.Miss("deepspeed", "it must be a ds_config or the path of one");
+      }
       out_.ds_config = config.is_object() ? config : context_.deepspeed;
       if (!out_.ds_config.is_object()) out_.ds_config = Json::object();
       out_.Add(Mapping::kWhole, "deepspeed", config.is_string() ? config : Json("{...}"),
@@ -133,8 +136,23 @@ class ArgumentTranslator {
   void TranslateBatch() {
     for (const char* name : {"per_device_train_batch_size", "gradient_accumulation_steps"})
       Carry(name);
+    TranslateAccelerator();
+  }
+
+  void TranslateAccelerator() {
+    constexpr std::string_view kKnown[] = {"split_batches",       "dispatch_batches",
+                                           "even_batches",        "use_seedable_sampler",
+                                           "non_blocking",        "gradient_accumulation_kwargs",
+                                           "use_configured_state"};
     const Json accelerator = arguments_.Get("accelerator_config");
-    if (!accelerator.is_object()) return;
+    if (accelerator.is_null()) return;
+    if (!accelerator.is_object()) {
+      return arguments_.Miss("accelerator_config", "it must be an object: write it into the file");
+    }
+    for (const auto& [name, value] : accelerator.items()) {
+      if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
+      out_.Add(Mapping::kMissing, "accelerator_config." + name, value, "Trainer does not know it");
+    }
     if (accelerator.value("split_batches", Json()) == true) {
       out_.Add(Mapping::kMissing, "accelerator_config.split_batches", true,
                "give each rank's share as per_device_train_batch_size");
@@ -221,7 +239,9 @@ class ArgumentTranslator {
       arguments_.Miss("data_seed", "dsrun has one seed, for weights and order");
     }
     const std::string order = arguments_.Text("train_sampling_strategy");
-    if (order == "sequential") {
+    if (order == "sequential" && arguments_.Flag("shuffle_dataset")) {
+      arguments_.Miss("shuffle_dataset", "the order is a random one already; shuffle the file");
+    } else if (order == "sequential") {
       out_.SetFlag("train_sampling_strategy", order, "no_shuffle", true);
     } else if (order != "random") {
       arguments_.Miss("train_sampling_strategy", "dsrun does not sort samples by length");

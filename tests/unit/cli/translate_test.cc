@@ -27,12 +27,6 @@ Translation Arguments(const std::string& text, TrainerContext context = {}) {
   return TranslateTrainingArguments(Json::parse(text), context);
 }
 
-Translation Accelerate(const std::string& yaml, const Json& deepspeed = {}) {
-  const auto config = ReadFlatYaml(yaml);
-  EXPECT_TRUE(config.ok()) << config.status().message();
-  return TranslateAccelerateConfig(*config, deepspeed);
-}
-
 TEST(TrainingArgumentsTest, EveryArgumentIsKnownWithItsDefault) {
   for (const auto& [name, value] : Golden()["fields"].items()) {
     const ArgumentRow* const row = FindArgument(name);
@@ -92,6 +86,30 @@ TEST(TrainingArgumentsTest, AWrongTypeIsNamed) {
   const Translation translation =
       Arguments(R"({"max_steps": 5, "learning_rate": "high", "seed": 1.5})");
   EXPECT_THAT(Missing(translation), ::testing::UnorderedElementsAre("learning_rate", "seed"));
+}
+
+// As transformers 5.24 reads its arguments that are objects.
+TEST(TrainingArgumentsTest, ObjectsMayBeJsonTexts) {
+  EXPECT_THAT(Missing(Arguments(R"({"accelerator_config": "{\"split_batches\": true}"})")),
+              ElementsAre("accelerator_config.split_batches"));
+  EXPECT_EQ(Arguments(R"({"max_steps": 5, "deepspeed": "{\"zero_optimization\": {\"stage\": 2}}"})")
+                .ds_config["zero_optimization"]["stage"],
+            2);
+  EXPECT_THAT(Missing(Arguments(R"({"accelerator_config": {"split_batch": true}})")),
+              ElementsAre("accelerator_config.split_batch"));
+  EXPECT_THAT(Missing(Arguments(R"({"accelerator_config": "a.json", "deepspeed": true})")),
+              ::testing::UnorderedElementsAre("accelerator_config", "deepspeed"));
+  EXPECT_THAT(Missing(Arguments(R"({"accelerator_config": {"even_batches": true,
+                                    "use_seedable_sampler": true}})")),
+              IsEmpty());
+}
+
+TEST(TrainingArgumentsTest, OneShuffleOfTheFileIsNoOrderOfDsrun) {
+  EXPECT_THAT(Missing(Arguments(R"({"max_length": 8, "packing": false, "shuffle_dataset": true,
+                                    "train_sampling_strategy": "sequential"})")),
+              ElementsAre("shuffle_dataset"));
+  EXPECT_THAT(Missing(Arguments(R"({"max_length": 8, "packing": false, "shuffle_dataset": true})")),
+              IsEmpty());
 }
 
 // The run says how many there are.
@@ -204,91 +222,6 @@ TEST(TrainingArgumentsTest, EvaluationAndSaving) {
   EXPECT_EQ(On(translation, "save_strategy").mapping, Mapping::kLeftOut);
   EXPECT_EQ(On(translation, "hub_token").value, "") << "no secret is shown";
   EXPECT_THAT(CommandWords(translation, ""), ::testing::Contains("EVAL_DATA"));
-}
-
-TEST(AccelerateConfigTest, KeysOfASectionAtTheTopAreMissing) {
-  EXPECT_THAT(Missing(Accelerate("distributed_type: MULTI_GPU\ngradient_accumulation_steps: 4\n"
-                                 "fsdp_offload_params: true\nzero_stage: 3\n"
-                                 "parallelism_config_tp_size: 2\n")),
-              ::testing::UnorderedElementsAre("gradient_accumulation_steps", "fsdp_offload_params",
-                                              "zero_stage", "parallelism_config_tp_size"));
-}
-
-TEST(AccelerateConfigTest, EveryKeyIsKnown) {
-  Json config = {{"distributed_type", "NO"}};
-  for (const auto& key : Golden()["accelerate_keys"]) {
-    if (!config.contains(key)) config[key.get<std::string>()] = nullptr;
-  }
-  for (const char* section : {"deepspeed", "fsdp", "parallelism"}) {
-    for (const auto& key : Golden()[std::string(section) + "_keys"]) {
-      config[std::string(section) + "_config"][key.get<std::string>()] = "x";
-    }
-  }
-  EXPECT_THAT(Missing(TranslateAccelerateConfig(config, {})), ::testing::IsEmpty());
-}
-
-TEST(AccelerateConfigTest, FilesOfAccelerate) {
-  const Translation deepspeed = Accelerate(Golden()["yaml"][0]["text"]);
-  EXPECT_TRUE(deepspeed.is_whole()) << DescribeMissing(deepspeed);
-  EXPECT_EQ(ShellLine(deepspeed.launch),
-            "--hostfile HOSTFILE --num_nodes 2 --num_gpus 4 --master_addr 10.0.0.1 --master_port "
-            "29500");
-  EXPECT_EQ(deepspeed.ds_config["zero_optimization"].dump(),
-            R"({"stage":3,"offload_optimizer":{"device":"nvme","nvme_path":"/nvme"},)"
-            R"("offload_param":{"device":"cpu"}})");
-  EXPECT_EQ(deepspeed.ds_config["bf16"]["enabled"], true);
-  EXPECT_EQ(deepspeed.ds_config["gradient_accumulation_steps"], 4);
-  const Translation fsdp = Accelerate(Golden()["yaml"][1]["text"]);
-  EXPECT_TRUE(fsdp.is_whole()) << DescribeMissing(fsdp);
-  EXPECT_EQ(fsdp.ds_config["zero_optimization"]["stage"], 2);
-  EXPECT_EQ(fsdp.ds_config["zero_optimization"]["offload_param"]["device"], "cpu");
-  EXPECT_EQ(fsdp.flags["recompute"], "full");
-  const Translation ddp = Accelerate(Golden()["yaml"][2]["text"]);
-  EXPECT_THAT(ddp.launch, ElementsAre("--include", "localhost:0,2"));
-  EXPECT_EQ(ddp.ds_config["torch_autocast"]["dtype"], "bfloat16");
-}
-
-TEST(AccelerateConfigTest, RanksTakeTheFirstOfTheGpus) {
-  const auto include = [](const std::string& rest) {
-    return Accelerate("distributed_type: MULTI_GPU\n" + rest).launch.back();
-  };
-  EXPECT_EQ(include("gpu_ids: 0,2,3\nnum_processes: 2\n"), "localhost:0,2");
-  EXPECT_EQ(include("gpu_ids: 10,12\nnum_processes: 1\n"), "localhost:10");
-  EXPECT_EQ(include("gpu_ids: 0,2\nnum_processes: 2\n"), "localhost:0,2");
-  EXPECT_EQ(include("gpu_ids: 0,2\n"), "localhost:0,2");
-  EXPECT_EQ(include("gpu_ids: 3\nnum_processes: 1\n"), "localhost:3");
-}
-
-TEST(AccelerateConfigTest, ContextParallelismIsARing) {
-  const std::string head = "distributed_type: FSDP\nparallelism_config:\n";
-  const Translation ring = Accelerate(head + "  parallelism_config_cp_size: 4\n");
-  EXPECT_TRUE(ring.is_whole()) << DescribeMissing(ring);
-  EXPECT_EQ(ring.flags["sp"], 4);
-  EXPECT_EQ(ring.flags["sp_kind"], "ring");
-  const Translation both = Accelerate(head +
-                                      "  parallelism_config_cp_size: 4\n"
-                                      "  parallelism_config_sp_size: 2\n");
-  EXPECT_THAT(Missing(both), ElementsAre("parallelism_config_cp_size"));
-}
-
-TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {
-  EXPECT_THAT(Missing(Accelerate("distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  a: 1\n")),
-              ElementsAre("distributed_type", "megatron_lm_config"));
-  EXPECT_THAT(Missing(Accelerate("distributed_type: FSDP\nmixed_precision: fp8\n"
-                                 "num_processes: 3\nnum_machines: 2\nmixed_precison: x\n"
-                                 "fsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n")),
-              ::testing::UnorderedElementsAre("mixed_precision", "num_processes", "mixed_precison",
-                                              "fsdp_sharding_strategy"));
-  EXPECT_THAT(Missing(Accelerate("distributed_type: 'NO'\nnum_process: 1\nparallelism_config:\n"
-                                 "  parallelism_config_cp_size: 1\n")),
-              ElementsAre("num_process"));
-  const Json config = {{"zero_optimization", {{"stage", 1}}}, {"bf16", {{"enabled", "auto"}}}};
-  const Translation file = Accelerate(
-      "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n"
-      "  deepspeed_config_file: ds.json\n",
-      config);
-  EXPECT_EQ(file.ds_config, config);
-  EXPECT_EQ(file.flags["bf16"], true);
 }
 
 TEST(FlatYamlTest, ReadsWhatPyYamlReads) {
