@@ -29,13 +29,14 @@ struct SampleName {
 
 // One micro-batch of next-token prediction.
 struct Batch {
-  at::Tensor inputs;         // [B, S] int64, CPU, contiguous
-  at::Tensor labels;         // [B, S] int64: the inputs shifted by one token, or kIgnoredLabel
-  at::Tensor documents;      // [B, S] int64, a sample's counted from 0; undefined: one a sample
-  std::int64_t longest = 0;  // tokens of the longest document; padding does not count
-  std::int64_t tokens = 0;   // B * S
-  std::int64_t place = 0;    // of the stream, its first
-  std::vector<SampleName> samples = {};  // a row each
+  at::Tensor inputs;     // [B, S] int64, CPU, contiguous
+  at::Tensor labels;     // [B, S] int64: the inputs shifted by one token, or kIgnoredLabel
+  at::Tensor documents;  // [B, S] int64, a sample's counted from 0; undefined: one a sample
+  std::vector<std::int64_t> lengths = {};  // tokens of each row; padding is behind them
+  std::int64_t longest = 0;                // tokens of the longest document; padding does not count
+  std::int64_t tokens = 0;                 // B * S
+  std::int64_t place = 0;                  // of the stream, its first
+  std::vector<SampleName> samples = {};    // a row each
   // Says where it stands in its step, if batches are by tokens.
   std::optional<TokenBatches::StepPart> step_part = {};
 };

@@ -35,6 +35,8 @@ StatusOr<SampleSet> SampleSet::Create(TokenSource source, const LoaderOptions& o
 Status SampleSet::FillRow(std::int64_t sample, std::int64_t row, Batch* batch) const {
   const SampleRange range = plan_.At(first_ + sample);
   const std::int64_t length = batch->inputs.size(1);
+  batch->lengths.resize(static_cast<std::size_t>(batch->inputs.size(0)));
+  batch->lengths[static_cast<std::size_t>(row)] = range.count;
   const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(readable));
   DS_RETURN_IF_ERROR(source_.Read(range.first, tokens));

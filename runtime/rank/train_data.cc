@@ -1,5 +1,9 @@
 #include "runtime/rank/train_data.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -203,7 +207,19 @@ std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,
   return text;
 }
 
-Bundle ToBundle(const data::Batch& batch, c10::Device device) {
+namespace {
+
+// 1 where a token is, 0 where padding is; undefined where there is none.
+at::Tensor MaskPadding(const data::Batch& batch) {
+  const std::int64_t length = batch.inputs.size(1);
+  const at::Tensor ends = at::tensor(batch.lengths).unsqueeze(1);
+  if (ends.ge(length).all().item<bool>()) return {};
+  return at::arange(length).unsqueeze(0).lt(ends);
+}
+
+}  // namespace
+
+Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding) {
   const auto to_device = [&](const at::Tensor& tensor) {
     return tensor.to(device, /*non_blocking=*/true);
   };
@@ -213,6 +229,8 @@ Bundle ToBundle(const data::Batch& batch, c10::Device device) {
   bundle.measured_labels = {bundle.tensor("labels"), models::MeasureLabels(batch.labels)};
   bundle.longest_document = batch.longest;
   if (batch.documents.defined()) bundle.batch["documents"] = to_device(batch.documents);
+  const at::Tensor mask = masks_padding ? MaskPadding(batch) : at::Tensor();
+  if (mask.defined()) bundle.batch["mask"] = to_device(mask);
   return bundle;
 }
 

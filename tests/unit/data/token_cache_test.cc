@@ -387,7 +387,7 @@ TEST_F(TokenCacheTest, WholeDocumentsAreSamplesWithPadding) {
   EXPECT_THAT(row(whole.inputs, 2), ElementsAre(8, 9, 27, 0, 0, 0));
   EXPECT_THAT(row(whole.labels, 2), ElementsAre(9, 27, -100, -100, -100, -100));
   EXPECT_EQ(whole.longest, 4) << "d e f and its end; padding does not count";
-  EXPECT_EQ(read(Packing::kWhole, 1).longest, 3);
+  EXPECT_THAT(whole.lengths, ElementsAre(5, 6, 3));
   const Batch each = read(Packing::kNone, 5);
   EXPECT_EQ(each.longest, 4);
   EXPECT_EQ(read(Packing::kStream, 1).longest, 3);
