@@ -20,8 +20,9 @@ constexpr const char* kFormats =
     "help rows)";
 
 // What other trainers read and is not built here.
-constexpr const char* kRefusedKeys[] = {"image", "images", "video",     "videos",
-                                        "audio", "audios", "input_ids", "preferred_output"};
+constexpr const char* kRefusedKeys[] = {"image",       "images", "video",     "videos",
+                                        "audio",       "audios", "input_ids", "preferred_output",
+                                        "mask_history"};
 
 // The text under a name; null when there is none.
 const std::string* TextUnder(const OrderedJson& row, const std::string& name) {
@@ -107,8 +108,8 @@ Status RowReader::RefuseKeys() const {
   for (const char* const key : kRefusedKeys) {
     if (!HasValue(row_, key)) continue;
     return InvalidArgumentError("the row has " + Quoted(key) +
-                                ", which is not read: only text is learnt; leave the key out, or "
-                                "name the text with --text_field");
+                                ", which is not read: leave the key out, or name the text with "
+                                "--text_field");
   }
   return OkStatus();
 }

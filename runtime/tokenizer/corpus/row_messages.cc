@@ -131,7 +131,12 @@ Status CheckContent(const OrderedJson& content) {
 
 // Tells whether the message is learnt.
 StatusOr<bool> ReadWeight(OrderedJson* message, bool is_assistant) {
-  for (const char* const key : {"weight", "train", "training"}) {
+  for (const char* const key : {"train_detail", "training_detail"}) {
+    if (Take(message, {key}).is_null()) continue;
+    return InvalidArgumentError(Quoted(key) +
+                                " learns parts of a message, which is not built: leave it out");
+  }
+  for (const char* const key : {"weight", "train", "training", "loss", "loss_weight"}) {
     const OrderedJson weight = Take(message, {key});
     if (weight.is_null()) continue;
     const bool is_one = weight == 1 || weight == true;
