@@ -45,7 +45,7 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
 }
 
 // Tries the data, and holds the schedule against the steps, where they are known.
-Status CheckData(const TrainInputs& inputs, const models::DecoderSpec& model) {
+Status CheckDataFits(const TrainInputs& inputs, const models::DecoderSpec& model) {
   const config::TrainJob& job = inputs.job;
   DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> places, data::TryData(job, model.vocabulary));
   if (inputs.data_efficiency.dynamic_batching) places.reset();  // its places are other ones
@@ -68,7 +68,7 @@ Status CheckEngine(const TrainInputs& inputs) {
 // Asks for the rules of the ranks, in the order in which ranks come to them.
 Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
-  DS_RETURN_IF_ERROR(CheckData(inputs, model));
+  DS_RETURN_IF_ERROR(CheckDataFits(inputs, model));
   DS_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindWeights(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::CheckWeights(inputs.job, folder, model));
   DS_RETURN_IF_ERROR(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model));
