@@ -45,7 +45,7 @@ std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const R
          spec.experts * (tokens * kFp32Bytes + values) +
          (spec.routes_in_fp32 && width < kFp32Bytes ? tokens * spec.width * kFp32Bytes : 0) +
          (shared > 0 ? 3 * shared * values : 0) +
-         (spec.gates_shared_expert ? (spec.width + 2) * values : 0);
+         (shared > 0 && spec.gates_shared_expert ? (spec.width + 2) * values : 0);
 }
 
 // Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients. Where

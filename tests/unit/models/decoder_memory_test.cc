@@ -120,6 +120,12 @@ TEST(DecoderMemoryTest, ExpertsKeepTheRowsThatCome) {
   EXPECT_EQ(blocks[3].kept, blocks[1].kept);
 }
 
+TEST(DecoderMemoryTest, WithoutASharedExpertNothingIsKeptForItsGate) {
+  DecoderSpec gated = WithExperts(8, 2), added = gated;
+  added.gates_shared_expert = false;
+  EXPECT_EQ(CountExpertBytes(gated, kBatch).kept, CountExpertBytes(added, kBatch).kept);
+}
+
 TEST(DecoderMemoryTest, ALayerKeepsWhatItsOperationsRead) {
   const auto blocks = ListBlockBytes(kLlama, kBatch, {});
   ASSERT_EQ(blocks.size(), 5U);
