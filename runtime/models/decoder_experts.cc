@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/softmax.h>
 
 #include <string>
 #include <utility>
@@ -51,7 +52,8 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
             .groups = slice.spec().route_groups,
             .kept_groups = slice.spec().kept_route_groups},
       gate_(slice.spec().expert_gate),
-      activation_(slice.spec().activation) {
+      activation_(slice.spec().activation),
+      shared_mix_(slice.spec().shared_expert_mix) {
   const DecoderSpec& spec = slice.spec();
   const WeightNames& names = spec.names;
   DS_CHECK(spec.gated_mlp && !spec.fused_gate_up);
@@ -72,13 +74,21 @@ DecoderExperts::DecoderExperts(torch::nn::Module& layer, const DecoderSlice& sli
     expert.down = add(names.down, width, wide);
     experts_.push_back(std::move(expert));
   }
-  if (spec.shared_expert_width == 0) return;
+  if (spec.shared_expert_width > 0) AddShared(layer, slice, options);
+}
+
+void DecoderExperts::AddShared(torch::nn::Module& layer, const DecoderSlice& slice,
+                               const at::TensorOptions& options) {
+  const DecoderSpec& spec = slice.spec();
+  const WeightNames& names = spec.names;
   const std::string shared = std::string(names.mlp) + "." + names.shared_expert;
   shared_ = std::make_unique<DecoderMlp>(
       layer, slice, options, DecoderMlp::Part{.path = shared, .width = spec.shared_expert_width});
-  if (!spec.gates_shared_expert) return;
-  shared_gate_ = RegisterAt(layer, {names.mlp, names.shared_expert_gate},
-                            MakeProduct(Product::Shape{.in = width, .out = 1}, options));
+  if (shared_mix_ == SharedExpertMix::kAdded) return;
+  const bool weights_both = shared_mix_ == SharedExpertMix::kWeighted;
+  const Product::Shape shape{.in = spec.width, .out = weights_both ? 2 : 1, .bias = weights_both};
+  shared_gate_ =
+      RegisterAt(layer, {names.mlp, names.shared_expert_gate}, MakeProduct(shape, options));
 }
 
 moe::Choice DecoderExperts::Choose(const at::Tensor& rows) const {
@@ -125,11 +135,15 @@ at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice
   return routes.SumRows((results * weights).to(results.scalar_type()));
 }
 
-at::Tensor DecoderExperts::AddShared(at::Tensor y, const at::Tensor& rows,
+at::Tensor DecoderExperts::MixShared(at::Tensor y, const at::Tensor& rows,
                                      const Bundle& bundle) const {
   if (!shared_) return y;
   const at::Tensor all = shared_->forward(rows, bundle, /*trains=*/false);
-  return y + (shared_gate_ ? shared_gate_->forward(rows).sigmoid() * all : all);
+  if (shared_mix_ == SharedExpertMix::kAdded) return y + all;
+  const at::Tensor gate = shared_gate_->forward(rows);
+  if (shared_mix_ == SharedExpertMix::kGated) return y + gate.sigmoid() * all;
+  const at::Tensor weights = at::softmax(gate, -1);
+  return y * weights.narrow(1, 0, 1) + all * weights.narrow(1, 1, 1);
 }
 
 at::Tensor DecoderExperts::ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const {
@@ -140,7 +154,7 @@ at::Tensor DecoderExperts::ForwardGated(const at::Tensor& x, Bundle* bundle, boo
   const at::Tensor seen = run.Jitter(x).reshape({-1, x.size(-1)});
   const GatedChoice gated = run.Choose(router_->forward(seen), x.sizes());
   AddLoad(gated.load, bundle);
-  return AddShared(Mix(rows, gated.choice), rows, *bundle).view(x.sizes());
+  return MixShared(Mix(rows, gated.choice), rows, *bundle).view(x.sizes());
 }
 
 at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool trains) const {
@@ -156,7 +170,7 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool tra
                      ? Mix(rows, choice)
                      : RunTiled(rows, bundle->mlp_tiles,
                                 [this](const at::Tensor& some) { return Mix(some, Choose(some)); });
-  return AddShared(std::move(y), rows, *bundle).view(x.sizes());
+  return MixShared(std::move(y), rows, *bundle).view(x.sizes());
 }
 
 std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle) {

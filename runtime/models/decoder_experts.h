@@ -1,7 +1,8 @@
 #pragma once
 
 // The feed-forward part of a layer with experts: a router sends every token to a few of them, whose
-// results are added, weighted. One more expert, which all tokens go through, may stand beside them.
+// results are added, weighted. One more expert, which all tokens go through, may stand beside them,
+// and its result joins theirs as SharedExpertMix says.
 
 #include <ATen/core/Tensor.h>
 
@@ -46,9 +47,11 @@ class DecoderExperts {
   struct Expert {
     std::shared_ptr<ExpertWeight> gate, up, down;
   };
+  void AddShared(torch::nn::Module& layer, const DecoderSlice& slice,
+                 const at::TensorOptions& options);
   moe::Choice Choose(const at::Tensor& rows) const;
   at::Tensor ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const;
-  at::Tensor AddShared(at::Tensor y, const at::Tensor& rows, const Bundle& bundle) const;
+  at::Tensor MixShared(at::Tensor y, const at::Tensor& rows, const Bundle& bundle) const;
   // Rows [N, width] go where `choice` says.
   at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
@@ -62,8 +65,9 @@ class DecoderExperts {
   std::optional<config::ExpertGateConfig> gate_;
   Activation activation_;
   std::shared_ptr<Router> router_;
-  std::vector<Expert> experts_;           // this rank's
-  std::unique_ptr<DecoderMlp> shared_;    // null without
+  std::vector<Expert> experts_;         // this rank's
+  std::unique_ptr<DecoderMlp> shared_;  // null without
+  SharedExpertMix shared_mix_;
   std::shared_ptr<Product> shared_gate_;  // null without
 };
 

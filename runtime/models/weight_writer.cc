@@ -87,6 +87,11 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const fs::path& folde
                                                            const ModelConfig& config,
                                                            const BlockList& model,
                                                            std::uint64_t shard_bytes) {
+  if (config.decoder.shared_expert_mix == SharedExpertMix::kWeighted) {
+    return UnimplementedError(folder.string() +
+                              ": transformers has no model with an MLP next to its experts "
+                              "(moe.use_residual): keep the model in checkpoints");
+  }
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
   std::unique_ptr<ModelWriter> writer(
       new ModelWriter(folder, config.folder, MakeConfigToWrite(config, model)));

@@ -52,7 +52,7 @@ class ModelWriter {
   static constexpr std::uint64_t kShardBytes = 5'000'000'000;
 
   // Creates `folder`. The parameters' names, shapes and dtypes are the model's. Fails where nothing
-  // can be written or there is no room for the model.
+  // can be written or there is no room for the model; a model with a residual MLP is refused.
   static StatusOr<std::unique_ptr<ModelWriter>> Create(const std::filesystem::path& folder,
                                                        const ModelConfig& config,
                                                        const BlockList& model,

@@ -115,7 +115,8 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   const topology::Mesh mesh = MeshOf(run, world.size());
-  const auto described = models::ParseModelConfig(run.model, "config.json").value();
+  auto described = models::ParseModelConfig(run.model, "config.json").value();
+  if (run.residual) models::AddResidualMlp(&described.decoder);
   const auto dtype = run.bf16 ? at::kBFloat16 : run.fp16.enabled ? at::kHalf : at::kFloat;
   const config::DsConfig config = ConfigOf(run, world.size() / run.ranks_of_a_sample());
   const auto part = engine::FindStagePart(mesh, world.rank(), described.decoder, config,

@@ -54,7 +54,8 @@ inline constexpr char kManyExpertsDecoder[] =
 inline constexpr std::int64_t kTrainedSteps = 3;  // of comparisons
 
 struct DecoderRun {
-  std::string model;  // a config.json's text
+  std::string model;      // a config.json's text
+  bool residual = false;  // with an MLP next to its experts
   // The other ranks have samples of their own.
   int tensor = 1, sequence = 1, pipeline = 1;
   int expert = 1;

@@ -67,7 +67,8 @@ std::vector<Truth> NamesOf(const DecoderSpec& model) {
       {"shared_experts_gate_pattern", {}, "its shared expert's gate"}};
   if (model.shared_expert_width == 0) return names;
   names[names.size() - 2].values = {model.names.shared_expert};
-  if (model.gates_shared_expert) names.back().values = {model.names.shared_expert_gate};
+  const bool has_gate = model.shared_expert_mix == models::SharedExpertMix::kGated;
+  if (has_gate) names.back().values = {model.names.shared_expert_gate};
   return names;
 }
 

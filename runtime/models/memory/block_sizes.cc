@@ -139,7 +139,11 @@ void AddExperts(const DecoderSpec& spec, ParameterList* list) {
   list->set_experts(false);
   if (spec.shared_expert_width == 0) return;
   AddMlp(spec, path(names.shared_expert), spec.shared_expert_width, list);
-  if (spec.gates_shared_expert) list->AddMatrix(path(names.shared_expert_gate), 1, spec.width);
+  const std::string gate = path(names.shared_expert_gate);
+  if (spec.shared_expert_mix == SharedExpertMix::kGated) list->AddMatrix(gate, 1, spec.width);
+  if (spec.shared_expert_mix == SharedExpertMix::kWeighted) {
+    list->AddMatrix(gate, 2, spec.width, /*bias=*/true);
+  }
 }
 
 BlockSizes ListLayer(const DecoderSpec& spec, std::int64_t index) {

@@ -30,22 +30,30 @@ class Rows {
   std::int64_t routes_, arrived_, width_;
 };
 
+// Values of a token in the expert that all tokens go through, and in the mix of its result with the
+// others'.
+std::int64_t CountShared(const DecoderSpec& spec) {
+  const std::int64_t shared = spec.shared_expert_width;
+  if (shared == 0) return 0;
+  if (spec.shared_expert_mix == SharedExpertMix::kGated) return 3 * shared + spec.width + 2;
+  if (spec.shared_expert_mix == SharedExpertMix::kWeighted) return 3 * shared + 2 * spec.width + 2;
+  return 3 * shared;
+}
+
 // The rows that have come and what experts make of them, their results back with their tokens, and
 // the router's choice: places of routes and tokens. Beside them the expert that all tokens go
-// through, and its gate.
+// through.
 std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
   const std::int64_t tokens = batch.tokens(), width = config::Width(batch.type);
   const std::int64_t values = tokens * width;  // one of each token
   // Rows that have come from other ranks are put in the order of this one's experts, and back.
   const bool sorts = batch.expert_ranks > 1 && spec.experts > batch.expert_ranks;
-  const std::int64_t shared = spec.shared_expert_width;
   return rows.OfArrived(spec.width + 3 * WidthOfExpert(spec)) + rows.OfRoutes(spec.width) +
          rows.routes() * (3 * kPlaceBytes + 2 * kFp32Bytes) +
          (sorts ? rows.arrived() * 2 * kPlaceBytes : 0) +
          spec.experts * (tokens * kFp32Bytes + values) +
          (spec.routes_in_fp32 && width < kFp32Bytes ? tokens * spec.width * kFp32Bytes : 0) +
-         (shared > 0 ? 3 * shared * values : 0) +
-         (shared > 0 && spec.gates_shared_expert ? (spec.width + 2) * values : 0);
+         CountShared(spec) * values;
 }
 
 // Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients. Where

@@ -82,7 +82,9 @@ void AddExperts(ModuleSum& sum, const DecoderSpec& spec, std::int64_t layers) {
   sum.Add(layers, spec.experts * 3 * WidthOfExpert(spec), width);  // a layer's are one module
   if (shared == 0) return;
   sum.Add(3 * layers, shared, width);
-  if (spec.gates_shared_expert) sum.Add(layers, 1, width);
+  if (spec.shared_expert_mix == SharedExpertMix::kGated) sum.Add(layers, 1, width);
+  if (spec.shared_expert_mix == SharedExpertMix::kWeighted)
+    sum.Add(layers, 2, width, /*bias=*/true);
 }
 
 std::int64_t CountExpertLayers(const DecoderSpec& spec) {

@@ -37,6 +37,13 @@ enum class QkvLayout {
 
 enum class QueryKeyNorm { kNone, kPerHead, kWhole };
 
+// An expert that all tokens go through joins its result to that of a token's own ones.
+enum class SharedExpertMix {
+  kAdded,
+  kGated,     // added, times a sigmoid of a product
+  kWeighted,  // both are weighted, by a softmax of a product (residual experts, arXiv 2201.05596)
+};
+
 enum class Positions {
   kNone,
   kLearned,

@@ -3,7 +3,17 @@
 #include <cmath>
 #include <string>
 
+#include "runtime/base/check.h"
+
 namespace ds::models {
+
+void AddResidualMlp(DecoderSpec* spec) {
+  DS_CHECK(spec->experts > 0 && spec->shared_expert_width == 0);
+  spec->shared_expert_width = WidthOfExpert(*spec);
+  spec->shared_expert_mix = SharedExpertMix::kWeighted;
+  spec->names.shared_expert = "residual_mlp";
+  spec->names.shared_expert_gate = "coefficient";
+}
 
 double AttentionScale(const DecoderSpec& spec, std::int64_t layer) {
   double scale = 1.0;

@@ -74,15 +74,15 @@ struct DecoderSpec {
   std::int64_t experts_per_token = 0;
   std::int64_t expert_width = 0;         // 0: the MLP's
   std::int64_t shared_expert_width = 0;  // of one that all tokens go through, too; 0: none
-  bool gates_shared_expert = true;       // by a sigmoid of a product
-  bool normalises_routes = true;         // the weights of a token's experts add up to 1
-  double route_scale = 1.0;              // they are multiplied by it
-  std::int64_t route_groups = 1;         // of neighbouring experts
-  std::int64_t kept_route_groups = 1;    // a token's experts are of so many, the most probable ones
-  bool routes_in_fp32 = false;           // the router's product, whatever the model's dtype
-  std::int64_t expert_interval = 1;      // one layer of so many has experts
-  std::set<std::int64_t> dense_layers;   // these have an MLP nevertheless
-  bool balances_experts = false;         // adds their balance loss to the loss
+  SharedExpertMix shared_expert_mix = SharedExpertMix::kGated;
+  bool normalises_routes = true;        // the weights of a token's experts add up to 1
+  double route_scale = 1.0;             // they are multiplied by it
+  std::int64_t route_groups = 1;        // of neighbouring experts
+  std::int64_t kept_route_groups = 1;   // a token's experts are of so many, the most probable ones
+  bool routes_in_fp32 = false;          // the router's product, whatever the model's dtype
+  std::int64_t expert_interval = 1;     // one layer of so many has experts
+  std::set<std::int64_t> dense_layers;  // these have an MLP nevertheless
+  bool balances_experts = false;        // adds their balance loss to the loss
   double balance_loss_scale = 0.0;
   // The gate that routes by capacity, in place of the model's own rule; no part of a folder.
   std::optional<config::ExpertGateConfig> expert_gate = {};
@@ -104,6 +104,11 @@ struct DecoderSpec {
     return experts > 0 && !dense_layers.contains(layer) && (layer + 1) % expert_interval == 0;
   }
 };
+
+// Puts an MLP as wide as an expert next to each layer's experts, mixed with them by a softmax: what
+// deepspeed.moe.layer.MoE calls residual. No folder of Hugging Face's has its weights. Requires
+// experts, and no expert that all tokens go through already.
+void AddResidualMlp(DecoderSpec* spec);
 
 // Returns how wide one of a layer's experts is.
 inline std::int64_t WidthOfExpert(const DecoderSpec& spec) {

@@ -152,7 +152,7 @@ DecoderSpec DeepseekV2() {
   spec.scales_by_rope = true;
   spec.experts = 64;
   spec.expert_width = 1407;
-  spec.gates_shared_expert = false;
+  spec.shared_expert_mix = SharedExpertMix::kAdded;
   spec.normalises_routes = false;
   spec.routes_in_fp32 = true;
   spec.names.shared_expert = "shared_experts";

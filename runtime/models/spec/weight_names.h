@@ -38,7 +38,7 @@ struct WeightNames {
   const char* router = "gate";
   const char* experts = "experts";
   const char* shared_expert = "shared_expert";
-  const char* shared_expert_gate = "shared_expert_gate";
+  const char* shared_expert_gate = "shared_expert_gate";  // or what weights it and the others
   // Where there is one norm of a part, it is the first.
   const char* attention_norm = "input_layernorm";
   const char* attention_norm_behind = "post_attention_layernorm";

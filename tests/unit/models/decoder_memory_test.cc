@@ -14,6 +14,7 @@
 
 #include "runtime/models/memory/block_sizes.h"
 #include "runtime/models/memory/product_scratch.h"
+#include "runtime/models/spec/count_parameters.h"
 #include "runtime/models/spec/families.h"
 #include "tests/places.h"
 
@@ -122,8 +123,29 @@ TEST(DecoderMemoryTest, ExpertsKeepTheRowsThatCome) {
 
 TEST(DecoderMemoryTest, WithoutASharedExpertNothingIsKeptForItsGate) {
   DecoderSpec gated = WithExperts(8, 2), added = gated;
-  added.gates_shared_expert = false;
+  added.shared_expert_mix = SharedExpertMix::kAdded;
   EXPECT_EQ(CountExpertBytes(gated, kBatch).kept, CountExpertBytes(added, kBatch).kept);
+}
+
+// One more expert in each layer, and a product of two results with its bias.
+TEST(DecoderMemoryTest, AResidualMlpHasTheParametersOfAnExpert) {
+  const DecoderSpec plain = WithExperts(8, 2);
+  DecoderSpec residual = plain;
+  AddResidualMlp(&residual);
+  EXPECT_EQ(SumOfSizes(residual) - SumOfSizes(plain), 3 * (3 * 64 * 96 + 2 * 64 + 2));
+  EXPECT_EQ(CountParameters(residual)->all, SumOfSizes(residual));
+  EXPECT_EQ(CountParameters(residual)->largest_module, CountParameters(plain)->largest_module);
+  // By token: the MLP's two widened rows and their product, its result and that of the experts, and
+  // two weights.
+  const ExpertBytes more = CountExpertBytes(residual, kBatch);
+  EXPECT_EQ(more.kept - CountExpertBytes(plain, kBatch).kept, 16 * 4 * (3 * 96 + 2 * 64 + 2));
+  for (const BlockSizes& block : ListBlockSizes(residual)) {
+    for (const ParameterSize& each : block.parameters) {
+      const bool is_residual = each.name.find("residual_mlp") != std::string::npos ||
+                               each.name.find("coefficient") != std::string::npos;
+      EXPECT_FALSE(is_residual && (each.is_expert || each.expert >= 0)) << each.name;
+    }
+  }
 }
 
 TEST(DecoderMemoryTest, ALayerKeepsWhatItsOperationsRead) {
