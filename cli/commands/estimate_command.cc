@@ -30,6 +30,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/memory_estimate.h"
+#include "runtime/engine/plan/expert_rules.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -221,6 +222,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(config::CheckResult checked,
                       ReadConfig(flags, model, share, question.job.setting.ranks));
   question.config = std::move(checked.config);
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(question.config.moe, &question.job.model));
   DS_RETURN_IF_ERROR(CheckFlagsCount(flags.job, question.config.parallel).WithContext("estimate"));
   if (flags.expert_load > 1.0 && question.config.parallel.expert == 1) {
     return InvalidArgumentError(

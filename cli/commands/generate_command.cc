@@ -205,6 +205,19 @@ StatusOr<std::vector<Json>> ReadPrompts(const GenerateFlags& flags) {
   return prompts;
 }
 
+constexpr const char* kNoFolder =
+    " of a model with an MLP next to its experts (moe.use_residual): transformers has no such "
+    "model, so that no folder holds it for generate; dsrun resume trains and evaluates it";
+
+// Tells whether the run trains a model that no folder holds (moe.use_residual).
+bool HasResidualMlp(const fs::path& run) {
+  const auto text = ReadFile(run / "config.resolved.json", kMaxConfigBytes);
+  if (!text.ok()) return false;
+  const auto config = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const Json::json_pointer key("/moe/use_residual");
+  return config.is_object() && config.contains(key) && config.at(key) == true;
+}
+
 // A folder that is something else of ours, and how it becomes a model.
 Status CheckIsModel(const fs::path& folder) {
   std::error_code error;
@@ -213,12 +226,14 @@ Status CheckIsModel(const fs::path& folder) {
   const std::string name = "--model " + folder.string();
   if (const auto step = checkpoint::StepOfDirectoryName(folder.filename().string())) {
     const fs::path run = fs::absolute(folder).lexically_normal().parent_path().parent_path();
+    if (HasResidualMlp(run)) return InvalidArgumentError(name + ": a checkpoint" + kNoFolder);
     return InvalidArgumentError(
         name + ": a checkpoint, which is the state of a training; dsrun resume " +
         ShellQuote(ShortenPath(run)) + " --checkpoint " + folder.filename().string() + " --steps " +
         std::to_string(*step) + " --save_hf DIR writes its model");
   }
   if (has("job.json")) {
+    if (HasResidualMlp(folder)) return InvalidArgumentError(name + ": a run directory" + kNoFolder);
     return InvalidArgumentError(name + ": a run directory; dsrun resume " +
                                 ShellQuote(folder.string()) + " --save_hf DIR writes its model");
   }

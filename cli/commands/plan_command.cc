@@ -194,13 +194,14 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
 // The model's blocks on the stages of the schedule, where it has several and a model is named: as
 // the steps have them where they are planned.
 StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
+                                                 const config::MoeConfig& moe,
                                                  const std::optional<ScheduleDrawing>& schedule,
                                                  const std::optional<StagePlans>& steps) {
   if (!schedule || flags.model.empty()) return std::optional<StageDrawing>();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
   DS_ASSIGN_OR_RETURN(std::vector<pipeline::WeighedBlock> blocks,
-                      ReadModelBlocks(model, flags.seq_len.value_or(256)));
+                      ReadModelBlocks(model, moe, flags.seq_len.value_or(256)));
   if (steps) {
     return std::optional(StageDrawing(schedule->schedule(), steps->cut, std::move(blocks)));
   }
@@ -244,9 +245,11 @@ Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
   const WorldPlan& world = job->plan.world;
   DS_ASSIGN_OR_RETURN(job->mesh, DrawMesh(flags, world.world_size()));
   std::optional<config::CheckResult> checked;
+  config::MoeConfig moe;
   if (job->mesh && (!flags.deepspeed_config.empty() || flags.seq_len)) {
     DS_ASSIGN_OR_RETURN(checked, ReadMeshConfig(flags, world.world_size(), job->mesh->degrees()));
     const config::DsConfig& config = checked->config;
+    moe = config.moe;
     const auto steps = static_cast<int>(config.batch.gradient_accumulation_steps);
     if (!flags.deepspeed_config.empty() && flags.micro_batches == 0) flags.micro_batches = steps;
     if (app.count("--partition") == 0) flags.partition = config.pipeline.partition;
@@ -263,7 +266,7 @@ Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
                         PlanStagesOf(flags, *std::move(checked), job->schedule->schedule(),
                                      job->mesh->degrees(), world));
   }
-  DS_ASSIGN_OR_RETURN(job->stages, DrawStages(flags, job->schedule, job->steps));
+  DS_ASSIGN_OR_RETURN(job->stages, DrawStages(flags, moe, job->schedule, job->steps));
   return OkStatus();
 }
 

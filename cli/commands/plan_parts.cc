@@ -14,6 +14,7 @@
 #include "runtime/base/printable.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
+#include "runtime/engine/plan/expert_rules.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -118,6 +119,7 @@ StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(question.job, DescribeJobOf(flags, world));
   DS_ASSIGN_OR_RETURN(config::CheckResult checked, ReadFitConfig(flags, world.world_size()));
   question.config = std::move(checked.config);
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(question.config.moe, &question.job.model));
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
   question.ranks_of_a_host = question.job.setting.ranks_of_host;
@@ -155,6 +157,7 @@ StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult ch
   job.chunks = schedule.shape().chunks;
   job.efficiency = std::move(checked.data_efficiency);
   config::DsConfig config = std::move(checked.config);
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(config.moe, &job.model));
   config.parallel = {.pipeline = degrees.pipeline,
                      .sequence = degrees.sequence,
                      .tensor = degrees.tensor,

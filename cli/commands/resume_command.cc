@@ -155,8 +155,8 @@ Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
   const bool ends_behind_steps = inputs->job.evaluates() || !inputs->job.save_hf_dir.empty();
   if (has_all && !(ends_behind_steps && point->step == inputs->job.steps)) {
     return FailedPreconditionError("nothing to resume: " + point->directory + " has all " +
-                                   std::to_string(inputs->job.steps) +
-                                   " steps; give more --steps, or --save_hf DIR");
+                                   std::to_string(inputs->job.steps) + " steps; give more --steps" +
+                                   (inputs->config.moe.residual ? "" : ", or --save_hf DIR"));
   }
   inputs->notices.push_back("going on from " + point->directory);
   inputs->job.resume_from = point->directory;

@@ -1,6 +1,7 @@
 #include "cli/estimate/model_size.h"
 
 #include "runtime/base/files.h"
+#include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/spec/count_parameters.h"
 #include "runtime/models/spec/families.h"
@@ -40,14 +41,16 @@ StatusOr<ModelSize> ReadModelSize(const fs::path& model) {
 }
 
 StatusOr<std::vector<pipeline::WeighedBlock>> ReadModelBlocks(const fs::path& model,
+                                                              const config::MoeConfig& moe,
                                                               std::int64_t seq_len) {
   std::error_code ignored;
   const fs::path path = fs::is_directory(model, ignored) ? model / "config.json" : model;
   DS_ASSIGN_OR_RETURN(const nlohmann::ordered_json config, ReadConfig(path));
-  const auto spec = models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore);
-  if (!spec.ok()) return spec.status();
-  DS_ASSIGN_OR_RETURN(const auto counts, models::CountBlocks(*spec));
-  DS_ASSIGN_OR_RETURN(const std::vector<double> work, engine::CountWork(*spec, seq_len));
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec,
+                      models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore));
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(moe, &spec));
+  DS_ASSIGN_OR_RETURN(const auto counts, models::CountBlocks(spec));
+  DS_ASSIGN_OR_RETURN(const std::vector<double> work, engine::CountWork(spec, seq_len));
   std::vector<pipeline::WeighedBlock> blocks;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     blocks.push_back({counts[i].name, counts[i].parameters, work[i]});

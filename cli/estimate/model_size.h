@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/config/expert_gate_config.h"
 #include "runtime/pipeline/partition.h"
 
 namespace ds::cli {
@@ -35,9 +36,10 @@ bool IsKnownFamily(const nlohmann::ordered_json& config);
 // Derives it from a config.json of a known family. The error names the key.
 StatusOr<ModelSize> SizeOfConfig(const nlohmann::ordered_json& config);
 
-// Lists the blocks of a model of a known family, with the work of samples of so many tokens;
-// `model` as of ReadModelSize.
+// Lists the blocks of a model of a known family, as the `moe` section of a ds_config makes it, with
+// the work of samples of so many tokens; `model` as of ReadModelSize.
 StatusOr<std::vector<pipeline::WeighedBlock>> ReadModelBlocks(const std::filesystem::path& model,
+                                                              const config::MoeConfig& moe,
                                                               std::int64_t seq_len);
 
 }  // namespace ds::cli

@@ -70,7 +70,22 @@ StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text) {
   return models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
 }
 
+// Reads what ranks make of it.
+StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text,
+                                           const config::DsConfig& config) {
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec, ParseDecoder(text));
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(config.moe, &spec));
+  return spec;
+}
+
 }  // namespace
+
+bool HasWeights(const std::string& model) {
+  const fs::path folder = model;  // a preset's name has none
+  std::error_code error;
+  return folder.is_absolute() && (fs::exists(folder / "model.safetensors", error) ||
+                                  fs::exists(folder / "model.safetensors.index.json", error));
+}
 
 StatusOr<models::DecoderSpec> ReadBuiltModel(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
@@ -108,17 +123,19 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
   return status.ok() ? status : status.WithContext("--model " + model);
 }
 
-Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given, int tensor,
-                     const ShareFolder& share) {
+Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given,
+                     const config::DsConfig& config, const ShareFolder& share) {
   using Json = nlohmann::ordered_json;
   const Json partition =
       given.value(Json::json_pointer("/tensor_parallel/partition_config"), Json());
   const Json experts = given.value("expert_parallel", Json());
+  const int tensor = config.parallel.tensor;
   if ((tensor == 1 || partition.is_null()) && experts.is_null()) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
-  DS_ASSIGN_OR_RETURN(const models::DecoderSpec spec, ParseDecoder(text));
+  DS_ASSIGN_OR_RETURN(const models::DecoderSpec spec, ParseDecoder(text, config));
   DS_RETURN_IF_ERROR(engine::CheckPartitionRules(partition, spec, tensor));
-  return engine::CheckExpertRules(experts, Json::parse(text), spec);
+  DS_ASSIGN_OR_RETURN(const models::DecoderSpec of_folder, ParseDecoder(text));
+  return engine::CheckExpertRules(experts, Json::parse(text), of_folder);
 }
 
 Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share) {
@@ -136,7 +153,7 @@ Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& confi
   if (config.parallel.pipeline == 1) return OkStatus();
   DS_ASSIGN_OR_RETURN(const engine::StageOrder order, engine::ParseStageOrder(job, config));
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
-  const auto spec = ParseDecoder(text);
+  const auto spec = ParseDecoder(text, config);
   const Status status =
       spec.ok() ? engine::CutStages(*spec, config, order).status() : spec.status();
   return status.ok() ? status : status.WithContext("--model " + job.model);
@@ -167,13 +184,31 @@ Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& 
   return OkStatus();
 }
 
-Status CheckGateFits(const config::TrainJob& job, const config::DsConfig& config,
-                     const ShareFolder& share) {
-  const bool says = config.moe.experts > 0 || config.moe.experts_per_token > 0;
-  if (!config.moe.gate && !says) return OkStatus();
+namespace {
+
+// No folder of transformers' has a place for what a residual MLP learns.
+Status CheckResidualFits(const config::TrainJob& job) {
+  if (HasWeights(job.model)) {
+    return InvalidArgumentError(
+        "moe.use_residual: --model " + job.model +
+        " has weights, and none of an MLP next to its experts: give its config.json alone (with "
+        "--tokenizer), from which all weights start at random, or leave the key out");
+  }
+  if (job.save_hf_dir.empty()) return OkStatus();
+  return InvalidArgumentError(
+      "--save_hf: transformers has no model with an MLP next to its experts, which the config's "
+      "moe.use_residual asks for; leave one of both out (--save_every keeps the model in "
+      "checkpoints)");
+}
+
+}  // namespace
+
+Status CheckMoeFits(const config::TrainJob& job, const config::DsConfig& config,
+                    const ShareFolder& share) {
+  if (config.moe == config::MoeConfig()) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
-  DS_ASSIGN_OR_RETURN(models::DecoderSpec spec, ParseDecoder(text));
-  DS_RETURN_IF_ERROR(engine::TakeExpertGate(config, &spec));
+  DS_RETURN_IF_ERROR(ParseDecoder(text, config).status());
+  if (config.moe.residual) DS_RETURN_IF_ERROR(CheckResidualFits(job));
   if (!config.moe.gate || job.mlp_tiles == 1) return OkStatus();
   return InvalidArgumentError(
       "--tile_mlp: the moe section asks for a gate with capacity, which sees all tokens of a pass "

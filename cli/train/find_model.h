@@ -24,6 +24,9 @@ std::string HowToFetch(std::string_view flag, const std::string& word);
 // The path of the folder or file. NotFound names the presets that come near.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
 
+// Tells whether the job's model, as TrainJob has it, is a folder with weights.
+bool HasWeights(const std::string& model);
+
 // The folder where its weights would be; "" for a preset.
 StatusOr<std::filesystem::path> FindWeights(const std::string& model, const ShareFolder& share);
 
@@ -38,11 +41,11 @@ Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& d
                        const ShareFolder& share,
                        models::SequenceKind kind = models::SequenceKind::kUlysses);
 
-// OK when what `given`, the user's own config, says of the model's weights and experts is what
-// holds of them, cut among so many tensor ranks (engine::CheckPartitionRules,
+// OK when what `given`, the user's own text of `config`, says of the model's weights and experts is
+// what holds of them, cut among so many tensor ranks (engine::CheckPartitionRules,
 // engine::CheckExpertRules).
-Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given, int tensor,
-                     const ShareFolder& share);
+Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given,
+                     const config::DsConfig& config, const ShareFolder& share);
 
 // OK when its positions suffice for samples of so many tokens. A model that cannot be read is not
 // judged here.
@@ -59,9 +62,10 @@ Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& confi
 Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& config,
                            const ShareFolder& share);
 
-// OK where the job's model takes the gate of experts that the config asks for
-// (engine::TakeExpertGate).
-Status CheckGateFits(const config::TrainJob& job, const config::DsConfig& config,
-                     const ShareFolder& share);
+// OK where the job's model takes what the config's `moe` section asks for (engine::TakeMoeSection),
+// and the job neither starts from a folder's weights nor writes a folder where no folder can have
+// such a model's.
+Status CheckMoeFits(const config::TrainJob& job, const config::DsConfig& config,
+                    const ShareFolder& share);
 
 }  // namespace ds::cli

@@ -9,6 +9,7 @@
 #include "runtime/data/source/job_data.h"
 #include "runtime/data/source/try_data.h"
 #include "runtime/engine/plan/engine_rules.h"
+#include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/engine/plan/trained_rules.h"
 #include "runtime/optim/schedule/lr_schedule.h"
@@ -21,8 +22,8 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Ra
                                              const ShareFolder& share) {
   const auto path = FindModel(inputs.job.model, share);
   if (!path.ok()) return std::nullopt;
-  const auto model = ReadJobModel(*path);
-  if (!model.ok()) return std::nullopt;
+  auto model = ReadJobModel(*path);
+  if (!model.ok() || !engine::TakeMoeSection(inputs.config.moe, &*model).ok()) return std::nullopt;
   auto shape =
       engine::DescribeJob(inputs.job, *model, {.ranks = ranks.all, .ranks_of_host = ranks.of_host});
   if (!shape.ok()) return std::nullopt;
@@ -67,7 +68,8 @@ Status CheckEngine(const TrainInputs& inputs) {
 
 // Asks for the rules of the ranks, in the order in which ranks come to them.
 Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
-  DS_ASSIGN_OR_RETURN(const models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(inputs.config.moe, &model));
   DS_RETURN_IF_ERROR(CheckDataFits(inputs, model));
   DS_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindWeights(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::CheckWeights(inputs.job, folder, model));

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/train/find_model.h"
 #include "runtime/base/files.h"
 #include "runtime/base/positioned_json.h"
 #include "runtime/base/suggest.h"
@@ -17,12 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxRecipeBytes = std::size_t{1} << 20;
 
-bool HasWeights(const TrainInputs& inputs) {
-  const fs::path model = inputs.job.model;  // a preset's name has none
-  std::error_code error;
-  return model.is_absolute() && (fs::exists(model / "model.safetensors", error) ||
-                                 fs::exists(model / "model.safetensors.index.json", error));
-}
+bool StartsFromWeights(const TrainInputs& inputs) { return HasWeights(inputs.job.model); }
 
 int StageOf(const TrainInputs& inputs) { return inputs.config.zero_optimization.stage; }
 
@@ -38,12 +34,12 @@ struct Feature {
 };
 
 constexpr Feature kFeatures[] = {
-    {"random_weights", [](const TrainInputs& inputs) { return !HasWeights(inputs); },
+    {"random_weights", [](const TrainInputs& inputs) { return !StartsFromWeights(inputs); },
      "starts from seeded random weights",
      [](const TrainInputs& inputs) {
        return "--model " + inputs.job.model + " has trained ones (give its config.json alone)";
      }},
-    {"weights", HasWeights, "goes on from trained weights",
+    {"weights", StartsFromWeights, "goes on from trained weights",
      [](const TrainInputs& inputs) {
        return "--model " + inputs.job.model +
               " has none: no model.safetensors, and no model.safetensors.index.json";

@@ -94,11 +94,10 @@ Status CheckDsConfig(const config::ConfigText& config, const TrainFlags& flags,
   DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(inputs->job.sequence_kind));
   DS_RETURN_IF_ERROR(CheckLengthFits(inputs->job.model, inputs->job.seq_len, share));
   DS_RETURN_IF_ERROR(CheckDegreesFit(inputs->job.model, result.config.parallel, share, kind));
-  DS_RETURN_IF_ERROR(
-      CheckRulesFit(inputs->job.model, result.given, result.config.parallel.tensor, share));
+  DS_RETURN_IF_ERROR(CheckMoeFits(inputs->job, result.config, share));
+  DS_RETURN_IF_ERROR(CheckRulesFit(inputs->job.model, result.given, result.config, share));
   DS_RETURN_IF_ERROR(CheckStagesFit(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(CheckCheckpointsFit(inputs->job, result.config, share));
-  DS_RETURN_IF_ERROR(CheckGateFits(inputs->job, result.config, share));
   DS_RETURN_IF_ERROR(models::CheckSampleParts(inputs->job.seq_len, result.config.parallel.sequence,
                                               kind, inputs->job.portion));
   if (const char* const seen = std::getenv(config::kSchedulerElasticity)) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// ExpertGateConfig: the gate of DeepSpeed's MoE layer (deepspeed.moe.layer.MoE), which the `moe`
-// section of a ds_config puts in the place of the routing that a built-in model has. The
-// initializers are that layer's defaults.
+// MoeConfig: the `moe` section of a ds_config, the arguments of DeepSpeed's MoE layer
+// (deepspeed.moe.layer.MoE) for the experts of a built-in model. ExpertGateConfig: the gate of that
+// layer, in the place of the routing that the model has; the initializers are the layer's defaults.
 
 #include <cstdint>
 #include <optional>
@@ -28,6 +28,9 @@ struct MoeConfig {
   // These must hold of the model; 0: nothing is said.
   std::int64_t experts = 0, experts_per_token = 0;
   std::optional<ExpertGateConfig> gate;  // absent: the model's own routing
+  bool residual = false;                 // an MLP next to the experts, mixed with them
+
+  friend bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
 
 }  // namespace ds::config

@@ -165,7 +165,7 @@ Status TrainCommand::ReadConfig() {
 Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(ReadConfig());
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
-  DS_RETURN_IF_ERROR(engine::TakeExpertGate(config_, &model_config_.decoder));
+  DS_RETURN_IF_ERROR(engine::TakeMoeSection(config_.moe, &model_config_.decoder));
   const topology::Degrees degrees = engine::DegreesOf(config_, identity_.world_size);
   DS_RETURN_IF_ERROR(
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));

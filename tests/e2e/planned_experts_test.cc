@@ -147,6 +147,15 @@ TEST_F(PlannedExperts, AreMeasuredWhereEachRankHasAll) {
   }
 }
 
+TEST_F(PlannedExperts, AreMeasuredNextToAResidualMlp) {
+  const json residual = {{"moe", {{"enabled", true}, {"use_residual", true}}}};
+  ExpectPlanned({.stage = 0, .micro_batch = 24, .model = "mixtral", .config = residual});
+  ExpectPlanned(
+      {.stage = 2, .bf16 = true, .micro_batch = 8, .model = "mixtral", .config = residual});
+  ExpectPlanned(
+      {.stage = 3, .micro_batch = 8, .recompute = "full", .model = "mixtral", .config = residual});
+}
+
 TEST_F(PlannedExperts, AreMeasuredWhereRanksHaveThemBetweenThem) {
   for (const char* model : {"mixtral", "qwen2_moe", "deepseek"}) {
     ExpectPlannedOfEvenTokens({.stage = 0, .micro_batch = 24, .model = model, .expert = 2});

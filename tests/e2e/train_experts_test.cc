@@ -95,6 +95,43 @@ TEST_F(TrainExpertsTest, AFolderComesOutWhole) {
   EXPECT_LT(Losses("whole")[0], Losses("one")[0]);
 }
 
+// The config's moe section puts an MLP next to the experts, with the model's own routing or a gate.
+TEST_F(TrainExpertsTest, ResidualExpertsLearnAndGoOnOnOtherRanks) {
+  const auto own_routes = nlohmann::json::object();
+  const auto config = [&](int stage, const nlohmann::json& more) {
+    nlohmann::json keys = ReadJson(WriteConfig(stage));
+    keys["moe"] = {{"enabled", true}, {"use_residual", true}};
+    keys["moe"].update(more);
+    const fs::path path = folder_.path() / ("residual" + std::to_string(stage) + ".json");
+    EXPECT_TRUE(WriteFileAtomically(path, keys.dump()).ok());
+    return path.string();
+  };
+  const auto train = [&](const std::string& name, int ranks, int stage,
+                         const nlohmann::json& section, std::vector<std::string> more) {
+    auto words = TrainExperts(ranks, stage, std::move(more));
+    std::replace(words.begin(), words.end(), WriteConfig(stage).string(), config(stage, section));
+    const auto run = RunProgram(DsrunCommand(RunDir(name), words));
+    EXPECT_EQ(run.status, 0) << run.out << run.err;
+  };
+  train("one", 1, 0, own_routes, {"--steps", "12", "--save_every", "12"});
+  EXPECT_LT(Losses("one").back(), Losses("one").front() - 0.3);
+  train("cut", 4, 2, {{"ep_size", 2}}, {"--steps", "6", "--save_every", "6"});
+  const auto resumed = Resume(
+      "cut", 2,
+      {"12", "--deepspeed_config", config(3, own_routes), "--gradient_accumulation_steps", "2"});
+  ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(Losses("cut"), Pointwise(DoubleNear(1e-5), Losses("one")));
+  train("gated", 2, 1, {{"capacity_factor", 1.0}, {"noisy_gate_policy", "Jitter"}},
+        {"--steps", "12"});
+  EXPECT_LT(Losses("gated").back(), Losses("gated").front() - 0.3);
+  // A checkpoint holds what a folder cannot, and is no other model's.
+  const fs::path plain = WriteConfig(0);
+  const auto other = Resume(
+      "one", 1, {"14", "--deepspeed_config", plain.string(), "--gradient_accumulation_steps", "4"});
+  EXPECT_EQ(other.status, 6) << other.out << other.err;
+  EXPECT_THAT(other.err, HasSubstr("residual_mlp"));
+}
+
 TEST_F(TrainExpertsTest, DegreesThatDoNotFitAreRefusedWithThoseThatDo) {
   const auto too_many = RunExperts("no", 4, 2, {"--ep", "3"});
   EXPECT_EQ(too_many.status, 2);

@@ -113,6 +113,24 @@ TEST_F(CheckedJob, WhatTrainRefusesIsRefused) {
                 "--tile_mlp: the moe section");
 }
 
+// No folder has the weights of an MLP next to experts, or gets them.
+TEST_F(CheckedJob, ResidualExpertsAreRefusedWhereAFolderHoldsTheModel) {
+  const std::string residual = Write("residual.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "moe": {"enabled": true, "use_residual": true}})");
+  const std::string families = DS_SOURCE_DIR "/tests/numerics/goldens/families/";
+  ExpectRefused(residual, {"--model", families + "mixtral", "--seq_len", "32"},
+                "moe.use_residual: --model " + families +
+                    "mixtral has weights, and none of an MLP next to its experts: give its "
+                    "config.json alone");
+  ExpectRefused(residual, {"--model", families + "qwen2_moe/config.json", "--seq_len", "32"},
+                "moe.use_residual: all tokens go through an expert of qwen2_moe already");
+  ExpectRefused(residual, {"--model", "llama-tiny"}, "moe: llama has no experts");
+  ExpectRefused(residual, {"--model", "mixtral-tiny", "--save_hf", "out"},
+                "--save_hf: transformers has no model with an MLP next to its experts");
+  ExpectRefused(residual, {"--model", "mixtral-tiny", "--save_hf", "out", "--lora_rank", "2"},
+                "--save_hf: transformers has no model with an MLP next to its experts");
+}
+
 TEST_F(CheckedJob, WhatTrainTakesIsGood) {
   const std::string config = Write("good.json", R"({"train_micro_batch_size_per_gpu": 1,
       "moe": {"enabled": true, "ep_size": 2, "num_experts": 8, "k": 2, "capacity_factor": 1.5}})");
@@ -120,6 +138,14 @@ TEST_F(CheckedJob, WhatTrainTakesIsGood) {
                                          "--model", "mixtral-tiny", "--seq_len", "32"});
   EXPECT_EQ(good.status, 0) << good.err;
   EXPECT_THAT(good.out, HasSubstr("is good for 2 ranks"));
+  const std::string residual = Write("residual.json", R"({"train_micro_batch_size_per_gpu": 1,
+      "moe": {"enabled": true, "mlp_type": "residual"}})");
+  for (const char* model :
+       {"mixtral-tiny", DS_SOURCE_DIR "/tests/numerics/goldens/families/mixtral/config.json"}) {
+    const ProgramResult taken = RunProgram({DS_BIN_DIR "/dsrun", "check", residual, "--num_gpus",
+                                            "2", "--model", model, "--seq_len", "32"});
+    EXPECT_EQ(taken.status, 0) << taken.err;
+  }
 }
 
 TEST_F(CheckedJob, FlagsOfASchedulesMakeIt) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -56,6 +57,24 @@ TEST(EstimateCommand, CountsTheExpertsThatARankHas) {
     return nlohmann::json::parse(result.out)["planned"]["parameters"].get<std::int64_t>();
   };
   EXPECT_LT(parameters("2"), parameters("1"));
+}
+
+// In fp32 an MLP of 3 x 128 x 176 and a product of 2 x 128 with its bias in each of four layers.
+TEST(EstimateCommand, CountsTheMlpNextToExperts) {
+  const TemporaryFolder folder;
+  const std::string config = (folder.path() / "ds.json").string();
+  const auto parameters = [&](const std::string& moe) {
+    EXPECT_TRUE(WriteFileAtomically(config, R"({"train_batch_size": 1, "moe": )" + moe + "}").ok());
+    const ProgramResult result =
+        RunProgram({DS_BIN_DIR "/dsrun", "estimate", "--model", "mixtral-tiny",
+                    "--deepspeed_config", config, "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out)["planned"]["parameters"].get<std::int64_t>();
+  };
+  const std::int64_t more =
+      parameters(R"({"enabled": true, "use_residual": true})") - parameters("{}");
+  EXPECT_NEAR(static_cast<double>(more), 4.0 * 4 * (3 * 128 * 176 + 2 * 128 + 2), 4 * 256.0)
+      << "each parameter is padded";
 }
 
 // Nothing bounds what comes but the router: it can be asked for, here as in the plan of stages.

@@ -91,6 +91,12 @@ TEST_F(GenerateCommandTest, AFolderThatIsNoModelIsToldHowItBecomesOne) {
       {"--model", "runs/r/checkpoints/step-5", "a"},
       "--model runs/r/checkpoints/step-5: a checkpoint, which is the state of a "
       "training; dsrun resume runs/r --checkpoint step-5 --steps 5 --save_hf DIR writes its model");
+  Write("runs/r/config.resolved.json", R"({"moe": {"enabled": true, "use_residual": true}})");
+  for (const std::string folder : {"runs/r", "runs/r/checkpoints/step-5"}) {
+    EXPECT_THAT(Generate({"--model", folder, "a"}).err,
+                HasSubstr("of a model with an MLP next to its experts (moe.use_residual): "
+                          "transformers has no such model"));
+  }
   Write("adapter/adapter_config.json", "{}");
   EXPECT_THAT(Generate({"--model", "adapter", "a"}).err,
               HasSubstr("a folder of adapters without their model"));

@@ -176,6 +176,26 @@ TEST_F(PlanCommandTest, ShowsTheBlocksOfTheStages) {
   EXPECT_THAT(refused.err, HasSubstr("--partition: \"time\" is no way of cutting a pipeline"));
 }
 
+// An MLP of 3 x 128 x 176 and a product of 2 x 128 with its bias in each of four layers.
+TEST_F(PlanCommandTest, CountsTheMlpNextToExperts) {
+  const auto parameters = [&](const std::string& moe) {
+    const std::string config =
+        Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "moe": )" + moe + "}");
+    const ProgramResult plan =
+        Dsrun({"--num_gpus", "2", "--device", "cpu", "plan", "--json", "--mesh", "pipeline=2",
+               "--model", "mixtral-tiny", "--deepspeed_config", config});
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    std::int64_t sum = 0;
+    const auto json = nlohmann::json::parse(plan.out);
+    for (const auto& stage : json["stages"]) {
+      sum += stage["parameters"].get<std::int64_t>();
+    }
+    return sum;
+  };
+  EXPECT_EQ(parameters(R"({"enabled": true, "use_residual": true})") - parameters("{}"),
+            4 * (3 * 128 * 176 + 2 * 128 + 2));
+}
+
 // The bytes of parameters and gradients are those of any number of micro-batches.
 TEST_F(PlanCommandTest, ShowsWhatStagesHoldAndSendInAStep) {
   const auto plan = [&](const std::string& zero, const std::string& micro_batches,

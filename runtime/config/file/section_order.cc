@@ -197,6 +197,19 @@ void ExpertCountIsOneNumber(RuleContext& context) {
                                            ShortDump(given) + ": all of its layers have as many");
 }
 
+// DeepSpeed's examples have it by that name, its layer by the other.
+void MlpTypeSaysWhatUseResidualDoes(RuleContext& context) {
+  Values& values = context.values;
+  constexpr Key kType = keys::kMoeMlpType, kSwitch = keys::kMoeUseResidual;
+  if (!context.IsOn(keys::kMoeEnabled) || values.Get(kType) != "residual") return;
+  if (values.IsGiven(kSwitch) && values.Get(kSwitch) == false) {
+    context.Refuse(kType, "is residual, and " + std::string(kSwitch) +
+                              " is false: they are two names of the same, so give one");
+    return;
+  }
+  values.Derive(kSwitch, true, "derived from " + std::string(kType));
+}
+
 // What stands for nothing that is given is DeepSpeed's default, once any key of the gate is given.
 constexpr Key kGateKeys[] = {keys::kMoeCapacityFactor,       keys::kMoeEvalCapacityFactor,
                              keys::kMoeMinCapacity,          keys::kMoeDropTokens,
@@ -210,6 +223,7 @@ void FillExpertGate(const Values& values, DsConfig* config) {
     if (const Json given = values.Get(key); !given.is_null()) given.get_to(*value);
   };
   fill(keys::kMoeK, &config->moe.experts_per_token);
+  fill(keys::kMoeUseResidual, &config->moe.residual);
   const bool is_asked = std::any_of(std::begin(kGateKeys), std::end(kGateKeys),
                                     [&](Key key) { return !values.Get(key).is_null(); });
   if (!is_asked) return;
@@ -226,7 +240,10 @@ void FillExpertGate(const Values& values, DsConfig* config) {
 }
 
 constexpr Rule kExpertGateRules[] = {
-    {"ExpertCountIsOneNumber", {keys::kMoeNumExperts}, ExpertCountIsOneNumber}};
+    {"ExpertCountIsOneNumber", {keys::kMoeNumExperts}, ExpertCountIsOneNumber},
+    {"MlpTypeSaysWhatUseResidualDoes",
+     {keys::kMoeMlpType, keys::kMoeUseResidual},
+     MlpTypeSaysWhatUseResidualDoes}};
 std::span<const Rule> ExpertGateRules() { return kExpertGateRules; }
 // DeepSpeed knows no such section, so that it stands in no config that does not use it.
 bool ExpertGateLeavesOut(const Values& values, Key key) {

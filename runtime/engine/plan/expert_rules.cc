@@ -186,31 +186,48 @@ std::string FindForeignRoute(const DecoderSpec& model) {
   return "";
 }
 
-}  // namespace
-
-Status TakeExpertGate(const config::DsConfig& config, DecoderSpec* model) {
-  DS_RETURN_IF_ERROR(SaysOf("num_experts", config.moe.experts, model->experts, *model));
-  DS_RETURN_IF_ERROR(SaysOf("k", config.moe.experts_per_token, model->experts_per_token, *model));
-  if (!config.moe.gate) return OkStatus();
-  if (model->experts == 0) {
-    return InvalidArgumentError(
-        fmt::format("moe: {} has no experts, whose gate the section describes: leave its keys out",
-                    model->model_type));
-  }
+// Puts the gate in the place of the model's own routing.
+Status TakeGate(const config::ExpertGateConfig& gate, DecoderSpec* model) {
   if (const std::string why = FindForeignRoute(*model); !why.empty()) {
     return InvalidArgumentError(
         fmt::format("moe: {} {}, so that a gate with capacity would train another model: leave the "
                     "keys of the gate out (capacity_factor, drop_tokens, ...)",
                     model->model_type, why));
   }
-  if (config.moe.gate->noise == config::ExpertGateNoise::kRSample && model->experts_per_token > 1) {
+  if (gate.noise == config::ExpertGateNoise::kRSample && model->experts_per_token > 1) {
     return InvalidArgumentError(
         fmt::format("moe.noisy_gate_policy RSample draws the one expert of a token, and {} has {} "
                     "of them: write Jitter or None",
                     model->model_type, model->experts_per_token));
   }
-  model->expert_gate = config.moe.gate;
+  model->expert_gate = gate;
   return OkStatus();
+}
+
+// DeepSpeed mixes one MLP with the experts, and what the model has already is added to them.
+Status TakeResidual(DecoderSpec* model) {
+  if (model->shared_expert_width > 0) {
+    return InvalidArgumentError(fmt::format(
+        "moe.use_residual: all tokens go through an expert of {} already ({}): leave the key out, "
+        "or take a family without one (mixtral, qwen3_moe)",
+        model->model_type, model->names.shared_expert));
+  }
+  models::AddResidualMlp(model);
+  return OkStatus();
+}
+
+}  // namespace
+
+Status TakeMoeSection(const config::MoeConfig& section, DecoderSpec* model) {
+  DS_RETURN_IF_ERROR(SaysOf("num_experts", section.experts, model->experts, *model));
+  DS_RETURN_IF_ERROR(SaysOf("k", section.experts_per_token, model->experts_per_token, *model));
+  if (model->experts == 0 && (section.gate || section.residual)) {
+    return InvalidArgumentError(
+        fmt::format("moe: {} has no experts, which the section describes: leave its keys out",
+                    model->model_type));
+  }
+  if (section.gate) DS_RETURN_IF_ERROR(TakeGate(*section.gate, model));
+  return section.residual ? TakeResidual(model) : OkStatus();
 }
 
 }  // namespace ds::engine

@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "runtime/base/status.h"
-#include "runtime/config/ds_config.h"
+#include "runtime/config/expert_gate_config.h"
 #include "runtime/models/spec/decoder_spec.h"
 
 namespace ds::engine {
@@ -21,10 +21,12 @@ Status CheckExpertRules(const nlohmann::ordered_json& section,
                         const nlohmann::ordered_json& model_config,
                         const models::DecoderSpec& model);
 
-// Puts the gate that `config` asks for (its `moe` section) in the place of the model's own routing.
+// Makes of the model what the `moe` section of a ds_config asks for: its gate in the place of the
+// model's own routing, a residual MLP next to the experts (models::AddResidualMlp).
 // InvalidArgument, naming the key, where the section says another number of experts than the model
-// has, or where the gate's weights of a token would not be the model's: a gate of one expert a
-// token weights it by its probability, one of several by shares that add up to 1.
-Status TakeExpertGate(const config::DsConfig& config, models::DecoderSpec* model);
+// has; where the gate's weights of a token would not be the model's: a gate of one expert a token
+// weights it by its probability, one of several by shares that add up to 1; and where all tokens go
+// through an expert already.
+Status TakeMoeSection(const config::MoeConfig& section, models::DecoderSpec* model);
 
 }  // namespace ds::engine

@@ -60,7 +60,7 @@ TEST(GuideSnippetsTest, ResolvedConfigsAreReadAlike) {
       ASSERT_TRUE(again.ok) << Said(again);
       EXPECT_EQ(again.config.parallel.tensor, first.config.parallel.tensor);
       EXPECT_EQ(again.config.parallel.expert, first.config.parallel.expert);
-      EXPECT_EQ(again.config.moe.gate, first.config.moe.gate);
+      EXPECT_EQ(again.config.moe, first.config.moe);
       EXPECT_EQ(again.config.activation_checkpointing.asked_for,
                 first.config.activation_checkpointing.asked_for);
     }

@@ -25,6 +25,10 @@ constexpr const char* kDeepseek = R"({"model_type":"deepseek_v2","vocab_size":48
     "topk_method":"group_limited_greedy","n_group":4,"topk_group":2,
     "routed_scaling_factor":2.5})";
 
+constexpr const char* kLlama = R"({"model_type":"llama","vocab_size":48,"hidden_size":24,
+    "intermediate_size":42,"num_hidden_layers":2,"num_attention_heads":4,
+    "max_position_embeddings":16})";
+
 // One expert a token.
 constexpr const char* kQwen = R"({"model_type":"qwen2_moe","vocab_size":48,"hidden_size":24,
     "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
@@ -123,19 +127,19 @@ TEST(ExpertRules, APatternThatIsTooLongIsShownWhateverItsCharacters) {
 
 TEST(ExpertRules, AModelWithoutExpertsHasNoneToSpeakOf) {
   EXPECT_THAT(
-      Check(R"({"model_type":"llama","vocab_size":48,"hidden_size":24,"intermediate_size":42,
-          "num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":16})",
-            R"("top_k": 2)"),
+      Check(kLlama, R"("top_k": 2)"),
       HasSubstr("top_k is 2, and llama has nothing as its experts of a token: leave it out"));
 }
 
-// The gate of the `moe` section; "" where the model takes it.
+// What is wrong with the `moe` section; "" where the model takes it.
 std::string Take(const char* model, const config::MoeConfig& section) {
   auto spec = models::ReadDecoderSpec(ordered_json::parse(model), "config.json",
                                       models::UnknownKeys::kIgnore)
                   .value();
-  const Status status = TakeExpertGate({.moe = section}, &spec);
+  const Status status = TakeMoeSection(section, &spec);
   EXPECT_EQ(spec.expert_gate.has_value(), status.ok() && section.gate.has_value());
+  EXPECT_EQ(spec.shared_expert_mix == models::SharedExpertMix::kWeighted,
+            status.ok() && section.residual);
   return std::string(status.message());
 }
 
@@ -154,6 +158,22 @@ TEST(ExpertGate, IsTakenByModelsWhoseRoutesItCanWeight) {
   EXPECT_EQ(Take(kQwen, {.gate = draws}), "");
   EXPECT_THAT(Take(kMixtral, {.gate = draws}),
               HasSubstr("RSample draws the one expert of a token"));
+}
+
+TEST(ResidualMlp, IsAsWideAsAnExpertOfAModelThatHasNothingElseForAllTokens) {
+  EXPECT_EQ(Take(kMixtral, {.residual = true}), "");
+  EXPECT_EQ(Take(kMixtral, {.experts = 4, .gate = config::ExpertGateConfig(), .residual = true}),
+            "");
+  EXPECT_THAT(Take(kQwen, {.residual = true}),
+              HasSubstr("moe.use_residual: all tokens go through an expert of qwen2_moe already "
+                        "(shared_expert): leave the key out, or take a family without one"));
+  EXPECT_THAT(Take(kDeepseek, {.residual = true}), HasSubstr("already (shared_experts)"));
+  EXPECT_THAT(Take(kLlama, {.residual = true}), HasSubstr("moe: llama has no experts"));
+  auto spec = models::ReadDecoderSpec(ordered_json::parse(kMixtral), "config.json",
+                                      models::UnknownKeys::kIgnore)
+                  .value();
+  ASSERT_TRUE(TakeMoeSection({.residual = true}, &spec).ok());
+  EXPECT_EQ(spec.shared_expert_width, 20);
 }
 
 }  // namespace
