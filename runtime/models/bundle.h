@@ -28,9 +28,9 @@ struct Bundle {
   std::optional<double> loss_count;
   // Saves who counts the batch's labels a wait for their device.
   std::optional<MeasuredLabels> measured_labels;
-  // Tokens of the longest document, padding aside, which angles that follow the length go by; 0:
-  // unknown, and padding counts.
-  std::int64_t longest_document = 0;
+  // Tokens of the longest document and of the longest sample, padding aside: rotary angles and the
+  // embedding's noise go by them. 0: unknown, and padding counts.
+  std::int64_t longest_document = 0, longest_sample = 0;
   std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
   // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block
   // that computes gradients in its forward pass, which in fp16 would vanish without it.

@@ -80,11 +80,13 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
   random.last_position = sample + ranges.back().first;
 }
 
-at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const RandomPlace& place) const {
-  const std::int64_t tokens = x.size(1) * sequence_.size();
+// transformers' range is that of the longest sample of the micro-batch.
+at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const Bundle& bundle) const {
+  const std::int64_t tokens =
+      bundle.longest_sample > 0 ? bundle.longest_sample : x.size(1) * sequence_.size();
   const double range = noise_alpha_ / std::sqrt(static_cast<double>(tokens * x.size(2)));
-  return x + UniformNoise(x.sizes(), {.place = place, .site = DropoutSite::kEmbeddingNoise}, range,
-                          x.options());
+  return x + UniformNoise(x.sizes(), {.place = bundle.random, .site = DropoutSite::kEmbeddingNoise},
+                          range, x.options());
 }
 
 Bundle DecoderEmbedding::forward(Bundle bundle) {
@@ -93,7 +95,7 @@ Bundle DecoderEmbedding::forward(Bundle bundle) {
   at::Tensor x = tokens_->forward(bundle.tensor("tokens"));
   // The factor has x's dtype, as transformers' has.
   if (scale_ != 1.0) x = x * at::scalar_tensor(scale_, x.options());
-  if (noise_alpha_ > 0.0 && is_training()) x = MakeNoisy(x, bundle.random);
+  if (noise_alpha_ > 0.0 && is_training()) x = MakeNoisy(x, bundle);
   if (positions_) x = x + positions_->forward(FindPositions(bundle.batch) + first_position_);
   if (norm_) x = norm_->forward(x);
   bundle.hidden = Dropout(x, {.probability = is_training() ? dropout_ : 0.0,

@@ -42,7 +42,7 @@ class DecoderEmbedding : public FamilyBlock {
   void AddNoise(double alpha) { noise_alpha_ = alpha; }
 
  private:
-  at::Tensor MakeNoisy(const at::Tensor& x, const RandomPlace& place) const;
+  at::Tensor MakeNoisy(const at::Tensor& x, const Bundle& bundle) const;
 
   sequence_parallel::Group sequence_;
   std::string tokens_name_;

@@ -228,6 +228,7 @@ Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding
   // While they are on the host: to count them on a device one would wait for it.
   bundle.measured_labels = {bundle.tensor("labels"), models::MeasureLabels(batch.labels)};
   bundle.longest_document = batch.longest;
+  bundle.longest_sample = *std::max_element(batch.lengths.begin(), batch.lengths.end());
   if (batch.documents.defined()) bundle.batch["documents"] = to_device(batch.documents);
   const at::Tensor mask = masks_padding ? MaskPadding(batch) : at::Tensor();
   if (mask.defined()) bundle.batch["mask"] = to_device(mask);

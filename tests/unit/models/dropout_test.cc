@@ -106,10 +106,12 @@ TEST(UniformNoise, EmbeddingsGetItWhileTraining) {
   AllocateParameters(model->block(0));
   model->block(0).Initialize(1);
   AddEmbeddingNoise(*model, 5.0);
-  const auto embed = [&](bool trains) {
+  const auto embed = [&](bool trains, std::int64_t longest_sample = 0) {
     model->train(trains);
     return model->block(0)
-        .forward({.batch = {{"tokens", at::ones({3, 8}, at::kLong)}}, .random = {.key = 3}})
+        .forward({.batch = {{"tokens", at::ones({3, 8}, at::kLong)}},
+                  .longest_sample = longest_sample,
+                  .random = {.key = 3}})
         .hidden;
   };
   // transformers: alpha / sqrt(tokens * width), uniformly.
@@ -118,6 +120,8 @@ TEST(UniformNoise, EmbeddingsGetItWhileTraining) {
   EXPECT_LE(noise.abs().max().item<double>(), range);
   EXPECT_NEAR(noise.square().mean().item<double>(), range * range / 3.0, 0.15 * range * range);
   EXPECT_TRUE(at::equal(embed(false), embed(false)));
+  // Padding does not make the noise smaller.
+  EXPECT_TRUE(at::allclose(embed(true, 2) - embed(false), 2.0 * noise, 1e-4, 1e-6));
 }
 
 TEST(Dropout, AttentionThatDropsNothingIsTheFusedOne) {
