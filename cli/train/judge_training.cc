@@ -12,6 +12,7 @@
 #include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/engine/plan/trained_rules.h"
+#include "runtime/models/spec/model_ranks.h"
 #include "runtime/optim/schedule/lr_schedule.h"
 
 namespace ds::cli {
@@ -70,6 +71,12 @@ Status CheckEngine(const TrainInputs& inputs) {
 Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(inputs.config.moe, &model));
+  DS_RETURN_IF_ERROR(engine::TakeBalance(inputs.job.router_aux_loss_coef, &model));
+  const config::ParallelConfig& parallel = inputs.config.parallel;
+  DS_ASSIGN_OR_RETURN(const models::SequenceKind kind,
+                      models::ParseSequenceKind(inputs.job.sequence_kind));
+  DS_RETURN_IF_ERROR(
+      models::CheckModelRanks(model, parallel.tensor, parallel.sequence, parallel.expert, kind));
   DS_RETURN_IF_ERROR(CheckDataFits(inputs, model));
   DS_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindWeights(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::CheckWeights(inputs.job, folder, model));

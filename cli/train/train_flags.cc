@@ -189,6 +189,10 @@ void AddMethodFlags(CLI::App& app, TrainFlags* flags) {
                  "and again in the backward pass (default: 1, all at once)")
       ->check(WholeNumber(1))
       ->type_name("N");
+  app.add_option(FlagNames("router_aux_loss_coef"), flags->router_aux_loss_coef,
+                 "add the experts' balance loss: auto (with the coefficient of config.json, where "
+                 "the model has one), or the coefficient; 0: none (default: as config.json says)")
+      ->type_name("X");
   app.add_option(FlagNames("neftune_noise_alpha"), flags->neftune_noise_alpha,
                  "NEFTune: while training, embeddings get noise of up to this over the root of a "
                  "sample's tokens times the width (default: 0, none)")
@@ -328,6 +332,7 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.data_cache.empty()) {
     job->data_cache = std::filesystem::absolute(flags.data_cache).lexically_normal().string();
   }
+  Set(flags.router_aux_loss_coef, &job->router_aux_loss_coef);
   Set(flags.neftune_noise_alpha, &job->neftune_noise_alpha);
   ApplyAdapterFlags(flags, job);
   Set(flags.packing, &job->packing);

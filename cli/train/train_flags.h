@@ -58,6 +58,7 @@ struct TrainFlags {
   std::optional<bool> no_decay_on_norms_and_biases;
   std::optional<double> layer_decay;
   std::optional<double> neftune_noise_alpha;
+  std::optional<std::string> router_aux_loss_coef;
   std::vector<std::string> freeze;
   std::optional<std::int64_t> lora_rank;
   std::optional<double> lora_alpha;

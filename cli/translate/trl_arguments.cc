@@ -109,6 +109,15 @@ void TranslateLearntTokens(GivenArguments* arguments, Translation* translation) 
   }
 }
 
+// SFTTrainer adds the loss by default, Trainer where config.json says so.
+void TranslateBalance(GivenArguments* arguments, Translation* translation) {
+  constexpr char kName[] = "router_aux_loss_coef";
+  const Json coefficient = arguments->Get(kName);
+  if (!coefficient.is_null() && !arguments->Number(kName)) return;
+  translation->SetFlag(kName, coefficient, kName,
+                       coefficient.is_null() ? Json("auto") : Json(coefficient.dump()));
+}
+
 // transformers writes "<EOS_TOKEN>" for any value of an argument whose name ends so.
 void TranslateEndToken(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "eos_token";
@@ -129,6 +138,7 @@ void TranslateSamples(GivenArguments* arguments, Translation* translation) {
   TranslateLength(TranslatePacking(arguments, translation), arguments, translation);
   if (!arguments->of_sft()) return;
   TranslateLearntTokens(arguments, translation);
+  TranslateBalance(arguments, translation);
   TranslateEndToken(arguments, translation);
 }
 

@@ -76,6 +76,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"lora_rslora", &TrainJob::lora_rslora},
     std::pair{"lora_dora", &TrainJob::lora_dora},
     std::pair{"quantize_base", &TrainJob::quantize_base},
+    std::pair{"router_aux_loss_coef", &TrainJob::router_aux_loss_coef},
     std::pair{"neftune_noise_alpha", &TrainJob::neftune_noise_alpha},
     std::pair{"lora_adapter", &TrainJob::lora_adapter},
     std::pair{"lora_merge", &TrainJob::lora_merge},

@@ -68,6 +68,7 @@ struct TrainJob {
   std::string ds_config = "{}";  // JSON text that CheckConfig has accepted
   std::vector<std::string> derived_keys;  // of ds_config, as CheckResult::derived, for `resume`
   std::string save_hf_dir;                // model.safetensors and config.json at the end; empty: no
+  std::string router_aux_loss_coef;       // engine::TakeBalance reads it
   double neftune_noise_alpha = 0.0;       // of the noise on embeddings while training; 0: none
   std::vector<std::string> freeze;        // patterns of the parameters that are not trained
   std::int64_t lora_rank = 0;             // of the adapters that are trained instead; 0: none

@@ -166,6 +166,7 @@ Status TrainCommand::CheckJob() {
   DS_RETURN_IF_ERROR(ReadConfig());
   DS_ASSIGN_OR_RETURN(model_config_, models::ReadModelConfig(job_.model));
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(config_.moe, &model_config_.decoder));
+  DS_RETURN_IF_ERROR(engine::TakeBalance(job_.router_aux_loss_coef, &model_config_.decoder));
   const topology::Degrees degrees = engine::DegreesOf(config_, identity_.world_size);
   DS_RETURN_IF_ERROR(
       CheckFitsModel(degrees, config::ReadModelFacts(model_config_.json.dump(), job_.model)));
@@ -303,9 +304,8 @@ StatusOr<Bundle> TrainCommand::ReadBatch(data::BatchStream& stream) {
 
 StatusOr<engine::Evaluation> TrainCommand::Evaluate() {
   data_.evaluation->Restart();
-  return engine::Evaluate(
-      *engine_, [this] { return ReadBatch(*data_.evaluation); },
-      data_.evaluation->batches_per_epoch());
+  const auto next = [this] { return ReadBatch(*data_.evaluation); };
+  return engine::Evaluate(*engine_, next, data_.evaluation->batches_per_epoch());
 }
 
 void TrainCommand::TellOfEnd(const std::string& early) {

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/parse_number.h"
 #include "runtime/config/check/value_check.h"
 #include "runtime/config/keys/registry.h"
 
@@ -228,6 +230,26 @@ Status TakeMoeSection(const config::MoeConfig& section, DecoderSpec* model) {
   }
   if (section.gate) DS_RETURN_IF_ERROR(TakeGate(*section.gate, model));
   return section.residual ? TakeResidual(model) : OkStatus();
+}
+
+Status TakeBalance(const std::string& coefficient, DecoderSpec* model) {
+  if (coefficient.empty()) return OkStatus();
+  if (coefficient == "auto") {
+    model->balances_experts = model->has_balance_loss && model->balance_loss_scale != 0.0;
+    return OkStatus();
+  }
+  const auto value = ParseNumber<double>(coefficient);
+  if (!value || !std::isfinite(*value) || *value < 0.0) {
+    return InvalidArgumentError("--router_aux_loss_coef: " + coefficient +
+                                " is neither auto nor a number from 0 on");
+  }
+  if (*value > 0.0 && !model->has_balance_loss) {
+    return InvalidArgumentError("--router_aux_loss_coef: " + model->model_type +
+                                " has no balance loss of experts: leave the flag out");
+  }
+  model->balances_experts = *value > 0.0;
+  if (model->has_balance_loss) model->balance_loss_scale = *value;
+  return OkStatus();
 }
 
 }  // namespace ds::engine

@@ -6,6 +6,7 @@
 // would train another model. Pure; safe from any thread.
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "runtime/base/status.h"
 #include "runtime/config/expert_gate_config.h"
@@ -28,5 +29,11 @@ Status CheckExpertRules(const nlohmann::ordered_json& section,
 // weights it by its probability, one of several by shares that add up to 1; and where all tokens go
 // through an expert already.
 Status TakeMoeSection(const config::MoeConfig& section, models::DecoderSpec* model);
+
+// Sets the coefficient of the experts' balance loss, as TRL's argument router_aux_loss_coef does:
+// "" leaves the model's config.json its word, "auto" adds the loss with the coefficient of
+// config.json where the model has one, a number adds it with this one, and 0 leaves it out.
+// InvalidArgument for another text, and for a number above 0 where the model has no balance loss.
+Status TakeBalance(const std::string& coefficient, models::DecoderSpec* model);
 
 }  // namespace ds::engine

@@ -82,7 +82,8 @@ struct DecoderSpec {
   bool routes_in_fp32 = false;          // the router's product, whatever the model's dtype
   std::int64_t expert_interval = 1;     // one layer of so many has experts
   std::set<std::int64_t> dense_layers;  // these have an MLP nevertheless
-  bool balances_experts = false;        // adds their balance loss to the loss
+  bool has_balance_loss = false;        // transformers' models of the family have one
+  bool balances_experts = false;        // adds the experts' balance loss to the loss
   double balance_loss_scale = 0.0;
   // The gate that routes by capacity, in place of the model's own rule; no part of a folder.
   std::optional<config::ExpertGateConfig> expert_gate = {};

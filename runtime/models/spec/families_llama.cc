@@ -54,6 +54,7 @@ DecoderSpec Mixtral() {
   spec.window = 0;
   spec.experts = 8;
   spec.experts_per_token = 2;
+  spec.has_balance_loss = true;
   spec.balance_loss_scale = 0.001;
   spec.names.mlp = "block_sparse_moe";
   spec.names.gate = "w1";
@@ -109,6 +110,7 @@ DecoderSpec Qwen2Moe() {
   spec.expert_width = 1408;
   spec.shared_expert_width = 5632;
   spec.normalises_routes = false;
+  spec.has_balance_loss = true;
   spec.balance_loss_scale = 0.001;
   return spec;
 }

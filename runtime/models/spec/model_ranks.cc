@@ -58,8 +58,8 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int ex
   }
   if (sequence > 1 && spec.balances_experts) {
     return UnimplementedError(
-        "sequence parallelism is not built for a loss with the balance of experts: set "
-        "output_router_logits to false in the model's config.json");
+        "sequence parallelism is not built for a loss with the balance of experts: leave it out "
+        "with --router_aux_loss_coef 0, and output_router_logits false in config.json");
   }
   // The first slice has the most heads and the last one the fewest.
   for (const int part : {0, tensor - 1}) {

@@ -113,6 +113,8 @@ TEST(TrlArgumentsTest, WhatIsLearntOfARow) {
   EXPECT_EQ(On(always, "completion_only_loss").mapping, Mapping::kWhole);
   EXPECT_EQ(always.flags["assistant_only_loss"], true);
   EXPECT_FALSE(Sft("{}").flags.contains("assistant_only_loss"));
+  EXPECT_EQ(always.flags["router_aux_loss_coef"], "auto") << "SFTTrainer's default";
+  EXPECT_EQ(Sft(R"({"router_aux_loss_coef": 0.5})").flags["router_aux_loss_coef"], "0.5");
   const Translation story = Sft(R"({"dataset_text_field": "story"})");
   EXPECT_EQ(story.flags["text_field"], "story");
   EXPECT_EQ(On(story, "dataset_text_field").mapping, Mapping::kNearly);

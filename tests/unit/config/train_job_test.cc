@@ -66,6 +66,7 @@ TrainJob FullJob() {
           .ds_config = R"({"train_batch_size":8})",
           .derived_keys = {"scheduler.params.total_num_steps"},
           .save_hf_dir = "out",
+          .router_aux_loss_coef = "auto",
           .neftune_noise_alpha = 5.0,
           .freeze = {"*.bias"},
           .lora_rank = 4,

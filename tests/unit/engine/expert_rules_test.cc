@@ -176,5 +176,27 @@ TEST(ResidualMlp, IsAsWideAsAnExpertOfAModelThatHasNothingElseForAllTokens) {
   EXPECT_EQ(spec.shared_expert_width, 20);
 }
 
+// TRL 1.16: null takes the coefficient of config.json, and the loss of models that have one.
+TEST(TakeBalance, IsTrlsArgument) {
+  const auto take = [](const std::string& coefficient, models::DecoderSpec spec) {
+    EXPECT_TRUE(TakeBalance(coefficient, &spec).ok()) << coefficient;
+    return std::pair(spec.balances_experts, spec.balance_loss_scale);
+  };
+  const models::DecoderSpec experts{.has_balance_loss = true, .balance_loss_scale = 0.02};
+  EXPECT_EQ(take("", experts), std::pair(false, 0.02));
+  EXPECT_EQ(take("auto", experts), std::pair(true, 0.02));
+  EXPECT_EQ(take("0.5", experts), std::pair(true, 0.5));
+  EXPECT_EQ(take("0", experts), std::pair(false, 0.0));
+  EXPECT_EQ(take("auto", {.has_balance_loss = true}), std::pair(false, 0.0));
+  EXPECT_EQ(take("auto", {}), std::pair(false, 0.0));
+  EXPECT_EQ(take("0", {}), std::pair(false, 0.0));
+  for (const char* bad : {"0.5", "none", "-1", "nan"}) {
+    models::DecoderSpec dense{.model_type = "llama"};
+    EXPECT_THAT(TakeBalance(bad, &dense).message(),
+                ::testing::HasSubstr("--router_aux_loss_coef: "))
+        << bad;
+  }
+}
+
 }  // namespace
 }  // namespace ds::engine
