@@ -41,11 +41,25 @@ Status CheckOffload(const Offload& offload) {
   return CheckScratch(offload.nvme_path);
 }
 
+// transformers lays an adapter in a model's folder over the weights, which have it already.
+Status CheckHoldsNoAdapter(const config::TrainJob& job) {
+  const bool writes_adapter = (job.lora_rank > 0 || !job.lora_adapter.empty()) && !job.lora_merge;
+  std::error_code ignored;
+  if (writes_adapter || !fs::exists(fs::path(job.save_hf_dir) / "adapter_config.json", ignored)) {
+    return OkStatus();
+  }
+  return FailedPreconditionError(
+      "--save_hf: " + job.save_hf_dir +
+      " has an adapter (adapter_config.json), which transformers would lay over the saved weights: "
+      "name another folder");
+}
+
 }  // namespace
 
 Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config) {
   if (!job.save_hf_dir.empty()) {
     DS_RETURN_IF_ERROR(CheckCanMake(job.save_hf_dir).WithContext("--save_hf"));
+    DS_RETURN_IF_ERROR(CheckHoldsNoAdapter(job));
   }
   if (!job.data_cache.empty()) {
     DS_RETURN_IF_ERROR(CheckCanMake(job.data_cache).WithContext("--data_cache"));
