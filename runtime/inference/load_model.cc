@@ -72,6 +72,7 @@ StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::TensorOp
   loaded.has_weights = weights != nullptr;
   if (loaded.has_weights) {
     DS_ASSIGN_OR_RETURN(loaded.unused, weights->Check(*loaded.blocks));
+    DS_RETURN_IF_ERROR(weights->CheckTiedHead(config.decoder, &loaded.unused));
   }
   DS_ASSIGN_OR_RETURN(const auto adapters,
                       OpenAdapter(adapter, loaded.has_weights, *loaded.blocks));

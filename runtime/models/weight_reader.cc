@@ -1,9 +1,19 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include "runtime/models/spec/lora_spec.h"
 #include "runtime/models/weights.h"
 
 namespace ds::models {
+namespace {
+
+constexpr std::int64_t kComparedAtOnce = std::int64_t{1} << 22;  // elements
+
+}  // namespace
 
 using checkpoint::SafetensorsFile;
 
@@ -30,6 +40,32 @@ StatusOr<std::vector<std::string>> WeightReader::Check(const BlockList& model) c
     }
   }
   return files_.ListOthers(used);
+}
+
+Status WeightReader::CheckTiedHead(const DecoderSpec& spec,
+                                   std::vector<std::string>* unused) const {
+  const std::string head = std::string(spec.names.head) + ".weight";
+  const auto stored = std::find(unused->begin(), unused->end(), head);
+  if (!spec.tied_head || stored == unused->end()) return OkStatus();
+  const std::string base = spec.names.base;
+  const std::string table = (base.empty() ? "" : base + ".") + spec.names.tokens + ".weight";
+  const std::int64_t all = spec.vocabulary * spec.width;
+  DS_RETURN_IF_ERROR(files_.Check(head, std::array{spec.vocabulary, spec.width}));
+  for (std::int64_t first = 0; first < all; first += kComparedAtOnce) {
+    const std::int64_t count = std::min(kComparedAtOnce, all - first);
+    const at::Tensor own = at::empty({count}, at::kFloat), tied = at::empty({count}, at::kFloat);
+    DS_RETURN_IF_ERROR(Read(head, first, own));
+    DS_RETURN_IF_ERROR(Read(table, first, tied));
+    if (at::equal(own, tied)) continue;
+    return InvalidArgumentError(files_.paths().front().parent_path().string() +
+                                ": config.json ties the head to the token "
+                                "table, and " +
+                                head +
+                                " has other values; to train both, as transformers does then, set "
+                                "\"tie_word_embeddings\" to false in config.json");
+  }
+  unused->erase(stored);
+  return OkStatus();
 }
 
 Status WeightReader::Read(const std::string& name, std::int64_t first,

@@ -31,6 +31,10 @@ class WeightReader {
   // Returns the names of stored tensors that the model does not use. Adapters are not looked for.
   StatusOr<std::vector<std::string>> Check(const BlockList& model) const;
 
+  // Takes the stored matrix of a tied head, which is the token table once more, out of Check's
+  // `unused`. One of other values is refused: transformers 5 does not tie it then.
+  Status CheckTiedHead(const DecoderSpec& spec, std::vector<std::string>* unused) const;
+
   // Fills `values`, contiguous, with the elements [first, first + values.numel()) of the parameter
   // with this full name, and reads no others.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values) const;

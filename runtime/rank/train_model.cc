@@ -153,6 +153,7 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
   }
   if (model.weights != nullptr) {
     DS_ASSIGN_OR_RETURN(model.unused, model.weights->Check(*model.whole));
+    DS_RETURN_IF_ERROR(model.weights->CheckTiedHead(config.decoder, &model.unused));
   }
   DS_RETURN_IF_ERROR(engine::CheckAdapterHasBase(job, model.weights != nullptr));
   if (job.lora_adapter.empty()) return model;

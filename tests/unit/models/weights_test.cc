@@ -56,6 +56,29 @@ class WeightsTest : public ::testing::Test {
   ModelConfig config_ = ReadModelConfig((GoldenFolder() / "llama").string()).value();
 };
 
+// transformers 5 does not tie what a folder stores twice with other values.
+TEST_F(WeightsTest, ATiedHeadIsStoredAsTheTable) {
+  const auto model = LoadGoldenModel("llama");
+  Block& first = model->block(0);
+  Block& last = model->block(model->size() - 1);
+  DecoderSpec spec = config_.decoder;
+  ASSERT_FALSE(spec.tied_head);
+  Save(*model);
+  spec.tied_head = true;
+  const auto check = [&] {
+    std::vector<std::string> unused = {"lm_head.weight", "other"};
+    const Status status = WeightReader::Open(folder_).value()->CheckTiedHead(spec, &unused);
+    EXPECT_EQ(unused.size(), status.ok() ? 1U : 2U);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(check(), HasSubstr("lm_head.weight has other values"));
+  const torch::NoGradGuard no_gradients;
+  last.named_parameters()["lm_head.weight"].copy_(
+      first.named_parameters()["model.embed_tokens.weight"]);
+  Save(*model);
+  EXPECT_EQ(check(), "");
+}
+
 TEST_F(WeightsTest, ReadsBackWhatItWrote) {
   const auto model = LoadGoldenModel("llama");
   Save(*model);
