@@ -52,6 +52,11 @@ void ReportLeftOut(const data::LeftOutTexts& cached, RankReporter* reporter) {
     reporter->ReportNotice("left out " + std::to_string(cached.cut_empty) +
                            " rows of the data that have no learnt token within --max_length");
   }
+  if (cached.unlearnt > 0) {
+    reporter->ReportNotice("nothing is learnt of " + std::to_string(cached.unlearnt) +
+                           " rows of the data, the first of them " + cached.first_unlearnt +
+                           ": no message has the role \"assistant\"");
+  }
 }
 
 StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,

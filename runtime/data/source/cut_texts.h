@@ -28,12 +28,15 @@ struct TokenRequest {
   bool skip_bad_data = false;  // passes over texts that cannot be used, in place of an error
 };
 
-// Counts the texts that are no documents.
+// Counts the texts that are no documents, and those that teach nothing.
 struct LeftOutTexts {
   std::int64_t skipped = 0;
   std::string first_skipped;  // which, and why
   // Rows that are left out: their label is false, or cut off they have nothing to learn.
   std::int64_t rejected = 0, cut_empty = 0;
+  // Rows that stay without a learnt token: conversations in which nobody is the assistant.
+  std::int64_t unlearnt = 0;
+  std::string first_unlearnt;  // its place
 };
 
 class TextCutter {

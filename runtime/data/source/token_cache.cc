@@ -63,10 +63,13 @@ std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
                       .all_learnt = json.value("all_learnt", Json()) == true,
                       .left_out = {.skipped = number("skipped"),
                                    .rejected = number("rejected"),
-                                   .cut_empty = number("cut_empty")},
+                                   .cut_empty = number("cut_empty"),
+                                   .unlearnt = number("unlearnt")},
                       .was_there = folder.was_there};
   const Json first = json.value("first_skipped", Json(""));
   if (first.is_string()) cached.left_out.first_skipped = first.get<std::string>();
+  const Json unlearnt = json.value("first_unlearnt", Json(""));
+  if (unlearnt.is_string()) cached.left_out.first_unlearnt = unlearnt.get<std::string>();
   const auto has = [](const fs::path& file, std::int64_t bytes) {
     std::error_code error;
     return bytes >= 0 && fs::file_size(file, error) == static_cast<std::uintmax_t>(bytes) && !error;
@@ -211,10 +214,12 @@ StatusOr<CachedTokens> CutTokens(const TokenRequest& request, const fs::path& fo
 }
 
 Json ManifestOf(const CachedTokens& cached) {
-  return {{"id_bytes", cached.id_bytes},          {"tokens", cached.tokens},
-          {"documents", cached.documents},        {"all_learnt", cached.all_learnt},
-          {"skipped", cached.left_out.skipped},   {"first_skipped", cached.left_out.first_skipped},
-          {"rejected", cached.left_out.rejected}, {"cut_empty", cached.left_out.cut_empty}};
+  return {
+      {"id_bytes", cached.id_bytes},          {"tokens", cached.tokens},
+      {"documents", cached.documents},        {"all_learnt", cached.all_learnt},
+      {"skipped", cached.left_out.skipped},   {"first_skipped", cached.left_out.first_skipped},
+      {"rejected", cached.left_out.rejected}, {"cut_empty", cached.left_out.cut_empty},
+      {"unlearnt", cached.left_out.unlearnt}, {"first_unlearnt", cached.left_out.first_unlearnt}};
 }
 
 }  // namespace
