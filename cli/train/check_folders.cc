@@ -8,7 +8,11 @@
 #include <vector>
 
 #include "runtime/base/file_system.h"
+#include "runtime/data/source/host_cache.h"
+#include "runtime/data/source/job_data.h"
+#include "runtime/data/source/token_cache.h"
 #include "runtime/offload/scratch_file.h"
+#include "runtime/tokenizer/corpus/data_files.h"
 
 namespace ds::cli {
 namespace {
@@ -26,6 +30,23 @@ Status CheckCanMake(const fs::path& folder) {
   if (!fs::is_directory(nearest, ignored)) return ErrnoError(ENOTDIR, nearest.string());
   if (::access(nearest.c_str(), W_OK | X_OK) == 0) return OkStatus();
   return ErrnoError(errno, folder.string());
+}
+
+// Ranks keep the tokens of texts there.
+Status CheckCache(const config::TrainJob& job) {
+  bool cuts = false;
+  for (const std::vector<std::string>& paths : data::ListSources(job)) {
+    DS_ASSIGN_OR_RETURN(const auto data, tokenizer::ListDataFiles(paths));
+    cuts = cuts || data::IsCut(job, data.files);
+  }
+  if (!cuts) return OkStatus();
+  fs::path root = job.data_cache;
+  if (root.empty()) {
+    DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
+  }
+  // One that is there may have the tokens already, and need not be written then.
+  std::error_code ignored;
+  return fs::is_directory(root, ignored) ? OkStatus() : data::AdviseOnPlace(CheckCanMake(root));
 }
 
 Status CheckScratch(const std::vector<std::string>& folders) {
@@ -61,9 +82,7 @@ Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config)
     DS_RETURN_IF_ERROR(CheckCanMake(job.save_hf_dir).WithContext("--save_hf"));
     DS_RETURN_IF_ERROR(CheckHoldsNoAdapter(job));
   }
-  if (!job.data_cache.empty()) {
-    DS_RETURN_IF_ERROR(CheckCanMake(job.data_cache).WithContext("--data_cache"));
-  }
+  DS_RETURN_IF_ERROR(CheckCache(job));
   if (!job.portions_in.empty() && job.portions_in != "cpu") {
     DS_RETURN_IF_ERROR(CheckScratch({job.portions_in}));
   }

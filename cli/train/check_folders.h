@@ -10,7 +10,7 @@
 namespace ds::cli {
 
 // Refuses a folder that cannot be made or written: that of --save_hf and of the cache of tokens,
-// and those for offload to files, which must be there. Errors name the flag or key.
+// and those for offload to files, which must be there. The errors are those of the ranks.
 Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config);
 
 }  // namespace ds::cli

@@ -47,7 +47,7 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
 }
 
 // Tries the data, and holds the schedule against the steps, where they are known.
-Status CheckDataFits(const TrainInputs& inputs, const models::DecoderSpec& model) {
+Status TryJobData(const TrainInputs& inputs, const models::DecoderSpec& model) {
   const config::TrainJob& job = inputs.job;
   DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> places, data::TryData(job, model.vocabulary));
   if (inputs.data_efficiency.dynamic_batching) places.reset();  // its places are other ones
@@ -77,7 +77,7 @@ Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const Shar
                       models::ParseSequenceKind(inputs.job.sequence_kind));
   DS_RETURN_IF_ERROR(
       models::CheckModelRanks(model, parallel.tensor, parallel.sequence, parallel.expert, kind));
-  DS_RETURN_IF_ERROR(CheckDataFits(inputs, model));
+  DS_RETURN_IF_ERROR(TryJobData(inputs, model));
   DS_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindWeights(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::CheckWeights(inputs.job, folder, model));
   DS_RETURN_IF_ERROR(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model));

@@ -94,12 +94,16 @@ TEST_F(TrainLoraTest, AResumedJobGoesOnWithItsAdapters) {
   half.insert(half.end(), {"--save_every", "2"});
   ASSERT_EQ(Train("half", kBase, 0.02, half).status, 0);
   // What a resume cannot go on with is no setting of the run.
-  for (const auto& [flag, value] : {std::pair{"--lora_rank", "8"}, std::pair{"--freeze", "*"}}) {
-    const auto refused = RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume",
-                                     Folder("half"), "--steps", "4", flag, value});
-    EXPECT_NE(refused.status, 0) << flag;
-    EXPECT_THAT(refused.err, HasSubstr("no step was finished: the run keeps the settings"));
-  }
+  const auto resume_with = [&](const char* flag, const char* value) {
+    return RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", Folder("half"), "--steps",
+                       "4", flag, value});
+  };
+  const auto refused = resume_with("--lora_rank", "8");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("no step was finished: the run keeps the settings"));
+  const auto known_before = resume_with("--freeze", "*");
+  EXPECT_EQ(known_before.status, 2);
+  EXPECT_THAT(known_before.err, HasSubstr("nothing is left to train"));
   const auto resumed = RunProgram(
       {DS_BIN_DIR "/dsrun", "--num_gpus", "1", "resume", Folder("half"), "--steps", "4"});
   ASSERT_EQ(resumed.status, 0) << resumed.out << resumed.err;

@@ -354,7 +354,7 @@ class MissingProgramTest : public CommandLineTest {
             "--model",
             Write("config.json", R"({"model_type": "gpt2"})"),
             "--data",
-            Write("data.txt", "words"),
+            Write("data.txt", std::string(300, 'w')),
             "--deepspeed_config",
             Write("c.json", R"({"train_batch_size": 1})")};
   }

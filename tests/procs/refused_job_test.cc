@@ -58,7 +58,7 @@ const RefusedJob kJobs[] = {
     {"cache onto a file",
      {"--tokenizer", DS_SOURCE_DIR "/tests/numerics/goldens/sft", "--data", "{}/chats.jsonl",
       "--data_cache", "{}/file"},
-     "--data_cache: "},
+     "/file: Not a directory; --data_cache names another place for the tokens of the data"},
     {"no folder for the optimizer",
      {},
      "make the folder, or mount its drive, first",

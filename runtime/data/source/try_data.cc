@@ -148,7 +148,8 @@ StatusOr<Samples> DataTrial::TryTokens(const std::vector<DataFile>& files) const
                       TokenSource::Open(ListPaths(files), width, job_.data_field));
   DS_ASSIGN_OR_RETURN(const Samples samples,
                       CountSamples(PlanSamples(source, packing_, job_.seq_len), source.size()));
-  DS_RETURN_IF_ERROR(source.CheckStarts(bounds_.file_tokens, vocabulary_));
+  const std::int64_t share = bounds_.all_tokens / std::max<std::int64_t>(1, std::ssize(files));
+  DS_RETURN_IF_ERROR(source.CheckStarts(share, vocabulary_));
   return samples;
 }
 

@@ -18,8 +18,9 @@ namespace ds::data {
 struct TryBounds {
   std::int64_t file_rows = 1'000;
   std::int64_t file_bytes = std::int64_t{4} << 20;
-  std::int64_t all_bytes = std::int64_t{64} << 20;    // of rows and texts
-  std::int64_t file_tokens = std::int64_t{16} << 20;  // of files of tokens, in each
+  std::int64_t all_bytes = std::int64_t{64} << 20;  // of rows and texts
+  // Each file of tokens gives an equal share, from its begin on.
+  std::int64_t all_tokens = std::int64_t{64} << 20;
 };
 
 // Tries the training's data, then that to evaluate on. Returns how many samples there are to train

@@ -71,7 +71,7 @@ TEST_F(TryDataTest, TokensWithinTheBoundAreHeldAgainstTheVocabulary) {
   ids[50] = 320;
   config::TrainJob job = Job(folder_.WriteTokens("ids.bin", ids));
   EXPECT_THAT(Try(job), HasSubstr("ids.bin, token 50 (byte 100): token id 320 is outside"));
-  EXPECT_EQ(Try(job, {.file_tokens = 50}), "");
+  EXPECT_EQ(Try(job, {.all_tokens = 50}), "");
   job.token_dtype = "uint32";
   EXPECT_THAT(Try(job), HasSubstr("ids.bin, token 0 (byte 0): token id 65537 is outside"));
 }

@@ -282,7 +282,7 @@ TEST(JobMemoryTest, WhatIsNotThereCannotBeFrozenOrAdapted) {
   job.trained = {.freeze = {"nothing"}};
   EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
             "no parameter of the model matches nothing; their names are like "
-            "model.layers.0.self_attn.q_proj.weight");
+            "model.layers.10.post_attention_layernorm.weight");
   job.trained = {.lora = models::LoraSpec{.targets = {"nobody"}}};
   EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
             "no linear layer of the model's layers is called nobody (there are: down_proj, k_proj, "
