@@ -143,6 +143,36 @@ StatusOr<Tokenizer> ReadSentencePieceFolder(const fs::path& folder) {
   return Tokenizer(*std::move(parts));
 }
 
+// Tells whether a step of the pipeline is a ByteLevel that puts no blank before a text.
+bool LacksPrefix(const Json& step) {
+  if (!step.is_object()) return false;
+  const Json steps = step.value("pretokenizers", Json::array());
+  return (step.value("type", Json()) == "ByteLevel" &&
+          step.value("add_prefix_space", Json(true)) == false) ||
+         std::any_of(steps.begin(), steps.end(), LacksPrefix);
+}
+
+// transformers lays these keys over the pipeline of tokenizer.json, the second one for some
+// classes.
+Status CheckPipelineKeys(const SideFiles& files, const Json& root) {
+  constexpr std::string_view kPrefixClasses[] = {"GPT2", "Qwen2", "Cohere"};
+  DS_ASSIGN_OR_RETURN(const bool splits, files.FlagOr("split_special_tokens", false));
+  if (splits) {
+    return UnimplementedError(files.config_name + ": split_special_tokens true is not built");
+  }
+  DS_ASSIGN_OR_RETURN(const bool prefix, files.FlagOr("add_prefix_space", false));
+  DS_ASSIGN_OR_RETURN(const std::string name, files.ClassName());
+  const bool counts =
+      prefix && std::any_of(std::begin(kPrefixClasses), std::end(kPrefixClasses),
+                            [&](std::string_view start) { return name.starts_with(start); });
+  if (!counts || !root.is_object() || !LacksPrefix(root.value("pre_tokenizer", Json()))) {
+    return OkStatus();
+  }
+  return UnimplementedError(files.config_name +
+                            ": add_prefix_space true, and tokenizer.json's pre_tokenizer has it "
+                            "false: have transformers save the folder again");
+}
+
 }  // namespace
 
 StatusOr<Tokenizer> ParseTokenizerJson(std::string_view text, const std::string& name) {
@@ -170,6 +200,7 @@ StatusOr<Tokenizer> ReadTokenizer(const fs::path& path) {
   DS_ASSIGN_OR_RETURN(Json json, ParseJsonFile(text, ShortenPath(file)));
   if (is_folder) {
     DS_ASSIGN_OR_RETURN(const SideFiles files, ReadSideFiles(path));
+    DS_RETURN_IF_ERROR(CheckPipelineKeys(files, json));
     DS_RETURN_IF_ERROR(AddSideTokens(files, &json));
   }
   return MakeTokenizer(json, ShortenPath(file));

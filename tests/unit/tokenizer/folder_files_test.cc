@@ -162,6 +162,22 @@ TEST(SideFilesTest, WhatIsNoTokenIsNamed) {
               HasSubstr("tokenizer_config.json: line 1, column 16: \\ud83d is a lone surrogate"));
 }
 
+// transformers 5 lays these over the steps of tokenizer.json.
+TEST(SideFilesTest, KeysThatChangeTheStepsOfATokenizerJsonAreRefused) {
+  const testing::TemporaryFolder folder;
+  fs::copy_file(kUnitFolder / "row_goldens/tokenizer.json", folder.path() / "tokenizer.json");
+  const auto read = [&](const Json& config) {
+    EXPECT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json", config.dump()).ok());
+    return std::string(ReadTokenizer(folder.path()).status().message());
+  };
+  EXPECT_THAT(read({{"split_special_tokens", true}}), HasSubstr("split_special_tokens true"));
+  EXPECT_THAT(read({{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", true}}),
+              HasSubstr("tokenizer_config.json: add_prefix_space true, and tokenizer.json's"));
+  EXPECT_EQ(read({{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", false}}), "");
+  EXPECT_EQ(read({{"tokenizer_class", "LlamaTokenizer"}, {"add_prefix_space", true}}), "");
+  EXPECT_EQ(read({{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", nullptr}}), "");
+}
+
 TEST(SideFilesTest, ATokenizerJsonWithTextsForTokensIsRefused) {
   const testing::TemporaryFolder folder;
   const auto error = [&](const Json& added) {
