@@ -130,7 +130,8 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
     models::LoraSpec lora{.rank = run.lora_rank};
     const models::ModelRanks ranks = engine::FindModelRanks(mesh, world);
     const auto whole = models::BuildModel(described, at::TensorOptions(dtype), ranks);
-    DS_CHECK(models::AddLora(*model, &lora, ranks.tensor, &*whole).ok());
+    DS_CHECK(models::AddLora(*whole, &lora, ranks.tensor).ok());
+    DS_CHECK(models::AddLora(*model, &lora, ranks.tensor, models::ModelPart::kStage).ok());
   }
   if (!run.freeze.empty()) DS_CHECK(models::FreezeParameters(*model, run.freeze).ok());
   return Engine::create(std::move(model), config,
