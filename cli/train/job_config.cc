@@ -28,14 +28,14 @@ StatusOr<config::BaseConfig> ReadBuiltInConfig(const ShareFolder& share) {
   if (!reading.problems.empty()) {
     return InvalidArgumentError(text.name + ": " + reading.problems.front().message);
   }
-  return config::BaseConfig{.name = "the built-in config", .keys = WholeValue(reading.root)};
+  return config::BaseConfig{
+      .name = "the built-in config", .keys = WholeValue(reading.root), .is_built_in = true};
 }
 
-// The config of `result` with this schedule. How long a decay lasts has no flag: the config's own
+// `changed`, a config, with this schedule. How long a decay lasts has no flag: the config's own
 // number stays, else it is the number of steps.
-Json WithSchedule(const config::CheckResult& result, Json section) {
+Json WithSchedule(Json changed, Json section) {
   const Json::json_pointer total("/scheduler/params/total_num_steps");
-  Json changed = config::PutAutosBack(result.given, result.derived);
   const bool falls = section["type"] == "WarmupDecayLR" || section["type"] == "WarmupCosineLR";
   if (falls) {
     section["params"]["total_num_steps"] = changed.contains(total) ? changed[total] : Json("auto");
@@ -78,7 +78,12 @@ config::CheckResult JudgeJobConfig(const config::ConfigText& config, const Train
   if (!flags.schedule.any()) return result;
   DropErrorsOfTheSchedule(&result);
   if (!result.errors.empty()) return result;
-  StatusOr<Json> section = MakeSchedulerSection(flags.schedule, flags.training);
+  // The built-in config gives way as a whole.
+  const bool is_built_in = facts.base && facts.base->is_built_in;
+  Json own = config::PutAutosBack(result.given, result.derived);
+  StatusOr<Json> section = MakeSchedulerSection(
+      flags.schedule,
+      {.section = is_built_in ? Json() : own.value("scheduler", Json()), .training = facts.flags});
   if (!section.ok()) {
     result.ok = false;
     result.errors.push_back({"scheduler", std::string(section.status().message())});
@@ -87,7 +92,7 @@ config::CheckResult JudgeJobConfig(const config::ConfigText& config, const Train
   config::JobFacts now = facts;
   now.base.reset();  // it is in there
   config::CheckResult changed =
-      config::CheckConfig(WithSchedule(result, *std::move(section)).dump(),
+      config::CheckConfig(WithSchedule(std::move(own), *std::move(section)).dump(),
                           config.name + " with " + flags.schedule.name(), now);
   for (config::Issue& warning : result.warnings) {
     if (warning.key.empty()) changed.warnings.push_back(std::move(warning));  // not read again

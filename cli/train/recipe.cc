@@ -110,7 +110,6 @@ constexpr Replacement kReplacements[] = {
     {"epochs", "steps"},
     {"lr_schedule", "lr_scheduler_type"},
     {"lr_schedule", "lr_scheduler_kwargs"},
-    {"lr_scheduler_type", "lr_scheduler_kwargs"},
     {"lr_scheduler_type", "lr_schedule"},
     {"eval_data", "eval_split"},
     {"eval_split", "eval_data"},

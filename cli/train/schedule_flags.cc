@@ -6,12 +6,14 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/suggest.h"
+#include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/schedule_types.h"
 
@@ -109,45 +111,104 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
   option->group("Schedules by DeepSpeed's flags, in place of the config's");
 }
 
-// Trainer's schedules, whose lengths the run says.
-StatusOr<Json> MakeTrainersSection(const ScheduleFlags& flags) {
+// The schedule of transformers in a `scheduler` section; null for another one and for none.
+const config::ScheduleType* TransformersTypeOf(const Json& section) {
+  if (!section.is_object()) return nullptr;
+  const Json type = section.value("type", Json());
+  return type.is_string() ? config::FindTransformersSchedule(type.get<std::string>()) : nullptr;
+}
+
+// The number of the warm-up of a `scheduler` section; null where it has none.
+Json WarmupOfSection(const Json& section) {
+  const Json::json_pointer key("/params/warmup_num_steps");
+  const bool has_one = section.is_object() && section.contains(key) && section[key].is_number();
+  return has_one ? section[key] : Json();
+}
+
+// The schedule that the flags name; of kwargs alone the one that they are laid over.
+StatusOr<const config::ScheduleType*> ChooseTrainersType(const ScheduleFlags& flags,
+                                                         const Json& section) {
+  const config::ScheduleType* type =
+      flags.lr_scheduler_type.empty() ? TransformersTypeOf(section)
+                                      : config::FindTransformersSchedule(flags.lr_scheduler_type);
+  if (type != nullptr) return type;
   if (flags.lr_scheduler_type.empty()) {
     return InvalidArgumentError(
         "--lr_scheduler_kwargs needs --lr_scheduler_type, the schedule that they belong to");
   }
+  std::vector<std::string> names;
+  for (const config::ScheduleType& each : config::TransformersSchedules()) {
+    names.emplace_back(each.name);
+  }
+  return InvalidArgumentError("--lr_scheduler_type " + flags.lr_scheduler_type +
+                              ": no such schedule (" + fmt::format("{}", fmt::join(names, ", ")) +
+                              ")" + DidYouMean(flags.lr_scheduler_type, names));
+}
+
+// The parameters that are no lengths: those of the flag, else those of the section.
+StatusOr<Json> ChooseKwargs(const ScheduleFlags& flags, const Json& section,
+                            const config::ScheduleType& type) {
+  if (const std::string& text = flags.lr_scheduler_kwargs; !text.empty()) {
+    Json kwargs = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (kwargs.is_object()) return kwargs;
+    return InvalidArgumentError("--lr_scheduler_kwargs " + text +
+                                ": it must be a JSON object, such as '{\"num_cycles\": 2}'");
+  }
+  Json kept = Json::object();
+  const config::ScheduleType* const former = TransformersTypeOf(section);
+  if (former == nullptr) return kept;
+  const std::vector<std::string> taken = config::KwargNames(type);
+  for (const std::string& name : config::KwargNames(*former)) {
+    const Json::json_pointer key("/params/" + name);
+    if (!section.contains(key) || section[key].is_null()) continue;
+    if (std::find(taken.begin(), taken.end(), name) == taken.end()) {
+      return InvalidArgumentError(fmt::format(
+          "--lr_scheduler_type {} takes no {}, which the {} that it replaces has: leave it out by "
+          "--lr_scheduler_kwargs '{{}}'",
+          type.name, name, former->name));
+    }
+    kept[name] = section[key];
+  }
+  return kept;
+}
+
+// Trainer's schedules, whose end the run says.
+StatusOr<Json> MakeTrainersSection(const ScheduleFlags& flags, const ScheduleBelow& below) {
   if (!flags.lr_schedule.empty() || !flags.given.empty()) {
     const std::string other =
         flags.lr_schedule.empty() ? flags.given.begin()->first : "lr_schedule";
     return InvalidArgumentError("--" + other + " and --lr_scheduler_type ask for two schedules");
   }
-  const config::ScheduleType* const type =
-      config::FindTransformersSchedule(flags.lr_scheduler_type);
-  if (type == nullptr) {
-    std::vector<std::string> names;
-    for (const config::ScheduleType& each : config::TransformersSchedules()) {
-      names.emplace_back(each.name);
-    }
-    return InvalidArgumentError("--lr_scheduler_type " + flags.lr_scheduler_type +
-                                ": no such schedule (" + fmt::format("{}", fmt::join(names, ", ")) +
-                                ")" + DidYouMean(flags.lr_scheduler_type, names));
+  DS_ASSIGN_OR_RETURN(const config::ScheduleType* const type,
+                      ChooseTrainersType(flags, below.section));
+  DS_ASSIGN_OR_RETURN(const Json kwargs, ChooseKwargs(flags, below.section, *type));
+  Json section = config::MakeTransformersSection(*type, kwargs);
+  const Json warmup = WarmupOfSection(below.section);
+  if (section["params"].contains("warmup_num_steps") && !warmup.is_null() &&
+      !below.training.warmup_steps) {
+    section["params"]["warmup_num_steps"] = warmup;
   }
-  const std::string& text = flags.lr_scheduler_kwargs;
-  const Json kwargs =
-      text.empty() ? Json::object() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (kwargs.is_object()) return config::MakeTransformersSection(*type, kwargs);
-  return InvalidArgumentError("--lr_scheduler_kwargs " + text +
-                              ": it must be a JSON object, such as '{\"num_cycles\": 2}'");
+  return section;
 }
 
-// DeepSpeed's default, unless another flag says it.
-Json DefaultOf(const LegacyFlag& flag, const config::TrainingFlags& training) {
+// DeepSpeed's default, unless another flag or the warm-up that it is laid over says it.
+Json DefaultOf(const LegacyFlag& flag, const ScheduleBelow& below) {
   const std::string_view name = flag.name;
-  const bool is_said = (name == "warmup_max_lr" && training.learning_rate) ||
-                       (name == "warmup_num_steps" && training.warmup_steps);
-  return is_said ? Json("auto") : Json::parse(flag.otherwise);
+  const bool is_said = (name == "warmup_max_lr" && below.training.learning_rate) ||
+                       (name == "warmup_num_steps" && below.training.warmup_steps);
+  if (is_said) return Json("auto");
+  const Json warmup = name == "warmup_num_steps" ? WarmupOfSection(below.section) : Json();
+  return warmup.is_null() || warmup == 0 ? Json::parse(flag.otherwise) : warmup;
 }
 
 }  // namespace
+
+bool LeavesAWarmup(const ScheduleFlags& flags) {
+  if (const auto* const type = config::FindTransformersSchedule(flags.lr_scheduler_type)) {
+    return type->Takes(config::keys::kSchedulerParamsWarmupNumSteps);
+  }
+  return flags.lr_schedule.empty() || flags.lr_schedule.starts_with("Warmup");
+}
 
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
   constexpr const char* kTrainers = "Schedules of transformers' Trainer, in place of the config's";
@@ -173,9 +234,8 @@ void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags) {
   }
 }
 
-StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags,
-                                    const config::TrainingFlags& training) {
-  if (flags.is_transformers()) return MakeTrainersSection(flags);
+StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags, const ScheduleBelow& below) {
+  if (flags.is_transformers()) return MakeTrainersSection(flags, below);
   if (flags.lr_schedule.empty()) {
     return InvalidArgumentError("--" + flags.given.begin()->first +
                                 " needs --lr_schedule, the schedule that it belongs to");
@@ -189,8 +249,7 @@ StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags,
     for (const LegacyFlag& flag : schedule.flags) {
       const auto given = rest.extract(flag.name);
       const bool is_silent = given.empty() && *flag.otherwise == '\0';
-      if (!is_silent)
-        params[flag.name] = given.empty() ? DefaultOf(flag, training) : given.mapped();
+      if (!is_silent) params[flag.name] = given.empty() ? DefaultOf(flag, below) : given.mapped();
     }
     if (params.value("cycle_second_step_size", 0) == -1) params.erase("cycle_second_step_size");
     if (rest.empty()) return Json{{"type", schedule.name}, {"params", params}};

@@ -36,14 +36,28 @@ struct ScheduleFlags {
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 
+// False where the flags name a schedule that has no warm-up, so that one of the run's is gone.
+bool LeavesAWarmup(const ScheduleFlags& flags);
+
+// A schedule of the flags is laid over this: the `scheduler` section that they replace (null for
+// none), and what other flags say.
+struct ScheduleBelow {
+  nlohmann::ordered_json section;
+  config::TrainingFlags training;
+};
+
 // The `scheduler` section that the flags ask for. Refuses parameters without --lr_schedule or of
 // another schedule, and a schedule that these flags do not know. Requires flags.any(). Where
-// `training` gives the rate or the warm-up, DeepSpeed's defaults for them do not hold.
+// `below` gives the rate or the warm-up, DeepSpeed's defaults for them do not hold.
+//
+// The number of the section's warm-up stays where no flag gives another, and between schedules of
+// transformers the other parameters stay, too, as Trainer keeps its other arguments. One that the
+// new schedule does not take is refused by its name, as get_scheduler refuses it.
 //
 // OneCycle, as in DeepSpeed, always cycles the momentum, whether --cycle_momentum is given or not;
 // other than in DeepSpeed, whose second step size of -1 its own schedule refuses, -1 means as many
 // steps as the first.
 StatusOr<nlohmann::ordered_json> MakeSchedulerSection(const ScheduleFlags& flags,
-                                                      const config::TrainingFlags& training);
+                                                      const ScheduleBelow& below);
 
 }  // namespace ds::cli

@@ -10,6 +10,7 @@
 #include "cli/train/check_data.h"
 #include "cli/train/find_model.h"
 #include "cli/train/job_config.h"
+#include "cli/train/schedule_flags.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/file/check_config.h"
@@ -185,7 +186,8 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
   if (job.steps > 0) facts.total_steps = job.steps;
   facts.steps_come_later = job.steps == 0;  // ranks count the samples of the epochs
   const bool has_other_config = !flags.deepspeed_config.empty();
-  if (!facts.flags.warmup_steps && job.warmup_share > 0.0 && !has_other_config) {
+  const bool leaves_share = !has_other_config && LeavesAWarmup(flags.schedule);
+  if (!facts.flags.warmup_steps && job.warmup_share > 0.0 && leaves_share) {
     facts.flags.warmup_steps = job.warmup_share;
   }
   return facts;

@@ -42,6 +42,7 @@ struct ModelFacts {
 struct BaseConfig {
   std::string name;  // for messages and origins: "recipe lora"
   nlohmann::ordered_json keys = nlohmann::ordered_json::object();
+  bool is_built_in = false;  // dsrun's own, which nobody has chosen
 };
 
 struct JobFacts {

@@ -283,6 +283,36 @@ TEST_F(TrainRatesTest, FlagsOfASchedulesReplaceThatOfTheConfig) {
   }
 }
 
+// `resume RUN --lr_scheduler_type cosine` of a run with --warmup_steps 3 began at the full rate.
+TEST_F(TrainRatesTest, AScheduleOfFlagsKeepsTheWarmUpThatItIsLaidOver) {
+  const Json& golden = Goldens()[1];  // linear, 3 steps of a warm-up
+  const std::vector<std::string> words = {"--lr_scheduler_type", "linear", "--steps", "8",
+                                          "--learning_rate",     "3e-4"};
+  Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "scheduler": {"type": "WarmupLR",
+      "params": {"warmup_max_lr": "auto", "warmup_num_steps": 3}}})");
+  TrainFlags own = Parse(words);
+  own.deepspeed_config = Path("ds.json");
+  EXPECT_THAT(RatesOnRanks(Gather(own).job, 8), Near(golden["rates"]));
+  TrainFlags below = Parse(words);
+  below.base =
+      config::BaseConfig{.name = "recipe", .keys = Json::parse(*ReadFile(Path("ds.json")))};
+  EXPECT_THAT(RatesOnRanks(Gather(below).job, 8), Near(golden["rates"]));
+  const TrainInputs begun = Gather(Parse({"--lr_scheduler_type", "cosine", "--steps", "4",
+                                          "--learning_rate", "3e-4", "--warmup_steps", "3"}));
+  const TrainInputs resumed =
+      Resume(begun.job, Parse({"--lr_scheduler_type", "linear", "--steps", "8"}));
+  EXPECT_THAT(RatesOnRanks(resumed.job, 8), Near(golden["rates"]));
+  const TrainInputs deepspeeds = Resume(begun.job, Parse({"--lr_schedule", "WarmupLR"}));
+  EXPECT_EQ(deepspeeds.resolved_config["scheduler"]["params"]["warmup_num_steps"], 3);
+}
+
+TEST_F(TrainRatesTest, AScheduleWithoutAWarmUpLeavesAShareOut) {
+  const TrainInputs begun = Gather(Parse({"--lr_scheduler_type", "cosine", "--steps", "8",
+                                          "--learning_rate", "3e-4", "--warmup_steps", "0.5"}));
+  const TrainInputs resumed = Resume(begun.job, Parse({"--lr_scheduler_type", "constant"}));
+  EXPECT_EQ(RatesOnRanks(resumed.job, 8), std::vector<double>(8, 3e-4));
+}
+
 TEST_F(TrainRatesTest, FlagsOfSchedulesThatMeanNothingAreRefused) {
   const auto error = [&](const std::vector<std::string>& words) { return Error(Parse(words)); };
   EXPECT_THAT(error({"--lr_scheduler_kwargs", "{}"}), HasSubstr("needs --lr_scheduler_type"));
