@@ -189,10 +189,9 @@ class ArgumentTranslator {
     for (const char* name : {"adam_beta1", "adam_beta2", "adam_epsilon"}) {
       if (is_adam) Carry(name);
     }
-    // Trainer groups the parameters of its own optimizer; one of the ds_config gets them as a list.
-    if (!is_of_deepspeed && arguments_.Number("weight_decay").value_or(0.0) > 0.0) {
-      out_.flags["no_decay_on_norms_and_biases"] = true;
-    }
+    // Trainer groups the parameters of its own optimizer, whatever the decay, which a flag may
+    // change; one of the ds_config gets them as a list.
+    if (!is_of_deepspeed) out_.flags["no_decay_on_norms_and_biases"] = true;
     if (!out_.ds_config.contains("scheduler")) return TranslateSchedule(&arguments_, &out_);
     TranslateWarmup(&arguments_, &out_);
   }

@@ -42,8 +42,8 @@ TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
   EXPECT_EQ(translation.flags.dump(),
             R"({"steps":5,"per_device_train_batch_size":8,"gradient_accumulation_steps":1,)"
             R"("learning_rate":5e-05,"weight_decay":0.0,"max_grad_norm":1.0,"adam_beta1":0.9,)"
-            R"("adam_beta2":0.999,"adam_epsilon":1e-08,"seed":42,"save_hf":"out",)"
-            R"("save_every":500})");
+            R"("adam_beta2":0.999,"adam_epsilon":1e-08,"no_decay_on_norms_and_biases":true,)"
+            R"("seed":42,"save_hf":"out","save_every":500})");
   EXPECT_EQ(translation.ds_config.dump(),
             R"({"optimizer":{"type":"AdamW"},"scheduler":{"type":"linear","params":)"
             R"({"warmup_num_steps":0,"total_num_steps":"auto"}}})");
