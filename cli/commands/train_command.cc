@@ -86,10 +86,13 @@ StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
 
 // Trainer refuses a ds_config whose values are not those of its arguments. Requires the flags that
 // these arguments come to, without the user's own.
-Status CheckAgreesWithItself(const Below& below, const config::TrainingFlags& flags) {
+Status CheckAgreesWithItself(const Below& below, const TrainFlags& flags) {
   std::string message;
-  for (const config::Issue& issue : config::FindContradictions(
-           {.name = "its ds_config", .keys = below.recipe.ds_config}, flags)) {
+  for (const config::Issue& issue :
+       config::FindContradictions({.name = "its ds_config", .keys = below.recipe.ds_config},
+                                  {.flags = flags.training,
+                                  .total_steps = flags.steps,
+                                  .steps_come_later = !flags.steps})) {
     message += (message.empty() ? "" : "\n") + issue.message;
   }
   if (message.empty()) return OkStatus();
@@ -108,7 +111,7 @@ StatusOr<Flags> LayOver(const Below& below, const Invocation& invocation,
       std::find(given.begin(), given.end(), "deepspeed_config") != given.end();
   if (below.is_trainers && !has_own_config) {
     DS_ASSIGN_OR_RETURN(const Flags own, ParseFlags(words, LaunchFlags()));
-    DS_RETURN_IF_ERROR(CheckAgreesWithItself(below, own.train.training));
+    DS_RETURN_IF_ERROR(CheckAgreesWithItself(below, own.train));
   }
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   StatusOr<Flags> flags = ParseFlags(words, invocation.launch);

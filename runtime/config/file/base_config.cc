@@ -123,13 +123,12 @@ Json DropWhatFlagsFill(Json config, const TrainingFlags& flags) {
   return config;
 }
 
-std::vector<Issue> FindContradictions(const BaseConfig& base, const TrainingFlags& flags) {
+std::vector<Issue> FindContradictions(const BaseConfig& base, const JobFacts& facts) {
   Values values;
   IssueLog ignored(base.name), issues(base.name);
   ReadValues(NodeOf(base.keys), &values, &ignored);
-  const JobFacts facts{.flags = flags, .steps_come_later = true};
   RuleContext context{values, issues, facts};
-  FillFromFlags(context);
+  AgreeWithTrainer(context);
   return issues.errors();
 }
 

@@ -30,9 +30,10 @@ void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* v
 // to a run that goes on replace what it has, in place of having to agree with it.
 nlohmann::ordered_json DropWhatFlagsFill(nlohmann::ordered_json config, const TrainingFlags& flags);
 
-// The values of a base that the flags contradict. A flag of the user's replaces them; of a base and
-// flags that come from one source, such as Trainer's arguments, neither is what was asked for.
-std::vector<Issue> FindContradictions(const BaseConfig& base, const TrainingFlags& flags);
+// The values of a base that are not what `facts` say, where transformers compares them with the
+// arguments of Trainer (HfTrainerDeepSpeedConfig.fill_match). A flag of the user's replaces them;
+// of a base and flags that come from one source, neither is what was asked for.
+std::vector<Issue> FindContradictions(const BaseConfig& base, const JobFacts& facts);
 
 // Puts "auto" back in the place of values that it stood for (CheckResult::derived), so that another
 // run finds them anew. Keys that are not in `config` stay away.

@@ -10,6 +10,7 @@
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/keys/registry.h"
 #include "runtime/config/schedule_types.h"
+#include "runtime/config/sections/parallel_section.h"
 
 namespace ds::config {
 namespace {
@@ -125,6 +126,40 @@ void LeaveWarmupToTheRun(RuleContext& context) {
   values.Resolve(kWarmupSteps, "auto",
                  "--warmup_steps: a share of the steps of the run, known when it starts",
                  Values::Source::kAuto);
+}
+
+// The file's total against the steps of the run, which epochs do not say yet.
+void AgreeOnSteps(RuleContext& context) {
+  const auto& steps = context.facts.total_steps;
+  if (steps) {
+    return FillOrAgree(context,
+                       {.key = kTotalSteps, .flag = "--steps", .value = *steps, .fills = false});
+  }
+  if (!context.values.IsGiven(kTotalSteps)) return;
+  context.issues.Error(kTotalSteps,
+                       std::string(kTotalSteps) + " is " +
+                           ShortDump(context.values.Get(kTotalSteps)) +
+                           " here, but the steps of --epochs are counted when the run starts: "
+                           "write \"auto\" here, or give --steps",
+                       context.values.PositionOf(kTotalSteps));
+}
+
+// The file's samples of a step against those of the flags.
+void AgreeOnSamples(RuleContext& context) {
+  const TrainingFlags& flags = context.facts.flags;
+  const auto ranks = DataRanks(context);
+  if (!flags.per_device_train_batch_size || !flags.gradient_accumulation_steps || !ranks) return;
+  std::int64_t samples = 0;
+  if (__builtin_mul_overflow(*flags.per_device_train_batch_size, *flags.gradient_accumulation_steps,
+                             &samples) ||
+      __builtin_mul_overflow(samples, *ranks, &samples)) {
+    return;  // the batch's own rules refuse it
+  }
+  FillOrAgree(context, {.key = kTrainBatch,
+                        .flag = "--per_device_train_batch_size x --gradient_accumulation_steps x " +
+                                NameDataRanks(context),
+                        .value = samples,
+                        .fills = false});
 }
 
 // What an "auto" was found to stand for. Nothing at all leaves the key to the other rules.
@@ -267,6 +302,12 @@ void FillFromFlags(RuleContext& context) {
     context.issues.Error(kWarmupSteps,
                          "--warmup_steps below 1 is a share of all steps: give --steps");
   }
+}
+
+void AgreeWithTrainer(RuleContext& context) {
+  FillFromFlags(context);
+  AgreeOnSteps(context);
+  AgreeOnSamples(context);
 }
 
 std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags) {

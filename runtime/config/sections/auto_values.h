@@ -21,6 +21,10 @@ std::span<const Rule> AutoValueRules();
 // and contradicting the file is an error.
 void FillFromFlags(RuleContext& context);
 
+// The same, and the file's numbers that transformers holds against what it counts itself: the
+// steps of the run and the samples of a step.
+void AgreeWithTrainer(RuleContext& context);
+
 // A key that a given flag fills, or only has to agree with: another rule derives it.
 struct FlagKey {
   Key key;

@@ -161,8 +161,10 @@ TEST(BaseConfigTest, ContradictionsOfOneSourceAreFound) {
   const BaseConfig base{.name = "its ds_config",
                         .keys = Json::parse(R"({"gradient_clipping": 0.5, "optimizer": {"params":
                             {"lr": 0.25, "eps": "auto"}}, "unknown": 1})")};
-  EXPECT_TRUE(FindContradictions(base, {.learning_rate = 0.25, .adam_epsilon = 1.0}).empty());
-  const auto found = FindContradictions(base, {.learning_rate = 0.5, .max_grad_norm = 0.75});
+  EXPECT_TRUE(
+      FindContradictions(base, {.flags = {.learning_rate = 0.25, .adam_epsilon = 1.0}}).empty());
+  const auto found =
+      FindContradictions(base, {.flags = {.learning_rate = 0.5, .max_grad_norm = 0.75}});
   ASSERT_EQ(found.size(), 2U);
   EXPECT_THAT(found[0].message, HasSubstr("optimizer.params.lr is 0.25 here, but --learning_rate"));
 }
