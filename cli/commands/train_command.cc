@@ -1,13 +1,12 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <iostream>
 #include <utility>
 
 #include "cli/commands/command_table.h"
+#include "cli/commands/flags_below.h"
 #include "cli/commands/foreign_train_flags.h"
-#include "cli/commands/translate_file.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/job/job_plan.h"
@@ -16,7 +15,6 @@
 #include "cli/train/train_session.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/shell_quote.h"
-#include "runtime/config/file/base_config.h"
 
 namespace ds::cli {
 namespace {
@@ -54,69 +52,29 @@ StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFl
   return flags;
 }
 
-// What the user's own words are laid over: nothing, a recipe, or arguments of Trainer.
-struct Below {
-  std::string name;  // "recipe lora"; "" = nothing
-  Recipe recipe;     // flags and ds_config; of Trainer's arguments without a feature
-  std::vector<std::string> launch;
-  bool is_trainers = false;
-};
-
-StatusOr<Below> ChooseBelow(const Flags& flags, const ShareFolder& share) {
-  if (flags.recipe.empty() && flags.trainer.empty()) return Below{};
+StatusOr<FlagsBelow> ChooseBelow(const Flags& flags, const ShareFolder& share) {
+  if (flags.recipe.empty() && flags.trainer.empty()) return FlagsBelow{};
   if (!flags.recipe.empty() && !flags.trainer.empty()) {
     return InvalidArgumentError("--recipe and --from_hf_trainer: give one of them");
   }
-  Below below;
-  if (!flags.recipe.empty()) {
-    DS_ASSIGN_OR_RETURN(below.recipe, FindRecipe(flags.recipe, share));
-    below.name = "recipe " + below.recipe.name;
-    return below;
-  }
-  DS_ASSIGN_OR_RETURN(
-      Translation translation,
-      TranslateTrainerFile(flags.trainer, flags.train.steps, flags.train.deepspeed_config));
-  below.name = flags.trainer;
-  below.recipe.flags = std::move(translation.flags);
-  below.recipe.ds_config = std::move(translation.ds_config);
-  below.launch = std::move(translation.launch);
-  below.is_trainers = true;
+  if (!flags.trainer.empty()) return ReadTrainerArguments(flags.trainer, flags.train);
+  FlagsBelow below;
+  DS_ASSIGN_OR_RETURN(below.recipe, FindRecipe(flags.recipe, share));
+  below.name = "recipe " + below.recipe.name;
   return below;
 }
 
-// Trainer refuses a ds_config whose values are not those of its arguments. Requires the flags that
-// these arguments come to, without the user's own.
-Status CheckAgreesWithItself(const Below& below, const TrainFlags& flags) {
-  std::string message;
-  for (const config::Issue& issue :
-       config::FindContradictions({.name = "its ds_config", .keys = below.recipe.ds_config},
-                                  {.flags = flags.training,
-                                  .total_steps = flags.steps,
-                                  .steps_come_later = !flags.steps})) {
-    message += (message.empty() ? "" : "\n") + issue.message;
-  }
-  if (message.empty()) return OkStatus();
-  return InvalidArgumentError("--from_hf_trainer " + below.name + ": " + message);
-}
-
-// Reads the words again with what lies below in front of them. The notice tells the user.
-StatusOr<Flags> LayOver(const Below& below, const Invocation& invocation,
-                        const std::vector<std::string>& given, std::string* notice) {
-  std::vector<std::string> words = below.launch;
-  const std::vector<std::string> flags_below = WordsBelow(below.recipe, given);
+// Reads the words again with what lies below in front of them, and tells the user.
+StatusOr<Flags> ParseOver(FlagsBelow* below, const Invocation& invocation,
+                          const std::vector<std::string>& given) {
+  std::vector<std::string> words = below->launch;
+  const std::vector<std::string> flags_below = WordsBelow(below->recipe, given);
   words.insert(words.end(), flags_below.begin(), flags_below.end());
-  *notice = below.name + ": " + ShellLine(words);
-  // A ds_config of the user's own is held against the flags in force, with all that is laid over.
-  const bool has_own_config =
-      std::find(given.begin(), given.end(), "deepspeed_config") != given.end();
-  if (below.is_trainers && !has_own_config) {
-    DS_ASSIGN_OR_RETURN(const Flags own, ParseFlags(words, LaunchFlags()));
-    DS_RETURN_IF_ERROR(CheckAgreesWithItself(below, own.train));
-  }
+  below->notices.insert(below->notices.begin(), below->name + ": " + ShellLine(words));
   words.insert(words.end(), invocation.arguments.begin(), invocation.arguments.end());
   StatusOr<Flags> flags = ParseFlags(words, invocation.launch);
-  if (!flags.ok()) return flags.status().WithContext(below.name);
-  flags->train.base = config::BaseConfig{.name = below.name, .keys = below.recipe.ds_config};
+  if (!flags.ok()) return flags.status().WithContext(below->name);
+  LayOver(*below, &flags->train);
   return flags;
 }
 
@@ -131,21 +89,20 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
     std::cout << list << std::flush;
     return kExitOk;
   }
-  DS_ASSIGN_OR_RETURN(const Below below, ChooseBelow(flags, share));
-  std::string notice;
+  DS_ASSIGN_OR_RETURN(FlagsBelow below, ChooseBelow(flags, share));
+  const TrainFlags given = flags.train;
   if (!below.name.empty()) {
-    DS_ASSIGN_OR_RETURN(flags, LayOver(below, invocation, flags.given, &notice));
+    DS_ASSIGN_OR_RETURN(flags, ParseOver(&below, invocation, flags.given));
   }
   DS_RETURN_IF_ERROR(CheckLaunchFlags(flags.launch));
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest("train", flags.launch, invocation.command_line));
-  DS_ASSIGN_OR_RETURN(TrainInputs inputs,
-                      GatherTrainInputs(flags.train, share, request.launch.world.world_size()));
-  if (!below.name.empty()) {
-    DS_RETURN_IF_ERROR(CheckStandsFor(below.recipe, inputs));
-    inputs.notices.insert(inputs.notices.begin(), notice);
-  }
+  const int world_size = request.launch.world.world_size();
+  DS_ASSIGN_OR_RETURN(TrainInputs inputs, GatherTrainInputs(flags.train, share, world_size));
+  DS_RETURN_IF_ERROR(CheckAgreement(below, given, flags.train, world_size));
+  DS_RETURN_IF_ERROR(CheckStandsFor(below.recipe, inputs));
+  inputs.notices.insert(inputs.notices.begin(), below.notices.begin(), below.notices.end());
   DS_ASSIGN_OR_RETURN(JudgedTraining judged,
                       JudgeTraining(inputs, CountRanks(request.launch.world), share));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,

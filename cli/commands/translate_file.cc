@@ -70,17 +70,17 @@ bool IsDsConfig(const Json& settings) {
 }
 
 StatusOr<Translation> TranslateArguments(Json settings, const fs::path& path,
-                                         std::optional<std::int64_t> steps,
-                                         const std::string& deepspeed_config) {
+                                         const OverTrainerFile& over) {
   if (IsDsConfig(settings)) {
     return InvalidArgumentError("this is a ds_config already: train --deepspeed_config takes it");
   }
-  TrainerContext context{.steps = steps};
-  if (deepspeed_config.empty()) {
+  TrainerContext context{.steps = over.steps};
+  settings.update(over.arguments);
+  if (over.deepspeed_config.empty()) {
     DS_ASSIGN_OR_RETURN(context.deepspeed, ReadDeepspeed(DeepspeedPath(settings), path));
   } else {
-    DS_ASSIGN_OR_RETURN(context.deepspeed, ReadUsersDeepspeed(deepspeed_config));
-    settings["deepspeed"] = deepspeed_config;
+    DS_ASSIGN_OR_RETURN(context.deepspeed, ReadUsersDeepspeed(over.deepspeed_config));
+    settings["deepspeed"] = over.deepspeed_config;
   }
   return TranslateTrainingArguments(settings, context);
 }
@@ -88,21 +88,19 @@ StatusOr<Translation> TranslateArguments(Json settings, const fs::path& path,
 StatusOr<Translation> TranslateSettings(const NamedText& file, std::optional<std::int64_t> steps) {
   DS_ASSIGN_OR_RETURN(const Json settings, ParseSettings(file));
   if (!settings.is_object()) return InvalidArgumentError("expected names and values");
-  if (!IsAccelerateConfig(settings)) return TranslateArguments(settings, file.path, steps, "");
+  if (!IsAccelerateConfig(settings))
+    return TranslateArguments(settings, file.path, {.steps = steps});
   DS_ASSIGN_OR_RETURN(const Json deepspeed,
                       ReadDeepspeed(AccelerateDeepspeedPath(settings), file.path));
   return TranslateAccelerateConfig(settings, deepspeed);
 }
 
-StatusOr<Translation> TranslateTrainerSettings(const NamedText& file,
-                                               std::optional<std::int64_t> steps,
-                                               const std::string& deepspeed_config) {
+StatusOr<Translation> TranslateTrainerSettings(const NamedText& file, const OverTrainerFile& over) {
   DS_ASSIGN_OR_RETURN(const Json settings, ParseSettings(file));
   if (!settings.is_object() || IsAccelerateConfig(settings)) {
     return InvalidArgumentError("it holds no arguments of Trainer; see dsrun translate");
   }
-  DS_ASSIGN_OR_RETURN(Translation translation,
-                      TranslateArguments(settings, file.path, steps, deepspeed_config));
+  DS_ASSIGN_OR_RETURN(Translation translation, TranslateArguments(settings, file.path, over));
   if (translation.is_whole()) return translation;
   return InvalidArgumentError("not everything maps (dsrun translate --partial shows the rest):\n" +
                               DescribeMissing(translation));
@@ -123,12 +121,10 @@ StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::
   return translation;
 }
 
-StatusOr<Translation> TranslateTrainerFile(const std::string& path,
-                                           std::optional<std::int64_t> steps,
-                                           const std::string& deepspeed_config) {
+StatusOr<Translation> TranslateTrainerFile(const std::string& path, const OverTrainerFile& over) {
   const StatusOr<NamedText> file = ReadNamed(path);
   if (!file.ok()) return file.status().WithContext("--from_hf_trainer");
-  StatusOr<Translation> translation = TranslateTrainerSettings(*file, steps, deepspeed_config);
+  StatusOr<Translation> translation = TranslateTrainerSettings(*file, over);
   if (!translation.ok()) return translation.status().WithContext("--from_hf_trainer " + path);
   return translation;
 }

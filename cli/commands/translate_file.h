@@ -3,6 +3,7 @@
 // TranslateFile reads a file of arguments of another program and finds out whose it is.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -16,11 +17,15 @@ namespace ds::cli {
 // Messages begin with `path`.
 StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::int64_t> steps);
 
+// OverTrainerFile goes before a file of Trainer's arguments.
+struct OverTrainerFile {
+  std::optional<std::int64_t> steps;  // as above
+  std::string deepspeed_config;  // a path or a text, as config::ReadConfigText takes it; "" = none
+  nlohmann::ordered_json arguments = nlohmann::ordered_json::object();
+};
+
 // The same for a file that must hold arguments of Trainer, all of which map. The error lists those
-// that do not. `deepspeed_config`, a path or a text as config::ReadConfigText takes it, goes before
-// the file's own `deepspeed`; "" for none.
-StatusOr<Translation> TranslateTrainerFile(const std::string& path,
-                                           std::optional<std::int64_t> steps,
-                                           const std::string& deepspeed_config = "");
+// that do not.
+StatusOr<Translation> TranslateTrainerFile(const std::string& path, const OverTrainerFile& over);
 
 }  // namespace ds::cli

@@ -118,6 +118,7 @@ void TranslateSchedule(GivenArguments* arguments, Translation* translation) {
   const std::string name = arguments->Text(kType);
   const config::ScheduleType* const type = config::FindTransformersSchedule(name);
   if (type == nullptr) return arguments->Miss(kType, WhyNot(name));
+  translation->told.insert(translation->told.end(), {kType, kKwargs});
   const Json kwargs = KwargsOf(*arguments);
   if (const std::string problem = ProblemOf(kwargs, *type); !problem.empty()) {
     return arguments->Miss(kKwargs, problem);

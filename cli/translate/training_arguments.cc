@@ -68,6 +68,7 @@ class ArgumentTranslator {
       }
       out_.ds_config = config.is_object() ? config : context_.deepspeed;
       if (!out_.ds_config.is_object()) out_.ds_config = Json::object();
+      out_.has_deepspeed = true;
       out_.Add(Mapping::kWhole, "deepspeed", config.is_string() ? config : Json("{...}"),
                "the ds_config");
     }
@@ -196,15 +197,20 @@ class ArgumentTranslator {
     TranslateWarmup(&arguments_, &out_);
   }
 
-  // TRL computes in bf16 where neither is given.
+  // TRL computes in bf16 where neither is given. With DeepSpeed evaluations have the training's.
   bool IsPrecision(const std::string& name) {
     const bool is_open = name == "bf16" && arguments_.of_sft() && arguments_.Get(name).is_null();
+    if (out_.has_deepspeed && arguments_.Flag(name + "_full_eval")) return true;
     return is_open ? !arguments_.Flag("fp16") : arguments_.Flag(name);
   }
 
   // Trainer computes in autocast; DeepSpeed and FSDP have weights of the type, and fp32 masters.
   void TranslatePrecision() {
     const bool has_masters = arguments_.Has("deepspeed") || arguments_.Has("fsdp");
+    if (IsPrecision("bf16") && IsPrecision("fp16")) {
+      return arguments_.Miss("fp16", "Trainer takes bf16 or fp16, not both");
+    }
+    if (!has_masters) out_.told.insert(out_.told.end(), {"bf16", "fp16"});
     for (const auto& [name, dtype] :
          {std::pair("bf16", "bfloat16"), std::pair("fp16", "float16")}) {
       if (!IsPrecision(name)) continue;

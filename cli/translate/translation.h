@@ -33,6 +33,10 @@ struct Translation {
   nlohmann::ordered_json ds_config = nlohmann::ordered_json::object();
   std::vector<std::string> program;  // in place of `train`, with its arguments
   std::vector<Remark> remarks;
+  // Trainer's own arguments that are in the ds_config alone, whole: flags of their names that lie
+  // over them say no more.
+  std::vector<std::string> told;
+  bool has_deepspeed = false;  // the ds_config is one that Trainer holds against its arguments
 
   void Add(Mapping mapping, std::string_view name, const nlohmann::ordered_json& value,
            std::string text);

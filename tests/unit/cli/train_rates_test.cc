@@ -75,7 +75,7 @@ class TrainRatesTest : public TrainFolderTest {
     Write("ds_config.json", deepspeed.dump());
     if (!deepspeed.is_null()) arguments["deepspeed"] = Path("ds_config.json");
     Write("arguments.json", arguments.dump());
-    const auto translation = TranslateTrainerFile(Path("arguments.json"), std::nullopt);
+    const auto translation = TranslateTrainerFile(Path("arguments.json"), {});
     EXPECT_TRUE(translation.ok()) << translation.status().message();
     const Recipe below{.flags = translation->flags, .ds_config = translation->ds_config};
     TrainFlags flags = Parse(WordsBelow(below, {}));
@@ -119,7 +119,7 @@ TEST_F(TrainRatesTest, OfADsConfigNextToTrainersArgumentsAreThoseOfOneInside) {
     other["deepspeed"] = "/no/such/file.json";
     Write("other.json", other.dump());
     const auto translation =
-        TranslateTrainerFile(Path("other.json"), std::nullopt, Path("ds_config.json"));
+        TranslateTrainerFile(Path("other.json"), {.deepspeed_config = Path("ds_config.json")});
     ASSERT_TRUE(translation.ok()) << translation.status().message();
     const Recipe below{.flags = translation->flags, .ds_config = translation->ds_config};
     std::vector<std::string> words = WordsBelow(below, {"deepspeed_config"});

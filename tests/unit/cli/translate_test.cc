@@ -290,7 +290,9 @@ TEST(TranslateFileTest, FindsOutWhoseItIs) {
   EXPECT_THAT(TranslateTrainerFile(yaml, {}).status().message(), HasSubstr("no arguments of"));
   EXPECT_THAT(TranslateFile((folder.path() / "ds.json").string(), {}).status().message(),
               HasSubstr("a ds_config already"));
-  EXPECT_THAT(TranslateTrainerFile(write("b.json", R"({"adafactor": true})"), 5).status().message(),
+  EXPECT_THAT(TranslateTrainerFile(write("b.json", R"({"adafactor": true})"), {.steps = 5})
+                  .status()
+                  .message(),
               HasSubstr("\nadafactor true: dsrun has no Adafactor"));
   EXPECT_THAT(TranslateFile(write("c.json", "{"), {}).status().message(),
               HasSubstr("c.json: line 1"));
