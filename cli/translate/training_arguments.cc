@@ -120,17 +120,28 @@ class ArgumentTranslator {
     out_.SetKey("fsdp", value, "/zero_optimization/offload_optimizer/device", "cpu");
   }
 
+  // Trainer ends an epoch with a step of the rows that are left over.
+  void SetLength(const char* name, const Json& value, const char* flag, std::int64_t length) {
+    out_.flags[flag] = length;
+    const bool counts_epochs = std::string_view(flag) == "epochs";
+    out_.Add(Mapping::kNearly, name, value,
+             std::string("--") + flag +
+                 "; where rows do not fill the last step of an epoch, Trainer takes that step with "
+                 "fewer rows, dsrun fills it from the next epoch" +
+                 (counts_epochs ? ": it has fewer steps then, and other rates" : ""));
+  }
+
   void TranslateLength() {
     const std::optional<std::int64_t> most = arguments_.Whole("max_steps");
     const Json epochs = arguments_.Get("num_train_epochs");
     steps_ = context_.steps;
     if (most.value_or(0) > 0) {
       if (!steps_) steps_ = most;
-      return out_.SetFlag("max_steps", *most, "steps", *steps_);
+      return SetLength("max_steps", *most, "steps", *steps_);
     }
-    if (steps_) return out_.SetFlag("num_train_epochs", epochs, "steps", *steps_);
+    if (steps_) return SetLength("num_train_epochs", epochs, "steps", *steps_);
     if (const auto whole = arguments_.Whole("num_train_epochs")) {
-      out_.SetFlag("num_train_epochs", epochs, "epochs", *whole);
+      SetLength("num_train_epochs", epochs, "epochs", *whole);
     }
   }
 

@@ -252,6 +252,14 @@ TEST_F(FlagsBelowTest, TrainersNormsAreNeverDecayed) {
   EXPECT_TRUE(resumed->job.no_decay_on_norms_and_biases);
 }
 
+TEST_F(FlagsBelowTest, WhatNearlyMapsIsANotice) {
+  const auto inputs = Train({{"num_train_epochs", 3}}, {});
+  ASSERT_TRUE(inputs.ok()) << inputs.status().message();
+  EXPECT_THAT(inputs->notices,
+              Contains(HasSubstr("num_train_epochs 3 nearly maps: --epochs; where rows do not fill "
+                                 "the last step of an epoch, Trainer takes that step with fewer")));
+}
+
 // The error names the keys of a golden's row.
 void ExpectNamed(const Json& mismatches, const std::string& error) {
   EXPECT_EQ(error.empty(), mismatches.empty()) << error;
