@@ -53,8 +53,8 @@ Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsCo
 // the job's blend takes of each path. Requires a blend.
 std::string DescribeBlend(const config::TrainJob& job, const TrainData& data, std::int64_t samples);
 
-// The micro-batch as the model takes it, on the device. `masks_padding`: for a model whose loss goes
-// by all tokens, as the balance of experts does.
+// The micro-batch as the model takes it, on the device. `masks_padding`: for a model whose loss
+// goes by all tokens, as the balance of experts does.
 Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding);
 
 }  // namespace ds::rank

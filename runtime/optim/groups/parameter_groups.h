@@ -21,8 +21,8 @@ using ParameterGrouper =
 // Puts all parameters into one group.
 ParameterGroup OneGroup(int block, const std::string& name, const at::Tensor& parameter);
 
-// Switches weight decay off for what has fewer than two dimensions, norms and biases, but for DoRA's
-// magnitudes.
+// Switches weight decay off for what has fewer than two dimensions, norms and biases, but for
+// DoRA's magnitudes.
 ParameterGroup NoDecayOnNormsAndBiases(int block, const std::string& name,
                                        const at::Tensor& parameter);
 
