@@ -81,8 +81,9 @@ StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text,
 }  // namespace
 
 bool HasWeights(const std::string& model) {
-  const fs::path folder = model;  // a preset's name has none
+  fs::path folder = model;  // a preset's name has none
   std::error_code error;
+  if (fs::is_regular_file(folder, error)) folder = folder.parent_path();
   return folder.is_absolute() && (fs::exists(folder / "model.safetensors", error) ||
                                   fs::exists(folder / "model.safetensors.index.json", error));
 }
@@ -191,8 +192,8 @@ Status CheckResidualFits(const config::TrainJob& job) {
   if (HasWeights(job.model)) {
     return InvalidArgumentError(
         "moe.use_residual: --model " + job.model +
-        " has weights, and none of an MLP next to its experts: give its config.json alone (with "
-        "--tokenizer), from which all weights start at random, or leave the key out");
+        " has weights, and none of an MLP next to its experts: copy its config.json to a folder of "
+        "its own (with --tokenizer), from which all weights start at random, or leave the key out");
   }
   if (job.save_hf_dir.empty()) return OkStatus();
   return InvalidArgumentError(

@@ -67,6 +67,11 @@ Status CheckEngine(const TrainInputs& inputs) {
                                    .chunks = order.chunks});
 }
 
+// A host without ranks may lack what they have: shards of weights, libraries of Arrow.
+bool IsLack(const Status& status) {
+  return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kUnimplemented;
+}
+
 // Asks for the rules of the ranks, in the order in which ranks come to them.
 Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
@@ -77,10 +82,13 @@ Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const Shar
                       models::ParseSequenceKind(inputs.job.sequence_kind));
   DS_RETURN_IF_ERROR(
       models::CheckModelRanks(model, parallel.tensor, parallel.sequence, parallel.expert, kind));
-  DS_RETURN_IF_ERROR(TryJobData(inputs, model));
   DS_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindWeights(inputs.job.model, share));
-  DS_RETURN_IF_ERROR(engine::CheckWeights(inputs.job, folder, model));
-  DS_RETURN_IF_ERROR(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model));
+  const auto judge = [&](const Status& status) {
+    return ranks.on_this_host || !IsLack(status) ? status : OkStatus();
+  };
+  DS_RETURN_IF_ERROR(judge(TryJobData(inputs, model)));
+  DS_RETURN_IF_ERROR(judge(engine::CheckWeights(inputs.job, folder, model)));
+  DS_RETURN_IF_ERROR(judge(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model)));
   DS_RETURN_IF_ERROR(CheckEngine(inputs));
   return ranks.on_this_host ? CheckFolders(inputs.job, inputs.config) : OkStatus();
 }

@@ -229,13 +229,13 @@ class ConfigTranslator {
 
   // Accelerate refuses these beside a file that says the same.
   void MissKeysBesideFile() {
-    for (const auto& [name, value] : Get("deepspeed_config").items()) {
+    const Json section = Get("deepspeed_config");
+    for (const auto& [name, value] : section.items()) {
       const bool counts = name.starts_with("deepspeed_") || Holds(kLeftOut, name);  // all the same
       if (counts || SectionOf(name).empty() || value.is_null() || value == "none") continue;
       out_.Add(Mapping::kMissing, name, value, "deepspeed_config_file is all: write it there");
     }
   }
-
   void TranslateDeepspeed() {
     if (!IsKind("DEEPSPEED")) return;
     if (const std::string path = AccelerateDeepspeedPath(config_); !path.empty()) {

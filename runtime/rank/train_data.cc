@@ -54,8 +54,7 @@ void ReportLeftOut(const data::LeftOutTexts& cached, RankReporter* reporter) {
   }
   if (cached.unlearnt > 0) {
     reporter->ReportNotice("nothing is learnt of " + std::to_string(cached.unlearnt) +
-                           " rows of the data, the first of them " + cached.first_unlearnt +
-                           ": no message has the role \"assistant\"");
+                           " rows of the data, the first of them " + cached.first_unlearnt);
   }
 }
 

@@ -62,6 +62,8 @@ def main():
     pq.write_table(objects(), out / "objects.parquet")
     with pa.OSFile(str(out / "objects.arrow"), "wb") as sink, pa.ipc.new_stream(sink, objects().schema) as writer:
         writer.write_table(objects())
+    deep = pa.array(["[" * 200_000 + "]" * 200_000])
+    pq.write_table(pa.table({"text": ["a"], "deep": pa.ExtensionArray.from_storage(pa.json_(), deep)}), out / "deep.parquet", compression="zstd")
     chats = pa.table({"messages": CHATS})
     pq.write_table(chats, out / "chats.parquet", row_group_size=2, compression="snappy")
 

@@ -120,8 +120,8 @@ TEST_F(CheckedJob, ResidualExpertsAreRefusedWhereAFolderHoldsTheModel) {
   const std::string families = DS_SOURCE_DIR "/tests/numerics/goldens/families/";
   ExpectRefused(residual, {"--model", families + "mixtral", "--seq_len", "32"},
                 "moe.use_residual: --model " + families +
-                    "mixtral has weights, and none of an MLP next to its experts: give its "
-                    "config.json alone");
+                    "mixtral has weights, and none of an MLP next to its experts: copy its "
+                    "config.json");
   ExpectRefused(residual, {"--model", families + "qwen2_moe/config.json", "--seq_len", "32"},
                 "moe.use_residual: all tokens go through an expert of qwen2_moe already");
   ExpectRefused(residual, {"--model", "llama-tiny"}, "moe: llama has no experts");
@@ -140,8 +140,10 @@ TEST_F(CheckedJob, WhatTrainTakesIsGood) {
   EXPECT_THAT(good.out, HasSubstr("is good for 2 ranks"));
   const std::string residual = Write("residual.json", R"({"train_micro_batch_size_per_gpu": 1,
       "moe": {"enabled": true, "mlp_type": "residual"}})");
-  for (const char* model :
-       {"mixtral-tiny", DS_SOURCE_DIR "/tests/numerics/goldens/families/mixtral/config.json"}) {
+  const std::string alone =
+      Write("config.json",
+            *ReadFile(DS_SOURCE_DIR "/tests/numerics/goldens/families/mixtral/config.json"));
+  for (const std::string& model : {std::string("mixtral-tiny"), alone}) {
     const ProgramResult taken = RunProgram({DS_BIN_DIR "/dsrun", "check", residual, "--num_gpus",
                                             "2", "--model", model, "--seq_len", "32"});
     EXPECT_EQ(taken.status, 0) << taken.err;

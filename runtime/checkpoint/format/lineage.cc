@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <random>
-#include <set>
 
 namespace ds::checkpoint {
 namespace {
@@ -30,9 +30,10 @@ nlohmann::json IdToJson(const CheckpointId& id) {
   return json;
 }
 
-std::set<std::int64_t> StartsOf(const Lineage& lineage) {
-  std::set<std::int64_t> starts = {lineage.start};
-  for (const CheckpointId& id : lineage.past) starts.insert(id.start);
+// The starts that a lineage tells, by their generations.
+std::multimap<std::int64_t, std::int64_t> StartsOf(const Lineage& lineage) {
+  std::multimap<std::int64_t, std::int64_t> starts{{lineage.generation, lineage.start}};
+  for (const CheckpointId& id : lineage.past) starts.emplace(id.generation, id.start);
   return starts;
 }
 
@@ -47,9 +48,15 @@ CheckpointId IdOf(const Lineage& lineage, std::int64_t step) {
 }
 
 bool MayBeOfOneJob(const Lineage& a, const Lineage& b) {
-  const std::set<std::int64_t> of_a = StartsOf(a), of_b = StartsOf(b);
-  return of_a.contains(0) || of_b.contains(0) ||
-         std::any_of(of_a.begin(), of_a.end(), [&](std::int64_t id) { return of_b.contains(id); });
+  const auto of_a = StartsOf(a), of_b = StartsOf(b);
+  bool differs = false;
+  for (const auto& [generation, start] : of_a) {
+    for (auto [at, end] = of_b.equal_range(generation); at != end; ++at) {
+      if (start == 0 || at->second == 0 || start == at->second) return true;
+      differs = true;
+    }
+  }
+  return !differs;
 }
 
 std::int64_t DrawStart() {

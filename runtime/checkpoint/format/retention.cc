@@ -92,6 +92,7 @@ void PruneCheckpoints(const fs::path& root, const RetentionPolicy& policy, const
   for (const std::int64_t step : ChooseStepsToRemove(own, policy)) {
     status = RemoveCheckpoint(root, step, lineage, system);
     if (!status.ok()) LogWarning("an older checkpoint is left: " + status.message());
+    if (!status.ok() && status.code() != StatusCode::kFailedPrecondition) break;
   }
 }
 

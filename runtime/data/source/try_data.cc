@@ -1,6 +1,9 @@
 #include "runtime/data/source/try_data.h"
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,7 +29,12 @@ using Samples = std::optional<std::int64_t>;
 using UseOfText =
     std::function<Status(std::string_view text, bool is_row, const std::string& place)>;
 
+// A compressed file counts as a large one: its size says nothing of its content's.
 std::int64_t SizeOf(const DataFile& file) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 50;
+  std::array<char, 2> begin{};
+  std::ifstream(file.path, std::ios::binary).read(begin.data(), begin.size());
+  if (begin == std::array{'\x1f', '\x8b'}) return kLarge;
   std::error_code error;
   const auto size = std::filesystem::file_size(file.path, error);
   return error ? 0 : static_cast<std::int64_t>(size);

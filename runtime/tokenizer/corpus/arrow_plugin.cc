@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -85,12 +86,22 @@ Json NumberOf(const arrow::Array& array, std::int64_t i) {
   }
 }
 
+// Keeps hostile text from using up the stack. As of rows, which have 100 at most.
+Json ParseShallow(const std::string& text) {
+  constexpr int kDeepest = 100;
+  const auto bound = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDeepest) throw std::runtime_error("a JSON value is nested more than 100 deep");
+    return true;
+  };
+  return Json::parse(text, bound);
+}
+
 // `datasets` keeps objects that differ between rows as JSON text, in the extension type arrow.json.
 Json ExtensionOf(const arrow::ExtensionArray& array, std::int64_t i) {
   Json value = ToJson(*array.storage(), i);
   const auto& type = static_cast<const arrow::ExtensionType&>(*array.type());
   return type.extension_name() == "arrow.json" && value.is_string()
-             ? Json::parse(value.get_ref<const std::string&>())
+             ? ParseShallow(value.get_ref<const std::string&>())
              : value;
 }
 

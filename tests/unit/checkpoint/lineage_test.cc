@@ -40,6 +40,15 @@ TEST(Lineage, AStartIsToldFromOthersOfItsGeneration) {
   EXPECT_EQ(ContinueLineage(line, 30, line), (Lineage{2, {{2, 20, 61}, {2, 30, 67}}, 67}));
 }
 
+TEST(Lineage, AGenerationHasOneStartInAJob) {
+  const Lineage first{0, {{0, 20, 61}}, 61};
+  EXPECT_TRUE(MayBeOfOneJob(first, {1, {{0, 20, 61}}, 67})) << "a restart";
+  EXPECT_TRUE(MayBeOfOneJob(first, {1, {}, 67})) << "a restart from scratch";
+  EXPECT_FALSE(MayBeOfOneJob(first, {0, {}, 67}));
+  EXPECT_FALSE(MayBeOfOneJob(first, {2, {{0, 10, 71}, {1, 20, 73}}, 79}));
+  EXPECT_TRUE(MayBeOfOneJob(first, {0, {{0, 10}}})) << "a writer that draws no ids";
+}
+
 TEST(Lineage, DrawsIdsThatEveryJsonReaderKeeps) {
   std::set<std::int64_t> drawn;
   for (int i = 0; i < 100; ++i) drawn.insert(DrawStart());

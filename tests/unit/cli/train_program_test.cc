@@ -41,7 +41,7 @@ TEST(TrainProgramTest, ARestartGoesOnFromWhereTheUserSentTheRun) {
   EXPECT_THAT(program.ForGeneration(5)->notices, ElementsAre(HasSubstr("step-20")));
   checkpoint::FlipBit(root / "step-20/rank-00000.bin", 0);
   EXPECT_THAT(program.ForGeneration(6)->notices,
-              ElementsAre(HasSubstr("step-20 is damaged"),
+              ElementsAre(HasSubstr("step-20 is passed over: it is damaged"),
                           HasSubstr("from " + root.string() + "/step-10")));
 }
 
@@ -178,7 +178,8 @@ TEST(TrainProgramTest, ARestartTellsOfTheCheckpointThatCannotBeUsed) {
   EXPECT_FALSE(program.ForGeneration(1)->begins_again);
   checkpoint::FlipBit(root / "step-10/rank-00000.bin", 0);
   EXPECT_TRUE(program.ForGeneration(2)->begins_again);
-  EXPECT_THAT(program.ForGeneration(2)->unusable, HasSubstr("step-10 is damaged"));
+  EXPECT_THAT(program.ForGeneration(2)->unusable,
+              HasSubstr("step-10 is passed over: it is damaged"));
   fs::remove_all(root / "step-10");
   EXPECT_TRUE(program.ForGeneration(3)->begins_again);
   EXPECT_THAT(program.ForGeneration(3)->unusable, HasSubstr("latest names step-10, which is gone"));

@@ -84,6 +84,11 @@ TEST_F(RowFileTest, ObjectsThatDifferBetweenRowsAreObjects) {
   }
 }
 
+TEST_F(RowFileTest, AHostileObjectIsRefused) {
+  RowFile file = RowFile::Open(ArrowGolden("deep.parquet")).value();
+  EXPECT_THAT(file.Next().status().message(), HasSubstr("nested more than 100 deep"));
+}
+
 TEST_F(RowFileTest, RowsAreDocumentsBetweenOthers) {
   const ds::testing::TemporaryFolder folder;
   const std::string text = (folder.path() / "a.txt").string();
