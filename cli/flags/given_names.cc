@@ -34,7 +34,9 @@ std::string FlagNameOf(const std::string& word) {
 Status GivenNames::Add(const CLI::Option& option, const std::string& typed,
                        const std::string& spelt, const std::optional<std::string>& next) {
   const Given now{FlagNameOf(typed), next ? typed + " " + *next : typed, FindValue(spelt, next)};
-  const bool is_list = option.get_multi_option_policy() != CLI::MultiOptionPolicy::TakeLast;
+  const bool is_switch = option.get_expected_max() == 0;
+  const bool is_list =
+      !is_switch && option.get_multi_option_policy() != CLI::MultiOptionPolicy::TakeLast;
   if (is_list || now.value == "auto") return OkStatus();
   const auto [found, is_new] = given_.emplace(&option, now);
   const Given& before = found->second;
