@@ -1,7 +1,6 @@
 // Every family gives the logits, the loss and the gradients that transformers computes from the
 // same folder, of samples that are one document each and of packed ones.
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros_like.h>
@@ -17,9 +16,6 @@ namespace ds::models {
 namespace {
 
 constexpr double kTolerance = 2e-5;
-// Gradients that are zero but for rounding, as that of a bias of the keys is, have no relative
-// error.
-constexpr double kLeastNorm = 5e-3;
 
 const char* const kModels[] = {"bloom",
                                "deepseek_v2",
@@ -58,31 +54,6 @@ const char* const kModelsOfOneLength[] = {"llama_dynamic", "llama_longrope", "mi
 
 std::string FolderOf(const std::string& name) { return "families/" + name; }
 
-at::Tensor Waves(std::int64_t count) { return at::arange(count, at::kDouble).cos(); }
-
-// Norm and probe of a tensor against those of the golden, in shares of the norm.
-void ExpectNear(const at::Tensor& tensor, const nlohmann::json& golden, double tolerance,
-                const std::string& what) {
-  const at::Tensor flat = tensor.detach().to(at::kDouble).flatten();
-  const double norm = golden["norm"], error = tolerance * std::max(norm, kLeastNorm);
-  EXPECT_NEAR(flat.norm().item<double>(), norm, error) << what;
-  EXPECT_NEAR(flat.dot(Waves(flat.numel())).item<double>(), golden["probe"].get<double>(), error)
-      << what;
-}
-
-void ExpectGradients(const BlockList& model, const nlohmann::json& golden, double tolerance) {
-  std::size_t parameters = 0;
-  for (const auto& block : model.blocks()) {
-    for (const auto& item : block->named_parameters()) {
-      const std::string name = block->FullName(item.key());
-      ASSERT_TRUE(golden.contains(name)) << name;
-      ExpectNear(item.value().grad(), golden[name], tolerance, name);
-      ++parameters;
-    }
-  }
-  EXPECT_EQ(parameters, golden.size());
-}
-
 // The batch of the golden "packed" (make_family_goldens.py): sample i is cut behind its token
 // 5 + 3 i and its token 20.
 Bundle PackedBatch(const nlohmann::json& file) {
@@ -113,8 +84,8 @@ TEST_P(FamilyGolden, ASampleHasTheSameLogits) {
   const nlohmann::json& rows = file_["forward"]["logits"];
   ASSERT_EQ(static_cast<std::size_t>(logits.size(0)), rows.size());
   for (std::int64_t i = 0; i < logits.size(0); ++i) {
-    ExpectNear(logits[i], rows[static_cast<std::size_t>(i)], kTolerance,
-               "token " + std::to_string(i));
+    ExpectGoldenTensor(logits[i], rows[static_cast<std::size_t>(i)], kTolerance,
+                       "token " + std::to_string(i));
   }
 }
 
@@ -124,7 +95,7 @@ TEST_P(FamilyGolden, ABatchHasTheSameLossAndGradients) {
   const double loss = golden["loss"];
   EXPECT_NEAR(result.loss.item<double>(), loss, kTolerance * loss);
   result.loss.backward();
-  ExpectGradients(*model_, golden["gradients"], kTolerance);
+  ExpectGoldenGradients(*model_, golden["gradients"], kTolerance);
 }
 
 // The balance of experts is something to train, not something that the data is unlikely by.
@@ -186,7 +157,7 @@ TEST_P(PackedGolden, DocumentsDoNotSeeOneAnother) {
   const double loss = golden["loss"];
   EXPECT_NEAR(result.loss.item<double>(), loss, kTolerance * loss);
   result.loss.backward();
-  ExpectGradients(*model_, golden["gradients"], kTolerance);
+  ExpectGoldenGradients(*model_, golden["gradients"], kTolerance);
 }
 
 constexpr auto kName = [](const auto& info) { return std::string(info.param); };

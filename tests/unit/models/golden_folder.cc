@@ -1,7 +1,11 @@
 #include "tests/unit/models/golden_folder.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/stack.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "runtime/base/files.h"
 #include "runtime/models/build_model.h"
@@ -41,6 +45,32 @@ std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family, at::Scalar
   const auto reader = WeightReader::Open(config.folder).value();
   for (const auto& block : model->blocks()) LoadWeights(*reader, *block);
   return model;
+}
+
+void ExpectGoldenTensor(const at::Tensor& tensor, const nlohmann::json& golden, double tolerance,
+                        const std::string& what) {
+  // Gradients that are zero but for rounding, as that of a bias of the keys is, have no relative
+  // error.
+  constexpr double kLeastNorm = 5e-3;
+  const at::Tensor flat = tensor.detach().to(at::kDouble).flatten();
+  const double norm = golden["norm"], error = tolerance * std::max(norm, kLeastNorm);
+  EXPECT_NEAR(flat.norm().item<double>(), norm, error) << what;
+  const at::Tensor waves = at::arange(flat.numel(), at::kDouble).cos();
+  EXPECT_NEAR(flat.dot(waves).item<double>(), golden["probe"].get<double>(), error) << what;
+}
+
+void ExpectGoldenGradients(const BlockList& model, const nlohmann::json& gradients,
+                           double tolerance) {
+  std::size_t parameters = 0;
+  for (const auto& block : model.blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->FullName(item.key());
+      ASSERT_TRUE(gradients.contains(name)) << name;
+      ExpectGoldenTensor(item.value().grad(), gradients[name], tolerance, name);
+      ++parameters;
+    }
+  }
+  EXPECT_EQ(parameters, gradients.size());
 }
 
 }  // namespace ds::models

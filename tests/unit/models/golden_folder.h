@@ -32,4 +32,13 @@ void LoadWeights(const WeightReader& reader, Block& block);
 std::shared_ptr<BlockList> LoadGoldenModel(const std::string& family,
                                            at::ScalarType dtype = at::kFloat);
 
+// Expects norm and probe (the sum of the elements times cos(i)) of a tensor to be the golden's, in
+// shares of the norm.
+void ExpectGoldenTensor(const at::Tensor& tensor, const nlohmann::json& golden, double tolerance,
+                        const std::string& what);
+
+// The same of the gradients of all parameters; the golden has them by full names, and no others.
+void ExpectGoldenGradients(const BlockList& model, const nlohmann::json& gradients,
+                           double tolerance);
+
 }  // namespace ds::models
