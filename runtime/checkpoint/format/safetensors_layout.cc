@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/base/json_events.h"
 #include "runtime/base/lfs_pointer.h"
 
 namespace ds::checkpoint {
@@ -38,17 +39,10 @@ Status Malformed(const std::string& what) {
 }
 
 // Finds a name that the top level has twice, which a parsed object does not show.
-class NameCheck : public nlohmann::json_sax<Json> {
+class NameCheck : public JsonEvents<Json> {
  public:
   const std::string& repeated() const { return repeated_; }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
   bool start_object(std::size_t) override { return ++depth_ > 0; }
   bool key(string_t& name) override {
     if (depth_ == 1 && !names_.insert(name).second) repeated_ = name;
@@ -57,9 +51,6 @@ class NameCheck : public nlohmann::json_sax<Json> {
   bool end_object() override { return --depth_ >= 0; }
   bool start_array(std::size_t) override { return ++depth_ > 0; }
   bool end_array() override { return --depth_ >= 0; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
 
  private:
   int depth_ = 0;

@@ -1,5 +1,6 @@
 #include "runtime/tokenizer/text/json_object.h"
 
+#include "runtime/base/json_events.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/utf8.h"
@@ -19,23 +20,12 @@ std::string Shown(const Json& value) {
 }
 
 // Finds the number at which parsing ends.
-class LargeNumber : public nlohmann::json_sax<Json> {
+class LargeNumber : public JsonEvents<Json> {
  public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return true; }
   bool key(string_t& name) override {
     key_ = name;
     return true;
   }
-  bool end_object() override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
   bool parse_error(std::size_t, const std::string& token, const Json::exception&) override {
     number_ = token;
     return false;
