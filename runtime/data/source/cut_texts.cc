@@ -13,11 +13,6 @@ bool HasLabels(const tokenizer::EncodedDocument& document) {
   return learnt.empty() || std::find(learnt.begin() + 1, learnt.end(), true) != learnt.end();
 }
 
-bool HasNothingLearnt(const tokenizer::EncodedDocument& document) {
-  const auto& learnt = document.learnt;
-  return !learnt.empty() && std::find(learnt.begin(), learnt.end(), true) == learnt.end();
-}
-
 void Count(tokenizer::EncodedDocument::LeftOut left_out, LeftOutTexts* counts) {
   using LeftOut = tokenizer::EncodedDocument::LeftOut;
   if (left_out == LeftOut::kRejected) ++counts->rejected;
@@ -39,7 +34,7 @@ Status TextCutter::Cut(std::string_view text, bool is_row, const std::string& pl
     Count(document->left_out, &left_out_);
     has_tokens_ |= !document->ids.empty();
     learns_ |= HasLabels(*document);
-    if (HasNothingLearnt(*document) && left_out_.unlearnt++ == 0) left_out_.first_unlearnt = place;
+    if (!document->learns() && left_out_.unlearnt++ == 0) left_out_.first_unlearnt = place;
     return keep(*document, place);
   }
   const Status bad = document.status().WithContext(place);

@@ -25,12 +25,11 @@ std::vector<Span> KeepLearnt(const ChatRow& chat, const std::vector<AssistantSpa
   return kept;
 }
 
-bool Learns(const EncodedDocument& document) {
-  const auto& learnt = document.learnt;
+}  // namespace
+
+bool EncodedDocument::learns() const {
   return learnt.empty() || std::find(learnt.begin(), learnt.end(), true) != learnt.end();
 }
-
-}  // namespace
 
 StatusOr<EncodedDocument> DocumentEncoder::EncodeText(std::string_view text) {
   DS_ASSIGN_OR_RETURN(EncodedDocument document, EncodeWholeText(text));
@@ -134,7 +133,7 @@ void DocumentEncoder::End(EncodedDocument* document) const {
 EncodedDocument DocumentEncoder::CutOff(EncodedDocument document) const {
   if (options_.max_length == 0) return document;
   const auto most = static_cast<std::size_t>(options_.max_length);
-  const bool learnt_before = Learns(document);
+  const bool learnt_before = document.learns();
   const auto cut = [&](auto* list) {
     if (list->size() <= most) return;
     if (options_.keeps_end) {
@@ -145,7 +144,7 @@ EncodedDocument DocumentEncoder::CutOff(EncodedDocument document) const {
   };
   cut(&document.ids);
   cut(&document.learnt);
-  if (!learnt_before || Learns(document)) return document;
+  if (!learnt_before || document.learns()) return document;
   return EncodedDocument{.left_out = EncodedDocument::LeftOut::kTooLong};
 }
 

@@ -27,6 +27,9 @@ struct EncodedDocument {
   // Then there are no ids.
   enum class LeftOut { kNo, kRejected, kTooLong };
   LeftOut left_out = LeftOut::kNo;
+
+  // True when a token is learnt, or all are.
+  bool learns() const;
 };
 
 class DocumentEncoder {
