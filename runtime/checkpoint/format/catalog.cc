@@ -89,15 +89,17 @@ const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head&
   return child;
 }
 
+// True when the same start of ranks wrote checkpoints of both lineages.
+bool HaveOneStart(const Lineage& a, const Lineage& b) {
+  return IsOfOneStart(IdOf(a, /*step=*/0), IdOf(b, /*step=*/0));
+}
+
 // The candidate whose folder has the step of the head that `latest` tells of may be of another job:
 // somebody copied it there. A newer start of this job that saved the step again has its parent on
 // the line.
 bool IsHeadOf(const Candidate& candidate, const Latest& latest) {
   if (!candidate.listed.latest || !candidate.lineage) return false;
-  if (!latest.lineage) return true;
-  if (IsOfOneStart(IdOf(*candidate.lineage, latest.step), IdOf(*latest.lineage, latest.step))) {
-    return true;
-  }
+  if (!latest.lineage || HaveOneStart(*candidate.lineage, *latest.lineage)) return true;
   return !candidate.lineage->past.empty() &&
          ComesFrom(*latest.lineage, candidate.lineage->past.back());
 }
@@ -124,7 +126,7 @@ bool MayBeOnLine(const Candidate& candidate, const Head& head) {
 // True when another job wrote the checkpoint that has the head's place.
 bool IsForeign(const Candidate& candidate, const Head& head) {
   return candidate.lineage && candidate.listed.step == head.step &&
-         !IsOfOneStart(IdOf(*candidate.lineage, head.step), IdOf(head.lineage, head.step));
+         !HaveOneStart(*candidate.lineage, head.lineage);
 }
 
 // Says why nobody can go on from the checkpoint; "" for a good one.
