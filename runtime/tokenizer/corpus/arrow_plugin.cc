@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/json_text.h"
+
 struct DsRowFile {
   std::unique_ptr<parquet::arrow::FileReader> parquet;        // outlives its batches
   std::shared_ptr<arrow::ipc::RecordBatchFileReader> blocks;  // of Arrow's file format
@@ -86,11 +88,13 @@ Json NumberOf(const arrow::Array& array, std::int64_t i) {
   }
 }
 
-// Keeps hostile text from using up the stack. As of rows, which have 100 at most.
+// Keeps hostile text from using up the stack, as of rows.
 Json ParseShallow(const std::string& text) {
-  constexpr int kDeepest = 100;
   const auto bound = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) throw std::runtime_error("a JSON value is nested more than 100 deep");
+    if (depth > ds::kMostNestedJson) {
+      throw std::runtime_error("a JSON value is nested more than " +
+                               std::to_string(ds::kMostNestedJson) + " deep");
+    }
     return true;
   };
   return Json::parse(text, bound);
