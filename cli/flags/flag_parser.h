@@ -78,7 +78,7 @@ class FlagParser {
 
   // Other names of flags. A switch that stands for a value takes transformers' words for true and
   // false as well, a switch of the app's own the words true and false. Two names of one flag with
-  // different values are refused, but of one that takes all its values. They outlive Parse.
+  // different values are refused, unless the flag is a list. The aliases outlive Parse.
   void TakeAliases(std::span<const FlagAlias> aliases) { aliases_ = aliases; }
 
   // These names may be written with one dash: "-np" is "--np". They outlive Parse.

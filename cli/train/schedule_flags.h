@@ -36,7 +36,7 @@ struct ScheduleFlags {
 // Declares the flags on `app`, writing into `flags` (which outlives the parse).
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 
-// False where the flags name a schedule that has no warm-up, so that one of the run's is gone.
+// False when the flags name a schedule without a warm-up: the run loses the warm-up that it had.
 bool LeavesAWarmup(const ScheduleFlags& flags);
 
 // A schedule of the flags is laid over this: the `scheduler` section that they replace (null for

@@ -33,8 +33,8 @@ struct Translation {
   nlohmann::ordered_json ds_config = nlohmann::ordered_json::object();
   std::vector<std::string> program;  // in place of `train`, with its arguments
   std::vector<Remark> remarks;
-  // Trainer's own arguments that are in the ds_config alone, whole: flags of their names that lie
-  // over them say no more.
+  // Arguments whose whole meaning is in `ds_config`. A flag of the same name was an argument of
+  // this translation, and is cleared after it (LayOver in cli/commands/flags_below.h).
   std::vector<std::string> told;
   bool has_deepspeed = false;  // the ds_config is one that Trainer holds against its arguments
 
