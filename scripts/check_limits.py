@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds files and functions to the limits of CONTRIBUTING.md: 400 lines for a source, 150 for a header, 40 for a function
+"""Holds files and functions to the limits of CONTRIBUTING.md: 800 lines for a source, 300 for a header, 40 for a function
 from its first line to its brace, 5 parameters.
 
 A function is what begins in the first column, or one class deep, and ends with a brace there. What is longer today stands in
@@ -14,7 +14,7 @@ import sys
 
 from tracked import ROOT, tracked
 
-FILE_LIMITS = {".h": 150, ".cuh": 150, ".cc": 400, ".cu": 400}
+FILE_LIMITS = {".h": 300, ".cuh": 300, ".cc": 800, ".cu": 800}
 FUNCTION_LIMIT = 40
 PARAMETER_LIMIT = 5
 
@@ -30,10 +30,6 @@ ALLOWED = {
     "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
     "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),
     "runtime/zero/plan/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),
-    "tests/procs/channel_test.cc": (423, "the channel between the two programs, case by case"),
-    "tests/procs/command_line_test.cc": (441, "the command line, case by case"),
-    "tests/unit/cli/job_controller_test.cc": (503, "the controller with its fakes, case by case"),
-    "tests/unit/zero/residency_plan_test.cc": (591, "the plan, case by case"),
 }
 
 NOISE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
