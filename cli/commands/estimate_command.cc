@@ -251,6 +251,23 @@ void AddPortionFlags(CLI::App& app, EstimateJobFlags* flags) {
       ->type_name("cpu|FOLDER");
 }
 
+void AddAdapterFlags(CLI::App& app, config::TrainJob* job) {
+  app.add_option(FlagNames("lora_rank"), job->lora_rank, "as for train (default: 0, none)")
+      ->check(WholeNumber(0, models::kMostLoraRank))
+      ->type_name("R");
+  app.add_option(FlagNames("lora_targets"), job->lora_targets, "as for train")
+      ->expected(1, -1)
+      ->type_name("NAME");
+  app.add_flag(FlagNames("lora_dora"), job->lora_dora, "as for train");
+  app.add_option(FlagNames("lora_dropout"), job->lora_dropout, "as for train")
+      ->check(FractionBelow1())
+      ->type_name("P");
+  app.add_option(FlagNames("quantize_base"), job->quantize_base, "as for train")
+      ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
+      ->type_name("nf4|nf4-double|int8");
+  app.add_option(FlagNames("lora_adapter"), job->lora_adapter, "as for train")->type_name("DIR");
+}
+
 // These say what the ranks have between them and which part of the model is trained.
 void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
@@ -275,18 +292,7 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("ep"), flags->expert_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  app.add_option(FlagNames("lora_rank"), flags->job.lora_rank, "as for train (default: 0, none)")
-      ->check(WholeNumber(0, models::kMostLoraRank))
-      ->type_name("R");
-  app.add_option(FlagNames("lora_targets"), flags->job.lora_targets, "as for train")
-      ->expected(1, -1)
-      ->type_name("NAME");
-  app.add_flag(FlagNames("lora_dora"), flags->job.lora_dora, "as for train");
-  app.add_option(FlagNames("quantize_base"), flags->job.quantize_base, "as for train")
-      ->check(CLI::IsMember({"nf4", "nf4-double", "int8"}).description(""))
-      ->type_name("nf4|nf4-double|int8");
-  app.add_option(FlagNames("lora_adapter"), flags->job.lora_adapter, "as for train")
-      ->type_name("DIR");
+  AddAdapterFlags(app, &flags->job);
   app.add_option(FlagNames("freeze"), flags->job.freeze, "as for train")
       ->expected(1, -1)
       ->type_name("PATTERN");

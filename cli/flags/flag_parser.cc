@@ -395,4 +395,9 @@ CLI::Validator PositiveFraction() {
                      "a number above 0 and at most 1");
 }
 
+CLI::Validator FractionBelow1() {
+  return CheckNumber([](double number) { return number >= 0.0 && number < 1.0; },
+                     "a number from 0 to below 1");
+}
+
 }  // namespace ds::cli

@@ -140,5 +140,6 @@ CLI::Validator FiniteNumber();
 CLI::Validator PositiveNumber();
 CLI::Validator NumberBetween(double low, double high);  // both included
 CLI::Validator PositiveFraction();                      // above 0, at most 1
+CLI::Validator FractionBelow1();                        // 0 or more
 
 }  // namespace ds::cli

@@ -225,6 +225,11 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
                  "adapters are scaled by this over the rank (default: twice the rank)")
       ->check(PositiveNumber())
       ->type_name("X");
+  app.add_option(FlagNames("lora_dropout"), flags->lora_dropout,
+                 "the share of the adapters' inputs that is dropped while training (default: what "
+                 "the folder of --lora_adapter says, else 0)")
+      ->check(FractionBelow1())
+      ->type_name("P");
   app.add_option(FlagNames("lora_targets"), flags->lora_targets,
                  "the linear layers that get adapters, as PEFT's target_modules: last, partial or "
                  "full names, one regular expression of full names, or all-linear (default)")
@@ -243,8 +248,6 @@ void AddAdapterFlags(CLI::App& app, TrainFlags* flags) {
   app.add_option(FlagNames("lora_adapter"), flags->lora_adapter,
                  "go on with the adapters of a PEFT folder, as that describes them")
       ->type_name("DIR");
-  app.add_flag(FlagNames("lora_no_dropout"), flags->lora_no_dropout,
-               "go on without the lora_dropout that the folder of --lora_adapter names");
   AddSwitch(app, "lora_merge", &flags->lora_merge,
             "--save_hf writes the whole model, adapters merged, in place of a PEFT folder");
 }
@@ -309,6 +312,7 @@ void ApplyAdapterFlags(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.lora_targets.empty()) job->lora_targets = flags.lora_targets;
   Set(flags.lora_rslora, &job->lora_rslora);
   Set(flags.lora_dora, &job->lora_dora);
+  Set(flags.lora_dropout, &job->lora_dropout);
   Set(flags.quantize_base, &job->quantize_base);
   Set(flags.lora_merge, &job->lora_merge);
 }

@@ -61,12 +61,11 @@ struct TrainFlags {
   std::optional<std::string> router_aux_loss_coef;
   std::vector<std::string> freeze;
   std::optional<std::int64_t> lora_rank;
-  std::optional<double> lora_alpha;
+  std::optional<double> lora_alpha, lora_dropout;
   std::vector<std::string> lora_targets;
   std::optional<bool> lora_rslora, lora_dora;
   std::optional<std::string> quantize_base;
   std::string lora_adapter;
-  bool lora_no_dropout = false;
   std::optional<bool> lora_merge, encrypt;
   bool allow_overcommit = false;  // of the hosts' memory
   ScheduleFlags schedule;

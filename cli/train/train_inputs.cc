@@ -146,12 +146,6 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.lora_adapter.empty()) {
     const auto spec = models::ReadLoraSpec(flags.lora_adapter);
     if (!spec.ok()) return spec.status().WithContext("--lora_adapter");
-    if (spec->dropout > 0.0 && !flags.lora_no_dropout) {
-      return UnimplementedError(
-          fmt::format("--lora_adapter: {} has lora_dropout {}, which is not built for training: "
-                      "--lora_no_dropout goes on without it",
-                      ShortenPath(flags.lora_adapter), spec->dropout));
-    }
     job->lora_adapter = Absolute(flags.lora_adapter);
   }
   const bool describes =
@@ -236,7 +230,7 @@ Status CheckPortionFlags(const config::TrainJob& job) {
 Status CheckAdapterFlags(const config::TrainJob& job) {
   if (job.adapts()) return OkStatus();
   if (job.lora_alpha > 0.0 || !job.lora_targets.empty() || job.lora_rslora || job.lora_dora ||
-      job.lora_merge) {
+      job.lora_dropout > 0.0 || job.lora_merge) {
     return InvalidArgumentError("flags of LoRA need --lora_rank or --lora_adapter");
   }
   if (job.quantize_base.empty()) return OkStatus();

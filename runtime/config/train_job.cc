@@ -75,6 +75,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"lora_targets", &TrainJob::lora_targets},
     std::pair{"lora_rslora", &TrainJob::lora_rslora},
     std::pair{"lora_dora", &TrainJob::lora_dora},
+    std::pair{"lora_dropout", &TrainJob::lora_dropout},
     std::pair{"quantize_base", &TrainJob::quantize_base},
     std::pair{"router_aux_loss_coef", &TrainJob::router_aux_loss_coef},
     std::pair{"neftune_noise_alpha", &TrainJob::neftune_noise_alpha},
@@ -204,6 +205,7 @@ Status CheckEvaluation(const TrainJob& job) {
 Status CheckLora(const TrainJob& job) {
   if (job.lora_rank < 0) return FieldError("lora_rank", "0 or more");
   if (!(job.lora_alpha >= 0.0)) return FieldError("lora_alpha", "0 or more");
+  if (!(job.lora_dropout < 1.0)) return FieldError("lora_dropout", "below 1");
   if (!job.adapts() && job.lora_merge) return FieldError("lora_merge", "false without adapters");
   if (!job.adapts() && !job.quantize_base.empty()) {
     return FieldError("quantize_base", "empty without adapters");

@@ -76,6 +76,7 @@ struct TrainJob {
   std::vector<std::string> lora_targets;  // of linear layers (models::ReadTargets); empty: all
   bool lora_rslora = false;               // scaled by 1 / sqrt(rank)
   bool lora_dora = false;                 // with magnitudes of their own
+  double lora_dropout = -1.0;             // below 0: as lora_adapter's folder says, or none
   std::string quantize_base;              // below adapters: nf4, nf4-double or int8; empty: not
   std::string lora_adapter;               // in place of these, a PEFT folder to go on from
   bool lora_merge = false;                // save_hf_dir gets the model with its adapters

@@ -112,13 +112,14 @@ at::Tensor DecoderAttention::ChooseHead(const at::Tensor& heads) const {
   return group_.Share(heads, "keys and values").narrow(2, *copied_head_, 1);
 }
 
-std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x) const {
+std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x,
+                                                         const RandomPlace& place) const {
   std::vector<const Product*> products{&*query_};
   // What every rank computes alike is shared behind the products, not before.
   if (!copied_head_) products.insert(products.end(), {&*key_, &*value_});
-  const auto shared = ShareAmongProducts(x, products, group_, "attention");
-  at::Tensor query = shared[0], key = copied_head_ ? key_->forward(x) : shared[1];
-  const at::Tensor value = copied_head_ ? value_->forward(x) : shared[2];
+  const auto shared = ShareAmongProducts(x, products, group_, "attention", &place);
+  at::Tensor query = shared[0], key = copied_head_ ? key_->forward(x, &place) : shared[1];
+  const at::Tensor value = copied_head_ ? value_->forward(x, &place) : shared[2];
   if (query_key_norm_ == QueryKeyNorm::kWhole) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
@@ -127,12 +128,13 @@ std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x) co
   return {query.view(shape), key.view(shape), value.view(shape)};
 }
 
-std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x) const {
-  if (latent_) return latent_->forward(x);
+std::array<at::Tensor, 3> DecoderAttention::Project(const at::Tensor& x,
+                                                    const RandomPlace& place) const {
+  if (latent_) return latent_->forward(x, place);
   auto [query, key, value] =
       layout_ == QkvLayout::kApart
-          ? ProjectApart(x)
-          : SplitFused(ShareAmongProducts(x, {&*qkv_}, group_, "attention")[0]);
+          ? ProjectApart(x, place)
+          : SplitFused(ShareAmongProducts(x, {&*qkv_}, group_, "attention", &place)[0]);
   if (query_key_norm_ == QueryKeyNorm::kPerHead) {
     query = query_norm_->forward(query);
     key = key_norm_->forward(key);
@@ -244,11 +246,13 @@ sequence_parallel::PortionParts DecoderAttention::MakePortionParts(const Bundle&
                                                                    bool trains) const {
   using sequence_parallel::Portion;
   const Batch batch = bundle.batch;
-  const RandomPlace random = bundle.random;
+  const auto place_of = [random = bundle.random](const Portion& portion) {
+    return random.StandingAt(random.PositionOf(portion.own.first));
+  };
   const std::int64_t longest = bundle.longest_document;
   sequence_parallel::PortionParts parts;
   parts.project = [=, this](const at::Tensor& x, const Portion& portion) {
-    const auto projected = Project(x);
+    const auto projected = Project(x, place_of(portion));
     at::Tensor q = projected[0].transpose(1, 2), k = projected[1].transpose(1, 2);
     if (angles_) {
       q = angles_->Turn(q, batch, longest, portion.own.first, tokens);
@@ -262,9 +266,10 @@ sequence_parallel::PortionParts DecoderAttention::MakePortionParts(const Bundle&
     const at::Tensor rows =
         mixed.narrow(3, 0, value_width_).transpose(1, 2).flatten(/*start_dim=*/2);
     const DropoutDraw draw{.probability = trains ? residual_dropout_ : 0.0,
-                           .place = random.StandingAt(random.PositionOf(portion.own.first)),
+                           .place = place_of(portion),
                            .site = DropoutSite::kAttentionOutput};
-    return Dropout(output_->forward(sequence_.HeadsToTokens(rows, shares_.queries)), draw);
+    return Dropout(output_->forward(sequence_.HeadsToTokens(rows, shares_.queries), &draw.place),
+                   draw);
   };
   return parts;
 }
@@ -306,13 +311,14 @@ at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, 
   const bool in_portions = sequence_.portion() > 0 && bundle.cache == nullptr &&
                            x.size(1) * sequence_.size() > sequence_.portion();
   if (in_portions) return AttendInPortions(x, bundle, trains);
-  const auto [q, k, v] = Place(Project(x), bundle);
+  const auto [q, k, v] = Place(Project(x, bundle.random), bundle);
   const double dropout = trains ? attention_dropout_ : 0.0;
   const at::Tensor mixed = sequence_.is_ring() ? MixInRing(q, k, v, bundle, dropout)
                                                : MixByHeads(q, k, v, bundle, dropout);
-  return Dropout(output_->forward(mixed), {.probability = trains ? residual_dropout_ : 0.0,
-                                           .place = bundle.random,
-                                           .site = DropoutSite::kAttentionOutput});
+  return Dropout(output_->forward(mixed, &bundle.random),
+                 {.probability = trains ? residual_dropout_ : 0.0,
+                  .place = bundle.random,
+                  .site = DropoutSite::kAttentionOutput});
 }
 
 namespace {
@@ -362,14 +368,16 @@ at::Tensor LatentProjection::TurnedFirst(const at::Tensor& heads) const {
   return at::cat({SplitPairs(heads.narrow(-1, still_, turned_)), heads.narrow(-1, 0, still_)}, -1);
 }
 
-std::array<at::Tensor, 3> LatentProjection::forward(const at::Tensor& x) const {
+std::array<at::Tensor, 3> LatentProjection::forward(const at::Tensor& x,
+                                                    const RandomPlace& place) const {
   const std::int64_t samples = x.size(0), tokens = x.size(1);
-  const at::Tensor narrow = query_latent_ ? query_norm_->forward(query_latent_->forward(x)) : x;
-  const at::Tensor query = TurnedFirst(query_->forward(ranks_.Share(narrow, "queries"))
+  const at::Tensor narrow =
+      query_latent_ ? query_norm_->forward(query_latent_->forward(x, &place)) : x;
+  const at::Tensor query = TurnedFirst(query_->forward(ranks_.Share(narrow, "queries"), &place)
                                            .view({samples, tokens, heads_, still_ + turned_}));
-  const at::Tensor row = latent_->forward(x);
+  const at::Tensor row = latent_->forward(x, &place);
   const at::Tensor latent = norm_->forward(row.narrow(-1, 0, latent_width_).contiguous());
-  const at::Tensor wide = wide_->forward(ranks_.Share(latent, "keys and values"))
+  const at::Tensor wide = wide_->forward(ranks_.Share(latent, "keys and values"), &place)
                               .view({samples, tokens, heads_, still_ + value_width_});
   const at::Tensor turned = ranks_.Share(row.narrow(-1, latent_width_, turned_), "turned keys");
   const at::Tensor common =

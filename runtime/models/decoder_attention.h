@@ -43,7 +43,7 @@ class LatentProjection {
                    const tensor_parallel::Group& ranks, const at::TensorOptions& options);
 
   // x [B, S, width]: queries and keys [B, S, heads, head width], values [B, S, heads, value width].
-  std::array<at::Tensor, 3> forward(const at::Tensor& x) const;
+  std::array<at::Tensor, 3> forward(const at::Tensor& x, const RandomPlace& place) const;
 
  private:
   // The last `turned` elements of each head, paired as rotary.h pairs them, before the others.
@@ -83,8 +83,8 @@ class DecoderAttention {
   void AddNorms(torch::nn::Module& layer, const DecoderSpec& spec,
                 const at::TensorOptions& options);
   // Queries, keys and values of this rank's heads, [B, S, heads, head width] each, normed.
-  std::array<at::Tensor, 3> Project(const at::Tensor& x) const;
-  std::array<at::Tensor, 3> ProjectApart(const at::Tensor& x) const;
+  std::array<at::Tensor, 3> Project(const at::Tensor& x, const RandomPlace& place) const;
+  std::array<at::Tensor, 3> ProjectApart(const at::Tensor& x, const RandomPlace& place) const;
   std::array<at::Tensor, 3> SplitFused(const at::Tensor& fused) const;
   // Turns queries and keys by their positions; [B, heads, S, head width] of all three, and of keys
   // and values those that the cache has with them.

@@ -135,15 +135,15 @@ at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice
   return routes.SumRows((results * weights).to(results.scalar_type()));
 }
 
-at::Tensor DecoderExperts::MixShared(at::Tensor y, const at::Tensor& rows,
+at::Tensor DecoderExperts::MixShared(const at::Tensor& y, const at::Tensor& x,
                                      const Bundle& bundle) const {
   if (!shared_) return y;
-  const at::Tensor all = shared_->forward(rows, bundle, /*trains=*/false);
+  const at::Tensor all = shared_->forward(x, bundle, /*trains=*/false);
   if (shared_mix_ == SharedExpertMix::kAdded) return y + all;
-  const at::Tensor gate = shared_gate_->forward(rows);
+  const at::Tensor gate = shared_gate_->forward(x, &bundle.random);
   if (shared_mix_ == SharedExpertMix::kGated) return y + gate.sigmoid() * all;
   const at::Tensor weights = at::softmax(gate, -1);
-  return y * weights.narrow(1, 0, 1) + all * weights.narrow(1, 1, 1);
+  return y * weights.narrow(-1, 0, 1) + all * weights.narrow(-1, 1, 1);
 }
 
 at::Tensor DecoderExperts::ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const {
@@ -154,7 +154,7 @@ at::Tensor DecoderExperts::ForwardGated(const at::Tensor& x, Bundle* bundle, boo
   const at::Tensor seen = run.Jitter(x).reshape({-1, x.size(-1)});
   const GatedChoice gated = run.Choose(router_->forward(seen), x.sizes());
   AddLoad(gated.load, bundle);
-  return MixShared(Mix(rows, gated.choice), rows, *bundle).view(x.sizes());
+  return MixShared(Mix(rows, gated.choice).view(x.sizes()), x, *bundle);
 }
 
 at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool trains) const {
@@ -166,11 +166,12 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool tra
       moe::MeasureLoad(choice, mask.defined() ? mask.flatten() : at::Tensor());
   AddLoad(load, bundle);
   // A tile chooses again, for what it computes is a function of its rows alone.
-  at::Tensor y = bundle->mlp_tiles.count == 1
-                     ? Mix(rows, choice)
-                     : RunTiled(rows, bundle->mlp_tiles,
-                                [this](const at::Tensor& some) { return Mix(some, Choose(some)); });
-  return MixShared(std::move(y), rows, *bundle).view(x.sizes());
+  const at::Tensor y = bundle->mlp_tiles.count == 1
+                           ? Mix(rows, choice)
+                           : RunTiled(rows, bundle->mlp_tiles, [this](const at::Tensor& some) {
+                               return Mix(some, Choose(some));
+                             });
+  return MixShared(y.view(x.sizes()), x, *bundle);
 }
 
 std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle) {

@@ -51,7 +51,8 @@ class DecoderExperts {
                  const at::TensorOptions& options);
   moe::Choice Choose(const at::Tensor& rows) const;
   at::Tensor ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const;
-  at::Tensor MixShared(at::Tensor y, const at::Tensor& rows, const Bundle& bundle) const;
+  // Adds the shared expert's part to y; both are [B, S, width].
+  at::Tensor MixShared(const at::Tensor& y, const at::Tensor& x, const Bundle& bundle) const;
   // Rows [N, width] go where `choice` says.
   at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;

@@ -33,9 +33,10 @@ DecoderMlp::DecoderMlp(torch::nn::Module& layer, const DecoderSlice& slice,
   down_ = add(names.down, part.width, spec.width, slice.group);
 }
 
-at::Tensor DecoderMlp::Widen(const at::Tensor& x, const tensor_parallel::Group& users) const {
+at::Tensor DecoderMlp::Widen(const at::Tensor& x, const tensor_parallel::Group& users,
+                             const RandomPlace* place) const {
   const auto multiply = [&](const std::vector<const Product*>& products) {
-    return ShareAmongProducts(x, products, users, "feed-forward");
+    return ShareAmongProducts(x, products, users, "feed-forward", place);
   };
   if (gate_up_) {
     const auto parts = multiply({&*gate_up_})[0].chunk(2, /*dim=*/-1);
@@ -51,8 +52,11 @@ at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool t
   const bool is_tiled = bundle.mlp_tiles.count > 1;
   const at::Tensor input = is_tiled ? group_.Share(x, "feed-forward") : x;
   const auto users = is_tiled ? tensor_parallel::Group() : group_;
-  const at::Tensor y = RunTiled(input, bundle.mlp_tiles, [this, users](const at::Tensor& rows) {
-    return down_->forward(Widen(rows, users));
+  // Rows of a tile stand in several samples: there is no place for them.
+  const RandomPlace place = bundle.random;
+  const at::Tensor y = RunTiled(input, bundle.mlp_tiles, [=, this](const at::Tensor& rows) {
+    const RandomPlace* of_rows = is_tiled ? nullptr : &place;
+    return down_->forward(Widen(rows, users, of_rows), of_rows);
   });
   return Dropout(y, {.probability = trains ? dropout_ : 0.0,
                      .place = bundle.random,

@@ -29,8 +29,9 @@ class DecoderMlp {
   at::Tensor forward(const at::Tensor& x, const Bundle& bundle, bool trains) const;
 
  private:
-  // `users` share x (ShareAmongProducts).
-  at::Tensor Widen(const at::Tensor& x, const tensor_parallel::Group& users) const;
+  // `users` share x (ShareAmongProducts), which stands at `place`.
+  at::Tensor Widen(const at::Tensor& x, const tensor_parallel::Group& users,
+                   const RandomPlace* place) const;
 
   tensor_parallel::Group group_;
   Activation activation_;

@@ -19,17 +19,20 @@ namespace {
 // One row of the last dimension has its counters: {4 elements each, head, position, sample}.
 struct Rows {
   std::int64_t samples, heads, positions, width;
+  std::int64_t first_counter, skipped;  // elements of the first counter that are other ranks'
 
-  explicit Rows(at::IntArrayRef shape)
+  Rows(at::IntArrayRef shape, const RandomPlace& place)
       : samples(shape[0]),
         heads(shape.size() == 4 ? shape[1] : 1),
         positions(shape[shape.size() - 2]),
-        width(shape.back()) {
+        width(shape.back()),
+        first_counter(place.first_column / 4),
+        skipped(place.first_column % 4) {
     TORCH_CHECK(shape.size() == 3 || shape.size() == 4,
                 "dropout takes [samples, positions, width] or [samples, heads, positions, keys]");
   }
   std::int64_t count() const { return samples * heads * positions; }
-  std::int64_t counters() const { return (width + 3) / 4; }
+  std::int64_t counters() const { return (skipped + width + 3) / 4; }
 };
 
 std::uint64_t KeyOf(const DropoutDraw& draw) {
@@ -72,7 +75,7 @@ struct TensorWords {
 // Makes what value_of says of a word for each element, in fp32.
 template <typename ValueOf>
 at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf value_of) {
-  const Rows rows(shape);
+  const Rows rows(shape, draw.place);
   at::Tensor values = at::empty(shape, at::kFloat);
   auto* const out = values.mutable_data_ptr<float>();
   const std::uint64_t key = KeyOf(draw);
@@ -83,12 +86,13 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
           const std::int64_t position = draw.place.PositionOf(row % rows.positions);
           const std::int64_t head = draw.place.first_head + row / rows.positions % rows.heads;
           const std::int64_t sample = draw.place.first_sample + row / rows.positions / rows.heads;
-          DrawWords(key,
-                    {0, static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(position),
-                     static_cast<std::uint32_t>(sample)},
-                    words);
+          DrawWords(
+              key,
+              {static_cast<std::uint32_t>(rows.first_counter), static_cast<std::uint32_t>(head),
+               static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(sample)},
+              words);
           for (std::int64_t i = 0; i < rows.width; ++i) {
-            out[row * rows.width + i] = value_of(words[static_cast<std::size_t>(i)]);
+            out[row * rows.width + i] = value_of(words[static_cast<std::size_t>(rows.skipped + i)]);
           }
         }
       });
@@ -97,7 +101,7 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
 
 // The word of each element, as int64.
 at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::Device device) {
-  const Rows rows(shape);
+  const Rows rows(shape, draw.place);
   const auto integers = at::TensorOptions(at::kLong).device(device);
   // One dimension for each of sample, head and position, and the last for the counters of a row.
   const auto along = [&](std::int64_t first, std::int64_t count, at::IntArrayRef view) {
@@ -111,11 +115,14 @@ at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::
     positions = at::where(own.lt(place.before_last), positions,
                           own + (place.last_position - place.before_last));
   }
-  TensorWords words{{along(0, rows.counters(), {1, 1, 1, -1}),
+  TensorWords words{{along(rows.first_counter, rows.counters(), {1, 1, 1, -1}),
                      along(place.first_head, rows.heads, {1, -1, 1, 1}), positions,
                      along(place.first_sample, rows.samples, {-1, 1, 1, 1})}};
   words.Scramble(KeyOf(draw));
-  return at::stack(words.counter, /*dim=*/-1).flatten(-2).narrow(-1, 0, rows.width).reshape(shape);
+  return at::stack(words.counter, /*dim=*/-1)
+      .flatten(-2)
+      .narrow(-1, rows.skipped, rows.width)
+      .reshape(shape);
 }
 
 }  // namespace

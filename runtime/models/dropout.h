@@ -21,7 +21,8 @@ struct RandomPlace {
   // before it; but the last one, behind `before_last` positions, begins at `last_position`.
   std::int64_t stretch = std::numeric_limits<std::int64_t>::max(), stride = 0;
   std::int64_t before_last = std::numeric_limits<std::int64_t>::max(), last_position = 0;
-  int block = 0;  // in the model's list
+  std::int64_t first_column = 0;  // of this rank, of rows that ranks have between them
+  int block = 0;                  // in the model's list
 
   // Tells where the rank's position `i` stands in the sample.
   std::int64_t PositionOf(std::int64_t i) const {
@@ -46,7 +47,8 @@ enum class DropoutSite {
   kEmbeddingNoise,
   kRouterInput,
   kExpertChoice,
-  kExpertSelection
+  kExpertSelection,
+  kAdapterInput
 };
 
 struct DropoutDraw {
@@ -57,7 +59,7 @@ struct DropoutDraw {
 
 // x with each element zeroed with the probability and the rest scaled up by its complement; x
 // itself when the probability is 0. x is [samples, positions, width], or, of attention weights,
-// [samples, heads, positions, keys]: width and keys are never cut.
+// [samples, heads, positions, keys]: keys are never cut, and width where the place says so.
 at::Tensor Dropout(const at::Tensor& x, const DropoutDraw& draw);
 
 // Makes what Dropout multiplies by: 0, or 1 over the complement, in the dtype and on the device of

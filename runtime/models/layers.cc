@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/philox.h"
 #include "runtime/gradients/put_gradient.h"
 #include "runtime/models/block.h"
 #include "runtime/models/quantized_weight.h"
@@ -40,21 +41,38 @@ at::Tensor Product::Multiply(const at::Tensor& x, const at::Tensor& bias) const 
   return Affine(x, weight_, bias, layout_, add_up_);
 }
 
-at::Tensor Product::MakeChange(const at::Tensor& x) const {
-  // What flows back into A is the sum of what all parts of the outputs give.
-  const at::Tensor narrowed = users_.size() == 1
-                                  ? narrow_->forward(x)
-                                  : Affine(x, users_.Share(narrow_->weight(), "adapter"),
-                                           /*bias=*/{}, WeightLayout::kOutIn);
-  return wide_->forward(narrowed * adapter_scale_);
+at::Tensor Product::DropInputs(const at::Tensor& x, const RandomPlace* place) const {
+  TORCH_CHECK(place != nullptr, "the adapter of ", adapter_.name,
+              " drops inputs, and is not told where they stand (Product::forward)");
+  RandomPlace own = *place;
+  own.key = ExtendKey(place->key, adapter_.name);
+  own.first_column = adapter_.first_input;
+  return Dropout(
+      x, {.probability = adapter_.dropout, .place = own, .site = DropoutSite::kAdapterInput});
 }
 
-at::Tensor Product::forward(const at::Tensor& x) const {
+at::Tensor Product::MakeChange(const at::Tensor& x) const {
+  // What flows back into A is the sum of what all parts of the outputs give.
+  const at::Tensor narrowed = adapter_.users.size() == 1
+                                  ? narrow_->forward(x)
+                                  : Affine(x, adapter_.users.Share(narrow_->weight(), "adapter"),
+                                           /*bias=*/{}, WeightLayout::kOutIn);
+  return wide_->forward(narrowed * adapter_.scale);
+}
+
+at::Tensor Product::forward(const at::Tensor& x, const RandomPlace* place) const {
   if (!narrow_) return Multiply(x, bias_);
-  const at::Tensor change = MakeChange(x);
+  const bool drops = adapter_.dropout > 0.0 && is_training();
+  const at::Tensor seen = drops ? DropInputs(x, place) : x;
+  const at::Tensor change = MakeChange(seen);
   if (!magnitudes_.defined()) return Multiply(x, bias_) + change;
+  const at::Tensor of_rows = magnitudes_ / AdaptedNorms();
+  if (drops) {
+    const at::Tensor factors = of_rows.to(change.scalar_type());
+    return Multiply(x, bias_) + (factors - 1.0) * Multiply(seen, /*bias=*/{}) + factors * change;
+  }
   const at::Tensor y = Multiply(x, /*bias=*/{}) + change;
-  const at::Tensor adapted = y * (magnitudes_ / AdaptedNorms()).to(y.scalar_type());
+  const at::Tensor adapted = y * of_rows.to(y.scalar_type());
   return bias_.defined() ? adapted + AutocastOperand(bias_) : adapted;
 }
 
@@ -71,14 +89,13 @@ at::Tensor Product::AdaptedNorms() const {
   if (!quantized_layout_ && layout_ == WeightLayout::kInOut) weight = weight.t();
   const at::Tensor wide = wide_->weight().to(at::kFloat);
   const at::Tensor narrow = narrow_->weight().to(at::kFloat);
-  return at::addmm(weight, wide, narrow, 1.0, adapter_scale_).norm(2, {1});
+  return at::addmm(weight, wide, narrow, 1.0, adapter_.scale).norm(2, {1});
 }
 
 void Product::AddAdapter(const Adapter& adapter) {
   DS_CHECK_MSG(!narrow_, "a layer takes one adapter");
   const auto options =
       at::TensorOptions(dtype_).device(quantized_layout_ ? quantized_.device() : weight_.device());
-  users_ = adapter.users;
   narrow_ = register_module(
       "lora_A", MakeProduct({.in = in_, .out = adapter.rank, .add_up = add_up_}, options));
   wide_ = register_module("lora_B", MakeProduct({.in = adapter.rank, .out = out_}, options));
@@ -86,7 +103,7 @@ void Product::AddAdapter(const Adapter& adapter) {
     magnitudes_ =
         register_parameter("lora_magnitude_vector", UnmaterialisedParameter({out_}, options));
   }
-  adapter_scale_ = adapter.scale;
+  adapter_ = adapter;
 }
 
 void Product::Quantize(BaseFormat format) {

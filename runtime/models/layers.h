@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/models/dropout.h"
 #include "runtime/models/matmul.h"
 #include "runtime/models/spec/quantized_layout.h"
 #include "runtime/tensor_parallel/group.h"
@@ -31,7 +32,9 @@ class Product : public torch::nn::Module {
     tensor_parallel::Group add_up = {};  // Affine's
   };
   Product(const Shape& shape, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x) const;
+  // `place` says where x stands among all draws; an adapter that drops its inputs needs it while
+  // training, and takes x of [samples, positions, in].
+  at::Tensor forward(const at::Tensor& x, const RandomPlace* place = nullptr) const;
   // Undefined where bytes stand for it.
   const at::Tensor& weight() const { return weight_; }
   // Says what it multiplies by and adds, where it does nothing else.
@@ -43,11 +46,18 @@ class Product : public torch::nn::Module {
     bool magnitudes = false;  // DoRA: https://arxiv.org/abs/2402.09353
     // The ranks that have the outputs between them, on inputs that they share.
     tensor_parallel::Group users = {};
+    // Elements of A's inputs are dropped so often while training. The name parts this layer's draws
+    // from those of others in the block; of inputs that ranks have between them, this rank's begin
+    // with `first_input`.
+    double dropout = 0.0;
+    std::string name = {};
+    std::int64_t first_input = 0;
   };
   // Adds scale * B A x to what it computes from here on, with A [rank, in] and B [out, rank] as
   // parameters "lora_A.weight" and "lora_B.weight". Once. With magnitudes each output, but for the
   // bias, is multiplied by its element of "lora_magnitude_vector" [out] over the norm of its row of
-  // W + scale * B A, through which no gradient flows.
+  // W + scale * B A, through which no gradient flows. Inputs are dropped as by PEFT: of x for A,
+  // and with magnitudes m over norm n also for W in what (m / n - 1) W x adds to W x.
   void AddAdapter(const Adapter& adapter);
 
   // Lets bytes that are not trained, "quantized_weight" of kByte, stand in for the weight from here
@@ -65,6 +75,7 @@ class Product : public torch::nn::Module {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
+  at::Tensor DropInputs(const at::Tensor& x, const RandomPlace* place) const;
   at::Tensor MakeChange(const at::Tensor& x) const;  // scale * B A x
   at::Tensor Multiply(const at::Tensor& x, const at::Tensor& bias) const;
   at::Tensor AdaptedNorms() const;  // of the rows of W + scale * B A, [out], fp32
@@ -78,8 +89,7 @@ class Product : public torch::nn::Module {
   std::optional<QuantizedLayout> quantized_layout_;
   std::shared_ptr<Product> narrow_, wide_;  // A and B of the adapter; null without
   at::Tensor magnitudes_;                   // of DoRA
-  tensor_parallel::Group users_;            // of A
-  double adapter_scale_ = 1.0;
+  Adapter adapter_;
 };
 
 // The weight is [out, in]. Classes of its own, for a config names modules by their classes.

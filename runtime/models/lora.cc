@@ -16,9 +16,17 @@ namespace {
 struct NamedProduct {
   std::string name;  // in full
   std::shared_ptr<Product> product;
+  std::string path;                  // in its block
+  std::int64_t first_input = 0;      // of this rank, where ranks have the inputs between them
   bool has_part_of_outputs = false;  // ranks have them between them
   bool takes_adapter = true;
 };
+
+// The rank's part of a weight's inputs begins here.
+std::int64_t FindFirstInput(const Product& product, const checkpoint::Placement& placement) {
+  if (!product.adds_up() || placement.boxes.empty()) return 0;
+  return placement.boxes.front().offset.at(product.layout() == WeightLayout::kInOut ? 0 : 1);
+}
 
 // Lists all but the head, routers and the matrices of adapters.
 std::vector<NamedProduct> ListProducts(const BlockList& model) {
@@ -30,10 +38,14 @@ std::vector<NamedProduct> ListProducts(const BlockList& model) {
       const std::string& path = item.key();
       if (!product || IsLoraParameter(path + ".weight")) continue;
       const at::Tensor& weight = product->weight();
-      const bool is_part =
-          weight.defined() && !block->DescribePlacement(path + ".weight", weight).boxes.empty();
+      const checkpoint::Placement placement =
+          weight.defined() ? block->DescribePlacement(path + ".weight", weight)
+                           : checkpoint::Placement();
+      const bool is_part = !placement.boxes.empty();
       products.push_back({.name = block->FullName(path),
                           .product = product,
+                          .path = path,
+                          .first_input = FindFirstInput(*product, placement),
                           .has_part_of_outputs = is_part && !product->adds_up(),
                           .takes_adapter = product->as<ExpertWeight>() == nullptr});
     }
@@ -81,11 +93,13 @@ Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& r
     const auto adapter = spec->Find(each.name);
     if (!adapter) continue;
     DS_RETURN_IF_ERROR(CheckMagnitudes(*spec, each.name, each.product->adds_up()));
-    each.product->AddAdapter(
-        {.rank = adapter->rank,
-         .scale = adapter->scale,
-         .magnitudes = spec->magnitudes,
-         .users = each.has_part_of_outputs ? ranks : tensor_parallel::Group()});
+    each.product->AddAdapter({.rank = adapter->rank,
+                              .scale = adapter->scale,
+                              .magnitudes = spec->magnitudes,
+                              .users = each.has_part_of_outputs ? ranks : tensor_parallel::Group(),
+                              .dropout = spec->dropout,
+                              .name = each.path,
+                              .first_input = each.first_input});
   }
   return OkStatus();
 }

@@ -12,7 +12,7 @@ namespace ds::models {
 std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
                                            const std::vector<const Product*>& products,
                                            const tensor_parallel::Group& users,
-                                           std::string_view tag) {
+                                           std::string_view tag, const RandomPlace* place) {
   std::vector<AffineWeights> weights;
   for (const Product* product : products) {
     if (auto affine = product->FindAffine()) weights.push_back(*std::move(affine));
@@ -24,7 +24,7 @@ std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
   }
   const at::Tensor shared = users.Share(x, tag);
   std::vector<at::Tensor> results;
-  for (const Product* product : products) results.push_back(product->forward(shared));
+  for (const Product* product : products) results.push_back(product->forward(shared, place));
   return results;
 }
 

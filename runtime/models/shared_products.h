@@ -14,10 +14,11 @@
 namespace ds::models {
 
 // Each product of users.Share(x), in the order of the products. Where the sums of `users` overlap,
-// all products are Affine's alone and autocast is off, by SharedAffine: the same bits.
+// all products are Affine's alone and autocast is off, by SharedAffine: the same bits. `place` is
+// Product::forward's.
 std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
                                            const std::vector<const Product*>& products,
                                            const tensor_parallel::Group& users,
-                                           std::string_view tag);
+                                           std::string_view tag, const RandomPlace* place);
 
 }  // namespace ds::models

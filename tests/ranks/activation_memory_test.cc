@@ -185,6 +185,7 @@ TEST_F(ActivationMemory, IsOfTheParametersThatTheModelHasAndTrains) {
       {},
       {.lora = models::LoraSpec{.rank = 3}},
       {.lora = models::LoraSpec{.rank = 3, .magnitudes = true}},
+      {.lora = models::LoraSpec{.rank = 3, .dropout = 0.1}},
       {.lora = models::LoraSpec{.rank = 3}, .base = models::BaseFormat::kNf4Double},
       {.lora = models::LoraSpec{.rank = 3, .magnitudes = true}, .base = models::BaseFormat::kInt8},
       {.freeze = {"*norm*"}},

@@ -127,7 +127,7 @@ std::unique_ptr<Engine> MakeDecoderEngine(const DecoderRun& run, comm::Communica
   auto model = models::BuildModel(described, at::TensorOptions(dtype), model_ranks, part);
   model->train(true);
   if (run.lora_rank > 0) {
-    models::LoraSpec lora{.rank = run.lora_rank};
+    models::LoraSpec lora{.rank = run.lora_rank, .dropout = run.lora_dropout};
     const models::ModelRanks ranks = engine::FindModelRanks(mesh, world);
     const auto whole = models::BuildModel(described, at::TensorOptions(dtype), ranks);
     DS_CHECK(models::AddLora(*whole, &lora, ranks.tensor).ok());

@@ -87,6 +87,7 @@ struct DecoderRun {
   int hpz_partition_size = 1;
   bool names_unused = false;   // and ends the run for them
   std::int64_t lora_rank = 0;  // of adapters on all linear layers, which are trained alone
+  double lora_dropout = 0.0;
   std::vector<std::string> freeze = {};  // patterns
   bool gathers_ahead = false;            // at stage 3
   // Elements that may stay gathered, and unreduced, through a step; none: as many as in DeepSpeed.

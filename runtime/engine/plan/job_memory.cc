@@ -287,6 +287,7 @@ zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, 
 StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) {
   if (!job.lora_adapter.empty()) {
     DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(job.lora_adapter));
+    if (job.lora_dropout >= 0.0) spec.dropout = job.lora_dropout;
     return std::optional(std::move(spec));
   }
   if (job.lora_rank == 0) return std::optional<models::LoraSpec>();
@@ -294,7 +295,8 @@ StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) 
       .rank = job.lora_rank,
       .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
       .rank_stabilised = job.lora_rslora,
-      .magnitudes = job.lora_dora};
+      .magnitudes = job.lora_dora,
+      .dropout = std::max(job.lora_dropout, 0.0)};
   DS_RETURN_IF_ERROR(models::ReadTargets(job.lora_targets, &spec).WithContext("--lora_targets"));
   return std::optional(std::move(spec));
 }

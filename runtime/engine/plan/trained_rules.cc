@@ -43,6 +43,10 @@ Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfi
   DS_ASSIGN_OR_RETURN(models::TrainedPart part, FindTrainedPart(job));
   if (part.is_all()) return OkStatus();
   DS_RETURN_IF_ERROR(CheckQuantizedRanks(job, parallel.tensor, parallel.expert));
+  if (part.lora && part.lora->dropout > 0.0 && job.mlp_tiles != 1) {
+    return UnimplementedError(
+        "--tile_mlp with dropout of adapters is not built: leave it out, or add --lora_dropout 0");
+  }
   DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
   std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
   if (part.lora && parallel.tensor > 1) {

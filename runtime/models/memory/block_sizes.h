@@ -36,6 +36,7 @@ struct ParameterSize {
   bool is_expert = false;      // or the router: no adapter stands beside it
   std::int64_t expert = -1;    // its number in the layer, of an expert's
   std::int64_t bytes = 0;      // that stand for it (QuantizedLayout); 0: none do
+  bool drops_inputs = false;   // an adapter's first matrix, while training
 
   std::int64_t numel() const { return rows * columns; }
   std::int64_t held() const { return bytes > 0 ? bytes : numel(); }  // elements or bytes

@@ -197,7 +197,9 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   const std::int64_t wide = experts_ ? experts_->kept : KeptWide();
   const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + wide;
   const std::int64_t scaled = KeptByScales(BlockPart::kWiden) + KeptByScales(BlockPart::kDown);
-  return KeptByAttention(recomputes_attention) + mlp + factors + Values(training_.ranks) + scaled;
+  // Inputs that some are dropped of, and what they were multiplied by.
+  const std::int64_t adapters = Values(training_.ranks + 2 * training_.dropped);
+  return KeptByAttention(recomputes_attention) + mlp + factors + adapters + scaled;
 }
 
 // Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy. An

@@ -36,6 +36,7 @@ void AddAdapters(const LoraSpec& lora, BlockSizes* block) {
     ParameterSize narrow = parameter, wide = parameter;
     narrow.rows = wide.columns = adapter->rank;
     narrow.name = path + ".lora_A.weight";
+    narrow.drops_inputs = lora.dropout > 0.0;
     wide.name = path + ".lora_B.weight";
     narrow.trained = wide.trained = true;
     parameters.push_back(std::move(narrow));
@@ -84,6 +85,7 @@ void AddParameter(const ParameterSize& parameter, BlockTraining* training) {
   if (!parameter.name.ends_with(".lora_A.weight")) return;
   part.adapts = true;
   training->ranks += parameter.rows;
+  if (parameter.drops_inputs) training->dropped += parameter.columns;
 }
 
 // Behind AddParameter of all: DoRA takes norms of the rows of the products that it adapts.

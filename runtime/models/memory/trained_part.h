@@ -45,7 +45,8 @@ struct PartTraining {
 struct BlockTraining {
   bool input = true;  // needs a gradient: something before is trained
   std::array<PartTraining, kBlockParts> parts = {};
-  std::int64_t ranks = 0;  // of all adapters together
+  std::int64_t ranks = 0;    // of all adapters together
+  std::int64_t dropped = 0;  // inputs of a token that adapters drop some of
 
   const PartTraining& at(BlockPart part) const { return parts[static_cast<std::size_t>(part)]; }
   PartTraining& at(BlockPart part) { return parts[static_cast<std::size_t>(part)]; }

@@ -227,7 +227,7 @@ nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string
     Json config = Json::parse(spec.config_text);
     config["base_model_name_or_path"] = base_model;
     config["inference_mode"] = true;
-    config["lora_dropout"] = 0.0;  // with which it was not trained here
+    config["lora_dropout"] = spec.dropout;
     return config;
   }
   const Json targets = spec.target_pattern.empty() ? Json(spec.targets) : Json(spec.target_pattern);
@@ -236,7 +236,7 @@ nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string
           {"base_model_name_or_path", base_model},
           {"r", spec.rank},
           {"lora_alpha", spec.alpha},
-          {"lora_dropout", 0.0},
+          {"lora_dropout", spec.dropout},
           {"use_rslora", spec.rank_stabilised},
           {"use_dora", spec.magnitudes},
           {"target_modules", targets},

@@ -234,7 +234,7 @@ TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
       {{"--zero_stage", "2"}, R"(write "zero_optimization": {"stage": 2} into the ds_config)"},
       {{"--lora_r", "16"}, "write --lora_rank 16 and --lora_alpha X"},
       {{"--lora_dim=8"}, "write --lora_rank 8 and --lora_alpha X"},
-      {{"--lora_dropout", "0.1"}, "adapters are trained without dropout"},
+      {{"--use_peft"}, "--lora_rank 16 --lora_alpha 32 --lora_dropout 0.05"},
       {{"--logging_steps", "10"}, "metrics.jsonl has a line for every step"},
       {{"--lr_scheduler", "cosine"}, "write --lr_scheduler_type cosine"},
       // 1 is all steps as a ratio and one step as --warmup_steps; TRL drops the rest of a document.

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "runtime/engine/plan/job_memory.h"
 #include "tests/places.h"
 #include "tests/unit/cli/train_folder.h"
 
@@ -33,12 +34,24 @@ TEST_F(TrainAdapterTest, AnAdaptersFolderAloneDescribesIt) {
   ASSERT_TRUE(own.ok()) << own.status().message();
   EXPECT_FALSE(OverrideTrainInputs(own->job, flags, share_, 2).ok());
   EXPECT_THAT(Error({.lora_alpha = 2.0}), HasSubstr("need --lora_rank or --lora_adapter"));
-  EXPECT_THAT(Error({.lora_adapter = Path("dropped")}),
-              HasSubstr("has lora_dropout 0.05, which is not built for training: "
-                        "--lora_no_dropout goes on without it"));
-  EXPECT_TRUE(
-      GatherTrainInputs({.lora_adapter = Path("dropped"), .lora_no_dropout = true}, share_, 2)
-          .ok());
+}
+
+TEST_F(TrainAdapterTest, DropoutIsTheFoldersUnlessItIsGiven) {
+  const std::filesystem::path goldens = DS_SOURCE_DIR "/tests/numerics/goldens/adapters";
+  std::filesystem::copy(goldens / "dropout", Path("dropped"));
+  const auto dropout = [&](const TrainFlags& flags) {
+    const auto inputs = GatherTrainInputs(flags, share_, 2);
+    EXPECT_TRUE(inputs.ok()) << inputs.status().message();
+    const auto lora = engine::FindLora(inputs->job);
+    EXPECT_TRUE(lora.ok()) << lora.status().message();
+    return (*lora)->dropout;
+  };
+  EXPECT_EQ(dropout({.lora_adapter = Path("dropped")}), 0.05);
+  EXPECT_EQ(dropout({.lora_dropout = 0.0, .lora_adapter = Path("dropped")}), 0.0);
+  EXPECT_EQ(dropout({.lora_dropout = 0.5, .lora_adapter = Path("dropped")}), 0.5);
+  EXPECT_EQ(dropout({.lora_rank = 8}), 0.0);
+  EXPECT_EQ(dropout({.lora_rank = 8, .lora_dropout = 0.1}), 0.1);
+  EXPECT_THAT(Error({.lora_dropout = 0.1}), HasSubstr("need --lora_rank or --lora_adapter"));
 }
 
 }  // namespace

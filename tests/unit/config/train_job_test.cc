@@ -74,6 +74,7 @@ TrainJob FullJob() {
           .lora_targets = {"q_proj"},
           .lora_rslora = true,
           .lora_dora = true,
+          .lora_dropout = 0.05,
           .quantize_base = "nf4",
           .lora_adapter = "adapter",
           .lora_merge = true};
@@ -159,6 +160,7 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("packing", "bfd"), HasSubstr("'packing' must be one of"));
   EXPECT_THAT(ErrorWith("lora_rank", -1), HasSubstr("'lora_rank' must be 0 or more"));
   EXPECT_THAT(ErrorWith("lora_alpha", -1), HasSubstr("'lora_alpha' must be 0 or more"));
+  EXPECT_THAT(ErrorWith("lora_dropout", 1), HasSubstr("'lora_dropout' must be below 1"));
   EXPECT_THAT(ErrorWith("device", "tpu"), HasSubstr("'device' must be one of"));
 }
 
