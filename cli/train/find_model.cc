@@ -11,6 +11,7 @@
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/spec/families.h"
 #include "runtime/models/spec/model_ranks.h"
+#include "runtime/models/spec/weight_files.h"
 #include "runtime/topology/degrees.h"
 
 namespace ds::cli {
@@ -84,8 +85,9 @@ bool HasWeights(const std::string& model) {
   fs::path folder = model;  // a preset's name has none
   std::error_code error;
   if (fs::is_regular_file(folder, error)) folder = folder.parent_path();
-  return folder.is_absolute() && (fs::exists(folder / "model.safetensors", error) ||
-                                  fs::exists(folder / "model.safetensors.index.json", error));
+  if (!folder.is_absolute()) return false;
+  const StatusOr<fs::path> first = models::WeightFiles::FindFirst(folder);
+  return first.ok() && !first->empty();
 }
 
 StatusOr<models::DecoderSpec> ReadBuiltModel(const std::string& model, const ShareFolder& share) {

@@ -5,6 +5,7 @@
 #include "cli/estimate/predict_memory.h"
 #include "cli/train/check_folders.h"
 #include "cli/train/find_model.h"
+#include "runtime/base/files.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/data/source/job_data.h"
 #include "runtime/data/source/try_data.h"
@@ -104,6 +105,12 @@ StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCoun
   const engine::JobShape* const shape = judged.predicted ? &judged.predicted->shape : nullptr;
   if (const auto said = DescribeRecompute(inputs.config, recompute, shape)) {
     judged.notices.push_back(*said);
+  }
+  const config::TrainJob& job = inputs.job;
+  const bool starts = job.resume_from.empty() && !inputs.demo && ranks.on_this_host;
+  if (starts && !HasWeights(job.model)) {
+    judged.notices.push_back("--model " + ShortenPath(job.model) +
+                             " has no weights: they start at random (--seed)");
   }
   return judged;
 }

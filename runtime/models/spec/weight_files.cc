@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -18,11 +19,43 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{256} << 20;
 constexpr std::string_view kFloatingPoint[] = {"F64", "F32", "F16", "BF16"};
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
 
 // Constants that older versions of transformers stored beside the weights.
 bool IsStoredBuffer(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
+}
+
+// By its name a pickle of torch.save with a model's weights; data and the states of trainings have
+// the same endings.
+bool IsPickle(std::string_view name) {
+  const bool is_of_model = name.starts_with("pytorch_model") || name.starts_with("consolidated") ||
+                           name.starts_with("model");
+  const bool ends = name.ends_with(".bin") || name.ends_with(".bin.index.json") ||
+                    name.ends_with(".pt") || name.ends_with(".pth");
+  return is_of_model && ends;
+}
+
+// Whoever has weights in his folder does not want to start from random ones.
+Status RefuseUnread(const fs::path& folder, const std::string& name) {
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char letter) { return std::tolower(letter); });
+  if (IsPickle(lower)) {
+    return UnimplementedError(folder.string() + ": its weights are in " + name +
+                              ", a pickle, which is never executed here; save the model as "
+                              "safetensors (transformers: save_pretrained)");
+  }
+  for (const std::string_view part : {".safetensors", ".h5", ".msgpack", ".gguf", ".ckpt"}) {
+    if (lower.find(part) == std::string::npos) continue;
+    return InvalidArgumentError(
+        folder.string() + " has " + name + ", and neither " + kSingleFile + " nor " + kIndexFile +
+        ": complete the download, or save the model by transformers' save_pretrained; random "
+        "weights start from a folder with the config.json and the tokenizer alone");
+  }
+  return OkStatus();
 }
 
 // The shard file of every tensor.
@@ -55,29 +88,30 @@ std::string ShapeText(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-StatusOr<std::optional<WeightFiles>> WeightFiles::Open(const fs::path& folder) {
-  if (folder.empty()) return std::optional<WeightFiles>();
-  WeightFiles files;
+StatusOr<fs::path> WeightFiles::FindFirst(const fs::path& folder) {
+  if (folder.empty()) return fs::path();
   std::error_code error;
-  const fs::path single = folder / "model.safetensors";
-  const fs::path index = folder / "model.safetensors.index.json";
-  if (fs::exists(single, error)) {
-    files.where_ = single.string();
-    DS_RETURN_IF_ERROR(files.AddFile(single));
-    return std::optional(std::move(files));
+  std::set<std::string> names;
+  for (fs::directory_iterator entry(folder, error); entry != fs::directory_iterator();
+       entry.increment(error)) {
+    names.insert(entry->path().filename().string());
   }
-  if (fs::exists(index, error)) {
-    files.where_ = index.string();
-    DS_RETURN_IF_ERROR(files.AddShards(index));
-    return std::optional(std::move(files));
+  if (error) return ErrnoError(error.value(), folder.string());
+  for (const char* name : {kSingleFile, kIndexFile}) {
+    if (names.contains(name)) return folder / name;
   }
-  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (!fs::exists(folder / name, error)) continue;
-    return UnimplementedError(folder.string() + ": its weights are in " + name +
-                              ", a pickle, which is never executed here; save the model as "
-                              "safetensors (transformers: save_pretrained)");
-  }
-  return std::optional<WeightFiles>();
+  for (const std::string& name : names) DS_RETURN_IF_ERROR(RefuseUnread(folder, name));
+  return fs::path();
+}
+
+StatusOr<std::optional<WeightFiles>> WeightFiles::Open(const fs::path& folder) {
+  DS_ASSIGN_OR_RETURN(const fs::path first, FindFirst(folder));
+  if (first.empty()) return std::optional<WeightFiles>();
+  WeightFiles files;
+  files.where_ = first.string();
+  DS_RETURN_IF_ERROR(first.filename() == kIndexFile ? files.AddShards(first)
+                                                    : files.AddFile(first));
+  return std::optional(std::move(files));
 }
 
 Status WeightFiles::AddFile(const fs::path& path) {

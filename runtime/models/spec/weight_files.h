@@ -23,8 +23,12 @@ namespace ds::models {
 class WeightFiles {
  public:
   // Nothing when the folder has no weights (training starts from random ones). Refuses a folder
-  // whose only weights are in a format that is not read.
+  // whose only weights are in a format that is not read, or are not complete, by their files'
+  // names.
   static StatusOr<std::optional<WeightFiles>> Open(const std::filesystem::path& folder);
+  // The file that Open would read first: model.safetensors or the index; "" when the folder has no
+  // weights. Refuses what Open refuses by names.
+  static StatusOr<std::filesystem::path> FindFirst(const std::filesystem::path& folder);
 
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
 

@@ -229,6 +229,34 @@ TEST_F(WeightsTest, AFolderWithoutWeightsHasNoReader) {
   EXPECT_EQ(WeightReader::Open("").value(), nullptr);
 }
 
+// Nobody who has weights in a folder is to train random ones in silence.
+TEST_F(WeightsTest, AFolderWithWeightsThatAreNotReadIsRefused) {
+  for (const char* name :
+       {"model-00001-of-00002.safetensors", "model.safetensors.incomplete", "Model.safetensors",
+        "model.fp16.safetensors", "consolidated.safetensors", "pytorch_model.safetensors",
+        "tf_model.h5", "flax_model.msgpack", "model.Q4_K_M.gguf", "model.ckpt.index"}) {
+    std::ofstream(folder_ / name) << "x";
+    EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+                HasSubstr(std::string(" has ") + name + ", and neither model.safetensors nor"));
+    fs::remove(folder_ / name);
+  }
+  for (const char* name : {"pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json",
+                           "consolidated.00.pth", "model.pt"}) {
+    std::ofstream(folder_ / name) << "x";
+    EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+                HasSubstr(std::string(name) + ", a pickle"));
+    fs::remove(folder_ / name);
+  }
+  fs::create_symlink("blobs/nothing", folder_ / "model.safetensors");
+  EXPECT_THAT(WeightReader::Open(folder_).status().message(),
+              HasSubstr("model.safetensors: No such file or directory"));
+  fs::remove(folder_ / "model.safetensors");
+  for (const char* name : {"tokenizer.json", "training_args.bin", "optimizer.pt", "corpus.bin"}) {
+    std::ofstream(folder_ / name) << "x";
+  }
+  EXPECT_EQ(WeightReader::Open(folder_).value(), nullptr);
+}
+
 TEST_F(WeightsTest, RefusesPicklesAndIndexesThatLeaveTheFolder) {
   std::ofstream(folder_ / "pytorch_model.bin") << "x";
   EXPECT_THAT(WeightReader::Open(folder_).status().message(),
