@@ -1,5 +1,7 @@
 #include "cli/train/train_program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -9,6 +11,7 @@
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/folder_mark.h"
 #include "runtime/checkpoint/format/latest.h"
+#include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/format/verify.h"
 
 namespace ds::cli {
@@ -43,6 +46,16 @@ StatusOr<ResumePoint> NamedCheckpoint(const fs::path& root, const std::string& n
   return ResumePoint{directory.string(), report->step};
 }
 
+// Says of checkpoints that no line leads to how to go on from one; "" when there are none.
+std::string DescribeOthers(const std::string& root) {
+  const auto listed = checkpoint::ListCheckpoints(root);
+  const auto latest = checkpoint::ReadLatest(root);
+  if (!listed.ok() || listed->empty() || !latest.ok() || !latest->has_value()) return "";
+  return fmt::format(": '{}' names {}, from whose past {} is not; --checkpoint goes on from any",
+                     checkpoint::kLatestFile, checkpoint::StepDirectoryName((*latest)->step),
+                     listed->back().directory.filename().string());
+}
+
 }  // namespace
 
 StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
@@ -63,6 +76,8 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
   if (newest.ok() && !newest->skipped.empty()) {
     const auto& [directory, reason] = newest->skipped.front();
     message += ": " + directory.filename().string() + " is passed over: " + reason;
+  } else if (newest.ok()) {
+    message += DescribeOthers(root);
   }
   return NotFoundError(std::move(message));
 }
@@ -123,8 +138,9 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
       return point.status();
     }
   }
+  job.start = checkpoint::DrawStart();
   if (!job.resume_from.empty()) {
-    const Status taken = checkpoint::TakeOver(job.resume_from, generation);
+    const Status taken = checkpoint::TakeOver(job.resume_from, generation, job.start);
     if (!taken.ok()) {
       return AsTrouble(taken, restarts).WithContext("cannot go on from " + job.resume_from);
     }

@@ -54,6 +54,7 @@ constexpr auto kFields = std::tuple{
     std::pair{"checkpoint_dir", &TrainJob::checkpoint_dir},
     std::pair{"checkpoint_mark", &TrainJob::checkpoint_mark},
     std::pair{"resume_from", &TrainJob::resume_from},
+    std::pair{"start", &TrainJob::start},
     std::pair{"device", &TrainJob::device},
     std::pair{"encrypt", &TrainJob::encrypt},
     std::pair{"on_non_finite", &TrainJob::on_non_finite},

@@ -51,6 +51,7 @@ struct TrainJob {
   std::string checkpoint_dir;         // holds step-N folders
   std::string checkpoint_mark;  // a file that dsrun has made there; empty: nobody looks for it
   std::string resume_from;      // a step-N folder; empty: start at step 0
+  std::int64_t start = 0;       // of the ranks, as their checkpoints tell it (DrawStart); 0: not
   std::string device = "auto";  // auto, cpu or cuda
   bool encrypt = false;         // what ranks of several hosts send each other
   // Decides what becomes of a step whose gradient is not finite: auto (as ds_config says), skip,

@@ -47,7 +47,7 @@ class TrainCommand : public engine::TrainLoopObserver {
       : job_(job),
         identity_(identity),
         reporter_(reporter),
-        lineage_{.generation = identity.generation, .past = {}, .start = checkpoint::DrawStart()} {}
+        lineage_{.generation = identity.generation, .past = {}, .start = job.start} {}
 
   void Run();
 

@@ -200,7 +200,7 @@ TEST_F(CheckpointWriters, AGenerationIsFollowedBeforeACommitOrBehindItButNotInsi
   ScriptedFileSystem writer([&](const FileCall& call) {
     if (call.kind == FileCall::Kind::kRename && call.path == root_ / "step-20") {
       follow = std::thread([&] {
-        EXPECT_TRUE(TakeOver(root_ / "step-10", /*generation=*/1, successor).ok());
+        EXPECT_TRUE(TakeOver(root_ / "step-10", /*generation=*/1, /*start=*/0, successor).ok());
         come();
       });
       came.get_future().wait();

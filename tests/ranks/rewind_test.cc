@@ -47,7 +47,7 @@ struct RewoundRun {
 RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_out,
                  const std::set<int>& poisoned, std::int64_t generation = 0) {
   if (generation > 0) {
-    EXPECT_TRUE(checkpoint::TakeOver(root / "step-2", generation).ok());
+    EXPECT_TRUE(checkpoint::TakeOver(root / "step-2", generation, /*start=*/0).ok());
   }
   RewoundRun outcome;
   testing::RunRanks(2, [&](comm::Communicator& world) {

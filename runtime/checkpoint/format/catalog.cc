@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/format/manifest.h"
 #include "runtime/checkpoint/format/reading.h"
 #include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint/format/writers.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -73,15 +74,21 @@ Status CheckOneJob(const std::vector<Candidate>& candidates, const fs::path& roo
   return OkStatus();
 }
 
-// The checkpoint that a generation from `may_save` on wrote right behind `head`: a crash came, or
-// the disk was full, before `latest` named it.
+// True of what the ranks wrote that may save, as `latest` tells.
+bool IsOfWriter(const Lineage& lineage, const Latest& latest) {
+  return latest.start != 0 ? lineage.start == latest.start
+                           : lineage.generation >= latest.generation;
+}
+
+// The checkpoint that the ranks that may save wrote right behind `head`: a crash came, or the disk
+// was full, before `latest` named it.
 const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head& head,
-                           std::int64_t may_save) {
+                           const Latest& latest) {
   const CheckpointId parent = IdOf(head.lineage, head.step);
   const Candidate* child = nullptr;
   for (const Candidate& candidate : candidates) {
     const bool follows = candidate.told && candidate.listed.step > head.step &&
-                         candidate.lineage->generation >= may_save &&
+                         IsOfWriter(*candidate.lineage, latest) &&
                          !candidate.lineage->past.empty() &&
                          candidate.lineage->past.back() == parent;
     if (follows) child = &candidate;
@@ -110,7 +117,7 @@ Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Late
   for (const Candidate& candidate : candidates) {
     if (IsHeadOf(candidate, *latest)) head.lineage = *candidate.lineage;
   }
-  while (const Candidate* child = FindChild(candidates, head, latest->generation)) {
+  while (const Candidate* child = FindChild(candidates, head, *latest)) {
     head = {child->listed.step, *child->lineage};
   }
   return head;
@@ -157,7 +164,7 @@ fs::path DirectoryOfStep(const fs::path& root, std::int64_t step) {
   const fs::path replaced = directory.string() + kReplacedSuffix;
   const StatusOr<bool> is_there = Exists(directory);
   if (!is_there.ok() || *is_there) return directory;
-  const StatusOr<bool> older = Exists(replaced);
+  const StatusOr<bool> older = HasWriterMark(replaced);
   return older.ok() && *older ? replaced : directory;
 }
 
@@ -171,7 +178,9 @@ StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root, Fi
     const auto step = StepOfDirectoryName(name);
     const auto replaced = StepOfReplacedName(name);
     std::error_code failed;
-    if ((step || replaced) && entries->is_directory(failed)) {
+    DS_ASSIGN_OR_RETURN(const bool is_replaced,
+                        replaced ? HasWriterMark(entries->path()) : StatusOr<bool>(false));
+    if ((step || is_replaced) && entries->is_directory(failed)) {
       steps.insert(step ? *step : *replaced);
     }
     if (failed && !ProvesAbsence(failed.value())) {

@@ -61,19 +61,21 @@ Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
 }
 
 // Ends the replacement of a checkpoint that a crash cut off: step-N.old gets its name back, or goes
-// when the newer one has it and a mark says that a replacement made it, not the user. Where there
+// when the newer one has it. A mark says that a replacement made it, not the user. Where there
 // are no locks a living writer may be in the middle of it: its renames, which replace nothing that
 // is not empty, fail then, and the older one stays.
 Status EndReplacement(const fs::path& replaced, FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const bool is_ours, HasWriterMark(replaced));
+  if (!is_ours) {
+    system.Unlink(replaced, AT_REMOVEDIR);  // the rest of a removal; one with content stays
+    return OkStatus();
+  }
   const fs::path final = fs::path(replaced).replace_extension();
   std::error_code error;
   const fs::file_status there = fs::status(final, error);
   if (there.type() == fs::file_type::not_found) return RenameDurably(replaced, final, system);
   if (error) return ErrnoError(error.value(), final.string());
-  if (!CheckOwnFolder(replaced).ok()) return OkStatus();
-  if (fs::is_regular_file(replaced / kWriterFile, error)) return RemoveOurs(replaced, system);
-  system.Unlink(replaced, AT_REMOVEDIR);  // the rest of a removal; one with content stays
-  return OkStatus();
+  return CheckOwnFolder(replaced).ok() ? RemoveOurs(replaced, system) : OkStatus();
 }
 
 // A `latest` that a crash cut off before it got its name, with the beginning of a step's name in
@@ -185,12 +187,13 @@ Status SetOtherJobAside(const fs::path& final, const Manifest& manifest, FileSys
 
 // Removes what a newer checkpoint, `final`, has replaced. The newer one is good whether it works or
 // not, and the next save removes what is left. Of a link to a checkpoint elsewhere only the link
-// goes.
+// goes; a file is the user's.
 void RemoveReplaced(const fs::path& replaced, const fs::path& final, FileSystem& system) {
-  Status removed = CheckOwnFolder(replaced).ok() ? RemoveMadeFolder(replaced, system)
-                                                 : RemoveTree(replaced, system);
+  std::error_code error;
+  const bool is_link = fs::is_symlink(replaced, error);
+  Status removed = is_link ? RemoveTree(replaced, system) : RemoveMadeFolder(replaced, system);
   if (removed.code() == StatusCode::kFailedPrecondition) {
-    removed = SetAside(replaced, final, "it held files that dsrun did not write", system);
+    removed = SetAside(replaced, final, "dsrun did not write all of it", system);
   }
   if (!removed.ok()) LogWarning("an older checkpoint is left: " + removed.message());
 }
@@ -325,7 +328,8 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
   DS_RETURN_IF_ERROR(TakeName(directory, final, system));
   const Latest latest{.step = manifest.step,
                       .generation = manifest.lineage ? manifest.lineage->generation : 0,
-                      .lineage = manifest.lineage};
+                      .lineage = manifest.lineage,
+                      .start = manifest.lineage ? manifest.lineage->start : 0};
   const Status named = WriteLatest(root, latest, system);
   if (!named.ok()) {
     LogWarning(fmt::format("{} is complete, but '{}' does not name it: {}", final.string(),

@@ -23,6 +23,7 @@ std::string SerializeLatest(const Latest& latest) {
   std::string text = StepDirectoryName(latest.step) + "\n";
   if (!latest.lineage && latest.generation == 0) return text;
   nlohmann::json json = {{"may_save", latest.generation}};
+  if (latest.start != 0) json["start"] = latest.start;
   if (latest.lineage) json["lineage"] = LineageToJson(*latest.lineage);
   return text + json.dump() + "\n";
 }
@@ -39,6 +40,8 @@ std::optional<Latest> ParseLatest(std::string_view text) {
   if (generation != json.end() && generation->is_number_unsigned()) {
     latest.generation = generation->get<std::int64_t>();
   }
+  const auto start = json.find("start");
+  if (start != json.end() && start->is_number_unsigned()) latest.start = start->get<std::int64_t>();
   if (const auto told = json.find("lineage"); told != json.end()) {
     if (auto lineage = LineageFromJson(*told); lineage.ok()) latest.lineage = *std::move(lineage);
   }
@@ -72,9 +75,11 @@ Status CheckMaySave(const fs::path& root, const std::optional<Lineage>& lineage)
       root.string(), latest->generation, lineage->generation));
 }
 
-Status TakeOver(const fs::path& directory, std::int64_t generation, FileSystem& system) {
+Status TakeOver(const fs::path& directory, std::int64_t generation, std::int64_t start,
+                FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
-  const Latest latest{.step = manifest.step, .generation = generation, .lineage = manifest.lineage};
+  const Latest latest{
+      .step = manifest.step, .generation = generation, .lineage = manifest.lineage, .start = start};
   const fs::path root = directory.parent_path();
   DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
   return WriteLatest(root, latest, system);

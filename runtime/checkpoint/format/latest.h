@@ -22,6 +22,7 @@ struct Latest {
   std::int64_t step = 0;
   std::int64_t generation = 0;     // of the ranks that may save; those of an older one may not
   std::optional<Lineage> lineage;  // nothing when the head does not tell
+  std::int64_t start = 0;          // of those ranks (DrawStart); 0: they draw none
   friend bool operator==(const Latest&, const Latest&) = default;
 };
 
@@ -42,9 +43,10 @@ Status WriteLatest(const std::filesystem::path& root, const Latest& latest, File
 // host that was cut off do not know that others have gone on. A program without lineage may save.
 Status CheckMaySave(const std::filesystem::path& root, const std::optional<Lineage>& lineage);
 
-// Makes the good checkpoint `directory` the head of the living line and lets `generation` save
-// behind it: called before ranks go on from it. What the line had behind it is abandoned.
-Status TakeOver(const std::filesystem::path& directory, std::int64_t generation,
+// Makes the good checkpoint `directory` the head of the living line and lets this start of
+// `generation` save behind it: called before its ranks go on from it. What the line had behind it
+// is abandoned.
+Status TakeOver(const std::filesystem::path& directory, std::int64_t generation, std::int64_t start,
                 FileSystem& system = FileSystem::System());
 
 }  // namespace ds::checkpoint

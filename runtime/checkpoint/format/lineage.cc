@@ -49,14 +49,17 @@ CheckpointId IdOf(const Lineage& lineage, std::int64_t step) {
 
 bool MayBeOfOneJob(const Lineage& a, const Lineage& b) {
   const auto of_a = StartsOf(a), of_b = StartsOf(b);
-  bool differs = false;
-  for (const auto& [generation, start] : of_a) {
-    for (auto [at, end] = of_b.equal_range(generation); at != end; ++at) {
-      if (start == 0 || at->second == 0 || start == at->second) return true;
-      differs = true;
+  const auto have_one = [&](std::int64_t generation) {
+    for (auto [of, end_of] = of_a.equal_range(generation); of != end_of; ++of) {
+      for (auto [at, end] = of_b.equal_range(generation); at != end; ++at) {
+        if (of->second == 0 || at->second == 0 || of->second == at->second) return true;
+      }
     }
-  }
-  return !differs;
+    return false;
+  };
+  return std::all_of(of_a.begin(), of_a.end(), [&](const auto& told) {
+    return !of_b.contains(told.first) || have_one(told.first);
+  });
 }
 
 std::int64_t DrawStart() {

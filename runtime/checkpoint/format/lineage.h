@@ -49,8 +49,9 @@ Lineage AssumeLineage(std::int64_t step);
 // True when a checkpoint of this lineage comes from `id`.
 bool ComesFrom(const Lineage& lineage, const CheckpointId& id);
 
-// False when both tell the start of a generation and no start is the same: a job has one start of a
-// generation. A job that began again from scratch has other generations.
+// False when both tell starts of a generation and none is the same: a job has one start of a
+// generation, and the copy of a job's folder goes on by starts of its own. A job that began again
+// from scratch has other generations.
 bool MayBeOfOneJob(const Lineage& a, const Lineage& b);
 
 // The lineage of what `writer`, whose past does not count, writes after the checkpoint `parent` of

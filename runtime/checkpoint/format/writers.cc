@@ -9,6 +9,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint/format/reading.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -47,6 +48,8 @@ StatusOr<WriterMark> WriterMark::Leave(const fs::path& unfinished, FileSystem& s
       WriteAllAt(file.get(), 0, std::as_bytes(std::span(boot)), path.string(), system));
   return WriterMark(std::move(file));
 }
+
+StatusOr<bool> HasWriterMark(const fs::path& folder) { return Exists(folder / kWriterFile); }
 
 bool IsAbandoned(const fs::path& unfinished, bool followed, const FolderLock& lock,
                  FileSystem& system) {

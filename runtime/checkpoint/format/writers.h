@@ -42,6 +42,9 @@ class WriterMark {
   UniqueFd file_;
 };
 
+// True when a writer's mark is in the folder, which a user's copy of a checkpoint has not.
+StatusOr<bool> HasWriterMark(const std::filesystem::path& folder);
+
 // True when nobody will ever finish the folder: its writer has ended, which its lock tells on the
 // host that it ran on (locks of some network file systems end at the host), or it may not commit
 // any more, being of a generation that was `followed`, and does not prove that it lives.

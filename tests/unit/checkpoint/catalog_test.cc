@@ -48,6 +48,8 @@ TEST_F(CatalogTest, ListsByStepAndIgnoresTheRest) {
 TEST_F(CatalogTest, TheOlderOneOfAnInterruptedReplacementStandsForItsStep) {
   for (const int step : {10, 20}) CommitSample(folder_.path(), step);
   fs::rename(folder_.path() / "step-20", folder_.path() / "step-20.old");
+  EXPECT_EQ(Newest().found->step, 10) << "the user gave it the name";
+  std::ofstream(folder_.path() / "step-20.old" / kWriterFile) << "";
   EXPECT_EQ(Newest().found->directory, folder_.path() / "step-20.old");
   EXPECT_TRUE(Newest().found->latest);
   EXPECT_EQ(DirectoryOfStep(folder_.path(), 20), folder_.path() / "step-20.old");
@@ -187,6 +189,24 @@ TEST_F(CopiedTest, AResumeFromItMakesItTheHead) {
   FlipBit(folder_.path() / "step-50/rank-00000.bin", 0);
   FlipBit(folder_.path() / "step-40/rank-00000.bin", 0);
   EXPECT_FALSE(Newest().found.has_value()) << "steps 10 to 30 are of the first job";
+}
+
+// A job's folder is copied as a whole, and the copy goes on by a start of its own.
+TEST_F(CopiedTest, WhatACopyOfTheFolderSavedIsAnotherJobs) {
+  const TemporaryFolder copy;
+  fs::copy(folder_.path(), copy.path(), fs::copy_options::recursive);
+  Lineage of_copy = ResumeSample(copy.path(), 30, /*generation=*/2, /*start=*/71);
+  CommitSample(copy.path(), 40, &of_copy);
+  fs::copy(copy.path() / "step-40", folder_.path() / "step-40");
+  EXPECT_EQ(Newest().found->step, 30);
+  lineage_ = ResumeSample(folder_.path(), 30, /*generation=*/2, /*start=*/73);
+  EXPECT_EQ(Newest().found->step, 30);
+  CommitSample(folder_.path(), 40, &lineage_);
+  std::vector<std::string> set_aside;
+  for (const std::string& name : NamesIn(folder_.path())) {
+    if (name.starts_with("step-40.other-")) set_aside.push_back(name);
+  }
+  EXPECT_THAT(set_aside, SizeIs(1));
 }
 
 TEST_F(CopiedTest, WithoutLatestTwoJobsAreNotGuessedAt) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <set>
@@ -100,6 +101,8 @@ TEST_F(CommitTest, NothingIsRemovedByItsName) {
   const fs::path root = folder_.path();
   CommitSample(root, 10);
   fs::copy(root / "step-10", root / "step-10.old", fs::copy_options::recursive);
+  fs::copy(root / "step-10", root / "step-8.old", fs::copy_options::recursive);
+  std::ofstream(root / "step-20") << "notes";
   fs::create_directory(root / "step-5.tmp-0-00c0ffee00c0ffee");
   fs::create_directory(root / "step-6.tmp-0-00c0ffee00c0ffee");
   for (const char* file : {"latest-good.txt", "latest.bak", "latest.00c0ffee00c0ffee",
@@ -109,6 +112,13 @@ TEST_F(CommitTest, NothingIsRemovedByItsName) {
   std::ofstream(root / "latest.0123456789abcdef") << "step-";  // a crash of ours
   CommitSample(root, 20);
   EXPECT_TRUE(Exists("step-10.old/manifest.json"));
+  EXPECT_TRUE(Exists("step-8.old/manifest.json"));
+  const std::vector<std::string> names = NamesIn(root);
+  const auto notes = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with("step-20.other-");
+  });
+  ASSERT_NE(notes, names.end());
+  EXPECT_EQ(Slurp(root / *notes), "notes");
   EXPECT_TRUE(Exists("latest-good.txt"));
   EXPECT_TRUE(Exists("latest.bak"));
   EXPECT_TRUE(Exists("latest.00c0ffee00c0ffee"));

@@ -46,6 +46,7 @@ TEST(Lineage, AGenerationHasOneStartInAJob) {
   EXPECT_TRUE(MayBeOfOneJob(first, {1, {}, 67})) << "a restart from scratch";
   EXPECT_FALSE(MayBeOfOneJob(first, {0, {}, 67}));
   EXPECT_FALSE(MayBeOfOneJob(first, {2, {{0, 10, 71}, {1, 20, 73}}, 79}));
+  EXPECT_FALSE(MayBeOfOneJob({1, {{0, 20, 61}}, 67}, {1, {{0, 20, 61}}, 71})) << "a copied folder";
   EXPECT_TRUE(MayBeOfOneJob(first, {0, {{0, 10}}})) << "a writer that draws no ids";
 }
 

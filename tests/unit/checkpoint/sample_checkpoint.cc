@@ -76,7 +76,7 @@ fs::path CommitSample(const fs::path& root, std::int64_t step, Lineage* lineage)
 Lineage ResumeSample(const fs::path& root, std::int64_t step, std::int64_t generation,
                      std::int64_t start) {
   const fs::path directory = root / StepDirectoryName(step);
-  EXPECT_TRUE(TakeOver(directory, generation).ok());
+  EXPECT_TRUE(TakeOver(directory, generation, start).ok());
   const Manifest manifest = ReadManifest(directory).value();
   const Lineage parent = manifest.lineage.value_or(AssumeLineage(step));
   return ContinueLineage(parent, step, {.generation = generation, .start = start});

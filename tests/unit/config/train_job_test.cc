@@ -51,6 +51,7 @@ TrainJob FullJob() {
           .checkpoint_dir = "runs/x/checkpoints",
           .checkpoint_mark = ".shared-1-2",
           .resume_from = "runs/x/checkpoints/step-5",
+          .start = 9007199254740991,
           .device = "cpu",
           .encrypt = true,
           .on_non_finite = "rewind",
