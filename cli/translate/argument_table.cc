@@ -286,9 +286,28 @@ constexpr std::string_view kOfOtherTrainers[] = {"disable_dropout",
                                                  "teacher_model_revision",
                                                  "teacher_model_init_kwargs"};
 
-constexpr std::string_view kOfSftAlone[] = {
-    "dataset_text_field",   "dataset_kwargs",     "packing", "packing_strategy", "eval_packing",
-    "completion_only_loss", "assistant_only_loss"};
+// Names of SFTConfig that neither TrainingArguments nor the example scripts have. Configs of other
+// trainers have some of them, and names of their own besides.
+constexpr std::string_view kOfSft[] = {"dataset_text_field",
+                                       "dataset_kwargs",
+                                       "packing",
+                                       "packing_strategy",
+                                       "eval_packing",
+                                       "completion_only_loss",
+                                       "assistant_only_loss",
+                                       "max_length",
+                                       "truncation_mode",
+                                       "loss_type",
+                                       "eos_token",
+                                       "pad_token",
+                                       "pad_to_multiple_of",
+                                       "padding_free",
+                                       "shuffle_dataset",
+                                       "dataset_num_proc",
+                                       "activation_offloading",
+                                       "model_init_kwargs",
+                                       "router_aux_loss_coef",
+                                       "chat_template_path"};
 
 }  // namespace
 
@@ -304,8 +323,8 @@ nlohmann::ordered_json DefaultOf(const ArgumentRow& row, bool of_sft) {
   return nlohmann::ordered_json::parse(differs ? row.sft_default_json : row.default_json);
 }
 
-bool IsOfSftAlone(std::string_view name) {
-  return std::find(std::begin(kOfSftAlone), std::end(kOfSftAlone), name) != std::end(kOfSftAlone);
+bool IsOfSft(std::string_view name) {
+  return std::find(std::begin(kOfSft), std::end(kOfSft), name) != std::end(kOfSft);
 }
 
 bool IsOfOtherTrainer(std::string_view name) {

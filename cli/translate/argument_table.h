@@ -30,8 +30,8 @@ struct ArgumentRow {
 const ArgumentRow* FindArgument(std::string_view name);
 // The default of a TrainingArguments, or of an SFTConfig.
 nlohmann::ordered_json DefaultOf(const ArgumentRow& row, bool of_sft);
-// True of the names that SFTConfig alone has.
-bool IsOfSftAlone(std::string_view name);
+// True of the names that tell an SFTConfig from a TrainingArguments.
+bool IsOfSft(std::string_view name);
 // True of the names of TRL's trainers that do not learn the next token: DPO, KTO, GRPO and others.
 bool IsOfOtherTrainer(std::string_view name);
 std::vector<std::string> ArgumentNames();

@@ -39,7 +39,7 @@ bool SaysNothing(const Json& value) {
 
 GivenArguments::GivenArguments(const Json& given, Translation* translation)
     : given_(given), translation_(*translation) {
-  for (const auto& [name, value] : given.items()) of_sft_ = of_sft_ || IsOfSftAlone(name);
+  for (const auto& [name, value] : given.items()) of_sft_ = of_sft_ || IsOfSft(name);
 }
 
 bool GivenArguments::Has(std::string_view name) const {
