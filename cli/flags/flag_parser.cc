@@ -268,6 +268,12 @@ const FlagAlias* FlagParser::FindAlias(const std::string& word) const {
   return found == aliases_.end() ? nullptr : &*found;
 }
 
+const CLI::Option& FlagParser::FindSame(const CLI::Option& option) const {
+  if (option.get_lnames().empty()) return option;
+  const auto found = same_.find(option.get_lnames().front());
+  return found == same_.end() ? option : *app_->get_option("--" + found->second);
+}
+
 StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string> words,
                                                         Rest rest) const {
   GivenNames given;
@@ -292,8 +298,8 @@ StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string>
     if (option == nullptr) break;  // that is said later
     if (rest == Rest::kRefused && !aliases_.empty()) JoinTruth(*option, i, &words);
     const bool has_next = TakesNextWord(*app_, words[i]) && i + 1 < words.size();
-    if (!aliases_.empty() && typed.starts_with("--")) {
-      DS_RETURN_IF_ERROR(given.Add(*option, typed, words[i],
+    if (typed.starts_with("--") || typed.size() == 2) {
+      DS_RETURN_IF_ERROR(given.Add(FindSame(*option), typed, words[i],
                                    has_next ? std::optional(words[i + 1]) : std::nullopt));
     }
     if (TakesNextWord(*app_, words[i])) ++i;

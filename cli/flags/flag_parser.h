@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class Validator;
 }  // namespace CLI
 
@@ -77,9 +79,12 @@ class FlagParser {
   void ExplainUnknown(Explain explain) { explain_ = std::move(explain); }
 
   // Other names of flags. A switch that stands for a value takes transformers' words for true and
-  // false as well, a switch of the app's own the words true and false. Two names of one flag with
-  // different values are refused, unless the flag is a list. The aliases outlive Parse.
+  // false as well, a switch of the app's own the words true and false. The aliases outlive Parse.
   void TakeAliases(std::span<const FlagAlias> aliases) { aliases_ = aliases; }
+
+  // Two names of one flag with different values are refused, unless the flag is a list; so are
+  // these two flags of the app's, which set the same.
+  void SetTheSame(const std::string& one, const std::string& other) { same_[one] = other; }
 
   // These names may be written with one dash: "-np" is "--np". They outlive Parse.
   void TakeWithOneDash(std::span<const std::string_view> names) { one_dash_names_ = names; }
@@ -107,12 +112,15 @@ class FlagParser {
   // `words` with two dashes in front of such names, and flags by their own names.
   StatusOr<std::vector<std::string>> SpellOut(std::vector<std::string> words, Rest rest) const;
   const FlagAlias* FindAlias(const std::string& word) const;
+  // The option that sets the same, or itself.
+  const CLI::Option& FindSame(const CLI::Option& option) const;
 
   const std::string usage_;
   std::unique_ptr<CLI::App> app_;
   std::span<const RefusedFlag> refused_;
   Explain explain_;
   std::span<const FlagAlias> aliases_;
+  std::map<std::string, std::string> same_;  // by first long names
   std::span<const std::string_view> one_dash_names_;
   std::vector<std::string> unread_;  // the last word first; CLI11 takes one after the other
 };

@@ -232,6 +232,10 @@ void AddForeignFlags(FlagParser* parser, LaunchFlags* flags) {
   AddTorchrunFlags(app, flags);
   AddMpirunFlags(app, flags);
   AddDeepSpeedFlags(app, flags);
+  parser->SetTheSame("nnodes", "num_nodes");
+  parser->SetTheSame("nproc_per_node", "num_gpus");
+  parser->SetTheSame("npernode", "num_gpus");
+  parser->SetTheSame("wdir", "workdir");
   parser->Refuse(kRefusedFlags);
   parser->TakeWithOneDash(kOneDashNames);
 }

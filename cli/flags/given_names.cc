@@ -26,7 +26,8 @@ std::string FindValue(const std::string& spelt, const std::optional<std::string>
 }  // namespace
 
 std::string FlagNameOf(const std::string& word) {
-  std::string name = word.substr(2, word.find('=') - 2);
+  const std::size_t begin = word.find_first_not_of('-');
+  std::string name = word.substr(begin, word.find('=') - begin);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }

@@ -16,7 +16,7 @@ class Option;
 
 namespace ds::cli {
 
-// The name in "--a-name=value", with '_' between words.
+// The name in "--a-name=value" or "-n", with '_' between words.
 std::string FlagNameOf(const std::string& word);
 
 class GivenNames {
