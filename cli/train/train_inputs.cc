@@ -278,6 +278,30 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
   return inputs;
 }
 
+namespace {
+
+// A checkpoint tells how far the data was read in one order of one kind of samples.
+Status CheckOrderIsKept(const config::TrainJob& before, const config::TrainJob& now) {
+  const std::pair<const char*, bool> kept[] = {
+      {"seed", before.seed == now.seed},
+      {"no_shuffle", before.shuffle == now.shuffle},
+      {"packing", before.packing == now.packing},
+      {"seq_len", before.seq_len == now.seq_len},
+      {"max_length", before.max_length == now.max_length},
+      {"truncation_mode", before.truncation_mode == now.truncation_mode},
+      {"data_weights", before.data_weights == now.data_weights}};
+  for (const auto& [flag, is_kept] : kept) {
+    if (is_kept) continue;
+    return InvalidArgumentError(fmt::format(
+        "--{0}: a run that is resumed reads its data on in the order and samples that it began "
+        "with; leave --{0} out, or begin a new run",
+        flag));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const TrainFlags& flags,
                                           const ShareFolder& share, int world_size) {
   TrainInputs inputs{.job = job};
@@ -290,6 +314,7 @@ StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const Tra
   DS_ASSIGN_OR_RETURN(inputs.job.data, CheckData(data, kTraining, &inputs.notices));
   ApplyTrainFlags(flags, &inputs.job);
   DS_RETURN_IF_ERROR(CheckBlend(flags, &inputs.job));
+  DS_RETURN_IF_ERROR(CheckOrderIsKept(job, inputs.job));
   DS_RETURN_IF_ERROR(CheckEvaluation(flags, &inputs));
   DS_RETURN_IF_ERROR(CheckLora(flags, &inputs.job));
   inputs.allow_overcommit = flags.allow_overcommit;

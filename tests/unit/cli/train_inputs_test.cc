@@ -349,6 +349,13 @@ TEST_F(TrainInputsTest, AResumedJobKeepsWhatIsNotOverridden) {
   ASSERT_TRUE(more.ok()) << more.status().message();
   EXPECT_EQ(more->job.steps, 20);
   EXPECT_EQ(more->job.seq_len, 8);
+  for (const auto& [flags, name] : {std::pair{TrainFlags{.seq_len = 16}, "--seq_len"},
+                                    {TrainFlags{.seed = 9}, "--seed"},
+                                    {TrainFlags{.no_shuffle = true}, "--no_shuffle"}}) {
+    EXPECT_THAT(OverrideTrainInputs(job, flags, share_, 1).status().message(),
+                HasSubstr(std::string(name) + ": a run that is resumed reads its data on"));
+  }
+  EXPECT_TRUE(OverrideTrainInputs(job, {.seq_len = 8, .seed = 1234}, share_, 1).ok());
   const auto epochs = OverrideTrainInputs(job, {.epochs = 2}, share_, 1);
   EXPECT_EQ(epochs->job.steps, 0) << "epochs given now count, not the steps of then";
   job.data = {Path("gone")};
