@@ -1,11 +1,28 @@
 #include "runtime/rank/seen_tokens.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "runtime/engine/deepspeed_api.h"
 
 namespace ds::rank {
+namespace {
+
+// The most equal numbers side by side in a row of [B, S].
+std::int64_t LongestDocument(const at::Tensor& documents) {
+  const at::Tensor rows = documents.cpu();
+  const auto* const numbers = rows.const_data_ptr<std::int64_t>();
+  std::int64_t longest = 0, run = 0;
+  for (std::int64_t i = 0; i < rows.numel(); ++i) {
+    const bool goes_on = i % rows.size(1) > 0 && numbers[i] == numbers[i - 1];
+    run = goes_on ? run + 1 : 1;
+    longest = std::max(longest, run);
+  }
+  return longest;
+}
+
+}  // namespace
 
 Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& spec,
                            std::int64_t seq_len) {
@@ -27,10 +44,17 @@ Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& sp
 void SeenTokens::Limit(std::int64_t finished_steps, Bundle* bundle) const {
   if (drop_) drop_->kept = config::KeptTokensAt(*efficiency_.random_ltd, finished_steps);
   if (!efficiency_.curriculum) return;
-  const std::int64_t tokens = config::DifficultyAt(*efficiency_.curriculum, finished_steps + 1);
-  for (auto& [name, tensor] : bundle->batch) {
-    if (tensor.size(1) > tokens) tensor = tensor.narrow(1, 0, tokens).contiguous();
-  }
+  CutSamples(config::DifficultyAt(*efficiency_.curriculum, finished_steps + 1), bundle);
+}
+
+// Rotary angles and noise go by the lengths of what is seen.
+void CutSamples(std::int64_t tokens, Bundle* bundle) {
+  if (bundle->tensor("tokens").size(1) <= tokens) return;
+  for (auto& [name, tensor] : bundle->batch) tensor = tensor.narrow(1, 0, tokens).contiguous();
+  bundle->longest_sample = std::min(bundle->longest_sample, tokens);
+  const at::Tensor& documents = bundle->tensor("documents");
+  const std::int64_t longest = documents.defined() ? LongestDocument(documents) : tokens;
+  bundle->longest_document = std::min(bundle->longest_document, longest);
 }
 
 Bundle SeenTokens::Show(Bundle bundle, const std::optional<data::TokenBatches::StepPart>& part,

@@ -19,6 +19,10 @@
 
 namespace ds::rank {
 
+// Cuts the samples of a micro-batch, [B, S], off behind so many tokens, with the lengths that the
+// bundle tells. Waits for the device where it does.
+void CutSamples(std::int64_t tokens, Bundle* bundle);
+
 class SeenTokens {
  public:
   SeenTokens() = default;  // all

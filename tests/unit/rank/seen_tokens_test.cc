@@ -1,5 +1,7 @@
 #include "runtime/rank/seen_tokens.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,6 +27,28 @@ TEST(SeenTokens, NoTokensAreDroppedWhereAttentionCountsThoseBetween) {
   EXPECT_THAT(Refusal(spec, 32), HasSubstr("a sliding window"));
   EXPECT_THAT(Refusal(spec, 16), HasSubstr("total_layer_num"));  // a window over all of it
   EXPECT_TRUE(SeenTokens().Prepare(BlockList(), spec, 32).ok());
+}
+
+// Rotary angles that follow the length and NEFTune's noise go by what is seen.
+TEST(SeenTokens, ACutSampleHasTheLengthsOfWhatIsLeft) {
+  const at::Tensor tokens = at::arange(20).view({2, 10});
+  Bundle alone{.batch = {{"tokens", tokens}, {"labels", tokens}}};
+  alone.longest_document = alone.longest_sample = 9;
+  CutSamples(16, &alone);
+  EXPECT_EQ(alone.longest_document, 9);
+  CutSamples(4, &alone);
+  EXPECT_EQ(alone.tensor("labels").sizes(), (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(alone.longest_document, 4);
+  EXPECT_EQ(alone.longest_sample, 4);
+  const at::Tensor documents =
+      at::tensor({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2}, at::kLong)
+          .view({2, 10});
+  Bundle packed{.batch = {{"tokens", tokens}, {"labels", tokens}, {"documents", documents}}};
+  packed.longest_document = 8;
+  packed.longest_sample = 10;
+  CutSamples(5, &packed);
+  EXPECT_EQ(packed.longest_document, 3);
+  EXPECT_EQ(packed.longest_sample, 5);
 }
 
 }  // namespace
