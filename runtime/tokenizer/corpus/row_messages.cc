@@ -136,6 +136,8 @@ StatusOr<bool> ReadWeight(OrderedJson* message, bool is_assistant) {
     return InvalidArgumentError(Quoted(key) +
                                 " learns parts of a message, which is not built: leave it out");
   }
+  std::string said_by;
+  bool said = is_assistant;
   for (const char* const key : {"weight", "train", "training", "loss", "loss_weight"}) {
     const OrderedJson weight = Take(message, {key});
     if (weight.is_null()) continue;
@@ -143,11 +145,18 @@ StatusOr<bool> ReadWeight(OrderedJson* message, bool is_assistant) {
     if (!is_one && weight != 0 && weight != false) {
       return InvalidArgumentError(Quoted(key) + " is " + weight.dump() + ", and must be 0 or 1");
     }
-    if (!is_one || is_assistant) return is_one;
-    return InvalidArgumentError(
-        Quoted(key) + " is 1, and only messages of the assistant are learnt: leave it out");
+    if (is_one && !is_assistant) {
+      return InvalidArgumentError(
+          Quoted(key) + " is 1, and only messages of the assistant are learnt: leave it out");
+    }
+    if (!said_by.empty() && said != is_one) {
+      return InvalidArgumentError(said_by + " and " + Quoted(key) +
+                                  " contradict each other: leave one out");
+    }
+    said = is_one;
+    said_by = Quoted(key);
   }
-  return is_assistant;
+  return said;
 }
 
 Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat) {

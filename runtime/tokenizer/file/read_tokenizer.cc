@@ -152,9 +152,38 @@ bool LacksPrefix(const Json& step) {
          std::any_of(steps.begin(), steps.end(), LacksPrefix);
 }
 
+// Tells whether a step of the pipeline puts a blank before a text, as SentencePiece does.
+bool WritesPrefix(const Json& step) {
+  if (!step.is_object()) return false;
+  const Json type = step.value("type", Json());
+  if (type == "Prepend") return true;
+  if (type == "Metaspace") return step.value("prepend_scheme", Json("always")) != "never";
+  for (const char* key : {"pretokenizers", "normalizers"}) {
+    const Json steps = step.value(key, Json::array());
+    if (std::any_of(steps.begin(), steps.end(), WritesPrefix)) return true;
+  }
+  return false;
+}
+
+// transformers builds these classes' pipeline anew, by this key.
+Status CheckLacksPrefix(const SideFiles& files, const Json& root) {
+  DS_ASSIGN_OR_RETURN(const bool prefix, files.FlagOr("add_prefix_space", true));
+  DS_ASSIGN_OR_RETURN(const std::string name, files.ClassName());
+  const bool counts = !prefix && (name.starts_with("Llama") || name.starts_with("CodeLlama"));
+  if (!counts || !root.is_object()) return OkStatus();
+  if (!WritesPrefix(root.value("pre_tokenizer", Json())) &&
+      !WritesPrefix(root.value("normalizer", Json()))) {
+    return OkStatus();
+  }
+  return UnimplementedError(files.config_name +
+                            ": add_prefix_space false, and tokenizer.json writes the blank: have "
+                            "transformers save the folder again");
+}
+
 // transformers lays these keys over the pipeline of tokenizer.json, the second one for some
 // classes.
 Status CheckPipelineKeys(const SideFiles& files, const Json& root) {
+  DS_RETURN_IF_ERROR(CheckLacksPrefix(files, root));
   constexpr std::string_view kPrefixClasses[] = {"GPT2", "Qwen2", "Cohere"};
   DS_ASSIGN_OR_RETURN(const bool splits, files.FlagOr("split_special_tokens", false));
   if (splits) {

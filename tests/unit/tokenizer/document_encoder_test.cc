@@ -110,6 +110,8 @@ TEST(RowTest, KeysWithAMeaningThatIsNotBuiltAreNamed) {
       {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})",
        "\"weight\" is 0.5"},
       {R"({"messages": [{"role": "user", "content": "a", "train": true}]})", "\"train\" is 1"},
+      {R"({"messages": [{"role": "assistant", "content": "a", "weight": 1, "train": false}]})",
+       R"("weight" and "train" contradict each other: leave one out)"},
       {R"({"messages": [{"role": "assistant", "content": "a", "loss_weight": 2.0}]})",
        "\"loss_weight\" is 2.0"},
       {R"({"messages": [{"role": "assistant", "content": "a",

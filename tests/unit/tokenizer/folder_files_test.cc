@@ -176,6 +176,22 @@ TEST(SideFilesTest, KeysThatChangeTheStepsOfATokenizerJsonAreRefused) {
   EXPECT_EQ(read({{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", false}}), "");
   EXPECT_EQ(read({{"tokenizer_class", "LlamaTokenizer"}, {"add_prefix_space", true}}), "");
   EXPECT_EQ(read({{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", nullptr}}), "");
+  EXPECT_EQ(read({{"tokenizer_class", "LlamaTokenizer"}, {"add_prefix_space", false}}), "");
+  Json pipeline = Json::parse(ReadFile(folder.path() / "tokenizer.json").value());
+  for (const char* scheme : {"first", "always", "never"}) {
+    pipeline["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}};
+    ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer.json", pipeline.dump()).ok());
+    const auto refuses = HasSubstr("add_prefix_space false, and tokenizer.json writes the blank");
+    const std::string llama =
+        read({{"tokenizer_class", "LlamaTokenizerFast"}, {"add_prefix_space", false}});
+    if (std::string(scheme) == "never") {
+      EXPECT_THAT(llama, ::testing::Not(refuses));
+    } else {
+      EXPECT_THAT(llama, refuses) << scheme;
+    }
+    EXPECT_THAT(read({{"add_prefix_space", false}}), ::testing::Not(refuses));
+  }
 }
 
 TEST(SideFilesTest, ATokenizerJsonWithTextsForTokensIsRefused) {
