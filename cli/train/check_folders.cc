@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/base/file_system.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/data/source/host_cache.h"
 #include "runtime/data/source/job_data.h"
 #include "runtime/data/source/token_cache.h"
@@ -75,9 +76,26 @@ Status CheckHoldsNoAdapter(const config::TrainJob& job) {
       "name another folder");
 }
 
+// The data analyzer's files, by which samples are chosen.
+Status CheckMetricFiles(const config::DataEfficiency& efficiency) {
+  for (const config::SampleMetric& metric : efficiency.sample_metrics) {
+    for (const std::string& path : {metric.index_to_sample_path, metric.index_to_metric_path}) {
+      for (const char* ending : {".idx", ".bin"}) {
+        if (path.empty()) continue;
+        DS_ASSIGN_OR_RETURN(const bool exists, PathExists(path + ending));
+        if (exists) continue;
+        return NotFoundError("the metric " + metric.name + ": " + path + ending +
+                             ": No such file or directory");
+      }
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
-Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config) {
+Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config,
+                    const config::DataEfficiency& efficiency) {
   if (!job.save_hf_dir.empty()) {
     DS_RETURN_IF_ERROR(CheckCanMake(job.save_hf_dir).WithContext("--save_hf"));
     DS_RETURN_IF_ERROR(CheckHoldsNoAdapter(job));
@@ -86,6 +104,7 @@ Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config)
   if (!job.portions_in.empty() && job.portions_in != "cpu") {
     DS_RETURN_IF_ERROR(CheckScratch({job.portions_in}));
   }
+  DS_RETURN_IF_ERROR(CheckMetricFiles(efficiency));
   DS_RETURN_IF_ERROR(CheckOffload(config.zero_optimization.offload_optimizer));
   return CheckOffload(config.zero_optimization.offload_param);
 }
