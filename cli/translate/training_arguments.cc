@@ -313,7 +313,9 @@ Translation TranslateTrainingArguments(const Json& arguments, const TrainerConte
 
 std::string DeepspeedPath(const Json& arguments) {
   const auto found = arguments.find("deepspeed");
-  return found != arguments.end() && found->is_string() ? found->get<std::string>() : "";
+  if (found == arguments.end() || !found->is_string()) return "";
+  const auto& text = found->get_ref<const std::string&>();
+  return text.starts_with("{") ? "" : text;  // JSON, as transformers takes it
 }
 
 }  // namespace ds::cli

@@ -188,6 +188,7 @@ TEST(TrainingArgumentsTest, ADsConfigStaysAsItIs) {
       "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}})");
   const std::string arguments = R"({"deepspeed": "ds.json", "warmup_steps": 7, "max_steps": 50})";
   EXPECT_EQ(DeepspeedPath(Json::parse(arguments)), "ds.json");
+  EXPECT_EQ(DeepspeedPath({{"deepspeed", R"({"bf16": {}})"}}), "") << "it is the config itself";
   const Translation translation = Arguments(arguments, {.deepspeed = config});
   EXPECT_EQ(translation.ds_config, config);
   EXPECT_EQ(translation.flags["warmup_steps"], 7);
