@@ -107,6 +107,7 @@ StatusOr<int> TrainCommand(const Invocation& invocation) {
                       JudgeTraining(inputs, CountRanks(request.launch.world), share));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<RunDirectory> run_directory,
                       RunDirectory::Create(request.run_directory));
+  DS_RETURN_IF_ERROR(CheckHoldsNoCheckpoints(run_directory->checkpoints()));
   return RunTraining(std::move(request), std::move(inputs), std::move(judged),
                      std::move(run_directory));
 }

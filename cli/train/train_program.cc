@@ -7,6 +7,7 @@
 
 #include "cli/estimate/predict_memory.h"
 #include "proto/job_directory.h"
+#include "runtime/base/path_exists.h"
 #include "runtime/checkpoint/format/catalog.h"
 #include "runtime/checkpoint/format/file_names.h"
 #include "runtime/checkpoint/format/folder_mark.h"
@@ -80,6 +81,17 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
     message += DescribeOthers(root);
   }
   return NotFoundError(std::move(message));
+}
+
+Status CheckHoldsNoCheckpoints(const fs::path& root) {
+  DS_ASSIGN_OR_RETURN(const bool exists, PathExists(root));
+  if (!exists) return OkStatus();
+  DS_ASSIGN_OR_RETURN(const auto listed, checkpoint::ListCheckpoints(root));
+  if (listed.empty()) return OkStatus();
+  return AlreadyExistsError(root.string() + " has checkpoints of another run, such as " +
+                            listed.back().directory.filename().string() +
+                            ": move them away, or name another folder by --run_dir; dsrun resume "
+                            "RUN_DIR goes on with a run");
 }
 
 std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const {

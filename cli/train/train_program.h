@@ -65,4 +65,7 @@ struct ResumePoint {
 StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
                                       std::vector<std::string>* notices);
 
+// Refuses a folder in which another run has checkpoints: a new run would save over them.
+Status CheckHoldsNoCheckpoints(const std::filesystem::path& root);
+
 }  // namespace ds::cli

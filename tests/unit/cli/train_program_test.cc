@@ -67,6 +67,21 @@ TEST(TrainProgramTest, ARestartHasWhatIsLeftOfTheJobsTime) {
   EXPECT_EQ(config::TrainJobFromJson(endless.ForGeneration(1)->files[0].second)->max_minutes, 0.0);
 }
 
+// By a link to a large drive, or in a copy of its folder.
+TEST(TrainProgramTest, ANewRunSavesOverNoOthersCheckpoints) {
+  const ds::testing::TemporaryFolder run;
+  const fs::path root = run.path() / "checkpoints";
+  EXPECT_TRUE(CheckHoldsNoCheckpoints(root).ok());
+  fs::create_directory(root);
+  EXPECT_TRUE(CheckHoldsNoCheckpoints(root).ok());
+  CommitSample(root, 10);
+  const Status status = CheckHoldsNoCheckpoints(root);
+  EXPECT_EQ(status.code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(status.message(), HasSubstr("has checkpoints of another run, such as step-10"));
+  fs::create_directory_symlink(root, run.path() / "link");
+  EXPECT_FALSE(CheckHoldsNoCheckpoints(run.path() / "link").ok());
+}
+
 TEST(TrainProgramTest, ACheckpointThatCannotBeReadIsNamed) {
   const ds::testing::TemporaryFolder run;
   const config::TrainJob job{
