@@ -181,16 +181,18 @@ class ConfigTranslator {
   }
 
   // YAML has numbers in quotes as texts.
-  static Json ReadCount(const Json& value) {
+  static Json ReadNumber(const Json& value) {
     if (!value.is_string()) return value;
-    const auto number = ParseNumber<std::int64_t>(value.get_ref<const std::string&>());
+    const auto& text = value.get_ref<const std::string&>();
+    if (const auto whole = ParseNumber<std::int64_t>(text)) return *whole;
+    const auto number = ParseNumber<double>(text);
     return number ? Json(*number) : value;
   }
 
   // num_processes counts all hosts' ranks, --num_gpus those of a host.
   void TranslateRanks(bool has_hosts) {
     const Json ids = Get("gpu_ids");
-    const Json ranks = ReadCount(Get("num_processes"));
+    const Json ranks = ReadNumber(Get("num_processes"));
     const std::int64_t hosts = config_.value("num_machines", Json(1)).is_number_integer()
                                    ? config_.value("num_machines", 1)
                                    : 1;
@@ -201,6 +203,7 @@ class ConfigTranslator {
       return Launch("gpu_ids", ids, {"--include", "localhost:" + FirstIds(WordOf(ids), ranks)});
     }
     if (ranks.is_null()) return;
+    if (IsKind("NO") && hosts == 1) return Launch("num_processes", ranks, {"--num_gpus", "1"});
     const std::int64_t all = ranks.is_number_integer() ? ranks.get<std::int64_t>() : 0;
     if (all < 1 || hosts < 1 || all % hosts != 0) {
       return out_.Add(
@@ -244,10 +247,10 @@ class ConfigTranslator {
       return out_.Add(Mapping::kWhole, "deepspeed_config_file", path, "the ds_config");
     }
     constexpr const char* kSection = "deepspeed_config";
-    const Json stage = Get(kSection, "zero_stage");
+    const Json stage = ReadNumber(Get(kSection, "zero_stage"));
     out_.SetKey("zero_stage", stage, "/zero_optimization/stage", stage.is_null() ? Json(2) : stage);
     for (const std::string part : {"offload_optimizer", "offload_param"}) TranslateOffload(part);
-    const Json accumulation = Get(kSection, "gradient_accumulation_steps");
+    const Json accumulation = ReadNumber(Get(kSection, "gradient_accumulation_steps"));
     if (!accumulation.is_null()) {
       out_.SetKey("gradient_accumulation_steps", accumulation, "/gradient_accumulation_steps",
                   accumulation);
@@ -257,7 +260,7 @@ class ConfigTranslator {
     }
     out_.ds_config["train_micro_batch_size_per_gpu"] = "auto";  // as the script says
     // Accelerate clips where the script does; DeepSpeed's own default is 1.0.
-    const Json clipping = Get(kSection, "gradient_clipping");
+    const Json clipping = ReadNumber(Get(kSection, "gradient_clipping"));
     if (!clipping.is_null()) {
       out_.SetKey("gradient_clipping", clipping, "/gradient_clipping", clipping);
     }

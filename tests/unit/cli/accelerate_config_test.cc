@@ -116,7 +116,19 @@ TEST(AccelerateConfigTest, ADeepspeedFileIsTheWholeConfig) {
   EXPECT_THAT(Missing(both), ::testing::UnorderedElementsAre("zero_stage", "gradient_clipping"));
 }
 
+// accelerate launch starts one process for it, whatever num_processes is.
+TEST(AccelerateConfigTest, NoDistributionIsOneRank) {
+  EXPECT_THAT(Accelerate("distributed_type: 'NO'\nnum_processes: 4\n").launch,
+              ElementsAre("--num_gpus", "1"));
+}
+
 TEST(AccelerateConfigTest, NumbersInQuotesAreNumbers) {
+  const Translation quoted = Accelerate(
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: '3'\n"
+      "  gradient_accumulation_steps: '2'\n  gradient_clipping: '0.5'\n");
+  EXPECT_EQ(quoted.ds_config["zero_optimization"]["stage"], 3);
+  EXPECT_EQ(quoted.ds_config["gradient_accumulation_steps"], 2);
+  EXPECT_EQ(quoted.ds_config["gradient_clipping"], 0.5);
   const std::string head = "distributed_type: MULTI_CPU\nnum_processes: ";
   EXPECT_THAT(ShellLine(Accelerate(head + "'2'\n").launch), HasSubstr("--num_gpus 2"));
   EXPECT_THAT(Missing(Accelerate(head + "two\n")), ElementsAre("num_processes"));
