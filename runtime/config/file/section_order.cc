@@ -201,13 +201,16 @@ void ExpertCountIsOneNumber(RuleContext& context) {
 void MlpTypeSaysWhatUseResidualDoes(RuleContext& context) {
   Values& values = context.values;
   constexpr Key kType = keys::kMoeMlpType, kSwitch = keys::kMoeUseResidual;
-  if (!context.IsOn(keys::kMoeEnabled) || values.Get(kType) != "residual") return;
-  if (values.IsGiven(kSwitch) && values.Get(kSwitch) == false) {
-    context.Refuse(kType, "is residual, and " + std::string(kSwitch) +
-                              " is false: they are two names of the same, so give one");
+  if (!context.IsOn(keys::kMoeEnabled) || !values.IsGiven(kType)) return;
+  const bool is_residual = values.Get(kType) == "residual";
+  if (values.IsGiven(kSwitch) && values.Get(kSwitch).is_boolean() &&
+      values.Get(kSwitch) != is_residual) {
+    context.Refuse(kType, std::string(is_residual ? "is residual, and " : "is standard, and ") +
+                              std::string(kSwitch) + " is " + ShortDump(values.Get(kSwitch)) +
+                              ": they are two names of the same, so give one");
     return;
   }
-  values.Derive(kSwitch, true, "derived from " + std::string(kType));
+  if (is_residual) values.Derive(kSwitch, true, "derived from " + std::string(kType));
 }
 
 // What stands for nothing that is given is DeepSpeed's default, once any key of the gate is given.
