@@ -1,5 +1,7 @@
 #include "runtime/engine/plan/trained_rules.h"
 
+#include <array>
+#include <string>
 #include <vector>
 
 #include "runtime/engine/plan/job_memory.h"
@@ -71,7 +73,10 @@ Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& fo
   for (const models::StoredParameter& parameter : models::ListStored(model)) {
     DS_RETURN_IF_ERROR(files->Check(parameter.name, parameter.shape));
   }
-  return OkStatus();
+  // Ranks compare it with the table.
+  const std::string head = std::string(model.names.head) + ".weight";
+  if (!model.tied_head || !files->Has(head)) return OkStatus();
+  return files->Check(head, std::array{model.vocabulary, model.width});
 }
 
 }  // namespace ds::engine

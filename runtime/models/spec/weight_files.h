@@ -35,6 +35,7 @@ class WeightFiles {
   // The name under which the folder has `name`, which a base model was saved without the first
   // part of: "transformer.wte.weight" -> "wte.weight". `name` itself when there is neither.
   std::string FindStoredName(const std::string& name) const;
+  bool Has(const std::string& stored_name) const { return tensors_.contains(stored_name); }
   // The path of a stored tensor.
   StatusOr<const std::filesystem::path*> FindFile(const std::string& stored_name) const;
 
