@@ -40,7 +40,7 @@ StatusOr<std::unique_ptr<models::AdapterReader>> OpenAdapter(const std::filesyst
   DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(folder));
   DS_RETURN_IF_ERROR(models::AddLora(model, &spec).WithContext(folder.string()));
   DS_ASSIGN_OR_RETURN(auto reader, models::AdapterReader::Open(folder));
-  DS_RETURN_IF_ERROR(reader->Check(model));
+  DS_RETURN_IF_ERROR(reader->Check(model, spec.copies));
   return reader;
 }
 

@@ -1,9 +1,12 @@
 #include "runtime/models/adapter_folder.h"
 
+#include <c10/util/accumulate.h>
+
 #include <set>
 #include <vector>
 
 #include "runtime/base/files.h"
+#include "runtime/models/same_values.h"
 #include "runtime/models/spec/lora_spec.h"
 
 namespace ds::models {
@@ -11,9 +14,10 @@ namespace {
 
 std::string StoredName(const std::string& name) { return "base_model.model." + name; }
 
-// Adapters, and the parameters that are saved whole under the names of `whole`.
-std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(
-    const BlockList& model, const std::map<std::string, std::string>& whole) {
+// Adapters, and the parameters that are saved whole under the names of `whole`, and of `copies`.
+std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(const BlockList& model,
+                                                                const WholeNames& whole,
+                                                                const WholeNames& copies) {
   std::vector<checkpoint::SafetensorsDeclaration> declared;
   for (const auto& block : model.blocks()) {
     for (const auto& item : block->named_parameters()) {
@@ -23,6 +27,10 @@ std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(
       declared.push_back({stored == whole.end() ? StoredName(name) : stored->second,
                           item.value().scalar_type(),
                           block->DescribePlacement(item.key(), item.value()).global_shape});
+      const auto copy = copies.find(name);
+      if (copy == copies.end()) continue;
+      declared.push_back(declared.back());
+      declared.back().name = copy->second;
     }
   }
   return declared;
@@ -40,15 +48,32 @@ StatusOr<std::unique_ptr<AdapterReader>> AdapterReader::Open(const std::filesyst
   return reader;
 }
 
-Status AdapterReader::Check(const BlockList& model) const {
+Status AdapterReader::CheckCopy(const std::string& stored, const std::string& copy) const {
+  const std::int64_t all = c10::multiply_integers(file_.entries().at(stored).shape);
+  const auto reader_of = [&](const std::string& name) -> PartReader {
+    return [&](std::int64_t first, const at::Tensor& values) {
+      return file_.Read(name, first, values);
+    };
+  };
+  DS_ASSIGN_OR_RETURN(const bool same, HoldSameValues(all, reader_of(stored), reader_of(copy)));
+  if (same) return OkStatus();
+  return InvalidArgumentError(file_.path().string() + ": " + stored + " and " + copy +
+                              " have different values, and the model ties the head to the "
+                              "embedding: they are one; give both the values that count");
+}
+
+Status AdapterReader::Check(const BlockList& model, const WholeNames& copies) const {
   std::set<std::string> wanted;
-  for (const checkpoint::SafetensorsDeclaration& declared : DeclareAdapters(model, whole_)) {
+  for (const auto& declared : DeclareAdapters(model, whole_, copies)) {
     DS_RETURN_IF_ERROR(file_.CheckReadable(declared.name, declared.shape, declared.dtype));
     wanted.insert(declared.name);
   }
   for (const auto& [name, entry] : file_.entries()) {
     if (wanted.contains(name)) continue;
     return InvalidArgumentError(file_.path().string() + ": the model has no place for " + name);
+  }
+  for (const auto& [name, copy] : copies) {
+    DS_RETURN_IF_ERROR(CheckCopy(whole_.at(name), copy));
   }
   return OkStatus();
 }
@@ -66,17 +91,22 @@ Status AdapterReader::Read(const std::string& name, std::int64_t first,
 StatusOr<std::unique_ptr<AdapterWriter>> AdapterWriter::Create(const std::filesystem::path& folder,
                                                                const BlockList& model,
                                                                nlohmann::ordered_json config,
-                                                               WholeNames whole) {
+                                                               WholeNames whole,
+                                                               WholeNames copies) {
   DS_RETURN_IF_ERROR(MakeDirectories(folder));
   std::unique_ptr<AdapterWriter> writer(
-      new AdapterWriter(folder, std::move(config), std::move(whole)));
-  DS_ASSIGN_OR_RETURN(writer->writer_,
-                      checkpoint::SafetensorsWriter::Create(
-                          folder / kAdapterWeightsFile, DeclareAdapters(model, writer->whole_)));
+      new AdapterWriter(folder, std::move(config), std::move(whole), std::move(copies)));
+  DS_ASSIGN_OR_RETURN(
+      writer->writer_,
+      checkpoint::SafetensorsWriter::Create(
+          folder / kAdapterWeightsFile, DeclareAdapters(model, writer->whole_, writer->copies_)));
   return writer;
 }
 
 Status AdapterWriter::Write(const std::string& name, const at::Tensor& tensor) {
+  if (const auto copy = copies_.find(name); copy != copies_.end()) {
+    DS_RETURN_IF_ERROR(writer_->Write(copy->second, tensor));
+  }
   const auto stored = whole_.find(name);
   return writer_->Write(stored == whole_.end() ? StoredName(name) : stored->second, tensor);
 }

@@ -1,19 +1,12 @@
-#include <ATen/ops/empty.h>
-#include <ATen/ops/equal.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
 
+#include "runtime/models/same_values.h"
 #include "runtime/models/spec/lora_spec.h"
 #include "runtime/models/weights.h"
 
 namespace ds::models {
-namespace {
-
-constexpr std::int64_t kComparedAtOnce = std::int64_t{1} << 22;  // elements
-
-}  // namespace
 
 using checkpoint::SafetensorsFile;
 
@@ -51,16 +44,13 @@ Status WeightReader::CheckTiedHead(const DecoderSpec& spec,
   const std::string table = (base.empty() ? "" : base + ".") + spec.names.tokens + ".weight";
   const std::int64_t all = spec.vocabulary * spec.width;
   DS_RETURN_IF_ERROR(files_.Check(head, std::array{spec.vocabulary, spec.width}));
-  for (std::int64_t first = 0; first < all; first += kComparedAtOnce) {
-    const std::int64_t count = std::min(kComparedAtOnce, all - first);
-    const at::Tensor own = at::empty({count}, at::kFloat), tied = at::empty({count}, at::kFloat);
-    DS_RETURN_IF_ERROR(Read(head, first, own));
-    DS_RETURN_IF_ERROR(Read(table, first, tied));
-    if (at::equal(own, tied)) continue;
+  const auto reader_of = [this](const std::string& name) -> PartReader {
+    return [&](std::int64_t first, const at::Tensor& values) { return Read(name, first, values); };
+  };
+  DS_ASSIGN_OR_RETURN(const bool same, HoldSameValues(all, reader_of(head), reader_of(table)));
+  if (!same) {
     return InvalidArgumentError(files_.paths().front().parent_path().string() +
-                                ": config.json ties the head to the token "
-                                "table, and " +
-                                head +
+                                ": config.json ties the head to the token table, and " + head +
                                 " has other values; to train both, as transformers does then, set "
                                 "\"tie_word_embeddings\" to false in config.json");
   }

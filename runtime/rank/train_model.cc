@@ -158,7 +158,7 @@ StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::M
   DS_RETURN_IF_ERROR(engine::CheckAdapterHasBase(job, model.weights != nullptr));
   if (job.lora_adapter.empty()) return model;
   DS_ASSIGN_OR_RETURN(model.adapter, models::AdapterReader::Open(job.lora_adapter));
-  DS_RETURN_IF_ERROR(model.adapter->Check(*model.alike));
+  DS_RETURN_IF_ERROR(model.adapter->Check(*model.alike, model.lora->copies));
   return model;
 }
 
@@ -168,7 +168,7 @@ StatusOr<std::unique_ptr<models::AdapterWriter>> ModelExport::CreateAdapterWrite
     return models::AdapterWriter::Create(
         job_.save_hf_dir, *model_.alike,
         models::MakeAdapterConfig(*model_.lora, job_.model, config_.decoder.weights_are_in_out),
-        model_.lora->whole);
+        model_.lora->whole, model_.lora->copies);
   });
 }
 

@@ -42,7 +42,10 @@ CASES = {
     "saves_both_tables": ("llama", dict(target_modules=["o_proj"], modules_to_save=["embed_tokens", "lm_head"])),
     "saves_norms": ("llama", dict(target_modules=["q_proj"], modules_to_save=["input_layernorm", "norm"])),
     "saves_a_layer": ("llama", dict(target_modules="all-linear", modules_to_save=["k_proj"])),
+    "ties_embedding": ("families/qwen2", dict(target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    "ties_head": ("families/gemma2", dict(target_modules=["v_proj"], modules_to_save=["lm_head"], ensure_weight_tying=True)),
     "embeddings_too": ("llama", dict(target_modules=["q_proj"])),
+    "tied_embeddings_too": ("families/qwen2", dict(target_modules=["q_proj"])),
     "gaussian": ("llama", dict(target_modules=["q_proj"], init_lora_weights="gaussian")),
     "gpt2": ("gpt2", dict(target_modules=["c_attn"], fan_in_fan_out=True, lora_dropout=0.1)),
     "gpt2_all": ("gpt2", dict(target_modules="all-linear", fan_in_fan_out=True)),
@@ -70,7 +73,7 @@ def make(out, name, base, options):
                 parameter.add_(torch.randn_like(parameter) * (0.3 if "lora_" in key and "magnitude" not in key else 0.05))
     model.peft_config["default"].base_model_name_or_path = base
     folder = out / "adapters" / name
-    model.save_pretrained(folder, **({"save_embedding_layers": True} if name == "embeddings_too" else {}))
+    model.save_pretrained(folder, **({"save_embedding_layers": True} if name.endswith("embeddings_too") else {}))
     (folder / "README.md").unlink(missing_ok=True)
     # As it is loaded: PEFT leaves out what the folder has not.
     model = transformers.AutoModelForCausalLM.from_pretrained(out / base, dtype=torch.float32, attn_implementation="eager")

@@ -10,7 +10,8 @@ small on a CPU. For every case: lora/CASE/ is the adapter that the run starts fr
 saves it (with B not zero, so that the first step has gradients for A, too), lora/CASE.json holds
   base:     the folder of the frozen model, and its format, if it has one;
   runs:     losses and gradient norms of 20 AdamW steps, as in FAMILY.json;
-  trained:  of every tensor of the trained adapter, under PEFT's names, its norm and probe;
+  trained:  of every tensor of the trained adapter, under PEFT's names, its norm and probe; a head that
+            PEFT keeps tied is the embedding's;
   merged:   the same of every weight that merge_and_unload changes.
 """
 
@@ -36,6 +37,8 @@ CASES = {
     "llama_dora": ("llama", "", dict(r=4, lora_alpha=8, use_dora=True, target_modules=["q_proj", "down_proj"])),
     "llama_saves": ("llama", "", dict(r=4, lora_alpha=8, target_modules=r".*self_attn\.(q|v)_proj", rank_pattern={"v_proj": 2},
                                       alpha_pattern={"q_proj": 4}, modules_to_save=["lm_head", "norm"])),
+    "qwen2_ties": ("families/qwen2", "", dict(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"],
+                                             modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "llama_nf4": ("llama", "nf4", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
     "llama_nf4_double": ("llama", "nf4-double", dict(r=4, lora_alpha=8, target_modules=["o_proj", "up_proj"])),
     "gpt2_dora_int8": ("gpt2", "int8", dict(r=3, lora_alpha=5, use_dora=True, fan_in_fan_out=True,
@@ -89,7 +92,8 @@ def make(out, tokens, name, family, kind, options):
               "seq_len": base_goldens.SEQ_LEN,
               "runs": [base_goldens.training_golden(model, tokens, GLOBAL_BATCH, MICRO_BATCH)]}
     state = peft.get_peft_model_state_dict(model)
-    golden["trained"] = {key: measure(value) for key, value in state.items()}
+    ties = options.get("ensure_weight_tying", False)
+    golden["trained"] = {key: measure(value) for key, value in state.items() if not (ties and "lm_head" in key)}
     before = dict(load(out / family, kind).named_parameters())
     golden["merged"] = {key: measure(value) for key, value in model.merge_and_unload().named_parameters()
                         if not torch.equal(value, before[key])}

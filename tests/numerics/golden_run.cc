@@ -71,7 +71,7 @@ GoldenRunResult TrainRank(const GoldenRun& run, comm::Communicator& world) {
     models::LoraSpec lora = models::ReadLoraSpec(folder).value();
     DS_CHECK(models::AddLora(*model, &lora).ok());
     adapter = models::AdapterReader::Open(folder).value();
-    DS_CHECK(adapter->Check(*model).ok());
+    DS_CHECK(adapter->Check(*model, lora.copies).ok());
   }
   if (!run.quantized.empty()) {
     models::QuantizeBase(*model, models::ParseBaseFormat(run.quantized).value());

@@ -21,11 +21,14 @@ struct LoraCase {
   const char* quantized;
 };
 
-constexpr LoraCase kCases[] = {
-    {"llama", "llama", false, ""},           {"gpt2", "gpt2_rslora", true, ""},
-    {"llama", "llama_dora", false, ""},      {"llama", "llama_saves", false, ""},
-    {"llama", "llama_nf4", false, "nf4"},    {"llama", "llama_nf4_double", false, "nf4-double"},
-    {"gpt2", "gpt2_dora_int8", true, "int8"}};
+constexpr LoraCase kCases[] = {{"llama", "llama", false, ""},
+                               {"gpt2", "gpt2_rslora", true, ""},
+                               {"llama", "llama_dora", false, ""},
+                               {"llama", "llama_saves", false, ""},
+                               {"families/qwen2", "qwen2_ties", false, ""},
+                               {"llama", "llama_nf4", false, "nf4"},
+                               {"llama", "llama_nf4_double", false, "nf4-double"},
+                               {"gpt2", "gpt2_dora_int8", true, "int8"}};
 
 void ExpectMeasures(const at::Tensor& tensor, const nlohmann::json& golden) {
   const at::Tensor flat = tensor.to(at::kDouble).flatten();

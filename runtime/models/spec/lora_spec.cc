@@ -149,6 +149,27 @@ StatusOr<LoraSpec> ParseSpec(const Json& config) {
   return spec;
 }
 
+constexpr char kHeadMatrix[] = "lm_head.weight";
+
+// True where PEFT trains the table or the tied head by itself. With ensure_weight_tying it keeps
+// the two together, and saves both, where it finds the head; of GPT-2's wte it does not.
+bool PartsTiedHead(const LoraSpec& spec, const std::string& table) {
+  if (!spec.TrainsWhole(table) && !spec.TrainsWhole(kHeadMatrix)) return false;
+  const bool has_both = spec.copies.contains(table) ||
+                        (spec.whole.contains(table) && spec.whole.contains(kHeadMatrix));
+  return !spec.ties_weights || !has_both;
+}
+
+Status RefuseParting(const LoraSpec& spec, const std::string& table) {
+  const std::string has = spec.whole.contains(table) ? table : kHeadMatrix;
+  return UnimplementedError(
+      std::string(kAdapterWeightsFile) + " has " + has +
+      " whole, to train it, and PEFT parts the head from the embedding then, which is not built; "
+      "train with PEFT's ensure_weight_tying=True, or have the base model untied first (a "
+      "config.json with \"tie_word_embeddings\": false, and weights with " +
+      kHeadMatrix + ")");
+}
+
 }  // namespace
 
 double LoraSpec::ScaleOf(std::int64_t of_rank, double of_alpha) const {
@@ -194,8 +215,20 @@ StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder) {
   return spec;
 }
 
+void TakeTiedHead(const ModelNames& model, LoraSpec* spec) {
+  const std::string& table = model.tied_table;
+  const auto head = spec->whole.find(kHeadMatrix);
+  if (table.empty() || head == spec->whole.end() || !spec->whole.contains(table)) return;
+  if (PartsTiedHead(*spec, table)) return;
+  spec->copies[table] = head->second;
+  spec->whole.erase(head);
+}
+
 Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
   if (!spec.is_read()) return OkStatus();
+  if (!model.tied_table.empty() && PartsTiedHead(spec, model.tied_table)) {
+    return RefuseParting(spec, model.tied_table);
+  }
   for (const auto& [layer, of] : spec.layers) {
     if (Contains(model.layers, layer)) continue;
     return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has an adapter of " + layer +
@@ -215,10 +248,7 @@ Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
                                 " whole, and the model has no such parameter of its own (a head "
                                 "that is tied to the embedding is none)");
   }
-  if (spec.ties_weights || !spec.whole.contains(model.tied_table)) return OkStatus();
-  return UnimplementedError(std::string(kAdapterWeightsFile) + " has " + model.tied_table +
-                            " whole, from which PEFT parts the head that is tied to it; that is "
-                            "not built");
+  return OkStatus();
 }
 
 nlohmann::ordered_json MakeAdapterConfig(const LoraSpec& spec, const std::string& base_model,

@@ -45,6 +45,9 @@ struct LoraSpec {
   // These are filled from a PEFT folder.
   std::map<std::string, std::string>
       whole;  // parameters that the file has whole, their names there
+  // Names in the file of second copies: the tied head's matrix, by the table's name. TakeTiedHead
+  // fills it.
+  std::map<std::string, std::string> copies;
   std::optional<AdapterRules> rules;
   bool ties_weights = false;  // ensure_weight_tying
   std::string config_text;    // adapter_config.json
@@ -78,7 +81,12 @@ struct ModelNames {
   std::string tied_table;
 };
 
-// Refuses a PEFT folder that does not fit the model. A spec that was not read fits any.
+// Takes a tied head's matrix out of `whole` where PEFT keeps it tied: it is the table once more.
+// What it holds is AdapterReader's to compare.
+void TakeTiedHead(const ModelNames& model, LoraSpec* spec);
+
+// Refuses a PEFT folder that does not fit the model. A spec that was not read fits any. Requires
+// TakeTiedHead.
 Status CheckFits(const LoraSpec& spec, const ModelNames& model);
 
 // The description that PEFT reads. Of a spec that was read it is the folder's own, of `base_model`;

@@ -103,7 +103,10 @@ Status ReadTargets(const std::vector<std::string>& words, LoraSpec* spec) {
 }
 
 Status ChooseLayers(const ModelNames& model, LoraSpec* spec) {
-  if (spec->is_read()) return CheckFits(*spec, model);
+  if (spec->is_read()) {
+    TakeTiedHead(model, spec);
+    return CheckFits(*spec, model);
+  }
   std::vector<std::string> found = model.layers;
   if (!spec->target_pattern.empty()) {
     DS_ASSIGN_OR_RETURN(found, FindByPattern(*spec, model.layers));

@@ -118,10 +118,38 @@ TEST(LoraSpecTest, TheFolderAndTheModelMustFit) {
   for (const auto& [layer, of] : tables.layers) names.layers.push_back(layer);
   EXPECT_TRUE(CheckFits(tables, names).ok());
   names.tied_table = "model.embed_tokens.weight";
-  EXPECT_THAT(CheckFits(tables, names).message(),
-              HasSubstr("has model.embed_tokens.weight whole, from which PEFT parts the head"));
+  EXPECT_THAT(
+      CheckFits(tables, names).message(),
+      HasSubstr("has model.embed_tokens.weight whole, to train it, and PEFT parts the head"));
+  names.tied_table.clear();
   names.parameters.pop_back();
   EXPECT_THAT(CheckFits(tables, names).message(), HasSubstr("has lm_head.weight whole"));
+}
+
+// What PEFT 0.21 saves over a tied head, and when it trains a head of its own.
+TEST(LoraSpecTest, ATiedHeadIsTakenForTheTableWherePeftKeepsItTied) {
+  const std::string table = "model.embed_tokens.weight", head = "lm_head.weight";
+  const auto take = [&](const std::string& folder, const auto& change) {
+    LoraSpec spec = ReadLoraSpec(kGolden / "../adapters" / folder).value();
+    change(&spec);
+    ModelNames names{.parameters = {table}, .tied_table = table};
+    for (const auto& [layer, of] : spec.layers) names.layers.push_back(layer);
+    TakeTiedHead(names, &spec);
+    TakeTiedHead(names, &spec);
+    const Status fits = CheckFits(spec, names);
+    EXPECT_EQ(spec.copies.contains(table), fits.ok()) << folder;
+    return fits.ok() ? "ties" : fits.message();
+  };
+  const auto as_it_is = [](LoraSpec* /*spec*/) {};
+  EXPECT_EQ(take("ties_embedding", as_it_is), "ties");
+  EXPECT_EQ(take("ties_head", as_it_is), "ties");
+  EXPECT_EQ(take("tied_embeddings_too", as_it_is), "ties");
+  EXPECT_THAT(take("saves_both_tables", as_it_is), HasSubstr("ensure_weight_tying=True"));
+  EXPECT_THAT(take("saves_head", as_it_is), HasSubstr("has lm_head.weight whole, to train it"));
+  EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->ties_weights = false; }),
+              HasSubstr("PEFT parts the head"));
+  EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->whole.erase(head); }),
+              HasSubstr("PEFT parts the head"));
 }
 
 TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {

@@ -3,10 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/models/adapter_folder.h"
 #include "runtime/models/derived_values.h"
 #include "runtime/models/quantized_weight.h"
@@ -210,6 +213,54 @@ TEST_F(AdapterFolderTest, ReadsBackWhatItWrote) {
   LoraSpec fewer{.rank = 2, .targets = {"q_proj"}};
   ASSERT_TRUE(AddLora(*other, &fewer).ok());
   EXPECT_FALSE(reader->Check(*other).ok());
+}
+
+// The table that the head is tied to is in the file twice, as PEFT wants to find it.
+TEST_F(AdapterFolderTest, WritesTheTiedHeadBesideItsTable) {
+  const auto source = GoldenFolder() / "adapters/ties_embedding";
+  const std::string table = "model.embed_tokens.weight", at_front = "base_model.model.";
+  LoraSpec spec = ReadLoraSpec(source).value();
+  const auto model = LoadGoldenModel("families/qwen2");
+  ASSERT_TRUE(AddLora(*model, &spec).ok());
+  const auto reader = AdapterReader::Open(source).value();
+  EXPECT_TRUE(reader->Check(*model, spec.copies).ok());
+  EXPECT_FALSE(reader->Check(*model).ok());
+  const auto writer =
+      AdapterWriter::Create(folder_.path(), *model, MakeAdapterConfig(spec, "base", false),
+                            spec.whole, spec.copies)
+          .value();
+  for (const auto& block : model->blocks()) {
+    for (const auto& item : block->named_parameters()) {
+      const std::string name = block->FullName(item.key());
+      if (!IsLoraParameter(name) && !spec.whole.contains(name)) continue;
+      ASSERT_TRUE(writer->Write(name, at::ones(item.value().sizes())).ok()) << name;
+    }
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+  const auto file = checkpoint::SafetensorsFile::Open(folder_.path() / kAdapterWeightsFile).value();
+  at::Tensor head = at::zeros({320, 16});
+  ASSERT_TRUE(file.Read(at_front + "lm_head.weight", 0, head).ok());
+  EXPECT_TRUE(at::equal(head, at::ones({320, 16})));
+  EXPECT_TRUE(AdapterReader::Open(folder_.path()).value()->Check(*model, spec.copies).ok());
+}
+
+TEST_F(AdapterFolderTest, ATiedHeadOfOtherValuesIsRefused) {
+  const std::string table = "base_model.model.model.embed_tokens.weight",
+                    head = "base_model.model.lm_head.weight";
+  const auto model = LoadGoldenModel("families/qwen2");
+  auto writer = checkpoint::SafetensorsWriter::Create(
+                    folder_.path() / kAdapterWeightsFile,
+                    {{table, at::kFloat, {320, 16}}, {head, at::kFloat, {320, 16}}})
+                    .value();
+  at::Tensor values = at::ones({320, 16});
+  ASSERT_TRUE(writer->Write(table, values).ok());
+  values[319][15] = 2.0;
+  ASSERT_TRUE(writer->Write(head, values).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const Status checked = AdapterReader::Open(folder_.path())
+                             .value()
+                             ->Check(*model, {{"model.embed_tokens.weight", head}});
+  EXPECT_THAT(checked.message(), HasSubstr(table + " and " + head + " have different values"));
 }
 
 TEST(FreezeParameters, TakesPatternsOfFullNames) {

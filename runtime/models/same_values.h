@@ -1,0 +1,21 @@
+#pragma once
+
+// HoldSameValues: compares tensors in files that may be larger than memory.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "runtime/base/status.h"
+
+namespace ds::models {
+
+// Fills `values` with the elements from `first` on.
+using PartReader = std::function<Status(std::int64_t first, const at::Tensor& values)>;
+
+// Tells whether two stored tensors of `count` elements have the same values. Holds a part of each
+// at a time.
+StatusOr<bool> HoldSameValues(std::int64_t count, const PartReader& one, const PartReader& other);
+
+}  // namespace ds::models
