@@ -1,6 +1,7 @@
 #include "cli/estimate/model_size.h"
 
 #include "runtime/base/files.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/engine/plan/expert_rules.h"
 #include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/spec/count_parameters.h"
@@ -14,6 +15,9 @@ StatusOr<nlohmann::ordered_json> ReadConfig(const fs::path& path) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   nlohmann::ordered_json config =
       nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (config.is_discarded()) {
+    return InvalidArgumentError(path.string() + ": not valid JSON: " + DescribeJsonFault(text));
+  }
   if (!config.is_object()) return InvalidArgumentError(path.string() + ": not a JSON object");
   return config;
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/models/memory/decoder_memory.h"
 #include "runtime/models/memory/expert_bytes.h"
@@ -34,6 +35,9 @@ StatusOr<models::DecoderSpec> ReadJobModel(const fs::path& model) {
   const fs::path path = fs::is_directory(model, ignored) ? model / "config.json" : model;
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   const auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (config.is_discarded()) {
+    return InvalidArgumentError(path.string() + ": not valid JSON: " + DescribeJsonFault(text));
+  }
   DS_ASSIGN_OR_RETURN(models::DecoderSpec spec,
                       models::ReadDecoderSpec(config, path.string(), models::UnknownKeys::kIgnore));
   const Status known = models::CheckMemoryIsKnown(spec);

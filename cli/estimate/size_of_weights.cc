@@ -11,6 +11,7 @@
 
 #include "cli/estimate/model_size.h"
 #include "runtime/base/files.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/checkpoint/format/safetensors_layout.h"
 
@@ -35,6 +36,9 @@ bool IsStoredBuffer(const std::string& name) {
 StatusOr<std::set<std::string>> FilesOfIndex(const fs::path& index) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(index, kMaxIndexBytes));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return InvalidArgumentError(index.string() + ": not valid JSON: " + DescribeJsonFault(text));
+  }
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
     return InvalidArgumentError(index.string() + ": no JSON object with a weight_map");
   }

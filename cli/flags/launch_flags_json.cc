@@ -123,6 +123,9 @@ StatusOr<LaunchFlags> ReadLaunchFlags(const Json& json) {
       Read(json.at(name), &value);
       unknown.erase(name);
     });
+  } catch (const Json::exception&) {
+    return InvalidArgumentError("the launch flag '" + at +
+                                "' in it is damaged: its value is of another type");
   } catch (const std::exception& error) {
     return InvalidArgumentError("the launch flag '" + at + "' in it is damaged: " + error.what());
   }

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "runtime/base/files.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/recompute_choice.h"
 #include "runtime/engine/plan/expert_rules.h"
@@ -62,6 +63,10 @@ StatusOr<std::string> ReadModelText(const std::string& model, const ShareFolder&
   const bool is_folder = fs::is_directory(path, ignored);
   StatusOr<std::string> text = ReadFile(is_folder ? path / "config.json" : path, kMaxConfigBytes);
   if (!text.ok()) return text.status().WithContext("--model " + model);
+  if (FindJsonFault(*text)) {
+    return InvalidArgumentError("--model " + model +
+                                ": config.json is not valid JSON: " + DescribeJsonFault(*text));
+  }
   return text;
 }
 

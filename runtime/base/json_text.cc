@@ -35,15 +35,4 @@ std::optional<std::size_t> FindLoneSurrogate(std::string_view json) {
   return std::nullopt;
 }
 
-std::string DescribeJsonError(std::string_view json, std::string_view error) {
-  const auto at = FindLoneSurrogate(json);
-  if (!at) return std::string(error);
-  const std::string_view before = json.substr(0, *at);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const std::size_t start = before.rfind('\n') + 1;  // 0 on the first line
-  return "line " + std::to_string(line) + ", column " + std::to_string(*at - start + 1) + ": " +
-         std::string(json.substr(*at, kEscapeBytes)) +
-         " is a lone surrogate, half of a pair, and no character";
-}
-
 }  // namespace ds

@@ -45,8 +45,8 @@ StatusOr<CommBenchJob> CommBenchJobFromJson(std::string_view text) {
            .dtype = json.at("dtype"),
            .device = json.at("device"),
            .encrypt = json.at("encrypt")};
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgumentError(std::string("bench job: ") + error.what());
+  } catch (const nlohmann::json::exception&) {
+    return InvalidArgumentError("bench job: a value is missing or of another type");
   }
   if (!IsSound(job)) return InvalidArgumentError("bench job: a value is out of range");
   return job;

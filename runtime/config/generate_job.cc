@@ -74,8 +74,8 @@ StatusOr<GenerateJob> GenerateJobFromJson(std::string_view text) {
            .batch_size = json.at("batch_size"),
            .json = json.at("json"),
            .status_offset = json.at("status_offset")};
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgumentError(std::string("generate job: ") + error.what());
+  } catch (const nlohmann::json::exception&) {
+    return InvalidArgumentError("generate job: a value is missing or of another type");
   }
   if (!IsSound(job)) return InvalidArgumentError("generate job: a value is out of range");
   return job;

@@ -30,8 +30,8 @@ Status BestEvaluation::LoadState(const nlohmann::json& state) {
                           .loss = best.at("loss"),
                           .saved_for_it = best.at("saved_for_it")};
     }
-  } catch (const nlohmann::json::exception& error) {
-    return DataLossError(std::string("not the state of an evaluation: ") + error.what());
+  } catch (const nlohmann::json::exception&) {
+    return DataLossError("the state of evaluations has a value that is missing or of another type");
   }
   best_ = loaded.best_;
   since_ = loaded.since_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/base/files.h"
+#include "runtime/base/json_fault.h"
 
 namespace ds::inference {
 namespace {
@@ -140,6 +141,9 @@ class Reader {
 
 StatusOr<Json> ParseObject(std::string_view text, const std::string& file_name) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return InvalidArgumentError(file_name + ": not valid JSON: " + DescribeJsonFault(text));
+  }
   if (!json.is_object()) return InvalidArgumentError(file_name + ": no JSON object");
   return json;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/files.h"
-#include "runtime/base/json_text.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/suggest.h"
 #include "runtime/models/spec/families.h"
 
@@ -86,9 +86,8 @@ StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string&
   try {
     config.json = nlohmann::ordered_json::parse(text, keep);
     if (too_deep) return InvalidArgumentError(file_name + ": the JSON is nested too deep");
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgumentError(file_name +
-                                ": not valid JSON: " + DescribeJsonError(text, error.what()));
+  } catch (const nlohmann::json::exception&) {
+    return InvalidArgumentError(file_name + ": not valid JSON: " + DescribeJsonFault(text));
   }
   DS_ASSIGN_OR_RETURN(config.decoder, ReadDecoderSpec(config.json, file_name));
   return config;

@@ -129,8 +129,8 @@ StatusOr<ZenFlow::Read> ZenFlow::ReadState(const nlohmann::json& state) const {
       read.balance.push_back({each.at(0), each.at(1)});
     }
     return read;
-  } catch (const nlohmann::json::exception& error) {
-    return wrong("cannot be read: " + std::string(error.what()));
+  } catch (const nlohmann::json::exception&) {
+    return wrong("has a value that is missing or of another type");
   }
 }
 

@@ -159,9 +159,9 @@ StatusOr<PeerRecord> PeerRecordFromJson(const std::string& text) {
                                   each.at("rail").get<int>()});
     }
     return record;
-  } catch (const Json::exception& error) {
-    return InternalError("what a rank tells of itself cannot be read: " +
-                         std::string(error.what()));
+  } catch (const Json::exception&) {
+    return InternalError(
+        "a rank's description of itself has a value that is missing or of another type");
   }
 }
 

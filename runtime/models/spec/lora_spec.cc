@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
-#include "runtime/base/json_text.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/suggest.h"
 #include "runtime/models/spec/adapter_layout.h"
 
@@ -206,9 +206,10 @@ StatusOr<LoraSpec> ReadLoraSpec(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kAdapterConfigFile;
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMostAdapterConfigBytes));
   const Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  auto spec = config.is_discarded()
-                  ? StatusOr<LoraSpec>(InvalidArgumentError(DescribeJsonError(text, "no JSON")))
-                  : ParseSpec(config);
+  auto spec =
+      config.is_discarded()
+          ? StatusOr<LoraSpec>(InvalidArgumentError("not valid JSON: " + DescribeJsonFault(text)))
+          : ParseSpec(config);
   if (!spec.ok()) return spec.status().WithContext(path.string());
   spec->config_text = text;
   DS_RETURN_IF_ERROR(ReadAdapterLayout(folder, &*spec));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/files.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/unique_fd.h"
 
 namespace ds::models {
@@ -62,6 +63,9 @@ Status RefuseUnread(const fs::path& folder, const std::string& name) {
 StatusOr<std::map<std::string, std::string>> ReadIndex(const fs::path& index) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(index, kMaxIndexBytes));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return InvalidArgumentError(index.string() + ": not valid JSON: " + DescribeJsonFault(text));
+  }
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
     return InvalidArgumentError(index.string() + ": no JSON object with a weight_map");
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "runtime/base/json_fault.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/parse_number.h"
 
@@ -28,18 +29,6 @@ std::size_t EndOfText(std::string_view row, std::size_t at) {
 constexpr std::size_t kQuotedBytes = 80;
 // The first double that is no 64-bit whole number.
 constexpr double kPast64Bits = 9223372036854775808.0;
-
-// The parser's words without its own name, and only the end of a long text that they quote.
-std::string ReasonOf(const nlohmann::json::exception& error) {
-  std::string reason = error.what();
-  if (const std::size_t at = reason.find("] "); at != std::string::npos) reason.erase(0, at + 2);
-  if (const std::size_t at = reason.find(": "); at != std::string::npos) reason.erase(0, at + 2);
-  const std::size_t quote = reason.find('\'');
-  if (quote == std::string::npos || reason.size() - quote <= kQuotedBytes) return reason;
-  std::size_t end = reason.size() - kQuotedBytes;
-  while (end < reason.size() && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) ++end;
-  return reason.substr(0, quote + 1) + "..." + reason.substr(end);
-}
 
 bool IsLongInteger(std::string_view number) {
   if (number.find_first_not_of("-0123456789") != std::string_view::npos) return false;
@@ -159,23 +148,19 @@ Status CheckRow(std::string_view row) {
                                 " is a lone surrogate, half of a character, which is no Unicode "
                                 "text: mend the row, or pass over it with --on_bad_data skip");
   }
-  try {
-    const auto json = nlohmann::json::parse(row);
-    if (json.is_object()) return OkStatus();
-    return InvalidArgumentError(std::string("the row is no JSON object but ") +
-                                (json.is_array() ? "a list" : "a single value"));
-  } catch (const nlohmann::json::parse_error& error) {
-    const std::string_view before = row.substr(0, error.byte == 0 ? 0 : error.byte - 1);
-    if (nlohmann::json::accept(before)) {
-      return InvalidArgumentError("column " + std::to_string(error.byte) +
-                                  ": a line of .jsonl is one row, and something follows it; a file "
-                                  "with several rows on a line is to be named .json");
+  if (const auto fault = FindJsonFault(row)) {
+    const std::string place = "column " + std::to_string(fault->offset + 1) + ": ";
+    if (!fault->is_behind) {
+      return InvalidArgumentError("the row is no JSON: " + place + fault->what);
     }
-    return InvalidArgumentError("the row is no JSON: column " + std::to_string(error.byte) + ": " +
-                                ReasonOf(error));
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgumentError("the row cannot be read: " + ReasonOf(error));
+    return InvalidArgumentError(place +
+                                "a line of .jsonl is one row, and something follows it; a "
+                                "file with several rows on a line is to be named .json");
   }
+  const std::size_t begin = row.find_first_not_of(" \t\r\n");
+  if (row.substr(begin).starts_with('{')) return OkStatus();
+  return InvalidArgumentError(std::string("the row is no JSON object but ") +
+                              (row.substr(begin).starts_with('[') ? "a list" : "a single value"));
 }
 
 }  // namespace ds::tokenizer

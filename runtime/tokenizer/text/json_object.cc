@@ -1,6 +1,6 @@
 #include "runtime/tokenizer/text/json_object.h"
 
-#include "runtime/base/json_events.h"
+#include "runtime/base/json_fault.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/utf8.h"
@@ -19,33 +19,6 @@ std::string Shown(const Json& value) {
   return Printable(text);
 }
 
-// Finds the number at which parsing ends.
-class LargeNumber : public JsonEvents<Json> {
- public:
-  bool key(string_t& name) override {
-    key_ = name;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string& token, const Json::exception&) override {
-    number_ = token;
-    return false;
-  }
-
-  const std::string& key_before() const { return key_; }
-  const std::string& number() const { return number_; }
-
- private:
-  std::string key_, number_;
-};
-
-// Says which number of the text no double can hold.
-std::string DescribeLargeNumber(std::string_view text) {
-  LargeNumber large;
-  Json::sax_parse(text, &large);
-  return "the number " + Printable(large.number().substr(0, kShownBytes)) + " under \"" +
-         Printable(large.key_before()) + "\" is larger than the largest double, 1.8e308";
-}
-
 }  // namespace
 
 StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
@@ -57,10 +30,8 @@ StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name) {
   };
   try {
     parsed = Json::parse(text, keep);
-  } catch (const Json::out_of_range&) {
-    return InvalidArgumentError(name + ": " + DescribeLargeNumber(text));
-  } catch (const Json::exception& error) {
-    return InvalidArgumentError(name + ": " + Printable(DescribeJsonError(text, error.what())));
+  } catch (const Json::exception&) {
+    return InvalidArgumentError(name + ": not valid JSON: " + DescribeJsonFault(text));
   }
   if (too_deep) return InvalidArgumentError(name + ": the JSON is nested too deep");
   if (!parsed.is_object()) return InvalidArgumentError(name + " must hold a JSON object");

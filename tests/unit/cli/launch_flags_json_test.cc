@@ -64,6 +64,8 @@ TEST(LaunchFlagsJsonTest, MissingFlagsKeepTheirDefaultAndDamageIsAnError) {
 TEST(LaunchFlagsJsonTest, WhatAnotherVersionKnowsIsNamed) {
   EXPECT_EQ(ReadLaunchFlags({{"num_cpus", 3}, {"num_gpus", 3}, {"a", 1}}).status().message(),
             "the launch flags in it hold what this dsrun does not know: num_cpus, a");
+  EXPECT_EQ(ReadLaunchFlags({{"num_gpus", "three"}}).status().message(),
+            "the launch flag 'num_gpus' in it is damaged: its value is of another type");
   for (const char* flag : {"device", "exit_codes", "launcher"}) {
     for (const nlohmann::ordered_json& value :
          {nlohmann::ordered_json("rocm"), nlohmann::ordered_json(nullptr)}) {

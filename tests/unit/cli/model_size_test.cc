@@ -104,7 +104,7 @@ TEST_F(ReadModelSizeTest, ModulesOfShardedWeightsAreAddedUp) {
 TEST_F(ReadModelSizeTest, SaysWhatIsMissingOrDamaged) {
   EXPECT_THAT(Error(), HasSubstr("there are no safetensors files"));
   Write("config.json", "{");
-  EXPECT_THAT(Error(), HasSubstr("config.json: not a JSON object"));
+  EXPECT_THAT(Error(), HasSubstr("config.json: not valid JSON: line 1, column 2: it ends"));
   fs::remove(folder_.path() / "config.json");
   Write("model.safetensors.index.json", R"({"weight_map": {"x": "../a.safetensors"}})");
   EXPECT_THAT(Error(), HasSubstr("weight_map['x'] is not the name of a file of this folder"));

@@ -111,7 +111,8 @@ TEST(ReadJobModelTest, WhatIsNoModelIsRefused) {
   EXPECT_FALSE(ReadJobModel(DS_SOURCE_DIR "/configs/models/none.json").ok());
   // It has comments, so it is not even the JSON of a model's folder.
   const auto refused = ReadJobModel(DS_SOURCE_DIR "/configs/default_ds_config.json");
-  EXPECT_THAT(refused.status().message(), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("not valid JSON: line 1, column 1: // is no JSON"));
 }
 
 }  // namespace

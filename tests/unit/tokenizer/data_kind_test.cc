@@ -175,20 +175,21 @@ TEST(RowJson, ReasonsNameTheColumn) {
   EXPECT_THAT(reason(R"({"a": 1} {"b": 2})"),
               HasSubstr("column 10: a line of .jsonl is one row, and something follows it; a file "
                         "with several rows on a line is to be named .json"));
-  EXPECT_THAT(reason(R"({"n": 1e999})"), HasSubstr("number overflow parsing '1e999'"));
+  EXPECT_THAT(reason(R"({"n": 1e999})"),
+              HasSubstr("column 7: the number 1e999 is larger than the largest double, 1.8e308"));
 }
 
-TEST(RowJson, ReasonsShowTheEndOfALongRow) {
+TEST(RowJson, ReasonsOfALongRowAreShort) {
   const auto reason = [](const std::string& row) { return std::string(CheckRow(row).message()); };
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "\u8a9e";
   const std::string cut = reason("{\"text\": \"" + text);
   EXPECT_LT(cut.size(), 250u);
   EXPECT_THAT(cut, HasSubstr("the row is no JSON: column 300011: "));
-  EXPECT_THAT(cut, HasSubstr("missing closing quote; last read: '...\u8a9e"));
+  EXPECT_THAT(cut, HasSubstr("it ends inside a text: it is not whole"));
   const std::string overflow = reason("{\"n\": 1" + std::string(100'000, '0') + "}");
   EXPECT_LT(overflow.size(), 250u);
-  EXPECT_THAT(overflow, HasSubstr("number overflow parsing '...000"));
+  EXPECT_THAT(overflow, HasSubstr("column 7: the number 1000"));
 }
 
 }  // namespace

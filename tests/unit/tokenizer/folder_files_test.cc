@@ -158,8 +158,10 @@ TEST(SideFilesTest, WhatIsNoTokenIsNamed) {
               HasSubstr("added_tokens.json: '<a>' must have an id"));
   EXPECT_THAT(error("special_tokens_map.json", R"({"additional_special_tokens": [null]})"),
               HasSubstr("special_tokens_map.json: additional_special_tokens must be a token"));
-  EXPECT_THAT(error("tokenizer_config.json", R"({"eos_token": "\ud83d"})"),
-              HasSubstr("tokenizer_config.json: line 1, column 16: \\ud83d is a lone surrogate"));
+  EXPECT_THAT(
+      error("tokenizer_config.json", R"({"eos_token": "\ud83d"})"),
+      HasSubstr(
+          "tokenizer_config.json: not valid JSON: line 1, column 16: \\ud83d is a lone surrogate"));
 }
 
 // transformers 5 lays these over the steps of tokenizer.json.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace ds::tokenizer {
@@ -16,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 Json SmallTokenizer() {
@@ -32,6 +34,49 @@ StatusOr<Tokenizer> Parse(const Json& json) {
 std::string ErrorOf(const Json& json) {
   const auto read = Parse(json);
   return read.ok() ? "" : read.status().message();
+}
+
+// Errors name the file, and say nothing in the words of a parser.
+void ExpectPlainWords(const std::string& text) {
+  const auto read = ParseTokenizerJson(text, "tokenizer.json");
+  if (read.ok()) return;
+  const std::string said(read.status().message());
+  EXPECT_THAT(said, HasSubstr("tokenizer.json")) << text;
+  for (const char* word : {"exception", "parse error", "std::", "syntax error"}) {
+    EXPECT_THAT(said, Not(HasSubstr(word))) << text;
+  }
+}
+
+// Puts a value of each type in the place of every value of a small file of every kind.
+void ReplaceEach(const Json& whole, const Json::json_pointer& at) {
+  for (const Json& other : {Json(), Json(true), Json(-7), Json(1e300), Json(""), Json("x"),
+                            Json::array(), Json::object(), Json::array({1, "a"})}) {
+    Json changed = whole;
+    changed[at] = other;
+    ExpectPlainWords(changed.dump());
+  }
+  const Json& here = whole[at];
+  if (here.size() > 20) return;
+  if (here.is_object()) {
+    for (const auto& [key, value] : here.items()) ReplaceEach(whole, at / key);
+  }
+  for (std::size_t i = 0; here.is_array() && i < here.size(); ++i) ReplaceEach(whole, at / i);
+}
+
+TEST(DamagedTokenizerTest, IsDescribedInPlainWords) {
+  const std::string small = SmallTokenizer().dump(1);
+  for (std::size_t size = 0; size < small.size(); ++size) ExpectPlainWords(small.substr(0, size));
+  EXPECT_THAT(
+      ParseTokenizerJson(small.substr(0, 40), "tokenizer.json").status().message(),
+      HasSubstr("tokenizer.json: not valid JSON: line 4, column 16: it ends inside a text"));
+  ReplaceEach(SmallTokenizer(), {});
+  for (const char* name : {"bert", "llama3", "albert", "deepseek"}) {
+    SCOPED_TRACE(name);
+    Json whole = Json::parse(*ReadFile(std::string(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/") +
+                                       name + ".tokenizer.json"));
+    whole["model"] = SmallTokenizer()["model"];
+    ReplaceEach(whole, {});
+  }
 }
 
 struct BadFile {
