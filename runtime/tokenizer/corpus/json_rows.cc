@@ -7,6 +7,7 @@
 #include "runtime/base/byte_size.h"
 #include "runtime/base/files.h"
 #include "runtime/base/suggest.h"
+#include "runtime/tokenizer/corpus/row_json.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -195,8 +196,8 @@ StatusOr<std::optional<std::string>> JsonRows::TakeFromValues() {
   if (rows_++ > 0) return std::optional(std::move(row));
   DS_ASSIGN_OR_RETURN(const char next, Peek());
   if (next != '\0') return std::optional(std::move(row));
-  const OrderedJson object = OrderedJson::parse(row, nullptr, /*allow_exceptions=*/false);
-  const std::string lists = object.is_object() ? ListsOf(object) : "";
+  const auto object = ParseNested(row);  // what it refuses is said when the row is read
+  const std::string lists = object.ok() && object->is_object() ? ListsOf(*object) : "";
   if (lists.empty()) return std::optional(std::move(row));
   return InvalidArgumentError(ShortenPath(stream_.path()) +
                               ": the file is one object, with a list of objects under: " + lists +

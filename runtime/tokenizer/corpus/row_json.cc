@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "runtime/base/json_events.h"
 #include "runtime/base/json_fault.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/parse_number.h"
@@ -60,28 +61,39 @@ Status RefuseLongInteger(std::string_view json, int depth) {
   return OkStatus();
 }
 
-// Watches a parser for values that it would change or drop in silence.
-class JsonWatch {
+// Looks through a text for what its value would not show, or not in time: an ordered object looks
+// through all its keys for each new one.
+class JsonWatch : public JsonEvents<nlohmann::ordered_json> {
  public:
-  using OrderedJson = nlohmann::ordered_json;
-
   explicit JsonWatch(int exact_depth) : exact_depth_(exact_depth) {}
 
-  // As the parser's callback; false ends the reading.
-  bool Keep(int depth, OrderedJson::parse_event_t event, const OrderedJson& value) {
-    using Event = OrderedJson::parse_event_t;
-    too_deep_ = too_deep_ || depth > kMostNestedJson;
-    if (too_deep_) return false;
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second && !twice_) twice_ = key;
-    }
-    if (event == Event::value && depth >= exact_depth_) {
-      const bool is_whole = value.is_number_float() || value.is_number_unsigned();
-      is_large_ = is_large_ || (is_whole && std::abs(value.get<double>()) >= kPast64Bits);
-    }
+  bool null() override { return Value(); }
+  bool boolean(bool /*value*/) override { return Value(); }
+  bool string(string_t& /*value*/) override { return Value(); }
+  bool number_integer(number_integer_t /*value*/) override { return Value(); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return Number(static_cast<double>(value));
+  }
+  bool number_float(number_float_t value, const string_t& /*text*/) override {
+    return Number(value);
+  }
+  bool start_object(std::size_t /*size*/) override {
+    keys_.emplace_back();
+    return Open();
+  }
+  bool start_array(std::size_t /*size*/) override { return Open(); }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second && !twice_) twice_ = name;
+    too_many_ = keys_.back().size() > kMostRowKeys;
+    return !too_many_;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
     return true;
   }
 
@@ -90,16 +102,29 @@ class JsonWatch {
       return InvalidArgumentError("the JSON is nested more than " +
                                   std::to_string(kMostNestedJson) + " deep");
     }
+    if (too_many_) {
+      return InvalidArgumentError("an object has more than " + std::to_string(kMostRowKeys) +
+                                  " keys: leave out those that are not read, or make a list of "
+                                  "them");
+    }
     if (twice_) {
-      return InvalidArgumentError("an object has the key " + OrderedJson(*twice_).dump() +
-                                  " twice: leave one out");
+      return InvalidArgumentError("an object has the key " +
+                                  nlohmann::ordered_json(*twice_).dump() + " twice: leave one out");
     }
     return is_large_ ? RefuseLongInteger(text, exact_depth_) : OkStatus();
   }
 
  private:
+  bool Value() { return !(too_deep_ = depth_ > kMostNestedJson); }
+  bool Number(double value) {
+    is_large_ = is_large_ || (depth_ >= exact_depth_ && std::abs(value) >= kPast64Bits);
+    return Value();
+  }
+  bool Open() { return Value() && ++depth_ > 0; }
+
   const int exact_depth_;
-  bool too_deep_ = false, is_large_ = false;
+  int depth_ = 0;
+  bool too_deep_ = false, too_many_ = false, is_large_ = false;
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
   std::optional<std::string> twice_;
 };
@@ -132,13 +157,12 @@ std::string_view ReplaceNaN(std::string_view row, std::string* changed) {
 
 StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text, int exact_depth) {
   using OrderedJson = nlohmann::ordered_json;
+  // Read twice: a parser with a callback looks through all earlier elements behind each one.
   JsonWatch watch(exact_depth);
-  const auto keep = [&](int depth, OrderedJson::parse_event_t event, OrderedJson& value) {
-    return watch.Keep(depth, event, value);
-  };
-  OrderedJson parsed = OrderedJson::parse(text, keep, /*allow_exceptions=*/false);
+  const bool is_json = OrderedJson::sax_parse(text, &watch);
   DS_RETURN_IF_ERROR(watch.Check(text));
-  return parsed;
+  if (!is_json) return OrderedJson(OrderedJson::value_t::discarded);
+  return OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
 Status CheckRow(std::string_view row) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/row_json.h"
 #include "runtime/tokenizer/corpus/written_chat.h"
 #include "tests/places.h"
 
@@ -206,6 +207,21 @@ TEST(RowTest, NestedWithoutEndIsRefused) {
             deep + "\"}]}]}"}) {
     EXPECT_THAT(ErrorOf(line), HasSubstr("nested more than 100 deep")) << line.substr(0, 80);
   }
+}
+
+TEST(RowTest, AnObjectWithTooManyKeysIsRefused) {
+  const auto object = [](std::size_t keys) {
+    std::string text;
+    for (std::size_t i = 0; i < keys; ++i) {
+      text += (i == 0 ? "{\"k" : ",\"k") + std::to_string(i) + "\":1";
+    }
+    return text + "}";
+  };
+  const std::string most = object(kMostRowKeys), more = object(kMostRowKeys + 1);
+  EXPECT_EQ(ErrorOf(R"({"text": "a", "more": )" + most + "}"), "is read");
+  EXPECT_THAT(ErrorOf(R"({"text": "a", "more": )" + more + "}"),
+              HasSubstr("an object has more than 10000 keys: leave out"));
+  EXPECT_THAT(ErrorOf(object(200'000)), HasSubstr("an object has more than 10000 keys"));
 }
 
 TEST(RowTest, ANumberPastDoublesIsRefused) {
