@@ -71,10 +71,20 @@ Status CheckName(std::string_view name) {
   return OkStatus();
 }
 
+// A shell ends the value at the blank, and exports the next word, too. DeepSpeed takes the whole
+// line, and hands `export` to the far side's shell.
+Status RefuseWords() {
+  return InvalidArgumentError(
+      "a blank in the value behind `export`, at which a shell ends it: quote the whole value, or "
+      "write one variable a line");
+}
+
 // A stripped line that is neither empty nor a comment.
 StatusOr<std::pair<std::string, std::string>> ParseVariable(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) return InvalidArgumentError("holds a NUL byte");
-  if (line.starts_with(kExport) && line.size() > kExport.size() && IsBlank(line[kExport.size()])) {
+  const bool exports =
+      line.starts_with(kExport) && line.size() > kExport.size() && IsBlank(line[kExport.size()]);
+  if (exports) {
     line = StripFront(line.substr(kExport.size()));
   }
   const std::size_t equals = line.find('=');
@@ -85,7 +95,9 @@ StatusOr<std::pair<std::string, std::string>> ParseVariable(std::string_view lin
   DS_RETURN_IF_ERROR(CheckName(name));
   const std::string_view text = StripFront(line.substr(equals + 1));
   if (text.empty() || (text.front() != '"' && text.front() != '\'')) {
-    return std::pair(std::string(name), PlainValue(line.substr(equals + 1)));
+    std::string value = PlainValue(line.substr(equals + 1));
+    if (exports && std::any_of(value.begin(), value.end(), IsBlank)) return RefuseWords();
+    return std::pair(std::string(name), std::move(value));
   }
   DS_ASSIGN_OR_RETURN(std::string value, QuotedValue(text));
   return std::pair(std::string(name), std::move(value));

@@ -9,8 +9,9 @@
 //     LITERAL='$HOME "as it is"'
 //
 // Nothing is expanded: $HOME is five bytes. Blanks around name and value, blank lines, CRLF and a
-// UTF-8 byte-order mark are fine; an empty value is one; the last line of a name counts. Anything
-// else is an error that names file and line.
+// UTF-8 byte-order mark are fine; an empty value is one; the last line of a name counts. A value
+// without quotes may have blanks, but not behind `export`, where a shell would read several words.
+// Anything else is an error that names file and line.
 //
 // Pure but for the Read functions; safe from any thread.
 

@@ -28,7 +28,7 @@ std::string VariableRefusal(std::string_view text) {
 
 TEST(EnvFileTest, CommentsBlankLinesAndExportsAreFine) {
   EXPECT_THAT(
-      ParsedVariables("\xEF\xBB\xBF# first\n\n  \t\r\nA=1\r\n  export B = two words  \n"
+      ParsedVariables("\xEF\xBB\xBF# first\n\n  \t\r\nA=1\r\n  B = two words  \n"
                       "export\tC=3 # three\n#D=4\n\t# E=5\nF=no newline"),
       ElementsAre(Pair("A", "1"), Pair("B", "two words"), Pair("C", "3"), Pair("F", "no newline")));
 }
@@ -73,6 +73,17 @@ TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
   EXPECT_EQ(VariableRefusal("A='secret'#more"),
             "f:1: text after the closing '; quote the whole value");
   EXPECT_EQ(VariableRefusal(std::string_view("A=sec\0ret", 9)), "f:1: holds a NUL byte");
+}
+
+TEST(EnvFileTest, ALineThatAShellReadsAsSeveralWordsIsRefused) {
+  const std::string why =
+      "f:2: a blank in the value behind `export`, at which a shell ends it: quote the whole value, "
+      "or write one variable a line";
+  for (const char* line : {"export A=1 B=2", "export A=1\tB", "export A=two words # b"}) {
+    EXPECT_EQ(VariableRefusal(std::string("\n") + line), why) << line;
+  }
+  EXPECT_THAT(ParsedVariables("export A=\"1 B=2\"\nexport B= 1 # c\nexport C=\nD=1 E=2"),
+              ElementsAre(Pair("A", "1 B=2"), Pair("B", "1"), Pair("C", ""), Pair("D", "1 E=2")));
 }
 
 TEST(EnvFileTest, ANamedFileMustExist) {
