@@ -129,6 +129,10 @@ StatusOr<std::string> DescribeUnusable(const fs::path& root,
 
 }  // namespace
 
+void TrainProgram::RemoveMark() const {
+  if (!mark_.empty()) checkpoint::RemoveFolderMark(job_.checkpoint_dir, mark_);
+}
+
 StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   RankProgram program{
       .argv = {"", "train", std::string(::dsrun::v1::kJobDirectory) + "/train.json"}};
@@ -162,7 +166,9 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
     if (!mark.ok()) {
       return AsTrouble(mark.status(), restarts).WithContext("no checkpoint can be written");
     }
-    job.checkpoint_mark = *std::move(mark);
+    RemoveMark();
+    mark_ = *std::move(mark);
+    job.checkpoint_mark = mark_;
   }
   program.files = {{"train.json", config::ToJson(job)}};
   return program;

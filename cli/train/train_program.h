@@ -40,18 +40,24 @@ class TrainProgram : public Program {
         predicted_(std::move(predicted)),
         clock_(clock),
         begin_(clock.Now()) {}
+  // Removes the mark of the last generation, which its ranks have not where they failed early.
+  ~TrainProgram() override { RemoveMark(); }
+  TrainProgram(const TrainProgram&) = delete;
+  TrainProgram& operator=(const TrainProgram&) = delete;
 
   StatusOr<RankProgram> ForGeneration(int generation) const override;
   std::string AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const override;
 
  private:
   double LeftMinutes() const;  // of max_minutes; 0: no limit
+  void RemoveMark() const;
 
   const config::TrainJob job_;
   const int first_generation_;
   const std::optional<PredictedJob> predicted_;
   const Clock& clock_;
   const std::chrono::nanoseconds begin_;
+  mutable std::string mark_;  // of the folder of checkpoints; "": none has been made
 };
 
 // Finds the checkpoint under `root` to go on from. `named` is "" for the newest good one, else a
