@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -92,21 +94,40 @@ Status CheckMetricFiles(const config::DataEfficiency& efficiency) {
   return OkStatus();
 }
 
+// The end of the job would replace it in silence.
+Status CheckHoldsNoModel(const fs::path& folder) {
+  constexpr const char* kWeights[] = {"model.safetensors", "model.safetensors.index.json",
+                                      "pytorch_model.bin", "pytorch_model.bin.index.json"};
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return fs::exists(folder / name, ignored); };
+  const bool has_adapter = has("adapter_config.json");
+  const bool has_model =
+      has("config.json") && std::any_of(std::begin(kWeights), std::end(kWeights), has);
+  if (!has_adapter && !has_model) return OkStatus();
+  return FailedPreconditionError(
+      "--save_hf: " + folder.string() + " holds " + (has_model ? "a model" : "an adapter") +
+      ", which this run has not written and would replace: name another folder, or move what is "
+      "there away (dsrun resume may write a run's own folder again)");
+}
+
 }  // namespace
 
-Status CheckFolders(const config::TrainJob& job, const config::DsConfig& config,
-                    const config::DataEfficiency& efficiency) {
+Status CheckFolders(const TrainInputs& inputs) {
+  const config::TrainJob& job = inputs.job;
+  const auto& zero = inputs.config.zero_optimization;
   if (!job.save_hf_dir.empty()) {
     DS_RETURN_IF_ERROR(CheckCanMake(job.save_hf_dir).WithContext("--save_hf"));
     DS_RETURN_IF_ERROR(CheckHoldsNoAdapter(job));
+    if (job.save_hf_dir != inputs.own_output)
+      DS_RETURN_IF_ERROR(CheckHoldsNoModel(job.save_hf_dir));
   }
   DS_RETURN_IF_ERROR(CheckCache(job));
   if (!job.portions_in.empty() && job.portions_in != "cpu") {
     DS_RETURN_IF_ERROR(CheckScratch({job.portions_in}));
   }
-  DS_RETURN_IF_ERROR(CheckMetricFiles(efficiency));
-  DS_RETURN_IF_ERROR(CheckOffload(config.zero_optimization.offload_optimizer));
-  return CheckOffload(config.zero_optimization.offload_param);
+  DS_RETURN_IF_ERROR(CheckMetricFiles(inputs.data_efficiency));
+  DS_RETURN_IF_ERROR(CheckOffload(zero.offload_optimizer));
+  return CheckOffload(zero.offload_param);
 }
 
 }  // namespace ds::cli

@@ -91,8 +91,7 @@ Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const Shar
   DS_RETURN_IF_ERROR(judge(engine::CheckWeights(inputs.job, folder, model)));
   DS_RETURN_IF_ERROR(judge(engine::CheckTrainedPart(inputs.job, inputs.config.parallel, model)));
   DS_RETURN_IF_ERROR(CheckEngine(inputs));
-  return ranks.on_this_host ? CheckFolders(inputs.job, inputs.config, inputs.data_efficiency)
-                            : OkStatus();
+  return ranks.on_this_host ? CheckFolders(inputs) : OkStatus();
 }
 
 }  // namespace

@@ -107,8 +107,10 @@ void AddLengthFlags(CLI::App& app, TrainFlags* flags) {
                  "restarts included; a resumed run has M minutes again (default: no limit)")
       ->check(PositiveNumber())
       ->type_name("M");
-  app.add_option(FlagNames("save_hf"), flags->save_hf,
-                 "write model.safetensors and config.json there at the end")
+  app.add_option(
+         FlagNames("save_hf"), flags->save_hf,
+         "write model.safetensors and config.json there at the end; a folder that holds another "
+         "model is refused")
       ->type_name("DIR");
 }
 

@@ -304,7 +304,7 @@ Status CheckOrderIsKept(const config::TrainJob& before, const config::TrainJob& 
 
 StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const TrainFlags& flags,
                                           const ShareFolder& share, int world_size) {
-  TrainInputs inputs{.job = job};
+  TrainInputs inputs{.job = job, .own_output = job.save_hf_dir};
   DS_ASSIGN_OR_RETURN(inputs.job.model,
                       CheckModel(flags.model.empty() ? job.model : flags.model, share));
   if (!flags.tokenizer.empty()) {

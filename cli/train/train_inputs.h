@@ -26,6 +26,7 @@ struct TrainInputs {
   config::DsConfig config;                 // in force
   config::DataEfficiency data_efficiency;  // as `config`
   bool allow_overcommit = false;
+  std::string own_output;  // the folder of --save_hf of the run that is resumed
 };
 
 // OK where no flag is given that describes what the job has not: adapters, stages, ranks with parts

@@ -1,0 +1,52 @@
+#include "cli/train/check_folders.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "runtime/base/files.h"
+#include "tests/support/program.h"
+
+namespace ds::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class CheckFoldersTest : public ::testing::Test {
+ protected:
+  std::string Error(const std::string& own_output = "") const {
+    const config::TrainJob job{.save_hf_dir = folder_.path() / "out"};
+    return CheckFolders(job, config::DsConfig(), own_output).message();
+  }
+  void Write(const char* name) const {
+    fs::create_directories(folder_.path() / "out");
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() / "out" / name, "{}").ok());
+  }
+  const ds::testing::TemporaryFolder folder_;
+};
+
+TEST_F(CheckFoldersTest, AModelOfAnotherRunIsNotReplaced) {
+  EXPECT_EQ(Error(), "");
+  Write("config.json");
+  EXPECT_EQ(Error(), "") << "a description alone is no model";
+  for (const char* weights : {"model.safetensors", "model.safetensors.index.json",
+                              "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    Write(weights);
+    EXPECT_THAT(Error(), HasSubstr("out holds a model, which this run has not written"));
+    fs::remove(folder_.path() / "out" / weights);
+  }
+  Write("adapter_config.json");
+  EXPECT_THAT(Error(), HasSubstr("has an adapter (adapter_config.json)"));
+}
+
+TEST_F(CheckFoldersTest, AResumedRunWritesItsOwnFolderAgain) {
+  Write("config.json");
+  Write("model.safetensors");
+  EXPECT_EQ(Error(folder_.path() / "out"), "");
+  EXPECT_THAT(Error(folder_.path() / "other"), HasSubstr("name another folder, or move"));
+}
+
+}  // namespace
+}  // namespace ds::cli
