@@ -191,15 +191,56 @@ std::string_view TakeLine(std::string_view* text) {
 // A line that holds a host, stripped.
 struct HostLine {
   std::string_view text;
-  int number = 0;  // 1-based
+  int number = 0;          // 1-based
+  std::size_t indent = 0;  // bytes of the line before the text
 };
+
+// Characters that look like a blank or like nothing, which editors, mails and web pages leave.
+struct OddBlank {
+  std::string_view bytes;
+  const char* name;
+  const char* advice;
+};
+constexpr OddBlank kOddBlanks[] = {
+    {"\xC2\xA0", "a no-break space (U+00A0)", "replace it with a blank"},
+    {"\xE2\x80\x87", "a figure space (U+2007)", "replace it with a blank"},
+    {"\xE2\x80\xAF", "a narrow no-break space (U+202F)", "replace it with a blank"},
+    {"\xE3\x80\x80", "an ideographic space (U+3000)", "replace it with a blank"},
+    {"\xE2\x80\x8B", "a zero-width space (U+200B)", "remove it"},
+    {kByteOrderMark, "a byte-order mark (U+FEFF) inside of the file", "remove it"}};
+
+// The line up to its comment or its first quote, behind which any character may be meant.
+std::string_view PlainPart(std::string_view line) {
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (line[at] == '"' || (line[at] == '#' && (at == 0 || IsBlank(line[at - 1])))) {
+      return line.substr(0, at);
+    }
+  }
+  return line;
+}
+
+// Names column (in characters) and character.
+Status RefuseOddBlanks(const HostLine& line) {
+  const std::string_view text = PlainPart(line.text);
+  for (const OddBlank& odd : kOddBlanks) {
+    const std::size_t at = text.find(odd.bytes);
+    if (at == std::string_view::npos) continue;
+    const auto inside = std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at),
+                                      [](char c) { return (c & 0xC0) == 0x80; });
+    const std::size_t column = line.indent + at - static_cast<std::size_t>(inside) + 1;
+    return InvalidArgumentError("column " + std::to_string(column) + ": " + odd.name +
+                                ", which no host or key has: " + odd.advice);
+  }
+  return OkStatus();
+}
 
 std::vector<HostLine> FindHostLines(std::string_view text) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<HostLine> lines;
   for (int number = 1; !text.empty(); ++number) {
-    const std::string_view line = Strip(TakeLine(&text));
-    if (!line.empty() && line.front() != '#') lines.push_back({line, number});
+    const std::string_view whole = TakeLine(&text), line = Strip(whole);
+    if (line.empty() || line.front() == '#') continue;
+    lines.push_back({line, number, static_cast<std::size_t>(line.data() - whole.data())});
   }
   return lines;
 }
@@ -258,11 +299,19 @@ std::vector<std::string> ListHostKeys(const HostEntry& entry) {
 }
 
 StatusOr<std::vector<HostEntry>> ParseHostfile(std::string_view text, std::string_view file_name) {
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+    return InvalidArgumentError(std::string(file_name) +
+                                ": the file is UTF-16 (its byte-order mark says so): save it as "
+                                "UTF-8, or convert it: iconv -f UTF-16 -t UTF-8");
+  }
   const std::vector<HostLine> lines = FindHostLines(text);
   const auto place = [&](int line) { return std::string(file_name) + ":" + std::to_string(line); };
   if (lines.empty()) {
     return InvalidArgumentError(std::string(file_name) +
                                 ": no host in it; expected lines like 'localhost slots=8'");
+  }
+  for (const HostLine& line : lines) {
+    DS_RETURN_IF_ERROR(RefuseOddBlanks(line).WithContext(place(line.number)));
   }
   if (const std::optional<std::vector<HostEntry>> counted = CountLines(lines)) {
     for (const HostEntry& host : *counted) {

@@ -144,6 +144,33 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
   for (const auto& [text, expected] : cases) EXPECT_EQ(ParsedHosts(text), expected) << text;
 }
 
+TEST(HostfileTest, CharactersThatLookLikeBlanksAreNamedWithTheirColumn) {
+  const std::string no_break = "\xC2\xA0", mark = "\xEF\xBB\xBF";
+  const std::map<std::string, std::string> cases = {
+      {"a slots=1\n b" + no_break + "slots=2\n",
+       "hosts:2: column 3: a no-break space (U+00A0), which no host or key has: replace it with a "
+       "blank"},
+      {"gr\xC3\xBC\xC3\x9F" + no_break + "slots=2\n", "hosts:1: column 5: a no-break space"},
+      {"a slots=1" + no_break + "\n", "hosts:1: column 10: a no-break space"},
+      {"a\nb" + no_break + "\nb\n", "hosts:2: column 2: a no-break space"},
+      {"a slots=1\n" + mark + "b slots=1\n",
+       "hosts:2: column 1: a byte-order mark (U+FEFF) inside of the file, which no host or key "
+       "has: remove it"},
+      {mark + mark + "a slots=1\n", "hosts:1: column 1: a byte-order mark"},
+      {"a slots\xE2\x80\x8B=1\n", "hosts:1: column 8: a zero-width space (U+200B)"},
+      {"a\xE3\x80\x80slots=1\n", "hosts:1: column 2: an ideographic space (U+3000)"},
+      {std::string("\xFF\xFE"
+                   "a\0",
+                   4),
+       "hosts: the file is UTF-16"}};
+  for (const auto& [text, expected] : cases) {
+    EXPECT_TRUE(ParsedHosts(text).starts_with(expected)) << ParsedHosts(text);
+  }
+  EXPECT_EQ(ParsedHosts("#" + no_break + "c\na slots=1 #" + no_break + "c\n"), "a=1");
+  EXPECT_EQ(ParsedHosts("a slots=1 workdir=\"/my" + no_break + "data\"\n"),
+            "a=1;workdir=/my" + no_break + "data");
+}
+
 TEST(HostfileTest, TakesWhatOtherLaunchersWrite) {
   const std::map<std::string, std::string> cases = {
       {"a slots=2 max-slots=2\nb slots=8 max_slots=16 # rack 1\n", "a=2,b=8"},
