@@ -14,6 +14,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/tokenizer/corpus/arrow_values.h"
 #include "runtime/tokenizer/corpus/byte_stream.h"
 #include "runtime/tokenizer/corpus/documents.h"
 #include "runtime/tokenizer/corpus/row_json.h"
@@ -123,7 +124,8 @@ StatusOr<std::string> ReadRowText(std::string_view text, const std::string& plac
   }
   return InvalidArgumentError(place +
                               ": there is no text under \"text\"; without a tokenizer "
-                              "(--tokenizer) rows are read as bytes, and only such ones");
+                              "(--tokenizer) rows are read as bytes, and only such ones" +
+                              tokenizer::AdviseOnArrowTypes(row, {"text"}));
 }
 
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runtime/tokenizer/corpus/arrow_values.h"
 #include "runtime/tokenizer/corpus/row_messages.h"
 
 namespace ds::tokenizer {
@@ -26,7 +27,7 @@ Status CheckTexts(const OrderedJson& row) {
   for (const char* const key : {"instruction", "input", "output"}) {
     const auto found = row.find(key);
     if (found == row.end() || found->is_string()) continue;
-    return InvalidArgumentError(Quoted(key) + " is no text");
+    return InvalidArgumentError(Quoted(key) + " is no text" + AdviseOnArrowTypes(row, {key}));
   }
   return OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "runtime/tokenizer/corpus/arrow_values.h"
 #include "runtime/tokenizer/corpus/instruction_row.h"
 #include "runtime/tokenizer/corpus/row_json.h"
 #include "runtime/tokenizer/corpus/row_messages.h"
@@ -89,6 +90,10 @@ class RowReader {
     return options_.prompt_style.empty() ? has_template_ : options_.prompt_style == "chat";
   }
   Status Unknown() const;
+  // What to add to an error where values are of Arrow's types.
+  std::string OnTypes(const std::vector<std::string>& keys) const {
+    return AdviseOnArrowTypes(row_, keys);
+  }
 
   OrderedJson row_;
   const RowOptions& options_;
@@ -97,11 +102,13 @@ class RowReader {
 
 Status RowReader::Unknown() const {
   std::string found;
+  std::vector<std::string> keys;
   for (const auto& [key, value] : row_.items()) {
+    keys.push_back(key);
     found += (found.empty() ? "" : ", ") + Quoted(key) + (HasValue(row_, key) ? "" : " (empty)");
   }
   return InvalidArgumentError("the row has " + (found.empty() ? "no values" : found) + ", and " +
-                              kFormats);
+                              kFormats + OnTypes(keys));
 }
 
 Status RowReader::RefuseKeys() const {
@@ -167,7 +174,8 @@ StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
 StatusOr<Row> RowReader::ReadText(const std::string& key) const {
   if (const std::string* text = TextUnder(row_, key)) return Row(TextRow{*text});
   if (NamesText()) {
-    return InvalidArgumentError("there is no text under " + Quoted(key) + " (--text_field)");
+    return InvalidArgumentError("there is no text under " + Quoted(key) + " (--text_field)" +
+                                OnTypes({key}));
   }
   return Unknown();
 }
@@ -195,7 +203,8 @@ StatusOr<Row> RowReader::ReadCompletion() const {
     return Row(CompletionRow{prompt.get<std::string>(), completion.get<std::string>()});
   }
   if (!prompt.is_array() || !completion.is_array()) {
-    return InvalidArgumentError(both + " must be two texts, or two lists of messages");
+    return InvalidArgumentError(both + " must be two texts, or two lists of messages" +
+                                OnTypes({prompt_key, completion_key}));
   }
   ChatRow chat;
   DS_RETURN_IF_ERROR(ReadMessages(prompt, prompt_key, options_, &chat));
@@ -239,7 +248,8 @@ StatusOr<Row> RowReader::ReadChosen() const {
   if (!all([](const OrderedJson& each) { return each.is_array(); })) {
     return InvalidArgumentError(
         "\"chosen\", \"rejected\" and \"prompt\", if there is one, must all be texts, or all lists "
-        "of messages");
+        "of messages" +
+        OnTypes({"chosen", "rejected", "prompt"}));
   }
   ChatRow chat;
   if (prompt.is_array()) DS_RETURN_IF_ERROR(ReadMessages(prompt, "prompt", options_, &chat));
@@ -253,7 +263,9 @@ StatusOr<Row> RowReader::ReadChosen() const {
 
 StatusOr<Row> RowReader::ReadInstruction() const {
   const std::string* const output = TextUnder(row_, "output");
-  if (output == nullptr) return InvalidArgumentError("\"output\" is no text");
+  if (output == nullptr) {
+    return InvalidArgumentError("\"output\" is no text" + OnTypes({"output"}));
+  }
   if (!WritesChat()) {
     DS_RETURN_IF_ERROR(RefuseChatKeys("\"instruction\" and \"output\""));
     DS_ASSIGN_OR_RETURN(std::string prompt, WriteAlpacaPrompt(row_));

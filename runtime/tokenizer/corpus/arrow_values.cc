@@ -1,0 +1,34 @@
+#include "runtime/tokenizer/corpus/arrow_values.h"
+
+namespace ds::tokenizer {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// The text under a key; null where there is none.
+const std::string* FindText(const OrderedJson& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
+}
+
+// The type of a value that is not read; null of others.
+const std::string* FindType(const OrderedJson& row, const std::string& key) {
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_object() || found->size() != 1) return nullptr;
+  return FindText(*found, kArrowTypeKey);
+}
+
+}  // namespace
+
+std::string AdviseOnArrowTypes(const OrderedJson& row, const std::vector<std::string>& keys) {
+  std::string advice;
+  for (const std::string& key : keys) {
+    const std::string* const type = FindType(row, key);
+    if (type == nullptr) continue;
+    advice += "; the column " + OrderedJson(key).dump() + " has Arrow's type " + *type +
+              ", which is no text: write it as string (pyarrow: column.cast(\"string\"))";
+  }
+  return advice;
+}
+
+}  // namespace ds::tokenizer
