@@ -64,6 +64,10 @@ def main():
         writer.write_table(objects())
     deep = pa.array(["[" * 200_000 + "]" * 200_000])
     pq.write_table(pa.table({"text": ["a"], "deep": pa.ExtensionArray.from_storage(pa.json_(), deep)}), out / "deep.parquet", compression="zstd")
+    # One row whose text is JSON between others whose text was cut off, is nested without end, has a key twice, or is empty.
+    cells = ['{"mode": "brief"}', '{"mode": "bri', "[" * 200 + "]" * 200, '{"a": 1, "a": 2}', ""]
+    damaged = pa.ExtensionArray.from_storage(pa.json_(), pa.array(cells))
+    pq.write_table(pa.table({"messages": CHATS, "chat_template_kwargs": damaged}), out / "damaged_json.parquet")
     chats = pa.table({"messages": CHATS})
     pq.write_table(chats, out / "chats.parquet", row_group_size=2, compression="snappy")
 

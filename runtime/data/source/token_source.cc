@@ -122,10 +122,12 @@ StatusOr<std::string> ReadRowText(std::string_view text, const std::string& plac
   if (row.contains("text") && row["text"].is_string()) {
     return row["text"].get_ref<const std::string&>() + "\n";
   }
+  const nlohmann::ordered_json ordered(row);
+  DS_RETURN_IF_ERROR(tokenizer::CheckArrowColumns(ordered).WithContext(place));
   return InvalidArgumentError(place +
                               ": there is no text under \"text\"; without a tokenizer "
                               "(--tokenizer) rows are read as bytes, and only such ones" +
-                              tokenizer::AdviseOnArrowTypes(row, {"text"}));
+                              tokenizer::AdviseOnArrowTypes(ordered, {"text"}));
 }
 
 StatusOr<TokenWidth> ParseTokenDtype(const std::string& name) {

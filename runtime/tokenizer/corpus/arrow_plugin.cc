@@ -9,11 +9,11 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "runtime/base/json_text.h"
+#include "runtime/tokenizer/corpus/arrow_values.h"
 
 struct DsRowFile {
   std::unique_ptr<parquet::arrow::FileReader> parquet;        // outlives its batches
@@ -84,20 +84,25 @@ Json NumberOf(const arrow::Array& array, std::int64_t i) {
     case arrow::Type::DOUBLE:
       return ValueOf<arrow::DoubleArray>(array, i);
     default:  // dates, bytes, ...: an object, which no key of a row with a meaning takes
-      return {{"arrow", array.type()->ToString()}};
+      return {{ds::tokenizer::kArrowTypeKey, array.type()->ToString()}};
   }
 }
 
+// The text of a cell of a JSON column that is no JSON, or is nested without end.
+struct DamagedCell {
+  std::string text;
+};
+
 // Keeps hostile text from using up the stack, as of rows.
-Json ParseShallow(const std::string& text) {
-  const auto bound = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > ds::kMostNestedJson) {
-      throw std::runtime_error("a JSON value is nested more than " +
-                               std::to_string(ds::kMostNestedJson) + " deep");
-    }
-    return true;
+Json ParseCell(const std::string& text) {
+  bool too_deep = false;
+  const auto bound = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > ds::kMostNestedJson;
+    return !too_deep;
   };
-  return Json::parse(text, bound);
+  Json value = Json::parse(text, bound, /*allow_exceptions=*/false);
+  if (too_deep || value.is_discarded()) throw DamagedCell{text};
+  return value;
 }
 
 // `datasets` keeps objects that differ between rows as JSON text, in the extension type arrow.json.
@@ -105,7 +110,7 @@ Json ExtensionOf(const arrow::ExtensionArray& array, std::int64_t i) {
   Json value = ToJson(*array.storage(), i);
   const auto& type = static_cast<const arrow::ExtensionType&>(*array.type());
   return type.extension_name() == "arrow.json" && value.is_string()
-             ? ParseShallow(value.get_ref<const std::string&>())
+             ? ParseCell(value.get_ref<const std::string&>())
              : value;
 }
 
@@ -172,6 +177,20 @@ arrow::Result<std::shared_ptr<arrow::RecordBatch>> ReadBatch(DsRowFile* file) {
   return file->blocks->ReadRecordBatch(file->next_block++);
 }
 
+// One damaged cell makes its row a bad one, and leaves the others as they are.
+Json RowOf(const arrow::RecordBatch& batch, std::int64_t row) {
+  Json object = Json::object();
+  for (int column = 0; column < batch.num_columns(); ++column) {
+    try {
+      object[batch.column_name(column)] = ToJson(*batch.column(column), row);
+    } catch (const DamagedCell& cell) {
+      return {{ds::tokenizer::kArrowFaultKey,
+               {{"column", batch.column_name(column)}, {"text", cell.text}}}};
+    }
+  }
+  return object;
+}
+
 arrow::Result<std::int64_t> Next(DsRowFile* file) {
   std::shared_ptr<arrow::RecordBatch> batch;
   do {
@@ -181,11 +200,7 @@ arrow::Result<std::int64_t> Next(DsRowFile* file) {
   if (!batch) return 0;
   ARROW_RETURN_NOT_OK(batch->ValidateFull());
   for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
-    Json object = Json::object();
-    for (int column = 0; column < batch->num_columns(); ++column) {
-      object[batch->column_name(column)] = ToJson(*batch->column(column), row);
-    }
-    file->lines += object.dump() + "\n";
+    file->lines += RowOf(*batch, row).dump() + "\n";
   }
   return batch->num_rows();
 }

@@ -17,7 +17,8 @@ struct DsArrowPlugin {
   // Opens a file of either format; null, and what is wrong with it in `error`, where it cannot.
   DsRowFile* (*open)(const char* path, char* error, std::size_t error_size);
   // The next rows as JSON objects, a line each, which are there until the next call: how many; 0 at
-  // the end; -1, and what is wrong in `error`, where they cannot be read.
+  // the end; -1, and what is wrong in `error`, where they cannot be read. arrow_values.h says what
+  // stands for values that JSON has not.
   std::int64_t (*next)(DsRowFile* file, const char** lines, std::size_t* size, char* error,
                        std::size_t error_size);
   void (*close)(DsRowFile* file);
@@ -30,6 +31,6 @@ namespace ds::tokenizer {
 
 inline constexpr char kArrowPluginFile[] = "libdsrun_arrow.so";
 inline constexpr char kArrowPluginEntry[] = "ds_arrow_plugin";
-inline constexpr int kArrowPluginVersion = 1;
+inline constexpr int kArrowPluginVersion = 2;
 
 }  // namespace ds::tokenizer

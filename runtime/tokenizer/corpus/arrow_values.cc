@@ -1,5 +1,8 @@
 #include "runtime/tokenizer/corpus/arrow_values.h"
 
+#include "runtime/base/json_fault.h"
+#include "runtime/tokenizer/corpus/row_json.h"
+
 namespace ds::tokenizer {
 namespace {
 
@@ -19,6 +22,16 @@ const std::string* FindType(const OrderedJson& row, const std::string& key) {
 }
 
 }  // namespace
+
+Status CheckArrowColumns(const OrderedJson& row) {
+  const auto fault = row.find(kArrowFaultKey);
+  if (row.size() != 1 || fault == row.end() || !fault->is_object()) return OkStatus();
+  const std::string *column = FindText(*fault, "column"), *text = FindText(*fault, "text");
+  if (column == nullptr || text == nullptr) return OkStatus();
+  const std::string where = "the JSON in the column " + OrderedJson(*column).dump();
+  DS_RETURN_IF_ERROR(ParseNested(*text).status().WithContext(where));
+  return InvalidArgumentError(where + " is damaged: " + DescribeJsonFault(*text));
+}
 
 std::string AdviseOnArrowTypes(const OrderedJson& row, const std::vector<std::string>& keys) {
   std::string advice;

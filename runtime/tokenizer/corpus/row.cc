@@ -335,7 +335,10 @@ StatusOr<Row> RowReader::ReadPrompt() const {
 StatusOr<OrderedJson> ParseRow(std::string_view line) {
   // No format reads a number right under a key of the row.
   DS_ASSIGN_OR_RETURN(OrderedJson row, ParseNested(line, /*exact_depth=*/2));
-  if (row.is_object()) return row;
+  if (row.is_object()) {
+    DS_RETURN_IF_ERROR(CheckArrowColumns(row));
+    return row;
+  }
   DS_RETURN_IF_ERROR(CheckRow(line));
   return InvalidArgumentError("the row is no JSON object");
 }

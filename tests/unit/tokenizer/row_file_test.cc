@@ -9,7 +9,9 @@
 #include <sstream>
 
 #include "runtime/base/files.h"
+#include "runtime/tokenizer/corpus/arrow_values.h"
 #include "runtime/tokenizer/corpus/documents.h"
+#include "runtime/tokenizer/corpus/row.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -85,8 +87,26 @@ TEST_F(RowFileTest, ObjectsThatDifferBetweenRowsAreObjects) {
 }
 
 TEST_F(RowFileTest, AHostileObjectIsRefused) {
-  RowFile file = RowFile::Open(ArrowGolden("deep.parquet")).value();
-  EXPECT_THAT(file.Next().status().message(), HasSubstr("nested more than 100 deep"));
+  const auto rows = ReadRows("deep.parquet");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_THAT(CheckArrowColumns(rows[0]).message(),
+              HasSubstr("the JSON in the column \"deep\": the JSON is nested more than 100 deep"));
+}
+
+TEST_F(RowFileTest, ADamagedCellMakesItsOwnRowABadOne) {
+  const auto rows = ReadRows("damaged_json.parquet");
+  ASSERT_EQ(rows.size(), 5u);
+  const auto error = [&](std::size_t i) {
+    const auto read = ReadRow(rows[i].dump(), {}, /*has_template=*/true);
+    return read.ok() ? "is read" : read.status().message();
+  };
+  const std::string where = "the JSON in the column \"chat_template_kwargs\"";
+  EXPECT_EQ(error(0), "is read");
+  EXPECT_EQ(error(1),
+            where + " is damaged: line 1, column 14: it ends inside a text: it is not whole");
+  EXPECT_EQ(error(2), where + ": the JSON is nested more than 100 deep");
+  EXPECT_EQ(error(3), "is read") << "Arrow keeps the last one";
+  EXPECT_EQ(error(4), where + " is damaged: line 1, column 1: it is empty");
 }
 
 TEST_F(RowFileTest, RowsAreDocumentsBetweenOthers) {
