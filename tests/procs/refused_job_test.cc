@@ -50,6 +50,9 @@ const RefusedJob kJobs[] = {
     {"adapter of another model",
      {"--lora_adapter", DS_SOURCE_DIR "/tests/numerics/goldens/adapters/gpt2"},
      "has an adapter of transformer.h.0.attn.c_attn: the model has no such linear layer"},
+    {"adapter without its base",
+     {"--model", "{}/described/config.json", "--lora_adapter", kGoldens + "adapters/regex"},
+     "--model has no weights that it could belong to: give the folder of its base model"},
     {"export onto a file", {"--save_hf", "{}/file"}, "--save_hf: "},
     {"export next to an adapter",
      {"--save_hf", kGoldens + "adapters/gpt2"},
@@ -190,6 +193,7 @@ class RefusedJobTest : public CheckedJob {
           ReplaceAll(config, "\"intermediate_size\": 88", "\"intermediate_size\": 96"));
     Write("wider/model.safetensors", weights);
     Write("pickle/config.json", config);
+    Write("described/config.json", config);
     Write("pickle/pytorch_model.bin", "");
     Write("narrow.json", ReplaceAll(config, "\"vocab_size\": 320", "\"vocab_size\": 100"));
   }
@@ -233,6 +237,18 @@ TEST_F(RefusedJobTest, TheJobItselfIsGood) {
     EXPECT_EQ(good.status, 0) << good.err;
   }
   EXPECT_FALSE(fs::exists(folder_.path() / "new")) << "check leaves nothing";
+}
+
+// dsrun may have no more of a model than its description where it starts ranks on other hosts.
+TEST_F(RefusedJobTest, WeightsOfAnAdaptersBaseMayBeOnOtherHostsOnly) {
+  const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1})");
+  const Words words =
+      Complete({.name = "",
+                .flags = {"--model", "{}/described", "--lora_adapter", kGoldens + "adapters/regex"},
+                .words = ""});
+  const ProgramResult elsewhere = Run({"check", config}, words);
+  EXPECT_EQ(elsewhere.status, 0) << elsewhere.err;
+  EXPECT_EQ(Run({"check", config, "--num_gpus", "2"}, words).status, 2);
 }
 
 // A row past the bounds is the ranks' to find, and one that is passed over by the flag nobody's.

@@ -60,8 +60,9 @@ Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfi
 
 Status CheckAdapterHasBase(const config::TrainJob& job, bool has_weights) {
   if (job.lora_adapter.empty() || has_weights) return OkStatus();
-  return FailedPreconditionError("--lora_adapter " + job.lora_adapter +
-                                 ": --model has no weights that it could belong to");
+  return NotFoundError("--lora_adapter " + job.lora_adapter +
+                       ": --model has no weights that it could belong to: give the folder of its "
+                       "base model, with its safetensors");
 }
 
 Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& folder,

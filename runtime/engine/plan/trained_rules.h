@@ -27,7 +27,8 @@ Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfi
 Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& folder,
                     const models::DecoderSpec& model);
 
-// Refuses --lora_adapter where the model has no weights that the adapter would belong to.
+// Refuses --lora_adapter where the model has no weights that the adapter would belong to:
+// kNotFound, since another host may have them.
 Status CheckAdapterHasBase(const config::TrainJob& job, bool has_weights);
 
 }  // namespace ds::engine
