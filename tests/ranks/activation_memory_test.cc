@@ -153,7 +153,9 @@ Parameters ListBuilt(const models::ModelConfig& config, const models::TrainedPar
     EXPECT_TRUE(models::AddLora(*model, &lora).ok());
   }
   if (part.base) models::QuantizeBase(*model, *part.base);
-  if (!part.freeze.empty()) EXPECT_TRUE(models::FreezeParameters(*model, part.freeze).ok());
+  if (!part.freeze.empty()) {
+    EXPECT_TRUE(models::FreezeParameters(*model, part.freeze).ok());
+  }
   Parameters parameters;
   for (const auto& block : model->blocks()) {
     for (const auto& item : block->named_parameters()) {

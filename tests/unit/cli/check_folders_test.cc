@@ -18,7 +18,7 @@ class CheckFoldersTest : public ::testing::Test {
  protected:
   std::string Error(const std::string& own_output = "") const {
     const config::TrainJob job{.save_hf_dir = folder_.path() / "out"};
-    return CheckFolders(job, config::DsConfig(), own_output).message();
+    return CheckFolders({.job = job, .own_output = own_output}).message();
   }
   void Write(const char* name) const {
     fs::create_directories(folder_.path() / "out");

@@ -69,13 +69,13 @@ TEST(DamagedTokenizerTest, IsDescribedInPlainWords) {
   EXPECT_THAT(
       ParseTokenizerJson(small.substr(0, 40), "tokenizer.json").status().message(),
       HasSubstr("tokenizer.json: not valid JSON: line 4, column 16: it ends inside a text"));
-  ReplaceEach(SmallTokenizer(), {});
+  ReplaceEach(SmallTokenizer(), Json::json_pointer());
   for (const char* name : {"bert", "llama3", "albert", "deepseek"}) {
     SCOPED_TRACE(name);
     Json whole = Json::parse(*ReadFile(std::string(DS_SOURCE_DIR "/tests/unit/tokenizer/goldens/") +
                                        name + ".tokenizer.json"));
     whole["model"] = SmallTokenizer()["model"];
-    ReplaceEach(whole, {});
+    ReplaceEach(whole, Json::json_pointer());
   }
 }
 
