@@ -11,9 +11,11 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/path_exists.h"
+#include "runtime/checkpoint/format/safetensors_layout.h"
 #include "runtime/data/source/host_cache.h"
 #include "runtime/data/source/job_data.h"
 #include "runtime/data/source/token_cache.h"
+#include "runtime/models/spec/weight_files.h"
 #include "runtime/offload/scratch_file.h"
 #include "runtime/tokenizer/corpus/data_files.h"
 
@@ -94,23 +96,33 @@ Status CheckMetricFiles(const config::DataEfficiency& efficiency) {
   return OkStatus();
 }
 
+// True when dsrun wrote all weights or the adapter of the folder.
+bool IsOwnExport(const fs::path& folder) {
+  if (checkpoint::HasSafetensorsMark(folder / "adapter_model.safetensors")) return true;
+  const auto files = models::WeightFiles::Open(folder);
+  if (!files.ok() || !files->has_value()) return false;
+  const std::vector<fs::path>& paths = (*files)->paths();
+  return std::all_of(paths.begin(), paths.end(), checkpoint::HasSafetensorsMark);
+}
+
 // The end of the job would replace it in silence.
 Status CheckHoldsNoModel(const fs::path& folder) {
-  constexpr const char* kWeights[] = {"model.safetensors", "model.safetensors.index.json",
-                                      "pytorch_model.bin", "pytorch_model.bin.index.json"};
-  std::error_code ignored;
-  const auto has = [&](const char* name) { return fs::exists(folder / name, ignored); };
-  const bool has_adapter = has("adapter_config.json");
-  const bool has_model =
-      has("config.json") && std::any_of(std::begin(kWeights), std::end(kWeights), has);
-  if (!has_adapter && !has_model) return OkStatus();
-  return FailedPreconditionError(
-      "--save_hf: " + folder.string() + " holds " + (has_model ? "a model" : "an adapter") +
-      ", which this run has not written and would replace: name another folder, or move what is "
-      "there away (dsrun resume may write a run's own folder again)");
+  if (!HoldsExport(folder) || IsOwnExport(folder)) return OkStatus();
+  return FailedPreconditionError("--save_hf: " + folder.string() +
+                                 " holds a model that dsrun has not written and would replace: "
+                                 "name another folder, or move the model away");
 }
 
 }  // namespace
+
+bool HoldsExport(const fs::path& folder) {
+  constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.json",
+                                    "pytorch_model.bin", "pytorch_model.bin.index.json",
+                                    "adapter_config.json"};
+  std::error_code ignored;
+  return std::any_of(std::begin(kFiles), std::end(kFiles),
+                     [&](const char* name) { return fs::exists(folder / name, ignored); });
+}
 
 Status CheckFolders(const TrainInputs& inputs) {
   const config::TrainJob& job = inputs.job;

@@ -107,6 +107,12 @@ StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCoun
     judged.notices.push_back(*said);
   }
   const config::TrainJob& job = inputs.job;
+  const bool replaces = ranks.on_this_host && !job.save_hf_dir.empty() &&
+                        job.save_hf_dir != inputs.own_output && HoldsExport(job.save_hf_dir);
+  if (replaces) {
+    judged.notices.push_back("--save_hf: the model that an earlier run wrote into " +
+                             ShortenPath(job.save_hf_dir) + " is replaced at the end");
+  }
   const bool starts = job.resume_from.empty() && !inputs.demo && ranks.on_this_host;
   if (starts && !HasWeights(job.model)) {
     judged.notices.push_back("--model " + ShortenPath(job.model) +

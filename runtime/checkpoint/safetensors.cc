@@ -55,8 +55,9 @@ std::string ShapeText(at::IntArrayRef shape) {
 
 // The length and the JSON, padded so that the data behind it is aligned to eight bytes.
 std::string HeaderText(const std::vector<SafetensorsDeclaration>& declarations) {
-  // transformers asks for the metadata's format before it loads a file.
-  nlohmann::ordered_json json = {{"__metadata__", {{"format", "pt"}}}};
+  // transformers asks for the metadata's format before it loads a file; a later run asks for the
+  // writer before it replaces one (kSafetensorsMark).
+  nlohmann::ordered_json json = {{"__metadata__", {{"format", "pt"}, {"writer", "dsrun"}}}};
   std::uint64_t begin = 0;
   for (const SafetensorsDeclaration& declared : declarations) {
     const std::uint64_t end = begin + declared.Bytes();

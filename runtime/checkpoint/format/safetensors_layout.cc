@@ -16,6 +16,7 @@
 
 #include "runtime/base/json_events.h"
 #include "runtime/base/lfs_pointer.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ds::checkpoint {
 namespace {
@@ -182,6 +183,13 @@ Status ReadExactly(int fd, std::uint64_t offset, std::uint64_t bytes, void* to) 
     bytes -= static_cast<std::uint64_t>(got);
   }
   return OkStatus();
+}
+
+bool HasSafetensorsMark(const std::filesystem::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::string start(kSafetensorsMark.size(), ' ');
+  return fd.valid() && ReadExactly(fd.get(), kLengthBytes, start.size(), start.data()).ok() &&
+         start == kSafetensorsMark;
 }
 
 StatusOr<SafetensorsLayout> ReadSafetensorsLayout(int fd) {

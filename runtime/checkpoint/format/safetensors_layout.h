@@ -9,6 +9,7 @@
 // tensor needs to know it. Torch-free, so that dsrun counts a model's parameters too.
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -36,6 +37,12 @@ StatusOr<SafetensorsLayout> ParseSafetensorsLayout(std::string_view json, std::u
 
 // Reads and parses the header of an open file. Errors do not name the file.
 StatusOr<SafetensorsLayout> ReadSafetensorsLayout(int fd);
+
+// The header of a file that dsrun wrote begins with this.
+inline constexpr std::string_view kSafetensorsMark =
+    R"({"__metadata__":{"format":"pt","writer":"dsrun"})";
+// False of a file that cannot be read, too.
+bool HasSafetensorsMark(const std::filesystem::path& path);
 
 // Exactly `bytes` bytes at `offset` of the file, or an error.
 Status ReadExactly(int fd, std::uint64_t offset, std::uint64_t bytes, void* to);

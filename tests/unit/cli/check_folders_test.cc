@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/base/files.h"
+#include "runtime/checkpoint/format/safetensors_layout.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {
@@ -34,11 +35,26 @@ TEST_F(CheckFoldersTest, AModelOfAnotherRunIsNotReplaced) {
   for (const char* weights : {"model.safetensors", "model.safetensors.index.json",
                               "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     Write(weights);
-    EXPECT_THAT(Error(), HasSubstr("out holds a model, which this run has not written"));
+    EXPECT_THAT(Error(), HasSubstr("out holds a model that dsrun has not written"));
     fs::remove(folder_.path() / "out" / weights);
   }
   Write("adapter_config.json");
   EXPECT_THAT(Error(), HasSubstr("has an adapter (adapter_config.json)"));
+}
+
+// A command that is repeated writes its folder again.
+TEST_F(CheckFoldersTest, AModelThatDsrunWroteIsReplaced) {
+  const auto write = [&](const char* name, const std::string& header) {
+    std::string text(8, '\0');
+    text[0] = static_cast<char>(header.size());
+    fs::create_directories(folder_.path() / "out");
+    ASSERT_TRUE(WriteFileAtomically(folder_.path() / "out" / name, text + header).ok());
+  };
+  write("model.safetensors", std::string(checkpoint::kSafetensorsMark) + "}");
+  EXPECT_EQ(Error(), "");
+  EXPECT_TRUE(HoldsExport(folder_.path() / "out"));
+  write("model.safetensors", R"({"__metadata__":{"format":"pt"}})");
+  EXPECT_THAT(Error(), HasSubstr("holds a model that dsrun has not written"));
 }
 
 TEST_F(CheckFoldersTest, AResumedRunWritesItsOwnFolderAgain) {
