@@ -289,7 +289,7 @@ Status CheckOrderIsKept(const config::TrainJob& before, const config::TrainJob& 
       {"seq_len", before.seq_len == now.seq_len},
       {"max_length", before.max_length == now.max_length},
       {"truncation_mode", before.truncation_mode == now.truncation_mode},
-      {"data_weights", before.data_weights == now.data_weights}};
+      {"data_weights", before.data != now.data || before.data_weights == now.data_weights}};
   for (const auto& [flag, is_kept] : kept) {
     if (is_kept) continue;
     return InvalidArgumentError(fmt::format(

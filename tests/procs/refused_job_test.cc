@@ -77,7 +77,7 @@ const RefusedJob kJobs[] = {
      R"(, "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true,
          "curriculum_learning": {"enabled": true, "curriculum_metrics": {"vocabularyrarity": {
            "index_to_sample_path": "/no/such/samples", "index_to_metric_path": "/no/such/metric",
-           "difficulty_type": "value", "clustering_type": "single_cluster",
+           "difficulty_type": "value", "clustering_type": "schedule_based",
            "min_difficulty": 1, "max_difficulty": 10, "schedule_type": "fixed_linear",
            "schedule_config": {"total_curriculum_step": 10, "difficulty_step": 1}}}}}})"},
     {"no folder for the optimizer",
