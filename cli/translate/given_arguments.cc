@@ -39,7 +39,12 @@ bool SaysNothing(const Json& value) {
 
 GivenArguments::GivenArguments(const Json& given, Translation* translation)
     : given_(given), translation_(*translation) {
-  for (const auto& [name, value] : given.items()) of_sft_ = of_sft_ || IsOfSft(name);
+  bool of_other = false;
+  for (const auto& [name, value] : given.items()) {
+    of_sft_ = of_sft_ || IsOfSft(name);
+    of_other = of_other || IsOfOtherTrainer(name);
+  }
+  of_sft_ = of_sft_ && !of_other;
 }
 
 bool GivenArguments::Has(std::string_view name) const {

@@ -17,7 +17,8 @@ class GivenArguments {
   // Holds views of both.
   GivenArguments(const nlohmann::ordered_json& given, Translation* translation);
 
-  // True when a name that SFTConfig alone has is given: defaults are SFTConfig's then.
+  // True when a name of SFTConfig is given and none of TRL's other trainers: defaults are
+  // SFTConfig's then.
   bool of_sft() const { return of_sft_; }
   bool IsGiven(std::string_view name) const { return given_.contains(name); }
 

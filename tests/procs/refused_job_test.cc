@@ -62,7 +62,7 @@ const RefusedJob kJobs[] = {
      "gpt2 holds a model that dsrun has not written"},
     {"export over an adapter",
      {"--save_hf", kGoldens + "adapters/gpt2", "--lora_rank", "2"},
-     "adapters/gpt2 holds an adapter, which this run has not written and would replace: name"},
+     "adapters/gpt2 holds a model that dsrun has not written and would replace: name"},
     {"export below a file", {"--save_hf", "{}/file/model"}, "/file: Not a directory"},
     {"no folder for chunks",
      {"--sp_chunk", "4", "--sp_offload", "{}/none"},

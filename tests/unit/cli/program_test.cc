@@ -33,8 +33,8 @@ TEST(UserProgramTest, TheLocalRankStandsRightBehindTheProgram) {
   EXPECT_EQ(MakeUserProgram({}, {"train.py"}).local_rank_position, 0);
   EXPECT_EQ(MakeUserProgram({.pass_local_rank = true}, {"./prog", "x"}).local_rank_position, 1);
   EXPECT_EQ(MakeUserProgram({.pass_local_rank = true}, {"train.py"}).local_rank_position, 3);
-  EXPECT_EQ(
-      MakeUserProgram({.module = true, .pass_local_rank = true}, {"pkg"}).local_rank_position, 4);
+  EXPECT_EQ(MakeUserProgram({.module = true, .pass_local_rank = true}, {"pkg"}).local_rank_position,
+            4);
 }
 
 }  // namespace

@@ -152,7 +152,6 @@ TEST_F(RecipeTest, SwitchesThatAreFalseGoBeforeThoseOfARunToo) {
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
   EXPECT_TRUE(OverrideTrainInputs(inputs->job, {}, share_, 1)->config.bf16.enabled);
   TrainFlags off{.save_best = false,
-                 .no_shuffle = false,
                  .recompute = "none",
                  .no_decay_on_norms_and_biases = false,
                  .lora_dora = false,
@@ -163,7 +162,6 @@ TEST_F(RecipeTest, SwitchesThatAreFalseGoBeforeThoseOfARunToo) {
   ASSERT_TRUE(resumed.ok()) << resumed.status().message();
   EXPECT_FALSE(resumed->config.bf16.enabled);
   EXPECT_FALSE(resumed->job.save_best);
-  EXPECT_TRUE(resumed->job.shuffle);
   EXPECT_EQ(resumed->job.recompute, "none");
   EXPECT_FALSE(resumed->job.no_decay_on_norms_and_biases);
   EXPECT_FALSE(resumed->job.lora_dora);
