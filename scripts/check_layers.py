@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every #include to the layer table: a folder includes only folders of its row.
+"""Holds every #include to the torch line and to the layer table: a folder includes only folders of its row.
 
 The table below is the design; a folder that is not in it, a row without a folder, an include it does
 not allow, or something that it allows and nothing includes, is an error. Exit 0 when all is well, 1 with one line per violation.
@@ -12,32 +12,30 @@ import sys
 
 from tracked import ROOT, tracked
 
+# The torch line: runtime/ below it is free of LibTorch, and all of runtime/ that cli and daemon may include.
+BELOW = ("base", "process", "config", "tokenizer", "checkpoint_format", "offload", "plan")
 # Inside runtime/: folder -> folders it may include besides itself, base and config.
 RUNTIME = {
     "base": set(),
     "process": set(),
     "config": set(),
-    "topology": set(),
-    "pipeline": set(),
     "tokenizer": set(),
-    "device": set(),
-    "comm": {"topology", "device"},
-    "telemetry": {"device"},
+    "checkpoint_format": set(),
     "offload": set(),
-    "checkpoint": {"topology", "comm"},
-    "data": {"topology", "checkpoint", "tokenizer"},
-    "precision": set(),
-    "activation": {"device", "comm", "precision", "offload"},
-    "gradients": set(),
-    "tensor_parallel": {"comm"},
-    "sequence_parallel": {"comm", "activation"},
-    "moe": {"comm"},
-    "optim": {"device", "comm"},
-    "zero": {"topology", "device", "comm", "offload", "checkpoint", "precision", "optim", "gradients"},
-    "models": {"device", "checkpoint", "activation", "gradients", "tensor_parallel", "sequence_parallel", "moe"},
-    "engine": {"topology", "device", "comm", "offload", "activation", "telemetry", "checkpoint", "precision",
-               "pipeline", "optim", "zero", "models"},
-    "inference": {"tokenizer", "models"},
+    "plan": {"checkpoint_format", "tokenizer"},
+    # ---- the torch line ----
+    "device": set(),
+    "comm": {"plan", "device"},
+    "autograd": {"device", "comm", "offload"},
+    "optim": {"plan", "device", "comm"},
+    "checkpoint": {"plan", "checkpoint_format", "comm"},
+    "parallel": {"plan", "comm", "autograd"},
+    "data": {"plan", "checkpoint_format", "checkpoint"},
+    "zero": {"plan", "device", "comm", "offload", "checkpoint", "optim", "autograd"},
+    "models": {"plan", "device", "checkpoint", "autograd", "parallel"},
+    "engine": {"plan", "device", "comm", "offload", "autograd", "checkpoint_format", "checkpoint", "optim", "zero",
+               "models"},
+    "inference": {"plan", "tokenizer", "models"},
 }
 # Above all others: they may include whatever they like of them.
 ROOF = ("rank", "examples")
@@ -47,19 +45,18 @@ RUNTIME |= {folder: set(RUNTIME) - {"process"} for folder in ROOF}
 # "" is the program's own folder, with main.cc. No folder is in the row of one that is in its own.
 CLI = {
     "flags": set(),
-    "plan": {"flags"},
-    "remote": {"flags", "plan"},
+    "launch": {"flags"},
+    "remote": {"flags", "launch"},
     "host": {"remote"},
     "job/verdict": {"remote", "host"},
-    "job": {"flags", "plan", "host", "job/verdict"},
+    "job": {"flags", "launch", "host", "job/verdict"},
     "console": {"flags", "job", "job/verdict"},
     "session": {"remote", "host", "job", "job/verdict", "console"},
-    "train": {"flags", "plan", "job", "session", "estimate"},
-    "report": {"plan"},
-    "estimate": set(),
+    "train": {"flags", "launch", "job", "session"},
+    "report": {"launch"},
     "tokenize": set(),
     "translate": {"flags"},
-    "commands": {"flags", "plan", "job", "session", "train", "report", "estimate", "tokenize", "translate"},
+    "commands": {"flags", "launch", "job", "session", "train", "report", "tokenize", "translate"},
     "": {"flags", "job", "commands"},
 }
 DAEMON = {
@@ -73,30 +70,33 @@ DAEMON = {
 }
 FLOORS = {"cli": CLI, "daemon": DAEMON}
 
-# Torch-free parts: their users link no LibTorch.
-TORCH_FREE = ("cli/", "daemon/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/", "runtime/topology/",
-              "runtime/pipeline/", "runtime/tokenizer/", "runtime/comm/shm/", "runtime/comm/net/", "runtime/offload/",
-              "runtime/checkpoint/format/", "runtime/data/source/", "runtime/optim/schedule/", "runtime/sequence_parallel/heads/", "runtime/models/spec/", "runtime/zero/plan/",
-              "runtime/models/memory/", "runtime/engine/plan/")
+# Torch-free: nothing here includes ATen, c10 or torch. The cores of comm stand above the line, for nobody below uses
+# them, and sanitizers run their tests without LibTorch.
+TORCH_FREE = ("cli/", "daemon/", "proto/", *(f"runtime/{folder}/" for folder in BELOW), "runtime/comm/shm/",
+              "runtime/comm/net/")
 
 # Floors inside a folder: what files whose path begins so may include besides their own header. The
 # longest row counts. A "*" stands for the files of that folder itself.
 OPTIM = "runtime/optim/"
 TOKENIZER = "runtime/tokenizer/"
+PLAN = "runtime/plan/"
 CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/*")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
     "runtime/comm/net/": ("runtime/base/", "runtime/comm/shm/", "runtime/comm/net/"),
-    "runtime/checkpoint/format/": ("runtime/base/", "runtime/checkpoint/format/"),
-    "runtime/data/source/": ("runtime/base/", "runtime/config/", "runtime/checkpoint/format/", "runtime/tokenizer/corpus/",
-                             "runtime/data/source/"),
-    "runtime/sequence_parallel/heads/": ("runtime/base/", "runtime/sequence_parallel/heads/"),
-    "runtime/models/spec/": ("runtime/base/", "runtime/config/expert_gate_config.h", "runtime/checkpoint/format/",
-                             "runtime/sequence_parallel/heads/", "runtime/models/spec/"),
-    "runtime/zero/plan/": ("runtime/base/", "runtime/config/", "runtime/zero/plan/"),
-    "runtime/models/memory/": ("runtime/base/", "runtime/config/", "runtime/models/spec/", "runtime/models/memory/"),
-    "runtime/engine/plan/": ("runtime/base/", "runtime/config/", "runtime/pipeline/", "runtime/zero/plan/", "runtime/models/spec/",
-                             "runtime/models/memory/", "runtime/engine/plan/"),
+    # Those of plan, from the ground.
+    PLAN + "mesh/": ("runtime/base/", "runtime/config/", PLAN + "mesh/"),
+    PLAN + "pipeline/": ("runtime/base/", PLAN + "pipeline/"),
+    PLAN + "sequence/": ("runtime/base/", PLAN + "sequence/"),
+    PLAN + "schedule/": ("runtime/base/", "runtime/config/"),
+    PLAN + "data/": ("runtime/base/", "runtime/config/", "runtime/checkpoint_format/", TOKENIZER + "corpus/", PLAN + "data/"),
+    PLAN + "zero/": ("runtime/base/", "runtime/config/", PLAN + "zero/"),
+    PLAN + "model/": ("runtime/base/", "runtime/config/expert_gate_config.h", "runtime/checkpoint_format/",
+                      PLAN + "sequence/", PLAN + "model/"),
+    PLAN + "memory/": ("runtime/base/", "runtime/config/", PLAN + "pipeline/", PLAN + "zero/", PLAN + "model/",
+                       PLAN + "memory/"),
+    PLAN + "estimate/": ("runtime/base/", "runtime/config/", "runtime/checkpoint_format/", PLAN + "pipeline/",
+                         PLAN + "model/", PLAN + "memory/", PLAN + "estimate/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/config/keys/",),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),
@@ -119,9 +119,8 @@ INNER = {
     # Those of optim.
     OPTIM + "kernels/": ("runtime/base/", "runtime/config/", "runtime/device/", OPTIM + "kernels/"),
     OPTIM + "cuda/": (OPTIM + "kernels/", OPTIM + "cuda/"),
-    OPTIM + "schedule/": ("runtime/base/", "runtime/config/", OPTIM + "schedule/"),
     OPTIM + "groups/": ("runtime/base/", OPTIM + "kernels/", OPTIM + "groups/"),
-    OPTIM: ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/", OPTIM + "schedule/",
+    OPTIM: ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/", PLAN + "schedule/",
             OPTIM + "groups/", OPTIM + "optimizer.h", OPTIM + "elementwise.h"),
     OPTIM + "one_bit/": ("runtime/config/", "runtime/comm/", OPTIM + "kernels/", OPTIM + "optimizer.h", OPTIM + "one_bit/"),
     OPTIM + "factory/": ("runtime/config/", OPTIM),
@@ -130,9 +129,7 @@ INNER = {
 # Outside runtime/: top-level folder -> what it may include.
 TOP = {
     "proto": [],
-    "cli": ["cli/", "proto/", "runtime/base/", "runtime/process/", "runtime/config/",
-            "runtime/data/source/", "runtime/optim/schedule/", "runtime/topology/", "runtime/offload/", "runtime/pipeline/", "runtime/checkpoint/format/", "runtime/models/spec/",
-            "runtime/tokenizer/", "runtime/models/memory/", "runtime/engine/plan/"],
+    "cli": ["cli/", "proto/", *(f"runtime/{folder}/" for folder in BELOW)],
     "daemon": ["daemon/", "proto/", "runtime/base/", "runtime/process/"],
 }
 

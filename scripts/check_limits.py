@@ -25,11 +25,11 @@ ALLOWED = {
     "runtime/comm/net/world_reductions.cc AllReduceAs": (42, "one pipeline, whose stages share its blocks"),
     "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/reductions.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
-    "runtime/models/spec/read_rope.cc ReadRopeObject": (6, "a config's keys and where its values go"),
+    "runtime/plan/model/read_rope.cc ReadRopeObject": (6, "a config's keys and where its values go"),
     "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),
     "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
     "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),
-    "runtime/zero/plan/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),
+    "runtime/plan/zero/residency_plan.cc ComputeHash": (49, "every field of the plan, one a line"),
 }
 
 NOISE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)

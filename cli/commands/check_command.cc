@@ -10,7 +10,6 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/commands/foreign_train_flags.h"
-#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/train/find_model.h"
 #include "cli/train/job_config.h"
@@ -25,6 +24,7 @@
 #include "runtime/config/file/resolved_config.h"
 #include "runtime/config/keys/keys.h"
 #include "runtime/config/sections/elasticity_section.h"
+#include "runtime/plan/estimate/predict_memory.h"
 #include "runtime/process/available_memory.h"
 
 namespace ds::cli {
@@ -164,12 +164,13 @@ Status CheckMemory(const CheckFlags& flags, const JudgedTraining& judged) {
   if (needed <= here) return OkStatus();
   const std::int64_t left = std::max<std::int64_t>(0, here - memory.shared_bytes);
   const auto size = [](std::int64_t bytes) { return ByteSize(static_cast<std::uint64_t>(bytes)); };
-  return ResourceExhaustedError(
-      std::to_string(*flags.num_gpus) + " ranks on this host will hold " + size(needed) + ", " +
-      size(rank) + " each, and " + size(here) + " of memory are available: " + memory.on_cpu.parts +
-      "\n" +
-      AdviseOnMemory(judged.predicted->config, judged.predicted->shape, left / *flags.num_gpus) +
-      "; --allow_overcommit starts them all the same");
+  return ResourceExhaustedError(std::to_string(*flags.num_gpus) + " ranks on this host will hold " +
+                                size(needed) + ", " + size(rank) + " each, and " + size(here) +
+                                " of memory are available: " + memory.on_cpu.parts + "\n" +
+                                plan::AdviseOnMemory(judged.predicted->config,
+                                                     judged.predicted->shape,
+                                                     left / *flags.num_gpus) +
+                                "; --allow_overcommit starts them all the same");
 }
 
 // Says what is wrong with the job, too. The exit status is train's.

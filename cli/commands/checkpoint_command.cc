@@ -13,10 +13,10 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/suggest.h"
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/manifest.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/manifest.h"
+#include "runtime/checkpoint_format/verify.h"
 
 namespace ds::cli {
 namespace {

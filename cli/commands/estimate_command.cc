@@ -14,11 +14,8 @@
 #include <string>
 
 #include "cli/commands/command_table.h"
-#include "cli/estimate/model_size.h"
-#include "cli/estimate/predict_memory.h"
-#include "cli/estimate/rank_table.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/plan/launch_plan.h"
+#include "cli/launch/launch_plan.h"
 #include "cli/train/find_model.h"
 #include "cli/train/train_inputs.h"
 #include "runtime/base/byte_size.h"
@@ -30,7 +27,10 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
 #include "runtime/config/memory_estimate.h"
-#include "runtime/engine/plan/expert_rules.h"
+#include "runtime/plan/estimate/model_size.h"
+#include "runtime/plan/estimate/predict_memory.h"
+#include "runtime/plan/estimate/rank_table.h"
+#include "runtime/plan/memory/expert_rules.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -70,7 +70,7 @@ StatusOr<std::int64_t> ParseCount(const std::string& flag, const std::string& te
   return InvalidArgumentError(flag + " must be a whole number, not '" + text + "'");
 }
 
-StatusOr<ModelSize> SizeOf(const EstimateFlags& flags) {
+StatusOr<plan::ModelSize> SizeOf(const EstimateFlags& flags) {
   const bool has_params = !flags.params.empty() || !flags.largest_layer_params.empty();
   if (has_params && !flags.model.empty()) {
     return InvalidArgumentError("estimate: give either --model or --params, not both");
@@ -78,13 +78,13 @@ StatusOr<ModelSize> SizeOf(const EstimateFlags& flags) {
   if (!flags.model.empty()) {
     DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
     DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
-    return ReadModelSize(model);
+    return plan::ReadModelSize(model);
   }
   if (flags.params.empty() || flags.largest_layer_params.empty()) {
     return InvalidArgumentError(
         "estimate: give --model, or both --params and --largest_layer_params");
   }
-  ModelSize size;
+  plan::ModelSize size;
   DS_ASSIGN_OR_RETURN(size.params, ParseCount("--params", flags.params));
   DS_ASSIGN_OR_RETURN(size.largest_layer_params,
                       ParseCount("--largest_layer_params", flags.largest_layer_params));
@@ -102,7 +102,7 @@ void PrintJson(const MemoryQuestion& question, const std::vector<MemoryRow>& row
                     {"cpu_bytes", row.cpu_bytes}});
   }
   Json stages = Json::array();
-  for (const config::ModelStateBytes& bytes : CountRankBytes(question)) {
+  for (const config::ModelStateBytes& bytes : plan::CountRankBytes(question)) {
     stages.push_back({{"stage", stages.size()},
                       {"parameters", bytes.parameters},
                       {"gradients", bytes.gradients},
@@ -133,7 +133,7 @@ void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& ro
     std::cout << fmt::format("{:>4}  {:<21}  {:<9} {:>11} {:>11}\n", row.stage, Offloaded(row),
                              zero_init, FormatBytes(row.gpu_bytes), FormatBytes(row.cpu_bytes));
   }
-  std::cout << DrawRankTable(CountRankBytes(question)) << std::flush;
+  std::cout << plan::DrawRankTable(plan::CountRankBytes(question)) << std::flush;
 }
 
 // As the ranks beside this program would, in this environment.
@@ -151,7 +151,7 @@ constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
 // Fills in how many ranks there are, and where.
 Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t ranks_per_node,
-                 Prediction* question) {
+                 plan::Prediction* question) {
   zero::StepSetting& setting = question->job.setting;
   if (flags.launch.hostfile) {
     DS_ASSIGN_OR_RETURN(const LaunchPlan launch, PlanFromThisHost(flags.launch));
@@ -212,8 +212,8 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(model, share));
   DS_RETURN_IF_ERROR(CheckLengthFits(model, flags.job.seq_len, share));
-  Prediction question;
-  DS_ASSIGN_OR_RETURN(models::DecoderSpec decoder, ReadJobModel(path));
+  plan::Prediction question;
+  DS_ASSIGN_OR_RETURN(models::DecoderSpec decoder, plan::ReadJobModel(path));
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.job,
                       engine::DescribeJob(flags.job, std::move(decoder), question.job.setting));
@@ -232,9 +232,9 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   question.job.efficiency = std::move(checked.data_efficiency);
   DS_RETURN_IF_ERROR(engine::CheckMemoryIsKnown(question.config, question.job));
   if (!flags.memory.empty()) {
-    DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
+    DS_ASSIGN_OR_RETURN(question.room, plan::ParseMemory(flags.memory));
   }
-  const Prediction prediction = MakePrediction(std::move(question));
+  const plan::Prediction prediction = plan::MakePrediction(std::move(question));
   if (json) {
     std::cout << ToJson(prediction).dump() << std::endl;
   } else {
@@ -320,7 +320,7 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("expert_load"), flags->expert_load,
                  "plan for a rank whose experts get FACTOR times their even share of the tokens' "
                  "ways (default: 1); what is more than can come counts as the most that can")
-      ->check(NumberBetween(1, kMostExpertLoad))
+      ->check(NumberBetween(1, plan::kMostExpertLoad))
       ->type_name("FACTOR");
   AddPortionFlags(app, flags);
   AddPartFlags(app, flags);
@@ -383,7 +383,7 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
   if (const std::string flag = FindOfJob(parser.app()); !flag.empty()) {
     return InvalidArgumentError("estimate: " + flag + " is of a job: give --deepspeed_config, too");
   }
-  DS_ASSIGN_OR_RETURN(const ModelSize size, SizeOf(flags));
+  DS_ASSIGN_OR_RETURN(const plan::ModelSize size, SizeOf(flags));
   const MemoryQuestion question{.params = size.params,
                                 .largest_layer_params = size.largest_layer_params,
                                 .num_gpus_per_node = flags.num_gpus_per_node,

@@ -30,9 +30,9 @@
 #include "runtime/base/shell_quote.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint_format/file_names.h"
 #include "runtime/config/generate_job.h"
-#include "runtime/models/spec/lora_spec.h"
+#include "runtime/plan/model/lora_spec.h"
 #include "runtime/tokenizer/corpus/row.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 

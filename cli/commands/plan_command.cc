@@ -12,25 +12,25 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/commands/plan_parts.h"
-#include "cli/estimate/model_size.h"
-#include "cli/estimate/predict_memory.h"
 #include "cli/flags/flag_parser.h"
 #include "cli/flags/launch_flags.h"
 #include "cli/flags/report_error.h"
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
-#include "cli/plan/exports.h"
-#include "cli/plan/launch_plan.h"
-#include "cli/plan/memory_policy.h"
-#include "cli/plan/plan_drawings.h"
-#include "cli/plan/rank_environment.h"
-#include "cli/plan/scheduler.h"
-#include "cli/plan/secrets.h"
+#include "cli/launch/exports.h"
+#include "cli/launch/launch_plan.h"
+#include "cli/launch/memory_policy.h"
+#include "cli/launch/plan_drawings.h"
+#include "cli/launch/rank_environment.h"
+#include "cli/launch/scheduler.h"
+#include "cli/launch/secrets.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/files.h"
 #include "runtime/base/number_list.h"
 #include "runtime/base/printable.h"
+#include "runtime/plan/estimate/model_size.h"
+#include "runtime/plan/estimate/predict_memory.h"
 
 namespace ds::cli {
 namespace {
@@ -46,7 +46,7 @@ struct PlannedJob {
   std::optional<MeshDrawing> mesh;          // where one was asked for
   std::optional<ScheduleDrawing> schedule;  // where it has stages
   std::optional<StageDrawing> stages;       // and a model is named
-  std::optional<StagePlans> steps;          // and a ds_config
+  std::optional<plan::StagePlans> steps;    // and a ds_config
 };
 
 // Bytes that are no UTF-8 become U+FFFD, which JSON takes.
@@ -196,12 +196,12 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
 StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
                                                  const config::MoeConfig& moe,
                                                  const std::optional<ScheduleDrawing>& schedule,
-                                                 const std::optional<StagePlans>& steps) {
+                                                 const std::optional<plan::StagePlans>& steps) {
   if (!schedule || flags.model.empty()) return std::optional<StageDrawing>();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path model, FindModel(flags.model, share));
   DS_ASSIGN_OR_RETURN(std::vector<pipeline::WeighedBlock> blocks,
-                      ReadModelBlocks(model, moe, flags.seq_len.value_or(256)));
+                      plan::ReadModelBlocks(model, moe, flags.seq_len.value_or(256)));
   if (steps) {
     return std::optional(StageDrawing(schedule->schedule(), steps->cut, std::move(blocks)));
   }

@@ -8,13 +8,13 @@
 #include <numeric>
 #include <utility>
 
-#include "cli/estimate/fit_degrees.h"
-#include "cli/estimate/predict_memory.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/printable.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/file/config_text.h"
-#include "runtime/engine/plan/expert_rules.h"
+#include "runtime/plan/estimate/fit_degrees.h"
+#include "runtime/plan/estimate/predict_memory.h"
+#include "runtime/plan/memory/expert_rules.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {
@@ -49,7 +49,7 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
   engine::JobShape job;
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(const std::filesystem::path path, FindModel(flags.model, share));
-  DS_ASSIGN_OR_RETURN(job.model, ReadJobModel(path));
+  DS_ASSIGN_OR_RETURN(job.model, plan::ReadJobModel(path));
   int ranks_of_a_host = world.hosts.front().rank_count();
   for (const JobHost& host : world.hosts) {
     ranks_of_a_host = std::gcd(ranks_of_a_host, host.rank_count());
@@ -83,7 +83,7 @@ void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
       .add_option("--expert_load", flags->expert_load,
                   "of --fit and --deepspeed_config: plan for ranks whose experts get FACTOR times "
                   "their even share (default: 1)")
-      ->check(NumberBetween(1, kMostExpertLoad))
+      ->check(NumberBetween(1, plan::kMostExpertLoad))
       ->type_name("FACTOR");
   parser->app()
       .add_option("--deepspeed_config", flags->deepspeed_config,
@@ -115,16 +115,16 @@ void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
 }  // namespace
 
 StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world) {
-  FitQuestion question;
+  plan::FitQuestion question;
   DS_ASSIGN_OR_RETURN(question.job, DescribeJobOf(flags, world));
   DS_ASSIGN_OR_RETURN(config::CheckResult checked, ReadFitConfig(flags, world.world_size()));
   question.config = std::move(checked.config);
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(question.config.moe, &question.job.model));
   question.job.efficiency = std::move(checked.data_efficiency);
-  DS_ASSIGN_OR_RETURN(question.room, ParseMemory(flags.memory));
+  DS_ASSIGN_OR_RETURN(question.room, plan::ParseMemory(flags.memory));
   question.ranks_of_a_host = question.job.setting.ranks_of_host;
-  DS_RETURN_IF_ERROR(CheckFitIsKnown(question).WithContext("--fit"));
-  const std::vector<Fit> fits = FitDegrees(question);
+  DS_RETURN_IF_ERROR(plan::CheckFitIsKnown(question).WithContext("--fit"));
+  const std::vector<plan::Fit> fits = plan::FitDegrees(question);
   if (flags.json) {
     std::cout << nlohmann::ordered_json{{"fits", ToJson(fits)}}.dump() << std::endl;
   } else {
@@ -146,9 +146,9 @@ StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
   return checked;
 }
 
-StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
-                                  const pipeline::Schedule& schedule,
-                                  const topology::Degrees& degrees, const WorldPlan& world) {
+StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
+                                        const pipeline::Schedule& schedule,
+                                        const topology::Degrees& degrees, const WorldPlan& world) {
   DS_ASSIGN_OR_RETURN(engine::JobShape job, DescribeJobOf(flags, world));
   if (job.expert_load > 1.0 && degrees.expert == 1) {
     return InvalidArgumentError("--expert_load needs expert parallelism: set expert=N in --mesh");
@@ -168,7 +168,7 @@ StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult ch
   batch.gradient_accumulation_steps = schedule.shape().micro_batches;
   batch.train_batch_size *= batch.gradient_accumulation_steps;
   config.pipeline.partition = flags.partition;
-  auto plans = PlanStages(config, job);
+  auto plans = plan::PlanStages(config, job);
   if (!plans.ok()) return plans.status().WithContext("the steps of the stages");
   return plans;
 }

@@ -7,13 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "cli/estimate/stage_plans.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/plan/launch_plan.h"
+#include "cli/launch/launch_plan.h"
 #include "runtime/base/status.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/pipeline/schedule.h"
-#include "runtime/topology/degrees.h"
+#include "runtime/plan/estimate/stage_plans.h"
+#include "runtime/plan/mesh/degrees.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 namespace ds::cli {
 
@@ -47,8 +47,8 @@ StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
                                              const topology::Degrees& degrees);
 
 // The stages of the schedule, on the mesh that `checked` has been read for.
-StatusOr<StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
-                                  const pipeline::Schedule& schedule,
-                                  const topology::Degrees& degrees, const WorldPlan& world);
+StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
+                                        const pipeline::Schedule& schedule,
+                                        const topology::Degrees& degrees, const WorldPlan& world);
 
 }  // namespace ds::cli

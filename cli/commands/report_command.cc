@@ -6,8 +6,8 @@
 
 #include "cli/commands/command_table.h"
 #include "cli/flags/flag_parser.h"
-#include "cli/plan/hostfile.h"
-#include "cli/plan/launch_plan.h"
+#include "cli/launch/hostfile.h"
+#include "cli/launch/launch_plan.h"
 #include "cli/report/read_host.h"
 #include "cli/report/rows.h"
 #include "cli/report/tried_facts.h"

@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "cli/flags/launch_flags_json.h"
-#include "cli/plan/exports.h"
-#include "cli/plan/rank_environment.h"
-#include "cli/plan/redacted_words.h"
-#include "cli/plan/scheduler.h"
-#include "cli/plan/stored_exports.h"
+#include "cli/launch/exports.h"
+#include "cli/launch/rank_environment.h"
+#include "cli/launch/redacted_words.h"
+#include "cli/launch/scheduler.h"
+#include "cli/launch/stored_exports.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cli/flags/launch_flags.h"
-#include "cli/plan/launch_plan.h"
-#include "cli/plan/redacted_words.h"
+#include "cli/launch/launch_plan.h"
+#include "cli/launch/redacted_words.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {

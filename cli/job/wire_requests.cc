@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cli/flags/process_settings.h"
-#include "cli/plan/core_list.h"
-#include "cli/plan/exports.h"
-#include "cli/plan/memory_policy.h"
-#include "cli/plan/rank_environment.h"
+#include "cli/launch/core_list.h"
+#include "cli/launch/exports.h"
+#include "cli/launch/memory_policy.h"
+#include "cli/launch/rank_environment.h"
 
 namespace ds::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/plan/hostfile.h"
+#include "cli/launch/hostfile.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "cli/plan/core_list.h"
+#include "cli/launch/core_list.h"
 #include "cli/report/text_file.h"
 
 namespace ds::cli {

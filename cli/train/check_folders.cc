@@ -11,12 +11,12 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/path_exists.h"
-#include "runtime/checkpoint/format/safetensors_layout.h"
-#include "runtime/data/source/host_cache.h"
-#include "runtime/data/source/job_data.h"
-#include "runtime/data/source/token_cache.h"
-#include "runtime/models/spec/weight_files.h"
+#include "runtime/checkpoint_format/safetensors_layout.h"
 #include "runtime/offload/scratch_file.h"
+#include "runtime/plan/data/host_cache.h"
+#include "runtime/plan/data/job_data.h"
+#include "runtime/plan/data/token_cache.h"
+#include "runtime/plan/model/weight_files.h"
 #include "runtime/tokenizer/corpus/data_files.h"
 
 namespace ds::cli {

@@ -7,13 +7,13 @@
 #include "runtime/base/json_fault.h"
 #include "runtime/base/suggest.h"
 #include "runtime/config/recompute_choice.h"
-#include "runtime/engine/plan/expert_rules.h"
-#include "runtime/engine/plan/partition_rules.h"
-#include "runtime/engine/plan/stage_cut.h"
-#include "runtime/models/spec/families.h"
-#include "runtime/models/spec/model_ranks.h"
-#include "runtime/models/spec/weight_files.h"
-#include "runtime/topology/degrees.h"
+#include "runtime/plan/memory/expert_rules.h"
+#include "runtime/plan/memory/partition_rules.h"
+#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/mesh/degrees.h"
+#include "runtime/plan/model/families.h"
+#include "runtime/plan/model/model_ranks.h"
+#include "runtime/plan/model/weight_files.h"
 
 namespace ds::cli {
 

@@ -13,7 +13,7 @@
 #include "runtime/config/check/job_facts.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
-#include "runtime/models/spec/model_ranks.h"
+#include "runtime/plan/model/model_ranks.h"
 
 namespace ds::cli {
 

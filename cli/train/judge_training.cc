@@ -2,19 +2,19 @@
 
 #include <utility>
 
-#include "cli/estimate/predict_memory.h"
 #include "cli/train/check_folders.h"
 #include "cli/train/find_model.h"
 #include "runtime/base/files.h"
 #include "runtime/config/recompute_choice.h"
-#include "runtime/data/source/job_data.h"
-#include "runtime/data/source/try_data.h"
-#include "runtime/engine/plan/engine_rules.h"
-#include "runtime/engine/plan/expert_rules.h"
-#include "runtime/engine/plan/stage_cut.h"
-#include "runtime/engine/plan/trained_rules.h"
-#include "runtime/models/spec/model_ranks.h"
-#include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/plan/data/job_data.h"
+#include "runtime/plan/data/try_data.h"
+#include "runtime/plan/estimate/predict_memory.h"
+#include "runtime/plan/memory/engine_rules.h"
+#include "runtime/plan/memory/expert_rules.h"
+#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/trained_rules.h"
+#include "runtime/plan/model/model_ranks.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 
 namespace ds::cli {
 namespace {
@@ -24,7 +24,7 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Ra
                                              const ShareFolder& share) {
   const auto path = FindModel(inputs.job.model, share);
   if (!path.ok()) return std::nullopt;
-  auto model = ReadJobModel(*path);
+  auto model = plan::ReadJobModel(*path);
   if (!model.ok() || !engine::TakeMoeSection(inputs.config.moe, &*model).ok()) return std::nullopt;
   auto shape =
       engine::DescribeJob(inputs.job, *model, {.ranks = ranks.all, .ranks_of_host = ranks.of_host});
@@ -36,14 +36,14 @@ std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const Ra
 
 MemoryNeed::OfRank PlanRank(PredictedJob job, bool on_gpu) {
   job.shape.setting.on_gpu = on_gpu;
-  const MemoryPrediction rank = PredictMemory(job.config, job.shape);
-  return {.bytes = rank.host_bytes(), .parts = ListHostParts(rank)};
+  const plan::MemoryPrediction rank = plan::PredictMemory(job.config, job.shape);
+  return {.bytes = rank.host_bytes(), .parts = plan::ListHostParts(rank)};
 }
 
 MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
   return {.on_cpu = PlanRank(job, /*on_gpu=*/false),
           .on_gpu = PlanRank(job, /*on_gpu=*/true),
-          .shared_bytes = kSharedProgramBytes,
+          .shared_bytes = plan::kSharedProgramBytes,
           .only_warns = only_warns};
 }
 
@@ -103,7 +103,7 @@ StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCoun
   if (judged.predicted) judged.memory = PlanMemory(*judged.predicted, inputs.allow_overcommit);
   DS_ASSIGN_OR_RETURN(const auto recompute, config::ParseRecompute(inputs.job.recompute));
   const engine::JobShape* const shape = judged.predicted ? &judged.predicted->shape : nullptr;
-  if (const auto said = DescribeRecompute(inputs.config, recompute, shape)) {
+  if (const auto said = plan::DescribeRecompute(inputs.config, recompute, shape)) {
     judged.notices.push_back(*said);
   }
   const config::TrainJob& job = inputs.job;

@@ -3,7 +3,7 @@
 // JudgeTraining: what of a gathered job can be known to fail before a rank starts, and what its
 // ranks will hold. `train`, `resume` and `check` ask the same, so that `check` says what `train`
 // would refuse, by the functions that ranks call. Reads the model's config.json, the headers of its
-// weights and the begin of the data (data/source/try_data.h); loads no weights and starts nothing.
+// weights and the begin of the data (plan/data/try_data.h); loads no weights and starts nothing.
 //
 // Threads: any; nothing is shared.
 

@@ -10,7 +10,7 @@
 #include "cli/flags/add_switch.h"
 #include "cli/flags/flag_parser.h"
 #include "runtime/config/recompute_choice.h"
-#include "runtime/models/spec/lora_spec.h"
+#include "runtime/plan/model/lora_spec.h"
 
 namespace ds::cli {
 namespace {

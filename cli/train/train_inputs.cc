@@ -15,8 +15,8 @@
 #include "runtime/base/suggest.h"
 #include "runtime/config/file/check_config.h"
 #include "runtime/config/sections/elasticity_section.h"
-#include "runtime/models/spec/lora_spec.h"
-#include "runtime/models/spec/model_ranks.h"
+#include "runtime/plan/model/lora_spec.h"
+#include "runtime/plan/model/model_ranks.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::cli {

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "cli/estimate/predict_memory.h"
 #include "proto/job_directory.h"
 #include "runtime/base/path_exists.h"
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/folder_mark.h"
-#include "runtime/checkpoint/format/latest.h"
-#include "runtime/checkpoint/format/lineage.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/folder_mark.h"
+#include "runtime/checkpoint_format/latest.h"
+#include "runtime/checkpoint_format/lineage.h"
+#include "runtime/checkpoint_format/verify.h"
+#include "runtime/plan/estimate/predict_memory.h"
 
 namespace ds::cli {
 namespace {
@@ -98,7 +98,7 @@ std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) 
   if (!predicted_) return "";
   engine::JobShape shape = predicted_->shape;
   shape.setting.on_gpu = on_gpus;
-  return cli::AdviseOnMemory(predicted_->config, shape, rank_bytes);
+  return plan::AdviseOnMemory(predicted_->config, shape, rank_bytes);
 }
 
 double TrainProgram::LeftMinutes() const {

@@ -14,7 +14,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
-#include "runtime/engine/plan/job_memory.h"
+#include "runtime/plan/memory/job_memory.h"
 
 namespace ds::cli {
 

@@ -12,8 +12,8 @@
 #include "cli/train/train_program.h"
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/shell_quote.h"
-#include "runtime/checkpoint/format/latest.h"
-#include "runtime/topology/mesh.h"
+#include "runtime/checkpoint_format/latest.h"
+#include "runtime/plan/mesh/mesh.h"
 
 namespace ds::cli {
 namespace {

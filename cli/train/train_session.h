@@ -9,7 +9,7 @@
 
 #include "cli/job/job_plan.h"
 #include "cli/job/run_directory.h"
-#include "cli/plan/launch_plan.h"
+#include "cli/launch/launch_plan.h"
 #include "cli/train/judge_training.h"
 #include "cli/train/train_inputs.h"
 #include "runtime/base/status.h"

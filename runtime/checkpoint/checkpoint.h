@@ -15,8 +15,8 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
-#include "runtime/checkpoint/format/lineage.h"
 #include "runtime/checkpoint/stateful.h"
+#include "runtime/checkpoint_format/lineage.h"
 #include "runtime/comm/communicator.h"
 
 namespace ds::checkpoint {

@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/manifest.h"
-#include "runtime/checkpoint/format/shard_reader.h"
 #include "runtime/checkpoint/tensor_shard.h"
+#include "runtime/checkpoint_format/manifest.h"
+#include "runtime/checkpoint_format/shard_reader.h"
 #include "runtime/comm/agreement.h"
 
 namespace ds::checkpoint {

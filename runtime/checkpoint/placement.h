@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "runtime/checkpoint/format/regions.h"
-#include "runtime/topology/degrees.h"
+#include "runtime/checkpoint_format/regions.h"
+#include "runtime/plan/mesh/degrees.h"
 
 namespace ds::checkpoint {
 

@@ -17,7 +17,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/safetensors_layout.h"
+#include "runtime/checkpoint_format/safetensors_layout.h"
 
 namespace ds::checkpoint {
 namespace {

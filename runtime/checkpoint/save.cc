@@ -10,11 +10,11 @@
 
 #include "runtime/base/byte_size.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/commit.h"
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/shard_file_writer.h"
-#include "runtime/checkpoint/format/verify.h"
 #include "runtime/checkpoint/tensor_shard.h"
+#include "runtime/checkpoint_format/commit.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/shard_file_writer.h"
+#include "runtime/checkpoint_format/verify.h"
 #include "runtime/comm/agreement.h"
 
 namespace ds::checkpoint {

@@ -1,6 +1,6 @@
 #include "runtime/checkpoint/shared_folder.h"
 
-#include "runtime/checkpoint/format/folder_mark.h"
+#include "runtime/checkpoint_format/folder_mark.h"
 #include "runtime/comm/agreement.h"
 
 namespace ds::checkpoint {

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "runtime/base/status.h"
-#include "runtime/checkpoint/format/regions.h"
 #include "runtime/checkpoint/placement.h"
 #include "runtime/checkpoint/tensor_source.h"
+#include "runtime/checkpoint_format/regions.h"
 
 namespace ds::checkpoint {
 

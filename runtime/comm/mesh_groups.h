@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/topology/mesh.h"
+#include "runtime/plan/mesh/mesh.h"
 
 namespace ds::comm {
 

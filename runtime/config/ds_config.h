@@ -34,7 +34,7 @@ struct Fp16Config {
   bool enabled = false;
   bool auto_cast = false;   // inputs of the model become fp16
   double loss_scale = 0.0;  // above 0: static
-  // Settings of dynamic loss scaling (precision/loss_scaler.h).
+  // Settings of dynamic loss scaling (engine/loss_scaler.h).
   std::int64_t initial_scale_power = 16;
   std::int64_t loss_scale_window = 1000, hysteresis = 2;
   bool consecutive_hysteresis = false;
@@ -96,7 +96,7 @@ struct ZeroConfig {
   bool quantized_frozen_weights = false;  // kept and gathered so
   std::optional<LocoConfig> loco;
   bool overlap_comm = false;  // collectives go on beside the computation, where that pays
-  // Elements; absent: the runtime's own choice (zero/plan/residency_budgets.h).
+  // Elements; absent: the runtime's own choice (plan/zero/residency_budgets.h).
   std::optional<std::int64_t> reduce_bucket_size;
   std::optional<std::int64_t> allgather_bucket_size;
   std::optional<std::int64_t> prefetch_bucket_size;
@@ -131,11 +131,11 @@ struct DsConfig {
   // Absent: the training precision.
   std::optional<DataType> communication_data_type, grad_accum_dtype;
   std::optional<DataType> buffer_dtype;  // absent: the model's buffers stay as they are
-  // The combination of ranks' gradients (precision/gradient_reduction.h).
+  // The combination of ranks' gradients (device/gradient_reduction.h).
   GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
-  bool sparse_gradients = false;      // embedding tables travel by rows at stage 0
+  bool sparse_gradients = false;  // embedding tables travel by rows at stage 0
   // Memory by use at the ends of a step's phases is reported, and how long each of them takes.
   bool memory_breakdown = false, wall_clock_breakdown = false;
   StepMonitorConfig csv_monitor, tensorboard;

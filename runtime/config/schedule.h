@@ -1,7 +1,7 @@
 #pragma once
 
 // Schedule: how the learning rate changes, counted in updates. One struct per scheduler.type,
-// fields named after scheduler.params, filled as schedule.cc says; optim/schedule has the formulas.
+// fields named after scheduler.params, filled as schedule.cc says; plan/schedule has the formulas.
 // The defaults are those of DeepSpeed, PyTorch and transformers; a field without one is required.
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 //
 // Lengths are counted in updates. A rate is a share of the parameter group's own rate. `warmup` is
 // the length of the warm-up (0: none), `total` is the update at which the decay ends. Fields are
-// filled as schedule.cc says; optim/schedule has the formulas.
+// filled as schedule.cc says; plan/schedule has the formulas.
 
 #include <cstdint>
 #include <optional>

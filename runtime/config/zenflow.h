@@ -1,7 +1,7 @@
 #pragma once
 
 // ZenFlowConfig: zero_optimization.zenflow. A matrix's important columns are updated in every step,
-// the others by the mean gradient of several (zero/plan/zenflow_schedule.h).
+// the others by the mean gradient of several (plan/zero/zenflow_schedule.h).
 
 #include <cstdint>
 #include <optional>

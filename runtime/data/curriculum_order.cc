@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/base/split_mix.h"
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 
 namespace ds::data {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "runtime/base/files.h"
-#include "runtime/data/source/index_format.h"
+#include "runtime/plan/data/index_format.h"
 
 namespace ds::data {
 namespace fs = std::filesystem;

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 #include "runtime/data/sample_difficulty.h"
 
 namespace ds::data {

@@ -22,8 +22,8 @@
 #include "runtime/data/loader_options.h"
 #include "runtime/data/sample_set.h"
 #include "runtime/data/sampler.h"
-#include "runtime/data/source/token_source.h"
 #include "runtime/data/token_batches.h"
+#include "runtime/plan/data/token_source.h"
 
 namespace ds::data {
 

@@ -12,9 +12,9 @@
 #include "runtime/config/curriculum.h"
 #include "runtime/config/dynamic_batching.h"
 #include "runtime/data/sampler.h"
-#include "runtime/data/source/sample_plan.h"
 #include "runtime/data/token_batches.h"
-#include "runtime/topology/mesh.h"
+#include "runtime/plan/data/sample_plan.h"
+#include "runtime/plan/mesh/mesh.h"
 
 namespace ds::data {
 

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 #include "runtime/data/indexed_rows.h"
-#include "runtime/data/source/host_cache.h"
+#include "runtime/plan/data/host_cache.h"
 
 namespace ds::data {
 namespace {

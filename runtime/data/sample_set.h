@@ -9,8 +9,8 @@
 #include <span>
 
 #include "runtime/data/loader_options.h"
-#include "runtime/data/source/sample_plan.h"
-#include "runtime/data/source/token_source.h"
+#include "runtime/plan/data/sample_plan.h"
+#include "runtime/plan/data/token_source.h"
 
 namespace ds::data {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 
 namespace ds::data {
 

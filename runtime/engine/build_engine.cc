@@ -12,14 +12,14 @@
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/comm/rank_identity.h"
 #include "runtime/device/copy_streams.h"
+#include "runtime/device/dtype_policy.h"
+#include "runtime/device/gradient_reduction.h"
 #include "runtime/engine/make_mesh.h"
-#include "runtime/engine/plan/engine_rules.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
-#include "runtime/precision/dtype_policy.h"
-#include "runtime/precision/gradient_reduction.h"
-#include "runtime/zero/plan/describe_step.h"
-#include "runtime/zero/plan/residency_budgets.h"
+#include "runtime/plan/memory/engine_rules.h"
+#include "runtime/plan/zero/describe_step.h"
+#include "runtime/plan/zero/residency_budgets.h"
 
 namespace ds::engine {
 namespace {

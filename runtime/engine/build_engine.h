@@ -19,8 +19,8 @@
 #include "runtime/models/block.h"
 #include "runtime/offload/file_tier.h"
 #include "runtime/optim/groups/parameter_groups.h"
+#include "runtime/plan/zero/tiers.h"
 #include "runtime/zero/parameter_unit.h"
-#include "runtime/zero/plan/tiers.h"
 #include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {
@@ -62,7 +62,7 @@ struct RoundedMatrices {
 };
 void RoundMatrices(const RoundedMatrices& which, std::vector<zero::ParameterUnit>* units);
 
-// Chooses how often a stage gathers and reduces its units in a step (zero/plan/step_windows.h).
+// Chooses how often a stage gathers and reduces its units in a step (plan/zero/step_windows.h).
 zero::StepWindows ChooseWindows(const config::DsConfig& config, const zero::Context& context,
                                 const std::vector<zero::ParameterUnit>& units);
 

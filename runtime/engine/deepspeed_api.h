@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/phase_timers.h"
+#include "runtime/engine/report/phase_timers.h"
 #include "runtime/zero/state_kind.h"
 
 namespace ds::engine {

@@ -33,8 +33,8 @@
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/optim/groups/parameter_groups.h"
-#include "runtime/pipeline/schedule.h"
-#include "runtime/topology/degrees.h"
+#include "runtime/plan/mesh/degrees.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 namespace ds::comm {
 class Communicator;

@@ -8,24 +8,24 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/activation/recompute.h"
+#include "runtime/autograd/recompute.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/device/thread_cores.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/loss_scaler.h"
 #include "runtime/engine/memory_marks.h"
 #include "runtime/engine/module_buffers.h"
 #include "runtime/engine/monitor.h"
-#include "runtime/engine/phase_timers.h"
 #include "runtime/engine/rates.h"
+#include "runtime/engine/report/phase_timers.h"
 #include "runtime/engine/stage_channels.h"
 #include "runtime/engine/step_state.h"
 #include "runtime/offload/file_tier.h"
-#include "runtime/precision/loss_scaler.h"
-#include "runtime/topology/mesh.h"
+#include "runtime/plan/mesh/mesh.h"
+#include "runtime/zero/optimizer/sharded_optimizer.h"
+#include "runtime/zero/optimizer/update_thread.h"
 #include "runtime/zero/sharded_model.h"
-#include "runtime/zero/sharded_optimizer.h"
-#include "runtime/zero/update_thread.h"
 
 namespace ds::engine {
 

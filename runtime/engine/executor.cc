@@ -9,11 +9,11 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/philox.h"
+#include "runtime/device/autocast_scope.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/engine/executor_parts.h"
 #include "runtime/engine/make_mesh.h"
-#include "runtime/models/expert_load.h"
-#include "runtime/precision/autocast_scope.h"
+#include "runtime/models/decoder/expert_load.h"
 #include "runtime/zero/undeclared_reads.h"
 
 namespace ds::engine {

@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/stage_channels.h"
-#include "runtime/pipeline/stage_program.h"
+#include "runtime/plan/pipeline/stage_program.h"
 #include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {

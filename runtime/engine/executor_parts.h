@@ -7,15 +7,15 @@
 #include <map>
 #include <vector>
 
-#include "runtime/activation/recompute.h"
+#include "runtime/autograd/recompute.h"
 #include "runtime/base/status.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/stage_channels.h"
 #include "runtime/engine/step_result.h"
 #include "runtime/models/block.h"
 #include "runtime/models/bundle.h"
-#include "runtime/optim/schedule/lr_schedule.h"
-#include "runtime/pipeline/stage_program.h"
+#include "runtime/plan/pipeline/stage_program.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 #include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {
@@ -79,7 +79,7 @@ void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
 bool TrainsParameters(const Block& block);
 
 // Runs the block and keeps what it was given, from which the backward pass computes it again
-// (activation/recompute.h). The block's buffers, which a forward pass may change (the running mean
+// (autograd/recompute.h). The block's buffers, which a forward pass may change (the running mean
 // of a batch normalisation), are then left as they were. The block outlives the graph.
 Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions options);
 

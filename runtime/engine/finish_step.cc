@@ -18,7 +18,7 @@
 #include "runtime/device/transfers.h"
 #include "runtime/engine/engine_parts.h"
 #include "runtime/optim/kernels/gradient_norm.h"
-#include "runtime/zero/gradient_checks.h"
+#include "runtime/zero/optimizer/gradient_checks.h"
 
 namespace ds::engine {
 namespace {

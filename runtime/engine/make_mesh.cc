@@ -6,7 +6,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/mesh_groups.h"
-#include "runtime/engine/plan/engine_rules.h"
+#include "runtime/plan/memory/engine_rules.h"
 
 namespace ds::engine {
 

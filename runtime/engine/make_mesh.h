@@ -9,8 +9,8 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/models/build_model.h"
-#include "runtime/topology/mesh.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/plan/mesh/mesh.h"
 
 namespace ds::engine {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/base/byte_size.h"
-#include "runtime/telemetry/step_metrics.h"
+#include "runtime/engine/report/step_metrics.h"
 
 namespace ds::engine {
 namespace {

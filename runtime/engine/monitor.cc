@@ -16,7 +16,7 @@
 
 #include "runtime/base/files.h"
 #include "runtime/base/host_name.h"
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 #include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {

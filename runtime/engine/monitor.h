@@ -20,7 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/engine/phase_timers.h"
+#include "runtime/engine/report/phase_timers.h"
 #include "runtime/engine/step_result.h"
 
 namespace ds::engine {

@@ -10,7 +10,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 
 namespace ds::engine {
 

@@ -14,8 +14,8 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/device/thread_cores.h"
 #include "runtime/engine/build_engine.h"
-#include "runtime/zero/plan/core_split.h"
-#include "runtime/zero/update_thread.h"
+#include "runtime/plan/zero/core_split.h"
+#include "runtime/zero/optimizer/update_thread.h"
 
 namespace ds::engine {
 namespace {

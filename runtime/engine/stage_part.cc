@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/plan/stage_cut.h"
+#include "runtime/plan/memory/stage_cut.h"
 
 namespace ds::engine {
 

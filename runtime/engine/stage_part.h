@@ -6,10 +6,10 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
-#include "runtime/engine/plan/stage_cut.h"
 #include "runtime/models/block.h"
-#include "runtime/models/spec/decoder_spec.h"
-#include "runtime/topology/mesh.h"
+#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/mesh/mesh.h"
+#include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::engine {
 

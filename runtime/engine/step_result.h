@@ -33,10 +33,11 @@ struct StepResult {
   bool boundary = false;
   // The gradient was not finite and the parameters are as before.
   bool skipped = false;
-  std::string non_finite;  // which gradient, where: zero/gradient_checks.h; empty unless skipped
-  std::string overflow;    // what fp16's loss scale became of it, or ""
-  bool rewind = false;     // NonFinitePolicy::kRewind has been met
-  std::int64_t step = 0;   // finished steps including this one, skipped ones too
+  std::string
+      non_finite;  // which gradient, where: zero/optimizer/gradient_checks.h; empty unless skipped
+  std::string overflow;   // what fp16's loss scale became of it, or ""
+  bool rewind = false;    // NonFinitePolicy::kRewind has been met
+  std::int64_t step = 0;  // finished steps including this one, skipped ones too
   // Mean over all ranks and micro-batches; of what backward took without scale_wrt_gas, the mean
   // over ranks of the sum.
   double loss = 0.0;

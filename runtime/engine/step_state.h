@@ -50,7 +50,7 @@ struct StepInProgress {
   std::int64_t tokens = 0;
   std::int64_t most_labels = 0;  // of one micro-batch
   std::int64_t samples = 0;
-  at::Tensor expert_routes;         // models/expert_load.h, added up; undefined: no experts
+  at::Tensor expert_routes;         // models/decoder/expert_load.h, added up; undefined: no experts
   bool reduced = false;             // the gradients
   bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
 

@@ -27,7 +27,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/engine.h"
-#include "runtime/models/tiled_linear.h"
+#include "runtime/models/layers/tiled_linear.h"
 
 namespace {
 

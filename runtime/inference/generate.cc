@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <span>
 
-#include "runtime/models/key_value_cache.h"
+#include "runtime/models/layers/key_value_cache.h"
 
 namespace ds::inference {
 namespace {

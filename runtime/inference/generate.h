@@ -11,7 +11,7 @@
 
 #include "runtime/inference/sampling.h"
 #include "runtime/models/block.h"
-#include "runtime/models/spec/decoder_spec.h"
+#include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::inference {
 

@@ -18,7 +18,7 @@
 #include "runtime/base/status.h"
 #include "runtime/inference/sampling.h"
 #include "runtime/models/block.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/weights/model_config.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 
 namespace ds::inference {

@@ -2,10 +2,10 @@
 
 #include <ATen/ops/empty_like.h>
 
-#include "runtime/models/adapter_folder.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/lora.h"
-#include "runtime/models/weights.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lora.h"
+#include "runtime/models/weights/adapter_folder.h"
+#include "runtime/models/weights/weights.h"
 
 namespace ds::inference {
 namespace {

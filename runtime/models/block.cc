@@ -5,7 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/models/initialize.h"
-#include "runtime/moe/expert_layer.h"
+#include "runtime/parallel/expert/expert_layer.h"
 
 namespace ds::models {
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/activation/keeper.h"
-#include "runtime/activation/recompute.h"
+#include "runtime/autograd/keeper.h"
+#include "runtime/autograd/recompute.h"
 #include "runtime/models/batch.h"
-#include "runtime/models/dropout.h"
-#include "runtime/models/tiled_rows.h"
+#include "runtime/models/kernels/dropout.h"
+#include "runtime/models/kernels/tiled_rows.h"
 
 namespace ds::models {
 

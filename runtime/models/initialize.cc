@@ -9,7 +9,7 @@
 
 #include "runtime/base/philox.h"
 #include "runtime/device/parallel.h"
-#include "runtime/models/spec/lora_spec.h"
+#include "runtime/plan/model/lora_spec.h"
 
 namespace ds::models {
 namespace {

@@ -25,7 +25,7 @@
 #include "runtime/config/optimizer.h"
 #include "runtime/device/memory_ledger.h"
 #include "runtime/optim/kernels/part.h"
-#include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 
 namespace ds::optim {
 

@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint_format/catalog.h"
 
 namespace ds::rank {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "runtime/base/status.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/best_evaluation.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/loop/best_evaluation.h"
 
 namespace ds::rank {
 

@@ -12,7 +12,7 @@
 #include "runtime/device/rank_device.h"
 #include "runtime/inference/generate.h"
 #include "runtime/inference/generation_inputs.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/weights/model_config.h"
 #include "runtime/rank/text_printer.h"
 #include "runtime/rank/torch_boundary.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"

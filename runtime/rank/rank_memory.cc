@@ -9,8 +9,8 @@
 
 #include "runtime/base/byte_size.h"
 #include "runtime/device/counting_allocator.h"
-#include "runtime/engine/plan/job_memory.h"
-#include "runtime/telemetry/step_metrics.h"
+#include "runtime/engine/report/step_metrics.h"
+#include "runtime/plan/memory/job_memory.h"
 
 namespace ds::rank {
 

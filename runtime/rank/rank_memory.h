@@ -19,10 +19,10 @@
 #include "runtime/config/train_job.h"
 #include "runtime/device/activation_meter.h"
 #include "runtime/device/memory_ledger.h"
-#include "runtime/engine/plan/job_memory.h"
-#include "runtime/models/spec/decoder_spec.h"
-#include "runtime/topology/mesh.h"
-#include "runtime/zero/plan/step_memory.h"
+#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/mesh/mesh.h"
+#include "runtime/plan/model/decoder_spec.h"
+#include "runtime/plan/zero/step_memory.h"
 
 namespace ds::rank {
 

@@ -13,8 +13,8 @@
 #include "runtime/data/token_batches.h"
 #include "runtime/engine/engine.h"
 #include "runtime/models/block.h"
-#include "runtime/models/spec/decoder_spec.h"
-#include "runtime/models/token_drop.h"
+#include "runtime/models/decoder/token_drop.h"
+#include "runtime/plan/model/decoder_spec.h"
 #include "runtime/rank/rank_reporter.h"
 
 namespace ds::rank {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/telemetry/step_metrics.h"
+#include "runtime/engine/report/step_metrics.h"
 
 namespace ds::rank {
 

@@ -13,9 +13,9 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/data/sample_difficulty.h"
-#include "runtime/data/source/token_source.h"
-#include "runtime/models/lm_loss.h"
-#include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/models/layers/lm_loss.h"
+#include "runtime/plan/data/token_source.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 #include "runtime/tokenizer/corpus/data_files.h"
 
 namespace ds::rank {

@@ -15,8 +15,8 @@
 #include "runtime/config/train_job.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/prefetching_loader.h"
-#include "runtime/data/source/job_data.h"
 #include "runtime/models/block.h"
+#include "runtime/plan/data/job_data.h"
 #include "runtime/rank/rank_reporter.h"
 #include "runtime/rank/sample_log.h"
 

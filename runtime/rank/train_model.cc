@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "runtime/comm/agreement.h"
-#include "runtime/engine/plan/job_memory.h"
-#include "runtime/engine/plan/trained_rules.h"
-#include "runtime/models/decoder_embedding.h"
+#include "runtime/models/decoder/decoder_embedding.h"
 #include "runtime/models/initialize.h"
-#include "runtime/models/spec/trained_names.h"
+#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/memory/trained_rules.h"
+#include "runtime/plan/model/trained_names.h"
 
 namespace ds::rank {
 namespace {

@@ -14,12 +14,12 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/config/train_job.h"
 #include "runtime/engine/engine.h"
-#include "runtime/models/adapter_folder.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/derived_values.h"
-#include "runtime/models/lora.h"
-#include "runtime/models/model_config.h"
-#include "runtime/models/weights.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lora.h"
+#include "runtime/models/weights/adapter_folder.h"
+#include "runtime/models/weights/derived_values.h"
+#include "runtime/models/weights/model_config.h"
+#include "runtime/models/weights/weights.h"
 
 namespace ds::rank {
 

@@ -8,10 +8,10 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/work.h"
+#include "runtime/device/finite_check.h"
 #include "runtime/optim/kernels/gradient_norm.h"
-#include "runtime/precision/finite_check.h"
-#include "runtime/zero/sparse_rows.h"
-#include "runtime/zero/store_source.h"
+#include "runtime/zero/exchange/sparse_rows.h"
+#include "runtime/zero/storage/store_source.h"
 
 namespace ds::zero {
 

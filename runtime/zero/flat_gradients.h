@@ -23,14 +23,14 @@
 #include <string>
 #include <vector>
 
+#include "runtime/autograd/put_gradient.h"
 #include "runtime/checkpoint/tensor_source.h"
-#include "runtime/gradients/put_gradient.h"
-#include "runtime/zero/buffer_pool.h"
-#include "runtime/zero/context.h"
+#include "runtime/plan/zero/flat_layout.h"
+#include "runtime/zero/exchange/quantized_reduction.h"
 #include "runtime/zero/gradient_travel.h"
-#include "runtime/zero/plan/flat_layout.h"
-#include "runtime/zero/quantized_reduction.h"
-#include "runtime/zero/store.h"
+#include "runtime/zero/storage/buffer_pool.h"
+#include "runtime/zero/storage/context.h"
+#include "runtime/zero/storage/store.h"
 
 namespace ds::zero {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/zero/block_quantization.h"
+#include "runtime/zero/storage/block_quantization.h"
 
 namespace ds::zero {
 namespace {

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/zero/buffer_pool.h"
-#include "runtime/zero/context.h"
+#include "runtime/plan/zero/flat_layout.h"
+#include "runtime/zero/exchange/shard_gather.h"
 #include "runtime/zero/parameter_unit.h"
-#include "runtime/zero/plan/flat_layout.h"
-#include "runtime/zero/shard_gather.h"
-#include "runtime/zero/store.h"
+#include "runtime/zero/storage/buffer_pool.h"
+#include "runtime/zero/storage/context.h"
+#include "runtime/zero/storage/store.h"
 
 namespace ds::zero {
 

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/zero/context.h"
-#include "runtime/zero/plan/residency_plan.h"
+#include "runtime/plan/zero/residency_plan.h"
+#include "runtime/zero/storage/context.h"
 #include "runtime/zero/unit.h"
 
 namespace ds::zero {

@@ -15,8 +15,8 @@
 
 #include "runtime/device/heap.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/models/decoder_experts.h"
-#include "runtime/models/spec/model_ranks.h"
+#include "runtime/models/decoder/decoder_experts.h"
+#include "runtime/plan/model/model_ranks.h"
 #include "tests/bench/compete.h"
 
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "runtime/device/heap.h"
-#include "runtime/models/activations.h"
-#include "runtime/models/norms.h"
-#include "runtime/models/rotary.h"
+#include "runtime/models/layers/activations.h"
+#include "runtime/models/layers/norms.h"
+#include "runtime/models/layers/rotary.h"
 #include "tests/bench/compete.h"
 
 namespace {

@@ -19,11 +19,11 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/autograd/put_gradient.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/train_step.h"
-#include "runtime/gradients/put_gradient.h"
-#include "runtime/pipeline/simulation.h"
+#include "runtime/engine/loop/train_step.h"
+#include "runtime/plan/pipeline/simulation.h"
 
 namespace {
 

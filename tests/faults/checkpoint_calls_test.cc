@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <set>
 
-#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint_format/catalog.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

@@ -11,8 +11,8 @@
 #include <fstream>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/file_names.h"
 #include "tests/ranks/flat_part.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

@@ -17,7 +17,7 @@
 #include <fstream>
 #include <span>
 
-#include "runtime/checkpoint/format/shard_reader.h"
+#include "runtime/checkpoint_format/shard_reader.h"
 #include "tests/support/fuse_mount.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"

@@ -10,8 +10,8 @@
 
 #include <functional>
 
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/retention.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/retention.h"
 #include "tests/support/program.h"
 #include "tests/support/requirement.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

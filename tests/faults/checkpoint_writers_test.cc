@@ -13,10 +13,10 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/commit.h"
-#include "runtime/checkpoint/format/latest.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/commit.h"
+#include "runtime/checkpoint_format/latest.h"
+#include "runtime/checkpoint_format/verify.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

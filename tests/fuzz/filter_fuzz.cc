@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/flags/log_filter.h"
-#include "cli/plan/core_list.h"
-#include "cli/plan/resource_filter.h"
+#include "cli/launch/core_list.h"
+#include "cli/launch/resource_filter.h"
 #include "runtime/base/check.h"
 #include "runtime/base/number_list.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/plan/hostfile.h"
+#include "cli/launch/hostfile.h"
 #include "runtime/base/check.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "runtime/base/check.h"
-#include "runtime/checkpoint/format/safetensors_layout.h"
+#include "runtime/checkpoint_format/safetensors_layout.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // The first two bytes say how many bytes of data there are behind the header.

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/engine/build_engine.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/lm_loss.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lm_loss.h"
+#include "runtime/models/weights/model_config.h"
 
 namespace ds::tests {
 namespace {

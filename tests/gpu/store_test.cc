@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/device/copy_streams.h"
-#include "runtime/zero/store.h"
+#include "runtime/zero/storage/store.h"
 #include "tests/gpu/on_gpu.h"
 
 namespace ds::tests {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/files.h"
-#include "runtime/models/lora.h"
+#include "runtime/models/layers/lora.h"
 #include "tests/numerics/golden_run.h"
 #include "tests/places.h"
 

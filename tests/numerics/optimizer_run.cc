@@ -9,8 +9,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/config/file/check_config.h"
+#include "runtime/device/dtype_policy.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/precision/dtype_policy.h"
 #include "tests/places.h"
 #include "tests/support/rank_harness.h"
 

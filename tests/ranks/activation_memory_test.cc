@@ -1,5 +1,5 @@
 // What blocks keep of a micro-batch for their backward pass, and need on the way, is what
-// models/memory says, in each family, precision and with each kind of recomputing.
+// plan/memory says, in each family, precision and with each kind of recomputing.
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
@@ -15,12 +15,12 @@
 #include "runtime/config/model_state.h"
 #include "runtime/device/activation_meter.h"
 #include "runtime/device/counting_allocator.h"
-#include "runtime/engine/plan/job_memory.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/lora.h"
-#include "runtime/models/memory/trained_part.h"
-#include "runtime/models/model_config.h"
-#include "runtime/precision/dtype_policy.h"
+#include "runtime/device/dtype_policy.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lora.h"
+#include "runtime/models/weights/model_config.h"
+#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/memory/trained_part.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/dtype_policy.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
-#include "runtime/models/layers.h"
-#include "runtime/precision/dtype_policy.h"
+#include "runtime/models/layers/layers.h"
 #include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"

@@ -11,7 +11,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/counting_allocator.h"
-#include "runtime/models/tiled_linear.h"
+#include "runtime/models/layers/tiled_linear.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

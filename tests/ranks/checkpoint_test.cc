@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/manifest.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/manifest.h"
+#include "runtime/checkpoint_format/verify.h"
 #include "tests/ranks/flat_part.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/models/spec/model_ranks.h"
+#include "runtime/plan/model/model_ranks.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/pair_cover.h"

@@ -7,8 +7,8 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/loop/train_loop.h"
 #include "runtime/engine/tensor_access.h"
-#include "runtime/engine/train_loop.h"
 #include "tests/ranks/device_world.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"

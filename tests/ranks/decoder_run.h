@@ -14,10 +14,10 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/train_loop.h"
-#include "runtime/models/model_config.h"
-#include "runtime/pipeline/schedule.h"
-#include "runtime/sequence_parallel/heads/token_ranges.h"
+#include "runtime/engine/loop/train_loop.h"
+#include "runtime/models/weights/model_config.h"
+#include "runtime/plan/pipeline/schedule.h"
+#include "runtime/plan/sequence/token_ranges.h"
 
 namespace ds::tests {
 

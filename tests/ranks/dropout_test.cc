@@ -10,8 +10,8 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/models/batch.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/model_config.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

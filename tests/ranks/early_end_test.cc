@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint_format/catalog.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/train_loop.h"
+#include "runtime/engine/loop/train_loop.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

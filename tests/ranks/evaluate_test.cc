@@ -4,12 +4,12 @@
 #include <ATen/ops/arange.h>
 #include <gtest/gtest.h>
 
-#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint_format/catalog.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/train_loop.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/lm_loss.h"
-#include "runtime/models/model_config.h"
+#include "runtime/engine/loop/train_loop.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lm_loss.h"
+#include "runtime/models/weights/model_config.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/model_config.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

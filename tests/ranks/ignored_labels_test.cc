@@ -11,9 +11,9 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/tensor_access.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/lm_loss.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lm_loss.h"
+#include "runtime/models/weights/model_config.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 #include "runtime/comm/communicator.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"

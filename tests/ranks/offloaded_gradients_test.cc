@@ -6,11 +6,11 @@
 #include <atomic>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/dtype_policy.h"
 #include "runtime/engine/build_engine.h"
 #include "runtime/offload/file_tier.h"
-#include "runtime/precision/dtype_policy.h"
+#include "runtime/zero/optimizer/sharded_optimizer.h"
 #include "runtime/zero/sharded_model.h"
-#include "runtime/zero/sharded_optimizer.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gradients/put_gradient.h"
-#include "runtime/models/matmul.h"
+#include "runtime/autograd/put_gradient.h"
+#include "runtime/models/kernels/matmul.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/support/rank_harness.h"
 

@@ -10,7 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/make_mesh.h"
-#include "runtime/moe/expert_layer.h"
+#include "runtime/parallel/expert/expert_layer.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

@@ -10,8 +10,8 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/local_world.h"
-#include "runtime/topology/mesh.h"
-#include "runtime/zero/sharded_optimizer.h"
+#include "runtime/plan/mesh/mesh.h"
+#include "runtime/zero/optimizer/sharded_optimizer.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 

@@ -2,7 +2,7 @@
 // its input and of the weights around it: for every portion, rule and place where what waits does,
 // and on ranks that have the tokens between them.
 
-#include "runtime/sequence_parallel/portion_attention.h"
+#include "runtime/parallel/sequence/portion_attention.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -16,9 +16,9 @@
 #include <limits>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/device/autocast_scope.h"
 #include "runtime/offload/file_tier.h"
-#include "runtime/precision/autocast_scope.h"
-#include "runtime/sequence_parallel/group.h"
+#include "runtime/parallel/sequence/group.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 

@@ -1,4 +1,4 @@
-// What attention by portions keeps of a sample, on the device or in files, is what models/memory
+// What attention by portions keeps of a sample, on the device or in files, is what plan/memory
 // says.
 
 #include <ATen/Parallel.h>
@@ -11,11 +11,11 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/device/activation_meter.h"
 #include "runtime/device/counting_allocator.h"
-#include "runtime/engine/plan/job_memory.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/memory/product_scratch.h"
-#include "runtime/models/model_config.h"
-#include "runtime/precision/dtype_policy.h"
+#include "runtime/device/dtype_policy.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/model_config.h"
+#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/memory/product_scratch.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

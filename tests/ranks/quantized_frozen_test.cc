@@ -8,7 +8,7 @@
 
 #include "runtime/engine/gathered_parameters.h"
 #include "runtime/engine/tensor_access.h"
-#include "runtime/zero/plan/quantized_bytes.h"
+#include "runtime/plan/zero/quantized_bytes.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"

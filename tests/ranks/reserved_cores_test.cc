@@ -18,7 +18,7 @@
 #include "runtime/base/allowed_cores.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/device/thread_cores.h"
-#include "runtime/zero/plan/core_split.h"
+#include "runtime/plan/zero/core_split.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "runtime/engine/build_engine.h"
-#include "runtime/zero/sharded_optimizer.h"
+#include "runtime/zero/optimizer/sharded_optimizer.h"
 #include "tests/ranks/observed_backend.h"
 #include "tests/support/deferred_copies.h"
 

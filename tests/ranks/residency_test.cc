@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/zero/block_quantization.h"
+#include "runtime/zero/storage/block_quantization.h"
 #include "tests/ranks/residency_passes.h"
 #include "tests/support/rank_harness.h"
 

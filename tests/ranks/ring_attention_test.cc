@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/sequence_parallel/ring_attention.h"
+#include "runtime/parallel/sequence/ring_attention.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/latent_decoder.h"
 #include "tests/support/rank_harness.h"

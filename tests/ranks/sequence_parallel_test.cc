@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/sequence_parallel/group.h"
+#include "runtime/parallel/sequence/group.h"
 #include "tests/ranks/decoder_run.h"
 #include "tests/ranks/device_world.h"
 #include "tests/support/rank_harness.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/checkpoint/format/folder_mark.h"
+#include "runtime/checkpoint_format/folder_mark.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 

@@ -10,9 +10,9 @@
 #include <limits>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/models/layers.h"
-#include "runtime/models/matmul.h"
-#include "runtime/zero/sparse_rows.h"
+#include "runtime/models/kernels/matmul.h"
+#include "runtime/models/layers/layers.h"
+#include "runtime/zero/exchange/sparse_rows.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint_format/catalog.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"
 

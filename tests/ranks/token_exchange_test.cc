@@ -1,6 +1,6 @@
 // Rows of tokens go to the ranks that have their experts, and come back in their order.
 
-#include "runtime/moe/token_exchange.h"
+#include "runtime/parallel/expert/token_exchange.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

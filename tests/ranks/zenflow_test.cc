@@ -16,7 +16,7 @@
 #include "runtime/engine/deepspeed_api.h"
 #include "runtime/engine/gathered_parameters.h"
 #include "runtime/engine/tensor_access.h"
-#include "runtime/topology/degrees.h"
+#include "runtime/plan/mesh/degrees.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
 #include "tests/support/rank_harness.h"

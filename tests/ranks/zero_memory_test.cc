@@ -8,8 +8,8 @@
 #include "runtime/config/model_state.h"
 #include "runtime/device/counting_allocator.h"
 #include "runtime/device/memory_ledger.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/model_config.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"
 

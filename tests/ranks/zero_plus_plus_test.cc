@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "runtime/engine/tensor_access.h"
-#include "runtime/zero/block_quantization.h"
-#include "runtime/zero/quantized_reduction.h"
-#include "runtime/zero/shard_gather.h"
+#include "runtime/zero/exchange/quantized_reduction.h"
+#include "runtime/zero/exchange/shard_gather.h"
+#include "runtime/zero/storage/block_quantization.h"
 #include "tests/ranks/observed_backend.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <memory>
 
-#include "runtime/gradients/put_gradient.h"
+#include "runtime/autograd/put_gradient.h"
 
 namespace ds::testing {
 

@@ -1,6 +1,6 @@
 // What waits in a file comes back as it was.
 
-#include "runtime/activation/keeper.h"
+#include "runtime/autograd/keeper.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

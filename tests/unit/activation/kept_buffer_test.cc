@@ -1,4 +1,4 @@
-#include "runtime/activation/kept_buffer.h"
+#include "runtime/autograd/kept_buffer.h"
 
 #include <ATen/ops/arange.h>
 #include <c10/util/Exception.h>

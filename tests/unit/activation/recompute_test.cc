@@ -1,6 +1,6 @@
 // A part that is recomputed gives the bits of one that is not, and keeps its inputs only.
 
-#include "runtime/activation/recompute.h"
+#include "runtime/autograd/recompute.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -17,8 +17,8 @@
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "runtime/device/autocast_scope.h"
 #include "runtime/device/counting_allocator.h"
-#include "runtime/precision/autocast_scope.h"
 
 namespace ds::activation {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/catalog.h"
+#include "runtime/checkpoint_format/catalog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <fstream>
 
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/latest.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/latest.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

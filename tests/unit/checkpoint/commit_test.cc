@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/commit.h"
+#include "runtime/checkpoint_format/commit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <set>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/shard_file_writer.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/shard_file_writer.h"
+#include "runtime/checkpoint_format/verify.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/crc32c.h"
+#include "runtime/checkpoint_format/crc32c.h"
 
 #include <gtest/gtest.h>
 

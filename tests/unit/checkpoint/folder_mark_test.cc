@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/folder_mark.h"
+#include "runtime/checkpoint_format/folder_mark.h"
 
 #include <gtest/gtest.h>
 

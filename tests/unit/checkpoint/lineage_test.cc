@@ -1,10 +1,10 @@
-#include "runtime/checkpoint/format/lineage.h"
+#include "runtime/checkpoint_format/lineage.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "runtime/checkpoint/format/latest.h"
+#include "runtime/checkpoint_format/latest.h"
 
 namespace ds::checkpoint {
 namespace {

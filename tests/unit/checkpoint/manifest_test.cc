@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint_format/manifest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <functional>
 #include <random>
 
-#include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint_format/crc32c.h"
+#include "runtime/checkpoint_format/file_names.h"
 
 namespace ds::checkpoint {
 namespace {

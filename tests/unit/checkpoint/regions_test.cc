@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/regions.h"
+#include "runtime/checkpoint_format/regions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/retention.h"
+#include "runtime/checkpoint_format/retention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/latest.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/latest.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/safetensors_layout.h"
+#include "runtime/checkpoint_format/safetensors_layout.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -7,12 +7,12 @@
 #include <span>
 #include <sstream>
 
-#include "runtime/checkpoint/format/catalog.h"
-#include "runtime/checkpoint/format/commit.h"
-#include "runtime/checkpoint/format/file_names.h"
-#include "runtime/checkpoint/format/latest.h"
-#include "runtime/checkpoint/format/shard_file_writer.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/commit.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/latest.h"
+#include "runtime/checkpoint_format/shard_file_writer.h"
+#include "runtime/checkpoint_format/verify.h"
 
 namespace ds::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
-#include "runtime/checkpoint/format/manifest.h"
+#include "runtime/checkpoint_format/manifest.h"
 
 namespace ds::checkpoint {
 

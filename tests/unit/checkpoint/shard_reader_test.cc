@@ -1,13 +1,13 @@
-#include "runtime/checkpoint/format/shard_reader.h"
+#include "runtime/checkpoint_format/shard_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "runtime/checkpoint/format/crc32c.h"
-#include "runtime/checkpoint/format/shard_file_writer.h"
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/crc32c.h"
+#include "runtime/checkpoint_format/shard_file_writer.h"
+#include "runtime/checkpoint_format/verify.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 

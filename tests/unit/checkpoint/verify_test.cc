@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/format/verify.h"
+#include "runtime/checkpoint_format/verify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/checkpoint/format/file_names.h"
+#include "runtime/checkpoint_format/file_names.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"

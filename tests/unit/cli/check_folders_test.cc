@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "runtime/base/files.h"
-#include "runtime/checkpoint/format/safetensors_layout.h"
+#include "runtime/checkpoint_format/safetensors_layout.h"
 #include "tests/support/program.h"
 
 namespace ds::cli {

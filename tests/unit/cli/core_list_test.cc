@@ -1,4 +1,4 @@
-#include "cli/plan/core_list.h"
+#include "cli/launch/core_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/plan/env_file.h"
+#include "cli/launch/env_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

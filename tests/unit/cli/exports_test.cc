@@ -1,4 +1,4 @@
-#include "cli/plan/exports.h"
+#include "cli/launch/exports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

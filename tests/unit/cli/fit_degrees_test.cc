@@ -1,6 +1,6 @@
 // The proposals for a model and hosts fit, in the order of the page that recipes are chosen by.
 
-#include "cli/estimate/fit_degrees.h"
+#include "runtime/plan/estimate/fit_degrees.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/estimate/predict_memory.h"
+#include "runtime/plan/estimate/predict_memory.h"
 #include "tests/places.h"
 
 namespace ds::cli {
@@ -20,23 +20,23 @@ using ::testing::HasSubstr;
 class FitDegreesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto model = ReadJobModel(DS_SOURCE_DIR "/configs/models/gpt2-30m.json");
+    const auto model = plan::ReadJobModel(DS_SOURCE_DIR "/configs/models/gpt2-30m.json");
     ASSERT_TRUE(model.ok()) << model.status().message();
     question_.job.model = *model;
     question_.job.seq_len = 256;
     question_.job.setting = {.ranks = 8};
     question_.ranks_of_a_host = 4;
   }
-  std::vector<Fit> With(double gigabytes) {
+  std::vector<plan::Fit> With(double gigabytes) {
     question_.room = static_cast<std::int64_t>(gigabytes * (std::int64_t{1} << 30));
-    return FitDegrees(question_);
+    return plan::FitDegrees(question_);
   }
 
-  FitQuestion question_;
+  plan::FitQuestion question_;
 };
 
 TEST_F(FitDegreesTest, WithRoomForAllNothingIsCut) {
-  const Fit first = With(64).front();
+  const plan::Fit first = With(64).front();
   EXPECT_EQ(first.zero, 0);
   EXPECT_EQ(first.Flags(), "");
   EXPECT_GT(first.micro_batch, 1);
@@ -45,11 +45,11 @@ TEST_F(FitDegreesTest, WithRoomForAllNothingIsCut) {
 TEST_F(FitDegreesTest, WithLessRoomMoreIsShared) {
   const std::int64_t whole = With(64).front().bytes;
   question_.room = whole - 1;
-  const auto fits = FitDegrees(question_);
+  const auto fits = plan::FitDegrees(question_);
   ASSERT_FALSE(fits.empty());
   EXPECT_GT(fits.front().zero, 0);
   EXPECT_EQ(fits.front().Flags(), "");
-  for (const Fit& fit : fits) {
+  for (const plan::Fit& fit : fits) {
     EXPECT_LE(fit.bytes, question_.room) << fit.Flags();
     EXPECT_GE(fit.micro_batch, 1) << fit.Flags();
     EXPECT_EQ(4 % (fit.tensor * fit.sequence), 0) << fit.Flags();
@@ -62,7 +62,8 @@ TEST_F(FitDegreesTest, SamplesThatDifferInLengthHaveNoSequenceRanks) {
   const auto has_sequence_ranks = [&] {
     const auto fits = With(2);
     EXPECT_FALSE(fits.empty());
-    return std::any_of(fits.begin(), fits.end(), [](const Fit& fit) { return fit.sequence > 1; });
+    return std::any_of(fits.begin(), fits.end(),
+                       [](const plan::Fit& fit) { return fit.sequence > 1; });
   };
   EXPECT_TRUE(has_sequence_ranks());
   question_.job.efficiency.dynamic_batching = {{.max_tokens = 256}};
@@ -73,10 +74,10 @@ TEST_F(FitDegreesTest, LongSamplesNeedSequenceRanks) {
   question_.job.seq_len = 32768;
   const std::int64_t alone = With(1e6).front().bytes;
   question_.room = alone / 8;
-  const auto fits = FitDegrees(question_);
+  const auto fits = plan::FitDegrees(question_);
   ASSERT_FALSE(fits.empty());
   bool cuts_samples = false;
-  for (const Fit& fit : fits) cuts_samples = cuts_samples || fit.sequence > 1;
+  for (const plan::Fit& fit : fits) cuts_samples = cuts_samples || fit.sequence > 1;
   EXPECT_TRUE(cuts_samples);
 }
 
@@ -92,7 +93,7 @@ TEST_F(FitDegreesTest, HeadsThatCannotBeSharedGoInARing) {
 TEST_F(FitDegreesTest, ExpertsAreSharedAmongRanksThatDivideThem) {
   const auto uses_expert_ranks = [this](int count) {
     const auto fits = With(64);
-    return std::any_of(fits.begin(), fits.end(), [count](const Fit& fit) {
+    return std::any_of(fits.begin(), fits.end(), [count](const plan::Fit& fit) {
       return fit.expert == count && fit.Flags() == "--ep " + std::to_string(count);
     });
   };

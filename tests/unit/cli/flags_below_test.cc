@@ -15,7 +15,7 @@
 #include "cli/train/train_inputs.h"
 #include "runtime/base/files.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 #include "tests/places.h"
 #include "tests/unit/cli/train_folder.h"
 

@@ -1,4 +1,4 @@
-#include "cli/plan/hostfile.h"
+#include "cli/launch/hostfile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/plan/launch_plan.h"
+#include "cli/launch/launch_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

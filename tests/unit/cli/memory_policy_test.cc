@@ -1,13 +1,13 @@
 // The table of DeepSpeed's core binding: nodes, cores and ranks to what its numactl line would say.
 // Where cores are left over they go to the first ranks here, so those rows differ and say so.
 
-#include "cli/plan/memory_policy.h"
+#include "cli/launch/memory_policy.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "cli/plan/core_list.h"
+#include "cli/launch/core_list.h"
 #include "runtime/base/number_list.h"
 
 namespace ds::cli {

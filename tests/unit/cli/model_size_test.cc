@@ -1,4 +1,4 @@
-#include "cli/estimate/model_size.h"
+#include "runtime/plan/estimate/model_size.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(SizeOfConfigTest, CountsWhatTransformersBuilds) {
   EXPECT_GT(goldens.size(), 10u);
   for (const Json& golden : goldens) {
     SCOPED_TRACE(golden.dump());
-    const auto size = SizeOfConfig(golden[0]);
+    const auto size = plan::SizeOfConfig(golden[0]);
     ASSERT_TRUE(size.ok()) << size.status().message();
     EXPECT_EQ(size->params, golden[1]);
     EXPECT_EQ(size->largest_layer_params, golden[2]);
@@ -32,7 +32,9 @@ TEST(SizeOfConfigTest, CountsWhatTransformersBuilds) {
 }
 
 TEST(SizeOfConfigTest, NamesTheKeyThatIsWrong) {
-  const auto error = [](const Json& config) { return SizeOfConfig(config).status().message(); };
+  const auto error = [](const Json& config) {
+    return plan::SizeOfConfig(config).status().message();
+  };
   EXPECT_THAT(error({{"model_type", "gpt2"}, {"n_embd", "768"}}),
               HasSubstr("'n_embd' must be a whole number from 1 to 1073741824, not \"768\""));
   EXPECT_THAT(error({{"model_type", "gpt2"}, {"n_layer", 0}}), HasSubstr("'n_layer'"));
@@ -60,7 +62,7 @@ class ReadModelSizeTest : public ::testing::Test {
     Write(name, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header +
                     std::string(data_bytes, '\0'));
   }
-  std::string Error() { return ReadModelSize(folder_.path()).status().message(); }
+  std::string Error() { return plan::ReadModelSize(folder_.path()).status().message(); }
 
   const ds::testing::TemporaryFolder folder_;
 };
@@ -71,16 +73,16 @@ constexpr char kTwoTensors[] =
 
 TEST_F(ReadModelSizeTest, AKnownFamilyNeedsNoWeights) {
   Write("config.json", R"({"model_type": "gpt2"})");
-  EXPECT_EQ(ReadModelSize(folder_.path())->params, 124439808);
-  EXPECT_EQ(ReadModelSize(folder_.path() / "config.json")->largest_layer_params, 38597376);
+  EXPECT_EQ(plan::ReadModelSize(folder_.path())->params, 124439808);
+  EXPECT_EQ(plan::ReadModelSize(folder_.path() / "config.json")->largest_layer_params, 38597376);
 }
 
 TEST_F(ReadModelSizeTest, AnyOtherIsCountedFromItsWeights) {
   WriteTensors("model.safetensors", kTwoTensors, 48);
-  EXPECT_EQ(ReadModelSize(folder_.path())->params, 12);
+  EXPECT_EQ(plan::ReadModelSize(folder_.path())->params, 12);
   Write("config.json", R"({"model_type": "new", "tie_word_embeddings": true})");
-  EXPECT_EQ(ReadModelSize(folder_.path())->params, 6);
-  EXPECT_THAT(ReadModelSize(folder_.path() / "config.json").status().message(),
+  EXPECT_EQ(plan::ReadModelSize(folder_.path())->params, 6);
+  EXPECT_THAT(plan::ReadModelSize(folder_.path() / "config.json").status().message(),
               HasSubstr("config.json: model_type \"new\" is not supported"));
 }
 
@@ -95,7 +97,7 @@ TEST_F(ReadModelSizeTest, ModulesOfShardedWeightsAreAddedUp) {
                24);
   Write("model.safetensors.index.json",
         R"({"weight_map": {"x.0.bias": "a.safetensors", "x.0.weight": "b.safetensors"}})");
-  const auto size = ReadModelSize(folder_.path());
+  const auto size = plan::ReadModelSize(folder_.path());
   ASSERT_TRUE(size.ok()) << size.status().message();
   EXPECT_EQ(size->params, 24);
   EXPECT_EQ(size->largest_layer_params, 24);

@@ -1,4 +1,4 @@
-#include "cli/plan/redacted_words.h"
+#include "cli/launch/redacted_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

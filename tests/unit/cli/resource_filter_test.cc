@@ -1,4 +1,4 @@
-#include "cli/plan/resource_filter.h"
+#include "cli/launch/resource_filter.h"
 
 #include <gtest/gtest.h>
 

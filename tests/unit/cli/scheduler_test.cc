@@ -1,4 +1,4 @@
-#include "cli/plan/scheduler.h"
+#include "cli/launch/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/plan/secrets.h"
+#include "cli/launch/secrets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

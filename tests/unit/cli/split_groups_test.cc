@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "runtime/topology/mesh.h"
+#include "runtime/plan/mesh/mesh.h"
 
 namespace ds::cli {
 namespace {

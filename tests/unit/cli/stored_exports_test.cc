@@ -1,4 +1,4 @@
-#include "cli/plan/stored_exports.h"
+#include "cli/launch/stored_exports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

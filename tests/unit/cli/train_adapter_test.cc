@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "runtime/engine/plan/job_memory.h"
+#include "runtime/plan/memory/job_memory.h"
 #include "tests/places.h"
 #include "tests/unit/cli/train_folder.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/checkpoint/format/folder_mark.h"
+#include "runtime/checkpoint_format/folder_mark.h"
 #include "tests/support/program.h"
 #include "tests/unit/checkpoint/sample_checkpoint.h"
 

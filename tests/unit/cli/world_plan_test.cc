@@ -1,11 +1,11 @@
-#include "cli/plan/launch_plan.h"
+#include "cli/launch/launch_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "cli/plan/rank_environment.h"
+#include "cli/launch/rank_environment.h"
 
 namespace ds::cli {
 namespace {

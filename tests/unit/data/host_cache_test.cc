@@ -1,4 +1,4 @@
-#include "runtime/data/source/host_cache.h"
+#include "runtime/plan/data/host_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Files as Megatron-LM's IndexedDatasetBuilder writes them: byte for byte its header, lengths,
 // pointers and documents.
 
-#include "runtime/data/source/megatron_index.h"
+#include "runtime/plan/data/megatron_index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/data/source/token_source.h"
+#include "runtime/plan/data/token_source.h"
 #include "tests/places.h"
 #include "tests/unit/data/scratch_folder.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/data/source/sample_plan.h"
+#include "runtime/plan/data/sample_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

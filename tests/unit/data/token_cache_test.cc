@@ -1,4 +1,4 @@
-#include "runtime/data/source/token_cache.h"
+#include "runtime/plan/data/token_cache.h"
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "runtime/data/source/token_source.h"
+#include "runtime/plan/data/token_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

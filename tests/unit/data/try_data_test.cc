@@ -1,6 +1,6 @@
 // What is tried of data, and what is left to the ranks.
 
-#include "runtime/data/source/try_data.h"
+#include "runtime/plan/data/try_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/layers.h"
-#include "runtime/models/norms.h"
+#include "runtime/models/layers/layers.h"
+#include "runtime/models/layers/norms.h"
 
 namespace ds::engine {
 namespace {

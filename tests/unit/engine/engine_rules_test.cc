@@ -1,6 +1,6 @@
 // Pairs of choices that no engine is built with, by the config alone.
 
-#include "runtime/engine/plan/engine_rules.h"
+#include "runtime/plan/memory/engine_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "runtime/engine/plan/expert_rules.h"
+#include "runtime/plan/memory/expert_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/models/spec/families.h"
+#include "runtime/plan/model/families.h"
 
 namespace ds::engine {
 namespace {

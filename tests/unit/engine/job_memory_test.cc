@@ -1,4 +1,4 @@
-#include "runtime/engine/plan/job_memory.h"
+#include "runtime/plan/memory/job_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/train_loop.h"
+#include "runtime/engine/loop/train_loop.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/models/spec/decoder_spec.h"
+#include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::engine {
 

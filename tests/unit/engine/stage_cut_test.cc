@@ -1,9 +1,9 @@
-#include "runtime/engine/plan/stage_cut.h"
+#include "runtime/plan/memory/stage_cut.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/engine/plan/job_memory.h"
+#include "runtime/plan/memory/job_memory.h"
 
 namespace ds::engine {
 namespace {

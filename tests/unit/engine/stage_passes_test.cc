@@ -1,10 +1,10 @@
 // What stages go through, and what jobs hold whose parts or samples are special.
 
-#include "runtime/engine/plan/job_memory_parts.h"
+#include "runtime/plan/memory/job_memory_parts.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/engine/plan/job_memory.h"
+#include "runtime/plan/memory/job_memory.h"
 #include "tests/unit/engine/small_decoder.h"
 
 namespace ds::engine {

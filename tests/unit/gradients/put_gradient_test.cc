@@ -1,6 +1,6 @@
 // A gradient is put where a sink wants it, and goes the ordinary way where anybody looks at it.
 
-#include "runtime/gradients/put_gradient.h"
+#include "runtime/autograd/put_gradient.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>

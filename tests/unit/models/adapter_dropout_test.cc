@@ -10,8 +10,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/models/block.h"
-#include "runtime/models/dropout.h"
-#include "runtime/models/layers.h"
+#include "runtime/models/kernels/dropout.h"
+#include "runtime/models/layers/layers.h"
 #include "tests/places.h"
 
 namespace ds::models {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
-#include "runtime/models/spec/families.h"
+#include "runtime/plan/model/families.h"
 #include "tests/places.h"
 
 namespace ds::models {

@@ -1,21 +1,21 @@
 // The sizes of blocks against transformers' counts, and a layer's bytes against sums made by hand.
 // That blocks really keep so much is tested in tests/ranks/activation_memory_test.cc.
 
-#include "runtime/models/memory/decoder_memory.h"
-#include "runtime/models/memory/bias_bytes.h"
-#include "runtime/models/memory/expert_bytes.h"
-#include "runtime/models/memory/known_memory.h"
-#include "runtime/models/memory/latent_values.h"
+#include "runtime/plan/memory/decoder_memory.h"
+#include "runtime/plan/memory/bias_bytes.h"
+#include "runtime/plan/memory/expert_bytes.h"
+#include "runtime/plan/memory/known_memory.h"
+#include "runtime/plan/memory/latent_values.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/models/memory/block_sizes.h"
-#include "runtime/models/memory/product_scratch.h"
-#include "runtime/models/spec/count_parameters.h"
-#include "runtime/models/spec/families.h"
+#include "runtime/plan/memory/block_sizes.h"
+#include "runtime/plan/memory/product_scratch.h"
+#include "runtime/plan/model/count_parameters.h"
+#include "runtime/plan/model/families.h"
 #include "tests/places.h"
 
 namespace ds::models {

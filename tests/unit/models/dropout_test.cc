@@ -1,4 +1,4 @@
-#include "runtime/models/dropout.h"
+#include "runtime/models/kernels/dropout.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
@@ -9,10 +9,10 @@
 
 #include <cmath>
 
-#include "runtime/models/attention.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/decoder_embedding.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/decoder/decoder_embedding.h"
+#include "runtime/models/layers/attention.h"
+#include "runtime/models/weights/model_config.h"
 
 namespace ds::models {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "runtime/models/build_model.h"
-#include "runtime/models/lm_loss.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lm_loss.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {

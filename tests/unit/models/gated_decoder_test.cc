@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/models/build_model.h"
+#include "runtime/models/decoder/build_model.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/models/activations.h"
+#include "runtime/models/layers/activations.h"
 #include "tests/unit/models/last_places.h"
 
 namespace ds::models {

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "runtime/base/files.h"
-#include "runtime/models/build_model.h"
-#include "runtime/models/weights.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/weights.h"
 
 namespace ds::models {
 

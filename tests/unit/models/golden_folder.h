@@ -9,8 +9,8 @@
 #include <string>
 
 #include "runtime/models/block.h"
-#include "runtime/models/model_config.h"
-#include "runtime/models/weights.h"
+#include "runtime/models/weights/model_config.h"
+#include "runtime/models/weights/weights.h"
 #include "tests/places.h"
 
 namespace ds::models {

@@ -1,7 +1,7 @@
 // A product by groups, on the CPU, where LibTorch loops over them, is each group's own product, and
 // so are its gradients.
 
-#include "runtime/models/grouped_product.h"
+#include "runtime/models/kernels/grouped_product.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>

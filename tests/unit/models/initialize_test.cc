@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "runtime/models/build_model.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/model_config.h"
 
 namespace ds::models {
 namespace {

@@ -1,7 +1,7 @@
 // A model that keeps keys and values computes what it computes without: every family's logits,
 // token by token, of samples of unequal lengths side by side.
 
-#include "runtime/models/key_value_cache.h"
+#include "runtime/models/layers/key_value_cache.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-#include "runtime/models/lm_loss.h"
+#include "runtime/models/layers/lm_loss.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>

@@ -1,4 +1,4 @@
-#include "runtime/models/spec/lora_spec.h"
+#include "runtime/plan/model/lora_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

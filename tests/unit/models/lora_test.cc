@@ -1,4 +1,4 @@
-#include "runtime/models/lora.h"
+#include "runtime/models/layers/lora.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/models/adapter_folder.h"
-#include "runtime/models/derived_values.h"
-#include "runtime/models/quantized_weight.h"
+#include "runtime/models/kernels/quantized_weight.h"
+#include "runtime/models/weights/adapter_folder.h"
+#include "runtime/models/weights/derived_values.h"
 #include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 

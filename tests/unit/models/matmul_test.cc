@@ -1,4 +1,4 @@
-#include "runtime/models/matmul.h"
+#include "runtime/models/kernels/matmul.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>

@@ -1,4 +1,4 @@
-#include "runtime/models/model_config.h"
+#include "runtime/models/weights/model_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

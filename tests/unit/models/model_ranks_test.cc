@@ -1,11 +1,11 @@
 // What a decoder allows of tensor and sequence ranks.
 
-#include "runtime/models/spec/model_ranks.h"
+#include "runtime/plan/model/model_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/spec/families.h"
+#include "runtime/plan/model/families.h"
 
 namespace ds::models {
 namespace {

@@ -1,7 +1,7 @@
 // Every small plan of portions is walked through: each query looks at all that it should, at keys
 // that are there, and nothing is kept longer than it is needed.
 
-#include "runtime/sequence_parallel/heads/portion_plan.h"
+#include "runtime/plan/sequence/portion_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

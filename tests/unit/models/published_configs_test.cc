@@ -5,8 +5,8 @@
 
 #include <ostream>
 
-#include "runtime/models/spec/count_parameters.h"
-#include "runtime/models/spec/families.h"
+#include "runtime/plan/model/count_parameters.h"
+#include "runtime/plan/model/families.h"
 
 namespace ds::models {
 namespace {

@@ -12,10 +12,10 @@
 #include <functional>
 
 #include "runtime/device/isa_probe.h"
-#include "runtime/models/layers.h"
-#include "runtime/models/lm_loss.h"
-#include "runtime/models/matmul.h"
-#include "runtime/models/norms.h"
+#include "runtime/models/kernels/matmul.h"
+#include "runtime/models/layers/layers.h"
+#include "runtime/models/layers/lm_loss.h"
+#include "runtime/models/layers/norms.h"
 #include "tests/support/summing_sink.h"
 
 namespace ds::models {

@@ -1,7 +1,7 @@
 // The bytes that stand for weights are bitsandbytes' (goldens), and layers compute with what they
 // give back.
 
-#include "runtime/models/quantized_weight.h"
+#include "runtime/models/kernels/quantized_weight.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
-#include "runtime/models/derived_values.h"
-#include "runtime/models/lora.h"
+#include "runtime/models/layers/lora.h"
+#include "runtime/models/weights/derived_values.h"
 #include "tests/places.h"
 #include "tests/unit/models/golden_folder.h"
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "runtime/models/build_model.h"
-#include "runtime/models/lora.h"
-#include "runtime/models/spec/count_parameters.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lora.h"
+#include "runtime/plan/model/count_parameters.h"
 #include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 

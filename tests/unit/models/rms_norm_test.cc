@@ -5,7 +5,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rsqrt.h>
 
-#include "runtime/models/norms.h"
+#include "runtime/models/layers/norms.h"
 #include "tests/unit/models/last_places.h"
 
 namespace ds::models {

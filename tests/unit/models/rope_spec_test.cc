@@ -1,6 +1,6 @@
 // What is said of two lengths agrees with the frequencies of both.
 
-#include "runtime/models/spec/rope_spec.h"
+#include "runtime/plan/model/rope_spec.h"
 
 #include <gtest/gtest.h>
 

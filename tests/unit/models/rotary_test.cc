@@ -6,7 +6,7 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/randn.h>
 
-#include "runtime/models/rotary.h"
+#include "runtime/models/layers/rotary.h"
 #include "tests/unit/models/last_places.h"
 
 namespace ds::models {

@@ -10,11 +10,11 @@
 
 #include <functional>
 
-#include "runtime/models/activations.h"
-#include "runtime/models/lm_loss.h"
-#include "runtime/models/matmul.h"
-#include "runtime/models/norms.h"
-#include "runtime/models/rotary.h"
+#include "runtime/models/kernels/matmul.h"
+#include "runtime/models/layers/activations.h"
+#include "runtime/models/layers/lm_loss.h"
+#include "runtime/models/layers/norms.h"
+#include "runtime/models/layers/rotary.h"
 
 namespace ds::models {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <map>
 
-#include "runtime/models/build_model.h"
-#include "runtime/models/lora.h"
-#include "runtime/models/memory/trained_part.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/layers/lora.h"
+#include "runtime/plan/memory/trained_part.h"
 #include "tests/unit/models/golden_folder.h"
 
 namespace ds::models {

@@ -11,7 +11,7 @@
 
 #include <limits>
 
-#include "runtime/models/activations.h"
+#include "runtime/models/layers/activations.h"
 #include "tests/unit/models/last_places.h"
 
 namespace ds::models {

@@ -1,7 +1,7 @@
 // What the parts of tensor parallelism have of a decoder: of every weight everything once, heads
 // whole, and the keys with the queries that use them.
 
-#include "runtime/models/spec/tensor_plan.h"
+#include "runtime/plan/model/tensor_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // A tiled layer has DeepSpeed's tiles, and computes what they compute.
 
-#include "runtime/models/tiled_linear.h"
+#include "runtime/models/layers/tiled_linear.h"
 
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>

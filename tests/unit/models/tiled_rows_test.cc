@@ -1,7 +1,7 @@
 // A feed-forward part on some of its rows at a time: the numbers of all at once, with the
 // activations of one tile.
 
-#include "runtime/models/tiled_rows.h"
+#include "runtime/models/kernels/tiled_rows.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randn.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/device/counting_allocator.h"
-#include "runtime/models/activations.h"
-#include "runtime/models/matmul.h"
+#include "runtime/models/kernels/matmul.h"
+#include "runtime/models/layers/activations.h"
 #include "tests/support/summing_sink.h"
 
 namespace ds::models {

@@ -1,4 +1,4 @@
-#include "runtime/models/token_drop.h"
+#include "runtime/models/decoder/token_drop.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/models/build_model.h"
-#include "runtime/models/model_config.h"
+#include "runtime/models/decoder/build_model.h"
+#include "runtime/models/weights/model_config.h"
 
 namespace ds::models {
 namespace {

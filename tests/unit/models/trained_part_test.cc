@@ -1,6 +1,6 @@
 // A PEFT folder is planned as it is loaded: as many elements are trained as PEFT trains.
 
-#include "runtime/models/memory/trained_part.h"
+#include "runtime/plan/memory/trained_part.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
-#include "runtime/models/spec/families.h"
-#include "runtime/models/spec/trained_names.h"
+#include "runtime/plan/model/families.h"
+#include "runtime/plan/model/trained_names.h"
 #include "tests/places.h"
 
 namespace ds::models {

@@ -1,6 +1,6 @@
 // Sixteen lanes round and widen as one number does.
 
-#include "runtime/models/vector_lanes.h"
+#include "runtime/models/kernels/vector_lanes.h"
 
 #include <gtest/gtest.h>
 

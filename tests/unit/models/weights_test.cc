@@ -1,4 +1,4 @@
-#include "runtime/models/weights.h"
+#include "runtime/models/weights/weights.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "runtime/base/files.h"
-#include "runtime/models/build_model.h"
+#include "runtime/models/decoder/build_model.h"
 #include "tests/support/program.h"
 #include "tests/unit/models/golden_folder.h"
 

@@ -1,6 +1,6 @@
 // A layer of experts computes what DeepSpeed's MoE layer computes, and its gradients.
 
-#include "runtime/moe/expert_layer.h"
+#include "runtime/parallel/expert/expert_layer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,6 +1,6 @@
 // Gates give what DeepSpeed's give, bit for bit, on the same logits and random numbers.
 
-#include "runtime/moe/gating.h"
+#include "runtime/parallel/expert/gating.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

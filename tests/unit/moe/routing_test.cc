@@ -1,6 +1,6 @@
 // Routes without capacity: which experts, in which order, and what is added up of them.
 
-#include "runtime/moe/routing.h"
+#include "runtime/parallel/expert/routing.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-#include "runtime/optim/schedule/lr_schedule.h"
+#include "runtime/plan/schedule/lr_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

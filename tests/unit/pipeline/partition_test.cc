@@ -1,4 +1,4 @@
-#include "runtime/pipeline/partition.h"
+#include "runtime/plan/pipeline/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

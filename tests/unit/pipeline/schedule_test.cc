@@ -1,4 +1,4 @@
-#include "runtime/pipeline/schedule.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

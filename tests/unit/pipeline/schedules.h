@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/pipeline/schedule.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 namespace ds::pipeline {
 

@@ -1,4 +1,4 @@
-#include "runtime/pipeline/simulation.h"
+#include "runtime/plan/pipeline/simulation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

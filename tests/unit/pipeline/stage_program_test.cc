@@ -1,4 +1,4 @@
-#include "runtime/pipeline/stage_program.h"
+#include "runtime/plan/pipeline/stage_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/precision/loss_scaler.h"
+#include "runtime/engine/loss_scaler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,13 +5,13 @@
 
 #include <limits>
 
+#include "runtime/device/autocast_scope.h"
 #include "runtime/device/counting_allocator.h"
+#include "runtime/device/dtype_policy.h"
+#include "runtime/device/finite_check.h"
+#include "runtime/device/gradient_reduction.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/precision/autocast_scope.h"
-#include "runtime/precision/dtype_policy.h"
-#include "runtime/precision/finite_check.h"
-#include "runtime/precision/gradient_reduction.h"
-#include "runtime/precision/loss_scaler.h"
+#include "runtime/engine/loss_scaler.h"
 
 namespace ds::precision {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/telemetry/step_metrics.h"
+#include "runtime/engine/report/step_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/topology/degrees.h"
+#include "runtime/plan/mesh/degrees.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

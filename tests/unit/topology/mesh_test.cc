@@ -1,6 +1,6 @@
 // The mesh against brute force: every factorisation of up to 64 ranks.
 
-#include "runtime/topology/mesh.h"
+#include "runtime/plan/mesh/mesh.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

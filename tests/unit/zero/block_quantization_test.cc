@@ -1,4 +1,4 @@
-#include "runtime/zero/block_quantization.h"
+#include "runtime/zero/storage/block_quantization.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "runtime/zero/buffer_pool.h"
+#include "runtime/zero/storage/buffer_pool.h"
 
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>

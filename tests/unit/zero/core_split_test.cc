@@ -1,4 +1,4 @@
-#include "runtime/zero/plan/core_split.h"
+#include "runtime/plan/zero/core_split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/zero/plan/describe_step.h"
-#include "runtime/zero/plan/step_memory.h"
+#include "runtime/plan/zero/describe_step.h"
+#include "runtime/plan/zero/step_memory.h"
 
 namespace ds::zero {
 namespace {

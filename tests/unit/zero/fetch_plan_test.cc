@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/zero/plan/residency_plan.h"
+#include "runtime/plan/zero/residency_plan.h"
 
 namespace ds::zero {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/zero/host_windows.h"
+#include "runtime/zero/storage/host_windows.h"
 
 #include <ATen/ops/arange.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/zero/store.h"
+#include "runtime/zero/storage/store.h"
 #include "tests/support/deferred_copies.h"
 
 namespace ds::zero {

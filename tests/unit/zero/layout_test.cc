@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/zero/plan/flat_layout.h"
+#include "runtime/plan/zero/flat_layout.h"
 
 namespace ds::zero {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/zero/plan/residency_plan.h"
+#include "runtime/plan/zero/residency_plan.h"
 
 namespace ds::zero {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/zero/plan/pool_sizes.h"
+#include "runtime/plan/zero/pool_sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

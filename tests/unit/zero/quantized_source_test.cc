@@ -1,9 +1,9 @@
-#include "runtime/zero/quantized_source.h"
+#include "runtime/zero/storage/quantized_source.h"
 
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
-#include "runtime/zero/block_quantization.h"
+#include "runtime/zero/storage/block_quantization.h"
 
 namespace ds::zero {
 namespace {

@@ -2,7 +2,7 @@
 // budgets hold, what is kept is used again soon, shards are fetched before they are gathered, every
 // gradient ends once, behind all that contribute to it, and nothing stays.
 
-#include "runtime/zero/plan/residency_plan.h"
+#include "runtime/plan/zero/residency_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <random>
 #include <set>
 
-#include "runtime/zero/plan/residency_budgets.h"
+#include "runtime/plan/zero/residency_budgets.h"
 
 namespace ds::zero {
 namespace {

@@ -1,14 +1,14 @@
 // What a plan says of a step's memory, against sums made by hand. That ranks really hold so much is
 // tested with ranks (tests/e2e/planned_memory_test.cc).
 
-#include "runtime/zero/plan/step_memory.h"
+#include "runtime/plan/zero/step_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "runtime/zero/plan/describe_step.h"
+#include "runtime/plan/zero/describe_step.h"
 
 namespace ds::zero {
 namespace {

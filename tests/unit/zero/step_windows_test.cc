@@ -1,4 +1,4 @@
-#include "runtime/zero/plan/step_windows.h"
+#include "runtime/plan/zero/step_windows.h"
 
 #include <gtest/gtest.h>
 

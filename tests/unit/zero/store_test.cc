@@ -1,4 +1,4 @@
-#include "runtime/zero/store.h"
+#include "runtime/zero/storage/store.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "runtime/zero/store_source.h"
+#include "runtime/zero/storage/store_source.h"
 #include "tests/support/program.h"
 #include "tests/support/scripted_file_system.h"
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "runtime/zero/plan/describe_step.h"
-#include "runtime/zero/plan/step_memory.h"
+#include "runtime/plan/zero/describe_step.h"
+#include "runtime/plan/zero/step_memory.h"
 
 namespace ds::zero {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/zero/update_thread.h"
+#include "runtime/zero/optimizer/update_thread.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>

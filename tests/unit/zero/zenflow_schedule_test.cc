@@ -1,4 +1,4 @@
-#include "runtime/zero/plan/zenflow_schedule.h"
+#include "runtime/plan/zero/zenflow_schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

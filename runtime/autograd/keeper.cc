@@ -1,0 +1,77 @@
+#include "runtime/autograd/keeper.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
+#include "runtime/device/transfers.h"
+#include "runtime/offload/windows.h"
+
+namespace ds::activation {
+namespace {
+
+void ThrowUnlessOk(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
+
+offload::ByteRange BytesOf(const std::vector<std::int64_t>& sizes, c10::ScalarType type) {
+  return {0, c10::multiply_integers(sizes) * static_cast<std::int64_t>(c10::elementSize(type))};
+}
+
+// The file's bytes as a tensor, which has the right to them.
+at::Tensor Lend(const std::shared_ptr<offload::Windows>& file, offload::Access access,
+                const std::vector<std::int64_t>& sizes, c10::ScalarType type) {
+  auto acquired = file->Acquire(BytesOf(sizes, type), access);
+  ThrowUnlessOk(acquired.ok() ? OkStatus() : acquired.status());
+  auto use = std::make_shared<offload::WindowUse>(*std::move(acquired));
+  void* const bytes = use->bytes().data();
+  const auto give_back = [file, use = std::move(use)](void*) mutable {
+    use.reset();
+    static_cast<void>(file->Release());  // a failed write is told of when they are asked for again
+  };
+  return at::from_blob(bytes, sizes, give_back, at::TensorOptions().dtype(type));
+}
+
+}  // namespace
+
+void Kept::Prefetch() const {
+  if (file_) ThrowUnlessOk(file_->Prefetch(BytesOf(sizes_, type_)));
+}
+
+at::Tensor Kept::Bring() const {
+  if (!file_) return here_.to(device_, /*non_blocking=*/true);
+  const at::Tensor lent = Lend(file_, offload::Access::kRead, sizes_, type_);
+  return lent.to(device_);
+}
+
+Kept Keeper::Keep(const at::Tensor& values) const {
+  Kept kept;
+  kept.device_ = values.device();
+  if (!Moves(kept.device_)) {
+    kept.here_ = values;
+    return kept;
+  }
+  if (where_ == KeepIn::kHost) {
+    kept.here_ = device::TakeToHost(values);
+    return kept;
+  }
+  kept.sizes_ = values.sizes().vec();
+  kept.type_ = values.scalar_type();
+  auto file = offload::Windows::Create(*files_, BytesOf(kept.sizes_, kept.type_).count);
+  ThrowUnlessOk(file.ok() ? OkStatus() : file.status());
+  kept.file_ = *std::move(file);
+  Lend(kept.file_, offload::Access::kOverwrite, kept.sizes_, kept.type_).copy_(values);
+  return kept;
+}
+
+void Keeper::Add(const at::Tensor& change, Kept* sum) const {
+  if (!sum->defined()) {
+    *sum = Keep(change);
+  } else if (!Moves(change.device())) {
+    sum->here_.add_(change);
+  } else {
+    *sum = Keep(sum->Bring() + change);
+  }
+}
+
+}  // namespace ds::activation

@@ -1,0 +1,207 @@
+#include "runtime/autograd/recompute.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "runtime/autograd/run_state.h"
+#include "runtime/device/rank_device.h"
+#include "runtime/device/transfers.h"
+
+namespace ds::activation {
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+bool NeedsGradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+bool CanHaveGradient(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
+}
+
+// What a node keeps of an input.
+class KeptInput {
+ public:
+  KeptInput(std::size_t number, const at::Tensor& input, const RecomputeOptions& options)
+      : needs_gradient_(NeedsGradient(input)),
+        device_(input.defined() ? input.device() : c10::kCPU),
+        is_away_(options.keep_on_host && device_ != c10::kCPU) {
+    const c10::NoGradGuard no_grad;
+    at::Tensor kept = input;
+    if (options.cut_among != nullptr && CanBeCut(input, options.cut_among->size())) {
+      ranks_ = options.cut_among;
+      sizes_ = input.sizes().vec();
+      const std::int64_t count = input.numel() / ranks_->size();
+      const at::Tensor part = input.reshape({-1}).narrow(0, ranks_->rank() * count, count);
+      kept = options.buffer != nullptr ? options.buffer->Keep(number, part) : part.clone();
+    }
+    saved_ = SavedVariable(is_away_ ? device::TakeToHost(kept) : kept, /*is_output=*/false);
+  }
+
+  bool needs_gradient() const { return needs_gradient_; }
+  // A leaf, which keeps its gradient.
+  at::Tensor MakeLeaf() const {
+    at::Tensor input = saved_.unpack();
+    if (!input.defined()) return input;
+    input = is_away_ ? input.to(device_, /*non_blocking=*/true) : input.detach();
+    if (ranks_ != nullptr) input = Gather(input);
+    return needs_gradient_ ? input.set_requires_grad(true) : input;
+  }
+
+ private:
+  static bool CanBeCut(const at::Tensor& input, int parts) {
+    return parts > 1 && CanHaveGradient(input) && input.numel() > 0 && input.numel() % parts == 0;
+  }
+  at::Tensor Gather(const at::Tensor& part) const {
+    const at::Tensor whole = at::empty(sizes_, part.options());
+    ranks_->AllGather(whole.view({-1}), part, "recomputed inputs");
+    return whole;
+  }
+
+  bool needs_gradient_;
+  c10::Device device_;
+  bool is_away_;
+  comm::Communicator* ranks_ = nullptr;  // whose parts make it whole; null: it is
+  std::vector<std::int64_t> sizes_;      // of the whole
+  SavedVariable saved_;
+};
+
+// Adds the time of its life to a sum, if there is one, with the device's work in it where asked.
+class TimedRun {
+ public:
+  TimedRun(const RecomputeOptions& options, std::chrono::nanoseconds RunTimes::*sum,
+           c10::Device device)
+      : options_(options), sum_(sum), device_(device) {
+    if (options.synchronize) device::Synchronize(device);
+    begin_ = options.clock->Now();
+  }
+  ~TimedRun() {
+    if (options_.times != nullptr) options_.times->*sum_ += options_.clock->Now() - begin_;
+  }
+  // Behind the run; it may throw what the device has to say.
+  void End() const {
+    if (options_.synchronize) device::Synchronize(device_);
+  }
+  TimedRun(const TimedRun&) = delete;
+  TimedRun& operator=(const TimedRun&) = delete;
+
+ private:
+  const RecomputeOptions& options_;
+  std::chrono::nanoseconds RunTimes::*sum_;
+  c10::Device device_;
+  std::chrono::nanoseconds begin_;
+};
+
+class RecomputeNode : public torch::autograd::Node {
+ public:
+  RecomputeNode(ForwardPart part, const Tensors& inputs, c10::Device device,
+                const RecomputeOptions& options)
+      : part_(std::move(part)), state_(device), options_(options) {
+    for (const at::Tensor& input : inputs) {
+      kept_.emplace_back(kept_.size(), input, options);
+      if (NeedsGradient(input)) add_next_edge(torch::autograd::impl::gradient_edge(input));
+    }
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    TORCH_CHECK(
+        part_ != nullptr,
+        "a backward pass went a second time through a part of the model that is recomputed, "
+        "without retain_graph in the first");
+    Tensors inputs;
+    for (const KeptInput& kept : kept_) inputs.push_back(kept.MakeLeaf());
+    RunBackward(RunAgain(inputs), gradients);
+    variable_list of_inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (kept_[i].needs_gradient()) of_inputs.push_back(inputs[i].grad());
+    }
+    return of_inputs;
+  }
+
+  // Comes behind apply, unless the graph is to be kept.
+  void release_variables() override {
+    kept_.clear();
+    part_ = nullptr;
+  }
+
+ private:
+  Tensors RunAgain(const Tensors& inputs) const {
+    return state_.RunAgain([&] {
+      const TimedRun run(options_, &RunTimes::again, state_.device());
+      Tensors outputs = part_(inputs);
+      run.End();
+      return outputs;
+    });
+  }
+
+  static void RunBackward(const Tensors& outputs, const variable_list& gradients) {
+    TORCH_CHECK(outputs.size() == gradients.size(), "a part of the model gave ", gradients.size(),
+                " tensors and, computed again, ", outputs.size());
+    variable_list roots, of_roots;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!NeedsGradient(outputs[i]) || !gradients[i].defined()) continue;
+      roots.push_back(outputs[i]);
+      of_roots.push_back(gradients[i]);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, of_roots);
+  }
+
+  ForwardPart part_;
+  RunState state_;
+  RecomputeOptions options_;
+  std::vector<KeptInput> kept_;
+};
+
+c10::Device FindDevice(const Tensors& tensors) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [](const at::Tensor& tensor) { return tensor.defined(); });
+  return found == tensors.end() ? c10::Device(c10::kCPU) : found->device();
+}
+
+// Makes `node` the origin of the results. One that is an input, or shares its memory, becomes a
+// tensor of its own, for its history is another; but an input without gradient that passes through
+// stays what it is.
+void SetOrigin(const std::shared_ptr<RecomputeNode>& node, const Tensors& inputs,
+               Tensors* outputs) {
+  for (at::Tensor& output : *outputs) {
+    const bool passes_through = std::any_of(
+        inputs.begin(), inputs.end(),
+        [&](const at::Tensor& input) { return input.is_same(output) && !NeedsGradient(input); });
+    if (!CanHaveGradient(output) || passes_through) {
+      node->add_input_metadata(torch::autograd::Node::undefined_input());
+      continue;
+    }
+    output = output.detach();
+    torch::autograd::create_gradient_edge(output, node);
+  }
+}
+
+}  // namespace
+
+Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& options) {
+  const bool needed = options.trains || std::any_of(inputs.begin(), inputs.end(), NeedsGradient);
+  if (!c10::GradMode::is_enabled() || !needed) return part(std::move(inputs));
+  const c10::Device device = FindDevice(inputs);
+  // The node is there first: what the first run does to an input in place is then seen.
+  const auto node = std::make_shared<RecomputeNode>(part, inputs, device, options);
+  Tensors outputs;
+  {
+    const TimedRun run(options, &RunTimes::first, device);
+    const c10::NoGradGuard no_grad;
+    outputs = part(inputs);
+    run.End();
+  }
+  SetOrigin(node, inputs, &outputs);
+  return outputs;
+}
+
+}  // namespace ds::activation

@@ -1,0 +1,85 @@
+#pragma once
+
+// The manifest of a checkpoint: what it holds, where each shard lies and what its checksum is.
+// FORMAT.md describes the text.
+//
+// Parsing is safe on hostile input: every number is bounded and every name is a plain one before
+// anything is opened, allocated or multiplied by it.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/file_system.h"
+#include "runtime/base/status.h"
+#include "runtime/checkpoint_format/lineage.h"
+#include "runtime/checkpoint_format/regions.h"
+
+namespace ds::checkpoint {
+
+inline constexpr int kFormatVersion = 2;        // what is written
+inline constexpr int kOldestFormatVersion = 1;  // what is read, too
+
+// A checksum covers so many bytes of a shard, so that what is read in part is verified in part.
+inline constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
+
+struct StoredShard {
+  Region region;
+  std::string file;  // plain name inside the checkpoint folder
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;  // bytes: elements times the dtype's size
+  // One of each chunk of kChunkBytes, counted from the shard's start; the last may be shorter.
+  // Format 1 has one checksum over the whole shard, however long it is.
+  std::vector<std::uint32_t> crc32c;
+
+  // The bytes that one checksum covers, but for the last one.
+  std::uint64_t ChecksummedBytes() const { return crc32c.size() == 1 ? length : kChunkBytes; }
+  friend bool operator==(const StoredShard&, const StoredShard&) = default;
+};
+
+struct StoredTensor {
+  std::string name;
+  std::string dtype;  // one of DtypeSize()'s names
+  Shape shape;
+  std::vector<StoredShard> shards;
+  friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
+};
+
+struct Manifest {
+  int version = kFormatVersion;
+  std::int64_t step = 0;
+  std::vector<StoredTensor> tensors;                     // names are unique
+  nlohmann::json state = nlohmann::json::object();       // by Stateful::state_name()
+  nlohmann::json written_by = nlohmann::json::object();  // informational
+  std::optional<Lineage> lineage;                        // nothing: AssumeLineage()
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+// Bytes per element of "float32", "bfloat16", "float16", "float64", "int64", "int32", "int16",
+// "int8", "uint8", "bool"; nothing for any other name.
+std::optional<std::uint64_t> DtypeSize(std::string_view dtype);
+
+// Checks that names, shapes, regions, lengths and checksums fit one another and the version, and
+// that the shards of each tensor add up to the whole of it. ParseManifest does so, too.
+Status CheckManifest(const Manifest& manifest);
+
+// The text ends with a checksum of itself. Requires CheckManifest(manifest).ok().
+std::string SerializeManifest(const Manifest& manifest);
+
+StatusOr<Manifest> ParseManifest(std::string_view text);
+
+// The list of tensors alone, unchecked against one another: how a rank tells rank 0 what it wrote.
+std::string SerializeTensors(std::span<const StoredTensor> tensors);
+StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text);
+
+// Reads and parses directory/manifest.json. kNotFound when there is none, kDataLoss when it is
+// damaged, kUnavailable when it cannot be read now (reading.h).
+StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory,
+                                FileSystem& system = FileSystem::System());
+
+}  // namespace ds::checkpoint

@@ -1,0 +1,105 @@
+#include "runtime/checkpoint_format/retention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/files.h"
+#include "runtime/base/log.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/commit.h"
+#include "runtime/checkpoint_format/file_names.h"
+#include "runtime/checkpoint_format/latest.h"
+#include "runtime/checkpoint_format/manifest.h"
+#include "runtime/checkpoint_format/writers.h"
+
+namespace ds::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// True when the manifest of root/step-N proves that the lineage comes from this checkpoint.
+bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage) {
+  if (!CheckOwnFolder(root / StepDirectoryName(step)).ok()) return false;
+  const StatusOr<Manifest> manifest = ReadManifest(root / StepDirectoryName(step));
+  if (!manifest.ok() || manifest->step != step) return false;
+  return ComesFrom(lineage, IdOf(manifest->lineage.value_or(Lineage{}), step));
+}
+
+// A head that `latest` does not name is found by its parents, so these must stay.
+bool NamesTheNewest(const fs::path& root, const Lineage& lineage) {
+  const StatusOr<std::optional<Latest>> latest = ReadLatest(root);
+  return latest.ok() && latest->has_value() && !lineage.past.empty() &&
+         (*latest)->step == lineage.past.back().step;
+}
+
+Status CheckRemovable(const fs::path& root, std::int64_t step, const Lineage& lineage) {
+  DS_RETURN_IF_ERROR(CheckMaySave(root, lineage));
+  const fs::path directory = root / StepDirectoryName(step);
+  if (!NamesTheNewest(root, lineage) || step == lineage.past.back().step) {
+    return FailedPreconditionError(fmt::format(
+        "{} stays: '{}' names no newer checkpoint of this run", directory.string(), kLatestFile));
+  }
+  DS_RETURN_IF_ERROR(CheckOwnFolder(directory));
+  if (!IsOfLineage(root, step, lineage)) {
+    return FailedPreconditionError(directory.string() +
+                                   " stays: its manifest does not show that this run wrote it");
+  }
+  DS_ASSIGN_OR_RETURN(const std::string foreign, FindForeignEntry(directory));
+  if (foreign.empty()) return OkStatus();
+  return FailedPreconditionError(DescribeForeign(directory, foreign));
+}
+
+// Under the folder's lock: renames the checkpoint, if it may go. Returns the new name.
+StatusOr<fs::path> TakeAway(const fs::path& root, std::int64_t step, const Lineage& lineage,
+                            FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
+  DS_RETURN_IF_ERROR(CheckRemovable(root, step, lineage));
+  const fs::path removed = UnfinishedDirectory(root, DrawUnfinishedName(step, lineage.generation));
+  DS_RETURN_IF_ERROR(RenameDurably(root / StepDirectoryName(step), removed, system));
+  return removed;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> ChooseStepsToRemove(std::span<const std::int64_t> steps,
+                                              const RetentionPolicy& policy) {
+  if (policy.limit <= 0 || steps.empty()) return {};
+  std::vector<std::int64_t> others;  // that nothing but their age keeps
+  std::int64_t left = policy.limit;
+  for (const std::int64_t step : steps) {
+    if (step == steps.back() || step == policy.best) {
+      --left;
+    } else {
+      others.push_back(step);
+    }
+  }
+  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(left, 0));
+  others.resize(others.size() - std::min(kept, others.size()));
+  return others;
+}
+
+void PruneCheckpoints(const fs::path& root, const RetentionPolicy& policy, const Lineage& lineage,
+                      FileSystem& system) {
+  if (policy.limit <= 0 || !NamesTheNewest(root, lineage)) return;
+  const StatusOr<std::vector<ListedCheckpoint>> listed = ListCheckpoints(root);
+  Status status = listed.status();
+  std::vector<std::int64_t> own;
+  for (const ListedCheckpoint& each : listed.ok() ? *listed : std::vector<ListedCheckpoint>()) {
+    if (IsOfLineage(root, each.step, lineage)) own.push_back(each.step);
+  }
+  if (!status.ok()) LogWarning("older checkpoints are left: " + status.message());
+  for (const std::int64_t step : ChooseStepsToRemove(own, policy)) {
+    status = RemoveCheckpoint(root, step, lineage, system);
+    if (!status.ok()) LogWarning("an older checkpoint is left: " + status.message());
+    if (!status.ok() && status.code() != StatusCode::kFailedPrecondition) break;
+  }
+}
+
+Status RemoveCheckpoint(const fs::path& root, std::int64_t step, const Lineage& lineage,
+                        FileSystem& system) {
+  DS_ASSIGN_OR_RETURN(const fs::path removed, TakeAway(root, step, lineage, system));
+  return RemoveMadeFolder(removed, system);
+}
+
+}  // namespace ds::checkpoint

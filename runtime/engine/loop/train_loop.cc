@@ -1,0 +1,206 @@
+#include "runtime/engine/loop/train_loop.h"
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/base/log.h"
+#include "runtime/base/split_mix.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint_format/catalog.h"
+#include "runtime/checkpoint_format/retention.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/comm/communicator.h"
+
+namespace ds::engine {
+namespace {
+
+// Gives neighbours in (seed, step, rank) unrelated streams.
+void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
+  const auto of_step = SplitMix(SplitMix(seed) ^ static_cast<std::uint64_t>(step));
+  SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
+}
+
+bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) {
+  if (!options.evaluate || result.rewind) return false;
+  if (result.step == options.total_steps) return true;
+  return options.evaluate_every > 0 && result.step % options.evaluate_every == 0;
+}
+
+// Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
+StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
+                                       std::int64_t last_rewind) {
+  std::int64_t step = -1;
+  Status looked;
+  if (engine.world().rank() == 0) {
+    const auto newest = checkpoint::FindNewestGood(options.checkpoint_root);
+    if (newest.ok() && newest->found) step = newest->found->step;
+    const bool is_unclear = !newest.ok() && newest.status().code() != StatusCode::kNotFound;
+    if (is_unclear) looked = newest.status();
+  }
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(looked, engine.world()));
+  step = comm::GatherNumber(step, engine.world())[0];
+  if (step < 0) {
+    return FailedPreconditionError("there is no good checkpoint to rewind to in " +
+                                   options.checkpoint_root.string());
+  }
+  if (step == last_rewind) {
+    return FailedPreconditionError("the run has been rewound to step " + std::to_string(step) +
+                                   " before, and has not come to another checkpoint since");
+  }
+  const auto path = checkpoint::DirectoryOfStep(options.checkpoint_root, step);
+  checkpoint::Stateful* const parts[] = {&engine.state()};
+  DS_RETURN_IF_ERROR(checkpoint::LoadCheckpoint(path, parts, engine.world(), options.lineage));
+  return path;
+}
+
+// The loop of one run, and what it remembers between steps.
+class TrainLoop {
+ public:
+  TrainLoop(Engine& engine, const BatchSource& next_batch,
+            std::span<checkpoint::Stateful* const> parts, const TrainLoopOptions& options,
+            TrainLoopObserver& observer)
+      : engine_(engine),
+        next_batch_(next_batch),
+        parts_(parts),
+        options_(options),
+        observer_(observer),
+        begin_(options.clock->Now()) {}
+
+  TrainLoopEnd Run();
+
+ private:
+  Status Evaluate(StepResult* result);
+  // Why the run ends here, before its total; "" where it does not. Collective.
+  std::string FindEarlyEnd();
+  bool IsOutOfPatience() const {
+    return options_.patience > 0 && options_.best->evaluations_since() >= options_.patience;
+  }
+  bool IsOutOfTime() const;
+  // What a checkpoint behind this step is for.
+  bool IsSaveDue(std::int64_t step) const;
+  Status Save(std::int64_t step);
+  // Rank 0, after a save: removes the checkpoint of the former best evaluation, if it was saved for
+  // that alone, and old ones above the limit. One that cannot be removed stays, with a warning.
+  void RemoveOld(std::int64_t saved_step, bool is_best) const;
+
+  Engine& engine_;
+  const BatchSource& next_batch_;
+  const std::span<checkpoint::Stateful* const> parts_;
+  const TrainLoopOptions& options_;
+  TrainLoopObserver& observer_;
+  const std::chrono::nanoseconds begin_;
+  bool is_better_ = false;  // the evaluation behind the step
+  std::optional<BestEvaluation::Best> former_best_;
+  std::string early_;
+  bool out_of_time_ = false;
+};
+
+Status TrainLoop::Evaluate(StepResult* result) {
+  is_better_ = false;
+  if (!IsEvaluationDue(options_, *result)) return OkStatus();
+  auto evaluation = options_.evaluate();
+  if (!evaluation.ok()) return evaluation.status().WithContext("evaluation");
+  result->evaluation = *evaluation;
+  if (options_.best == nullptr) return OkStatus();
+  former_best_ = options_.best->best();
+  // Rank 0's loss counts: another that has the same samples, on another machine, may differ in the
+  // last bits, and a checkpoint needs all of them.
+  const double loss = comm::GatherNumbers({evaluation->loss}, engine_.world())[0][0];
+  is_better_ = options_.best->Add(result->step, loss);
+  return OkStatus();
+}
+
+bool TrainLoop::IsOutOfTime() const {
+  if (options_.time_limit.count() == 0.0) return false;
+  const bool is_over = options_.clock->Now() - begin_ >= options_.time_limit;
+  return comm::GatherNumber(is_over ? 1 : 0, engine_.world())[0] == 1;  // rank 0's clock counts
+}
+
+std::string TrainLoop::FindEarlyEnd() {
+  const std::string at = " at step " + std::to_string(engine_.finished_steps()) + " of " +
+                         std::to_string(options_.total_steps);
+  if (engine_.finished_steps() >= options_.total_steps) return "";
+  if (IsOutOfPatience()) {
+    return "training ends" + at + ": evaluations in a row without a lower loss: " +
+           std::to_string(options_.best->evaluations_since());
+  }
+  out_of_time_ = IsOutOfTime();
+  return out_of_time_ ? "training ends" + at + ": its time limit (--max_minutes) is reached" : "";
+}
+
+bool TrainLoop::IsSaveDue(std::int64_t step) const {
+  if (out_of_time_) return true;
+  if (options_.save_every == 0) return false;
+  return step % options_.save_every == 0 || step == options_.total_steps || !early_.empty();
+}
+
+void TrainLoop::RemoveOld(std::int64_t saved_step, bool is_best) const {
+  if (engine_.world().rank() != 0) return;
+  const auto lineage =
+      options_.lineage ? *options_.lineage : checkpoint::AssumeLineage(saved_step + 1);
+  if (is_best && former_best_ && former_best_->saved_for_it) {
+    const Status removed =
+        checkpoint::RemoveCheckpoint(options_.checkpoint_root, former_best_->step, lineage);
+    if (!removed.ok()) LogWarning("the former best checkpoint is left: " + removed.message());
+  }
+  checkpoint::RetentionPolicy policy{.limit = options_.save_total_limit};
+  if (options_.save_best && options_.best->best()) policy.best = options_.best->best()->step;
+  checkpoint::PruneCheckpoints(options_.checkpoint_root, policy, lineage);
+}
+
+Status TrainLoop::Save(std::int64_t step) {
+  const bool is_due = IsSaveDue(step), is_best = options_.save_best && is_better_;
+  if (!is_due && !is_best) return OkStatus();
+  if (!is_due) options_.best->MarkSavedForIt();
+  DS_ASSIGN_OR_RETURN(const std::filesystem::path path,
+                      checkpoint::SaveCheckpoint({.root = options_.checkpoint_root,
+                                                  .step = step,
+                                                  .written_by = options_.written_by,
+                                                  .lineage = options_.lineage},
+                                                 parts_, engine_.world()));
+  observer_.OnCheckpoint(step, path);
+  RemoveOld(step, is_best);
+  return OkStatus();
+}
+
+TrainLoopEnd TrainLoop::Run() {
+  std::int64_t last_rewind = -1;
+  if (IsOutOfPatience()) early_ = FindEarlyEnd();  // a resumed run may have come to its end before
+  while (engine_.finished_steps() < options_.total_steps && early_.empty()) {
+    const auto begin = options_.clock->Now();
+    SeedStep(options_.seed, engine_.finished_steps(), engine_.world().rank());
+    auto result = TrainStep(engine_, next_batch_);
+    if (!result.ok()) return {.status = result.status()};
+    const std::chrono::duration<double> seconds = options_.clock->Now() - begin;
+    if (const Status status = Evaluate(&*result); !status.ok()) {
+      // It takes with it no step that is to be kept; should that fail, too, this is what to mend.
+      static_cast<void>(Save(result->step));
+      return {.status = status};
+    }
+    observer_.OnStep(*result, seconds.count());
+    if (result->rewind) {
+      const auto path = Rewind(engine_, options_, last_rewind);
+      if (!path.ok()) return {.status = path.status().WithContext(result->non_finite)};
+      observer_.OnRewind(*result, *path);
+      last_rewind = engine_.finished_steps();
+      continue;
+    }
+    early_ = FindEarlyEnd();
+    if (const Status status = Save(result->step); !status.ok()) {
+      return {.status = status, .saving = true};
+    }
+  }
+  return {.early = early_};
+}
+
+}  // namespace
+
+TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
+                          std::span<checkpoint::Stateful* const> parts,
+                          const TrainLoopOptions& options, TrainLoopObserver& observer) {
+  return TrainLoop(engine, next_batch, parts, options, observer).Run();
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,29 @@
+#include "runtime/models/kernels/tiled_rows.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace ds::models {
+
+at::Tensor RunTiled(const at::Tensor& x, const RowTiles& tiles,
+                    const std::function<at::Tensor(const at::Tensor&)>& function) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  const std::int64_t count = std::min(tiles.count, rows.size(0));
+  if (count <= 1) return function(x);
+  const activation::ForwardPart part = [function](activation::Tensors tile) {
+    return activation::Tensors{function(tile[0])};
+  };
+  std::vector<at::Tensor> results;
+  // One operator makes them, so that one puts their gradients together.
+  for (const at::Tensor& tile : rows.split((rows.size(0) + count - 1) / count, /*dim=*/0)) {
+    results.push_back(activation::Recompute(part, {tile}, tiles.recompute)[0]);
+  }
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = results[0].size(-1);
+  return at::cat(results, /*dim=*/0).view(shape);
+}
+
+}  // namespace ds::models

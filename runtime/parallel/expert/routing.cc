@@ -1,0 +1,133 @@
+#include "runtime/parallel/expert/routing.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/argsort.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <numeric>
+#include <tuple>
+
+namespace ds::moe {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Places one past the rows are those of dropped routes.
+at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& places, std::int64_t k) {
+  const bool drops = rows.size(0) < places.numel();
+  const at::Tensor all =
+      drops ? at::cat({rows, at::zeros({1, rows.size(1)}, rows.options())}) : rows;
+  return all.index_select(0, places).view({places.numel() / k, k, rows.size(1)}).sum(1);
+}
+
+// LibTorch would add up the gradient of rows that were read several times one by one, in zeros; of
+// routes it is known where each token's are.
+class SpreadFunction : public torch::autograd::Function<SpreadFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& tokens,
+                            const at::Tensor& places, std::int64_t k) {
+    context->save_for_backward({places});
+    context->saved_data["k"] = k;
+    return x.index_select(0, tokens);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    const at::Tensor places = context->get_saved_variables()[0];
+    return {SumOfRoutes(upstream[0], places, context->saved_data["k"].toInt()), {}, {}, {}};
+  }
+};
+
+class SumFunction : public torch::autograd::Function<SumFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const at::Tensor& tokens, const at::Tensor& places, std::int64_t k) {
+    context->save_for_backward({tokens});
+    return SumOfRoutes(rows, places, k);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    return {upstream[0].index_select(0, context->get_saved_variables()[0]), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+namespace {
+
+// Zeros where the groups are that the rule leaves out.
+at::Tensor KeepGroups(const at::Tensor& probabilities, const RouteRule& rule) {
+  if (rule.kept_groups == rule.groups) return probabilities;
+  const at::Tensor grouped = probabilities.unflatten(1, {rule.groups, -1});
+  const at::Tensor best = grouped.detach().amax(-1);
+  const at::Tensor kept = std::get<1>(at::topk(best, rule.kept_groups, -1));
+  const at::Tensor is_left_out = at::ones_like(best, at::kBool).scatter_(1, kept, false);
+  return grouped.masked_fill(is_left_out.unsqueeze(-1), 0.0).flatten(1);
+}
+
+}  // namespace
+
+Choice ChooseExperts(const at::Tensor& logits, const RouteRule& rule) {
+  Choice choice{.probabilities = at::softmax(logits.to(at::kFloat), -1)};
+  std::tie(choice.weights, choice.experts) =
+      at::topk(KeepGroups(choice.probabilities, rule), rule.k, -1);
+  if (rule.normalises) choice.weights = choice.weights / choice.weights.sum(-1, /*keepdim=*/true);
+  if (rule.scale != 1.0) choice.weights = choice.weights * rule.scale;
+  return choice;
+}
+
+SortedRoutes::SortedRoutes(const at::Tensor& experts, std::int64_t expert_count)
+    : k_(experts.size(1)) {
+  const at::Tensor flat = experts.flatten();
+  order_ = at::argsort(flat, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  places_ = at::empty_like(order_);
+  places_.scatter_(0, order_, at::arange(order_.numel(), order_.options()));
+  const at::Tensor counts = at::bincount(flat, /*weights=*/{}, expert_count).to(at::kCPU);
+  counts_.assign(counts.const_data_ptr<std::int64_t>(),
+                 counts.const_data_ptr<std::int64_t>() + expert_count);
+  const std::int64_t routes = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+  if (routes < order_.numel()) {  // the dropped ones are the last
+    order_ = order_.narrow(0, 0, routes);
+    places_ = places_.clamp_max(routes);
+  }
+  tokens_ = order_.div(k_, "floor");
+}
+
+at::Tensor SortedRoutes::SpreadRows(const at::Tensor& x) const {
+  return SpreadFunction::apply(x, tokens_, places_, k_);
+}
+
+at::Tensor SortedRoutes::SumRows(const at::Tensor& rows) const {
+  return SumFunction::apply(rows, tokens_, places_, k_);
+}
+
+at::Tensor SortedRoutes::SortValues(const at::Tensor& values) const {
+  return values.flatten().index_select(0, order_);
+}
+
+ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask) {
+  at::Tensor probabilities = choice.probabilities;
+  at::Tensor chosen = at::zeros(probabilities.sizes(), probabilities.options());
+  chosen.scatter_(1, choice.experts, 1.0);
+  if (mask.defined()) {
+    const at::Tensor weight = mask.to(at::kFloat).unsqueeze(1);
+    chosen = chosen * weight;
+    probabilities = probabilities * weight;
+  }
+  return {.routes = chosen.sum(0), .probabilities = probabilities.sum(0)};
+}
+
+at::Tensor BalanceLoss(const ExpertLoad& load, std::int64_t k) {
+  const std::int64_t experts = load.probabilities.numel();
+  const at::Tensor routes = load.routes.reshape({-1, experts}).sum(0);
+  const at::Tensor tokens = (routes.sum() / static_cast<double>(k)).clamp_min(1.0);
+  return (routes / tokens * (load.probabilities / tokens)).sum() * static_cast<double>(experts);
+}
+
+}  // namespace ds::moe

@@ -1,0 +1,186 @@
+#include "runtime/parallel/sequence/attention_block.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace ds::sequence_parallel {
+namespace {
+
+constexpr std::int64_t kScoreBytes = std::int64_t{64} << 20;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Where there is nothing to subtract from minus infinity, nothing comes of it.
+at::Tensor AboveInfinity(const at::Tensor& log_sums) {
+  return log_sums.clamp_min(std::numeric_limits<float>::lowest());
+}
+
+// Products in here are of fp32 where torch_autocast is on, too: a backward pass, where it is off,
+// computes the scores again and takes them to have the sums of the first time.
+class WithoutAutocast {
+  const c10::impl::ExcludeDispatchKeyGuard guard_{c10::autocast_dispatch_keyset};
+};
+
+// Some of the queries of a block, in fp32, over all of its keys.
+class Tile {
+ public:
+  Tile(const at::Tensor& q, const at::Tensor& k, const BlockPlaces& places,
+       const AttentionRule& rule)
+      : heads_{q.size(0), k.size(1), q.size(1) / k.size(1) * q.size(2)},
+        shape_{q.size(0), q.size(1), q.size(2), k.size(2)},
+        q_(OfKeyHeads(q)),
+        k_(k),
+        rule_(rule) {
+    scores_ = q_.matmul(k.transpose(2, 3)).mul_(rule.scale).view(shape_);
+    if (rule.soft_cap > 0.0) {
+      bent_ = scores_.div_(rule.soft_cap).tanh_();
+      scores_ = bent_ * rule.soft_cap;
+    }
+    if (rule.bias) {
+      if (const at::Tensor bias = rule.bias(places.queries, places.keys); bias.defined()) {
+        scores_ = scores_ + bias;
+      }
+    }
+    Hide(places);
+    if (rule.factors) factors_ = rule.factors(places.queries, places.keys).to(at::kFloat);
+  }
+
+  Mixed Attend(const at::Tensor& v) const {
+    const at::Tensor log_sums = scores_.logsumexp(-1);
+    const at::Tensor weights = Weights(AboveInfinity(log_sums));
+    const at::Tensor values = OfKeyHeads(Drop(weights)).matmul(v);
+    return {values.view({shape_[0], shape_[1], shape_[2], v.size(3)}), log_sums};
+  }
+
+  // Adds to the gradients of keys and values, and returns that of the queries.
+  at::Tensor Backward(const at::Tensor& upstream, const at::Tensor& v, const Mixed& mixed,
+                      Qkv* sums) const {
+    const at::Tensor weights = Weights(mixed.log_sums);
+    const at::Tensor above = OfKeyHeads(upstream);
+    sums->v.add_(OfKeyHeads(Drop(weights)).transpose(2, 3).matmul(above));
+    const at::Tensor of_weights = Drop(above.matmul(v.transpose(2, 3)).view(shape_));
+    const at::Tensor shared = (upstream * mixed.values).sum(/*dim=*/-1, /*keepdim=*/true);
+    at::Tensor of_scores = (of_weights - shared).mul_(weights);
+    if (bent_.defined()) of_scores.mul_(1.0 - bent_ * bent_);
+    of_scores = OfKeyHeads(of_scores.mul_(rule_.scale));
+    sums->k.add_(of_scores.transpose(2, 3).matmul(q_));
+    return of_scores.matmul(k_).view({shape_[0], shape_[1], shape_[2], k_.size(3)});
+  }
+
+ private:
+  // [B, heads, queries, n] -> [B, heads of the keys, those that share it * queries, n]
+  at::Tensor OfKeyHeads(const at::Tensor& x) const {
+    return x.reshape({heads_[0], heads_[1], heads_[2], x.size(3)});
+  }
+  at::Tensor Weights(const at::Tensor& log_sums) const {
+    return (scores_ - log_sums.unsqueeze(-1)).exp_();
+  }
+  at::Tensor Drop(const at::Tensor& weights) const {
+    return factors_.defined() ? weights * factors_ : weights;
+  }
+
+  void Hide(const BlockPlaces& places) {
+    const auto along = [&](const TokenRange& range) {
+      return at::arange(range.first, range.end(), scores_.options().dtype(at::kLong));
+    };
+    const at::Tensor queries = along(places.queries).unsqueeze(1), keys = along(places.keys);
+    if (places.keys.end() > places.queries.first + 1) {
+      scores_.masked_fill_(keys.gt(queries), -kInfinity);
+    }
+    if (rule_.window > 0 && places.keys.first < places.queries.end() - rule_.window) {
+      scores_.masked_fill_(keys.le(queries - rule_.window), -kInfinity);
+    }
+  }
+
+  std::vector<std::int64_t> heads_, shape_;
+  at::Tensor q_, k_, scores_;
+  at::Tensor bent_;     // tanh of the scores over the cap; undefined without
+  at::Tensor factors_;  // undefined without
+  const AttentionRule& rule_;
+};
+
+// Calls `run` with the rows of each tile, and where its queries stand.
+template <typename Run>
+void ForEachTile(const at::Tensor& q, const BlockPlaces& places, const Run& run) {
+  const std::int64_t row_bytes = q.size(0) * q.size(1) * places.keys.count * 4;
+  const std::int64_t rows = std::clamp<std::int64_t>(kScoreBytes / row_bytes, 1, q.size(2));
+  for (std::int64_t first = 0; first < q.size(2); first += rows) {
+    const std::int64_t count = std::min(rows, q.size(2) - first);
+    const auto of_tile = [first, count](const at::Tensor& x) {
+      return x.narrow(2, first, count).to(at::kFloat);
+    };
+    run(of_tile, BlockPlaces{{places.queries.first + first, count}, places.keys});
+  }
+}
+
+}  // namespace
+
+bool AttentionRule::Sees(TokenRange queries, TokenRange keys) const {
+  if (queries.count == 0 || keys.count == 0 || keys.first >= queries.end()) return false;
+  return window == 0 || keys.end() > queries.first - window + 1;
+}
+
+void Merge(const Mixed& block, std::int64_t first, Mixed* all) {
+  const std::int64_t count = block.values.size(2);
+  const at::Tensor values = all->values.narrow(2, first, count);
+  const at::Tensor log_sums = all->log_sums.narrow(2, first, count);
+  const at::Tensor merged = at::logaddexp(log_sums, block.log_sums);
+  const at::Tensor base = AboveInfinity(merged);
+  const auto share = [&base](const at::Tensor& of) { return (of - base).exp_().unsqueeze(-1); };
+  values.mul_(share(log_sums)).add_(block.values * share(block.log_sums));
+  log_sums.copy_(merged);
+}
+
+Mixed AttendFused(const Qkv& block, bool causal, double scale) {
+  auto [values, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+      block.q, block.k, block.v, /*dropout_p=*/0.0, causal, /*attn_mask=*/std::nullopt, scale);
+  return {values, log_sums};
+}
+
+Qkv AttendFusedBackward(const at::Tensor& upstream, const Qkv& block, const Mixed& mixed,
+                        bool causal, double scale) {
+  auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      upstream, block.q, block.k, block.v, mixed.values, mixed.log_sums, /*dropout_p=*/0.0, causal,
+      /*attn_mask=*/std::nullopt, scale);
+  return {of_q, of_k, of_v};
+}
+
+Mixed AttendByRule(const Qkv& block, const BlockPlaces& places, const AttentionRule& rule) {
+  const WithoutAutocast fp32;
+  const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
+  std::vector<at::Tensor> values, log_sums;
+  ForEachTile(block.q, places, [&](const auto& of_tile, const BlockPlaces& stand) {
+    const Mixed mixed = Tile(of_tile(block.q), keys, stand, rule).Attend(of_keys);
+    values.push_back(mixed.values);
+    log_sums.push_back(mixed.log_sums);
+  });
+  return {at::cat(values, /*dim=*/2), at::cat(log_sums, /*dim=*/2)};
+}
+
+Qkv AttendByRuleBackward(const at::Tensor& upstream, const Qkv& block, const Mixed& mixed,
+                         const BlockPlaces& places, const AttentionRule& rule) {
+  const WithoutAutocast fp32;
+  const at::Tensor keys = block.k.to(at::kFloat), of_keys = block.v.to(at::kFloat);
+  Qkv sums{.k = at::zeros_like(keys), .v = at::zeros_like(of_keys)};
+  std::vector<at::Tensor> of_queries;
+  ForEachTile(block.q, places, [&](const auto& of_tile, const BlockPlaces& stand) {
+    const Mixed rows{of_tile(mixed.values), of_tile(mixed.log_sums)};
+    const Tile tile(of_tile(block.q), keys, stand, rule);
+    of_queries.push_back(tile.Backward(of_tile(upstream), of_keys, rows, &sums));
+  });
+  sums.q = at::cat(of_queries, /*dim=*/2);
+  return sums;
+}
+
+}  // namespace ds::sequence_parallel

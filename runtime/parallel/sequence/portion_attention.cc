@@ -1,0 +1,263 @@
+#include "runtime/parallel/sequence/portion_attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "runtime/autograd/run_state.h"
+
+namespace ds::sequence_parallel {
+namespace {
+
+using activation::Kept;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Waiting has what a later step needs of a portion.
+struct Waiting {
+  Kept input;             // where the keeper moves it; else autograd keeps it
+  Kept keys, gradients;   // keys and values, stacked; what has come for them, in fp32
+  Kept values, log_sums;  // what attention has made of its queries
+  std::optional<activation::RunState> state;
+};
+
+// One layer's attention of a micro-batch, of which the backward pass knows too.
+class PortionRun : public torch::CustomClassHolder {
+ public:
+  PortionRun(const std::vector<Portion>& portions, const PortionParts& parts,
+             const AttentionRule& rule, const PortionOptions& options, const at::Tensor& x)
+      : portions_(portions),
+        parts_(parts),
+        rule_(rule),
+        keeper_(options.keeper != nullptr ? *options.keeper : activation::Keeper()),
+        records_(Records(x, options)),
+        fused_(x.device().is_cpu() && rule_.IsScaleAlone(portions.back().all.end())),
+        waiting_(portions.size()) {
+    const LooksAt looks_at = [&](int queries, int keys) {
+      return rule_.Sees(portions_[At(queries)].all, portions_[At(keys)].all) &&
+             (!options.looks_at || options.looks_at(queries, keys));
+    };
+    const int count = static_cast<int>(portions.size());
+    forward_ = PlanForward(count, looks_at);
+    backward_ = PlanBackward(count, looks_at);
+  }
+
+  at::Tensor Forward(std::size_t portion, const at::Tensor& x);
+  bool records() const { return records_; }
+  bool keeps_inputs(c10::Device device) const { return keeper_.Moves(device); }
+  // `x` is undefined where it has been kept here. Returns its gradient, undefined where none is
+  // needed.
+  at::Tensor Backward(std::size_t portion, at::Tensor x, bool needs_gradient,
+                      const at::Tensor& upstream);
+
+ private:
+  static bool Records(const at::Tensor& x, const PortionOptions& options) {
+    return c10::GradMode::is_enabled() && (options.trains || x.requires_grad());
+  }
+  static std::size_t At(int portion) { return static_cast<std::size_t>(portion); }
+
+  Mixed Attend(const Qkv& qkv, std::size_t queries, std::size_t keys) const {
+    if (fused_) return AttendFused(qkv, /*causal=*/queries == keys, rule_.scale);
+    return AttendByRule(qkv, {portions_[queries].all, portions_[keys].all}, rule_);
+  }
+  Qkv AttendBackward(const at::Tensor& upstream, const Qkv& qkv, const Mixed& mixed,
+                     std::size_t queries, std::size_t keys) const {
+    if (fused_) {
+      return AttendFusedBackward(upstream, qkv, mixed, /*causal=*/queries == keys, rule_.scale);
+    }
+    return AttendByRuleBackward(upstream, qkv, mixed, {portions_[queries].all, portions_[keys].all},
+                                rule_);
+  }
+  // Calls visit(keys, keys and values stacked) for the step's earlier portions, while the next
+  // ones' are brought, and lets those go that nobody looks at any more.
+  template <typename Visit>
+  void VisitEarlier(const PortionStep& step, bool lets_go, const Visit& visit);
+  void PrefetchFirst(const PortionStep& step) const {
+    if (!step.earlier.empty()) waiting_[At(step.earlier.front().keys)].keys.Prefetch();
+  }
+  Mixed AttendToAll(const at::Tensor& q, at::Tensor block, const PortionStep& step);
+  // The gradients of a portion's queries, keys and values.
+  Qkv ToAllBackward(const at::Tensor& upstream, const Qkv& qkv, const Mixed& mixed,
+                    const PortionStep& step);
+  // That of mixed values, from the gradient of what the layer adds.
+  at::Tensor FinishBackward(std::size_t portion, const at::Tensor& values,
+                            const at::Tensor& upstream) const;
+
+  const std::vector<Portion> portions_;
+  const PortionParts parts_;
+  const AttentionRule rule_;
+  const activation::Keeper keeper_;
+  const bool records_, fused_;
+  std::vector<PortionStep> forward_, backward_;  // in the order in which they come
+  std::vector<Waiting> waiting_;                 // by portion
+};
+
+template <typename Visit>
+void PortionRun::VisitEarlier(const PortionStep& step, bool lets_go, const Visit& visit) {
+  for (std::size_t i = 0; i < step.earlier.size(); ++i) {
+    const KeyVisit& now = step.earlier[i];
+    const at::Tensor block = waiting_[At(now.keys)].keys.Bring();
+    if (i + 1 < step.earlier.size()) waiting_[At(step.earlier[i + 1].keys)].keys.Prefetch();
+    visit(At(now.keys), block);
+    if (lets_go && now.last) waiting_[At(now.keys)].keys = {};
+  }
+}
+
+Mixed PortionRun::AttendToAll(const at::Tensor& q, at::Tensor block, const PortionStep& step) {
+  const std::size_t queries = At(step.queries);
+  Mixed all = Attend({q, block[0], block[1]}, queries, queries);
+  if (step.keys_wait) waiting_[queries].keys = keeper_.Keep(block);
+  block.reset();
+  if (step.earlier.empty()) return {all.values.to(q.scalar_type()), all.log_sums};
+  all.values = all.values.to(at::kFloat);
+  VisitEarlier(step, /*lets_go=*/!records_, [&](std::size_t keys, const at::Tensor& earlier) {
+    Merge(Attend({q, earlier[0], earlier[1]}, queries, keys), /*first=*/0, &all);
+  });
+  return {all.values.to(q.scalar_type()), all.log_sums};
+}
+
+at::Tensor PortionRun::Forward(std::size_t portion, const at::Tensor& x) {
+  const PortionStep& step = forward_[portion];
+  Waiting& waiting = waiting_[portion];
+  PrefetchFirst(step);
+  if (records_) waiting.state.emplace(x.device());
+  Mixed mixed;
+  {
+    Qkv qkv = parts_.project(x.contiguous(), portions_[portion]);
+    at::Tensor block = at::stack({qkv.k, qkv.v});
+    qkv.k.reset();
+    qkv.v.reset();
+    mixed = AttendToAll(qkv.q, std::move(block), step);
+  }
+  if (records_) {
+    if (keeper_.Moves(x.device())) waiting.input = keeper_.Keep(x);
+    waiting.values = keeper_.Keep(mixed.values);
+    waiting.log_sums = keeper_.Keep(mixed.log_sums);
+  }
+  return parts_.finish(mixed.values, portions_[portion]);
+}
+
+at::Tensor PortionRun::FinishBackward(std::size_t portion, const at::Tensor& values,
+                                      const at::Tensor& upstream) const {
+  const at::Tensor leaf = values.detach().requires_grad_();
+  const at::Tensor added =
+      waiting_[portion].state->RunAgain([&] { return parts_.finish(leaf, portions_[portion]); });
+  torch::autograd::backward({added}, {upstream});
+  return leaf.grad();
+}
+
+Qkv PortionRun::ToAllBackward(const at::Tensor& upstream, const Qkv& qkv, const Mixed& mixed,
+                              const PortionStep& step) {
+  const std::size_t queries = At(step.queries);
+  Qkv sums = AttendBackward(upstream, qkv, mixed, queries, queries);
+  if (!step.earlier.empty()) sums.q = sums.q.to(at::kFloat);
+  VisitEarlier(step, /*lets_go=*/true, [&](std::size_t keys, const at::Tensor& earlier) {
+    const Qkv part =
+        AttendBackward(upstream, {qkv.q, earlier[0], earlier[1]}, mixed, queries, keys);
+    sums.q.add_(part.q);
+    keeper_.Add(at::stack({part.k, part.v}).to(at::kFloat), &waiting_[keys].gradients);
+  });
+  if (Kept& later = waiting_[queries].gradients; later.defined()) {
+    const at::Tensor of_later = later.Bring();
+    sums.k = of_later[0] + sums.k;
+    sums.v = of_later[1] + sums.v;
+    later = {};
+  }
+  return {sums.q.to(qkv.q.scalar_type()), sums.k.to(qkv.k.scalar_type()),
+          sums.v.to(qkv.v.scalar_type())};
+}
+
+at::Tensor PortionRun::Backward(std::size_t portion, at::Tensor x, bool needs_gradient,
+                                const at::Tensor& upstream) {
+  const PortionStep& step = backward_[portions_.size() - 1 - portion];
+  Waiting& waiting = waiting_[portion];
+  TORCH_CHECK(waiting.values.defined(),
+              "a backward pass went a second time through attention in portions");
+  PrefetchFirst(step);
+  Mixed mixed{waiting.values.Bring(), waiting.log_sums.Bring()};
+  if (!x.defined()) x = waiting.input.Bring();
+  const at::Tensor of_mixed = FinishBackward(portion, mixed.values, upstream);
+  x = x.contiguous().detach().requires_grad_(needs_gradient);
+  Qkv qkv = waiting.state->RunAgain([&] { return parts_.project(x, portions_[portion]); });
+  variable_list roots, of_roots;
+  if (qkv.q.requires_grad() || qkv.k.requires_grad() || qkv.v.requires_grad()) {
+    const Qkv given{qkv.q.detach(), qkv.k.detach(), qkv.v.detach()};
+    const Qkv gradients = ToAllBackward(of_mixed.contiguous(), given, mixed, step);
+    for (const auto& [root, of_root] :
+         {std::pair(qkv.q, gradients.q), {qkv.k, gradients.k}, {qkv.v, gradients.v}}) {
+      if (!root.requires_grad()) continue;
+      roots.push_back(root);
+      of_roots.push_back(of_root);
+    }
+  }
+  waiting = {};
+  mixed = {};
+  qkv = {};
+  if (!roots.empty()) torch::autograd::backward(roots, of_roots);
+  return x.grad();
+}
+
+// One portion. `link` ties portions together: the backward pass of one comes behind those of all
+// later ones.
+class PortionFunction : public torch::autograd::Function<PortionFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& x,
+                               const at::Tensor& link, const c10::intrusive_ptr<PortionRun>& run,
+                               std::int64_t portion) {
+    context->saved_data["run"] = c10::IValue::make_capsule(run);
+    context->saved_data["portion"] = portion;
+    context->saved_data["needs_gradient"] = x.requires_grad();
+    if (!run->keeps_inputs(x.device())) context->save_for_backward({x});
+    return {run->Forward(static_cast<std::size_t>(portion), x), at::zeros_like(link)};
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& upstream) {
+    const auto kept = context->saved_data["run"].toCapsule();
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor of_x =
+        static_cast<PortionRun*>(kept.get())
+            ->Backward(static_cast<std::size_t>(context->saved_data["portion"].toInt()),
+                       saved.empty() ? at::Tensor() : saved[0],
+                       context->saved_data["needs_gradient"].toBool(), upstream[0]);
+    return {of_x, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+std::vector<Portion> ListPortions(std::int64_t tokens, std::int64_t portion, int ranks) {
+  std::vector<Portion> portions;
+  for (const TokenRange& all : CutPortions(tokens, portion)) {
+    portions.push_back({all, {all.first / ranks, all.count / ranks}});
+  }
+  return portions;
+}
+
+at::Tensor AttendInPortions(const at::Tensor& x, const std::vector<Portion>& portions,
+                            const PortionParts& parts, const AttentionRule& rule,
+                            const PortionOptions& options) {
+  const auto run = c10::make_intrusive<PortionRun>(portions, parts, rule, options, x);
+  std::vector<std::int64_t> counts;
+  for (const Portion& portion : portions) counts.push_back(portion.own.count);
+  const std::vector<at::Tensor> inputs = x.split_with_sizes(counts, /*dim=*/1);
+  std::vector<at::Tensor> added;
+  at::Tensor link = at::zeros({1}, x.options().dtype(at::kFloat)).requires_grad_(run->records());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!run->records()) {
+      added.push_back(run->Forward(i, inputs[i]));
+      continue;
+    }
+    const variable_list made =
+        PortionFunction::apply(inputs[i], link, run, static_cast<std::int64_t>(i));
+    added.push_back(made[0]);
+    link = made[1];
+  }
+  return at::cat(added, /*dim=*/1);
+}
+
+}  // namespace ds::sequence_parallel

@@ -1,0 +1,162 @@
+#include "runtime/plan/data/host_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/files.h"
+#include "runtime/base/fnv.h"
+#include "runtime/base/owner_mark.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ds::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = HostCache::Json;
+
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{4} << 30;  // of millions of files
+
+// A name's bytes that are no UTF-8 become U+FFFD.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/indent < 0, Json::error_handler_t::replace);
+}
+
+std::string NameOf(const Json& description) {
+  const std::uint64_t hash = HashFnv1a(Dump(description, -1));
+  std::string name;
+  for (int shift = 60; shift >= 0; shift -= 4) name += "0123456789abcdef"[(hash >> shift) & 15];
+  return name;
+}
+
+// The lock of a folder's name.
+struct CacheLock {
+  UniqueFd file;         // the lock goes with the process that has it open
+  bool is_held = false;  // false: the file system has no locks (Lustre's default, some NFS)
+};
+
+bool LacksLocks(int error) {
+  return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
+}
+
+// Waits until nobody else holds the lock.
+StatusOr<CacheLock> Lock(const fs::path& path, FileSystem& system) {
+  CacheLock lock{UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644))};
+  if (!lock.file.valid()) return ErrnoError(errno, ShortenPath(path));
+  const int locked = system.Lock(lock.file.get(), LOCK_EX);
+  lock.is_held = locked == 0;
+  if (lock.is_held || LacksLocks(-locked)) return lock;
+  return ErrnoError(-locked, ShortenPath(path));
+}
+
+// Makes a new folder with this process's mark (runtime/base/owner_mark.h).
+Status MakeMarked(const fs::path& folder) {
+  DS_RETURN_IF_ERROR(MakeDirectories(folder));
+  const UniqueFd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) return ErrnoError(errno, ShortenPath(folder));
+  return LeaveMark(opened.get(), MarkPlace::kFile, MakeOwnMark()).WithContext(ShortenPath(folder));
+}
+
+// Removes a folder that a run of dsrun has made, which its mark proves; fine when there is none.
+// The caller knows that nobody uses it. A mark that was copied with the whole cache, or came over a
+// network, where a device has other numbers on each host, counts as well: the name is a hash.
+Status RemoveMarked(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status mark = fs::symlink_status(folder / kOwnerFile, error);
+  const fs::file_status there = fs::symlink_status(folder, error);
+  if (there.type() == fs::file_type::not_found) return OkStatus();
+  if (fs::is_directory(there) && fs::is_regular_file(mark)) return RemoveTree(folder);
+  return FailedPreconditionError(ShortenPath(folder) +
+                                 ": no whole entry of a cache of tokens, and no mark in it says "
+                                 "that dsrun made it: move it away");
+}
+
+// One folder of a cache, by its name.
+class Entry {
+ public:
+  Entry(fs::path folder, Json description, const HostCache::IsWhole& is_whole)
+      : folder_(std::move(folder)), description_(std::move(description)), is_whole_(is_whole) {}
+
+  // Nothing when there is none, or another, or a damaged one.
+  std::optional<HostCache::Folder> Find() const {
+    const auto text = ReadFile(folder_ / "manifest.json", kMostManifestBytes);
+    if (!text.ok()) return std::nullopt;
+    const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || json.value("of", Json()) != description_) return std::nullopt;
+    HostCache::Folder found{.path = folder_, .manifest = json, .was_there = true};
+    return is_whole_(found) ? std::optional(std::move(found)) : std::nullopt;
+  }
+
+  Status WriteManifest(const fs::path& unfinished, const Json& manifest) const {
+    Json whole{{"of", description_}};
+    whole.update(manifest);
+    return WriteFileAtomically(unfinished / "manifest.json", Dump(whole, 1) + "\n");
+  }
+
+  // What has the name already is one that somebody else has finished, or a damaged one.
+  Status PutInPlace(const fs::path& unfinished) const {
+    const Status placed = RenameDurably(unfinished, folder_);
+    if (placed.ok() || Find()) return placed;
+    DS_RETURN_IF_ERROR(RemoveMarked(folder_));
+    return RenameDurably(unfinished, folder_);
+  }
+
+ private:
+  const fs::path folder_;
+  const Json description_;
+  const HostCache::IsWhole& is_whole_;
+};
+
+}  // namespace
+
+Status AdviseOnPlace(const Status& status) {
+  if (status.ok()) return status;
+  return Status(status.code(),
+                status.message() + "; --data_cache names another place for the tokens of the data");
+}
+
+StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const IsWhole& is_whole,
+                                                  const Make& make) const {
+  // As a manifest can hold it.
+  const Json readable = Json::parse(Dump(description, -1));
+  const fs::path path = root_ / NameOf(readable);
+  const Entry entry(path, readable, is_whole);
+  if (auto found = entry.Find()) return *std::move(found);
+  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeDirectories(root_)));
+  const StatusOr<CacheLock> lock = Lock(path.string() + ".lock", system_);
+  DS_RETURN_IF_ERROR(AdviseOnPlace(lock.status()));
+  if (auto found = entry.Find()) return *std::move(found);
+  // Behind a lock nobody else of this host is here: what lies about was left by one who has died.
+  const fs::path unfinished =
+      lock->is_held ? fs::path(path.string() + "." + host_ + ".tmp") : NameTemporary(path);
+  DS_RETURN_IF_ERROR(AdviseOnPlace(RemoveMarked(unfinished)));
+  DS_RETURN_IF_ERROR(AdviseOnPlace(MakeMarked(unfinished)));
+  StatusOr<Json> manifest = make(unfinished);
+  Status kept = manifest.status();
+  if (kept.ok()) kept = AdviseOnPlace(entry.WriteManifest(unfinished, *manifest));
+  if (kept.ok()) kept = AdviseOnPlace(entry.PutInPlace(unfinished));
+  if (kept.ok()) return Folder{.path = path, .manifest = *std::move(manifest)};
+  static_cast<void>(RemoveMarked(unfinished));
+  // Without a lock that all hold to somebody else may have been faster.
+  if (auto found = entry.Find()) return *std::move(found);
+  return kept;
+}
+
+StatusOr<Json> DescribeFiles(const std::vector<fs::path>& files) {
+  Json described = Json::array();
+  for (const fs::path& file : files) {
+    std::error_code error;
+    const auto size = fs::file_size(file, error);
+    if (error) return ErrnoError(error.value(), ShortenPath(file));
+    const auto changed = fs::last_write_time(file, error).time_since_epoch().count();
+    described.push_back({fs::absolute(file).lexically_normal().string(), size, changed});
+  }
+  return described;
+}
+
+}  // namespace ds::data

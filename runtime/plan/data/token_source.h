@@ -1,0 +1,120 @@
+#pragma once
+
+// TokenSource: the training data as one long row of token ids, read where it lies.
+//
+// Paths are those of tokenizer::ListDataFiles: text files (every byte is a token), files of rows
+// (the "text" of every row, each followed by a newline) or flat .bin files of little-endian uint16
+// or uint32 ids. They are joined in the order given; byte tokens and .bin tokens are not mixed.
+// .bin files with an .idx of the same name are Megatron-LM's, whose index says width and documents
+// (megatron_index.h).
+//
+// Files are read by offset for every sample: only the texts of rows and of compressed files are
+// held in memory, and a file that shrinks meanwhile is an error. Threads: Read may be called
+// concurrently.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/plan/data/document_index.h"
+#include "runtime/plan/data/megatron_index.h"
+#include "runtime/plan/data/token_cache.h"
+#include "runtime/tokenizer/corpus/data_kind.h"
+
+namespace ds::data {
+
+// Ids of .bin files: "uint16" or "uint32".
+enum class TokenWidth : std::uint8_t { kByte = 1, kUint16 = 2, kUint32 = 4, kInt64 = 8 };
+StatusOr<TokenWidth> ParseTokenDtype(const std::string& name);
+
+// Fingerprints are checksums that tell data which has changed since from the same data, wherever it
+// lies.
+struct Fingerprints {
+  std::uint32_t ends = 0;  // of every file's length and of the tokens at both its ends
+  // Covers blocks of tokens between those ends, at equal distances: 64 of a file, fewer where there
+  // are more than 64 files. A run of changed tokens that is longer than such a distance is noticed.
+  std::uint32_t middles = 0;
+};
+
+// Makes bytes of a row: its text and a line break. Errors begin with `place`.
+StatusOr<std::string> ReadRowText(std::string_view row, const std::string& place);
+
+class TokenSource {
+ public:
+  // Refuses paths that are missing, not readable, of mixed kinds, or hold no token at all, and .bin
+  // files whose size is no whole number of tokens. `data_field`: where .json files have their rows.
+  static StatusOr<TokenSource> Open(const std::vector<std::string>& paths, TokenWidth bin_width,
+                                    const std::string& data_field = "");
+
+  // The tokens of texts, which know their documents and what of them is learnt.
+  static StatusOr<TokenSource> Open(const CachedTokens& cached);
+
+  std::int64_t size() const { return size_; }
+  // False where the row is all that is known.
+  bool has_documents() const { return documents_.has_value(); }
+  // Requires has_documents().
+  const DocumentIndex& documents() const { return *documents_; }
+
+  // Fills `out` with the tokens from `first`. Requires first + out.size() <= size().
+  Status Read(std::int64_t first, std::span<std::int64_t> out) const;
+
+  // Numbers the documents of the tokens from `first` on (DocumentIndex). Requires has_documents().
+  Status ReadDocuments(std::int64_t first, std::span<std::int64_t> out) const {
+    return documents_->Number(first, out);
+  }
+  // 1 for the tokens that are learnt, 0 for the others.
+  Status ReadLearnt(std::int64_t first, std::span<std::int64_t> out) const;
+
+  // Refuses a token outside the vocabulary, naming file and offset. `first` is where the tokens
+  // lie.
+  Status CheckTokens(std::span<const std::int64_t> tokens, std::int64_t first,
+                     std::int64_t vocabulary) const;
+  // The same of the first tokens of every file.
+  Status CheckStarts(std::int64_t file_tokens, std::int64_t vocabulary) const;
+
+  StatusOr<Fingerprints> TakeFingerprints() const;
+
+  // The files whose content decides the tokens and their documents, in their order.
+  std::vector<std::filesystem::path> ListFiles() const;
+
+  // "FILE, token 5 (byte 10)" for messages.
+  std::string DescribePosition(std::int64_t position) const;
+
+ private:
+  // One file: tokens [first, first + count) of the row.
+  struct File {
+    std::filesystem::path path;
+    UniqueFd fd;       // of the first files only, so that a folder of many does not exhaust them
+    std::string text;  // of rows or a compressed file, which is then read from here
+    TokenWidth width = TokenWidth::kByte;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    std::int64_t offset = 0;                          // of the first token, in bytes
+    std::shared_ptr<const MegatronIndex> index = {};  // null without
+  };
+
+  TokenSource() = default;
+  Status AddFile(const tokenizer::DataFile& data, TokenWidth bin_width,
+                 const std::string& data_field);
+  static StatusOr<TokenWidth> OpenIndex(File* file, std::int64_t bytes, TokenWidth bin_width);
+  Status JoinDocuments();
+  const File& FileAt(std::int64_t position) const;
+  std::vector<std::int64_t> ListMiddleBlocks(const File& file) const;
+  static Status ExtendChecksum(const File& file, std::int64_t from, std::int64_t count,
+                               std::uint32_t* crc);
+  static Status ReadTokens(const File& file, std::int64_t from, std::span<std::int64_t> out);
+
+  std::vector<File> files_;  // none empty
+  std::optional<DocumentIndex> documents_;
+  std::optional<File> learnt_;  // absent: all are
+  std::int64_t size_ = 0;
+};
+
+}  // namespace ds::data

@@ -1,0 +1,45 @@
+#pragma once
+
+// ModelSize: the number of parameters of a model, counted without loading it.
+//
+// It comes from a config.json of a known family, exactly as transformers builds it, else from the
+// headers of the model's safetensors files. "Largest layer" is DeepSpeed's: the most parameters
+// that any one module holds itself, not counting the modules inside it.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/config/expert_gate_config.h"
+#include "runtime/plan/pipeline/partition.h"
+
+namespace ds::plan {
+
+struct ModelSize {
+  std::int64_t params = 0;
+  std::int64_t largest_layer_params = 0;
+};
+
+// `model` is a folder with a config.json or safetensors files, or a path to a config.json.
+StatusOr<ModelSize> ReadModelSize(const std::filesystem::path& model);
+
+// Adds up the headers of the safetensors files in `folder`; a matrix that the config ties to the
+// embedding counts once. NotFound when there is no such file.
+StatusOr<ModelSize> SizeOfWeights(const std::filesystem::path& folder, bool tied_head);
+
+// Tells whether the family of this config.json is known.
+bool IsKnownFamily(const nlohmann::ordered_json& config);
+
+// Derives it from a config.json of a known family. The error names the key.
+StatusOr<ModelSize> SizeOfConfig(const nlohmann::ordered_json& config);
+
+// Lists the blocks of a model of a known family, as the `moe` section of a ds_config makes it, with
+// the work of samples of so many tokens; `model` as of ReadModelSize.
+StatusOr<std::vector<pipeline::WeighedBlock>> ReadModelBlocks(const std::filesystem::path& model,
+                                                              const config::MoeConfig& moe,
+                                                              std::int64_t seq_len);
+
+}  // namespace ds::plan

@@ -1,0 +1,390 @@
+#include "runtime/plan/memory/decoder_memory.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "runtime/config/model_state.h"
+#include "runtime/plan/memory/block_sizes.h"
+#include "runtime/plan/memory/expert_bytes.h"
+#include "runtime/plan/memory/latent_values.h"
+#include "runtime/plan/memory/portion_bytes.h"
+#include "runtime/plan/memory/product_scratch.h"
+
+namespace ds::models {
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;
+
+std::int64_t QueryWidth(const DecoderSpec& spec) { return spec.heads * spec.head_width; }
+std::int64_t KeyWidth(const DecoderSpec& spec) { return spec.kv_heads * spec.head_width; }
+
+// Bytes of a micro-batch's activations in a block.
+class Activations {
+ public:
+  Activations(const DecoderSpec& spec, const MicroBatch& batch, const BlockTraining& training,
+              bool experts = false)
+      : spec_(spec), batch_(batch), training_(training), width_(config::Width(batch.type)) {
+    if (experts) experts_ = CountExpertBytes(spec, batch);
+  }
+
+  std::int64_t BesideTable() const;
+  // From one row of logits to the next (MakeLogits of lm_loss.cc).
+  std::int64_t LogitsStride() const {
+    return batch_.on_gpu ? (spec_.vocabulary + 7) / 8 * 8 : spec_.vocabulary;
+  }
+  std::int64_t SoftmaxBytes(std::int64_t rows) const;
+  BlockBytes OfEmbedding() const;
+  BlockBytes OfLayer(bool recomputes_attention) const;
+  BlockBytes OfFrozenLayer() const;  // that nothing before it trains, either
+  // Of a layer that is computed again as a whole.
+  BlockBytes OfRecomputedLayer() const;
+  BlockBytes OfHead() const;
+
+ private:
+  // Of so many values for each token, as activations are.
+  std::int64_t Values(std::int64_t each) const { return batch_.tokens() * each * width_; }
+  std::int64_t Floats(std::int64_t each) const { return batch_.tokens() * each * kFloatBytes; }
+  std::int64_t Hidden() const { return Values(spec_.width); }
+  std::int64_t NormNumbers() const { return Floats(spec_.norm == NormKind::kLayer ? 2 : 1); }
+  // What attention has of all tokens and its own heads.
+  std::int64_t heads() const { return batch_.own_heads > 0 ? batch_.own_heads : spec_.heads; }
+  std::int64_t kv_heads() const {
+    return batch_.own_kv_heads > 0 ? batch_.own_kv_heads : spec_.kv_heads;
+  }
+  std::int64_t attention_tokens() const {
+    return batch_.in_ring ? batch_.tokens() : batch_.all_tokens();
+  }
+  std::int64_t OfHeads(std::int64_t heads) const {
+    return attention_tokens() * heads * spec_.head_width * width_;
+  }
+  // One matrix of attention weights for each head.
+  std::int64_t Weights() const { return batch_.all_tokens() * batch_.seq_len * heads(); }
+  bool exchanges() const { return batch_.sequence_ranks > 1 && !batch_.in_ring; }
+  bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
+  // Of a ring the weights are never there at once.
+  bool drops_weights() const {
+    return spec_.attention_dropout > 0.0 && !is_in_ring() && !portions_;
+  }
+  // What narrow rows have been widened to. What a ring has beside its results: a block of keys and
+  // values and the one that comes; what a block gives and what that is multiplied to; in 16 bits,
+  // the sums.
+  std::int64_t AttentionForwardBeside() const;
+  // The gradients of results, queries, keys and values, all as wide. Of a ring those of three
+  // blocks on their way besides, those of the queries, and what comes from above.
+  std::int64_t AttentionBackwardBeside() const;
+  std::int64_t RingScores() const {
+    return CountTileScores(spec_, batch_, heads(), batch_.tokens() / batch_.samples);
+  }
+  bool is_tiled() const { return tiles() > 1; }
+  std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
+
+  std::int64_t KeptByAttention(bool recomputes) const;
+  // A norm's input, where it computes a gradient, and its output, if a product behind it reads it.
+  std::int64_t KeptByNorm(bool computes, BlockPart reader) const {
+    return (computes ? Hidden() + NormNumbers() : 0) +
+           (training_.at(reader).reads_input ? Hidden() : 0);
+  }
+  bool mlp_input() const { return training_.of_attention() || training_.trains(BlockPart::kMixed); }
+  bool of_widened() const {
+    return mlp_input() || training_.trains(BlockPart::kMlpNorm) ||
+           training_.trains(BlockPart::kWiden);
+  }
+  // What goes into the activation, and what comes out.
+  std::int64_t KeptWide() const {
+    const int inputs = spec_.gated_mlp ? 2 : 1;
+    return (of_widened() ? Values(inputs * spec_.mlp_width) : 0) +
+           (training_.at(BlockPart::kDown).reads_input ? Values(spec_.mlp_width) : 0);
+  }
+  std::int64_t Wide() const { return Values((spec_.gated_mlp ? 3 : 2) * spec_.mlp_width); }
+  bool adapts(BlockPart part) const { return training_.at(part).adapts; }
+  // A product that has gate and the other side by side is there beside the two.
+  std::int64_t WideProduct() const { return spec_.fused_gate_up ? Values(2 * spec_.mlp_width) : 0; }
+  std::int64_t WideGradients() const { return Values((spec_.gated_mlp ? 2 : 1) * spec_.mlp_width); }
+  // Whole weights that a product makes on its way: of bytes, and for the norms of DoRA.
+  std::int64_t WeightsBeside(BlockPart part) const {
+    const PartTraining& product = training_.at(part);
+    const bool converts = product.unpacked > 0 || width_ < kFloatBytes;
+    return std::max(product.unpacked * width_, product.normed * kFloatBytes * (converts ? 2 : 1));
+  }
+  // What DoRA multiplies is kept.
+  std::int64_t KeptByScales(BlockPart part) const { return Values(training_.at(part).scaled); }
+  std::int64_t KeptByLayer(bool recomputes_attention) const;
+  // What products have been given in the forward pass, and the gradients of what they have made.
+  std::int64_t DelayedByAttention() const {
+    if (spec_.qkv == QkvLayout::kLatent) {
+      const LatentValues latent = CountLatentValues(spec_);
+      return Values(latent.delayed + latent.mixed) + Hidden();
+    }
+    const std::int64_t query = QueryWidth(spec_), made = query + 2 * KeyWidth(spec_);
+    return (training_.trains(BlockPart::kProjection) ? Hidden() + Values(made) : 0) +
+           (training_.trains(BlockPart::kMixed) ? Values(query) + Hidden() : 0);
+  }
+  std::int64_t DelayedByMlp() const { return (experts_ ? experts_->delayed : 0) + Delayed(); }
+  std::int64_t Delayed() const {
+    return (training_.trains(BlockPart::kWiden) ? Hidden() + WideGradients() : 0) +
+           (training_.trains(BlockPart::kDown) ? Values(spec_.mlp_width) + Hidden() : 0);
+  }
+  std::int64_t MlpForwardBeside() const;
+  std::int64_t MlpBackwardBeside() const;
+
+  const DecoderSpec& spec_;
+  const MicroBatch& batch_;
+  const BlockTraining& training_;
+  const std::int64_t width_;
+  std::optional<ExpertBytes> experts_;  // of a layer that has them
+  const std::optional<PortionBytes> portions_ = CountPortionBytes(spec_, batch_);
+};
+
+// The norm's input and output, queries, keys, values, and what the weights have mixed.
+std::int64_t Activations::KeptByAttention(bool recomputes) const {
+  const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
+  const bool computes = training_.input || training_.trains(BlockPart::kInputNorm);
+  const std::int64_t norm = KeptByNorm(computes, BlockPart::kProjection);
+  if (portions_) {  // the norm's output is with what they keep
+    return (computes ? Hidden() + NormNumbers() : 0) + portions_->KeptWhere(recomputes);
+  }
+  if (spec_.qkv == QkvLayout::kLatent) {
+    const LatentValues latent = CountLatentValues(spec_);
+    return norm + Values(latent.narrow + latent.KeptOfHeads(recomputes)) +
+           Floats(latent.norms + (recomputes ? 0 : spec_.heads));
+  }
+  if (!training_.of_attention()) {
+    return norm + (training_.at(BlockPart::kMixed).reads_input ? Values(query) : 0);
+  }
+  std::int64_t kept = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads()) +
+                      KeptByScales(BlockPart::kProjection) + KeptByScales(BlockPart::kMixed);
+  // They are turned beside the values, in whose product they are, too; exchanged ones are not.
+  if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary && !exchanges()) {
+    kept += Values(query + key);
+  }
+  if (spec_.query_key_norm != QueryKeyNorm::kNone) {
+    kept += Values(query + key) + Floats(spec_.heads + spec_.kv_heads);
+  }
+  if (recomputes) return kept;
+  // What the weights have mixed is itself what goes into the product, unless it is exchanged.
+  if (exchanges()) kept += OfHeads(heads());
+  // The sum of each row's weights.
+  if (!drops_weights()) return kept + attention_tokens() * heads() * kFloatBytes;
+  // The softmax, what it is multiplied by, and the product; keys and values for each query head.
+  const bool shares = kv_heads() != heads();
+  return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
+}
+
+std::int64_t Activations::AttentionForwardBeside() const {
+  if (portions_) return portions_->forward;
+  if (spec_.qkv == QkvLayout::kLatent) return Values(CountLatentValues(spec_).wide) + Hidden();
+  if (!is_in_ring()) return 0;
+  const std::int64_t sums = width_ < kFloatBytes ? Floats(QueryWidth(spec_)) : 0;
+  return 4 * OfHeads(kv_heads()) + Values(QueryWidth(spec_)) + Floats(QueryWidth(spec_)) + sums +
+         RingScores();
+}
+
+std::int64_t Activations::AttentionBackwardBeside() const {
+  if (portions_) return portions_->backward;
+  if (spec_.qkv == QkvLayout::kLatent) return Values(4 * CountLatentValues(spec_).heads);
+  if (!is_in_ring()) return 0;
+  return 6 * OfHeads(kv_heads()) + 6 * Floats(KeyWidth(spec_)) + Floats(QueryWidth(spec_)) +
+         2 * Values(QueryWidth(spec_)) + RingScores();
+}
+
+// Counts norms, activation and what goes into adapters' second matrices. Tiles of the MLP keep
+// their rows of the norm's output alone.
+std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
+  const std::int64_t factors = spec_.residual_dropout > 0.0 ? (portions_ ? 1 : 2) * Hidden() : 0;
+  const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
+  const std::int64_t norm = KeptByNorm(computes, BlockPart::kWiden);
+  const std::int64_t wide = experts_ ? experts_->kept : KeptWide();
+  const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + wide;
+  const std::int64_t scaled = KeptByScales(BlockPart::kWiden) + KeptByScales(BlockPart::kDown);
+  // Inputs that some are dropped of, and what they were multiplied by.
+  const std::int64_t adapters = Values(training_.ranks + 2 * training_.dropped);
+  return KeptByAttention(recomputes_attention) + mlp + factors + adapters + scaled;
+}
+
+// Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy. An
+// adapter's result is there beside the product's.
+std::int64_t Activations::MlpForwardBeside() const {
+  if (experts_) return experts_->beside;
+  if (!is_tiled()) {
+    const std::int64_t adapter = adapts(BlockPart::kWiden) ? Values(spec_.mlp_width) : 0;
+    return std::max({(adapts(BlockPart::kDown) ? 3 : 2) * Hidden(), WideProduct(), adapter});
+  }
+  return Hidden() + std::max((Wide() + WideProduct()) / tiles(), Hidden());
+}
+
+// What comes from above, and the gradients of what the last product was given. A tile is there
+// again beside the gradients of those behind it.
+std::int64_t Activations::MlpBackwardBeside() const {
+  if (experts_) return Hidden() + experts_->beside;
+  const std::int64_t adapter = adapts(BlockPart::kDown) ? Values(2 * spec_.mlp_width) : 0;
+  if (!is_tiled()) return Hidden() + std::max(WideGradients(), adapter);
+  return 2 * Hidden() + std::max((Wide() + WideGradients()) / tiles(), Hidden());
+}
+
+BlockBytes Activations::OfFrozenLayer() const {
+  const std::int64_t mlp = 3 * Hidden() + Wide() + WideProduct();
+  const std::int64_t heads = Values(2 * QueryWidth(spec_) + 2 * KeyWidth(spec_)) + 3 * Hidden();
+  const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
+  return {.forward = std::max(mlp, heads + weights)};
+}
+
+BlockBytes Activations::OfLayer(bool recomputes_attention) const {
+  if (!training_.of_block()) return OfFrozenLayer();
+  const std::int64_t kept = KeptByLayer(recomputes_attention);
+  const std::int64_t attention = KeptByAttention(/*recomputes=*/false);
+  const std::int64_t weights = drops_weights() ? 2 * Weights() * kFloatBytes : 0;
+  const std::int64_t delayed = DelayedByAttention() + DelayedByMlp();
+  const std::int64_t down = WeightsBeside(BlockPart::kDown);
+  const std::int64_t unpacked = training_.at(BlockPart::kDown).unpacked * width_;
+  return {
+      .kept = kept,
+      .forward =
+          std::max({kept + MlpForwardBeside(), attention + weights + AttentionForwardBeside(),
+                    down > 0 ? kept + Hidden() + down : 0}),
+      .backward = std::max({kept + MlpBackwardBeside(),
+                            attention + std::max(weights, AttentionBackwardBeside()) + 2 * Hidden(),
+                            kept + Hidden() + Values(spec_.mlp_width) + unpacked}),
+      .delayed = delayed,
+      .delaying = std::max(delayed + 2 * Hidden(),
+                           DelayedByMlp() + attention +
+                               std::max(weights, AttentionBackwardBeside()) + 2 * Hidden())};
+}
+
+BlockBytes Activations::OfRecomputedLayer() const {
+  const BlockBytes again = OfLayer(/*recomputes_attention=*/false);
+  const std::int64_t mlp =
+      experts_ ? 2 * Hidden() + experts_->passing + experts_->beside
+               : 3 * Hidden() + (Wide() + WideProduct()) / (is_tiled() ? tiles() : 1);
+  const bool cuts = batch_.keeps_parts && batch_.tensor_ranks > 1;
+  const std::int64_t part = cuts ? Hidden() / batch_.tensor_ranks : 0;
+  return {
+      .kept = !training_.of_block() ? 0
+              : cuts                ? part
+                                    : Hidden(),
+      .forward = std::max(mlp, KeptByAttention(/*recomputes=*/false) + AttentionForwardBeside()) +
+                 Hidden(),
+      .backward = again.backward + Hidden() + part,
+      .delayed = again.delayed,
+      .delaying = again.delaying + 3 * Hidden() + part};
+}
+
+// What is made when rows' gradients are added to a table's. On the CPU that is done in place, in 16
+// bits of fp32 sums of the rows that come, elsewhere in a table of their own.
+std::int64_t Activations::BesideTable() const {
+  constexpr std::int64_t kRowsAtOnce = 1024;  // of LookUp
+  const std::int64_t all = std::max(spec_.vocabulary, CountPositions(spec_));
+  if (batch_.on_gpu) return all * spec_.width * width_;
+  if (batch_.type == config::DataType::kFp32) return 0;
+  const std::int64_t sums = std::min(batch_.tokens(), all) * spec_.width * kFloatBytes;
+  const std::int64_t widened = std::min(batch_.tokens(), kRowsAtOnce) * spec_.width * kFloatBytes;
+  return sums + std::max(widened, sums / 2);
+}
+
+BlockBytes Activations::OfEmbedding() const {
+  const bool computes = training_.of_block();
+  const std::int64_t factors = computes && spec_.embedding_dropout > 0.0 ? Hidden() : 0;
+  const std::int64_t norm = computes && spec_.embedding_norm ? Hidden() + NormNumbers() : 0;
+  const std::int64_t sum = CountPositions(spec_) > 0 ? Hidden() : 0;
+  const std::int64_t table = training_.trains(BlockPart::kTable) ? BesideTable() : 0;
+  return {.kept = factors + norm,
+          .forward = Hidden() + std::max(sum, norm) + 2 * factors,
+          .backward = factors + norm + Hidden() + table,
+          .delayed = training_.trains(BlockPart::kTable) ? Hidden() : 0,
+          .delaying = factors + norm + Hidden() + table};
+}
+
+// Counts what LmLoss makes of so many rows of logits. Parts of a vocabulary are worked on in fp32.
+// On a GPU LibTorch's log_softmax reads bf16 from a copy in fp32, and other rows, where they do not
+// follow each other, from one in which they do.
+std::int64_t Activations::SoftmaxBytes(std::int64_t rows) const {
+  const std::int64_t values = rows * spec_.vocabulary, floats = values * kFloatBytes;
+  if (batch_.tensor_ranks > 1) return batch_.on_gpu || width_ < kFloatBytes ? floats : 0;
+  if (!batch_.on_gpu) return 0;
+  if (batch_.type == config::DataType::kBf16) return 2 * floats;
+  return floats + (LogitsStride() > spec_.vocabulary ? values * width_ : 0);
+}
+
+BlockBytes Activations::OfHead() const {
+  constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20, kLeastRows = 64;  // of LmLoss
+  const std::int64_t row = spec_.vocabulary * width_;
+  const std::int64_t rows = std::min(batch_.tokens(), std::max(kLeastRows, kChunkBytes / row));
+  const bool trains = training_.trains(BlockPart::kTable);
+  const std::int64_t matrix = trains ? spec_.vocabulary * spec_.width : 0;
+  // 16-bit gradients are added up in fp32.
+  const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
+  const std::int64_t logits = rows * LogitsStride() * width_, softmax = SoftmaxBytes(rows);
+  // The matrix's gradient comes with the product of the first rows, behind their softmax.
+  const std::int64_t gradient = matrix * kFloatBytes;
+  const std::int64_t beside =
+      std::max(gradient + copy, softmax + (rows < batch_.tokens() ? gradient : 0));
+  const std::int64_t norm = Hidden() + NormNumbers();
+  const std::int64_t kept = norm + Hidden() + matrix * width_;
+  return {.kept = kept,
+          .forward = norm + 2 * Hidden() + Floats(1) + logits + beside,
+          .backward = kept + Hidden(),
+          .delayed = matrix * width_,
+          .delaying = kept + Hidden()};
+}
+
+// What goes in, which is kept, and comes out has all tokens: the layer's own has those that it
+// keeps. One that is computed again chooses its tokens again, too.
+template <typename OfLayer>
+BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, bool is_recomputed,
+                           OfLayer of_layer) {
+  MicroBatch seen = batch;
+  seen.seq_len = batch.kept_tokens;
+  const std::int64_t width = spec.width * config::Width(batch.type);
+  const std::int64_t all = batch.tokens() * width, kept = seen.tokens() * width;
+  const std::int64_t places = 2 * seen.tokens() * static_cast<std::int64_t>(sizeof(std::int64_t));
+  BlockBytes block = of_layer(seen);
+  block.forward = std::max(block.forward + all, block.kept + kept + 2 * all) + places;
+  block.backward += 2 * all + places;
+  block.delaying += 2 * all + places;
+  block.kept = (is_recomputed ? 0 : block.kept) + all + places;
+  return block;
+}
+
+}  // namespace
+
+std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
+                                       const config::RecomputeChoice& recompute) {
+  const std::vector<BlockTraining> all(static_cast<std::size_t>(spec.layers) + 2);
+  return ListBlockBytes(spec, batch, recompute, all);
+}
+
+std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch& batch,
+                                       const config::RecomputeChoice& recompute,
+                                       const std::vector<BlockTraining>& training) {
+  const bool attention = recompute.kind == config::RecomputeChoice::Kind::kAttention;
+  const int count = static_cast<int>(spec.layers) + 2;
+  std::vector<BlockBytes> blocks = {Activations(spec, batch, training.front()).OfEmbedding()};
+  std::size_t with_experts = 0;
+  for (int i = 1; i + 1 < count; ++i) {
+    const bool again = config::IsRecomputed(recompute, i, count);
+    MicroBatch own = batch;
+    if (spec.HasExperts(i - 1) && with_experts < batch.layer_loads.size()) {
+      own.expert_load = batch.layer_loads[with_experts++];
+    }
+    const auto of_layer = [&](const MicroBatch& seen) {
+      const Activations made(spec, seen, training[static_cast<std::size_t>(i)],
+                             spec.HasExperts(i - 1));
+      return again ? made.OfRecomputedLayer() : made.OfLayer(attention);
+    };
+    blocks.push_back(batch.DropsIn(i - 1) ? OfDroppingLayer(spec, own, again, of_layer)
+                                          : of_layer(own));
+  }
+  blocks.push_back(Activations(spec, batch, training.back()).OfHead());
+  for (int i = 0; i < count; ++i) {
+    BlockBytes& block = blocks[static_cast<std::size_t>(i)];
+    const bool is_head = i + 1 == count;
+    const std::int64_t columns = i == 0 ? 0 : is_head ? spec.vocabulary : spec.mlp_width;
+    const std::int64_t scratch = CountProductScratch(batch, spec.width, columns);
+    block.forward += scratch;
+    block.backward += scratch;
+    block.delaying += scratch;
+  }
+  return blocks;
+}
+
+}  // namespace ds::models

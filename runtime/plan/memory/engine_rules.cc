@@ -1,0 +1,119 @@
+#include "runtime/plan/memory/engine_rules.h"
+
+#include "runtime/plan/zero/tiers.h"
+
+namespace ds::engine {
+namespace {
+
+// Skipping a step takes back what its backward pass has updated. All ranks agree on the weight of a
+// step's samples ahead of its last backward pass, which stages reach one behind the other.
+Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineSetting& setting) {
+  const zero::Tiers tiers = zero::PlanTiers(config, /*on_gpu=*/false);
+  if (tiers.updates_in_backward && config.parallel.pipeline > 1) {
+    return InvalidArgumentError(
+        "zero_optimization.offload_optimizer.super_offload updates a block as its gradients come, "
+        "and stages of a pipeline have to agree on the step first: leave it out, or pipeline "
+        "stages");
+  }
+  if (tiers.updates_in_backward && !tiers.takes_back && setting.skips_non_finite) {
+    return InvalidArgumentError(
+        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
+        "updated the model by then and keeps nothing to go back to without gradient_clipping: set "
+        "that, rewind to a checkpoint, or stop");
+  }
+  return OkStatus();
+}
+
+// Selected columns are whole ones of a parameter that every rank has the gradients of.
+Status CheckZenFlow(const config::DsConfig& config) {
+  const config::ParallelConfig& parallel = config.parallel;
+  if (!config.zero_optimization.zenflow ||
+      (parallel.ranks_of_a_sample() == 1 && parallel.expert == 1)) {
+    return OkStatus();
+  }
+  return InvalidArgumentError(
+      "zero_optimization.zenflow is built for data-parallel ranks: leave it out, or pipeline "
+      "stages and tensor, sequence and expert ranks");
+}
+
+bool KnowsWholeMatrices(const config::DsConfig& config) {
+  return config::ReachOf(config.optimizer.algorithm) != config::Reach::kElement;
+}
+
+bool Compresses(const config::ZeroConfig& zero) {
+  return zero.quantized_weights || zero.quantized_gradients || zero.hpz_partition_size > 1;
+}
+
+Status CheckSuitsTensorRanks(const config::DsConfig& config) {
+  const config::ZeroConfig& zero = config.zero_optimization;
+  std::string what;
+  if (KnowsWholeMatrices(config)) {
+    what = "an optimizer that knows whole matrices";
+  } else if (config.sparse_gradients) {
+    what = "sparse_gradients";
+  } else if (Compresses(zero) || zero.quantized_frozen_weights) {
+    what = "ZeRO++";
+  }
+  return what.empty() ? OkStatus() : CheckModelIsNotCut(config.parallel, what);
+}
+
+constexpr char kGroupLists[] =
+    "lists in scheduler.params, which number the groups of the whole model,";
+
+Status CheckSuitsExperts(const config::DsConfig& config) {
+  std::string what;
+  if (KnowsWholeMatrices(config)) {
+    what = "an optimizer that knows the whole model";
+  } else if (!config.group_schedules.empty()) {
+    what = kGroupLists;
+  } else if (Compresses(config.zero_optimization)) {
+    what = "ZeRO++";
+  }
+  return what.empty() ? OkStatus() : CheckModelIsNotCut(config.parallel, what);
+}
+
+Status CheckSuitsStages(const config::DsConfig& config, const EngineSetting& setting) {
+  const pipeline::PipelineShape shape{
+      .stages = config.parallel.pipeline,
+      .chunks = setting.chunks,
+      .micro_batches = static_cast<int>(config.batch.gradient_accumulation_steps)};
+  DS_RETURN_IF_ERROR(pipeline::Schedule::Create(setting.schedule, shape).status());
+  std::string what;
+  if (KnowsWholeMatrices(config)) {
+    what = "an optimizer that knows more than a stage has";
+  } else if (!config.optimizer.base_shapes.empty()) {
+    what = "optimizer.params.base_shapes";
+  } else if (!config.group_schedules.empty()) {
+    what = kGroupLists;
+  } else if (config.sparse_gradients) {
+    what = "sparse_gradients";
+  }
+  return what.empty() ? OkStatus() : CheckModelIsNotCut(config.parallel, what);
+}
+
+}  // namespace
+
+Status CheckEngineRules(const config::DsConfig& config, const EngineSetting& setting) {
+  const config::ParallelConfig& parallel = config.parallel;
+  DS_RETURN_IF_ERROR(CheckUpdatesInBackward(config, setting));
+  DS_RETURN_IF_ERROR(CheckZenFlow(config));
+  if (parallel.tensor > 1) DS_RETURN_IF_ERROR(CheckSuitsTensorRanks(config));
+  if (parallel.expert > 1) DS_RETURN_IF_ERROR(CheckSuitsExperts(config));
+  return parallel.pipeline > 1 ? CheckSuitsStages(config, setting) : OkStatus();
+}
+
+Status CheckModelIsNotCut(const config::ParallelConfig& parallel, const std::string& what) {
+  if (parallel.pipeline > 1) {
+    return UnimplementedError(what + " is not built with a pipeline, which has " +
+                              std::to_string(parallel.pipeline) + " stages here");
+  }
+  if (parallel.expert > 1) {
+    return UnimplementedError(what + " is not built with expert parallelism, which is " +
+                              std::to_string(parallel.expert) + " here");
+  }
+  if (parallel.tensor == 1) return OkStatus();
+  return UnimplementedError(what + " is not built with tensor parallelism, which is " +
+                            std::to_string(parallel.tensor) + " here");
+}
+
+}  // namespace ds::engine

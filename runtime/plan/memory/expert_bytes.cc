@@ -1,0 +1,86 @@
+#include "runtime/plan/memory/expert_bytes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/config/model_state.h"
+
+namespace ds::models {
+namespace {
+
+constexpr std::int64_t kFp32Bytes = 4, kPlaceBytes = sizeof(std::int64_t);
+
+// Rows of this rank's tokens, one for each of their routes, and those that come to its experts.
+class Rows {
+ public:
+  Rows(const DecoderSpec& spec, const MicroBatch& batch)
+      : routes_(batch.tokens() * spec.experts_per_token),
+        arrived_(batch.expert_ranks == 1
+                     ? routes_
+                     : std::llround(batch.expert_load * static_cast<double>(routes_))),
+        width_(config::Width(batch.type)) {}
+
+  std::int64_t routes() const { return routes_; }
+  std::int64_t arrived() const { return arrived_; }
+  // So many values of each, as activations are.
+  std::int64_t OfRoutes(std::int64_t each) const { return routes_ * each * width_; }
+  std::int64_t OfArrived(std::int64_t each) const { return arrived_ * each * width_; }
+
+ private:
+  std::int64_t routes_, arrived_, width_;
+};
+
+// Values of a token in the expert that all tokens go through, and in the mix of its result with the
+// others'.
+std::int64_t CountShared(const DecoderSpec& spec) {
+  const std::int64_t shared = spec.shared_expert_width;
+  if (shared == 0) return 0;
+  if (spec.shared_expert_mix == SharedExpertMix::kGated) return 3 * shared + spec.width + 2;
+  if (spec.shared_expert_mix == SharedExpertMix::kWeighted) return 3 * shared + 2 * spec.width + 2;
+  return 3 * shared;
+}
+
+// The rows that have come and what experts make of them, their results back with their tokens, and
+// the router's choice: places of routes and tokens. Beside them the expert that all tokens go
+// through.
+std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
+  const std::int64_t tokens = batch.tokens(), width = config::Width(batch.type);
+  const std::int64_t values = tokens * width;  // one of each token
+  // Rows that have come from other ranks are put in the order of this one's experts, and back.
+  const bool sorts = batch.expert_ranks > 1 && spec.experts > batch.expert_ranks;
+  return rows.OfArrived(spec.width + 3 * WidthOfExpert(spec)) + rows.OfRoutes(spec.width) +
+         rows.routes() * (3 * kPlaceBytes + 2 * kFp32Bytes) +
+         (sorts ? rows.arrived() * 2 * kPlaceBytes : 0) +
+         spec.experts * (tokens * kFp32Bytes + values) +
+         (spec.routes_in_fp32 && width < kFp32Bytes ? tokens * spec.width * kFp32Bytes : 0) +
+         CountShared(spec) * values;
+}
+
+// Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients. Where
+// more rows have come than a rank has sent: those of the experts, and the same in another order.
+std::int64_t CountBeside(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
+  const std::int64_t width = config::Width(batch.type);
+  const std::int64_t hidden = batch.tokens() * spec.width * width;
+  const std::int64_t weighted = rows.routes() * spec.width * kFp32Bytes;
+  const std::int64_t copy = width < kFp32Bytes ? rows.OfRoutes(spec.width) : 0;
+  return std::max(hidden + rows.OfRoutes(2 * spec.width) + weighted + copy,
+                  hidden + rows.OfRoutes(spec.width) + rows.OfArrived(2 * spec.width));
+}
+
+}  // namespace
+
+ExpertBytes CountExpertBytes(const DecoderSpec& spec, const MicroBatch& batch) {
+  const Rows rows(spec, batch);
+  return {.kept = CountKept(spec, batch, rows),
+          .beside = CountBeside(spec, batch, rows),
+          .passing = rows.OfArrived(2 * spec.width),
+          .delayed = rows.OfArrived(2 * spec.width + 3 * WidthOfExpert(spec))};
+}
+
+double MostExpertLoad(const DecoderSpec& spec, int expert_ranks) {
+  if (spec.experts == 0 || expert_ranks == 1) return 1.0;
+  const std::int64_t own = spec.experts / expert_ranks, routes = spec.experts_per_token;
+  return static_cast<double>(expert_ranks * std::min(routes, own)) / static_cast<double>(routes);
+}
+
+}  // namespace ds::models

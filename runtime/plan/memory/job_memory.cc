@@ -1,0 +1,396 @@
+#include "runtime/plan/memory/job_memory.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/config/muon_memory.h"
+#include "runtime/plan/memory/bias_bytes.h"
+#include "runtime/plan/memory/block_sizes.h"
+#include "runtime/plan/memory/expert_bytes.h"
+#include "runtime/plan/memory/job_memory_parts.h"
+#include "runtime/plan/memory/known_memory.h"
+#include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/model/model_ranks.h"
+#include "runtime/plan/model/trained_names.h"
+
+namespace ds::engine {
+namespace {
+
+using models::ParameterSize;
+
+// Sorts into lists of those for which `is` is the same, in order of first appearance.
+template <typename Is>
+std::vector<std::vector<ParameterSize>> SortBy(const std::vector<ParameterSize>& parameters,
+                                               Is is) {
+  std::vector<std::vector<ParameterSize>> lists;
+  for (const bool first : {true, false}) {
+    std::vector<ParameterSize> list;
+    for (const ParameterSize& parameter : parameters) {
+      if ((is(parameter) == is(parameters.front())) == first) list.push_back(parameter);
+    }
+    if (!list.empty()) lists.push_back(std::move(list));
+  }
+  return lists;
+}
+
+// UnitList sorts, as zero::BucketParameters does, what of a model travels rounded and what Muon
+// updates.
+class UnitList {
+ public:
+  UnitList(const config::DsConfig& config, const zero::StepMemoryInput& step)
+      : muon_(std::get_if<config::MuonConfig>(&config.optimizer.algorithm)),
+        experts_are_apart_(step.of_experts.has_value()),
+        rounds_(step.rounds_weights || step.rounds_gradients),
+        keeps_rounded_(step.keeps_rounded) {}
+
+  std::vector<zero::UnitShape> List(const std::vector<models::BlockSizes>& blocks) const {
+    std::vector<zero::UnitShape> units;
+    for (const models::BlockSizes& block : blocks) {
+      units.push_back({.also_reads = block.also_reads, .backward_reads = block.backward_reads});
+      for (const auto& alike : SortBy(block.parameters, IsTrained)) {
+        AddBuckets(alike, &units.back().buckets);
+      }
+    }
+    return units;
+  }
+
+ private:
+  static bool IsTrained(const ParameterSize& each) { return each.trained; }
+
+  void AddBuckets(const std::vector<ParameterSize>& list,
+                  std::vector<zero::BucketShape>* buckets) const {
+    if (list.empty()) return;
+    if (!list.front().trained) return AddFrozen(list, buckets);
+    const auto rounds = [&](const ParameterSize& each) { return rounds_ && each.is_matrix; };
+    const auto on_two_stages = [](const ParameterSize& each) { return each.on_two_stages; };
+    for (const auto& of_stages : SortBy(list, on_two_stages)) {
+      for (const auto& of_ranks : SortBy(of_stages, std::bind_front(&UnitList::IsApart, this))) {
+        for (const auto& parameters : SortBy(of_ranks, rounds)) {
+          buckets->push_back(MakeBucket(parameters));
+          buckets->back().rounded = rounds(parameters.front());
+          buckets->back().on_two_stages = on_two_stages(parameters.front());
+        }
+      }
+    }
+  }
+
+  bool IsApart(const ParameterSize& each) const { return experts_are_apart_ && each.expert >= 0; }
+
+  void AddFrozen(const std::vector<ParameterSize>& list,
+                 std::vector<zero::BucketShape>* buckets) const {
+    const auto rounds = [&](const ParameterSize& each) {
+      return keeps_rounded_ && each.is_matrix && each.bytes == 0;
+    };
+    const auto is_bytes = [](const ParameterSize& each) { return each.bytes > 0; };
+    for (const auto& of_kind : SortBy(list, is_bytes)) {
+      for (const auto& parameters : SortBy(of_kind, rounds)) {
+        buckets->push_back(MakeBucket(parameters));
+        buckets->back().trained = false;
+        buckets->back().of_bytes = is_bytes(parameters.front());
+        buckets->back().rounded = rounds(parameters.front());
+      }
+    }
+  }
+
+  bool IsMuons(const ParameterSize& each) const {
+    return muon_ != nullptr && each.is_matrix && config::IsMuonName(each.module);
+  }
+
+  zero::BucketShape MakeBucket(const std::vector<ParameterSize>& parameters) const {
+    zero::BucketShape bucket{.of_experts = IsApart(parameters.front())};
+    for (const auto& alike : SortBy(parameters, std::bind_front(&UnitList::IsMuons, this))) {
+      zero::RangeShape range{.first = static_cast<int>(bucket.numels.size()),
+                             .muon = IsMuons(alike.front())};
+      for (const ParameterSize& each : alike) {
+        bucket.numels.push_back(each.held());
+        if (!range.muon) continue;
+        const bool gram = muon_->newton_schulz == config::NewtonSchulz::kGram;
+        range.iteration = std::max(range.iteration,
+                                   config::CountIterationElements(each.rows, each.columns, gram));
+      }
+      bucket.ranges.push_back(range);
+    }
+    return bucket;
+  }
+
+  const config::MuonConfig* muon_;
+  bool experts_are_apart_, rounds_, keeps_rounded_;
+};
+
+// Finds what an optimizer or a way of reducing makes that no plan knows.
+std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
+  const config::OptimizerAlgorithm& algorithm = config.optimizer.algorithm;
+  if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||
+      std::holds_alternative<config::OneBitLambConfig>(algorithm) ||
+      std::holds_alternative<config::ZeroOneAdamConfig>(algorithm)) {
+    return "what 1-bit optimizers hold";
+  }
+  if (config.sparse_gradients) return "what sparse_gradients hold";
+  if (config.parallel.sequence > 1 && job.model.qkv == models::QkvLayout::kLatent) {
+    return "what sequence ranks hold of keys and values that come from narrow rows";
+  }
+  if (job.portion > 0 && job.model.qkv == models::QkvLayout::kLatent) {
+    return "what portions hold of keys and values that come from narrow rows";
+  }
+  return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
+}
+
+// What experts hold has been compared where each rank has all of them, whole.
+std::string FindUnknownOfExperts(const config::DsConfig& config, const JobShape& job) {
+  if (job.model.experts == 0) return "";
+  const std::pair<bool, const char*> unknown[] = {
+      {config.parallel.tensor > 1, "of which tensor ranks have parts"},
+      {job.mlp_tiles > 1, "in tiles"},
+      {!job.trained.is_all(), "of which a part is frozen"},
+  };
+  for (const auto& [present, how] : unknown) {
+    if (present) return std::string("what experts hold ") + how;
+  }
+  return "";
+}
+
+models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape& job) {
+  const auto& drops = job.efficiency.random_ltd;
+  return {
+      .samples = RowsOfMicroBatch(job, config.batch.train_micro_batch_size_per_gpu),
+      .seq_len = job.seq_len,
+      .type = config.training_dtype(),
+      .on_gpu = job.setting.on_gpu,
+      .mlp_tiles = job.mlp_tiles,
+      .sequence_ranks = config.parallel.sequence,
+      .in_ring = job.sequence_kind == models::SequenceKind::kRing,
+      .portion = job.portion < job.seq_len ? job.portion : 0,
+      .portions_move = !job.portions_in.empty() && (job.portions_in != "cpu" || job.setting.on_gpu),
+      .expert_ranks = config.parallel.expert,
+      .expert_load =
+          std::min(job.expert_load, models::MostExpertLoad(job.model, config.parallel.expert)),
+      .layer_loads = job.layer_loads,
+      .tensor_ranks = config.parallel.tensor,
+      .keeps_parts = config.activation_checkpointing.partition_activations,
+      .documents = job.packs_documents,
+      .kept_tokens = drops ? drops->max_value : 0,
+      .dropping = drops ? drops->layers : std::vector<std::int64_t>()};
+}
+
+// Gives the micro-batch the heads of the first of the ranks that share them, which has the most.
+void ShareHeads(const models::TensorPlan& cut, models::MicroBatch* batch) {
+  if (batch->sequence_ranks == 1 || batch->in_ring) return;
+  const auto shares = models::ShareHeads(cut, batch->sequence_ranks);
+  DS_CHECK(shares.ok());
+  batch->own_heads = shares->queries.front().count;
+  batch->own_kv_heads = shares->keys.front().count;
+}
+
+StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const JobShape& job) {
+  const int stages = config.parallel.pipeline;
+  return pipeline::Schedule::Create(
+      job.schedule, {.stages = stages,
+                     .chunks = job.chunks,
+                     .micro_batches = CountPlannedMicroBatches(
+                         job.schedule, stages, config.batch.gradient_accumulation_steps)});
+}
+
+// A job's rank, but for its stage.
+struct RankPlan {
+  models::TensorPlan cut;
+  models::MicroBatch batch;
+  zero::StepMemoryInput step;  // without units
+};
+
+RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
+  const int tensor = config.parallel.tensor;
+  auto cut = models::TensorPlan::Create(job.model, /*part=*/0, tensor);
+  DS_CHECK(cut.ok());
+  RankPlan rank{.cut = *std::move(cut), .batch = MakeMicroBatch(config, job)};
+  ShareHeads(rank.cut, &rank.batch);
+  zero::StepSetting setting = job.setting;
+  setting.ranks /= tensor * config.parallel.pipeline;
+  if (setting.ranks_of_host > 0) {
+    setting.ranks_of_host = std::max(1, setting.ranks_of_host / tensor);
+  }
+  rank.step = zero::DescribeStep(config, setting);
+  const std::int64_t ids = job.packs_documents ? 3 : 2;  // tokens, labels and documents
+  rank.step.batch_bytes = ids * std::int64_t{sizeof(std::int64_t)} * rank.batch.tokens() +
+                          models::CountBiasBytes(rank.cut.slice(), rank.batch);
+  return rank;
+}
+
+using BlockRuns = std::vector<std::pair<int, int>>;  // [first, end)
+
+// Plans the stage that has these blocks.
+zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job, RankPlan rank,
+                            const BlockRuns& runs) {
+  const models::DecoderSpec& model = rank.cut.slice();
+  std::vector<models::BlockSizes> sizes = models::ListBlockSizes(model);
+  DS_CHECK(job.trained.is_all() || models::ApplyTrainedPart(job.trained, &sizes).ok());
+  models::TakeExperts(model.experts / config.parallel.expert, &sizes);
+  const auto training = models::ListTraining(sizes);
+  rank.step.input_needs_gradient = training[static_cast<std::size_t>(runs.front().first)].input;
+  rank.step.units = UnitList(config, rank.step).List(models::TakeStage(sizes, runs));
+  rank.step.windows = zero::ChooseWindows(config, rank.step);
+  const config::RecomputeChoice recompute = config::DecideRecompute(job.recompute, config);
+  const auto blocks = models::ListBlockBytes(model, rank.batch, recompute, training);
+  std::vector<bool> recomputed;
+  for (const auto& [first, end] : runs) {
+    for (int i = first; i < end; ++i) {
+      const models::BlockBytes& block = blocks[static_cast<std::size_t>(i)];
+      rank.step.blocks.push_back(i);
+      rank.step.activations.push_back({.kept = block.kept,
+                                       .forward = block.forward,
+                                       .backward = block.backward,
+                                       .delayed = block.delayed,
+                                       .delaying = block.delaying});
+      recomputed.push_back(config::IsRecomputed(recompute, i, static_cast<int>(blocks.size())));
+    }
+  }
+  const auto& buffered = config.activation_checkpointing.buffered_parts;
+  if (buffered && rank.batch.tensor_ranks > 1) {
+    const std::int64_t part = rank.batch.tokens() * model.width / rank.batch.tensor_ranks;
+    BufferParts({.count = *buffered, .part_bytes = part * config::Width(rank.batch.type)},
+                recomputed, &rank.step.activations);
+  }
+  return zero::PlanStepMemory(rank.step);
+}
+
+zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, RankPlan rank,
+                           int stage) {
+  const auto cut = CutStages(job.model, config,
+                             {job.schedule, job.chunks, job.seq_len, job.recompute, job.trained});
+  const auto schedule = MakeSchedule(config, job);
+  DS_CHECK(cut.ok() && schedule.ok());
+  BlockRuns runs;
+  std::vector<zero::UnitRange> chunks;
+  for (int chunk = 0; chunk < job.chunks; ++chunk) {
+    const auto index = static_cast<std::size_t>(schedule->VirtualStageAt({stage, chunk}));
+    runs.emplace_back((*cut)[index], (*cut)[index + 1]);
+    const int first = chunks.empty() ? 0 : chunks.back().end;
+    chunks.push_back({first, first + runs.back().second - runs.back().first});
+  }
+  rank.step.passes = ListPasses(*schedule, stage, chunks);
+  rank.step.sent_bytes = rank.step.returned_bytes = rank.step.handed_bytes =
+      rank.batch.tokens() * job.model.width * config::Width(rank.batch.type);
+  const int tensor = config.parallel.tensor;
+  rank.step.activation_parts = config.pipeline.pipe_partitioned ? tensor : 1;
+  rank.step.gradient_parts = config.pipeline.grad_partitioned ? tensor : 1;
+  zero::StepMemory memory = PlanBlocks(config, job, std::move(rank), runs);
+  memory.when += " on stage " + std::to_string(stage);
+  return memory;
+}
+
+}  // namespace
+
+StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) {
+  if (!job.lora_adapter.empty()) {
+    DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(job.lora_adapter));
+    if (job.lora_dropout >= 0.0) spec.dropout = job.lora_dropout;
+    return std::optional(std::move(spec));
+  }
+  if (job.lora_rank == 0) return std::optional<models::LoraSpec>();
+  models::LoraSpec spec{
+      .rank = job.lora_rank,
+      .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
+      .rank_stabilised = job.lora_rslora,
+      .magnitudes = job.lora_dora,
+      .dropout = std::max(job.lora_dropout, 0.0)};
+  DS_RETURN_IF_ERROR(models::ReadTargets(job.lora_targets, &spec).WithContext("--lora_targets"));
+  return std::optional(std::move(spec));
+}
+
+StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {
+  models::TrainedPart part{.freeze = job.freeze};
+  DS_ASSIGN_OR_RETURN(part.lora, FindLora(job));
+  if (!job.quantize_base.empty()) {
+    DS_ASSIGN_OR_RETURN(part.base, models::ParseBaseFormat(job.quantize_base));
+  }
+  return part;
+}
+
+StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
+                               const zero::StepSetting& setting) {
+  DS_ASSIGN_OR_RETURN(models::TrainedPart trained, FindTrainedPart(job));
+  DS_ASSIGN_OR_RETURN(const config::RecomputeChoice recompute,
+                      config::ParseRecompute(job.recompute));
+  DS_ASSIGN_OR_RETURN(const auto schedule, pipeline::ParseScheduleKind(job.pipeline_schedule));
+  DS_ASSIGN_OR_RETURN(const auto kind, models::ParseSequenceKind(job.sequence_kind));
+  const int chunks = job.pipeline_virtual_stages > 0 ? static_cast<int>(job.pipeline_virtual_stages)
+                                                     : pipeline::DefaultChunksOf(schedule);
+  const bool is_cut = (!job.tokenizer.empty() &&
+                       !std::all_of(job.data.begin(), job.data.end(), config::IsTokenFile)) ||
+                      std::any_of(job.data.begin(), job.data.end(), config::HasTokenIndex);
+  return JobShape{.model = std::move(model),
+                  .seq_len = job.seq_len,
+                  .recompute = recompute,
+                  .mlp_tiles = job.mlp_tiles,
+                  .trained = std::move(trained),
+                  .packs_documents = is_cut && job.packing != "none",
+                  .sequence_kind = kind,
+                  .portion = job.portion,
+                  .portions_in = job.portions_in,
+                  .schedule = schedule,
+                  .chunks = chunks,
+                  .setting = setting};
+}
+
+Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
+  if (config.moe.gate) {
+    return UnimplementedError("what a gate with capacity (the moe section) keeps is not planned");
+  }
+  // What no job can have is said ahead of what is not planned.
+  const config::ParallelConfig& parallel = config.parallel;
+  DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
+                                             parallel.expert, job.sequence_kind));
+  DS_RETURN_IF_ERROR(
+      models::CheckSampleParts(job.seq_len, parallel.sequence, job.sequence_kind, job.portion));
+  for (const std::string& unknown : {FindUnknown(config, job), FindUnknownOfExperts(config, job)}) {
+    if (!unknown.empty()) return UnimplementedError(unknown + " is not known");
+  }
+  DS_RETURN_IF_ERROR(models::CheckMemoryIsKnown(job.model));
+  DS_RETURN_IF_ERROR(models::CheckCountable(job.model, MakeMicroBatch(config, job)));
+  if (!job.trained.is_all()) {
+    std::vector<models::BlockSizes> sizes = models::ListBlockSizes(job.model);
+    DS_RETURN_IF_ERROR(models::ApplyTrainedPart(job.trained, &sizes));
+  }
+  if (parallel.pipeline == 1) return OkStatus();
+  const StageOrder order{job.schedule, job.chunks, job.seq_len, job.recompute, job.trained};
+  DS_RETURN_IF_ERROR(CutStages(job.model, config, order).status());
+  const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
+  if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {
+    return UnimplementedError("what stages hold of " + std::to_string(micro_batches) +
+                              " micro-batches at once (gpipe) is not known");
+  }
+  return MakeSchedule(config, job).status();
+}
+
+namespace {
+
+// Plans a job all of whose steps see as much.
+zero::StepMemory PlanSteps(const config::DsConfig& config, const JobShape& job) {
+  const RankPlan rank = MakeRankPlan(config, job);
+  const int stages = config.parallel.pipeline;
+  if (stages == 1) {
+    return PlanBlocks(config, job, rank, {{0, static_cast<int>(job.model.layers) + 2}});
+  }
+  if (job.stage) return PlanStage(config, job, rank, *job.stage);
+  zero::StepMemory most = PlanStage(config, job, rank, 0);
+  for (int stage = 1; stage < stages; ++stage) {
+    zero::StepMemory memory = PlanStage(config, job, rank, stage);
+    if (memory.peak.total() > most.peak.total()) most = std::move(memory);
+  }
+  return most;
+}
+
+}  // namespace
+
+zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job) {
+  zero::StepMemory memory = PlanSteps(config, AtMost(job));
+  if (!job.efficiency.curriculum && !job.efficiency.random_ltd) return memory;
+  memory.first_step_peak = PlanSteps(config, AtFirstStep(job)).first_step_peak;
+  return memory;
+}
+
+}  // namespace ds::engine

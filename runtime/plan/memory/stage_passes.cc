@@ -1,0 +1,54 @@
+#include "runtime/plan/memory/job_memory_parts.h"
+
+#include <algorithm>
+
+namespace ds::engine {
+namespace {
+
+zero::Pass::Kind KindOf(pipeline::Task::Kind kind) {
+  switch (kind) {
+    case pipeline::Task::Kind::kForward:
+      return zero::Pass::Kind::kForward;
+    case pipeline::Task::Kind::kBackward:
+      return zero::Pass::Kind::kBackward;
+    case pipeline::Task::Kind::kInputGradient:
+      return zero::Pass::Kind::kInputGradient;
+    case pipeline::Task::Kind::kWeightGradient:
+      break;
+  }
+  return zero::Pass::Kind::kWeightGradient;
+}
+
+}  // namespace
+
+std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage,
+                                   const std::vector<zero::UnitRange>& chunks) {
+  std::vector<zero::Pass> passes;
+  for (const pipeline::Task& task : schedule.tasks_of(stage)) {
+    const int place = schedule.VirtualStageAt({stage, task.chunk});
+    const bool is_first = place == 0;
+    const bool is_last = place + 1 == schedule.shape().virtual_stages();
+    const bool from_here = !is_first && schedule.PlaceOf(place - 1).stage == stage;
+    const bool stays_here = !is_last && schedule.PlaceOf(place + 1).stage == stage;
+    zero::Pass pass{.kind = KindOf(task.kind),
+                    .micro_batch = task.micro_batch,
+                    .begins = task.chunk == 0,
+                    .sends = !is_last && !stays_here,
+                    .returns = !is_first && !from_here,
+                    .hands_back = from_here,
+                    .was_handed = stays_here};
+    if (chunks.size() > 1) pass.units = chunks[static_cast<std::size_t>(task.chunk)];
+    passes.push_back(pass);
+  }
+  return passes;
+}
+
+int CountPlannedMicroBatches(pipeline::ScheduleKind kind, int stages, std::int64_t micro_batches) {
+  // They are a multiple of the stages where the step's are, as an interleaved schedule asks; 1F1B
+  // holds no more than one for each stage, and two chunks of each no more than two.
+  const bool keeps_all = kind == pipeline::ScheduleKind::kGPipe;
+  const std::int64_t most = keeps_all ? kMostHeld : 4 * stages + micro_batches % stages;
+  return static_cast<int>(std::min(micro_batches, most));
+}
+
+}  // namespace ds::engine

@@ -1,0 +1,83 @@
+#include "runtime/plan/memory/trained_rules.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "runtime/plan/memory/block_sizes.h"
+#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/memory/trained_part.h"
+#include "runtime/plan/model/count_parameters.h"
+#include "runtime/plan/model/tensor_plan.h"
+#include "runtime/plan/model/trained_names.h"
+#include "runtime/plan/model/weight_files.h"
+
+namespace ds::engine {
+namespace {
+
+// A rank has a part of an adapted layer's rows where it has a part of the inputs of its A.
+Status CheckCutMagnitudes(const models::LoraSpec& lora, const models::DecoderSpec& model,
+                          int tensor) {
+  DS_ASSIGN_OR_RETURN(const auto plan, models::TensorPlan::Create(model, 0, tensor));
+  for (const auto& [layer, adapter] : lora.layers) {
+    const bool rows_are_shared = plan.SliceOf(layer + ".lora_A.weight").has_value();
+    DS_RETURN_IF_ERROR(models::CheckMagnitudes(lora, layer, rows_are_shared));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckQuantizedRanks(const config::TrainJob& job, int tensor, int experts) {
+  if (experts > 1 && !job.quantize_base.empty()) {
+    return UnimplementedError(
+        "--quantize_base of experts that ranks have between them is not built: ZeRO-3 shares the "
+        "bytes out");
+  }
+  if (tensor == 1 || job.quantize_base.empty()) return OkStatus();
+  return UnimplementedError(
+      "--quantize_base of matrices that tensor ranks have between them is not "
+      "built: ZeRO-3 shares the bytes out");
+}
+
+Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfig& parallel,
+                        const models::DecoderSpec& model) {
+  DS_ASSIGN_OR_RETURN(models::TrainedPart part, FindTrainedPart(job));
+  if (part.is_all()) return OkStatus();
+  DS_RETURN_IF_ERROR(CheckQuantizedRanks(job, parallel.tensor, parallel.expert));
+  if (part.lora && part.lora->dropout > 0.0 && job.mlp_tiles != 1) {
+    return UnimplementedError(
+        "--tile_mlp with dropout of adapters is not built: leave it out, or add --lora_dropout 0");
+  }
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
+  std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
+  if (part.lora && parallel.tensor > 1) {
+    DS_RETURN_IF_ERROR(models::ChooseLayers(models::ListNames(blocks), &*part.lora));
+    DS_RETURN_IF_ERROR(CheckCutMagnitudes(*part.lora, model, parallel.tensor));
+  }
+  return models::ApplyTrainedPart(part, &blocks);
+}
+
+Status CheckAdapterHasBase(const config::TrainJob& job, bool has_weights) {
+  if (job.lora_adapter.empty() || has_weights) return OkStatus();
+  return NotFoundError("--lora_adapter " + job.lora_adapter +
+                       ": --model has no weights that it could belong to: give the folder of its "
+                       "base model, with its safetensors");
+}
+
+Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& folder,
+                    const models::DecoderSpec& model) {
+  DS_ASSIGN_OR_RETURN(const auto files, models::WeightFiles::Open(folder));
+  DS_RETURN_IF_ERROR(CheckAdapterHasBase(job, files.has_value()));
+  if (!files) return OkStatus();
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
+  for (const models::StoredParameter& parameter : models::ListStored(model)) {
+    DS_RETURN_IF_ERROR(files->Check(parameter.name, parameter.shape));
+  }
+  // Ranks compare it with the table.
+  const std::string head = std::string(model.names.head) + ".weight";
+  if (!model.tied_head || !files->Has(head)) return OkStatus();
+  return files->Check(head, std::array{model.vocabulary, model.width});
+}
+
+}  // namespace ds::engine

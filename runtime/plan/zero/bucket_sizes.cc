@@ -1,0 +1,400 @@
+#include "runtime/plan/zero/bucket_sizes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/saturating.h"
+#include "runtime/config/muon_memory.h"
+#include "runtime/plan/zero/flat_layout.h"
+#include "runtime/plan/zero/quantized_bytes.h"
+#include "runtime/plan/zero/zenflow_schedule.h"
+
+namespace ds::zero {
+namespace {
+
+using config::Width;
+
+class Measurement {
+ public:
+  explicit Measurement(const StepMemoryInput& input) : input_(input) {
+    std::vector<std::int64_t> numels;
+    for (const UnitShape& unit : input.units) {
+      for (const BucketShape& bucket : unit.buckets) {
+        if (!bucket.trained) continue;
+        numels.push_back(CountBucketBytes(bucket, input).own_elements);
+      }
+    }
+    keeps_state_ = ListKept(numels, input.tiers.optimizer_share);
+  }
+
+  MeasuredModel Run() {
+    for (const UnitShape& shape : input_.units) {
+      const Rest parameters = ChooseRest(shape);
+      std::vector<BucketSizes>& unit = model_.units.emplace_back();
+      for (const BucketShape& bucket : shape.buckets) {
+        unit.push_back(MeasureBucket(bucket, parameters));
+      }
+    }
+    CountTurnsAhead();
+    CountFileBuffers();
+    model_.here.other += std::min(input_.tiers.leaving_bytes, model_.away.host);
+    return std::move(model_);
+  }
+
+ private:
+  BucketSizes MeasureBucket(const BucketShape& shape, Rest parameters);
+  void MeasureState(BucketSizes* bucket);
+  void MeasureTurn(std::int64_t masters, std::int64_t state, BucketSizes* bucket) const;
+  void CountTurnsAhead();
+  void MeasureZenFlow(BucketSizes* bucket);
+  Rest ChooseRest(const UnitShape& shape);
+  Rest Put(Rest rest, std::int64_t bytes, std::int64_t* here);
+  void CountFileBuffers();
+
+  const StepMemoryInput& input_;
+  MeasuredModel model_;
+  std::vector<bool> keeps_state_;          // by trained bucket
+  std::size_t trained_ = 0;                // buckets so far
+  std::int64_t kept_parameter_bytes_ = 0;  // of units that stay here
+};
+
+// What is too small for a file is here.
+Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
+  const std::int64_t smallest = std::max<std::int64_t>(1, input_.tiers.smallest_bytes);
+  if (rest == Rest::kFile && bytes < smallest) rest = Rest::kHere;
+  (rest == Rest::kHere   ? *here
+   : rest == Rest::kHost ? model_.away.host
+                         : model_.away.files) += bytes;
+  return rest;
+}
+
+// The first units stay in memory, as many as may, as in ShardedModel.
+Rest Measurement::ChooseRest(const UnitShape& shape) {
+  const Tiers& tiers = input_.tiers;
+  if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
+  std::int64_t bytes = 0;
+  for (const BucketShape& bucket : shape.buckets) {
+    const std::int64_t width = bucket.of_bytes ? 1 : Width(input_.types.parameter);
+    bytes += width * std::accumulate(bucket.numels.begin(), bucket.numels.end(), std::int64_t{0}) /
+             input_.CutOf(bucket).shard_ranks;
+  }
+  if (bytes > tiers.kept_parameter_bytes - kept_parameter_bytes_) return tiers.parameters;
+  kept_parameter_bytes_ += bytes;
+  return tiers.kept_parameters;
+}
+
+BucketSizes Measurement::MeasureBucket(const BucketShape& shape, Rest parameters) {
+  const StateCut cut = input_.CutOf(shape);
+  BucketSizes bucket{.bytes = CountBucketBytes(shape, input_),
+                     .trained = shape.trained,
+                     .of_experts = shape.of_experts && input_.of_experts,
+                     .on_two_stages = shape.on_two_stages,
+                     .sharding = cut.sharding};
+  if (cut.sharding.parameters) {
+    const std::int64_t shard = bucket.bytes.own_parameters;
+    const Rest rest = Put(parameters, shard, &model_.here.parameters);
+    bucket.fetched_bytes = rest == Rest::kHere ? 0 : shard;
+    bucket.parameters_on_host = rest == Rest::kHost;
+  } else {
+    model_.here.parameters += bucket.bytes.parameters;
+  }
+  if (shape.trained) MeasureState(&bucket);
+  return bucket;
+}
+
+void Measurement::MeasureState(BucketSizes* bucket) {
+  const BucketBytes& bytes = bucket->bytes;
+  const bool sharded = bucket->sharding.optimizer;
+  const bool stays = keeps_state_[trained_++];
+  const Rest rest = sharded && !stays ? input_.tiers.optimizer : Rest::kHere;
+  const bool masters = input_.types.has_master_weights();
+  std::vector<std::int64_t> states = bytes.states;
+  std::int64_t brought_masters = 0, brought_state = 0;
+  for (int i = 0; i < (input_.tiers.takes_back ? 2 : 1); ++i) {
+    if (i > 0) {  // what was there before the update
+      states.insert(states.end(), bytes.states.begin(), bytes.states.end());
+      if (!masters) states.push_back(sharded ? bytes.own_parameters : bytes.parameters);
+    }
+    if (Put(rest, bytes.masters, &model_.here.master_weights) == Rest::kHost) {
+      brought_masters += bytes.masters;
+    }
+  }
+  for (const std::int64_t state : states) {
+    const Rest put = Put(rest, state, &model_.here.optimizer_state);
+    if (put == Rest::kHost) brought_state += state;
+  }
+  MeasureTurn(brought_masters, brought_state, bucket);
+  if (input_.zenflow) MeasureZenFlow(bucket);
+  if (!sharded) return;
+  std::int64_t none = 0;  // gradients come later
+  const bool is_used_at_once =
+      input_.tiers.updates_in_backward && !input_.tiers.takes_back && input_.micro_batches == 1;
+  bucket->own_rest = stays || is_used_at_once
+                         ? Rest::kHere
+                         : Put(input_.tiers.gradients, bytes.own_gradients, &none);
+}
+
+// A turn brings its elements' part of these; ZenFlow has whole buckets.
+void Measurement::MeasureTurn(std::int64_t masters, std::int64_t state, BucketSizes* bucket) const {
+  const std::int64_t elements = std::max<std::int64_t>(1, bucket->bytes.own_elements);
+  const std::int64_t most = input_.tiers.most_elements;
+  bucket->has_turns = input_.cuts_turns && !input_.zenflow && elements > most;
+  const auto part = [&](std::int64_t bytes) {
+    return bucket->has_turns ? bytes / elements * most : bytes;
+  };
+  bucket->brought.parameters = part(bucket->parameters_on_host ? bucket->bytes.own_parameters : 0);
+  bucket->brought.master_weights = part(masters);
+  bucket->brought.optimizer_state = part(state);
+}
+
+// The next turn comes while one is updated: of the same bucket, or of the one whose turn is next.
+void Measurement::CountTurnsAhead() {
+  if (!input_.tiers.reads_ahead) return;
+  std::vector<BucketSizes*> trained;
+  for (auto& unit : model_.units) {
+    for (auto& bucket : unit) trained.push_back(&bucket);
+  }
+  std::erase_if(trained, [](const BucketSizes* bucket) { return !bucket->trained; });
+  if (input_.tiers.updates_in_backward) std::reverse(trained.begin(), trained.end());
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const std::size_t ahead = trained[i]->has_turns ? i : i + 1;
+    if (ahead == trained.size()) break;
+    HeldMemory& brought = trained[i]->brought;
+    const HeldMemory next = trained[ahead]->brought;
+    brought.parameters += next.parameters;
+    brought.master_weights += next.master_weights;
+    brought.optimizer_state += next.optimizer_state;
+  }
+}
+
+// Gradients that wait for the update of everything, in fp32, whatever the ratio keeps of the rest;
+// and what is kept of the important columns: moments, places, masters.
+void Measurement::MeasureZenFlow(BucketSizes* bucket) {
+  constexpr std::int64_t kFloat = sizeof(float), kPlace = sizeof(std::int64_t);
+  const config::ZenFlowConfig& zenflow = *input_.zenflow;
+  const BucketBytes& bytes = bucket->bytes;
+  const bool masters = input_.types.has_master_weights(), sharded = input_.sharding.optimizer;
+  const Rest rest = sharded ? input_.tiers.optimizer : Rest::kHere;
+  const std::int64_t weights = sharded ? bytes.own_parameters : bytes.parameters;
+  const std::int64_t elements = weights / Width(input_.types.parameter);
+  const std::int64_t important = CountImportant(zenflow, elements);
+  HeldMemory& here = model_.here;
+  Put(rest, elements * kFloat * (zenflow.overlap_step ? 2 : 1), &here.optimizer_state);
+  const bool on_gpu = input_.tiers.optimizer == Rest::kHost;
+  const Rest moments = zenflow.offload && on_gpu ? Rest::kHost : Rest::kHere;
+  if (Put(moments, important * 2 * kFloat, &here.optimizer_state) == Rest::kHost) {
+    bucket->brought.optimizer_state += important * 2 * kFloat;
+  }
+  here.optimizer_state += important * kPlace;
+  if (masters) here.master_weights += important * Width(input_.types.master);
+  if (!masters && zenflow.overlap_step) Put(rest, weights, &here.master_weights);
+  // The mean comes to where all is updated by it.
+  if (rest == Rest::kHost && !zenflow.overlap_step)
+    bucket->bytes.update_buffers += elements * kFloat;
+}
+
+// What comes from files for one turn of the update, or beside a block's backward, and what waits
+// for being written or for the next use.
+void Measurement::CountFileBuffers() {
+  const Tiers& tiers = input_.tiers;
+  const std::int64_t in_files = model_.away.files;
+  if (in_files == 0) return;
+  const config::StateTypes& types = input_.types;
+  std::int64_t largest_own = 0, largest_fetched = 0;
+  for (const std::vector<BucketSizes>& unit : model_.units) {
+    for (const BucketSizes& bucket : unit) {
+      largest_own = std::max(largest_own, bucket.bytes.own_gradients);
+      if (bucket.parameters_on_host) continue;
+      largest_fetched = std::max(largest_fetched, bucket.fetched_bytes);
+    }
+  }
+  std::int64_t of_element =
+      Width(types.parameter) + Width(types.gradient) +
+      input_.optimizer_states * types.StateBytes(config::kStateBlock) / config::kStateBlock;
+  if (types.has_master_weights()) of_element += Width(types.master);
+  if (tiers.takes_back) {  // one after the other
+    of_element += std::max(Width(types.master), Width(types.state));
+  }
+  const std::int64_t largest = largest_own / Width(types.gradient);
+  const std::int64_t elements =
+      input_.cuts_turns ? std::min(largest, tiers.most_elements) : largest;
+  // Of the unit ahead the first one is read while the last of the one behind is updated.
+  const int turns = tiers.reads_ahead ? (tiers.updates_in_backward ? 3 : 2) : 1;
+  const std::int64_t turn = elements * of_element * turns;
+  const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
+  const std::int64_t waiting = SaturatingProduct(tiers.waiting_bytes, two_kinds ? 4 : 2);
+  // One is read, one travels, and that which a place needs has not ended where calls are beside.
+  const int fetched = input_.overlap ? 3 : 2;
+  const std::int64_t used = std::max(turn, 2 * largest_own) + fetched * largest_fetched;
+  model_.away.file_buffers = std::min(in_files, used + waiting);
+  if (tiers.copies_from_files) model_.here.other += std::min(in_files, used);
+}
+
+}  // namespace
+
+MeasuredModel MeasureBuckets(const StepMemoryInput& input) { return Measurement(input).Run(); }
+
+namespace {
+
+constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+
+FlatLayout MakeLayout(const BucketShape& shape, const StepMemoryInput& input, const StateCut& cut) {
+  std::vector<int> starts;
+  for (const RangeShape& range : shape.ranges) starts.push_back(range.first);
+  return FlatLayout(shape.numels, cut.shard_ranks, starts,
+                    shape.rounded           ? kQuantizationBlock
+                    : input.types.blockwise ? config::kStateBlock
+                                            : 1);
+}
+
+// In the layout, with what of the bucket is trained so.
+struct PlacedRange {
+  FlatRange range;
+  RangeShape shape;
+};
+
+std::vector<PlacedRange> PlaceRanges(const BucketShape& shape, const FlatLayout& layout) {
+  if (shape.ranges.empty()) return {{layout.whole(), {}}};
+  std::vector<PlacedRange> placed;
+  std::int64_t end = layout.padded_numel();
+  for (auto range = shape.ranges.rbegin(); range != shape.ranges.rend(); ++range) {
+    const std::int64_t start = layout.parameter(range->first).start;
+    placed.push_back({{start, end - start}, *range});
+    end = start;
+  }
+  std::reverse(placed.begin(), placed.end());
+  return placed;
+}
+
+// What one rank keeps for the ranges, value by value.
+std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
+                                     const FlatLayout& layout, const StepMemoryInput& input,
+                                     bool sharded, int rank) {
+  std::vector<std::int64_t> states;
+  for (const PlacedRange& placed : ranges) {
+    const std::int64_t own =
+        sharded ? layout.shard_of(placed.range, rank).count : placed.range.count;
+    const int count = input.optimizer_states - (placed.shape.muon ? 1 : 0);
+    states.insert(states.end(), static_cast<std::size_t>(count), input.types.StateBytes(own));
+  }
+  return states;
+}
+
+// Lists those of the rank that has the most: where ranges keep unlike much, the first or the last
+// one.
+std::vector<std::int64_t> ListMostStates(const std::vector<PlacedRange>& ranges,
+                                         const FlatLayout& layout, const StepMemoryInput& input,
+                                         const StateCut& cut) {
+  const auto sum = [](const std::vector<std::int64_t>& states) {
+    return std::accumulate(states.begin(), states.end(), std::int64_t{0});
+  };
+  std::vector<std::int64_t> first = ListStates(ranges, layout, input, cut.sharding.optimizer, 0);
+  std::vector<std::int64_t> last =
+      ListStates(ranges, layout, input, cut.sharding.optimizer, cut.shard_ranks - 1);
+  return sum(first) >= sum(last) ? first : last;
+}
+
+std::int64_t CountUpdateBuffers(const std::vector<PlacedRange>& ranges, const FlatLayout& layout,
+                                bool sharded) {
+  std::int64_t most = 0;
+  for (const auto& [range, shape] : ranges) {
+    if (!shape.muon) continue;
+    const std::int64_t elements =
+        config::CountMuonElements({.views = sharded ? layout.shard_of(range, 0).count : range.count,
+                                   .shard = layout.shard_numel(),
+                                   .whole = layout.padded_numel(),
+                                   .sharded = sharded,
+                                   .iteration = shape.iteration});
+    most = std::max(most, elements * kFloatBytes);
+  }
+  return most;
+}
+
+// FlatParameters::BringInParts has these.
+std::int64_t CountPublishBuffers(const FlatLayout& layout, const StepMemoryInput& input,
+                                 const StateCut& cut) {
+  const bool publishes = cut.sharding.optimizer && !cut.sharding.parameters;
+  const std::int64_t elements = input.publish_elements.value_or(layout.padded_numel());
+  if (!publishes || elements >= layout.padded_numel()) return 0;
+  const std::int64_t of_shard = std::max(elements / cut.shard_ranks, FlatLayout::kShardMultiple);
+  return cut.shard_ranks * of_shard * Width(input.types.parameter);
+}
+
+// As QuantizedReduction has them, which quantises a value once on each level.
+void CountRoundedReduction(const FlatLayout& layout, const StepMemoryInput& input,
+                           BucketBytes* sizes) {
+  const std::int64_t count = layout.shard_numel(), ranks = input.shard_ranks;
+  const std::int64_t near = input.secondary_ranks, groups = near > 0 ? ranks / near : ranks;
+  const auto exchange = [&](std::int64_t values, std::int64_t with) {
+    sizes->rounded_exchange += CountQuantizedBytes(values, QuantizedBits::k4) * with;
+    sizes->reduction_buffers +=
+        2 * (CountQuantizedBytes(values, QuantizedBits::k4) * with + values * kFloatBytes);
+    if (input.keeps_lost_values) {
+      sizes->lost_values += CountQuantizedBytes(values, QuantizedBits::k8) * with;
+    }
+  };
+  if (near > 0) exchange(groups * count, near);
+  exchange(count, groups);
+  if (!input.keeps_lost_values) return;
+  const std::int64_t at_once = near > 0 ? groups * count : count;
+  sizes->reduction_buffers += 4 * at_once * kFloatBytes;
+}
+
+// Every gather goes through the bytes of all shards.
+void CountKeptRounded(const FlatLayout& layout, const StepMemoryInput& input, BucketBytes* sizes) {
+  sizes->own_parameters = CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8);
+  sizes->gather_buffers = sizes->near_buffers = sizes->own_parameters * input.shard_ranks;
+  sizes->gathered = sizes->near_gathered = sizes->gather_buffers;
+  if (input.secondary_ranks > 0) {
+    sizes->secondary_shard = sizes->gather_buffers / input.secondary_ranks;
+  }
+}
+
+void CountRounding(const BucketShape& shape, const FlatLayout& layout, const StepMemoryInput& input,
+                   BucketBytes* sizes) {
+  if (!shape.trained && shape.rounded && input.keeps_rounded) {
+    return CountKeptRounded(layout, input, sizes);
+  }
+  if (input.secondary_ranks > 0) {
+    sizes->secondary_shard = sizes->parameters / input.secondary_ranks;
+  }
+  if (!shape.rounded || !shape.trained) return;
+  if (input.rounds_weights) {
+    const std::int64_t shard = CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8);
+    sizes->gathered = shard * input.shard_ranks;
+    sizes->gather_buffers = sizes->gathered + shard;
+  }
+  if (input.rounds_gradients) CountRoundedReduction(layout, input, sizes);
+}
+
+}  // namespace
+
+BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& input) {
+  const StateCut cut = input.CutOf(shape);
+  const FlatLayout layout = MakeLayout(shape, input, cut);
+  const config::StateTypes& types = input.types;
+  const std::int64_t width = shape.of_bytes ? 1 : Width(types.parameter);
+  BucketBytes sizes{.own_elements = layout.shard_numel(),
+                    .parameters = layout.padded_numel() * width,
+                    .own_parameters = layout.shard_numel() * width};
+  sizes.gathered = sizes.near_gathered = sizes.parameters;
+  for (const std::int64_t numel : shape.numels) {
+    sizes.largest = std::max(sizes.largest, numel * width);
+  }
+  CountRounding(shape, layout, input, &sizes);
+  if (!shape.trained) return sizes;
+  sizes.travelling = layout.padded_numel() * Width(input.travel);
+  sizes.gradients = layout.padded_numel() * Width(types.gradient);
+  sizes.own_gradients = layout.shard_numel() * Width(types.gradient);
+  const std::vector<PlacedRange> ranges = PlaceRanges(shape, layout);
+  const std::int64_t updated =
+      cut.sharding.optimizer ? layout.shard_numel() : layout.padded_numel();
+  if (types.has_master_weights()) sizes.masters = updated * Width(types.master);
+  sizes.states = ListMostStates(ranges, layout, input, cut);
+  sizes.update_buffers = CountUpdateBuffers(ranges, layout, cut.sharding.optimizer);
+  sizes.publish_buffers = CountPublishBuffers(layout, input, cut);
+  return sizes;
+}
+
+}  // namespace ds::zero

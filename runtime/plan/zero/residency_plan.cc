@@ -1,0 +1,267 @@
+#include "runtime/plan/zero/residency_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/base/philox.h"
+#include "runtime/plan/zero/presence_planner.h"
+
+namespace ds::zero {
+namespace {
+
+// Appends numbers to a hash.
+class Hasher {
+ public:
+  template <typename Number>
+  void Add(Number number) {
+    hash_ = ExtendKey(hash_, static_cast<std::uint64_t>(number));
+  }
+  template <typename Number>
+  void AddAll(const std::vector<Number>& numbers) {
+    Add(numbers.size());
+    for (const Number number : numbers) Add(number);
+  }
+  void AddPlaces(const std::vector<Place>& places) {
+    Add(places.size());
+    for (const Place& place : places) {
+      Add(place.kind);
+      Add(place.micro_batch);
+      Add(place.unit);
+    }
+  }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
+// Adds up what is left of the changes on the way from one place to another.
+std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& changes, int from,
+                              int to) {
+  if (to == from + 1) return changes.at(static_cast<std::size_t>(to));
+  std::vector<UnitChange> sum;
+  for (int place = from + 1; place <= to; ++place) {
+    for (const UnitChange& change : changes.at(static_cast<std::size_t>(place))) {
+      const auto before = std::find_if(sum.begin(), sum.end(), [&](const UnitChange& earlier) {
+        return earlier.unit == change.unit;
+      });
+      if (before == sum.end()) {
+        sum.push_back(change);
+      } else {
+        sum.erase(before);
+      }
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+ResidencyPlan::ResidencyPlan(Input input) : input_(std::move(input)) {
+  ResolveBudgets();
+  PlanPresence();
+  PlanGradients();
+  hash_ = ComputeHash();
+}
+
+std::vector<int> ResidencyPlan::Input::ListNeeds(const Place& place) const {
+  if (!place.is_visit()) return {};
+  const PlannedUnit& unit = units.at(static_cast<std::size_t>(place.unit));
+  if (place.kind == Place::Kind::kBackward && !unit.backward_reads) return {};
+  std::vector<int> needs = unit.also_reads;
+  needs.push_back(place.unit);
+  std::sort(needs.begin(), needs.end());
+  return needs;
+}
+
+void ResidencyPlan::ResolveBudgets() {
+  const auto resolve = [&](std::int64_t PlannedUnit::*bytes, std::int64_t* budget) {
+    if (*budget != ResidencyBudgets::kLargestPlace) return;
+    *budget = 0;
+    for (const PlannedUnit& unit : input_.units) {
+      std::int64_t needed = unit.*bytes;
+      for (const int other : unit.also_reads) {
+        needed += input_.units.at(static_cast<std::size_t>(other)).*bytes;
+      }
+      *budget = std::max(*budget, needed);
+    }
+  };
+  resolve(&PlannedUnit::bytes, &input_.budgets.prefetch_bytes);
+  resolve(&PlannedUnit::fetched_bytes, &input_.budgets.fetch_bytes);
+  resolve(&PlannedUnit::reduced_bytes, &input_.budgets.reduce_bytes);
+}
+
+void ResidencyPlan::PlanPresence() {
+  presence_.resize(input_.places.size());
+  fetched_.resize(input_.places.size());
+  if (!input_.sharding.parameters) return;
+  PresencePlanner planner(input_);
+  for (std::size_t i = 0; i < input_.places.size(); ++i) {
+    planner.GoTo(i, &presence_[i], &fetched_[i]);
+  }
+}
+
+// Appends what is done with a gradient that ends before the place, behind those under way.
+void ResidencyPlan::AppendEnd(int unit, std::size_t place, std::vector<int>* under_way) {
+  using Kind = Action::Kind;
+  std::vector<Action>& actions = gradients_[place];
+  const bool reduce =
+      (input_.sharding.gradients || input_.reduce_whole_gradients) && !input_.hold_gradients;
+  if (!reduce || !input_.overlap) {
+    actions.push_back({reduce ? Kind::kReduce : Kind::kKeepWhole, unit});
+    return;
+  }
+  const auto bytes_of = [&](int other) {
+    return input_.units[static_cast<std::size_t>(other)].reduced_bytes;
+  };
+  std::int64_t bytes = bytes_of(unit);
+  for (const int other : *under_way) bytes += bytes_of(other);
+  while (!under_way->empty() && bytes > input_.budgets.reduce_bytes) {
+    bytes -= bytes_of(under_way->front());
+    actions.push_back({Kind::kAwaitGradients, under_way->front()});
+    under_way->erase(under_way->begin());
+  }
+  actions.push_back({Kind::kReduce, unit});
+  under_way->push_back(unit);
+}
+
+void ResidencyPlan::PlanGradients() {
+  gradients_.resize(input_.places.size());
+  if (input_.gradients_come_later) return;
+  const UnitRange pass = input_.pass.value_or(UnitRange{0, static_cast<int>(input_.units.size())});
+  std::vector<int> read_elsewhere;  // units before the pass, descending
+  for (int unit = pass.first - 1; unit >= 0; --unit) {
+    for (int reader = pass.first; reader < pass.end; ++reader) {
+      const auto& reads = input_.units[static_cast<std::size_t>(reader)].also_reads;
+      if (std::find(reads.begin(), reads.end(), unit) == reads.end()) continue;
+      read_elsewhere.push_back(unit);
+      break;
+    }
+  }
+  const auto end_unit = [&](int unit, std::size_t place, std::vector<int>* under_way) {
+    if (input_.units[static_cast<std::size_t>(unit)].trained) AppendEnd(unit, place, under_way);
+  };
+  std::vector<int> under_way;               // the first begun first
+  std::map<std::int64_t, int> first_ended;  // by micro-batch: from this unit on all have ended
+  for (std::size_t i = 0; i < input_.places.size(); ++i) {
+    const Place& place = input_.places[i];
+    const bool backward =
+        place.kind == Place::Kind::kBackward || place.kind == Place::Kind::kWeightGradient;
+    if (!backward && place.kind != Place::Kind::kEndOfMicroBatch) continue;
+    int& ended = first_ended.try_emplace(place.micro_batch, pass.end).first->second;
+    const int end = backward ? place.unit + 1 : pass.first;
+    DS_CHECK_MSG(end < ended || ended == pass.end, "a backward pass goes upwards");
+    while (ended > end) end_unit(--ended, i, &under_way);
+    if (backward) continue;
+    for (const int unit : read_elsewhere) end_unit(unit, i, &under_way);
+    for (const int unit : std::exchange(under_way, {})) {
+      gradients_[i].push_back({Action::Kind::kAwaitGradients, unit});
+    }
+  }
+}
+
+void ResidencyPlan::AppendMoves(int from, int to, std::vector<Action>* actions) const {
+  using Kind = Action::Kind;
+  const std::vector<UnitChange> presence = AddUp(presence_, from, to);
+  const std::vector<UnitChange> fetched = AddUp(fetched_, from, to);
+  // First what goes, so that its memory can be taken again.
+  for (const UnitChange& change : presence) {
+    if (!change.begins) actions->push_back({Kind::kRelease, change.unit});
+  }
+  std::vector<int> there;  // fetched ahead
+  for (const UnitChange& change : fetched) {
+    if (change.begins) continue;
+    const bool is_gathered = std::any_of(
+        presence.begin(), presence.end(),
+        [&](const UnitChange& other) { return other.begins && other.unit == change.unit; });
+    if (is_gathered) {
+      there.push_back(change.unit);
+    } else {
+      actions->push_back({Kind::kStow, change.unit});
+    }
+  }
+  for (const UnitChange& change : presence) {
+    if (!change.begins) continue;
+    const bool away = input_.units[static_cast<std::size_t>(change.unit)].fetched_bytes > 0;
+    if (away && std::find(there.begin(), there.end(), change.unit) == there.end()) {
+      actions->push_back({Kind::kFetch, change.unit});
+    }
+    actions->push_back({Kind::kGather, change.unit});
+    if (away) actions->push_back({Kind::kStow, change.unit});
+  }
+  for (const UnitChange& change : fetched) {
+    if (change.begins) actions->push_back({Kind::kFetch, change.unit});
+  }
+}
+
+std::vector<Action> ResidencyPlan::ListActions(int from, int to) const {
+  using Kind = Action::Kind;
+  std::vector<Action> actions;
+  const auto append = [&](auto begin, auto end) { actions.insert(actions.end(), begin, end); };
+  for (int place = from + 1; place < to; ++place) {
+    const std::vector<Action>& gradients = gradients_.at(static_cast<std::size_t>(place));
+    append(gradients.begin(), gradients.end());
+  }
+  const std::vector<Action>& last = gradients_.at(static_cast<std::size_t>(to));
+  const auto first_begun = std::find_if(last.begin(), last.end(), [&](const Action& action) {
+    return input_.overlap && action.kind == Kind::kReduce;
+  });
+  append(last.begin(), first_begun);
+  AppendMoves(from, to, &actions);
+  append(first_begun, last.end());
+  const Place& place = input_.places.at(static_cast<std::size_t>(to));
+  if (!input_.overlap) return actions;
+  for (const int unit : input_.ListNeeds(place)) actions.push_back({Kind::kAwaitParameters, unit});
+  return actions;
+}
+
+std::uint64_t ResidencyPlan::ComputeHash() const {
+  Hasher hasher;
+  hasher.Add(input_.units.size());
+  for (const PlannedUnit& unit : input_.units) {
+    hasher.Add(unit.bytes);
+    hasher.Add(unit.fetched_bytes);
+    hasher.Add(unit.largest_bytes);
+    hasher.Add(unit.reduced_bytes);
+    for (const bool is_set : {unit.trained, unit.backward_reads}) hasher.Add(is_set);
+    hasher.AddAll(unit.also_reads);
+  }
+  const config::Sharding& sharding = input_.sharding;
+  for (const bool is_set : {sharding.optimizer, sharding.gradients, sharding.parameters,
+                            input_.overlap, input_.keeps_parameters, input_.hold_gradients,
+                            input_.reduce_whole_gradients, input_.gradients_come_later}) {
+    hasher.Add(is_set);
+  }
+  hasher.Add(input_.budgets.prefetch_bytes);
+  hasher.Add(input_.budgets.max_live_bytes);
+  hasher.Add(input_.budgets.reuse_bytes);
+  hasher.Add(input_.budgets.fetch_bytes);
+  hasher.Add(input_.budgets.reduce_bytes);
+  hasher.Add(input_.budgets.persistent_parameter_bytes);
+  hasher.Add(input_.budgets.persistent_bytes);
+  if (input_.pass) hasher.AddAll(std::vector<int>{input_.pass->first, input_.pass->end});
+  hasher.AddAll(input_.present);
+  hasher.AddAll(input_.fetched);
+  for (const std::vector<Place>* places : {&input_.places, &input_.expected}) {
+    hasher.AddPlaces(*places);
+  }
+  for (std::size_t i = 0; i < input_.places.size(); ++i) {
+    for (const std::vector<UnitChange>* changes : {&presence_[i], &fetched_[i]}) {
+      hasher.Add(changes->size());
+      for (const UnitChange& change : *changes) {
+        hasher.Add(change.unit);
+        hasher.Add(change.begins);
+      }
+    }
+    hasher.Add(gradients_[i].size());
+    for (const Action& action : gradients_[i]) {
+      hasher.Add(action.kind);
+      hasher.Add(action.unit);
+    }
+  }
+  return hasher.hash();
+}
+
+}  // namespace ds::zero

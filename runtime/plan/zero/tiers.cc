@@ -1,0 +1,111 @@
+#include "runtime/plan/zero/tiers.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/config/model_state.h"
+#include "runtime/plan/zero/residency_plan.h"
+
+namespace ds::zero {
+namespace {
+
+using config::OffloadDevice;
+
+// The runtime's own sub-group, where the config has DeepSpeed's default: large enough for a drive.
+constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 22;
+// Sub-groups begin at whole pages of every dtype.
+constexpr std::int64_t kPageElements = 2048;
+// Buffers are no larger than this, whatever a sub-group is: "never cut" is written as a number that
+// no memory has.
+constexpr std::int64_t kMostBufferElements = kElementsAtOnce * 16;
+
+// Weights, two values of state and their narrow copy, in fp32.
+constexpr std::int64_t kMostBytesOfElement = 16;
+
+// Multiplies numbers that are not negative; the largest number stands for a larger product.
+std::int64_t Product(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  return b != 0 && a > kMost / b ? kMost : a * b;
+}
+
+std::int64_t ChooseMostElements(const config::ZeroConfig& zero) {
+  if (zero.sub_group_size == config::ZeroConfig().sub_group_size) return kElementsAtOnce;
+  return std::max(zero.sub_group_size / kPageElements * kPageElements, kPageElements);
+}
+
+Rest RestOn(OffloadDevice device, bool on_gpu) {
+  if (device == OffloadDevice::kNvme) return Rest::kFile;
+  return device == OffloadDevice::kCpu && on_gpu ? Rest::kHost : Rest::kHere;
+}
+
+// Tells whether a step's update may be known only when all of its gradients are.
+bool ClipsOrSkips(const config::DsConfig& config) {
+  return config.gradient_clipping != 0.0 || config.fp16.enabled ||
+         (config.bf16.enabled && config.bf16.check_grad_overflow);
+}
+
+}  // namespace
+
+Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
+  const config::ZeroConfig& zero = config.zero_optimization;
+  const config::OffloadOptimizerConfig& optimizer = zero.offload_optimizer;
+  Tiers tiers{.parameters = RestOn(zero.offload_param.device, on_gpu),
+              .optimizer = RestOn(optimizer.device, on_gpu),
+              .smallest_bytes = config.aio.block_size,
+              .copies_from_files = on_gpu,
+              .waiting_bytes = Product(std::max<std::int64_t>(1, optimizer.buffer_count),
+                                       std::min(ChooseMostElements(zero), kMostBufferElements) * 4),
+              .optimizer_share = optimizer.ratio,
+              .reads_ahead = optimizer.pipeline_read,
+              .writes_behind = optimizer.pipeline_write,
+              .updates_in_backward = optimizer.super_offload,
+              .takes_back = optimizer.super_offload && ClipsOrSkips(config),
+              .updates_beside = optimizer.super_offload && optimizer.update_cores && !on_gpu};
+  if (tiers.optimizer == Rest::kFile) {
+    tiers.gradients = Rest::kFile;
+    tiers.most_elements = ChooseMostElements(zero);
+  }
+  if (on_gpu) tiers.kept_parameters = Rest::kHost;
+  if (tiers.parameters == Rest::kFile) {
+    tiers.kept_parameter_bytes =
+        Product(zero.offload_param.max_in_cpu, Width(config::ChooseStateTypes(config).parameter));
+  }
+  // Copies between a device and its host cost no more by parts, and three turns are all that is on
+  // the device at a time: one comes, one is updated, one leaves.
+  const bool updates_from_host = tiers.optimizer == Rest::kHost || tiers.parameters == Rest::kHost;
+  if (updates_from_host && tiers.optimizer != Rest::kFile) {
+    tiers.most_elements = ChooseMostElements(zero);
+    tiers.reads_ahead = true;
+  }
+  if (on_gpu) {
+    tiers.leaving_bytes =
+        Product(std::min(ChooseMostElements(zero), kMostBufferElements), kMostBytesOfElement);
+  }
+  return tiers;
+}
+
+std::vector<bool> ListKept(const std::vector<std::int64_t>& shard_numels, double optimizer_share) {
+  const auto all = std::accumulate(shard_numels.begin(), shard_numels.end(), std::int64_t{0});
+  auto left = static_cast<std::int64_t>((1.0 - optimizer_share) * static_cast<double>(all));
+  std::vector<bool> kept;
+  for (const std::int64_t numel : shard_numels) {
+    kept.push_back(numel <= left);
+    if (kept.back()) left -= numel;
+  }
+  return kept;
+}
+
+std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size) {
+  const config::OffloadParamConfig& offload = zero.offload_param;
+  const config::OffloadParamConfig defaults;
+  if (offload.device == OffloadDevice::kNone) return 0;
+  if (offload.buffer_count == defaults.buffer_count &&
+      offload.buffer_size == defaults.buffer_size) {
+    return ResidencyBudgets::kLargestPlace;
+  }
+  // One buffer is that of the block which is gathered.
+  return Product(std::max<std::int64_t>(0, offload.buffer_count - 1),
+                 Product(offload.buffer_size, element_size));
+}
+
+}  // namespace ds::zero

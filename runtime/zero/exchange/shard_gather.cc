@@ -1,0 +1,107 @@
+#include "runtime/zero/exchange/shard_gather.h"
+
+#include <ATen/ops/empty.h>
+
+#include <exception>
+#include <utility>
+
+#include "runtime/zero/storage/block_quantization.h"
+
+namespace ds::zero {
+namespace {
+
+constexpr QuantizedBits kWeightBits = QuantizedBits::k8;
+
+}  // namespace
+
+// The memory of a call that is still under way must not go before it has ended, which it does for
+// all ranks sooner or later: well, or because one of them has gone.
+ShardGather::~ShardGather() {
+  try {
+    Await();
+  } catch (const std::exception&) {
+    // Whoever has ended this rank's part in the group knows.
+  }
+}
+
+void ShardGather::Begin(const at::Tensor& whole, Lease shard, const std::string& tag,
+                        bool exactly) {
+  Await();
+  under_way_.emplace(UnderWay{.whole = whole, .shard = std::move(shard)});
+  const at::Tensor& own = under_way_->shard.tensor();
+  at::Tensor arriving = whole;
+  if (form_ == Form::kKeptQuantized) {
+    const std::int64_t size = own.numel() * context_.groups.shards->size();
+    Book(size);
+    arriving = under_way_->quantized = at::empty({size}, own.options());
+  }
+  if (exactly) {
+    AllGather(*context_.groups.shards, arriving, own, tag);
+  } else if (secondary_is_current_) {
+    under_way_->shard = secondary_.Acquire();
+    AllGather(*context_.secondary.within, arriving, under_way_->shard.tensor(), tag);
+  } else {
+    under_way_->keeps_secondary = context_.secondary.within != nullptr;
+    if (form_ == Form::kQuantized) {
+      BeginQuantized(tag);
+    } else {
+      AllGather(*context_.groups.shards, arriving, own, tag);
+    }
+  }
+  if (!context_.overlap) Await();
+}
+
+void ShardGather::AllGather(comm::Communicator& group, const at::Tensor& whole,
+                            const at::Tensor& shard, const std::string& tag) {
+  if (!context_.overlap) return group.AllGather(whole, shard, tag);
+  under_way_->work = group.AllGatherAsync(whole, shard, tag);
+}
+
+void ShardGather::BeginQuantized(const std::string& tag) {
+  comm::Communicator& group = *context_.groups.shards;
+  const at::Tensor& shard = under_way_->shard.tensor();
+  const std::int64_t size = CountQuantizedBytes(shard.numel(), kWeightBits);
+  Book(size * (group.size() + 1));
+  const at::TensorOptions options = at::TensorOptions(at::kByte).device(shard.device());
+  const at::Tensor mine = at::empty({size}, options);
+  under_way_->quantized = at::empty({size * group.size()}, options);
+  Quantize(shard, kWeightBits, mine);
+  AllGather(group, under_way_->quantized, mine, tag);
+}
+
+void ShardGather::Book(std::int64_t bytes) {
+  under_way_->booked =
+      device::LedgerEntry(context_.ledger, device::MemoryUse::kCommBuffers, context_.tier(), bytes);
+}
+
+void ShardGather::Await() {
+  if (!under_way_) return;
+  UnderWay ended = std::move(*under_way_);
+  under_way_.reset();
+  if (ended.work) ended.work->wait();
+  const int size = ended.quantized.defined() ? context_.groups.shards->size() : 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const std::int64_t count = ended.whole.numel() / size, bytes = ended.quantized.numel() / size;
+    Dequantize(ended.quantized.narrow(0, rank * bytes, bytes), kWeightBits,
+               ended.whole.narrow(0, rank * count, count));
+  }
+  const bool as_kept = form_ == Form::kKeptQuantized;
+  if (ended.keeps_secondary) KeepSecondaryShard(as_kept ? ended.quantized : ended.whole);
+}
+
+void ShardGather::KeepSecondaryShard(const at::Tensor& whole) {
+  const comm::Communicator& group = *context_.secondary.within;
+  const std::int64_t count = whole.numel() / group.size();
+  if (!secondary_.defined()) {
+    secondary_ = Store(context_, {count, whole.scalar_type(), device::MemoryUse::kCommBuffers});
+  }
+  secondary_.Acquire().tensor().copy_(whole.narrow(0, group.rank() * count, count));
+  secondary_is_current_ = true;
+}
+
+void ShardGather::DropSecondary() {
+  ForgetSecondary();
+  secondary_ = {};
+}
+
+}  // namespace ds::zero

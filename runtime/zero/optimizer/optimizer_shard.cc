@@ -1,0 +1,343 @@
+#include "runtime/zero/optimizer/optimizer_shard.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/config/model_state.h"
+#include "runtime/optim/kernels/blockwise_state.h"
+#include "runtime/optim/kernels/flat_update.h"
+
+namespace ds::zero {
+
+using device::MemoryUse;
+
+namespace {
+
+// Whole pages of every dtype.
+constexpr std::int64_t kPageElements = offload::AlignedPool::kPage / 2;
+// Elements of what rests elsewhere that are copied at once.
+constexpr std::int64_t kCopiedAtOnce = kPageElements << 11;
+// Of state in 8 bits so much is there as numbers at once, in the caches.
+constexpr std::int64_t kBlockwiseAtOnce = kPageElements << 3;
+
+optim::StateMap MapOf(std::string_view state) {
+  return state == "exp_avg_sq" ? optim::StateMap::kUnsigned : optim::StateMap::kSigned;
+}
+
+// Gives every value the byte of 0: a checkpoint has scales for the padding behind a parameter's
+// last block, too, but no bytes.
+void FillWithZeros(optim::StateMap map, std::int64_t count, Store* store) {
+  const float zero = 0.0F;
+  std::uint8_t byte = 0;
+  float scale = 0.0F;
+  optim::QuantizeState(&zero, 1, map, &byte, &scale);
+  for (std::int64_t start = 0; start < count; start += kCopiedAtOnce) {
+    const FlatRange range{start, std::min(kCopiedAtOnce, count - start)};
+    store->Acquire(range, Access::kOverwrite).tensor().fill_(byte);
+    store->Stow(range);
+  }
+}
+
+}  // namespace
+
+OptimizerShard::OptimizerShard(const Context& context, Bucket& bucket,
+                               const optim::Optimizer& optimizer, std::int64_t first_parameter,
+                               Rest rest)
+    : context_(context), bucket_(bucket), first_parameter_(first_parameter) {
+  const FlatLayout& layout = bucket.parameters().layout();
+  const int member = context.groups.shards->rank();
+  const bool sharded = context.sharding.optimizer;
+  if (!sharded) rest = Rest::kHere;
+  own_ = sharded ? layout.shard(member) : layout.whole();
+  launch_ = optim::FindFlatUpdate(context.device);
+  if (context.dtypes.has_master_weights()) {
+    master_ = Store(context, {own_.count, context.dtypes.master, MemoryUse::kMasterWeights, rest});
+    CopyWeights(/*to_masters=*/true);
+    Stow();
+  }
+  for (const TrainingRange& range : bucket.ranges()) {
+    const optim::ParameterGroup& group = bucket.member_of(range).group;
+    RangeState& state = states_.emplace_back(
+        RangeState{.of = range,
+                   .range = sharded ? layout.shard_of(range.range, member) : range.range,
+                   .stored = {},
+                   .may_be_cut = optimizer.reach(group) == optim::Reach::kElement,
+                   .names = optimizer.state_names(group),
+                   .stores = {},
+                   .scales = {},
+                   .kept = {}});
+    const std::int64_t ahead =
+        rest == Rest::kFile ? (state.range.start - own_.start) % kPageElements : 0;
+    state.stored = {state.range.start - ahead, state.range.count + ahead};
+    MakeState(&state, rest);
+  }
+  if (context.tiers.takes_back) MakeRoomToKeep(rest);
+}
+
+void OptimizerShard::MakeState(RangeState* state, Rest rest) {
+  const bool blockwise = context_.blockwise_state;
+  const FlatSpec spec{state->stored.count, blockwise ? c10::kByte : context_.dtypes.state,
+                      MemoryUse::kOptimizerState, rest};
+  const FlatSpec scales{config::CountStateBlocks(state->range.count), c10::kFloat,
+                        MemoryUse::kOptimizerState};
+  for (std::size_t i = 0; i < state->names.size(); ++i) {
+    Store& store = state->stores.emplace_back(context_, spec);
+    if (blockwise) {
+      state->scales.emplace_back(context_, scales).Zero();
+      FillWithZeros(MapOf(state->names[i]), state->stored.count, &store);
+    } else {
+      store.Zero();
+    }
+    store.Stow();
+  }
+}
+
+void OptimizerShard::MakeRoomToKeep(Rest rest) {
+  const bool masters = master_.defined();
+  kept_weights_ =
+      Store(context_, {own_.count, masters ? context_.dtypes.master : context_.dtypes.parameter,
+                       masters ? MemoryUse::kMasterWeights : MemoryUse::kOptimizerState, rest});
+  for (RangeState& state : states_) {
+    const FlatSpec spec{state.stored.count, context_.dtypes.state, MemoryUse::kOptimizerState,
+                        rest};
+    for (std::size_t i = 0; i < state.names.size(); ++i) state.kept.emplace_back(context_, spec);
+  }
+}
+
+Lease OptimizerShard::AcquireTarget(const FlatRange& range, Access access) {
+  FlatParameters& parameters = bucket_.parameters();
+  if (context_.sharding.optimizer) return parameters.AcquireShard(range, access);
+  return Lease(parameters.full().narrow(0, range.start, range.count));
+}
+
+template <typename Visit>
+void OptimizerShard::ForEachPiece(Visit visit) {
+  const bool away = master_.rests_away() || bucket_.parameters().rests_away();
+  const std::int64_t at_once = away ? std::min(own_.count, kCopiedAtOnce) : own_.count;
+  for (std::int64_t start = 0; start < own_.count; start += at_once) {
+    visit(FlatRange{start, std::min(at_once, own_.count - start)});
+  }
+}
+
+void OptimizerShard::StowWeights(const FlatRange& range) {
+  master_.Stow(range);
+  bucket_.parameters().StowShard(range);
+}
+
+void OptimizerShard::CopyWeights(bool to_masters) {
+  ForEachPiece([&](const FlatRange& range) {
+    {
+      const Lease master = master_.Acquire(range, to_masters ? Access::kOverwrite : Access::kRead);
+      const Lease target = AcquireTarget(range, to_masters ? Access::kRead : Access::kOverwrite);
+      (to_masters ? master : target).tensor().copy_((to_masters ? target : master).tensor());
+    }
+    StowWeights(range);
+  });
+}
+
+std::vector<optim::Segment> OptimizerShard::ListSegments(const FlatRange& range,
+                                                         const RangeState& state) const {
+  std::vector<optim::Segment> segments;
+  for (const Piece& piece : bucket_.parameters().layout().FindPieces(range)) {
+    segments.push_back({.parameter = first_parameter_ + piece.parameter,
+                        .start = range.start + piece.range_start - state.range.start,
+                        .count = piece.count});
+  }
+  return segments;
+}
+
+std::vector<OptimizerShard::Turn> OptimizerShard::ListTurns(std::int64_t most_elements) const {
+  std::vector<Turn> turns;
+  const bool in_memory = context_.tiers.optimizer != Rest::kFile;
+  if (context_.blockwise_state && in_memory) {
+    most_elements = std::min(most_elements, kBlockwiseAtOnce);
+  }
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const FlatRange& all = states_[i].range;
+    if (!states_[i].may_be_cut || all.count <= most_elements) {
+      turns.push_back({i, all});
+      continue;
+    }
+    for (std::int64_t start = all.start; start < all.end();) {
+      const std::int64_t cut =
+          own_.start + ((start - own_.start) / most_elements + 1) * most_elements;
+      const std::int64_t end = std::min(cut, all.end());
+      turns.push_back({i, {start, end - start}});
+      start = end;
+    }
+  }
+  return turns;
+}
+
+void OptimizerShard::Prefetch(const Turn& turn) {
+  bucket_.gradients().Prefetch({turn.range.start - own_.start, turn.range.count});
+  PrefetchState(turn);
+}
+
+void OptimizerShard::PrefetchState(const Turn& turn) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  if (master_.rests_away()) master_.Prefetch(own);
+  if (!master_.defined()) bucket_.parameters().PrefetchShard(own);
+  RangeState& state = states_[turn.state];
+  for (Store& store : state.stores) {
+    if (store.rests_away())
+      store.Prefetch({turn.range.start - state.stored.start, turn.range.count});
+  }
+}
+
+optim::Part OptimizerShard::MakeTarget(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  RangeState& state = states_[turn.state];
+  optim::Part part{.group = bucket_.member_of(state.of).group};
+  const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
+  if (use == PartUse::kBeside) {
+    const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+    for (Store& store : state.stores) {
+      part.state.push_back(hold(store.AcquireWhereItLies(stored, Access::kUpdate)));
+    }
+    return part;
+  }
+  part.launch = launch_;
+  part.parameter = hold(AcquireTarget(own, Access::kUpdate));
+  if (use == PartUse::kTarget) part.gradient = hold(bucket_.gradients().for_optimizer(own));
+  return part;
+}
+
+optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases) {
+  if (use == PartUse::kTarget || use == PartUse::kTargetAlone || use == PartUse::kBeside) {
+    return MakeTarget(turn, use, leases);
+  }
+  const auto hold = [&](Lease lease) { return leases->emplace_back(std::move(lease)).tensor(); };
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  RangeState& state = states_[turn.state];
+  const bool updates = use != PartUse::kReview;
+  const bool publishes = updates && master_.defined();
+  // An optimizer of ranges leaves the padding between parameters as it is.
+  const bool writes_all = state.may_be_cut && use != PartUse::kDecided;
+  const Access published = writes_all ? Access::kOverwrite : Access::kUpdate;
+  optim::Part part{
+      .parameter = hold(AcquireWeights(own, updates ? Access::kUpdate : Access::kRead)),
+      .gradient = hold(bucket_.gradients().for_optimizer(own)),
+      .published = publishes ? hold(AcquireTarget(own, published)) : at::Tensor(),
+      .launch = launch_,
+      .group = bucket_.member_of(state.of).group};
+  LendState(turn, &part, leases);
+  if (turn.range == state.range) Describe(state, &part);
+  if (use == PartUse::kTry) Keep(turn, part);
+  if (use == PartUse::kRetry) GiveBack(turn, part);
+  return part;
+}
+
+FlatRange OptimizerShard::ScalesOf(const Turn& turn) const {
+  const std::int64_t start = turn.range.start - states_[turn.state].range.start;
+  return {start / config::kStateBlock, config::CountStateBlocks(turn.range.count)};
+}
+
+void OptimizerShard::LendState(const Turn& turn, optim::Part* part, std::vector<Lease>* leases) {
+  RangeState& state = states_[turn.state];
+  const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.stores.size(); ++i) {
+    at::Tensor lent = leases->emplace_back(state.stores[i].Acquire(stored)).tensor();
+    if (context_.blockwise_state) {
+      const Lease scales = state.scales[i].Acquire(ScalesOf(turn), Access::kRead);
+      const at::Tensor bytes = std::exchange(lent, at::empty({stored.count}, at::kFloat));
+      optim::DequantizeState(bytes.const_data_ptr<std::uint8_t>(),
+                             scales.tensor().const_data_ptr<float>(), stored.count,
+                             MapOf(state.names[i]), lent.mutable_data_ptr<float>());
+    }
+    part->state.push_back(std::move(lent));
+  }
+}
+
+void OptimizerShard::KeepState(const Turn& turn, const optim::Part& part) {
+  if (!context_.blockwise_state) return;
+  RangeState& state = states_[turn.state];
+  const FlatRange stored{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.stores.size(); ++i) {
+    const Lease bytes = state.stores[i].Acquire(stored);
+    const Lease scales = state.scales[i].Acquire(ScalesOf(turn));
+    optim::QuantizeState(part.state[i].const_data_ptr<float>(), stored.count, MapOf(state.names[i]),
+                         bytes.tensor().mutable_data_ptr<std::uint8_t>(),
+                         scales.tensor().mutable_data_ptr<float>());
+  }
+}
+
+void OptimizerShard::Keep(const Turn& turn, const optim::Part& part) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  kept_weights_.Acquire(own, Access::kOverwrite).tensor().copy_(part.parameter);
+  RangeState& state = states_[turn.state];
+  const FlatRange range{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.kept.size(); ++i) {
+    state.kept[i].Acquire(range, Access::kOverwrite).tensor().copy_(part.state[i]);
+  }
+}
+
+void OptimizerShard::GiveBack(const Turn& turn, const optim::Part& part) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  part.parameter.copy_(kept_weights_.Acquire(own, Access::kRead).tensor());
+  RangeState& state = states_[turn.state];
+  const FlatRange range{turn.range.start - state.stored.start, turn.range.count};
+  for (std::size_t i = 0; i < state.kept.size(); ++i) {
+    part.state[i].copy_(state.kept[i].Acquire(range, Access::kRead).tensor());
+  }
+}
+
+void OptimizerShard::Describe(const RangeState& state, optim::Part* part) const {
+  const FlatParameters& parameters = bucket_.parameters();
+  const FlatLayout& layout = parameters.layout();
+  part->sharded = context_.sharding.optimizer;
+  part->whole_start = state.range.start;
+  part->whole_numel = layout.padded_numel();
+  for (const Piece& piece : layout.FindPieces(state.of.range)) {
+    part->whole_parameters.push_back(
+        {.name = parameters.parameter(piece.parameter).name,
+         .start = layout.parameter(piece.parameter).start,
+         .shape = parameters.parameter(piece.parameter).tensor.sizes().vec()});
+  }
+  part->segments = ListSegments(state.range, state);
+  part->owned =
+      ListSegments(layout.shard_of(state.of.range, context_.groups.shards->rank()), state);
+}
+
+void OptimizerShard::Stow(const Turn& turn) {
+  const FlatRange own{turn.range.start - own_.start, turn.range.count};
+  bucket_.gradients().Stow(own);
+  StowWeights(own);
+  kept_weights_.Stow(own);
+  RangeState& state = states_[turn.state];
+  for (std::vector<Store>* stores : {&state.stores, &state.kept}) {
+    for (Store& store : *stores) {
+      store.Stow({turn.range.start - state.stored.start, turn.range.count});
+    }
+  }
+}
+
+void OptimizerShard::Settle() {
+  master_.Settle();
+  bucket_.parameters().store().Settle();
+  if (kept_weights_.defined()) kept_weights_.Settle();
+  for (RangeState& state : states_) {
+    for (Store& store : state.stores) store.Settle();
+    for (Store& store : state.kept) store.Settle();
+  }
+}
+
+void OptimizerShard::Publish() {
+  if (context_.sharding.optimizer) bucket_.parameters().Publish();
+}
+
+void OptimizerShard::Stow() {
+  master_.Stow();
+  if (!bucket_.parameters().is_arriving()) bucket_.parameters().Stow();
+}
+
+void OptimizerShard::PublishWeights() {
+  if (master_.defined()) CopyWeights(/*to_masters=*/false);
+  Publish();
+  Stow();
+}
+
+}  // namespace ds::zero

@@ -1,0 +1,399 @@
+#include "runtime/zero/optimizer/sharded_optimizer.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/offload/file_tier.h"
+#include "runtime/optim/factory/make_optimizer.h"
+#include "runtime/optim/kernels/gradient_norm.h"
+#include "runtime/zero/optimizer/buckets.h"
+#include "runtime/zero/optimizer/optimizer_shard.h"
+#include "runtime/zero/optimizer/update_thread.h"
+#include "runtime/zero/optimizer/zenflow.h"
+
+namespace ds::zero {
+namespace {
+
+constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
+
+using PartUse = OptimizerShard::PartUse;
+
+std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
+  std::vector<std::int64_t> numels;
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
+    numels.push_back(bucket.parameters().layout().shard_numel());
+  });
+  return ListKept(numels, model.context().tiers.optimizer_share);
+}
+
+// Lets files grow by what a step's gradients will take, and gives it back to be taken then: a drive
+// without room for them is full before the first step, where a file system takes room ahead.
+void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kept) {
+  const Context& context = model.context();
+  const Tiers& tiers = context.tiers;
+  const bool updates_first = tiers.updates_in_backward && !tiers.takes_back;
+  if (tiers.gradients != Rest::kFile || updates_first) return;
+  std::vector<offload::Extent> room;
+  std::size_t index = 0;
+  ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t) {
+    const std::int64_t bytes = bucket.parameters().layout().shard_numel() *
+                               static_cast<std::int64_t>(c10::elementSize(context.dtypes.gradient));
+    if (kept[index++] || bytes < tiers.smallest_bytes) return;
+    StatusOr<offload::Extent> extent = tiers.optimizer_files->Allocate(bytes);
+    TORCH_CHECK(extent.ok(), extent.status().message());
+    room.push_back(*std::move(extent));
+  });
+}
+
+// Sums the squares of this rank's shard of a bucket's mean; what several ranks hold counts once.
+// What lies on another device than the CPU is added to `away` instead.
+double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
+                    optim::SquaresOfParts* away = nullptr) {
+  const Context& context = bucket.context();
+  const int member = context.groups.shards->rank();
+  const FlatLayout& layout = bucket.parameters().layout();
+  double sum = 0.0;
+  for (const TrainingRange& range : bucket.ranges()) {
+    const FlatRange own = layout.shard_of(range.range, member);
+    const at::Tensor values = shard.narrow(0, own.start - layout.shard(member).start, own.count);
+    const int copies = context.CountShardCopies(bucket.member_of(range).placement);
+    if (away != nullptr && !values.is_cpu()) {
+      away->Add(values, 1.0 / copies);
+    } else {
+      sum += optim::SumOfSquares(values) / copies;
+    }
+  }
+  return sum;
+}
+
+// The turns of shards, in order, and what goes on beside a part that is there (Tiers).
+class Turns {
+ public:
+  explicit Turns(const Tiers& tiers) : tiers_(tiers) {}
+
+  void Add(OptimizerShard& shard) {
+    for (const OptimizerShard::Turn& turn : shard.ListTurns(tiers_.most_elements)) {
+      turns_.emplace_back(&shard, turn);
+    }
+  }
+
+  // Calls visit(part) for one after the other, and leave(shard) behind the last one of each.
+  template <typename Leave>
+  void Take(PartUse use, const optim::VisitPart& visit, Leave leave) const {
+    for (std::size_t i = 0; i < turns_.size(); ++i) {
+      const auto& [shard, turn] = turns_[i];
+      const bool is_last = i + 1 == turns_.size();
+      shard->Prefetch(turn);
+      {
+        std::vector<Lease> leases;
+        const optim::Part part = shard->MakePart(turn, use, &leases);
+        if (tiers_.reads_ahead && !is_last) turns_[i + 1].first->Prefetch(turns_[i + 1].second);
+        visit(part);
+        if (use != PartUse::kReview) shard->KeepState(turn, part);
+      }
+      shard->Stow(turn);
+      if (!tiers_.writes_behind) shard->Settle();
+      if (is_last || turns_[i + 1].first != shard) leave(*shard);
+    }
+  }
+
+ private:
+  const Tiers& tiers_;
+  std::vector<std::pair<OptimizerShard*, OptimizerShard::Turn>> turns_;
+};
+
+}  // namespace
+
+ShardedOptimizer::ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config,
+                                   const std::optional<config::ZenFlowConfig>& zenflow)
+    : model_(model), optimizer_(optim::MakeOptimizer(config)) {
+  const Tiers& tiers = model.context().tiers;
+  const std::vector<bool> kept = ListKeptBuckets(model);
+  ForEachTrainableBucket(model, [&](Bucket& bucket, std::int64_t first) {
+    const bool stays = kept[shards_.size()];
+    bucket.gradients().set_rest(
+        stays ? Rest::kHere : tiers.gradients,
+        [&bucket](const at::Tensor& shard) { return SumOfSquares(bucket, shard); });
+    shards_.push_back(std::make_unique<OptimizerShard>(bucket.context(), bucket, *optimizer_, first,
+                                                       stays ? Rest::kHere : tiers.optimizer));
+    parameter_count_ = first + bucket.parameters().layout().size();
+    takes_all_at_once_ =
+        optimizer_->reach(bucket.parameters().parameter(0).group) == optim::Reach::kModel;
+  });
+  squares_.resize(shards_.size());
+  TryRoomForGradients(model, kept);
+  if (zenflow) {
+    zenflow_ = std::make_unique<ZenFlow>(model.context(), *zenflow, *optimizer_);
+    for (const auto& shard : shards_) zenflow_->Add(*shard);
+    zenflow_->WeightsWereWritten();
+  }
+  if (!tiers.updates_in_backward) return;
+  first_of_unit_ = {0};
+  for (const auto& unit : model.units()) {
+    const auto trained = std::count_if(unit->buckets().begin(), unit->buckets().end(),
+                                       [](const auto& bucket) { return bucket->trainable(); });
+    first_of_unit_.push_back(first_of_unit_.back() + static_cast<std::size_t>(trained));
+  }
+  model.SetUpdates({.prepare = [this](int unit) { PrepareUnit(unit); },
+                    .update = [this](int unit) { UpdateUnit(unit); },
+                    .end = [this] { EndUpdateBeside(); }});
+}
+
+ShardedOptimizer::~ShardedOptimizer() {
+  if (beside_.valid()) beside_.wait();
+}
+
+// Each stage that holds a bucket has the gradients of its own blocks.
+void ShardedOptimizer::AddUpOverStages() {
+  const Context& context = model_.context();
+  const int rank = context.groups.all->rank();
+  ForEachTrainableBucket(model_, [&](Bucket& bucket, std::int64_t) {
+    const NamedParameter& first = bucket.parameters().parameter(0);
+    const std::vector<int>& stages = first.placement.stages;
+    if (stages.empty()) return;
+    std::string name = "stages";
+    std::vector<int> ranks;
+    topology::Coordinates place = context.mesh.CoordinatesOf(rank);
+    for (const int stage : stages) {
+      name += " " + std::to_string(stage);
+      place[static_cast<std::size_t>(topology::Axis::kPipeline)] = stage;
+      ranks.push_back(context.mesh.RankAt(place));
+    }
+    FlatGradients& gradients = bucket.gradients();
+    const Lease mean = gradients.for_optimizer(gradients.optimizer_range(), Access::kUpdate);
+    context.groups.all->Group(name, ranks)
+        .AllReduce(mean.tensor(), comm::ReduceOp::kSum, first.name);
+  });
+}
+
+void ShardedOptimizer::ReduceGradients(std::int64_t step) {
+  EndUpdateBeside();  // of a pass that has failed
+  own_gradients_ = optimizer_->WantsOwnGradients(step);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (squares_[i]) continue;  // updated
+    FlatGradients& gradients = shards_[i]->bucket().gradients();
+    if (own_gradients_) {
+      gradients.KeepOwnGradients();
+    } else {
+      gradients.Reduce();
+    }
+  }
+  AddUpOverStages();
+}
+
+double ShardedOptimizer::SumOfOwnSquares() const {
+  double sum = 0.0;
+  ForEachTrainableBucket(model_, [&](Bucket& bucket, std::int64_t) {
+    sum += optim::SumOfSquares(
+        bucket.gradients().for_optimizer(bucket.gradients().optimizer_range()).tensor());
+  });
+  return sum;
+}
+
+double ShardedOptimizer::NormToClip(double norm) const {
+  return own_gradients_ ? std::sqrt(SumOfOwnSquares()) : norm;
+}
+
+double Squares::Read() const {
+  return on_device.defined() ? on_host + on_device.item<double>() : on_host;
+}
+
+void Squares::Add(const Squares& more) {
+  on_host += more.on_host;
+  if (!more.on_device.defined()) return;
+  on_device = on_device.defined() ? on_device + more.on_device : more.on_device;
+}
+
+Squares ShardedOptimizer::MeasureShard() const {
+  if (own_gradients_) return {SumOfOwnSquares() / model_.context().groups.gradients->size()};
+  optim::SquaresOfParts away;
+  Squares sum;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    sum.Add(squares_[i] ? *squares_[i] : Squares{SumOfSquaresOf(*shards_[i], &away)});
+  }
+  sum.Add({.on_device = away.Sum()});
+  return sum;
+}
+
+// Ranges of files are brought for an update that writes all of them.
+bool ShardedOptimizer::takes_decision() const {
+  const Context& context = model_.context();
+  const Tiers& tiers = context.tiers;
+  const bool in_files = tiers.parameters == Rest::kFile || tiers.gradients == Rest::kFile ||
+                        tiers.optimizer == Rest::kFile;
+  return optimizer_->takes_decision() && !own_gradients_ && zenflow_ == nullptr && !in_files &&
+         !tiers.updates_in_backward && !context.blockwise_state;
+}
+
+// Of a mean that rests in a file it is known already, unless somebody has written to the mean.
+double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard,
+                                        optim::SquaresOfParts* away) const {
+  FlatGradients& gradients = shard.bucket().gradients();
+  if (const std::optional<double> measured = gradients.measured()) return *measured;
+  const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor(), away);
+  const bool stays = shard.bucket().context().tiers.gradients == Rest::kHere;
+  if (!stays && away != nullptr) away->Measure();  // what it keeps goes
+  gradients.Stow(gradients.optimizer_range());
+  return sum;
+}
+
+void ShardedOptimizer::Step(const optim::Update& update) {
+  model_.ReleaseAll();  // a forward pass without a backward has left what will be old
+  if (zenflow_) {
+    zenflow_->Step(update);
+  } else if (takes_all_at_once_) {
+    StepAtOnce(update);
+  } else {
+    StepInTurns(update);
+  }
+  AwaitAndStow();
+}
+
+void ShardedOptimizer::AwaitAndStow() {
+  model_.AwaitParameters();
+  for (const auto& shard : shards_) shard->Stow();
+}
+
+optim::RankParts ShardedOptimizer::DescribeRank() const {
+  return {.parts = {},
+          .parameter_count = parameter_count_,
+          .groups = model_.context().groups,
+          .ledger = model_.context().ledger};
+}
+
+void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
+  const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
+  optim::RankParts all = DescribeRank();
+  std::vector<Lease> leases;
+  std::vector<std::size_t> ends;  // by shard: of its parts in all.parts
+  for (const auto& shard : shards_) {
+    for (const OptimizerShard::Turn& turn : shard->ListTurns(kWhole)) {
+      all.parts.push_back(shard->MakePart(turn, use, &leases));
+    }
+    ends.push_back(all.parts.size());
+  }
+  optimizer_->Begin(update, all);
+  for (std::size_t i = 0, part = 0; i < shards_.size(); ++i) {
+    for (; part < ends[i]; ++part) optimizer_->Apply(update, all.parts[part]);
+    shards_[i]->Publish();  // goes on under the next update
+  }
+}
+
+void ShardedOptimizer::StepInTurns(const optim::Update& update) {
+  const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
+  Turns turns(model_.context().tiers), again(model_.context().tiers);
+  const bool was_right = !update_ || update_->gradient_scale == update.gradient_scale;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (!squares_[i]) turns.Add(*shards_[i]);
+    if (squares_[i] && !was_right) again.Add(*shards_[i]);
+  }
+  optim::RankParts all = DescribeRank();
+  all.for_each = [&](const optim::VisitPart& visit) {
+    turns.Take(PartUse::kReview, visit, [](OptimizerShard& shard) { shard.Stow(); });
+  };
+  optimizer_->Begin(update, all);
+  const auto apply = [&](const optim::Part& part) { optimizer_->Apply(update, part); };
+  const auto leave = [](OptimizerShard& shard) {
+    shard.Publish();  // goes on under the next update
+    shard.Stow();
+  };
+  if (!was_right) AwaitAndStow();  // what is on its way is the wrong one
+  again.Take(PartUse::kRetry, apply, leave);
+  turns.Take(use, apply, leave);
+}
+
+bool ShardedOptimizer::TakeBack() {
+  EndUpdateBeside();  // of a pass that has failed
+  if (!has_updated()) return true;
+  if (!model_.context().tiers.takes_back) return false;
+  model_.ReleaseAll();
+  AwaitAndStow();  // what is on its way is the wrong one
+  Turns turns(model_.context().tiers);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (squares_[i]) turns.Add(*shards_[i]);
+  }
+  turns.Take(
+      PartUse::kRetry, [](const optim::Part&) {},
+      [](OptimizerShard& shard) { shard.PublishWeights(); });
+  AwaitAndStow();
+  squares_.assign(squares_.size(), std::nullopt);
+  return true;
+}
+
+void ShardedOptimizer::BeginUpdate(const optim::Update& update) {
+  update_ = update;
+  optimizer_->Begin(update, DescribeRank());
+}
+
+bool ShardedOptimizer::has_updated() const {
+  return std::any_of(squares_.begin(), squares_.end(), [](const auto& each) { return !!each; });
+}
+
+std::span<const std::unique_ptr<OptimizerShard>> ShardedOptimizer::ShardsOf(int unit) const {
+  const std::size_t first = first_of_unit_.at(static_cast<std::size_t>(unit));
+  const std::size_t end = first_of_unit_.at(static_cast<std::size_t>(unit) + 1);
+  return std::span(shards_).subspan(first, end - first);
+}
+
+void ShardedOptimizer::PrepareUnit(int unit) {
+  const Tiers& tiers = model_.context().tiers;
+  const auto shards = ShardsOf(unit);
+  if (!tiers.reads_ahead || shards.empty()) return;
+  shards[0]->PrefetchState(shards[0]->ListTurns(tiers.most_elements)[0]);
+}
+
+void ShardedOptimizer::UpdateUnit(int unit) {
+  DS_CHECK(update_.has_value());
+  EndUpdateBeside();
+  const auto shards = ShardsOf(unit);
+  const auto turns = std::make_shared<Turns>(model_.context().tiers);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    std::optional<Squares>& squares = squares_[first_of_unit_[static_cast<std::size_t>(unit)] + i];
+    TORCH_CHECK(!squares,
+                "a backward pass through several forward passes gives a block its gradients more "
+                "than once, and super_offload has updated it by the first: call backward for each");
+    FlatGradients& gradients = shards[i]->bucket().gradients();
+    gradients.Reduce();
+    optim::SquaresOfParts away;
+    squares = {.on_host = SumOfSquaresOf(*shards[i], &away)};
+    squares->on_device = away.Sum();
+    turns->Add(*shards[i]);
+  }
+  const Tiers& tiers = model_.context().tiers;
+  const PartUse use = tiers.takes_back ? PartUse::kTry : PartUse::kUpdate;
+  const auto apply = [this](const optim::Part& part) { optimizer_->Apply(*update_, part); };
+  if (!tiers.updates_beside) {
+    turns->Take(use, apply, [this](OptimizerShard& shard) { LeaveUpdated(shard); });
+    return;
+  }
+  for (const auto& shard : shards) lent_.push_back(shard.get());
+  beside_ = tiers.update_thread->Run(
+      [turns, use, apply] { turns->Take(use, apply, [](const OptimizerShard&) {}); });
+}
+
+void ShardedOptimizer::LeaveUpdated(OptimizerShard& shard) {
+  if (!model_.context().tiers.takes_back) shard.bucket().gradients().DropMean();
+  shard.Publish();  // goes on under the backward pass
+  shard.Stow();
+}
+
+void ShardedOptimizer::EndUpdateBeside() {
+  if (!beside_.valid()) return;
+  const std::vector<OptimizerShard*> shards = std::exchange(lent_, {});
+  beside_.get();
+  for (OptimizerShard* const shard : shards) LeaveUpdated(*shard);
+}
+
+void ShardedOptimizer::ClearGradients() {
+  EndUpdateBeside();  // of a pass that has failed
+  ForEachTrainableBucket(model_, [](Bucket& bucket, std::int64_t) { bucket.gradients().Clear(); });
+  squares_.assign(squares_.size(), std::nullopt);
+  update_.reset();
+}
+
+}  // namespace ds::zero

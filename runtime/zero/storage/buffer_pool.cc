@@ -1,0 +1,76 @@
+#include "runtime/zero/storage/buffer_pool.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace ds::zero {
+
+BufferPool::~BufferPool() { FreeIdle(); }
+
+void BufferPool::Book() {
+  const std::int64_t more = sizes_.held_bytes() - booked_;
+  booked_ += more;
+  if (more > 0) {
+    context_.ledger->Add(device::MemoryUse::kCommBuffers, context_.tier(), more);
+  } else {
+    context_.ledger->Remove(device::MemoryUse::kCommBuffers, context_.tier(), -more);
+  }
+}
+
+void BufferPool::FreeIdle() {
+  sizes_.FreeIdle();
+  idle_.clear();
+  Book();
+}
+
+at::DataPtr BufferPool::TakeBuffer(std::int64_t bytes) {
+  const PoolSizes::Taking taking = sizes_.Take(bytes);
+  if (taking.is_idle) {
+    std::vector<at::DataPtr>& idle = idle_.at(bytes);
+    at::DataPtr buffer = std::move(idle.back());
+    idle.pop_back();
+    return buffer;
+  }
+  for (const std::int64_t other : taking.freed) idle_.erase(other);
+  Book();
+  return c10::GetAllocator(context_.device.type())->allocate(static_cast<std::size_t>(bytes));
+}
+
+void BufferPool::ReturnBuffer(at::DataPtr buffer, std::int64_t bytes) {
+  if (sizes_.Return(bytes)) {
+    idle_[bytes].push_back(std::move(buffer));
+    return;
+  }
+  buffer.clear();
+  Book();
+}
+
+PooledTensor::PooledTensor(BufferPool& pool, std::int64_t count, c10::ScalarType dtype,
+                           c10::Device device)
+    : pool_(pool), tensor_(at::empty({0}, at::TensorOptions().dtype(dtype).device(device))) {
+  tensor_.unsafeGetTensorImpl()->set_sizes_contiguous({count});
+  bytes_ = count * static_cast<std::int64_t>(c10::elementSize(dtype));
+  pool_.AddUser(bytes_);
+}
+
+void PooledTensor::Acquire() {
+  if (present_) return;
+  c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(pool_.TakeBuffer(bytes_));
+  storage->set_nbytes(static_cast<std::size_t>(bytes_));
+  present_ = true;
+}
+
+void PooledTensor::Release() {
+  if (!present_) return;
+  c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
+  at::DataPtr buffer = storage->set_data_ptr(at::DataPtr(nullptr, tensor_.device()));
+  storage->set_nbytes(0);
+  pool_.ReturnBuffer(std::move(buffer), bytes_);
+  present_ = false;
+}
+
+}  // namespace ds::zero

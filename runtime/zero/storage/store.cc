@@ -1,0 +1,232 @@
+#include "runtime/zero/storage/store.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/zero/storage/host_windows.h"
+
+namespace ds::zero {
+
+using device::LedgerEntry;
+using device::MemoryTier;
+
+namespace {
+
+// Elements of a store in a file that are set at once.
+constexpr std::int64_t kZeroedAtOnce = std::int64_t{1} << 22;
+
+void ThrowUnlessOk(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
+
+template <typename T>
+T ValueOrThrow(StatusOr<T> value) {
+  ThrowUnlessOk(value.ok() ? OkStatus() : value.status());
+  return *std::move(value);
+}
+
+}  // namespace
+
+struct Store::Bytes {
+  ~Bytes() { DS_CHECK_MSG(!is_leased(), "a store ends before a lease of it"); }
+
+  bool is_leased() const { return users.use_count() > 1; }
+  std::int64_t item_size() const { return static_cast<std::int64_t>(c10::elementSize(spec.dtype)); }
+  offload::ByteRange BytesOf(const FlatRange& range) const {
+    return {range.start * item_size(), range.count * item_size()};
+  }
+  Lease Lend(at::Tensor lent) {
+    Lease lease(std::move(lent));
+    lease.use_ = users;
+    return lease;
+  }
+  static Lease LendOf(HostWindows::Lent lent) {
+    Lease lease(std::move(lent.values));
+    lease.use_ = std::move(lent.use);
+    return lease;
+  }
+  Lease LendFromFile(const FlatRange& range, Access access);
+  // The same on the device.
+  Lease BringFromFile(const FlatRange& range, Access access);
+
+  const Context& context;
+  FlatSpec spec;
+  // Where the bytes rest here.
+  at::Tensor tensor;
+  LedgerEntry entry;
+  std::unique_ptr<HostWindows> host;                     // where they rest on the host
+  std::unique_ptr<offload::Windows> file;                // in a file
+  at::Tensor on_host;                                    // the values, while they are away
+  std::shared_ptr<int> users = std::make_shared<int>();  // each lease has a copy
+};
+
+Lease Store::Bytes::LendFromFile(const FlatRange& range, Access access) {
+  if (range.count == 0) return Lease(at::empty({0}, at::TensorOptions().dtype(spec.dtype)));
+  auto use =
+      std::make_shared<offload::WindowUse>(ValueOrThrow(file->Acquire(BytesOf(range), access)));
+  Lease lease(at::from_blob(use->bytes().data(), {range.count}, spec.dtype));
+  lease.use_ = std::move(use);
+  return lease;
+}
+
+namespace {
+
+// Is what a lease has of a range in a file, where the device does not see the host's buffer. Its
+// copies end before it goes on: the host's buffer is read from the drive, written to it or another
+// range's as soon as nobody has the lease, and a drive is slower than they are.
+struct DeviceCopy {
+  DeviceCopy(Lease of, const Context& context, const FlatSpec& spec, Access access)
+      : host(std::move(of)),
+        booked(context.ledger, spec.use, context.tier(),
+               static_cast<std::int64_t>(host.tensor().nbytes())),
+        here(at::empty(host.tensor().sizes(), host.tensor().options().device(context.device))),
+        writes(access != Access::kRead) {
+    if (access != Access::kOverwrite) here.copy_(host.tensor());
+  }
+  ~DeviceCopy() {
+    if (!writes) return;
+    try {
+      host.tensor().copy_(here);
+    } catch (const c10::Error& error) {  // nobody could go on from here
+      DS_CHECK_MSG(false, error.what_without_backtrace());
+    }
+  }
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+
+  const Lease host;
+  const LedgerEntry booked;
+  const at::Tensor here;
+  const bool writes;
+};
+
+}  // namespace
+
+Lease Store::Bytes::BringFromFile(const FlatRange& range, Access access) {
+  if (!context.tiers.copies_from_files) return LendFromFile(range, access);
+  auto copy =
+      std::make_shared<const DeviceCopy>(LendFromFile(range, access), context, spec, access);
+  Lease lease(copy->here);
+  lease.use_ = std::move(copy);
+  return lease;
+}
+
+Store::Store(const Context& context, const FlatSpec& spec)
+    : bytes_(new Bytes{.context = context, .spec = spec}) {
+  const std::int64_t size = spec.count * bytes_->item_size();
+  const Tiers& tiers = context.tiers;
+  Rest& rest = bytes_->spec.rest;
+  if (rest == Rest::kFile && size < std::max<std::int64_t>(1, tiers.smallest_bytes)) {
+    rest = Rest::kHere;
+  }
+  if (rest == Rest::kHost) {
+    bytes_->host = std::make_unique<HostWindows>(context, spec.count, spec.dtype, spec.use);
+    return;
+  }
+  const bool in_file = rest == Rest::kFile;
+  bytes_->entry =
+      LedgerEntry(context.ledger, spec.use, in_file ? MemoryTier::kFile : context.tier(), size);
+  if (in_file) {
+    const bool is_parameter = spec.use == device::MemoryUse::kParameters;
+    offload::FileTier* const files = is_parameter ? tiers.parameter_files : tiers.optimizer_files;
+    DS_CHECK(files != nullptr && (context.device.is_cpu() || tiers.copies_from_files));
+    bytes_->file = ValueOrThrow(offload::Windows::Create(*files, size));
+  } else {
+    bytes_->tensor =
+        at::empty({spec.count}, at::TensorOptions().dtype(spec.dtype).device(context.device));
+  }
+}
+
+Store::Store() = default;
+Store::~Store() = default;
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+
+c10::ScalarType Store::dtype() const { return bytes_->spec.dtype; }
+FlatRange Store::whole() const { return {0, bytes_->spec.count}; }
+bool Store::rests_away() const { return bytes_ && bytes_->spec.rest != Rest::kHere; }
+bool Store::rests_in_file() const { return bytes_ && bytes_->file != nullptr; }
+
+Lease Store::Acquire(const FlatRange& range, Access access) {
+  if (bytes_->file) return bytes_->BringFromFile(range, access);
+  if (bytes_->host) return Bytes::LendOf(bytes_->host->Acquire(range, access));
+  Prefetch();
+  return bytes_->Lend(bytes_->tensor.narrow(0, range.start, range.count));
+}
+
+Lease Store::AcquireWhereItLies(const FlatRange& range, Access access) {
+  if (bytes_->file) return bytes_->LendFromFile(range, access);
+  if (bytes_->host) return Bytes::LendOf(bytes_->host->AcquireOnHost(range, access));
+  const at::Tensor& lies = bytes_->on_host.defined() ? bytes_->on_host : bytes_->tensor;
+  return bytes_->Lend(lies.narrow(0, range.start, range.count));
+}
+
+void Store::Zero() {
+  if (bytes_->file && bytes_->file->are_zeros()) return;
+  if (bytes_->host) return bytes_->host->Zero();
+  const std::int64_t count = bytes_->spec.count;
+  const std::int64_t at_once = bytes_->file ? kZeroedAtOnce : count;
+  for (std::int64_t start = 0; start < count; start += at_once) {
+    const FlatRange range{start, std::min(at_once, count - start)};
+    Acquire(range, Access::kOverwrite).tensor().zero_();
+    if (bytes_->file) Stow(range);
+  }
+}
+
+void Store::Prefetch() {
+  if (rests_away()) return Prefetch(whole());
+  if (!bytes_ || !bytes_->on_host.defined()) return;
+  DS_CHECK_MSG(!bytes_->is_leased(), "bytes are brought back from under a lease");
+  const Context& context = bytes_->context;
+  const std::size_t size = bytes_->on_host.nbytes();
+  LedgerEntry& entry = bytes_->entry;
+  entry = LedgerEntry(context.ledger, entry.use(), context.tier(), entry.bytes());
+  c10::StorageImpl* storage = bytes_->tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(c10::GetAllocator(context.device.type())->allocate(size));
+  storage->set_nbytes(size);
+  bytes_->tensor.copy_(bytes_->on_host);
+  bytes_->on_host.reset();
+}
+
+void Store::Prefetch(const FlatRange& range) {
+  if (bytes_->host) return bytes_->host->Prefetch(range);
+  if (!bytes_->file) return Prefetch();
+  if (range.count > 0) ThrowUnlessOk(bytes_->file->Prefetch(bytes_->BytesOf(range)));
+}
+
+void Store::Stow() {
+  if (rests_away()) Stow(whole());
+}
+
+void Store::Stow(const FlatRange& range) {
+  if (!rests_away()) return;
+  if (bytes_->host) return bytes_->host->Stow(range);
+  if (range.count > 0) ThrowUnlessOk(bytes_->file->Release(bytes_->BytesOf(range)));
+}
+
+void Store::Settle() {
+  if (bytes_ && bytes_->file) ThrowUnlessOk(bytes_->file->Settle());
+}
+
+void Store::Release() {
+  if (rests_away()) return Stow(whole());
+  if (!bytes_ || bytes_->on_host.defined()) return;
+  DS_CHECK_MSG(!bytes_->is_leased(), "bytes are taken away from under a lease");
+  const Context& context = bytes_->context;
+  const bool pin = !context.device.is_cpu();
+  const auto options = at::TensorOptions().dtype(bytes_->tensor.dtype()).pinned_memory(pin);
+  bytes_->on_host = at::empty(bytes_->tensor.sizes(), options);
+  bytes_->on_host.copy_(bytes_->tensor);
+  c10::StorageImpl* storage = bytes_->tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(at::DataPtr(nullptr, context.device));
+  storage->set_nbytes(0);
+  LedgerEntry& entry = bytes_->entry;
+  entry = LedgerEntry(context.ledger, entry.use(), pin ? MemoryTier::kPinned : MemoryTier::kHost,
+                      entry.bytes());
+}
+
+}  // namespace ds::zero
