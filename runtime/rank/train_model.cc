@@ -8,7 +8,6 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/models/decoder/decoder_embedding.h"
 #include "runtime/models/initialize.h"
-#include "runtime/plan/memory/job_memory.h"
 #include "runtime/plan/memory/trained_rules.h"
 #include "runtime/plan/model/trained_names.h"
 

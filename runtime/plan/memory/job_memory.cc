@@ -15,6 +15,7 @@
 #include "runtime/plan/memory/job_memory_parts.h"
 #include "runtime/plan/memory/known_memory.h"
 #include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/trained_rules.h"
 #include "runtime/plan/model/model_ranks.h"
 #include "runtime/plan/model/trained_names.h"
 
@@ -283,32 +284,6 @@ zero::StepMemory PlanStage(const config::DsConfig& config, const JobShape& job, 
 }
 
 }  // namespace
-
-StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job) {
-  if (!job.lora_adapter.empty()) {
-    DS_ASSIGN_OR_RETURN(models::LoraSpec spec, models::ReadLoraSpec(job.lora_adapter));
-    if (job.lora_dropout >= 0.0) spec.dropout = job.lora_dropout;
-    return std::optional(std::move(spec));
-  }
-  if (job.lora_rank == 0) return std::optional<models::LoraSpec>();
-  models::LoraSpec spec{
-      .rank = job.lora_rank,
-      .alpha = job.lora_alpha > 0.0 ? job.lora_alpha : 2.0 * static_cast<double>(job.lora_rank),
-      .rank_stabilised = job.lora_rslora,
-      .magnitudes = job.lora_dora,
-      .dropout = std::max(job.lora_dropout, 0.0)};
-  DS_RETURN_IF_ERROR(models::ReadTargets(job.lora_targets, &spec).WithContext("--lora_targets"));
-  return std::optional(std::move(spec));
-}
-
-StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {
-  models::TrainedPart part{.freeze = job.freeze};
-  DS_ASSIGN_OR_RETURN(part.lora, FindLora(job));
-  if (!job.quantize_base.empty()) {
-    DS_ASSIGN_OR_RETURN(part.base, models::ParseBaseFormat(job.quantize_base));
-  }
-  return part;
-}
 
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting) {

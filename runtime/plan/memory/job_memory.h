@@ -45,14 +45,6 @@ struct JobShape {
   zero::StepSetting setting;
 };
 
-// Finds the adapters that the job trains; none where it trains the model itself. Reads their
-// folder's description, if they have one.
-StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job);
-
-// Finds which parameters the job trains, and in which form it keeps the others. The error is
-// FindLora's, or of a form that there is none of.
-StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job);
-
 // Describes the model's training by these ranks. The error is FindTrainedPart's.
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting);

@@ -27,7 +27,7 @@ struct StageOrder {
 
 // Returns the job's: as many virtual stages as it says or, without a word, as its schedule takes.
 // Refuses what pipeline::Schedule does, of the config's stages and micro-batches, and what
-// FindTrainedPart does (job_memory.h).
+// FindTrainedPart does (trained_rules.h).
 StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::DsConfig& config);
 
 // Counts by block the multiplications that a sample of so many tokens takes in a forward pass: its

@@ -6,13 +6,23 @@
 // Reads the folder of --lora_adapter; safe from any thread.
 
 #include <filesystem>
+#include <optional>
 
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/config/train_job.h"
+#include "runtime/plan/memory/trained_part.h"
 #include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::engine {
+
+// Finds the adapters that the job trains; none where it trains the model itself. Reads their
+// folder's description, if they have one.
+StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job);
+
+// Finds which parameters the job trains, and in which form it keeps the others. The error is
+// FindLora's, or of a form that there is none of.
+StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job);
 
 // Refuses --quantize_base of matrices or experts that so many ranks have between them.
 Status CheckQuantizedRanks(const config::TrainJob& job, int tensor, int experts);

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "runtime/plan/memory/job_memory.h"
+#include "runtime/plan/memory/trained_rules.h"
 #include "tests/places.h"
 #include "tests/unit/cli/train_folder.h"
 
