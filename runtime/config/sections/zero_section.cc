@@ -179,13 +179,15 @@ void FillZero(const Values& values, DsConfig* config) {
           values.Get(keys::kZeroOptimizationZeroQuantizedNontrainableWeights),
       .loco = ReadLoco(values),
       .overlap_comm = values.Get(kOverlap) == true,
-      .reduce_bucket_size = ReadBudget(values, kOwnDefaults[0]),
-      .allgather_bucket_size = ReadBudget(values, kOwnDefaults[6]),
-      .prefetch_bucket_size = ReadBudget(values, kOwnDefaults[1]),
-      .param_persistence_threshold = ReadBudget(values, kOwnDefaults[2]),
-      .model_persistence_threshold = ReadBudget(values, kOwnDefaults[3]),
-      .max_live_parameters = ReadBudget(values, kOwnDefaults[4]),
-      .max_reuse_distance = ReadBudget(values, kOwnDefaults[5])};
+      .reduce_bucket_size = ReadBudget(values, keys::kZeroOptimizationReduceBucketSize),
+      .allgather_bucket_size = ReadBudget(values, keys::kZeroOptimizationAllgatherBucketSize),
+      .prefetch_bucket_size = ReadBudget(values, keys::kZeroOptimizationStage3PrefetchBucketSize),
+      .param_persistence_threshold =
+          ReadBudget(values, keys::kZeroOptimizationStage3ParamPersistenceThreshold),
+      .model_persistence_threshold =
+          ReadBudget(values, keys::kZeroOptimizationStage3ModelPersistenceThreshold),
+      .max_live_parameters = ReadBudget(values, keys::kZeroOptimizationStage3MaxLiveParameters),
+      .max_reuse_distance = ReadBudget(values, keys::kZeroOptimizationStage3MaxReuseDistance)};
 }
 
 std::int64_t ZeroStage(const Values& values) { return values.Get(kStage); }
