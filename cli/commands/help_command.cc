@@ -25,6 +25,19 @@ std::string SummaryOf(const std::string& page) {
   return colon == std::string::npos ? "" : line.substr(colon + 2);
 }
 
+// The page as a reader sees it: comments, which mark commands for a test, are lines of their own.
+std::string WithoutComments(const std::string& page) {
+  std::istringstream lines(page);
+  std::string text;
+  bool after_comment = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool comment = line.starts_with("<!--");
+    if (!comment && !(after_comment && line.empty())) text += line + "\n";
+    after_comment = comment;
+  }
+  return text;
+}
+
 // The pages of the manual with their summaries; empty when they are not installed.
 std::string PageList() {
   const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
@@ -70,7 +83,7 @@ StatusOr<int> PrintPage(const std::string& name) {
   std::vector<std::string> names = share.ManualPages();
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     DS_ASSIGN_OR_RETURN(const std::string page, ReadFile(share.manual_page(name)));
-    std::cout << page << std::flush;
+    std::cout << WithoutComments(page) << std::flush;
     return kExitOk;
   }
   for (const Command& known : Commands()) names.emplace_back(known.name);

@@ -29,9 +29,7 @@ class ShareFolder {
     return root_ / "configs/recipes" / (name + ".json");
   }
   // The file of a page of the manual; it need not exist.
-  std::filesystem::path manual_page(const std::string& name) const {
-    return root_ / "manual" / (name + ".md");
-  }
+  std::filesystem::path manual_page(const std::string& name) const;
   // Names of the model presets, of the recipes and of the manual's pages, sorted.
   std::vector<std::string> Presets() const;
   std::vector<std::string> Recipes() const;

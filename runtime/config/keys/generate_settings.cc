@@ -323,7 +323,7 @@ std::string MakeSettingsPage(const Json& registry) {
                      MeaningCell(entry, aliases[entry["key"]]) + " |\n";
   }
   std::string page =
-      "# Keys of the ds_config\n\n"
+      "# ds_config: all keys with type, default, state and meaning\n\n"
       "Every key, made from `runtime/config/keys/settings.json` when dsrun was built. A key at its "
       "default "
       "is always accepted; `dsrun check` says what is wrong with a file, `config.resolved.json` of "
