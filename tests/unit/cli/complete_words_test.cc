@@ -25,7 +25,7 @@ TEST(CompleteWordsTest, CommandsAndPrograms) {
   EXPECT_THAT(Words({""}), Contains("train"));
   EXPECT_EQ(MoreOf({"tr"}), More::kFiles);
   EXPECT_EQ(MoreOf({"py"}), More::kProgram) << "no command begins so";
-  EXPECT_THAT(Words({"help", "trai"}), ElementsAre("train", "trainer"));
+  EXPECT_THAT(Words({"help", "trai"}), ElementsAre("train", "trainer", "training"));
 }
 
 TEST(CompleteWordsTest, FlagsOfTheirPlace) {
