@@ -49,7 +49,8 @@ TEST(PackageTest, InstalledPackageBuildsAProgram) {
     EXPECT_EQ(tokenized.status, 0) << tokenized.err;
     EXPECT_GT(fs::file_size(rows), 0U);
   }
-  for (const char* page : {"man/man1/dsrun.1", "bash-completion/completions/dsrun",
+  for (const char* page : {"man/man1/dsrun.1", "man/man7/dsrun-quickstart.7",
+                           "man/man7/dsrun-ds_config.7", "bash-completion/completions/dsrun",
                            "zsh/site-functions/_dsrun", "fish/vendor_completions.d/dsrun.fish"}) {
     EXPECT_GT(fs::file_size(prefix + "/share/" + page), 0U) << page;
   }

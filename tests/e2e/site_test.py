@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The static site and the manual pages that scripts make of the manual's pages.
+
+    site_test.py [FILE ...]     FILE: further pages, such as ds_config.md
+"""
+
+import html.parser
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import manual_pages  # noqa: E402
+
+NO_END = {"meta"}
+FURTHER = []
+
+
+class Checked(html.parser.HTMLParser):
+    """The links, anchors and texts of code of a document; open_tags is empty at the end of a sound one."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open_tags, self.links, self.code, self.wrong = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name == "href"]
+        if tag not in NO_END:
+            self.open_tags.append(tag)
+        if tag == "pre":
+            self.code.append("")
+
+    def handle_endtag(self, tag):
+        if not self.open_tags or self.open_tags.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data):
+        if "pre" in self.open_tags:
+            self.code[-1] += data
+
+
+def run(*words):
+    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=True)
+
+
+class SiteTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.pages = manual_pages.read_pages(FURTHER)
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        run(ROOT / "scripts/make_site.py", cls.folder / "site", *FURTHER)
+        run(ROOT / "scripts/make_man.py", "--out", cls.folder / "man7", *FURTHER)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def test_each_page_has_a_sound_file(self):
+        self.assertGreater(len(self.pages), 20)
+        for name in ["index", *(page.name for page in self.pages)]:
+            checked = Checked((self.folder / "site" / f"{name}.html").read_text(encoding="utf-8"))
+            self.assertEqual((checked.open_tags, checked.wrong), ([], []), name)
+
+    def test_each_link_leads_somewhere(self):
+        for path in (self.folder / "site").glob("*.html"):
+            for link in Checked(path.read_text(encoding="utf-8")).links:
+                if "://" not in link:
+                    self.assertTrue((path.parent / link).exists(), f"{path.name}: {link}")
+
+    def test_code_arrives_letter_for_letter(self):
+        for page in self.pages:
+            shown = Checked((self.folder / "site" / f"{page.name}.html").read_text(encoding="utf-8")).code
+            self.assertEqual(shown, ["\n".join(block[1]) for block in page.blocks if block[0] == "code"], page.name)
+
+    def test_comments_are_left_out(self):
+        for path in [*(self.folder / "site").glob("*.html"), *(self.folder / "man7").glob("*.7")]:
+            self.assertNotIn("not run:", path.read_text(encoding="utf-8"), path.name)
+
+    def test_man_shows_every_page(self):
+        for page in self.pages:
+            text = (self.folder / "man7" / f"dsrun-{page.name}.7").read_text(encoding="utf-8")
+            self.assertIn("\\- ", text.split(".SH DESCRIPTION")[0], page.name)
+
+    @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
+    def test_groff_warns_of_nothing(self):
+        for path in sorted((self.folder / "man7").glob("*.7")):
+            done = subprocess.run(["groff", "-man", "-ww", "-Wbreak", "-Tutf8", "-z", path], capture_output=True, text=True, check=False)
+            self.assertEqual(done.stderr, "", path.name)
+
+
+class PagesTest(unittest.TestCase):
+    def test_blocks(self):
+        text = ("## Title\n\nTwo\nlines.\n\n<!-- not run: a reason -->\n\n    code\n\n      more\n\n- one\n  item\n- two\n\n"
+                "1. first\n2. second\n\n| a | b |\n|---|---|\n| `x\\|y` | z |\n| | more |\n\n```\nfenced\n```\n")
+        self.assertEqual(manual_pages.parse(text), [
+            ("heading", 2, "Title"), ("text", "Two lines."), ("code", ["code", "", "  more"]),
+            ("list", "-", ["one item", "two"]), ("list", "1.", ["first", "second"]),
+            ("table", ["a", "b"], [["`x|y`", "z more"]]), ("code", ["fenced"])])
+
+    def test_spans(self):
+        self.assertEqual(list(manual_pages.spans("a `b*c` **d** *e* [f](g.md) 2 * 3")), [
+            ("plain", "a ", ""), ("code", "b*c", ""), ("plain", " ", ""), ("bold", "d", ""), ("plain", " ", ""),
+            ("em", "e", ""), ("plain", " ", ""), ("link", "f", "g.md"), ("plain", " 2 * 3", "")])
+
+    def test_a_page_needs_its_title(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
+            file.write("# no summary\n")
+            file.flush()
+            with self.assertRaises(ValueError):
+                manual_pages.Page(file.name)
+
+
+if __name__ == "__main__":
+    FURTHER = sys.argv[1:]
+    unittest.main(argv=sys.argv[:1])
