@@ -178,7 +178,9 @@ def prepare(folder, bin_dir):
 
 
 def run(example, folder, bin_dir):
-    environment = {**os.environ, "PATH": f"{bin_dir}:{os.environ['PATH']}", "PIP_NO_INDEX": "1", "OMP_NUM_THREADS": "1"}
+    # No GPU, so that the shown output is that of every machine; a test fetches nothing.
+    environment = {**os.environ, "PATH": f"{bin_dir}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "", "PIP_NO_INDEX": "1",
+                   "OMP_NUM_THREADS": "1"}
     return subprocess.run(["bash", "-c", example.command], cwd=folder, env=environment, text=True, errors="replace",
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS,
                           check=False)
