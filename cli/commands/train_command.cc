@@ -31,7 +31,8 @@ struct Flags {
 StatusOr<Flags> ParseFlags(const std::vector<std::string>& words, const LaunchFlags& launch) {
   Flags flags{.launch = launch};
   FlagParser parser("[launch flags] train [flags]",
-                    "Train a model on every rank. Without flags: a small built-in demo.");
+                    "Train a model on every rank. Without flags: a small built-in demo. The pages "
+                    "quickstart and training of dsrun help describe it.");
   parser.app()
       .add_option(FlagNames("recipe"), flags.recipe,
                   "flags and a ds_config that go well together, before which go those given here; "
