@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The static site and the manual pages that scripts make of the manual's pages.
+"""The static site and the manual pages that scripts make of the manual, and how manual_test.py reads its commands.
 
     site_test.py [FILE ...]     FILE: further pages, such as ds_config.md
 """
@@ -13,8 +13,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/e2e")]
 import manual_pages  # noqa: E402
+import manual_test  # noqa: E402
 
 NO_END = {"meta"}
 FURTHER = []
@@ -114,6 +115,40 @@ class PagesTest(unittest.TestCase):
             file.flush()
             with self.assertRaises(ValueError):
                 manual_pages.Page(file.name)
+
+
+def examples_of(text):
+    """The commands that manual_test.py finds in a page."""
+    with tempfile.TemporaryDirectory() as name:
+        page = pathlib.Path(name) / "page.md"
+        page.write_text(text, encoding="utf-8")
+        return manual_test.examples_of(page)
+
+
+class ExamplesTest(unittest.TestCase):
+    def test_commands_have_their_output(self):
+        found = examples_of("text\n\n    $ dsrun a \\\n        b\n    one\n    two\n\n    $ echo c\n")
+        self.assertEqual([(each.command, each.shown) for each in found],
+                         [("dsrun a \\\n    b", ["one", "two"]), ("echo c", [])])
+
+    def test_programs_without_a_prompt_are_commands_without_output(self):
+        found = examples_of("    dsrun a\n    other\n\n| `x` | `build/bin/dsrun b` |\n\n```\ndsrun c\n```\n")
+        self.assertEqual(sorted(each.command for each in found), ["build/bin/dsrun b", "dsrun a", "dsrun c"])
+        self.assertTrue(all(not each.shown for each in found))
+
+    def test_a_block_is_left_out_for_a_reason_alone(self):
+        block = "\n\n    dsrun a\n"
+        self.assertEqual(examples_of("<!-- not run: needs two hosts -->" + block), [])
+        for comment in ("<!-- not run: x -->" + block, "<!-- not run: needs two hosts -->\n\ntext",
+                        "<!-- not run: needs two hosts -->\n\n    no command\n"):
+            with self.assertRaises(ValueError):
+                examples_of(comment)
+
+    def test_numbers_and_dots_match(self):
+        example = manual_test.Example("page", "dsrun a")
+        example.shown = ["step 5/5  loss 1.25  3 MiB", "...end", "other", "..."]
+        output = "step 12/12  loss 0.5  1.5 GiB\nthe end\nrest\n"
+        self.assertEqual(manual_test.missing_lines(example, output), ["other"])
 
 
 if __name__ == "__main__":
