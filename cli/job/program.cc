@@ -20,7 +20,8 @@ RankProgram MakeUserProgram(const LaunchFlags& flags, const std::vector<std::str
     program.argv = {flags.python, "-u"};
   }
   // --local_rank=N stands right behind the program, as deepspeed puts it.
-  if (flags.pass_local_rank) program.local_rank_position = static_cast<int>(program.argv.size()) + 1;
+  if (flags.pass_local_rank)
+    program.local_rank_position = static_cast<int>(program.argv.size()) + 1;
   program.argv.insert(program.argv.end(), words.begin(), words.end());
   return program;
 }

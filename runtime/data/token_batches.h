@@ -4,9 +4,9 @@
 // that they make (config/dynamic_batching.h). Pure.
 //
 // Samples are taken in their order, as many in each micro-batch as fit, which is the way of
-// DeepSpeed's batch_by_seqlens; samples that do not fit into one alone are in none. A micro-batch that cannot have
-// min_batch_size samples ends the list, as does the last sample, which is in none either. What does
-// not fill a step is left out.
+// DeepSpeed's batch_by_seqlens; samples that do not fit into one alone are in none. A micro-batch
+// that cannot have min_batch_size samples ends the list, as does the last sample, which is in none
+// either. What does not fill a step is left out.
 
 #include <cstdint>
 #include <span>

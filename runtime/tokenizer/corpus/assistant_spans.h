@@ -16,8 +16,8 @@
 //     without spaces after it; for the last message with the eos_token that ends the conversation;
 //     for a template without such a mark (GLM) the special token that begins the next turn.
 //
-// Spans that cannot be found are kUnimplemented, with the message and the trouble. Where the template
-// leaves out all words of a message, or one of its calls, the error is kInvalidArgument.
+// Spans that cannot be found are kUnimplemented, with the message and the trouble. Where the
+// template leaves out all words of a message, or one of its calls, the error is kInvalidArgument.
 // Threads: may be called concurrently.
 
 #include <nlohmann/json.hpp>

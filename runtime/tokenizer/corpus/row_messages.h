@@ -16,8 +16,9 @@ namespace ds::tokenizer {
 
 // Fills in messages and learnt. `list` is the value under `key`: messages as {"role", "content"} or
 // as ShareGPT's {"from", "value"}. A message's own keys with null are left out, but for "content",
-// which templates compare with none. Nulls in arguments of calls stay. Arguments of tool calls become objects. "weight" (or "train", "training") says
-// whether a message is learnt, and is left out.
+// which templates compare with none. Nulls in arguments of calls stay. Arguments of tool calls
+// become objects. "weight" (or "train", "training") says whether a message is learnt, and is left
+// out.
 Status ReadMessages(const nlohmann::ordered_json& list, const std::string& key,
                     const RowOptions& options, ChatRow* chat);
 
