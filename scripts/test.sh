@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-for check in layers readmes names dead comments limits removals format; do python3 "scripts/check_$check.py"; done
+for check in layers readmes names dead comments limits removals format voice; do python3 "scripts/check_$check.py"; done
 build_dir=${BUILD_DIR:-build}
 status=0
 ctest --test-dir "$build_dir" --output-on-failure -j "$(nproc)" "$@" || status=$?
