@@ -80,6 +80,9 @@ TORCH_FREE = ("cli/", "daemon/", "proto/", *(f"runtime/{folder}/" for folder in 
 OPTIM = "runtime/optim/"
 TOKENIZER = "runtime/tokenizer/"
 PLAN = "runtime/plan/"
+MODELS = "runtime/models/"
+ZERO = "runtime/zero/"
+ENGINE = "runtime/engine/"
 CONFIG_USES = ("runtime/base/", "runtime/config/keys/", "runtime/config/check/", "runtime/config/*")
 INNER = {
     "runtime/comm/shm/": ("runtime/base/", "runtime/comm/shm/"),
@@ -97,6 +100,29 @@ INNER = {
                        PLAN + "memory/"),
     PLAN + "estimate/": ("runtime/base/", "runtime/config/", "runtime/checkpoint_format/", PLAN + "pipeline/",
                          PLAN + "model/", PLAN + "memory/", PLAN + "estimate/"),
+    # Those of models, zero and engine, from the ground.
+    MODELS + "kernels/": ("runtime/base/", "runtime/device/", "runtime/autograd/", "runtime/parallel/", PLAN, MODELS + "kernels/"),
+    MODELS: ("runtime/base/", "runtime/device/", "runtime/autograd/", "runtime/checkpoint/", "runtime/parallel/", PLAN,
+             MODELS + "kernels/", MODELS + "*"),
+    MODELS + "layers/": ("runtime/base/", "runtime/device/", "runtime/autograd/", "runtime/parallel/", PLAN, MODELS + "kernels/",
+                         MODELS + "*", MODELS + "layers/"),
+    MODELS + "weights/": ("runtime/base/", "runtime/checkpoint/", PLAN, MODELS + "kernels/", MODELS + "*", MODELS + "layers/",
+                          MODELS + "weights/"),
+    MODELS + "decoder/": ("runtime/base/", "runtime/config/", "runtime/parallel/", PLAN, MODELS + "kernels/", MODELS + "*",
+                          MODELS + "layers/", MODELS + "weights/", MODELS + "decoder/"),
+    ZERO + "storage/": ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", "runtime/offload/",
+                        "runtime/checkpoint/", PLAN, ZERO + "storage/"),
+    ZERO + "exchange/": ("runtime/base/", "runtime/config/", "runtime/comm/", ZERO + "storage/", ZERO + "exchange/"),
+    ZERO: ("runtime/base/", "runtime/device/", "runtime/comm/", "runtime/checkpoint/", "runtime/optim/", "runtime/autograd/",
+           PLAN, ZERO + "storage/", ZERO + "exchange/", ZERO + "*"),
+    ZERO + "optimizer/": ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", "runtime/offload/",
+                          "runtime/checkpoint/", "runtime/optim/", PLAN, ZERO + "storage/", ZERO + "*", ZERO + "optimizer/"),
+    ENGINE + "report/": ("runtime/base/", "runtime/device/", ENGINE + "report/"),
+    ENGINE: ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", "runtime/offload/", "runtime/autograd/",
+             "runtime/checkpoint/", "runtime/checkpoint_format/", "runtime/optim/", ZERO, MODELS, PLAN, ENGINE + "report/",
+             ENGINE + "*"),
+    ENGINE + "loop/": ("runtime/base/", "runtime/comm/", "runtime/checkpoint/", "runtime/checkpoint_format/", MODELS, ENGINE + "*",
+                       ENGINE + "loop/"),
     # The floors of config, from the ground: keys, checks, what a config says, its sections, files.
     "runtime/config/keys/": ("runtime/config/keys/",),
     "runtime/config/check/": ("runtime/base/", "runtime/config/keys/", "runtime/config/check/"),

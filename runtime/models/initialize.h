@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/models/block.h"
-#include "runtime/models/decoder/decoder_slice.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::models {

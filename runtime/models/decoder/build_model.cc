@@ -5,8 +5,8 @@
 #include "runtime/base/check.h"
 #include "runtime/models/decoder/decoder_embedding.h"
 #include "runtime/models/decoder/decoder_layer.h"
-#include "runtime/models/decoder/decoder_slice.h"
 #include "runtime/models/decoder/lm_head.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/plan/model/model_ranks.h"
 
 namespace ds::models {

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "runtime/models/block.h"
-#include "runtime/models/decoder/decoder_slice.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/layers/layers.h"
 #include "runtime/models/layers/norms.h"
 #include "runtime/models/layers/rotary.h"

@@ -11,8 +11,8 @@
 
 #include "runtime/models/bundle.h"
 #include "runtime/models/decoder/decoder_mlp.h"
-#include "runtime/models/decoder/decoder_slice.h"
 #include "runtime/models/decoder/expert_load.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/layers/layers.h"
 #include "runtime/parallel/expert/routing.h"
 #include "runtime/parallel/expert/token_exchange.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/models/block.h"
-#include "runtime/models/decoder/decoder_slice.h"
+#include "runtime/models/decoder_slice.h"
 #include "runtime/models/layers/layers.h"
 
 namespace ds::models {

@@ -1,4 +1,4 @@
-#include "runtime/models/decoder/decoder_slice.h"
+#include "runtime/models/decoder_slice.h"
 
 #include <utility>
 
