@@ -1,13 +1,14 @@
 #pragma once
 
-// Bandwidths of collectives, as DeepSpeed's ds_bench and nccl-tests reckon them.
+// Computes the bandwidth of collectives, as DeepSpeed's ds_bench and nccl-tests do.
 //
-// With S bytes in one rank's input, t seconds and n ranks: the throughput counts what a call
-// handles (all-reduce 2 S, all-gather n S, the others S); the bus bandwidth what a link must carry
-// at least, so that it can be held against the hardware's: that times (n-1)/n, for a broadcast and
-// a message all of it.
+// S is the size in bytes of one rank's input, t the time in seconds, n the number of ranks.
+// Throughput is the data handled by the call divided by t: 2 S for all-reduce, n S for all-gather,
+// S otherwise. Bus bandwidth is the rate that a link must carry at least, so it can be compared
+// with the hardware's rate. It is throughput * (n-1)/n, except for broadcast and pt2pt, where it
+// equals throughput.
 //
-// Pure; threads: plain functions.
+// Pure functions. Thread-safe.
 
 #include <cstdint>
 #include <string_view>
@@ -19,8 +20,8 @@ struct Bandwidth {
   double bus = 0;
 };
 
-// `collective`: "all_reduce" "all_gather" "reduce_scatter" "all_to_all" "broadcast" "pt2pt".
-// `bytes` of one rank's input.
+// `collective` is "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast" or
+// "pt2pt". `bytes` is the size of one rank's input.
 Bandwidth ComputeBandwidth(std::string_view collective, std::int64_t bytes, double seconds,
                            int ranks);
 

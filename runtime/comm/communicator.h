@@ -2,23 +2,25 @@
 
 // Communicator: this rank's view of one process group, over any c10d::Backend.
 //
-// Every call is collective: all ranks of the group make the same calls in the same order with the
+// Every call is collective: all ranks of the group make the same calls in the same order, with the
 // same shapes and types. Calls block until this rank's tensors may be used again (on CUDA: until
-// that is ordered on the current stream). A tensor is contiguous; it may be a view.
+// that is ordered on the current stream). Tensors must be contiguous; views are allowed.
 //
 // Reductions over CPU tensors add in rank order (rank 0 first; bf16 and fp16 accumulate in fp32),
 // so AllReduce and ReduceScatter give the same bits for the same element, in every run.
 //
-// Errors: c10::Error (of the host backend c10::DistNetworkError when it is a peer that is not
-// there, usually c10::DistBackendError). The message names the collective and the rank at fault
-// when a peer has died or left, or when ranks disagree about the call. The group is unusable
-// afterwards, and so are those made from it. Threads: one thread at a time; Abort may be called
-// from any. Lifetimes: destroying a Communicator leaves the group; peers still waiting for this
-// rank get an error instead of hanging.
+// Errors: calls throw c10::Error. The host backend throws c10::DistNetworkError when a peer is
+// missing, and usually c10::DistBackendError otherwise. The message names the collective, and the
+// rank at fault when a peer has died or left or when ranks disagree about the call. After an error
+// this group and all groups made from it are unusable.
 //
-// The Async calls return at once and go on by themselves, in order: on CPU ranks by a thread that
-// the first of them starts, with NCCL on its own stream, behind what the current stream has been
-// given. What is called while some are under way runs behind them.
+// Not thread-safe, except that Abort may be called from any thread. Destroying a Communicator
+// leaves the group; peers that still wait for this rank get an error instead of hanging.
+//
+// The Async calls return at once and run in the order in which they were issued. On CPU ranks a
+// thread runs them; the first Async call starts it. NCCL runs them on its own stream, after the
+// work already queued on the current stream. Calls issued while Async calls are pending run after
+// them.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -48,9 +50,9 @@ class HostBackend;
 
 class Communicator {
  public:
-  // `device` is where the backend wants its tensors. `control`: the same ranks on the host backend,
-  // where this one's is another, which ends with it; `make` then makes the backends of groups of
-  // some of them.
+  // `device` is the device on which the backend expects its tensors. `control` connects the same
+  // ranks through the host backend, when `backend` is another backend; the two end together. `make`
+  // then creates the backends of subgroups.
   using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(Communicator& control)>;
   explicit Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Device device = c10::kCPU,
                         std::unique_ptr<Communicator> control = nullptr, MakeBackend make = {});
@@ -60,29 +62,33 @@ class Communicator {
   int rank() const;
   int size() const;
   c10::Device device() const { return device_; }
-  bool spans_hosts() const;  // of CPU ranks
+  bool spans_hosts() const;  // for CPU ranks
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
-  // Carries what ranks tell each other, and waits for no device. May be this group itself.
+  // Returns the group that carries control data between ranks. It never waits for a device. May be
+  // this group itself.
   Communicator& control() { return control_ ? *control_ : *this; }
 
-  // `tag` says what a call is about: CPU ranks whose calls are equal but for it get an error, and
-  // do not mix what belongs to different layers.
+  // `tag` identifies the purpose of a call. CPU ranks compare tags: calls that differ only in the
+  // tag are an error, so data of different layers is never mixed.
   void AllReduce(const at::Tensor& tensor, ReduceOp op, std::string_view tag = {});  // in place
-  // output [W*n] = the inputs [n] in rank order. `input` may be this rank's part of `output`.
+  // Concatenates the inputs [n] in rank order into output [W*n]. `input` may alias this rank's part
+  // of `output`.
   void AllGather(const at::Tensor& output, const at::Tensor& input, std::string_view tag = {});
-  // output [n] = this rank's part of the reduced inputs [W*n]; it may be that part of `input`.
+  // Writes this rank's part of the reduced inputs [W*n] to output [n]. `output` may alias that part
+  // of `input`.
   void ReduceScatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                      std::string_view tag = {});
   void Broadcast(const at::Tensor& tensor, int root, std::string_view tag = {});
   // Only the root's tensor changes.
   void Reduce(const at::Tensor& tensor, int root, ReduceOp op, std::string_view tag = {});
-  // `outputs`: one tensor per rank on the root, empty elsewhere; shaped as each rank's `input`.
+  // `outputs` holds one tensor per rank on the root, shaped like that rank's `input`; it is empty
+  // elsewhere.
   void Gather(std::vector<at::Tensor> outputs, const at::Tensor& input, int root,
               std::string_view tag = {});
-  // `inputs`: one tensor per rank on the root, empty elsewhere.
+  // `inputs` holds one tensor per rank on the root; it is empty elsewhere.
   void Scatter(const at::Tensor& output, std::vector<at::Tensor> inputs, int root);
-  // Part r of `input` goes to rank r, part r of `output` comes from it. Equal parts of dimension 0
-  // unless the splits (rows per rank) say otherwise.
+  // Sends part r of `input` to rank r and receives part r of `output` from it. Dimension 0 is split
+  // into equal parts unless the splits give the rows per rank.
   using Splits = std::vector<std::int64_t>;
   void AllToAll(const at::Tensor& output, const at::Tensor& input, Splits output_splits = {},
                 Splits input_splits = {}, std::string_view tag = {});
@@ -95,54 +101,58 @@ class Communicator {
   Work AllToAllAsync(const at::Tensor& output, const at::Tensor& input, Splits output_splits = {},
                      Splits input_splits = {}, std::string_view tag = {});
 
-  // The calls above for every pair (outputs[i], inputs[i]) or tensor, in one round for all: for
-  // many small tensors, which CPU ranks copy once more. Those of a reduction have one type.
+  // These run the calls above for every pair (outputs[i], inputs[i]), or for every tensor, in one
+  // round. They suit many small tensors; CPU ranks make one extra copy. All tensors of a reduction
+  // have the same type.
   using Tensors = std::vector<at::Tensor>;
   void AllReduceMany(const Tensors& tensors, ReduceOp op, std::string_view tag = {});
   void AllGatherMany(const Tensors& outputs, const Tensors& inputs, std::string_view tag = {});
   void ReduceScatterMany(const Tensors& outputs, const Tensors& inputs, ReduceOp op,
                          std::string_view tag = {});
 
-  // Matched in order between one pair of ranks. Send may block until the peer receives; between CPU
-  // ranks several may send to each other before any of them receives.
+  // Messages between two ranks are matched in order. Send may block until the peer receives. CPU
+  // ranks may all send to each other before any of the ranks receives.
   void Send(const at::Tensor& tensor, int peer, std::string_view tag = {});
   void Recv(const at::Tensor& tensor, int peer, std::string_view tag = {});
-  // Does both at once: in a ring or a line, with messages of any size. The tag is of both.
+  // Sends and receives at the same time, so a ring or a line of ranks works with messages of any
+  // size. `tag` applies to both messages.
   void SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
                 std::string_view tag = {});
-  // A message that has not come holds up what is called behind it: two directions take
-  // SendRecvAsync, or a group each.
+  // A pending message delays all calls issued after it. For traffic in two directions use
+  // SendRecvAsync, or one group per direction.
   Work SendAsync(const at::Tensor& tensor, int peer, std::string_view tag = {});
   Work RecvAsync(const at::Tensor& tensor, int peer, std::string_view tag = {});
   Work SendRecvAsync(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
                      std::string_view tag = {});
 
-  // The group of `members`, ranks of this one in ascending order, this rank among them, who number
-  // themselves by their place in the list. It is made when its name is first asked for, by its
-  // members alone: all of them make the same groups in the same order. c10::Error names a rank that
-  // has other members under the name. Lives as long as this Communicator.
+  // Returns the group of `members`: ranks of this group in ascending order, including this rank.
+  // Their ranks in the new group are their indexes in the list. The group is created on the first
+  // call with `name`. Collective among its members only: they create the same groups in the same
+  // order. Throws c10::Error that names a rank with other members under this name. The group lives
+  // as long as this Communicator.
   Communicator& Group(const std::string& name, const std::vector<int>& members);
 
-  // Ends this group, its control group and all that were made of them: what any rank waits for in
-  // them, and what it calls later, fails at once, with this rank's number and `reason` but on NCCL.
+  // Ends this group, its control group and all groups made from them. Pending and later calls of
+  // any rank in these groups fail at once. Their errors carry this rank's number and `reason`,
+  // except on NCCL.
   void Abort(std::string_view reason);
-  Absence absence() const;  // of ranks that this one has missed in the first error that came of it
-  // Tell of this group, its control group and sub-groups what has gone through them, from any
-  // thread, and this rank's part of the memory that CPU ranks share for them.
+  Absence absence() const;  // the ranks missed in the first error caused by missing ranks
+  // Return the traffic of this group, its control group and its subgroups so far, and this rank's
+  // share of the shared memory that CPU ranks allocate for them. Thread-safe.
   Traffic traffic() const;
   std::size_t shared_bytes() const;
 
  private:
-  struct Launch;  // the calls below their two forms, blocking and not
+  struct Launch;  // implements the blocking and the Async form of a call
   std::unique_ptr<Communicator> MakeGroup(const std::string& name, const std::vector<int>& members);
 
   c10::intrusive_ptr<c10d::Backend> backend_;
-  HostBackend* host_;  // backend_, where it is one
+  HostBackend* host_;  // backend_ if it is a HostBackend, else null
   c10::Device device_;
   std::unique_ptr<Communicator> control_;
   MakeBackend make_;
-  std::shared_ptr<TrafficCounters> counters_;  // of control_ and groups_, too
-  std::vector<int> members_;                   // of a group: their ranks where it was made
+  std::shared_ptr<TrafficCounters> counters_;  // shared with control_ and groups_
+  std::vector<int> members_;                   // of a subgroup: its ranks in the parent group
   std::map<std::string, std::unique_ptr<Communicator>> groups_;
 };
 

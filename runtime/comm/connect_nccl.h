@@ -1,6 +1,7 @@
 #pragma once
 
-// ConnectNccl: GPU ranks that a control group connects on CPUs form the same group on NCCL.
+// ConnectNccl: forms an NCCL group from GPU ranks that are already connected by a control group on
+// CPUs.
 
 #include <chrono>
 #include <memory>
@@ -14,19 +15,20 @@
 
 namespace ds::comm {
 
-// Blocks until all ranks have their connections. kFailedPrecondition when two ranks have one GPU,
-// kUnavailable when NCCL cannot start. `device.cuda` is there. Groups of some of the ranks are made
-// in the same way. Collective over `control`.
+// Blocks until all ranks are connected. Returns kFailedPrecondition if two ranks use one GPU,
+// kUnavailable if NCCL cannot start. Requires `device.cuda`. Subgroups are connected in the same
+// way. Collective: all ranks of `control` call it.
 StatusOr<std::unique_ptr<Communicator>> ConnectNccl(std::unique_ptr<Communicator> control,
                                                     const device::RankDevice& device,
                                                     std::chrono::milliseconds timeout);
 
-// Refuses two ranks on one GPU, which NCCL would find out after it has waited: names both. `gpus`:
-// what tells each rank's GPU from all others.
+// Rejects two ranks on one GPU and names both; NCCL would detect this only after a wait. `gpus`
+// holds one entry per rank, which identifies the rank's GPU among all GPUs.
 Status CheckGpusDiffer(const std::vector<std::string>& gpus);
 
-// The value that NCCL_SOCKET_IFNAME has to have so that NCCL uses the interfaces, or those with the
-// addresses, that `wanted` names. kNotFound as ChooseAddresses. Pure.
+// Returns the value of NCCL_SOCKET_IFNAME that makes NCCL use the interfaces that `wanted` names,
+// or those with the addresses that it names. Returns kNotFound under the same conditions as
+// ChooseAddresses. Pure.
 StatusOr<std::string> NameInterfaceForNccl(const std::vector<LocalAddress>& all,
                                            const std::string& wanted);
 

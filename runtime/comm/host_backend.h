@@ -2,14 +2,13 @@
 
 // HostBackend: the collectives of CPU ranks as a c10d::Backend.
 //
-// A call with asyncOp in its options returns at once; a thread, which the first such call starts,
-// runs them in order, and the Work keeps their tensors. Any other call, and send and recv always,
-// runs behind those and to its end before it returns. Tensors are dense, contiguous and on the CPU.
-// See shm/cpu_group.h for what the ranks are promised.
-// Threads: one thread at a time; Abort may be called from any. Lifetimes: whoever destroys the
-// backend with calls under way ends the group; their Work gets an error.
-// Errors: c10::DistNetworkError when a peer has ended, left or not come, else
-// c10::DistBackendError; thrown by the call itself, or by the wait for its Work.
+// A call with asyncOp in its options returns at once. A thread runs such calls in order and the
+// Work keeps their tensors alive; the first such call starts the thread. Any other call, and always
+// send and recv, runs after the pending calls and returns when it is finished. Tensors are dense,
+// contiguous and on the CPU. shm/cpu_group.h lists the guarantees. Not thread-safe, except that
+// Abort may be called from any thread. Destroying the backend while calls are pending ends the
+// group; their Work gets an error. Errors: c10::DistNetworkError when a peer has ended, left or not
+// arrived, otherwise c10::DistBackendError. The call itself throws it, or the wait for its Work.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,18 +36,18 @@ class HostBackend : public c10d::Backend {
   bool spans_hosts() const { return group_->spans_hosts(); }
   BytesBetweenHosts bytes_between_hosts() const { return group_->bytes_between_hosts(); }
   std::size_t shared_bytes() const { return group_->shared_bytes(); }
-  // Makes `tag` a part of the next collective's signature, which ranks compare.
+  // Adds `tag` to the signature of the next collective, which ranks compare.
   void TagNextCall(std::string_view tag) { next_tag_ = CallTag(tag); }
-  // LibTorch's send and recv know no asynchronous form.
+  // These send and receive, also asynchronously, which send and recv of c10d::Backend cannot.
   WorkPtr Send(const at::Tensor& tensor, int peer, bool is_async);
   WorkPtr Receive(const at::Tensor& tensor, int peer, bool is_async);
   WorkPtr SendReceive(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
                       bool is_async);
-  // These do what Communicator::Group and Abort promise.
+  // Implement Communicator::Group and Communicator::Abort.
   c10::intrusive_ptr<HostBackend> MakeSubgroup(const std::string& name,
                                                const std::vector<int>& members);
   void Abort(std::string_view reason);
-  // From now on a thread ends the family when another rank has ended this group, though this one
+  // Starts a thread that ends the family when another rank has ended this group, even if this rank
   // waits for nothing in it.
   void WatchForEnd();
   GroupFamily& family() const { return *group_->family(); }
@@ -64,7 +63,8 @@ class HostBackend : public c10d::Backend {
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
-  // In one round; the signature tells whether the ranks have the same tensors.
+  // These run in one round. The signature covers the tensor layout, so mismatched tensors are
+  // detected.
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -88,7 +88,7 @@ class HostBackend : public c10d::Backend {
   struct CallInfo {
     c10d::OpType op;
     bool is_async;
-    Tensors changed;  // by the call
+    Tensors changed;  // the tensors that the call writes
   };
   struct ReduceInfo {
     c10d::OpType op;
@@ -102,7 +102,7 @@ class HostBackend : public c10d::Backend {
     std::vector<std::byte*> outputs = {};
     std::vector<const std::byte*> inputs = {};
   };
-  // `call` holds the tensors that it uses.
+  // `call` must hold the tensors that it uses.
   WorkPtr Launch(const CallInfo& info, CallQueue::Call call);
   WorkPtr LaunchAllGather(const Tensors& outputs, const at::Tensor& input,
                           std::vector<std::byte*> parts, const CallInfo& info);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Tensors as the torch-free core of the collectives sees them. All of these throw c10::Error for
-// tensors that the core cannot take: it takes dense contiguous ones on the CPU.
+// Converts tensors for the torch-free core of the collectives. All functions throw c10::Error for
+// tensors that the core does not support: it supports dense contiguous CPU tensors.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,23 +15,23 @@
 namespace ds::comm {
 
 Elements ElementsOf(const at::Tensor& tensor);
-// Refuses reductions that the core does not have, and averages of integers.
+// Rejects reductions that the core does not implement, and averages of integers.
 ReduceOp ToReduceOp(const c10d::ReduceOp& op, const at::Tensor& tensor);
 std::byte* BytesOf(const at::Tensor& tensor);
 const at::Tensor& OnlyTensor(const std::vector<at::Tensor>& tensors);
 
-// One pointer per rank, into tensors that all match `like`.
+// Returns one pointer per rank, into tensors that all match `like`.
 std::vector<std::byte*> ListData(const std::vector<at::Tensor>& tensors, int size,
                                  const at::Tensor& like);
-// One pointer per rank, into equal parts of `whole`, each as large as `part`.
+// Returns one pointer per rank, into equal parts of `whole`, each as large as `part`.
 std::vector<std::byte*> PartData(const at::Tensor& whole, int size, const at::Tensor& part);
 std::vector<const std::byte*> AsReadOnly(const std::vector<std::byte*>& data);
 
-// Elements of the rows of dimension 0 that go to each rank; of equal ones unless `splits` says
-// otherwise.
+// Returns the number of elements of dimension 0 that go to each rank. Rows are divided equally
+// unless `splits` is given.
 std::vector<std::uint64_t> PartCounts(const at::Tensor& tensor,
                                       const std::vector<std::int64_t>& splits, int size);
-// Finds where each rank's part of `tensor` begins.
+// Returns the start of each rank's part of `tensor`.
 std::vector<std::byte*> PartStarts(const at::Tensor& tensor,
                                    const std::vector<std::uint64_t>& counts);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// JoinJob: this process joins the group of all ranks of its job, as dsrun's flags say: on the
-// network interface of --interface, with the patience of --lease_seconds.
+// JoinJob: joins the group of all ranks of this process's job. It uses dsrun's flags: the network
+// interface of --interface and the timeout of --lease_seconds.
 
 #include <chrono>
 #include <memory>
@@ -17,38 +17,38 @@
 
 namespace ds::comm {
 
-// `link` is used while the ranks meet; without one (null) those of several hosts cannot. `encrypt`:
-// what goes between hosts. Errors are those of ConnectWorld.
+// `link` is used while the ranks meet. It may be null only if all ranks are on one host. `encrypt`
+// encrypts traffic between hosts. Returns the errors of ConnectWorld.
 StatusOr<std::unique_ptr<Communicator>> JoinJob(const RankIdentity& identity,
                                                 const device::RankDevice& device, RankLink* link,
                                                 bool encrypt);
 
-// ConnectWorld: this process joins the group of all ranks of its job.
+// ConnectWorld: joins the group of all ranks of this process's job.
 //
-// CPU ranks use the host backend: those of a host meet at a unix socket and share memory, hosts
-// meet through a store and are connected by TCP. GPU ranks form the same group,
-// which is their control group, and then one on NCCL (connect_nccl.h).
+// CPU ranks use the host backend: ranks of one host meet at a unix socket and share memory; hosts
+// meet through a store and connect by TCP. GPU ranks form the same group as their control group,
+// and then an NCCL group (connect_nccl.h).
 
 struct ConnectOptions {
-  // Ranks of several hosts meet there; it may be null on one host, and is used while connecting
-  // only.
+  // Rendezvous store for ranks of several hosts. May be null on one host. Used only while
+  // connecting.
   MeetingStore* store = nullptr;
-  // The network interface or address for what goes between hosts, or a list of them that carry it
-  // together ("eth0,eth1"); "": any that leads there.
+  // Network interface or address for traffic between hosts, or a list of interfaces that carry it
+  // together ("eth0,eth1"). "" selects any that leads there.
   std::string interface;
-  // Encrypt that. The same on all ranks; NCCL cannot.
+  // Encrypts traffic between hosts. Must be the same on all ranks. NCCL does not support it.
   bool encrypt = false;
-  // The longest wait for all ranks to appear.
+  // Timeout for all ranks to appear.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
-  // The longest wait of a collective for a rank that is alive but does not come; none: that of the
-  // environment (rank_identity.h).
+  // Timeout of a collective for a rank that is alive but does not arrive. Without a value the
+  // environment decides (rank_identity.h).
   std::optional<std::chrono::milliseconds> collective_timeout = {};
-  // The longest wait for another host of CPU ranks that does not answer at all.
+  // Timeout for another host of CPU ranks that does not answer at all.
   std::chrono::seconds silence{60};
 };
 
-// Blocks until all ranks have joined. kUnavailable when some do not come in time or end while the
-// others wait; kUnauthenticated when one has not the job's key.
+// Blocks until all ranks have joined. Returns kUnavailable if some ranks do not arrive in time or
+// end during the wait, kUnauthenticated if a rank does not have the job's key.
 StatusOr<std::unique_ptr<Communicator>> ConnectWorld(const RankIdentity& identity,
                                                      const device::RankDevice& device,
                                                      const ConnectOptions& options = {});

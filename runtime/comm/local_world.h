@@ -1,6 +1,7 @@
 #pragma once
 
-// MakeLocalWorld: ranks as threads of this process, for tests and for what needs no other rank.
+// MakeLocalWorld: creates ranks as threads of this process, for tests and for work that needs no
+// other rank.
 
 #include <memory>
 #include <vector>
@@ -9,8 +10,8 @@
 
 namespace ds::comm {
 
-// Entry r belongs to rank r's thread. The same algorithms as between processes, over private
-// memory.
+// Returns one Communicator per rank; entry r is for rank r's thread. They run the same algorithms
+// as between processes, over private memory.
 std::vector<std::unique_ptr<Communicator>> MakeLocalWorld(int size);
 
 }  // namespace ds::comm

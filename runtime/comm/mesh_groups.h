@@ -1,6 +1,6 @@
 #pragma once
 
-// GroupOver: the communicators of a mesh's groups of ranks.
+// GroupOver: returns the communicators of a mesh's groups of ranks.
 
 #include <string_view>
 
@@ -9,9 +9,9 @@
 
 namespace ds::comm {
 
-// This rank's group over `axes`, for what goes under the name `purpose`: one for each pair of both,
-// made when it is first asked for (Communicator::Group). A group of all ranks is `world` itself.
-// Requires: `world` connects the mesh's ranks.
+// Returns this rank's group over `axes` for the use named `purpose`. Each pair of axes and purpose
+// has one group, which is created on first use (Communicator::Group). The group of all ranks is
+// `world` itself. Requires that `world` connects the mesh's ranks.
 Communicator& GroupOver(topology::AxisSet axes, std::string_view purpose,
                         const topology::Mesh& mesh, Communicator& world);
 

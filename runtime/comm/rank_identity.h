@@ -1,6 +1,6 @@
 #pragma once
 
-// RankIdentity: which rank of which job this process is, as the launcher said in the environment
+// RankIdentity: the rank and job of this process, as the launcher set them in the environment
 // (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_PORT, DSRUN_JOB_ID, DSRUN_GENERATION).
 
 #include <chrono>
@@ -15,19 +15,20 @@ struct RankIdentity {
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 1;
-  int master_port = 0;  // 0: none was given, which only a world of one rank allows
+  int master_port = 0;  // 0: not given, allowed only in a world of one rank
   std::string job_id = "local";
-  int generation = 0;  // counts restarts of the job
+  int generation = 0;  // number of restarts of the job
 };
 
-// Without RANK and WORLD_SIZE: a world of this one rank. A value that is not a number or does not
-// fit the others is kInvalidArgument and names the variable. Without LOCAL_RANK or LOCAL_WORLD_SIZE
-// all ranks are taken to be on one host.
+// Returns a world of one rank if RANK and WORLD_SIZE are unset. Without LOCAL_RANK or
+// LOCAL_WORLD_SIZE all ranks are assumed to be on one host. Returns kInvalidArgument and names the
+// variable if a value is not a number or contradicts the others.
 StatusOr<RankIdentity> RankIdentityFromEnvironment();
 
-// Reads how long ranks wait for one that is alive but does not come to a collective: the seconds of
-// DSRUN_COLLECTIVE_TIMEOUT (dsrun's --collective_timeout), else, as DeepSpeed reads it, the minutes
-// of DEEPSPEED_TIMEOUT, else half an hour. kInvalidArgument names a variable that is no such time.
+// Returns the timeout for a rank that is alive but does not arrive at a collective. It is the
+// seconds of DSRUN_COLLECTIVE_TIMEOUT (dsrun's --collective_timeout), else the minutes of
+// DEEPSPEED_TIMEOUT, as in DeepSpeed, else 30 minutes. Returns kInvalidArgument and names a
+// variable with an invalid value.
 StatusOr<std::chrono::milliseconds> CollectiveTimeoutFromEnvironment();
 
 }  // namespace ds::comm

@@ -1,14 +1,16 @@
 #pragma once
 
-// Traffic: how much a rank has put through its groups since it joined the job, by kind of call, and
-// what of that went between hosts. TrafficCounters: the count under way, of a communicator and all
-// that were made from it.
+// Traffic: the calls and bytes of a rank's groups since it joined the job, by kind of call, and the
+// bytes sent between hosts. TrafficCounters: the running counts of a communicator and all groups
+// made from it.
 //
-// The bytes of a call are those of its whole tensor, whatever the ranks make of it: what each rank
-// has of an all-reduce, a broadcast or a reduce, what all give or get together of an all-gather, a
-// reduce-scatter, a gather or a scatter; what this rank gives to an all-to-all, and what it sends
-// and receives. Bytes between hosts are those of the connections, headers included: of CPU ranks,
-// for NCCL counts none.
+// Bytes of a call are the bytes of its full tensor, independent of the algorithm:
+//   all-reduce, broadcast, reduce                one rank's tensor
+//   all-gather, reduce-scatter, gather, scatter  the tensors of all ranks together
+//   all-to-all                                   this rank's input
+//   send, receive                                the message
+// Bytes between hosts are counted on the connections of CPU ranks, headers included. NCCL's are not
+// counted.
 
 #include <array>
 #include <atomic>
@@ -35,7 +37,7 @@ enum class TrafficKind {
 };
 inline constexpr std::size_t kTrafficKinds = 9;
 
-// The words of metrics.jsonl: "all_reduce", "p2p", ...
+// Returns the name used in metrics.jsonl: "all_reduce", "p2p", ...
 std::string_view TrafficKindName(TrafficKind kind);
 
 struct Traffic {
@@ -46,19 +48,19 @@ struct Traffic {
     bool operator==(const OfKind&) const = default;
   };
   std::array<OfKind, kTrafficKinds> kinds;
-  std::optional<BytesBetweenHosts> between_hosts;  // none where the ranks share a host, or use NCCL
+  std::optional<BytesBetweenHosts> between_hosts;  // absent if the ranks share a host or use NCCL
 
   const OfKind& of(TrafficKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
 };
 
-// Tells what has come since `before`, an earlier count of the same communicator.
+// Returns the traffic since `before`, an earlier count of the same communicator.
 Traffic Since(const Traffic& before, const Traffic& now);
 
-// {"all_reduce":{"calls":2,"bytes":4096},...,"between_hosts":{"sent":1,"received":2}}; only kinds
-// that were called.
+// Returns {"all_reduce":{"calls":2,"bytes":4096},...,"between_hosts":{"sent":1,"received":2}}, with
+// only the kinds that were called.
 nlohmann::ordered_json ToJson(const Traffic& traffic);
 
-// Threads: all methods are safe to call concurrently.
+// Thread-safe.
 class TrafficCounters {
  public:
   void Count(TrafficKind kind, std::size_t bytes) {
@@ -66,7 +68,7 @@ class TrafficCounters {
     cell.calls.fetch_add(1, std::memory_order_relaxed);
     cell.bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
-  Traffic Read() const;  // without what goes between hosts
+  Traffic Read() const;  // without the bytes between hosts
 
  private:
   struct Cell {

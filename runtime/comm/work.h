@@ -1,9 +1,9 @@
 #pragma once
 
-// Work: a collective that goes on while its caller does something else. Its tensors are the call's
-// until wait() has returned: they are kept alive, and nobody may touch them.
+// Work: a pending collective. The call owns its tensors until wait() has returned: it keeps them
+// alive, and other code must not access them.
 //
-// Threads: any. Lifetimes: a value; it may outlive its Communicator and need not be waited for.
+// Thread-safe. A value type; it may outlive its Communicator and need not be waited for.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -17,8 +17,8 @@ namespace ds::comm {
 
 class Work {
  public:
-  // Null is a call that has ended: NCCL returns it of one that is not asynchronous, which it has
-  // put on the current stream.
+  // `work` is null for a finished call: NCCL returns null for calls that are not asynchronous,
+  // which it has queued on the current stream.
   explicit Work(c10::intrusive_ptr<c10d::Work> work);
   Work(const Work&);
   Work(Work&&) noexcept;
@@ -27,11 +27,11 @@ class Work {
   ~Work();
 
   // Blocks until the tensors may be used (on CUDA: until that is ordered on the current stream).
-  // Throws what the call has failed with.
+  // Throws the error of a failed call.
   void wait();
-  // The call has ended, well or not; does not block.
+  // Returns whether the call has ended, with or without an error. Does not block.
   bool done() const;
-  // Says what it has failed with; OK while it is not done.
+  // Returns the error of a failed call; OK while it is pending.
   Status error() const;
 
  private:

@@ -2,11 +2,12 @@
 
 // ChainReduction: the reduction of world_group.h along the chain of hosts, block by block.
 //
-// A block is a few segments per lane. The carrier of a lane collects its host's segments, adds them
-// rank by rank to the sums that the host before has sent, and passes the sums on; on the last host
-// they are the result. A few blocks are under way at once.
+// A block has a few segments per lane. The carrier of a lane collects its host's segments, adds
+// them rank by rank to the sums received from the previous host, and passes the sums on. On the
+// last host the sums are the result. Several blocks are in flight at once.
 //
-// Threads: one. Lifetimes: what the parts name outlives the object; one object per collective.
+// Not thread-safe. Use one object per collective. Objects and memory referenced by Parts and the
+// plan must outlive this object.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,21 +22,21 @@
 
 namespace ds::comm {
 
-// A run of elements that is reduced as one.
+// ReduceSegment: a contiguous run of elements that is reduced as a unit.
 struct ReduceSegment {
-  const std::byte* input = nullptr;  // this rank's
-  std::byte* result = nullptr;       // on the last host, where it stays with the carrier
+  const std::byte* input = nullptr;  // this rank's elements
+  std::byte* result = nullptr;       // on the last host, if the result stays with the carrier
   std::size_t count = 0;
-  int receiver = -1;  // else the rank that the last host's carrier sends it to
+  int receiver = -1;  // else the rank to which the last host's carrier sends the result
 };
 
-// Says what is reduced. Every rank cuts its data alike.
+// ReducePlan: describes the data to reduce. Every rank splits its data in the same way.
 struct ReducePlan {
   std::size_t blocks = 1;
-  std::size_t lane_elements = 0;  // the most of one lane in one block
+  std::size_t lane_elements = 0;  // maximum of one lane in one block
   std::function<std::vector<ReduceSegment>(std::size_t block, int lane)> segments;
-  // Called when a block's results are on the last host, there at once, elsewhere a few blocks
-  // later; takes them from there.
+  // Called when the results of `block` are on the last host: immediately on that host, a few blocks
+  // later elsewhere. Fetches the results.
   std::function<Status(std::size_t block)> finish;
 };
 
@@ -47,17 +48,17 @@ class ChainReduction {
     const RankPlaces& places;
     int rank;
     CallSignature call;              // type and op are the reduction's
-    std::vector<std::byte>& memory;  // kept from one collective to the next; grows
+    std::vector<std::byte>& memory;  // reused by later collectives; grows as needed
   };
   ChainReduction(const Parts& parts, const ReducePlan& plan);
 
   Status Run();
 
  private:
-  // Holds what one block under way needs, and then that of the one that comes kWindow later.
+  // Buffers and tickets of one block in flight; reused by the block kWindow later.
   struct Transit {
-    std::byte* before = nullptr;    // the sums of the hosts before
-    std::byte* outgoing = nullptr;  // the sums with this host's, or results for others
+    std::byte* before = nullptr;    // sums of the previous hosts
+    std::byte* outgoing = nullptr;  // sums including this host's, or results for other ranks
     std::vector<PeerLinks::Ticket> arrivals;
     std::vector<PeerLinks::Ticket> departures;
   };
@@ -75,13 +76,13 @@ class ChainReduction {
   const Parts parts_;
   const ReducePlan& plan_;
   const RankPlace me_;
-  const std::vector<int> lanes_;  // that this rank carries
+  const std::vector<int> lanes_;  // carried by this rank
   const bool is_first_;
   const bool is_last_;
   std::vector<Transit> transits_;
-  std::byte* packed_ = nullptr;         // what goes to the other ranks of the host
-  std::byte* collected_ = nullptr;      // what came from each of them
-  std::vector<const std::byte*> from_;  // where each rank's begins; none: only this rank
+  std::byte* packed_ = nullptr;         // segments for the other ranks of the host
+  std::byte* collected_ = nullptr;      // segments received from each of the ranks
+  std::vector<const std::byte*> from_;  // start of each rank's segments; empty: only this rank
 };
 
 }  // namespace ds::comm

@@ -1,17 +1,17 @@
 #pragma once
 
-// ConnectPeers: this rank's connections to the ranks of the other hosts.
+// ConnectPeers: connects this rank to the ranks of the other hosts.
 //
-// Each rank listens on the addresses it offers, tells the others of them (meeting_store.h), calls
-// every rank of another host with a higher number and is called by those with a lower one. Before
-// anything else goes over a connection both ends prove that they have the job's key
-// (peer_proof.h). All connections are made at the same time, so that nobody who is slow, silent or
-// a stranger keeps the others waiting; who proves nothing takes nobody's place and is hung up on.
-// What follows is neither encrypted nor signed unless that is asked for (peer_stream.h).
+// Each rank listens on the addresses it offers and publishes them (meeting_store.h). It connects to
+// every rank of another host with a higher number and accepts connections of those with a lower
+// number. Before any other data both ends prove that they have the job's key (peer_proof.h). All
+// connections are made in parallel, so a slow, silent or foreign peer does not delay the others. A
+// peer without proof takes no rank's place and is disconnected. Later data is neither encrypted nor
+// signed unless `encrypt` is set (peer_stream.h).
 //
-// A peer whose process ends is seen at once. A host that does not answer any more is named by dsrun
-// when the lease of its daemon is over, and by those who wait for it (peer_silence.h). A peer that
-// is late is waited for: what it has not asked for yet stays in the socket.
+// The end of a peer's process is seen at once. A host that no longer answers is reported by dsrun
+// when the lease of its daemon expires, and by ranks that wait for it (peer_silence.h). Ranks wait
+// for a late peer: data it has not requested yet stays in the socket.
 
 #include <chrono>
 #include <string>
@@ -27,15 +27,16 @@ namespace ds::comm {
 struct ConnectPeersOptions {
   int rank = 0;
   std::string key;
-  std::vector<LocalAddress> addresses;  // this host's, to choose among the peers'
+  std::vector<LocalAddress> addresses;  // this host's addresses, used to order the peers' addresses
   bool encrypt = false;                 // the same on all ranks
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // The longest search for a way to a rank, whose addresses are tried again and again.
+  // Timeout for reaching a rank, whose addresses are tried repeatedly.
   std::chrono::milliseconds reach_timeout = std::chrono::seconds(30);
 };
 
-// `records` by rank. kUnavailable, with the rank and what was tried, when one cannot be reached or
-// does not call; kUnauthenticated when who answers in its place has not the job's key.
+// Connects to the peers of `records`, which are indexed by rank. Returns kUnavailable, with the
+// rank and the attempts, if a rank cannot be reached or does not connect. Returns kUnauthenticated
+// if the answering process does not have the job's key.
 StatusOr<std::vector<PeerLinks::Peer>> ConnectPeers(const ConnectPeersOptions& options,
                                                     const PeerListener& listener,
                                                     const std::vector<PeerRecord>& records);

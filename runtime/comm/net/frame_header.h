@@ -1,6 +1,6 @@
 #pragma once
 
-// FrameHeader: what goes over the wire in front of a frame's bytes (peer_link.h).
+// FrameHeader: precedes a frame's bytes on the wire (peer_link.h).
 
 #include <cstdint>
 
@@ -11,14 +11,14 @@ namespace ds::comm {
 enum class FrameChannel : std::uint32_t {
   kCollective = 0,
   kMessage = 1,
-  kEnd = 2,    // the bytes say why the sender has ended everything; nothing follows
-  kWaits = 3,  // no bytes: the sender has waited for somebody for long, and still does
+  kEnd = 2,    // the bytes hold the reason why the sender has ended everything; no frame follows
+  kWaits = 3,  // no bytes: the sender has waited for a rank for long, and still waits
 };
 
-// Tells groups apart whose ranks use the same connections (world_group.h).
+// Identifies a group among those that share the same connections (world_group.h).
 using GroupId = std::uint64_t;
 
-// Plain data, as it goes over the wire.
+// Plain data, sent as it is in memory.
 struct FrameHeader {
   std::uint64_t bytes = 0;
   GroupId group = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// GroupLinks: a group's share of the connections that all groups of a rank use (peer_links.h): it
-// numbers the peers as the group does and marks every frame as the group's.
+// GroupLinks: one group's view of the connections that all groups of a rank share (peer_links.h).
+// It translates the group's rank numbers and marks every frame with the group.
 
 #include <memory>
 #include <span>
@@ -14,7 +14,7 @@ namespace ds::comm {
 
 class GroupLinks {
  public:
-  // `ranks`: what the links call the group's ranks.
+  // `ranks` holds the links' numbers of the group's ranks.
   GroupLinks(std::shared_ptr<PeerLinks> links, GroupId group, std::vector<int> ranks)
       : links_(std::move(links)), group_(group), ranks_(std::move(ranks)) {}
 
@@ -29,7 +29,7 @@ class GroupLinks {
 
   const std::shared_ptr<PeerLinks>& all() const { return links_; }
   GroupId group() const { return group_; }
-  // Entry [r] is what the links call the group's rank r.
+  // Returns the links' numbers: entry [r] belongs to the group's rank r.
   const std::vector<int>& ranks() const { return ranks_; }
 
  private:

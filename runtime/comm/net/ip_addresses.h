@@ -1,7 +1,7 @@
 #pragma once
 
-// IP addresses of this host and of others: which ones a rank offers, and in which order the others
-// try them. No name is looked up.
+// Selects the IP addresses that a rank offers, and the order in which other ranks try them. No name
+// is looked up.
 
 #include <filesystem>
 #include <string>
@@ -14,36 +14,36 @@ namespace ds::comm {
 struct LocalAddress {
   std::string interface;  // "eth0"
   std::string text;       // "10.0.0.2", "fd00::2"
-  int prefix = 0;         // bits of the network
+  int prefix = 0;         // prefix length of the network in bits
   bool loopback = false;
-  bool link_local = false;  // it means something on its own link only (fe80::1)
-  int rail = 0;             // which of the networks that carry bytes at the same time it is in
+  bool link_local = false;  // valid only on its own link (fe80::1)
+  int rail = 0;             // index of its network among those used in parallel
 };
 
-// Those of interfaces that are up.
+// Returns the addresses of interfaces that are up.
 StatusOr<std::vector<LocalAddress>> ListLocalAddresses();
 
-// Those that a rank offers: of the interface, or the one address, that `wanted` names; without it
-// all but loopback ones, or these where there are no others. A list ("eth0,eth1") names the rails,
-// in the order of all hosts (peer_rails.h). Link-local ones are never offered: another host cannot
-// know over which of its interfaces it would reach them. kNotFound, with what there is, when
-// nothing fits; kInvalidArgument for a list that names an interface twice; kFailedPrecondition when
-// there are too many for the ranks to tell each other. Pure.
+// Returns the addresses that a rank offers: those of the interface, or the one address, that
+// `wanted` names. If `wanted` is empty: all except loopback, or loopback if there are no others. A
+// list ("eth0,eth1") names the rails, in the same order on all hosts (peer_rails.h). Link-local
+// addresses are never offered: another host cannot know which of its interfaces reaches them.
+// Returns kNotFound, with the available addresses, if nothing matches; kInvalidArgument for a list
+// that names an interface twice; kFailedPrecondition if there are too many addresses to publish.
+// Pure.
 StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted);
 
-// Refuses RDMA devices among the names of such a list ("mlx5_0", or "mlx5_0:1" as UCX writes it),
-// which carry nothing of CPU ranks: kUnimplemented tells which interfaces lead to their network.
-// A name that a network interface has as well is the interface's.
-// `root`: of the file system, but in tests.
+// Rejects RDMA devices in such a list ("mlx5_0", or "mlx5_0:1" in UCX's notation), which CPU ranks
+// cannot use. Returns kUnimplemented with the interfaces of the same network. A name that is also a
+// network interface is accepted. `root` is the root of the file system; only tests change it.
 Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path& root = "/");
 
-// One, unless they are of a list.
+// Returns the number of rails: 1 unless the addresses came from a list.
 int CountRails(const std::vector<LocalAddress>& chosen);
 
-// The other rank's addresses in the order in which to try them: those in a network that this host
-// is in, then others, and last those that this host has, too (every host with containers has the
-// same one for its bridge). Pure.
+// Returns the other rank's addresses in the order in which to try them: first those in a network of
+// this host, then others, and last those that this host has too (for example the container bridge,
+// which has the same address on every host). Pure.
 std::vector<std::string> OrderAddresses(const std::vector<LocalAddress>& mine,
                                         const std::vector<std::string>& theirs);
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// LinkStore: the ranks of a job meet through their daemons and dsrun (put, get and value of
-// base/rank_link.h).
+// LinkStore: a MeetingStore over the daemons and dsrun (put, get and value of base/rank_link.h).
 
 #include <chrono>
 #include <string>
@@ -14,10 +13,10 @@ namespace ds::comm {
 
 class LinkStore : public MeetingStore {
  public:
-  // `link` outlives the store.
+  // `link` must outlive the store.
   explicit LinkStore(RankLink* link) : link_(link) {}
 
-  // kInvalidArgument when it is more than a message holds.
+  // Returns kInvalidArgument if the value does not fit in a message.
   Status Put(const std::string& key, const std::string& value) override;
   StatusOr<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) override;
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// MeetingStore: where the ranks of a job tell each other how they can be reached: texts by name,
-// each written once. Through dsrun and the daemons (link_store.h) it needs no port and no name
-// service.
+// MeetingStore: a key-value store where the ranks of a job publish how they can be reached. Each
+// key is written once. The store over dsrun and the daemons (link_store.h) needs no port and no
+// name service.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <chrono>
 #include <string>
@@ -16,9 +16,9 @@ namespace ds::comm {
 class MeetingStore {
  public:
   virtual ~MeetingStore() = default;
-  // The first value of a key stays.
+  // Stores a value. If the key exists, its first value stays.
   virtual Status Put(const std::string& key, const std::string& value) = 0;
-  // Waits until somebody has put it. kDeadlineExceeded when nobody has by then.
+  // Blocks until the key has been put. Returns kDeadlineExceeded after `timeout`.
   virtual StatusOr<std::string> Get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };
 

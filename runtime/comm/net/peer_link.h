@@ -1,20 +1,19 @@
 #pragma once
 
-// PeerLink: the frames over the connection to one peer.
+// PeerLink: sends and receives frames over the connection to one peer.
 //
-// A frame is a header, which says what call of which group it belongs to and how long it is, and
-// that many bytes. Every group has two queues of receives: what its collectives exchange never
-// waits behind its messages. Frames are matched with the receives of their queue in the order of
-// both; both ends compare what the frame is for: a disagreement is an error and nothing is
-// overwritten.
+// A frame is a header, which identifies the call, its group and the length, followed by that number
+// of bytes. Every group has two receive queues, so its collectives never wait for its messages. The
+// frames of a queue are matched with its receives in order. Both ends compare the calls; a mismatch
+// is an error and nothing is overwritten.
 //
-// A message that nobody has asked for is kept. A frame of a collective that this rank has not begun
-// stays in the socket, unless it stands in the way of one that this rank waits for, or of the end
-// of a peer that has hung up: then it is kept, too. What is kept takes no more memory than has
-// come, whatever the header says.
+// A message without a posted receive is kept in memory. A frame of a collective that this rank has
+// not begun stays in the socket. It is kept in memory too if it blocks an awaited frame, or if the
+// peer has hung up and the frame comes before its end. Kept frames take memory only for bytes that
+// have arrived, independent of the length in the header.
 //
-// Threads: not safe; PeerLinks guards it. Lifetimes: posted memory stays valid, and what is sent
-// unchanged, until it is done or GiveUp was called.
+// Not thread-safe; PeerLinks guards it. Posted memory must stay valid, and data to be sent must
+// stay unchanged, until the transfer is done or GiveUp was called.
 
 #include <chrono>
 #include <cstddef>
@@ -39,54 +38,54 @@ class PeerLink {
   PeerLink(PeerRails rails, std::string name) : rails_(std::move(rails)), name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
-  // Says why nothing comes or goes any more; "" while it does.
+  // Returns why the link has ended; "" while it works.
   const std::string& ended() const { return ended_; }
-  // Says why the peer has ended everything; "" unless it has told.
+  // Returns the peer's reason for ending everything; "" unless it has sent one.
   const std::string& end_cause() const { return end_cause_; }
-  // The peer has told that it waits, too, and nothing since.
+  // Returns whether the last frame from the peer reported that the peer is waiting too.
   bool waits() const { return waits_; }
-  // It is lost because nothing gets through to its host.
+  // Returns whether the link was lost because nothing gets through to the peer's host.
   bool is_unreachable() const { return is_unreachable_; }
-  // Ends the link when its host has not answered for so long (peer_silence.h).
+  // Ends the link if the peer's host has not answered for `silence` (peer_silence.h).
   void EndIfSilent(std::chrono::seconds silence);
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   std::uint64_t bytes_received() const { return bytes_received_; }
 
-  // Return the number that the frame has among those sent, or received in its queue.
+  // Post a frame. Both return the frame's number among the frames sent, or received in its queue.
   StatusOr<std::uint64_t> Send(const FrameHeader& header, std::span<const std::byte> bytes);
   StatusOr<std::uint64_t> Receive(const FrameHeader& header, std::span<std::byte> bytes);
   bool IsSent(std::uint64_t number) const { return sends_done_ >= number; }
   bool IsReceived(const FrameHeader& header, std::uint64_t number);
-  // Something was posted for the group that is not done.
+  // Returns whether the group has posted a transfer that is not done.
   bool HasUnfinished(GroupId group) const;
 
-  // Says what poll shall wait for; 0: nothing.
+  // Returns the poll events to wait for; 0: none.
   short events() const;
-  // The rail that is read from and the one that is written to: poll waits for them apart when they
-  // differ.
+  // Return the rail to read from and the rail to write to. If they differ, poll must wait for them
+  // separately.
   int read_fd() const { return rails_.read_fd(); }
   int write_fd() const { return rails_.write_fd(); }
-  // There are bytes to be read that poll does not know of.
+  // Returns whether there are bytes to read that poll does not report.
   bool HoldsUnread() const { return IsInFrame() && rails_.HoldsUnread(); }
   Status Write();
   Status Read();
-  // The peer has hung up: reads what it has said before.
+  // Call when the peer has hung up: reads the data that it sent before.
   Status ReadToTheEnd();
 
   Status TellThatItWaits();
-  // Gives up what was posted, whose memory is not touched any more. Nothing may be posted later.
+  // Drops all posted transfers and no longer accesses their memory. Nothing may be posted later.
   void GiveUp();
-  // Gives up, and tells the peer why.
+  // Calls GiveUp, then sends `cause` to the peer.
   void SayWhyItEnds(std::string_view cause);
   bool HasToWrite() const { return !outgoing_.empty() && ended_.empty(); }
 
  private:
   struct Outgoing {
     FrameHeader header;
-    std::span<const std::byte> rest;   // of its bytes that are not written yet
-    std::size_t of_header = 0;         // written
-    bool has_begun = false;            // the stream may hold some of it that are not written yet
-    std::vector<std::byte> copy = {};  // holds `rest`, where that is not its caller's
+    std::span<const std::byte> rest;   // bytes not written yet
+    std::size_t of_header = 0;         // bytes of the header written
+    bool has_begun = false;            // the stream may hold unwritten bytes of this frame
+    std::vector<std::byte> copy = {};  // owns the bytes of `rest`, if the caller does not
   };
   struct Posted {
     FrameHeader header;
@@ -98,21 +97,22 @@ class PeerLink {
   };
   struct Queue {
     std::deque<Posted> posted;
-    std::deque<Kept> kept;    // the last one may be incomplete
-    std::uint64_t asked = 0;  // what was posted so far
-    std::uint64_t done = 0;   // and of that, what is finished
+    std::deque<Kept> kept;    // the last frame may be incomplete
+    std::uint64_t asked = 0;  // receives posted so far
+    std::uint64_t done = 0;   // receives finished so far
   };
   using QueueKey = std::tuple<GroupId, FrameChannel>;
 
   static QueueKey KeyOf(const FrameHeader& header) { return {header.group, header.channel}; }
-  // `error`: the connection's; 0: the peer has closed it. `where`: the rail, for the message.
+  // `error` is the errno of the connection; 0: the peer has closed it. `where` names the rail in
+  // the message.
   void End(int error, const std::string& where);
-  // A frame without a place is left where it is until this rank asks for it.
+  // A frame without a destination stays in the socket until this rank posts a receive for it.
   bool IsInFrame() const { return header_read_ < sizeof(FrameHeader) || has_place_; }
   bool IsAnythingAwaited() const;
   Status ReadFrame(bool* more);
   Status FindPlace();
-  // Makes room for more of the frame that is kept.
+  // Allocates memory for more bytes of a kept frame.
   Status GrowKept(std::vector<std::byte>* bytes);
   Status FinishFrame();
   Status TakeKept(const FrameHeader& header, Queue* queue);
@@ -128,14 +128,14 @@ class PeerLink {
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
   std::map<QueueKey, Queue> queues_;
-  FrameHeader header_;  // of the frame that is coming in
+  FrameHeader header_;  // of the incoming frame
   std::size_t header_read_ = 0;
-  std::span<std::byte> rest_;  // what there is room for of its bytes that are still to come
-  bool keeping_ = false;       // they go to the last of the queue's kept
-  bool has_place_ = false;     // for the frame
-  bool has_given_up_ = false;  // what was posted
-  bool has_hung_up_ = false;   // the peer
-  bool waits_ = false;         // the peer
+  std::span<std::byte> rest_;  // destination of the frame's next bytes
+  bool keeping_ = false;       // whether they go to the last kept frame of the queue
+  bool has_place_ = false;     // whether the frame has a destination
+  bool has_given_up_ = false;  // whether posted transfers were dropped
+  bool has_hung_up_ = false;   // the peer has hung up
+  bool waits_ = false;         // the peer is waiting
   bool is_unreachable_ = false;
 };
 

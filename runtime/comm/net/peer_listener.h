@@ -1,7 +1,7 @@
 #pragma once
 
-// PeerListener: where ranks of other hosts call this one. PeerRecord: what a rank tells the others
-// of itself, so that they can.
+// PeerListener: accepts connections from ranks of other hosts. PeerRecord: the addresses that a
+// rank publishes so that others can connect to it.
 
 #include <chrono>
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace ds::comm {
 
-// Takes calls on some of this host's addresses, a free port on each.
+// Listens on some of this host's addresses, on a free port of each.
 class PeerListener {
  public:
-  // Passes over addresses that cannot be used, as long as there is another one of the rail: an
-  // interface may just come up, or lose one. Where there are several rails each keeps to its own
-  // interface, as far as the kernel lets it (Linux 5.7): else the host's routes decide.
+  // Skips unusable addresses while the rail has another address: an interface may be coming up or
+  // going down. With several rails each socket is bound to its interface if the kernel permits it
+  // (Linux 5.7); otherwise the host's routes decide.
   static StatusOr<PeerListener> Open(const std::vector<LocalAddress>& addresses);
 
   struct Endpoint {
@@ -27,7 +27,7 @@ class PeerListener {
     int rail = 0;
   };
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
-  // They listen and do not block.
+  // Returns listening, non-blocking sockets.
   const std::vector<UniqueFd>& sockets() const { return sockets_; }
 
  private:
@@ -35,34 +35,36 @@ class PeerListener {
   std::vector<Endpoint> endpoints_;
 };
 
-// Small frames go at once.
+// Disables delays of small frames on a connected socket.
 void PrepareConnection(const UniqueFd& fd);
 
-// Begins to connect to an endpoint; the socket, which does not block, is writable when that has
-// ended in one way or the other. It keeps to the interface; "": the host's routes decide.
+// Starts a connection to an endpoint. The returned non-blocking socket becomes writable when the
+// attempt has succeeded or failed. The socket is bound to `interface`; "": the host's routes
+// decide.
 StatusOr<UniqueFd> StartDial(const PeerListener::Endpoint& endpoint, const std::string& interface);
 
-// Says where a rank is and how the others reach it.
+// PeerRecord: where a rank is and how other ranks reach it.
 struct PeerRecord {
   int local_rank = 0;
   int local_size = 1;
   std::string host;  // for messages
   std::vector<PeerListener::Endpoint> endpoints;
 
-  // At least one.
+  // Returns the number of rails, at least 1.
   int CountRails() const;
 };
 std::string ToJson(const PeerRecord& record);
 
-// kFailedPrecondition names the first rank that has another number of rails than `rank`.
+// Checks that all ranks have the same number of rails. Returns kFailedPrecondition that names the
+// first rank with another number than `rank`.
 Status CheckRails(const std::vector<PeerRecord>& records, int rank);
 
-// The endpoints of a peer's rail in the order in which to try them (OrderAddresses). `mine`: this
-// host's addresses.
+// Returns the endpoints of a peer's rail in the order in which to try them (OrderAddresses). `mine`
+// holds this host's addresses.
 std::vector<PeerListener::Endpoint> OrderEndpoints(const std::vector<LocalAddress>& mine,
                                                    const PeerRecord& peer, int rail);
 
-// Reads ToJson's.
+// Parses the output of ToJson.
 StatusOr<PeerRecord> PeerRecordFromJson(const std::string& text);
 
 }  // namespace ds::comm

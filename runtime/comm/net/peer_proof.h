@@ -1,9 +1,9 @@
 #pragma once
 
-// Two ranks prove to each other that they are of one job, over a connection that anybody may have
-// made: each has the job's key, and shows it by an HMAC-SHA256 over who they are and random bytes
-// that both have just drawn. The key itself is never sent. Pure but for MakeNonce and what
-// reads and writes messages.
+// Mutual authentication of two ranks over an untrusted connection. Each rank proves that it has the
+// job's key with an HMAC-SHA256 over both ranks' numbers and random bytes that both have just
+// drawn. The key itself is never sent. Pure, except for MakeNonce and the functions that read and
+// write messages.
 
 #include <array>
 #include <cstddef>
@@ -19,29 +19,30 @@ namespace ds::comm {
 using Nonce = std::array<std::uint8_t, 32>;
 using Proof = std::array<std::uint8_t, 32>;
 
-// Names the two ends and one attempt of theirs; a proof is of one such.
+// Introduction: identifies the two ends and one connection attempt. A proof is valid for one
+// Introduction only.
 struct Introduction {
-  std::uint32_t from = 0;  // the rank that has connected
-  std::uint32_t to = 0;    // the rank that was called
-  std::uint32_t rail = 0;  // of those between the two (peer_rails.h)
+  std::uint32_t from = 0;  // the rank that connected
+  std::uint32_t to = 0;    // the rank that accepted
+  std::uint32_t rail = 0;  // index of the rail between the two ranks (peer_rails.h)
   Nonce from_nonce = {};
   Nonce to_nonce = {};
 };
 
 StatusOr<Nonce> MakeNonce();
 
-// The proof of the rank that was called, or of the one that has connected.
+// Returns the proof of the accepting rank if `of_called`, else of the connecting rank.
 Proof MakeProof(const std::string& key, const Introduction& introduction, bool of_called);
 
-// Takes the same time whatever differs.
+// Checks a proof in constant time.
 bool IsProof(const std::string& key, const Introduction& introduction, bool of_called,
              const Proof& shown);
 
-// 32 bytes that only the two ends know, and only in this attempt.
+// Returns 32 bytes that only the two ends know, unique to this attempt.
 std::string MakeSecret(const std::string& key, const Introduction& introduction);
 
-// The messages of two ranks over a fresh connection, before there is a stream: who calls whom, and
-// the proofs of both.
+// Messages of two ranks over a new connection, before there is a stream: the ranks' numbers and
+// both proofs.
 //
 //   caller  Greeting               Proof
 //   called            Answer               Welcome
@@ -58,15 +59,15 @@ struct Answer {
   Proof proof = {};
 };
 
-// The called rank has taken the caller's proof.
+// Confirms that the accepting rank has verified the caller's proof.
 struct Welcome {
   std::uint8_t byte = 'w';
 };
 
-// Gathers the bytes of one message at a time from a socket that does not block.
+// MessageReader: assembles one message at a time from a non-blocking socket.
 class MessageReader {
  public:
-  // True when the message is complete; an error when no more can come.
+  // Returns true when the message is complete, and an error when no more bytes can arrive.
   StatusOr<bool> Read(int fd, std::span<std::byte> message);
   template <typename Message>
   StatusOr<bool> Read(int fd, Message* message) {
@@ -74,10 +75,11 @@ class MessageReader {
   }
 
  private:
-  std::vector<std::byte> read_;  // of the message that is awaited
+  std::vector<std::byte> read_;  // bytes of the awaited message
 };
 
-// Requires that little was written before: a fresh connection takes as much at once.
+// Writes a message in one piece. Requires that little was written before: a new connection accepts
+// this amount at once.
 Status WriteMessage(int fd, std::span<const std::byte> message);
 template <typename Message>
 Status WriteMessage(int fd, const Message& message) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// RankPlaces: on which host each rank is, and which rank of a host carries a lane (world_group.h).
+// RankPlaces: the host of each rank, and the rank of a host that carries a lane (world_group.h).
 // Ranks are numbered host by host. Pure.
 
 #include <vector>
@@ -14,7 +14,7 @@ struct RankPlace {
 
 class RankPlaces {
  public:
-  // `counts`: the ranks of each host, in the order of hosts; each at least 1.
+  // `counts` holds the number of ranks of each host, in the order of hosts; each at least 1.
   explicit RankPlaces(std::vector<int> counts);
 
   int hosts() const { return static_cast<int>(counts_.size()); }
@@ -23,16 +23,16 @@ class RankPlaces {
   int first_on(int host) const { return first_[static_cast<std::size_t>(host)]; }
   RankPlace PlaceOf(int rank) const;
 
-  // There are as many as the host with the most ranks has ranks.
+  // Returns the number of lanes: the maximum number of ranks on a host.
   int lanes() const { return lanes_; }
-  // The rank that carries the lane on the host.
+  // Returns the rank of `host` that carries the lane.
   int CarrierOf(int lane, int host) const { return first_on(host) + lane % count_on(host); }
-  // Those that the rank carries, ascending.
+  // Returns the lanes that the rank carries, ascending.
   std::vector<int> LanesOf(int rank) const;
 
  private:
   std::vector<int> counts_;
-  std::vector<int> first_;  // rank of each host, and the number of ranks behind them
+  std::vector<int> first_;  // first rank of each host, then the total number of ranks
   int lanes_ = 0;
 };
 

@@ -3,25 +3,23 @@
 // WorldGroup: the collectives of CPU ranks on several hosts. Ranks of a host share memory
 // (shm/host_group.h), hosts exchange frames (peer_links.h).
 //
-// How it works. A rank belongs to the lane of its number on its host; a lane leads from host to
-// host, and where a host has fewer ranks than another, some of its ranks carry several lanes. Each
-// lane moves its part of the data, so that all ranks of a host share the work between hosts and no
-// element crosses it twice.
+// Algorithm. A lane connects the ranks with the same local number on all hosts. If a host has fewer
+// ranks than another host, some of its ranks carry several lanes. Each lane moves its part of the
+// data, so all ranks of a host share the work between hosts and no element crosses a link twice.
 //
-// Reductions go along the chain of hosts: a host adds its ranks, one by one, to the sums of those
-// before it and passes the sums on; the last host's are the result, which goes back the same way,
-// or to whom it is for. The sums are made in rank order, exactly as on one host, so that the bits
-// are the same, however the ranks are spread; sums of bf16 and fp16 travel as fp32. Data is cut
-// into blocks, so that both directions and all hosts are busy at once. Over one link between two
-// neighbours of the chain go, for n bytes of fp32 in the whole tensor: all-reduce n each way,
-// reduce-scatter n forward and what is for the hosts before it back; all-gather what each host
-// lacks, once.
+// Reductions go along the chain of hosts. A host adds its ranks, one by one, to the sums of the
+// previous hosts and passes the sums on. The sums of the last host are the result, which travels
+// back along the chain or goes to its receiver. The sums are made in rank order, exactly as on one
+// host, so the bits are the same for any distribution of ranks over hosts. Sums of bf16 and fp16
+// travel as fp32. Data is split into blocks, so that both directions and all hosts are busy at
+// once. For n bytes of fp32 in the full tensor, one link between two neighbours of the chain
+// carries: all-reduce n each way; reduce-scatter n forward, and the results of the hosts before it
+// back; all-gather the data that each host lacks, once.
 //
-// A group of some of the ranks uses the same connections and the same thread: its frames are
-// marked.
+// A subgroup uses the same connections and the same thread; its frames carry its group id.
 //
-// Promises and errors are those of shm/cpu_group.h. Lifetimes: the host group belongs to it, the
-// links to it and the groups that were made from it.
+// Guarantees and errors are as in shm/cpu_group.h. The WorldGroup owns its host group. It shares
+// ownership of the links with the groups made from it.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,16 +40,16 @@ namespace ds::comm {
 struct WorldGroupOptions {
   int rank = 0;
   RankPlaces places{{1}};
-  // A lane moves so much at once.
+  // Bytes that a lane moves at once.
   std::size_t block_bytes = std::size_t{1} << 20;
   GroupId group = 0;
-  // The group's ranks as the links number them, where they are not those here.
+  // The links' numbers of the group's ranks, if they differ from those here.
   std::vector<int> names = {};
 };
 
 class WorldGroup : public CpuGroup {
  public:
-  // `host`: the ranks of this host; `links`: to the ranks of the others.
+  // `host` connects the ranks of this host, `links` the ranks of other hosts.
   WorldGroup(std::unique_ptr<HostGroup> host, std::shared_ptr<PeerLinks> links,
              const WorldGroupOptions& options);
   ~WorldGroup() override;
@@ -88,18 +86,19 @@ class WorldGroup : public CpuGroup {
 
  private:
   using Tickets = std::vector<PeerLinks::Ticket>;
-  // Stands in every function that posts memory of its caller's.
+  // EndOfCall: abandons unfinished transfers at the end of a call. Every function that posts its
+  // caller's memory must declare one.
   struct EndOfCall {
     GroupLinks& links;
     ~EndOfCall() { links.AbandonUnfinished(); }
   };
 
-  // The call with the tag that is its own.
+  // Returns the call with its own tag.
   CallSignature Begin(CallSignature call);
-  // The next call of the host's ranks is a part of `call`.
+  // Marks the next call of the host group as a part of `call`.
   void TagHostCall(const CallSignature& call);
   Status AllReduceAs(std::byte* data, Elements elements, const CallSignature& call);
-  // Every rank of this host gets what one of them, or its carrier of each lane, has.
+  // Copies data to every rank of this host from rank `local`, or from the carrier of each lane.
   Status BroadcastOnHost(std::byte* data, Elements elements, int local, const CallSignature& call);
   Status ShareLanes(std::byte* data, Elements elements, const CallSignature& call);
   Status ShareGathered(RankOutputs outputs, Elements each, int from, const CallSignature& call);
@@ -115,7 +114,7 @@ class WorldGroup : public CpuGroup {
                         GroupLinks* links);
   bool IsOnThisHost(int rank) const { return places_.PlaceOf(rank).host == me_.host; }
 
-  std::vector<std::byte> memory_;  // of reductions
+  std::vector<std::byte> memory_;  // used by reductions
   std::unique_ptr<HostGroup> host_;
   GroupLinks links_;
   const int rank_;

@@ -1,14 +1,14 @@
 #pragma once
 
-// CallQueue: the calls of one group, in the order in which they were issued. A thread runs what was
-// posted; it is started by the first of those. What is run while nothing is queued stays on its
-// caller's thread.
+// CallQueue: runs the calls of one group in the order in which they were issued. A thread runs
+// posted calls; the first Post starts it. Run executes a call on the caller's thread if the queue
+// is empty.
 //
-// Errors: a call that throws has failed. After a call that has failed none runs any more: all say
-// the first error, and the group is aborted with it, so that the other ranks learn it too. Threads:
-// one issues calls; Status values reach `done` on the queue's thread or its destroyer's. Lifetimes:
-// the group outlives the queue. Who destroys the queue while calls are under way ends the group;
-// `done` of what has not run gets an error.
+// Errors: a call that throws counts as failed. After the first failure no further call runs: all
+// calls return that error, and the group is aborted with it, so that the other ranks receive it
+// too. Threads: one thread issues calls. `done` runs on the queue's thread or on the thread that
+// destroys the queue. The group must outlive the queue. Destroying the queue while calls are
+// pending ends the group; `done` of calls that have not run gets an error.
 
 #include <condition_variable>
 #include <deque>
@@ -31,9 +31,9 @@ class CallQueue {
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // Runs the call behind what is queued, and returns when it has ended.
+  // Runs the call after the queued calls and returns when it has ended.
   Status Run(const Call& call);
-  // Returns at once. `call` is gone when `done` is called.
+  // Returns at once. `call` is destroyed before `done` is called.
   void Post(Call call, Done done);
 
  private:
@@ -45,10 +45,10 @@ class CallQueue {
   void RunPosted();
 
   CpuGroup* group_;
-  std::mutex mutex_;  // guards all below but thread_
+  std::mutex mutex_;  // guards all members below except thread_
   std::condition_variable changed_;
-  std::deque<Entry> entries_;  // the first one is under way
-  Status failure_;             // the first
+  std::deque<Entry> entries_;  // the first entry is running
+  Status failure_;             // the first failure
   bool ending_ = false;
   std::jthread thread_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// CallSignature: what a rank is about to do, published so that its peers can compare; and its
-// words: the kinds of call, the element types that the CPU collectives move, the reductions.
+// CallSignature: describes the call that a rank is about to make; ranks publish it so that peers
+// can compare. This header also has the kinds of call, element types and reductions.
 
 #include <array>
 #include <cstddef>
@@ -25,11 +25,11 @@ enum class ElementType : std::uint8_t {
 };
 
 std::size_t ElementBytes(ElementType type);
-// "float32", "bfloat16", "int64", ...
+// Returns "float32", "bfloat16", "int64", ...
 std::string_view ElementTypeName(ElementType type);
 bool IsFloatingPoint(ElementType type);
 
-// Tells how a reduction combines the ranks' values.
+// Selects how a reduction combines the ranks' values.
 enum class ReduceOp : std::uint8_t {
   kSum,
   kAvg,  // the sum divided by the number of ranks; floating point only
@@ -38,7 +38,7 @@ enum class ReduceOp : std::uint8_t {
   kProduct,
 };
 
-// "sum", "avg", "max", "min", "product".
+// Returns "sum", "avg", "max", "min" or "product".
 std::string_view ReduceOpName(ReduceOp op);
 
 enum class CallKind : std::uint8_t {
@@ -53,25 +53,26 @@ enum class CallKind : std::uint8_t {
   kAllToAll,
   kSend,
   kRecv,
-  kJoin,  // the making of a group; `count` tells lists of ranks apart
+  kJoin,  // creation of a group; `count` is a hash of name and ranks
 };
 
-// CallTag says what a call is about, in its caller's words: a parameter's name, say. It tells calls
-// apart that are equal in all else. Of a longer text the end counts. Plain data.
+// CallTag: the purpose of a call in the caller's words, such as a parameter's name. It
+// distinguishes calls that are otherwise equal. Longer texts are truncated to their last 47 bytes.
+// Plain data.
 class CallTag {
  public:
   CallTag() = default;
   explicit CallTag(std::string_view text);
   std::string_view text() const { return text_.data(); }
-  // False of bytes from elsewhere that are no text.
+  // Returns false for received bytes that are not a terminated text.
   bool ends() const { return text_.back() == 0; }
   friend bool operator==(const CallTag&, const CallTag&) = default;
 
  private:
-  std::array<char, 48> text_ = {};  // ends with a zero
+  std::array<char, 48> text_ = {};  // zero-terminated
 };
 
-// Lies in shared memory: plain data only.
+// This struct is stored in shared memory: plain data only.
 struct CallSignature {
   CallKind kind = CallKind::kBarrier;
   ElementType type = ElementType::kUInt8;
@@ -83,11 +84,12 @@ struct CallSignature {
   friend bool operator==(const CallSignature&, const CallSignature&) = default;
 };
 
-// False of bytes from elsewhere that are no signature; nothing else may be asked of those.
+// Returns false for received bytes that are not a valid signature. Do not use such a signature
+// otherwise.
 bool IsCall(const CallSignature& call);
 
-// "all-reduce of 1024 float32 (sum)", "broadcast of 3 int64 from rank 0", "barrier", "all-gather of
-// 30 float32 for layer.0.w".
+// Returns for example "all-reduce of 1024 float32 (sum)", "broadcast of 3 int64 from rank 0",
+// "barrier" or "all-gather of 30 float32 for layer.0.w".
 std::string Describe(const CallSignature& call);
 
 }  // namespace ds::comm

@@ -1,9 +1,9 @@
 #pragma once
 
-// GroupFamily: the groups of one rank, which end together: a rank that cannot go on in one of them
-// will not come in the others, and their ranks had to find out by waiting.
+// GroupFamily: all groups of one rank, which end together. A rank that fails in one group will not
+// arrive in the others; without the family their ranks would have to wait for the timeout.
 //
-// Threads: any.
+// Thread-safe.
 
 #include <functional>
 #include <map>
@@ -16,11 +16,11 @@ namespace ds::comm {
 
 class CpuGroup;
 
-// Ranks that a rank has found not to be there while they and it were alive.
+// Ranks that are missing although they and this rank are alive.
 struct Absence {
   enum class Kind {
     kNone,
-    kLate,         // they did not come to a collective in time
+    kLate,         // they did not arrive at a collective in time
     kUnreachable,  // nothing gets through to their host
   };
   Kind kind = Kind::kNone;
@@ -31,20 +31,20 @@ using EndListener = std::function<void(const std::string& cause)>;
 
 class GroupFamily {
  public:
-  // A group that is made after the end ends at once.
+  // Adds a group. A group that is added after the end of the family ends at once.
   void Add(CpuGroup* group);
-  // Waits while the family is being ended.
+  // Removes a group. Blocks while Abort is running.
   void Remove(CpuGroup* group);
-  // Ends all groups with `cause`, then tells the listeners. The first one counts.
+  // Ends all groups with `cause`, then calls the listeners. Only the first call has an effect.
   void Abort(std::string_view cause);
 
-  // `listener` is called once, by who ends the family, or at once when it has ended; it makes and
-  // destroys no group.
+  // Registers `listener`, which is called once by the thread that ends the family, or at once if
+  // the family has ended. The listener must not create or destroy groups.
   void AddListener(const void* owner, EndListener listener);
-  // Waits while the family is being ended.
+  // Blocks while Abort is running.
   void RemoveListener(const void* owner);
 
-  // One of the groups has found ranks missing. The first ones count.
+  // Records ranks that one of the groups found missing. The first absence counts.
   void NoteAbsence(const Absence& absence);
   Absence absence() const;
 
@@ -53,11 +53,12 @@ class GroupFamily {
   std::vector<CpuGroup*> groups_;
   std::map<const void*, EndListener> listeners_;
   std::string cause_;                 // "" until the end
-  mutable std::mutex absence_mutex_;  // not mutex_: groups note while they are ended
+  mutable std::mutex absence_mutex_;  // separate from mutex_: groups note absences during Abort
   Absence absence_;
 };
 
-// A group belongs to a family as long as it has one of these, which stands behind what End needs.
+// FamilyMember: keeps a group in its family for the lifetime of this object. Declare it after all
+// members that End uses.
 class FamilyMember {
  public:
   FamilyMember(GroupFamily* family, CpuGroup* group) : family_(family), group_(group) {

@@ -1,12 +1,12 @@
 #pragma once
 
-// The shared region of one group, byte by byte.
+// GroupLayout: the byte layout of the shared region of one group.
 //
 //     GroupHeader | RankLine[W] | staging[W][kStagingBuffers][chunk_bytes] |
 //     (Channel, slots[kChannelSlots][slot_bytes])[W][W]
 //
-// A new region is all zero bytes, which is a valid start for everything below. Each part that one
-// rank writes often lies on cache lines of its own.
+// A new region is all zero bytes, which is a valid initial state for everything below. Parts that
+// one rank writes often are on separate cache lines.
 
 #include <array>
 #include <atomic>
@@ -18,14 +18,14 @@
 namespace ds::comm {
 
 inline constexpr std::size_t kCacheLine = 64;
-// A buffer is written in one interval and read in the two after it (see host_group.h).
+// A buffer is written in one interval and read in the next two (see host_group.h).
 inline constexpr int kStagingBuffers = 3;
 inline constexpr int kChannelSlots = 4;
 inline constexpr int kMaxLocalRanks = 256;
 
-// The size of a channel's slots: 64 KiB for up to 32 ranks; with more, as much as keeps the slots
-// of all pairs within 256 MiB, which limits on a process's address space count though most is never
-// touched.
+// Returns the size of a channel's slots: 64 KiB for up to 32 ranks. For more ranks it is reduced to
+// keep the slots of all pairs within 256 MiB. Address space limits count this memory, though most
+// of it is never touched.
 constexpr std::size_t ChannelSlotBytes(int size) {
   constexpr std::size_t kAllChannels = std::size_t{256} << 20;
   std::size_t bytes = std::size_t{64} * 1024;
@@ -34,43 +34,43 @@ constexpr std::size_t ChannelSlotBytes(int size) {
   return bytes;
 }
 
-// Ranks sleep on it until something has changed that they wait for (group_wait.h). It is a word of
-// its own, apart from what has changed, so that no ring is missed: who rings counts it first.
+// Bell: a futex word on which ranks sleep until a change (group_wait.h). It is separate from the
+// changed data, so that no ring is missed: a ringing rank increments `rings` first.
 struct alignas(kCacheLine) Bell {
   std::atomic<std::uint32_t> rings;
-  std::atomic<std::uint32_t> sleepers;  // spares who rings a system call when nobody sleeps
+  std::atomic<std::uint32_t> sleepers;  // avoids a system call in Ring when no rank sleeps
 };
 
 struct GroupHeader {
   alignas(kCacheLine) std::atomic<std::uint64_t> arrivals;  // of all ranks at all barriers so far
   alignas(kCacheLine) std::atomic<std::uint32_t> interval;  // barriers completed so far
   Bell at_barrier;                                          // rings when `interval` changes
-  alignas(kCacheLine) std::atomic<std::uint64_t> failure;   // the first, see group_wait.cc; 0: none
+  alignas(kCacheLine) std::atomic<std::uint64_t> failure;   // the first (group_wait.cc); 0: none
   Bell at_end;                                              // rings when `failure` changes
 };
 
 struct alignas(kCacheLine) RankLine {
   std::atomic<std::int32_t> pid;        // 0: not joined yet
-  std::atomic<std::uint64_t> started;   // when that process was; before the pid
+  std::atomic<std::uint64_t> started;   // start time of that process; written before `pid`
   std::atomic<std::uint32_t> has_left;  // 1 once the rank has left the group
-  std::atomic<std::uint64_t> arrived;   // barriers this rank has arrived at
-  std::atomic<std::uint32_t> core;      // where it was when it last waited
+  std::atomic<std::uint64_t> arrived;   // barriers at which this rank has arrived
+  std::atomic<std::uint32_t> core;      // the core on which it ran when it last waited
   std::array<CallSignature, 2> calls;   // of this and the previous collective, by parity
   Bell bell;                            // rings when one of the rank's channels changes
   std::array<char, 512> cause;          // why this rank has ended the group; ends with a zero
 };
 
-// One direction between two ranks: a ring of slots, which lie behind it.
+// One direction between two ranks: a ring of slots, stored directly after this struct.
 struct Channel {
   alignas(kCacheLine) std::atomic<std::uint32_t> written;              // slots filled so far
   alignas(kCacheLine) std::atomic<std::uint32_t> read;                 // slots emptied so far
   alignas(kCacheLine) std::array<CallSignature, kChannelSlots> calls;  // in a message's first slot
 };
 
-// Finds the parts in the mapping that starts at `base`.
+// Locates the parts of the mapping that starts at `base`.
 class GroupLayout {
  public:
-  // Requires: 1 <= size <= kMaxLocalRanks, chunk_bytes a multiple of the cache line.
+  // Requires: 1 <= size <= kMaxLocalRanks, and chunk_bytes is a multiple of the cache line.
   GroupLayout(std::byte* base, int size, std::size_t chunk_bytes)
       : base_(base), size_(size), chunk_bytes_(chunk_bytes) {}
 

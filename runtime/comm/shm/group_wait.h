@@ -1,13 +1,13 @@
 #pragma once
 
-// GroupWait: a rank waits for its peers here, and learns when waiting is in vain.
+// GroupWait: waits for peers and detects when waiting cannot succeed.
 //
-// A wait spins briefly (only where every rank can have a core of its own), then sleeps in the
-// kernel, on the bell of the barrier or on its own. While it sleeps it looks around several times a
-// second: has a rank it waits for ended or left, has the time run out? The first failure is
-// recorded in the group's header, so that every rank names the same culprit, and all bells ring;
-// whatever is waited for then or later fails at once. Threads: one GroupWait per rank, used by one
-// thread at a time; Abort and AwaitEnd may be called from any.
+// A wait spins briefly (only if every rank can have its own core), then sleeps in the kernel, on
+// the bell of the barrier or on the rank's bell. A sleeping rank checks several times a second
+// whether an awaited rank has ended or left and whether the timeout has passed. The first failure
+// is recorded in the group's header, so that every rank names the same culprit, and all bells ring.
+// Pending and later waits then fail at once. Threads: one GroupWait per rank, used by one thread at
+// a time. Abort and AwaitEnd may be called from any thread.
 
 #include <sys/types.h>
 
@@ -30,38 +30,37 @@
 
 namespace ds::comm {
 
-// Rank r of a group; two integers that are easily confused, named.
+// Rank r of a group; names two integers that are easily confused.
 struct RankOf {
   int rank = 0;
   int size = 1;
 };
 
-// A process that is not mistaken for one that gets its id later.
+// ProcessId: identifies a process even if the kernel reuses its pid.
 struct ProcessId {
   pid_t pid = 0;
-  std::uint64_t started = 0;  // clock ticks after the machine's start; 0: not known
+  std::uint64_t started = 0;  // clock ticks since boot; 0: unknown
 
-  // Looks up `started`; not known where /proc does not say.
+  // Looks up `started`; it stays 0 if /proc does not report it.
   static ProcessId Of(pid_t pid);
 };
 
-// PeerWatch: tells whether another rank's process has ended. It holds a pidfd per peer from the
-// first question on, and compares the time of the start when it opens it, so a process id that the
-// kernel has given to somebody else, before or later, is never mistaken for the peer. Threads: one
-// thread at a time.
+// PeerWatch: detects whether another rank's process has ended. It opens a pidfd per peer on the
+// first query and compares the process's start time. A process that got the same pid before or
+// after is therefore never mistaken for the peer. Not thread-safe.
 class PeerWatch {
  public:
   explicit PeerWatch(int size) : pidfds_(static_cast<std::size_t>(size)) {}
 
-  // Tells whether rank `rank`, which runs as `process`, has ended. False where the kernel cannot
-  // tell.
+  // Returns whether rank `rank`, which runs as `process`, has ended. Returns false if the kernel
+  // cannot tell.
   bool HasEnded(int rank, const ProcessId& process);
 
  private:
   std::vector<UniqueFd> pidfds_;
 };
 
-// Tells whether a counter of the region has reached `target` (modulo 2^32).
+// Returns whether a counter of the region has reached `target` (modulo 2^32).
 inline bool HasReached(const std::atomic<std::uint32_t>& counter, std::uint32_t target) {
   return static_cast<std::int32_t>(counter.load(std::memory_order_seq_cst) - target) >= 0;
 }
@@ -69,48 +68,49 @@ inline bool HasReached(const std::atomic<std::uint32_t>& counter, std::uint32_t 
 class GroupWait {
  public:
   struct Options {
-    std::chrono::milliseconds timeout;  // as timeout() below
-    std::vector<int> names;             // what errors call the ranks
-    AbsenceListener on_absence = {};    // learns who did not come in time
+    std::chrono::milliseconds timeout;  // see timeout() below
+    std::vector<int> names;             // the ranks' numbers in errors
+    AbsenceListener on_absence = {};    // receives the ranks that did not arrive in time
   };
   GroupWait(GroupLayout layout, RankOf self, const Options& options);
 
-  // The longest wait for a rank that neither ends nor comes (patience.h).
+  // Timeout for a rank that neither ends nor arrives (patience.h).
   std::chrono::milliseconds timeout() const { return timeout_; }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-  // Called several times a second while waiting; an error ends the wait. Empty: nothing is.
+  // Sets a callback for several calls a second during a wait; an error ends the wait. May be empty.
   void set_look_around(std::function<Status()> look_around) {
     look_around_ = std::move(look_around);
   }
-  // Called once in each wait that lasts for half of the longest one.
+  // Sets a callback that runs once in each wait that lasts for half of the timeout.
   void set_on_long_wait(std::function<void()> listener) { on_long_wait_ = std::move(listener); }
 
-  // Says what errors call the rank: 3, and "rank 3".
+  // Return the rank's number and name in errors: 3, and "rank 3".
   int NumberOf(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
   std::string NameOf(int rank) const { return "rank " + std::to_string(NumberOf(rank)); }
 
-  // The failure that has ended the group, as an error of `call`; OK when there is none.
+  // Returns the failure that has ended the group as an error of `call`; OK if there is none.
   Status CheckGroup(const CallSignature& call);
 
-  // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all have.
+  // Marks this rank as arrived at barrier `number` (counted from 1) and blocks until all ranks have
+  // arrived.
   Status WaitAtBarrier(std::uint64_t number, const CallSignature& call);
 
-  // Blocks until `is_over`, which one of `peers` is to bring about: it changes a channel of this
-  // rank's and then calls RingBellOf.
+  // Blocks until `is_over` returns true. One of `peers` makes it true: it changes one of this
+  // rank's channels and then calls RingBellOf.
   Status WaitForPeers(std::span<const int> peers, const CallSignature& call,
                       const std::function<bool()>& is_over);
   void RingBellOf(int rank);
-  // For waits elsewhere, several times a second: OK while none of `peers` has ended or left and the
-  // group goes on.
+  // Checks peers during waits elsewhere; call it several times a second. Returns OK while none of
+  // `peers` has ended or left and the group has not failed.
   Status LookAround(std::span<const int> peers, const CallSignature& call);
-  // Whoever waits looks around: this rank has left.
+  // Wakes all waiting ranks to check their peers, because this rank has left.
   void RingAll();
 
   // Ends the group for all ranks because its members disagree; returns `message` as the error.
   Status FailForMismatch(const std::string& message);
-  // Ends the group for all ranks, which say `cause`. The first failure counts.
+  // Ends the group for all ranks with `cause`. The first failure counts.
   void Abort(std::string_view cause);
-  // Does what CpuGroup::AwaitEnd promises.
+  // Implements CpuGroup::AwaitEnd.
   std::string AwaitEnd(const std::stop_token& stop);
 
  private:
@@ -118,7 +118,7 @@ class GroupWait {
     Bell& bell;
     const std::function<bool()>& is_over;
     std::uint64_t barrier;       // 0 when waiting for `peers`
-    std::span<const int> peers;  // none: all ranks that have not arrived at `barrier`
+    std::span<const int> peers;  // empty: all ranks that have not arrived at `barrier`
     const CallSignature& call;
   };
   static void Ring(Bell& bell);
@@ -127,7 +127,7 @@ class GroupWait {
   Status Sleep(const Wait& wait);
   Status CheckPeers(const Wait& wait);
   Status NameMissing(const Wait& wait);
-  // "rank 3 (process 17)", and with what holds it.
+  // Return "rank 3 (process 17)"; NameLate adds whether a signal has stopped the process.
   std::string NameProcess(int rank) const;
   std::string NameLate(int rank) const;
   bool IsAwaited(const Wait& wait, int rank) const;

@@ -2,16 +2,17 @@
 
 // HostGroup: the collectives of one group of ranks on one host, over a SharedRegion.
 //
-// How it works. The life of a group is a sequence of intervals, separated by barriers that all
-// ranks pass together. Each rank has three staging buffers of chunk_bytes; what it writes in
-// interval t goes to buffer t mod 3, and its peers read that in the intervals t+1 and t+2. A
-// collective cuts its data into rounds of one chunk, and consecutive rounds overlap: while round i
-// is copied in, round i-1 is reduced and round i-2 copied out, with one barrier per round and
-// everything within the cache. A rank reduces only its own slice, reading all peers' buffers, in
-// rank order (reduce_kernels.h), and never copies its own contribution.
+// Algorithm. The life of a group is a sequence of intervals, separated by barriers of all ranks.
+// Each rank has three staging buffers of chunk_bytes. Data written in interval t goes to buffer t
+// mod 3, and its peers read it in intervals t+1 and t+2. A collective splits its data into rounds
+// of one chunk, and consecutive rounds overlap: while round i is copied in, round i-1 is reduced
+// and round i-2 is copied out. There is one barrier per round and all data stays within the cache.
+// A rank reduces only its own slice, reading all peers' buffers in rank order (reduce_kernels.h),
+// and never copies its own contribution.
 //
-// At a collective's first barrier all compare the CallSignatures of all, so that a disagreement is
-// an error on every rank. Promises and errors: those of cpu_group.h. Threads: one group per rank.
+// At the first barrier of a collective every rank compares the CallSignatures of all ranks, so a
+// disagreement is an error on every rank. Guarantees and errors are those of cpu_group.h. Threads:
+// one group per rank.
 
 #include <chrono>
 #include <cstddef>
@@ -35,28 +36,29 @@ namespace ds::comm {
 
 struct HostGroupOptions {
   RankOf self;
-  std::vector<int> names;  // what errors call the ranks, where that is not their number here
-  bool ranks_are_processes = true;  // else threads of one, whose end nobody notices
-  // Per rank and staging buffer; a multiple of kMinChunkBytes, the same on all ranks. Larger ones
-  // fall out of the cache, smaller ones wait more often. 0: DefaultChunkBytes.
+  std::vector<int> names;           // the ranks' numbers in errors, if they differ from those here
+  bool ranks_are_processes = true;  // false: threads of a process; their end is not detected
+  // Size per rank and staging buffer; a multiple of kMinChunkBytes, the same on all ranks. Larger
+  // chunks fall out of the cache, smaller chunks cause more barriers. 0: DefaultChunkBytes.
   std::size_t chunk_bytes = 0;
-  // The longest wait for a rank that neither ends nor comes.
+  // Timeout for a rank that neither ends nor arrives.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  std::string meeting;  // names the group on this host, for where its ranks make others of it
-  std::shared_ptr<GroupFamily> family;  // none: one of its own
-  std::function<void()> on_long_wait;   // group_wait.h; of groups that are made of it, too
+  std::string meeting;  // name of the group on this host, used when its ranks make subgroups
+  std::shared_ptr<GroupFamily> family;  // null: a new family
+  std::function<void()> on_long_wait;   // see group_wait.h; subgroups inherit it
 };
 
 inline constexpr std::size_t kMinChunkBytes = kMaxLocalRanks * kCacheLine;
-// 1 MiB for two ranks; less for more, so that all staging buffers together stay within 6 MiB, which
-// the last-level cache of a small machine holds.
+// Returns 1 MiB for two ranks and less for more ranks, so that all staging buffers together stay
+// within 6 MiB, which fits the last-level cache of a small machine.
 std::size_t DefaultChunkBytes(int size);
 
 class HostGroup : public CpuGroup {
  public:
   static std::size_t RegionBytes(const HostGroupOptions& options);
 
-  // Requires: region->bytes() >= RegionBytes(options); the region was zero before its first user.
+  // Requires: region->bytes() >= RegionBytes(options), and the region was zero before its first
+  // use.
   HostGroup(std::shared_ptr<SharedRegion> region, const HostGroupOptions& options);
   // Leaves the group: peers that still wait for this rank get an error.
   ~HostGroup() override;
@@ -68,8 +70,8 @@ class HostGroup : public CpuGroup {
   std::size_t shared_bytes() const override { return region_->bytes() / self_.size; }
   std::string NameOf(int rank) const override { return wait_.NameOf(rank); }
 
-  // The first call of ranks that are processes: blocks until all have joined. `look_around` as in
-  // MeetingPlace.
+  // Blocks until all ranks have joined. Ranks that are processes must call it first. `look_around`
+  // is as in MeetingPlace.
   Status MeetPeers(std::chrono::milliseconds timeout, std::function<Status()> look_around = {});
   void ListenForLongWaits(const std::function<void()>& listener);
   void TagNextCall(const CallTag& tag) override { next_tag_ = tag; }
@@ -82,7 +84,7 @@ class HostGroup : public CpuGroup {
   Status Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) override;
   Status Scatter(std::byte* output, RankInputs inputs, Elements each, int root) override;
   Status AllToAll(const AllToAllParts& parts) override;
-  // Send takes in what others have sent while a ring of kChannelSlots slots is unread.
+  // While the ring of kChannelSlots slots is full, Send stores messages that other ranks have sent.
   Status Send(const std::byte* data, Elements elements, int peer) override;
   Status Receive(std::byte* data, Elements elements, int peer) override;
   Status SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) override;
@@ -96,13 +98,13 @@ class HostGroup : public CpuGroup {
   void End(std::string_view cause) override { wait_.Abort(cause); }
 
  private:
-  // A message under way, slot by slot.
+  // A pending message, copied slot by slot.
   struct Transfer {
     CallSignature call;
     int peer = 0;
     std::size_t bytes = 0;
     std::size_t slots = 0;
-    std::size_t moved = 0;  // of them
+    std::size_t moved = 0;  // slots copied so far
     bool is_done() const { return moved == slots; }
   };
   struct Slice {
@@ -110,17 +112,18 @@ class HostGroup : public CpuGroup {
     std::size_t end;
   };
   Slice SliceOf(int rank, std::size_t count, std::size_t element_bytes) const;
-  // Elements that fit the staging buffer (divided among all ranks if `shared_out`).
+  // Returns the number of elements that fit in the staging buffer (divided among all ranks if
+  // `shared_out`).
   std::size_t RoundElements(ElementType type, bool shared_out) const;
   std::byte* Staging(int rank, std::uint64_t interval) const;
 
   Transfer StartTransfer(CallKind kind, Elements elements, int peer) const;
   bool HasRoom(int peer) const;
   bool HasUnread(int peer) const;
-  // Moves what can be moved at once.
+  // These move as many slots as possible without blocking.
   void PutSlots(const std::byte* data, Transfer* transfer);
   Status TakeSlots(std::byte* data, Transfer* transfer);
-  // Blocks until one of the transfers can go on that are not done.
+  // Blocks until one of the unfinished transfers can proceed.
   Status AwaitChannels(const Transfer& outgoing, const Transfer& incoming);
   void TakeIn(int peer);
   void MarkRead(int peer);
@@ -143,7 +146,8 @@ class HostGroup : public CpuGroup {
   std::vector<std::uint32_t> sent_;      // slots written so far, by peer
   std::vector<std::uint32_t> received_;  // slots read so far, by peer
   using KeptSlot = std::pair<CallSignature, std::vector<std::byte>>;
-  std::vector<std::deque<KeptSlot>> kept_;  // of those the ones that Receive has yet to take
+  std::vector<std::deque<KeptSlot>> kept_;  // received slots that Receive has not consumed yet, by
+                                            // peer
   const FamilyMember member_;
 };
 

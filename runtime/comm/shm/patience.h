@@ -1,10 +1,11 @@
 #pragma once
 
-// Patience: how long a rank has waited for another, in time in which it could have seen it come.
-// While a signal has stopped a process (a scheduler suspends whole jobs so), or its machine sleeps,
-// it sees nothing: between two looks no more time counts than they are to be apart.
+// Patience: a timeout for waiting for another rank. It counts only time in which the rank could
+// have observed the other's arrival. While a signal has stopped the process (schedulers suspend
+// jobs this way), or its machine sleeps, it observes nothing. Between two looks at most the
+// interval between looks is therefore counted.
 //
-// Pure: time comes from outside. Threads: one.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <algorithm>
 #include <chrono>
@@ -15,18 +16,19 @@ class Patience {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // It lasts for `most` from `now` on; who waits looks every `look`, or more often.
+  // The timeout is `most`, starting at `now`. The waiting rank calls Look at least every `look`.
   Patience(std::chrono::nanoseconds most, std::chrono::nanoseconds look, Time now)
       : most_(most), left_(most), look_(look), last_(now) {}
 
-  // Counts the time since the last look.
+  // Counts the time since the last look, at most `look`.
   void Look(Time now) {
     left_ -= std::min<std::chrono::nanoseconds>(now - last_, look_);
     last_ = now;
   }
   bool is_over() const { return left_.count() <= 0; }
   bool is_half_over() const { return left_ <= most_ / 2; }
-  // The time until the next look, which is not later than when it is half over, or over.
+  // Returns the time until the next look. The next look is not later than half of the timeout, or
+  // its end.
   std::chrono::nanoseconds until_look() const {
     const std::chrono::nanoseconds next = is_half_over() ? left_ : left_ - most_ / 2;
     return std::clamp<std::chrono::nanoseconds>(next, std::chrono::nanoseconds(0), look_);

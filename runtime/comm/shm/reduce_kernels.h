@@ -1,11 +1,11 @@
 #pragma once
 
-// Elementwise reduction of several ranks' arrays into one, in rank order.
+// Elementwise reduction of several ranks' arrays into one array, in rank order.
 //
 // output[i] = ((sources[0][i] op sources[1][i]) op sources[2][i]) ...; an average is that sum
-// divided by the number of sources. bf16 and fp16 are widened to fp32, reduced, and rounded once
+// divided by the number of sources. bf16 and fp16 are converted to fp32, reduced, and rounded once
 // (to nearest, ties to even). bool: sum and max are "or", min and product are "and". The result
-// depends neither on the instruction set in use nor on how a caller cuts its arrays.
+// depends neither on the instruction set nor on how a caller splits its arrays.
 
 #include <cstddef>
 #include <span>
@@ -19,18 +19,17 @@ namespace ds::comm {
 void ReduceInRankOrder(std::byte* output, std::span<const std::byte* const> sources,
                        std::size_t count, ElementType type, ReduceOp op);
 
-// The type in which a reduction of `type` is accumulated: fp32 for bf16 and fp16, else the type.
+// Returns the accumulator type of a reduction of `type`: fp32 for bf16 and fp16, else `type`.
 ElementType AccumulatorType(ElementType type);
 
-// The same reduction in portions of consecutive ranks, each begun where the one before has ended,
-// so that the result has the same bits as of all ranks at once.
+// One portion of a reduction that is done in portions of consecutive ranks. Each portion continues
+// from the previous one's result, so the final bits equal those of one reduction over all ranks.
 struct ReducePortion {
-  const std::byte* before =
-      nullptr;    // what the portion before has put out; null: this is the first
-  int ranks = 0;  // of all portions together, where this is the last one; 0: others follow
+  const std::byte* before = nullptr;  // output of the previous portion; null: this is the first
+  int ranks = 0;                      // last portion: ranks of all portions together; others: 0
 };
-// Puts out elements of the accumulator's type while others follow, else of `type`. `output` may be
-// `before` or one of the sources where its elements are as large.
+// Writes elements of the accumulator type, or of `type` in the last portion. `output` may be
+// `before` or one of the sources if its elements are of the same size.
 void ReduceNextPortion(std::byte* output, std::span<const std::byte* const> sources,
                        std::size_t count, ElementType type, ReduceOp op,
                        const ReducePortion& portion);

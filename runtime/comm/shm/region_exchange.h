@@ -2,10 +2,10 @@
 
 // ExchangeRegion gives the ranks of one host the same SharedRegion.
 //
-// Rank 0 makes the region and listens on a socket of the abstract unix namespace, whose name leaves
-// nothing in any file system; each other rank connects, says who it is, and is handed the region's
-// descriptor. Both sides refuse a process of another user. No name service is asked, and a rank
-// that comes before rank 0 looks again every few milliseconds.
+// Rank 0 creates the region and listens on a socket of the abstract unix namespace, which leaves no
+// file behind. Each other rank connects, sends its identity, and receives the region's descriptor.
+// Both sides reject processes of another user. No name service is used. A rank that arrives before
+// rank 0 retries every few milliseconds.
 
 #include <chrono>
 #include <cstddef>
@@ -21,20 +21,20 @@
 namespace ds::comm {
 
 struct MeetingPlace {
-  std::string name;  // the same for all ranks of the group, and for no other group on this host
+  std::string name;  // the same for all ranks of the group, and unique on this host
   RankOf self;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Tells what the ranks meet for; a rank that comes for something else is named.
+  // Purpose of the meeting; a rank that arrives with another purpose is named in the error.
   CallSignature purpose = {};
-  // The ranks' numbers in errors, where they are not those here.
+  // The ranks' numbers in errors, if they differ from those here.
   std::vector<int> names = {};
   // Called several times a second while waiting; an error ends the wait. May be empty.
   std::function<Status()> look_around = {};
 };
 
-// Blocks until this rank has the region; rank 0: until every rank has asked for it. kUnavailable,
-// with the ranks that are missing, when the time is up; kFailedPrecondition when ranks contradict
-// one another.
+// Blocks until this rank has the region, and on rank 0 until every rank has requested it. Returns
+// kUnavailable with the missing ranks after the timeout, kFailedPrecondition if ranks contradict
+// each other.
 StatusOr<SharedRegion> ExchangeRegion(const MeetingPlace& place, std::size_t bytes);
 
 }  // namespace ds::comm

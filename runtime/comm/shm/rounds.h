@@ -1,6 +1,6 @@
 #pragma once
 
-// Cuts the data of HostGroup's collectives into rounds; shared by their sources.
+// Splits the data of HostGroup's collectives into rounds. Shared by the sources of HostGroup.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace ds::comm {
 
-// Copies `bytes` bytes, which may be none, or onto themselves.
+// Copies `bytes` bytes. `bytes` may be 0, and `to` may equal `from`.
 inline void Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 inline std::size_t Rounds(std::size_t count, std::size_t per_round) {
-  // A collective of nothing still meets its peers, once.
+  // A collective without data still runs one round, to meet its peers.
   return std::max<std::size_t>(1, (count + per_round - 1) / per_round);
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 
-// SharedRegion: zeroed memory that several ranks see, without a name in any file system.
+// SharedRegion: zeroed memory that several ranks share, without a name in any file system.
 //
-// Between processes it is a memfd: no file in /dev/shm, no limit by that mount's size, and the
-// kernel frees it with its last user, however that one ends. Between threads it is private memory.
+// Between processes it is a memfd: it needs no file in /dev/shm and is not limited by the size of
+// that mount. The kernel frees it when its last user ends, for any reason. Between threads it is
+// private memory.
 //
-// Pages are taken from the machine when they are first written, not when the region is made.
-// Threads: the object is used by one thread; the memory's users synchronise among themselves.
+// Pages are allocated when they are first written, not when the region is created. Threads: the
+// object is used by one thread; users of the memory synchronise among themselves.
 
 #include <cstddef>
 
@@ -17,11 +18,11 @@ namespace ds::comm {
 
 class SharedRegion {
  public:
-  // Memory of this process only.
+  // Allocates memory of this process only.
   static StatusOr<SharedRegion> Private(std::size_t bytes);
-  // Memory that processes which are given its descriptor can map (region_exchange.h).
+  // Creates memory that other processes can map if they receive its descriptor (region_exchange.h).
   static StatusOr<SharedRegion> Create(std::size_t bytes);
-  // Maps a region that another process created; it must hold `bytes`.
+  // Maps a region that another process created. The region must hold `bytes`.
   static StatusOr<SharedRegion> Map(const UniqueFd& fd, std::size_t bytes);
 
   SharedRegion(SharedRegion&& other) noexcept;
@@ -31,9 +32,9 @@ class SharedRegion {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
-  // Valid for what Create made, until CloseDescriptor.
+  // Returns the descriptor of a region made by Create, valid until CloseDescriptor.
   const UniqueFd& fd() const { return fd_; }
-  // No further process can be given the region; those that have mapped it keep it.
+  // Prevents passing the region to further processes; existing mappings stay valid.
   void CloseDescriptor() { fd_.Reset(); }
 
  private:

@@ -1,7 +1,6 @@
 #pragma once
 
-// JoinCall: the call by which ranks that make a group from another one agree on its name and its
-// members.
+// JoinCall: the call with which ranks agree on the name and members of a new subgroup.
 
 #include <string>
 #include <vector>
@@ -10,7 +9,8 @@
 
 namespace ds::comm {
 
-// The making of the group `name` of the ranks that errors call `ranks`. Those of two lists differ.
+// Returns the call that creates the group `name` of `ranks`, which are numbers as in errors.
+// Different lists of ranks give different calls.
 CallSignature JoinCall(const std::string& name, const std::vector<int>& ranks);
 
 }  // namespace ds::comm
