@@ -1,16 +1,15 @@
 #pragma once
 
-// ActivationMeter: measures what a rank's tensors hold beyond what the ledger knows of. Those are
-// activations, and what the backward pass makes on its way: nobody books them, for autograd owns
-// them. What LibTorch's allocator of the rank's device has out less what is booked in that tier is
-// entered in the ledger under kActivations at marks: the ends of forward passes, backward passes
-// and steps.
+// ActivationMeter: measures the memory of a rank's tensors that the ledger has not booked. These
+// are activations and temporaries of the backward pass; autograd owns them, so no code books them.
+// The value is the number of bytes allocated by LibTorch's allocator of the rank's device minus the
+// bytes booked in that tier. It is entered in the ledger under kActivations at marks: after forward
+// passes, backward passes and steps.
 //
-// On the CPU it needs a CountingAllocator, and the peak is the most at any moment. A GPU's
-// allocator tells its own peak only: there that of activations between two marks is at least so
-// much.
+// On the CPU the meter needs a CountingAllocator, and the peak is exact. A GPU's allocator reports
+// only its own peak, so there the activations' peak between two marks is a lower bound.
 //
-// Threads: one at a time. One meter in a process, of the only rank there.
+// Not thread-safe. Create at most one meter per process; the process must run only one rank.
 
 #include <c10/core/Device.h>
 
@@ -24,29 +23,30 @@ class CountingAllocator;
 
 struct HeldBytes {
   std::int64_t bytes = 0;  // now
-  std::int64_t peak = 0;   // the most since some moment
+  std::int64_t peak = 0;   // maximum since some moment
 };
 
 class ActivationMeter {
  public:
-  // Requires an allocator that counts (Counts). `ledger` is borrowed.
+  // Requires an allocator that counts (Counts). `ledger` must outlive this object.
   ActivationMeter(MemoryLedger& ledger, c10::Device device);
   ~ActivationMeter();
   ActivationMeter(const ActivationMeter&) = delete;
   ActivationMeter& operator=(const ActivationMeter&) = delete;
 
-  // Tells whether the device's allocator counts what is out.
+  // Returns whether the device's allocator counts allocated bytes.
   static bool Counts(c10::Device device);
 
-  // Since the mark before, or the meter's beginning.
+  // Values since the previous mark, or since the meter was created.
   struct Reading {
     HeldBytes allocated;    // all tensors
-    HeldBytes activations;  // what of them is not booked
+    HeldBytes activations;  // the part that is not booked
   };
-  // Enters what it reads in the ledger.
+  // Measures, and enters the result in the ledger.
   Reading Mark();
 
-  // All tensors, now and the most since the meter's beginning. As of the latest mark.
+  // Returns the bytes of all tensors at the latest mark, and their peak since the meter was
+  // created.
   HeldBytes allocated() const { return allocated_; }
 
  private:
@@ -54,7 +54,7 @@ class ActivationMeter {
 
   MemoryLedger& ledger_;
   const c10::Device device_;
-  CountingAllocator* counting_ = nullptr;  // on the CPU
+  CountingAllocator* counting_ = nullptr;  // null unless on the CPU
   std::int64_t booked_ = 0;                // at the latest mark
   HeldBytes allocated_;
 };

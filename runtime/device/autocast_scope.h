@@ -1,8 +1,8 @@
 #pragma once
 
-// AutocastScope is torch_autocast: while one lives, LibTorch runs matrix products, convolutions and
-// attention of this thread in a lower precision, and what needs fp32 in fp32. Weights are cast anew
-// each time they are used; autograd casts their gradients back.
+// AutocastScope implements torch_autocast. During its lifetime LibTorch runs this thread's matrix
+// products, convolutions and attention in a lower precision, and operations that need fp32 in fp32.
+// Weights are cast again at each use; autograd casts their gradients back.
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
@@ -13,7 +13,7 @@ namespace ds::precision {
 
 class AutocastScope {
  public:
-  // Without a dtype nothing changes.
+  // Without a dtype the scope has no effect.
   AutocastScope(std::optional<c10::ScalarType> dtype, c10::Device device);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;

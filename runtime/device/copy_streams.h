@@ -1,22 +1,21 @@
 #pragma once
 
-// CopyStreams: copies between host memory and a device's that go on beside its computation, one
-// stream for each way, and what has to wait for them.
+// CopyStreams: asynchronous copies between host and device memory, overlapped with computation.
+// There is one stream per direction.
 //
-// "The computation" is what the calling thread's current stream of the device has been given. A
-// copy to the device begins behind it, as the memory that it writes may have been its until now; a
-// copy from there too, as it reads what that has written. Nothing here waits on the host but
-// AwaitOnHost.
+// "The computation" is the work queued on the calling thread's current stream of the device. A copy
+// to the device starts after that work, because the destination may be in use until then. A copy
+// from the device also starts after it, because that work produces the source. Only AwaitOnHost
+// blocks the host.
 //
-// Memory that leaves (TakeAway) is nobody else's before its copy has ended: it is held here until
-// the computation has been told to wait for that, and then freed to it. The allocator's own
-// recordStream would not do: it frees once the host has seen the end, and a host that is ahead of
-// its device would take new memory for every copy. So most_leaving_bytes bounds what is held, and
-// the device, not the host, waits where copies are slower than the computation.
+// TakeAway keeps the source memory until its copy has ended. It is freed after the computation has
+// been made to wait for the copy. The allocator's recordStream is not suitable: it frees memory
+// only once the host has seen the end of the copy, and a host that runs ahead of its device would
+// allocate new memory for every copy. most_leaving_bytes bounds the kept memory. If copies are
+// slower than computation, the device waits, not the host.
 //
-// Threads: one thread at a time. Lifetimes: host memory is LibTorch's pinned memory, whose
-// allocator knows its copies; without being pinned it is copied before the call returns. An
-// implementation's destructor calls FreeAll.
+// Not thread-safe. Host memory should be LibTorch's pinned memory; its allocator tracks copies;
+// other memory is copied before the call returns. Destructors of implementations call FreeAll.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -30,7 +29,7 @@
 
 namespace ds::device {
 
-// CopyEnd is the moment when a copy has ended.
+// CopyEnd: the completion event of a copy.
 class CopyEnd {
  public:
   virtual ~CopyEnd() = default;
@@ -44,19 +43,20 @@ class CopyStreams {
   CopyStreams(const CopyStreams&) = delete;
   CopyStreams& operator=(const CopyStreams&) = delete;
 
-  // Begins to copy host memory to the device's, behind other copies too.
+  // Starts a copy from host to device memory, after the copies in `behind`.
   virtual CopyEndPtr Bring(const at::Tensor& to, const at::Tensor& from,
                            const std::vector<CopyEndPtr>& behind) = 0;
-  // Begins to copy the device's memory to the host's, and takes it: `booked` are its bytes.
+  // Starts a copy from device to host memory and takes ownership of `from`; `booked` is its ledger
+  // entry.
   CopyEndPtr TakeAway(at::Tensor from, const at::Tensor& to, LedgerEntry booked);
 
-  // Makes what the computation is given from here on wait for the copy.
+  // Makes work queued on the computation from now on wait for the copy.
   virtual void Await(const CopyEnd& end) = 0;
   virtual void AwaitOnHost(const CopyEnd& end) = 0;
   virtual bool HasEnded(const CopyEnd& end) = 0;
 
   std::int64_t leaving_bytes() const { return leaving_bytes_; }
-  // Frees all that leaves, once the computation has been told to wait for it.
+  // Frees all memory kept by TakeAway, after making the computation wait for the copies.
   void FreeAll();
 
  protected:
@@ -72,11 +72,11 @@ class CopyStreams {
   };
   const std::int64_t most_leaving_bytes_;
   std::int64_t leaving_bytes_ = 0;
-  std::deque<Leaving> leaving_;  // the first began to first
+  std::deque<Leaving> leaving_;  // in the order of their starts
 };
 
-// Null for the CPU, where the host's memory is that of the computation. The device need not be
-// open before the first copy.
+// Returns null for the CPU, where computation uses host memory. The device need not be open before
+// the first copy.
 std::unique_ptr<CopyStreams> OpenCopyStreams(c10::Device device, std::int64_t most_leaving_bytes);
 
 }  // namespace ds::device

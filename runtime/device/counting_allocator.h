@@ -1,12 +1,12 @@
 #pragma once
 
-// CountingAllocator: how many bytes LibTorch's CPU tensors really hold.
+// CountingAllocator: counts the bytes that LibTorch's CPU tensors hold.
 //
-// It stands in front of LibTorch's own CPU allocator and counts what is out and the most that ever
-// was, so that the memory ledger's claims can be checked, and what it does not know (activations)
-// measured. Each allocation carries a header of one cache line for that; the counts are of the
-// bytes asked for, without it. Memory that LibTorch takes elsewhere (oneDNN scratch, thread stacks)
-// is not seen. Threads: safe from any thread; a few relaxed atomic operations per allocation.
+// It wraps LibTorch's CPU allocator and counts the allocated bytes and their peak. The counts
+// verify the memory ledger and measure the bytes that it does not know (activations). Each
+// allocation has a header of one cache line; the counts cover the requested bytes without it.
+// Memory that LibTorch allocates elsewhere (oneDNN scratch, thread stacks) is not counted.
+// Thread-safe; each allocation costs a few relaxed atomic operations.
 
 #include <c10/core/Allocator.h>
 
@@ -19,21 +19,21 @@ class MemoryLedger;
 
 class CountingAllocator : public c10::Allocator {
  public:
-  // Makes a CountingAllocator LibTorch's CPU allocator, unless it is. It lives until the process
-  // ends, as tensors may. Tensors made earlier are not counted.
+  // Installs a CountingAllocator as LibTorch's CPU allocator, unless it is installed already. It
+  // lives until the process ends, because tensors may. Tensors made earlier are not counted.
   static CountingAllocator& Install();
-  // The one that has been installed, or null.
+  // Returns the installed allocator, or null.
   static CountingAllocator* Find();
 
   std::int64_t BytesOut() const { return bytes_.load(std::memory_order_relaxed); }
   std::int64_t PeakBytesOut() const { return peak_.load(std::memory_order_relaxed); }
-  // The most that was out beyond what the ledger of CompareWith has booked as host memory, whose
-  // owners book before they allocate; 0 without one.
+  // Returns the peak of the bytes beyond the host memory booked in the ledger of CompareWith; 0
+  // without a ledger. Code books memory before it allocates.
   std::int64_t PeakBeyondLedger() const { return peak_beyond_.load(std::memory_order_relaxed); }
-  // Forgets the peaks so far: from here on they are the most held since this call.
+  // Restarts the peaks at the current values.
   void ResetPeak();
 
-  // The ledger is borrowed until another one, or null, is given.
+  // Sets the ledger to compare with. It must stay valid until the next call; null removes it.
   void CompareWith(const MemoryLedger* ledger) { ledger_.store(ledger); }
 
   c10::DataPtr allocate(std::size_t bytes) override;

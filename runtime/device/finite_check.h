@@ -1,6 +1,6 @@
 #pragma once
 
-// FindFirstNonFinite finds the first value that is not finite.
+// FindFirstNonFinite finds the first non-finite value of a tensor.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,7 +15,7 @@ struct NonFinite {
   std::string kind;        // "NaN", "+Inf" or "-Inf"
 };
 
-// The first value of `flat` (1-D, any floating dtype and device) that is not finite.
+// Returns the first non-finite value of `flat` (1-D, any floating dtype and device).
 std::optional<NonFinite> FindFirstNonFinite(const at::Tensor& flat);
 
 }  // namespace ds::precision

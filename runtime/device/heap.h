@@ -2,10 +2,10 @@
 
 namespace ds::device {
 
-// From here on memory that the process frees stays with it. What a training step frees (its
-// activations, its gradients) the next one takes again, and fresh memory costs a page fault every
-// 4 KiB. By default glibc returns large allocations at once, and the heap's end. Does nothing with
-// other C libraries. Call once, early.
+// Keeps freed memory in the process. Each training step reuses the memory that the previous step
+// freed (activations, gradients), and fresh memory costs a page fault every 4 KiB. By default glibc
+// returns large allocations and the end of the heap to the kernel at once. Does nothing with other
+// C libraries. Call once, early.
 void KeepFreedMemory();
 
 }  // namespace ds::device

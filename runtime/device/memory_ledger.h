@@ -1,19 +1,18 @@
 #pragma once
 
-// MemoryLedger: who holds how many bytes where, for one rank.
+// MemoryLedger: counts one rank's memory in bytes, by use and by tier.
 //
-// Whoever allocates memory that outlives one operation books it here, by use (what it is for) and
-// by tier (where it lies). The planner's formulas and the allocator's own count are checked against
-// it.
+// Code that allocates memory beyond one operation books it here, by use (its purpose) and by tier
+// (its location). The planner's formulas and the allocator's own count are checked against the
+// ledger.
 //
-// Whoever books does so before the memory is taken, so that what a tier really holds beyond it is
-// what nobody books: activations, which are measured (activation_meter.h) and set.
+// Memory is booked before it is allocated. Memory of a tier beyond its booked bytes is therefore
+// activations, which are measured (activation_meter.h) and set.
 //
 // Invariants:
-//   1. Bytes(use, tier) is what has been added and not yet removed; it is never negative (a bug).
+//   1. Bytes(use, tier) is the sum of added minus removed bytes; it is never negative (a bug).
 //   2. Peak(...) >= Bytes(...) of the same cell at any time.
-// Threads: all methods are safe to call concurrently.
-// Lifetimes: a ledger outlives every LedgerEntry booked in it.
+// Thread-safe. A ledger must outlive every LedgerEntry booked in it.
 
 #include <array>
 #include <atomic>
@@ -40,18 +39,19 @@ enum class MemoryTier {
   kHost,
   kPinned,
   kFile,
-  // Memory of the host beside the allocator: this rank's part of what ranks share, buffers of
-  // files.
+  // Host memory outside the allocator: this rank's share of memory shared by ranks, and file
+  // buffers.
   kMapped,
 };
 inline constexpr std::size_t kMemoryTiers = 5;
 
-// The tier in which tensors lie: of a rank that computes on the CPU, or on a device.
+// Returns the tier of tensors of a rank that computes on the CPU, or on a device.
 constexpr MemoryTier TierOf(bool is_cpu) {
   return is_cpu ? MemoryTier::kHost : MemoryTier::kDevice;
 }
 
-// The words of metrics and reports: "parameters", "optimizer_state", ...; "device", "host", ...
+// Return the names used in metrics and reports: "parameters", "optimizer_state", ...; "device",
+// "host", ...
 std::string_view MemoryUseName(MemoryUse use);
 std::string_view MemoryTierName(MemoryTier tier);
 
@@ -64,21 +64,22 @@ class MemoryLedger {
   void Add(MemoryUse use, MemoryTier tier, std::int64_t bytes);
   // Requires: at least `bytes` are booked there.
   void Remove(MemoryUse use, MemoryTier tier, std::int64_t bytes);
-  // Enter what has been measured instead of added.
+  // These enter measured values.
   void Set(MemoryUse use, MemoryTier tier, std::int64_t bytes);
   void RaisePeak(MemoryUse use, MemoryTier tier, std::int64_t bytes);
 
   std::int64_t Bytes(MemoryUse use, MemoryTier tier) const;
   std::int64_t Peak(MemoryUse use, MemoryTier tier) const;
-  // All of a tier but activations.
+  // Returns the bytes of a tier without activations.
   std::int64_t BookedBytes(MemoryTier tier) const {
     return booked_[static_cast<std::size_t>(tier)].load();
   }
-  // Parameters, gradients, optimizer state and master weights together, over all tiers: what the
-  // ZeRO formulas speak of.
+  // Returns the bytes of parameters, gradients, optimizer state and master weights over all tiers:
+  // the model states in the ZeRO formulas.
   std::int64_t ModelStateBytes() const;
 
-  // {"parameters":{"host":{"bytes":1,"peak":2}},...}; only cells that were ever used.
+  // Returns {"parameters":{"host":{"bytes":1,"peak":2}},...}, with only the cells that were ever
+  // used.
   nlohmann::ordered_json ToJson() const;
 
  private:
@@ -93,7 +94,8 @@ class MemoryLedger {
   std::array<std::atomic<std::int64_t>, kMemoryTiers> booked_{};
 };
 
-// Books bytes for as long as it lives. Move-only; a moved-from or default entry books nothing.
+// LedgerEntry: books bytes for its lifetime. Move-only; a moved-from or default entry books
+// nothing.
 class LedgerEntry {
  public:
   LedgerEntry() = default;

@@ -1,16 +1,16 @@
 #pragma once
 
-// ParallelFor: a loop on the threads of LibTorch's pool (OMP_NUM_THREADS, at::set_num_threads).
+// ParallelFor: a parallel loop on LibTorch's thread pool (OMP_NUM_THREADS, at::set_num_threads).
 //
-// It is at::parallel_for, which is a template that runs on one thread, without a word, wherever it
-// is compiled without -fopenmp. So it is compiled once, with it, and called from everywhere.
+// It wraps at::parallel_for, a template that silently runs on one thread in files compiled without
+// -fopenmp. This wrapper is compiled once, with -fopenmp.
 //
-// Calls body(first, end) for parts of [begin, end) that together are all of it, at once: one for
-// each thread, but no more than it has parts of `grain`. Within such a body, or where there is one
-// thread, it is one call on the caller's own. Where parts end depends on the number of threads:
-// nothing of a result may. What a body throws comes out of here, of several the first.
+// Calls body(first, end) for disjoint ranges that together cover [begin, end), in parallel: at most
+// one range per thread, and at most as many as there are ranges of `grain`. Within such a body, or
+// with one thread, it makes one call on the caller's thread. Range boundaries depend on the number
+// of threads, so results must not depend on them. Rethrows the first exception of `body`.
 //
-// Threads: safe to call concurrently; each calling thread has a pool of its own.
+// Thread-safe; each calling thread has its own pool.
 
 #include <c10/util/FunctionRef.h>
 

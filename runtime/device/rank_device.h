@@ -1,10 +1,10 @@
 #pragma once
 
-// RankDevice: the device that a rank computes on, decided once at its start.
+// RankDevice: the device on which a rank computes, chosen once at its start.
 //
-// OpenRankDevice loads the CUDA plugin when a GPU is used. LibTorch caches what it finds at its
-// first operation, so this comes before the first tensor. Threads: call from the main thread,
-// before others use LibTorch.
+// OpenRankDevice loads the CUDA plugin when a GPU is used. Call it before the first tensor, because
+// LibTorch caches the available devices at its first operation. Call it from the main thread,
+// before other threads use LibTorch.
 
 #include <c10/core/Device.h>
 
@@ -16,12 +16,12 @@
 namespace ds::device {
 
 enum class DeviceChoice {
-  kAuto,  // a GPU when this machine has one that works, else the CPU
+  kAuto,  // a GPU if this machine has a working one, else the CPU
   kCpu,
   kCuda,  // a GPU, or an error
 };
 
-// "auto", "cpu" or "cuda"; anything else is kInvalidArgument.
+// Parses "auto", "cpu" or "cuda"; returns kInvalidArgument for other names.
 StatusOr<DeviceChoice> DeviceChoiceFromName(std::string_view name);
 
 struct RankDevice {
@@ -29,18 +29,18 @@ struct RankDevice {
   const CudaPlugin* cuda = nullptr;  // set when `device` is a GPU; lives until the process ends
 };
 
-// `local_rank` picks the GPU among the visible ones; with one visible device per rank it is that
-// one.
+// Opens the device. `local_rank` selects the GPU among the visible devices; a single visible device
+// is used by any rank.
 StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank);
 
-// Waits for all that was issued to the device; on the CPU nothing is.
+// Blocks until all work issued to the device is finished. Does nothing on the CPU.
 void Synchronize(c10::Device device);
 
-// Loads libdsrun_cuda.so: beside this program, in ../lib, or from the library path.
+// Loads libdsrun_cuda.so from this program's folder, from ../lib, or from the library path.
 StatusOr<const CudaPlugin*> LoadCudaPlugin();
 
-// Finds a function that a higher layer has put into the plugin, by the name it is exported under.
-// Loads the plugin where that has not been done.
+// Returns a function that a higher layer has compiled into the plugin, by its exported name. Loads
+// the plugin if necessary.
 StatusOr<void*> FindInCudaPlugin(const char* name);
 
 }  // namespace ds::device

@@ -1,9 +1,9 @@
 #pragma once
 
-// BindThreadAndPool decides which cores threads may run on: the calling thread, and the pool that
-// LibTorch's loops run on when it starts them (parallel.h).
+// BindThreadAndPool binds threads to cores: the calling thread, and the pool of LibTorch's loops
+// that this thread starts (parallel.h).
 //
-// Threads: of each call the calling one. Errors: what the kernel refuses, with its reason.
+// Each call affects the calling thread. Errors: the kernel's error, with its reason.
 
 #include <vector>
 
@@ -11,12 +11,13 @@
 
 namespace ds::device {
 
-// Binds the calling thread and its pool, which has `threads` threads then. Those that it starts
-// from here on are bound, too.
+// Binds the calling thread and its pool, and sets the pool's size to `threads`. Threads that they
+// start later are bound too.
 Status BindThreadAndPool(const std::vector<int>& cores, int threads);
 
-// Binds them for as long as it lives, to no more threads than there are cores: its destructor, on
-// the same thread, gives them back the cores and the number of threads that they had.
+// BoundPool: binds the calling thread and its pool during its lifetime, to at most as many threads
+// as cores. Its destructor restores the previous cores and number of threads; destroy it on the
+// same thread.
 class BoundPool {
  public:
   static StatusOr<BoundPool> Bind(const std::vector<int>& cores);
@@ -26,7 +27,7 @@ class BoundPool {
 
  private:
   BoundPool() = default;
-  std::vector<int> cores_before_;  // none: somebody else has them
+  std::vector<int> cores_before_;  // empty: moved from
   int threads_before_ = 0;
 };
 

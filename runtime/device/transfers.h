@@ -1,9 +1,9 @@
 #pragma once
 
-// Values go between the host and a device in the midst of a step by memory that the device sees, so
-// that nobody waits who need not.
+// Transfers of values between host and device within a step, through pinned memory, so that only
+// ReadNumbers blocks.
 //
-// Threads: any. Errors: c10::Error.
+// Thread-safe. Errors: c10::Error.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,18 +11,17 @@
 
 namespace ds::device {
 
-// Returns what a step has come to, the values of a contiguous 1-D tensor of doubles. The one place
-// where a step waits for its device: behind all that was issued to its current stream. Everything
-// else that a step asks a GPU for it asks without waiting, to which a test on one holds it
-// (tests/gpu).
+// Returns the values of a contiguous 1-D tensor of doubles: the results of a step. It blocks until
+// all work on the current stream of the tensor's device is finished. It is the only function in a
+// step that waits for the device; a test on a GPU enforces this (tests/gpu).
 std::vector<double> ReadNumbers(const at::Tensor& numbers);
 
-// Returns pinned memory of the host that gets the values of a device's tensor, behind what its
-// current stream holds: not to be read before that.
+// Returns pinned host memory that receives the values of a device tensor, after the work on the
+// device's current stream. Do not read it before that work is finished.
 at::Tensor TakeToHost(const at::Tensor& values);
 
-// Returns what the host has made, on the device, behind what its current stream holds; the tensor
-// itself where that is the CPU.
+// Returns a copy of `host` on the device, made after the work on its current stream. Returns `host`
+// itself if `device` is the CPU.
 at::Tensor BringTo(const at::Tensor& host, c10::Device device);
 
 }  // namespace ds::device
