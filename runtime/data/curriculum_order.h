@@ -1,15 +1,16 @@
 #pragma once
 
-// CurriculumOrder: finds the sample at a place of a training stream whose samples become eligible
-// step by step, as DeepSpeed's DeepSpeedDataSampler has it: those that become so in one step are a
-// cluster, each step takes of every cluster in proportion to its size, and no sample of a cluster
-// comes again before all of it have.
+// CurriculumOrder: finds the sample at a position of a training stream when samples become eligible
+// step by step. As in DeepSpeed's DeepSpeedDataSampler, the samples that become eligible in one
+// step form a cluster. Each step takes samples of every cluster in proportion to its size, and no
+// sample of a cluster repeats before the full cluster has been used.
 //
-// DeepSpeed draws how many a batch takes of each cluster, so that shares hold on average; here they
-// hold for every stretch of the stream (sampler.h), and each place is found on its own: before a
-// cluster there is a stream, which goes on behind it in the places that the cluster leaves.
+// DeepSpeed draws the number of samples per cluster at random, so shares hold on average. Here they
+// hold for every stretch of the stream (sampler.h), and each position is computed independently.
+// From a cluster's first position on, the cluster and the previous stream are interleaved: the
+// previous stream continues at the positions that the cluster does not take.
 //
-// Threads: one at a time; shuffled clusters remember their permutations.
+// Not thread-safe; shuffled clusters cache their permutations.
 
 #include <cstdint>
 #include <span>
@@ -22,8 +23,8 @@ namespace ds::data {
 
 class CurriculumOrder {
  public:
-  // Sample i is eligible from step first_steps[i] on, counted from 1, or never (kNever). A step is
-  // so many places. Refuses samples of which the first step has none.
+  // Sample i is eligible from step first_steps[i] on, counted from 1, or never (kNever). A step has
+  // `samples_per_step` positions. Returns an error if no sample is eligible in the first step.
   static StatusOr<CurriculumOrder> Create(std::span<const std::int64_t> first_steps,
                                           std::int64_t samples_per_step,
                                           const Sampler::Options& order);
@@ -31,21 +32,22 @@ class CurriculumOrder {
   // Requires place >= 0.
   std::int64_t At(std::int64_t place);
 
-  // Counts samples that are eligible in the first step, and from `last_step` on for ever.
+  // Growth: `first` samples are eligible in the first step, `last` samples from step `last_step`
+  // on.
   struct Growth {
     std::int64_t first = 0, last = 0, last_step = 1;
   };
   Growth growth() const;
 
-  // A checksum of which samples become eligible where.
+  // Returns a checksum of the samples and the positions from which they are eligible.
   std::uint32_t fingerprint() const { return fingerprint_; }
 
  private:
   struct Cluster {
-    std::int64_t first_place = 0;  // of the stream
-    std::size_t first = 0;         // of samples_
+    std::int64_t first_place = 0;  // position in the stream
+    std::size_t first = 0;         // index in samples_
     Sampler order;
-    Blend shares;  // of the stream before it, and of it; of the first cluster alone
+    Blend shares;  // of the previous stream and this cluster; the first cluster has one share
   };
   CurriculumOrder() = default;
   void AddCluster(std::int64_t first_place, std::size_t first, std::size_t end,

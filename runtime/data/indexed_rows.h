@@ -1,12 +1,12 @@
 #pragma once
 
-// IndexedRows: rows of whole numbers out of the two files that DeepSpeed's data analyzer writes
-// (deepspeed/runtime/data_pipeline/data_sampling/indexed_dataset.py, MMapIndexedDataset):
-// PREFIX.bin has the numbers one behind the other, PREFIX.idx their dtype and how many each row
-// has.
+// IndexedRows: rows of integers from the two files that DeepSpeed's data analyzer writes
+// (deepspeed/runtime/data_pipeline/data_sampling/indexed_dataset.py, MMapIndexedDataset).
+// PREFIX.bin holds the numbers of all rows in sequence. PREFIX.idx holds their dtype and the length
+// of each row.
 //
-// The .idx file is laid out as index_format.h says; nothing here needs the documents. Dtypes have
-// other codes than in Megatron-LM's files of tokens (megatron_index.h).
+// index_format.h describes the layout of the .idx file; its documents are not used here. The dtype
+// codes differ from the codes in Megatron-LM's token files (megatron_index.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -19,10 +19,10 @@ namespace ds::data {
 
 struct IndexedRows {
   std::vector<std::int64_t> numbers;
-  std::vector<std::int64_t> ends;  // of each row, in numbers
+  std::vector<std::int64_t> ends;  // end of each row, as an index into `numbers`
 };
 
-// Reads both files as a whole. Errors name the file and what is wrong with it.
+// Reads both files completely. Errors name the file and the problem.
 StatusOr<IndexedRows> ReadIndexedRows(const std::string& prefix);
 
 }  // namespace ds::data

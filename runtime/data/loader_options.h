@@ -1,6 +1,6 @@
 #pragma once
 
-// LoaderOptions: what a loader is asked for. Batch: what it hands out.
+// LoaderOptions: the settings of a loader. Batch: its output.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,51 +18,52 @@
 
 namespace ds::data {
 
-// A label that is not learnt: of a prompt, or the first token of a document, which follows nothing.
+// Label of tokens that do not contribute to the loss: tokens of a prompt, and the first token of a
+// document, which has no predecessor.
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// Names a sample: of which of the loader's sources, from 0 on, and which of it.
+// SampleName: the index of a source of the loader, and the index of a sample in it.
 struct SampleName {
   std::size_t source = 0;
   std::int64_t sample = 0;
 };
 
-// One micro-batch of next-token prediction.
+// Batch: one micro-batch of next-token prediction.
 struct Batch {
   at::Tensor inputs;     // [B, S] int64, CPU, contiguous
   at::Tensor labels;     // [B, S] int64: the inputs shifted by one token, or kIgnoredLabel
-  at::Tensor documents;  // [B, S] int64, a sample's counted from 0; undefined: one a sample
-  std::vector<std::int64_t> lengths = {};  // tokens of each row; padding is behind them
-  std::int64_t longest = 0;                // tokens of the longest document; padding does not count
+  at::Tensor documents;  // [B, S] int64, numbers from 0 in a sample; undefined: one each
+  std::vector<std::int64_t> lengths = {};  // tokens of each row, without padding at its end
+  std::int64_t longest = 0;                // tokens of the longest document, without padding
   std::int64_t tokens = 0;                 // B * S
-  std::int64_t place = 0;                  // of the stream, its first
-  std::vector<SampleName> samples = {};    // a row each
-  // Says where it stands in its step, if batches are by tokens.
+  std::int64_t place = 0;                  // first position in the stream
+  std::vector<SampleName> samples = {};    // one per row
+  // The batch's position in its step, if batches are made by tokens.
   std::optional<TokenBatches::StepPart> step_part = {};
 };
 
 struct LoaderOptions {
   std::int64_t micro_batch = 1;  // B
   std::int64_t seq_len = 256;    // S
-  std::int64_t vocab_size = 0;   // ids outside are refused
+  std::int64_t vocab_size = 0;   // ids outside the vocabulary are rejected
   Packing packing = Packing::kStream;
   topology::Member reader;  // among the ranks that have samples of their own
   Sampler::Options order;
-  // Say how much each of several sources gives (sampler.h). Empty: by the samples that it has.
+  // Shares of several sources (sampler.h). Empty: in proportion to their numbers of samples.
   std::vector<double> weights = {};
-  double held_out = 0.0;        // the share of a source's samples, from the last on, not trained on
-  bool takes_held_out = false;  // it reads those, and no others
-  // The stream is one pass: places behind it are samples of which nothing is learnt.
+  double held_out = 0.0;        // fraction of a source's samples, at its end, not trained on
+  bool takes_held_out = false;  // reads only the held-out samples
+  // The stream is one pass: later positions are samples that do not contribute to the loss.
   bool once = false;
-  // Say which samples a step has, of so many each; empty: any.
+  // These select the eligible samples of each step of samples_per_step samples; empty: all samples.
   std::vector<config::SampleMetric> metrics = {};
   std::int64_t samples_per_step = 0;
-  std::filesystem::path cache = {};  // of metrics that are computed; "": each rank does
-  // Counts what a micro-batch has in tokens: B, and the places of the stream, are then numbers of
-  // such batches, samples_per_step of them a step, which a micro-batch has one behind the other,
-  // as long as the longest sample among them.
+  std::filesystem::path cache = {};  // cache of computed metrics; "": each rank computes them
+  // Limits a micro-batch by its number of tokens. Then B and positions of the stream count such
+  // batches, and a step has samples_per_step batches. A micro-batch is B of these in sequence,
+  // padded to the longest sample.
   std::optional<config::DynamicBatching> batching = {};
-  bool pinned = false;  // batches lie in page-locked memory, from where copies to a GPU do not wait
+  bool pinned = false;  // batches are in page-locked memory, so copies to a GPU are asynchronous
 };
 
 }  // namespace ds::data

@@ -1,13 +1,13 @@
 #pragma once
 
-// PrefetchingLoader: a stream of micro-batches that a thread reads ahead of being asked for.
+// PrefetchingLoader: reads micro-batches of a stream ahead in a thread.
 //
-// A caller sees the stream's batches and errors in their order; behind an error the stream is asked
-// again. Position and state are those of what has been handed out, not of what has been
-// read: a saved run goes on with the batch that nobody has trained on.
+// Callers get the stream's batches and errors in order; after an error the stream is read again.
+// Position and state follow the batches handed out, not the batches read ahead: a saved run
+// resumes with the first batch that was not trained on.
 //
-// Threads: one thread at a time drives it. Its own begins with the first Next, is the only one to
-// touch the stream meanwhile, and has ended when this is destroyed or loads a state.
+// Not thread-safe. The reader thread starts with the first Next. It alone uses the stream until
+// this object is destroyed or loads a state, which end the thread.
 
 #include <chrono>
 #include <condition_variable>
@@ -25,24 +25,25 @@ namespace ds::data {
 
 class PrefetchingLoader : public BatchStream {
  public:
-  // At most `depth` batches, at least 1, wait to be asked for.
+  // Reads at most `depth` batches ahead. Requires depth >= 1.
   PrefetchingLoader(std::unique_ptr<BatchStream> stream, std::size_t depth);
   ~PrefetchingLoader() override;
 
   StatusOr<Batch> Next() override;
 
-  // Returns how long Next has waited for batches since this was asked last.
+  // Returns the time that Next has waited for batches since the previous call.
   std::chrono::duration<double> TakeWaited() { return std::exchange(waited_, {}); }
 
   std::string_view state_name() const override { return stream_->state_name(); }
-  void AddShards(std::vector<checkpoint::TensorShard>*) override {}  // as the stream's
+  void AddShards(std::vector<checkpoint::TensorShard>*) override {}  // the stream has none
   nlohmann::json State() const override { return state_; }
   Status LoadState(const nlohmann::json& state) override;
 
  private:
   struct Read {
     StatusOr<Batch> batch = Batch();
-    std::exception_ptr thrown = {};  // in its place: by LibTorch, of memory that there is not
+    std::exception_ptr thrown = {};  // instead of a batch: an exception of LibTorch, when out of
+                                     // memory
     nlohmann::json state_behind = {};
 
     bool ok() const { return thrown == nullptr && batch.ok(); }
@@ -59,8 +60,8 @@ class PrefetchingLoader : public BatchStream {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Read> read_;  // guarded by mutex_; the last may be an error, behind which nobody reads
-  std::jthread reader_;    // ends before what it uses
+  std::deque<Read> read_;  // guarded by mutex_; no batch is read after an error
+  std::jthread reader_;    // ends before the members it uses are destroyed
 };
 
 }  // namespace ds::data

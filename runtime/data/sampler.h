@@ -1,10 +1,10 @@
 #pragma once
 
-// Sampler: finds the sample that stands at a place of the training stream.
+// Sampler: finds the sample at a position of the training stream.
 //
-// The stream is endless: pass after pass over the data. Place p is sample p mod n, or with
-// shuffling element p mod n of a permutation of its own for every pass. It does not depend on the
-// world size, so that a run may continue on another number of ranks.
+// The stream is endless: pass after pass over the data. Position p is sample p mod n, or with
+// shuffling element p mod n of a permutation that differs for every pass. It does not depend on the
+// world size, so a run can resume on another number of ranks.
 
 #include <array>
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace ds::data {
 
-// A seeded permutation of 0..n-1 whose every element is computed on its own: a Feistel network over
-// the next power of four, walked until it lands inside (Black and Rogaway, 2002). It needs no
-// memory, so shuffling a trillion tokens costs what shuffling ten does.
+// Permutation: a seeded permutation of 0..n-1 with independently computed elements: a Feistel
+// network over the next power of four, walked until it lands inside (Black and Rogaway, 2002). It
+// needs no memory, so the cost of shuffling does not grow with the number of tokens.
 class Permutation {
  public:
-  // Requires size >= 1. Equal (size, key) give equal permutations on every machine, for ever.
+  // Requires size >= 1. Equal (size, key) give equal permutations on every machine, in all
+  // versions.
   Permutation(std::int64_t size, std::uint64_t key);
 
   // Requires 0 <= index < size.
@@ -46,28 +47,30 @@ class Sampler {
   std::int64_t samples() const { return samples_; }
   const Options& options() const { return options_; }
 
-  // The sample at place `place` >= 0 of the stream. Remembers the pass's permutation.
+  // Returns the sample at position `place` >= 0 of the stream. Caches the pass's permutation.
   std::int64_t At(std::int64_t place);
 
  private:
   std::int64_t samples_;
   Options options_;
-  std::int64_t pass_ = -1;  // that permutation_ is for
+  std::int64_t pass_ = -1;  // the pass of permutation_
   std::optional<Permutation> permutation_;
 };
 
-// Blend: which source each place of a training stream is filled from, so that every source has its
-// share of any stretch of the stream.
+// Blend: assigns each position of a training stream to a source, so that every source has its share
+// of any stretch of the stream.
 //
-// A place is found on its own, by integers: there is no table, and a run goes on anywhere. Of the
-// first p places a source has its share of p, give or take less than two.
+// Each position is computed independently, with integers: there is no table, and a run can resume
+// at any position. Among the first p positions a source has its share of p, with an error below
+// two.
 
 class Blend {
  public:
-  // Source i gets weights[i] of their sum. Requires one weight at least, all finite and above 0.
+  // Source i gets weights[i] / sum of weights. Requires at least one weight; all must be finite and
+  // above 0.
   explicit Blend(std::span<const double> weights);
 
-  // It is the turn of `source`, which fills its index-th place, from 0 on.
+  // Turn: the source at a position; it fills its index-th position there, counted from 0.
   struct Turn {
     std::size_t source = 0;
     std::int64_t index = 0;
@@ -75,17 +78,17 @@ class Blend {
   // Requires place >= 0.
   Turn At(std::int64_t place) const;
 
-  // Counts how many of the first `places` each source fills.
+  // Returns how many of the first `places` positions each source fills.
   std::vector<std::int64_t> Count(std::int64_t places) const;
 
  private:
-  // A node parts its places between two: those of more than one source, or a source.
+  // Branch: a node, which divides its positions between two branches, or a source.
   struct Branch {
-    int node = -1;  // -1: it is `source`
+    int node = -1;  // -1: this branch is `source`
     std::size_t source = 0;
   };
   struct Node {
-    std::uint64_t share = 0;  // of the first branch, in parts of 2^62
+    std::uint64_t share = 0;  // of the first branch, in units of 2^-62
     Branch first, second;
   };
   struct Weighed {

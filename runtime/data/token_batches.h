@@ -1,12 +1,12 @@
 #pragma once
 
-// TokenBatches: micro-batches of as many samples as have so many tokens together, and the steps
-// that they make (config/dynamic_batching.h). Pure.
+// TokenBatches: micro-batches limited by their total number of tokens, and steps of micro-batches
+// (config/dynamic_batching.h). Pure.
 //
-// Samples are taken in their order, as many in each micro-batch as fit, which is the way of
-// DeepSpeed's batch_by_seqlens; samples that do not fit into one alone are in none. A micro-batch
-// that cannot have min_batch_size samples ends the list, as does the last sample, which is in none
-// either. What does not fill a step is left out.
+// Samples are taken in order, as many per micro-batch as fit, as in DeepSpeed's batch_by_seqlens.
+// Samples that are too long for a micro-batch are skipped. The list ends at a micro-batch that
+// cannot have min_batch_size samples, or before the last sample, which is never used. Micro-batches
+// that do not fill a step are dropped.
 
 #include <cstdint>
 #include <span>
@@ -19,36 +19,36 @@ namespace ds::data {
 
 class TokenBatches {
  public:
-  // lengths[i] counts the tokens of sample i; `order` names the samples that are taken, each at
-  // most once. A step has so many micro-batches. Refuses samples that do not fill a step.
+  // lengths[i] is the number of tokens of sample i. `order` lists the samples to use, each at most
+  // once. A step has `per_step` micro-batches. Returns an error if the samples do not fill a step.
   static StatusOr<TokenBatches> Create(std::span<const std::int64_t> lengths,
                                        std::span<const std::int64_t> order,
                                        const config::DynamicBatching& batching,
                                        std::int64_t per_step);
 
-  // Counts the micro-batches: a multiple of those of a step.
+  // Returns the number of micro-batches, a multiple of per_step().
   std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()) - 1; }
   std::int64_t per_step() const { return per_step_; }
 
-  // The samples of a micro-batch, of the place `place` >= 0 of an endless stream of passes.
+  // Returns the samples of the micro-batch at position `place` >= 0 of an endless stream of passes.
   std::span<const std::int64_t> At(std::int64_t place) const;
 
-  // Says where a micro-batch stands among the samples of its step.
+  // StepPart: the position of a micro-batch among the samples of its step.
   struct StepPart {
-    std::int64_t first = 0;    // that it begins with
-    std::int64_t samples = 0;  // of the step
+    std::int64_t first = 0;    // index of its first sample in the step
+    std::int64_t samples = 0;  // number of samples of the step
   };
   StepPart PartAt(std::int64_t place) const;
 
   struct Coverage {
     std::int64_t samples = 0;           // in micro-batches
-    std::int64_t too_long = 0;          // that do not fit into one
-    std::int64_t left_over = 0;         // that are in none for the end's sake
-    std::int64_t fewest = 0, most = 0;  // of a step
+    std::int64_t too_long = 0;          // too long for a micro-batch
+    std::int64_t left_over = 0;         // dropped at the end
+    std::int64_t fewest = 0, most = 0;  // per step
   };
   Coverage coverage() const { return coverage_; }
 
-  // A checksum of which samples are where.
+  // Returns a checksum of the samples and their positions.
   std::uint32_t fingerprint() const;
 
  private:
@@ -59,8 +59,8 @@ class TokenBatches {
   }
 
   std::int64_t per_step_ = 1;
-  std::vector<std::int64_t> samples_;     // one micro-batch behind the other
-  std::vector<std::int64_t> ends_ = {0};  // of each in samples_, behind a 0
+  std::vector<std::int64_t> samples_;     // micro-batch by micro-batch
+  std::vector<std::int64_t> ends_ = {0};  // end of each micro-batch in samples_, preceded by 0
   Coverage coverage_;
 };
 
