@@ -1,9 +1,10 @@
 #pragma once
 
-// Generate: texts from a decoder, token by token, with a cache of keys and values.
+// Generate: generates text from a decoder, token by token, with a key-value cache.
 //
-// A batch of prompts of any lengths runs together; what a sample's text is does not depend on the
-// others (but for the rounding of products, whose order of sums may follow the batch's size).
+// A batch of prompts of any lengths runs together. The text of a sample does not depend on the
+// others, except for the rounding of matrix products: their order of sums may depend on the batch
+// size.
 
 #include <cstdint>
 #include <functional>
@@ -16,8 +17,8 @@
 namespace ds::inference {
 
 struct Prompt {
-  std::vector<std::int64_t> tokens;  // one at least
-  std::uint64_t number = 0;          // what it draws is its own under this number (UniformAt)
+  std::vector<std::int64_t> tokens;  // at least one
+  std::uint64_t number = 0;          // selects the sample's own random numbers (UniformAt)
   std::int64_t most_new_tokens = 1;
 };
 
@@ -29,19 +30,20 @@ struct GenerateOptions {
 
 enum class Ending { kEndToken, kLength };
 
-// Hears of each text as it grows. `prompt` is an index into the prompts.
+// GenerationObserver: receives each text as it grows. `prompt` is an index into the prompts.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
-  // An end token is not told.
+  // Called for each token except end tokens.
   virtual void OnToken(std::size_t prompt, std::int64_t token) = 0;
   virtual void OnEnd(std::size_t prompt, Ending ending) = 0;
-  // Asked before each pass of the model; false ends all texts where they are, without OnEnd.
+  // Called before each forward pass; returning false stops all texts, without OnEnd.
   virtual bool hears_more() const { return true; }
 };
 
-// Generates all of them together. The model has its weights and is in evaluation mode; `spec` is
-// its own. Throws c10::Error, for logits that are not finite, too, and what the observer throws.
+// Generates texts for all prompts together. The model has its weights and is in evaluation mode;
+// `spec` describes it. Throws c10::Error, also for non-finite logits, and the exceptions of the
+// observer.
 void Generate(const BlockList& model, const models::DecoderSpec& spec,
               const std::vector<Prompt>& prompts, const GenerateOptions& options,
               GenerationObserver& observer);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A generation begins with these: the model, the settings of its folder, and prompts as tokens.
+// The inputs of a generation: the model, the settings of its folder, and prompts as tokens.
 
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
@@ -23,60 +23,63 @@
 
 namespace ds::inference {
 
-// LoadModel: a model with its weights, ready to run.
+// LoadModel: returns a model with its weights, ready to run.
 
-// "float32", "bfloat16" or "float16"; "auto" is what `config` says its weights are, else float32.
+// Parses "float32", "bfloat16", "float16" or "auto". "auto" is the dtype of the weights according
+// to `config`, or float32 if it names none.
 StatusOr<c10::ScalarType> FindDtype(const std::string& name, const models::ModelConfig& config);
 
 struct LoadedModel {
   std::shared_ptr<BlockList> blocks;  // in evaluation mode
-  bool has_weights = false;           // else they are drawn
-  std::vector<std::string> unused;    // tensors of the folder that no block has
+  bool has_weights = false;           // false: the weights are random
+  std::vector<std::string> unused;    // tensors of the folder that belong to no block
 };
 
-// Reads the weights of config.folder; where there are none, draws them by `seed`. Refuses a folder
-// that does not suit the model before anything is allocated. Puts the adapters of a PEFT folder
-// beside the weights, if there is one, unmerged. `options` say dtype and device.
+// Reads the weights of config.folder, or draws them with `seed` if there are none. Rejects a folder
+// that does not match the model before it allocates memory. Adds the adapters of the PEFT folder
+// `adapter`, if given, without merging them. `options` holds dtype and device.
 StatusOr<LoadedModel> LoadModel(const models::ModelConfig& config, c10::TensorOptions options,
                                 std::uint64_t seed, const std::filesystem::path& adapter = {});
 
-// GenerationConfig: what the generation_config.json of a model's folder says of texts, read as
-// transformers reads it: how tokens are chosen and which of them end a text.
+// GenerationConfig: the settings of generation_config.json in a model's folder, parsed as
+// transformers does: how tokens are chosen and which tokens end a text.
 //
-// Torch-free. Threads: any.
+// Torch-free. Thread-safe.
 
 struct GenerationConfig {
   SamplingOptions sampling;
   std::optional<std::int64_t> max_new_tokens;
-  std::optional<std::int64_t> max_length;  // prompt included; counts without max_new_tokens
+  std::optional<std::int64_t> max_length;  // includes the prompt; used without max_new_tokens
   std::vector<std::int64_t> end_tokens;
 };
 
-// A key that is absent or null has transformers' default. Refuses by name a value that is out of
-// range, and a set key that would change the text and is not built; `file_name` is for messages.
+// Parses the file's text. An absent or null key has transformers' default. Returns an error that
+// names the key for a value out of range, and for a set key that would change the text and is not
+// implemented. `file_name` is used in messages.
 StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view text,
                                                  const std::string& file_name);
 
-// Reads that of `folder`, or takes the default where it has none. `only_end_tokens` leaves the rest
-// at its default, whatever it says. Where it names no end of a text, `model`, a config.json, may.
+// Reads the file of `folder`, or returns the defaults if there is none. `only_end_tokens` keeps the
+// other settings at their defaults. If the file names no end token, the end tokens of `model`, a
+// config.json, are used.
 StatusOr<GenerationConfig> ReadGenerationConfig(const std::filesystem::path& folder,
                                                 const nlohmann::ordered_json& model,
                                                 bool only_end_tokens);
 
-// PromptEncoder: prompts as the tokens that a model reads: texts by its tokenizer, conversations by
-// its chat template first.
+// PromptEncoder: converts prompts to a model's tokens. It applies the tokenizer to texts; it
+// applies the chat template to conversations first.
 //
-// Torch-free. Threads: one.
+// Torch-free. Not thread-safe.
 
 class PromptEncoder {
  public:
-  // `folder` outlives it. Null: a byte is a token.
+  // `folder` must outlive this object. Null: each byte is a token.
   explicit PromptEncoder(const tokenizer::TokenizerFolder* folder);
 
-  // `prompt` is a text, or a list of messages, after which the assistant answers, or an object with
-  // such "messages" and the "variables" of the chat template. A text gets
-  // the special tokens that the tokenizer puts around one; a conversation has its template's. An
-  // error where there is no token, or no template.
+  // `prompt` is a text, or a list of messages, which the assistant answers, or an object with such
+  // "messages" and the "variables" of the chat template. A text gets the tokenizer's special tokens
+  // around it; a conversation has the special tokens of its template. Returns an error if there are
+  // no tokens, or no template.
   StatusOr<std::vector<std::int64_t>> Encode(const nlohmann::ordered_json& prompt);
 
  private:

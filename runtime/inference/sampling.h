@@ -1,10 +1,10 @@
 #pragma once
 
-// Choosing the next token from a model's logits, as transformers' generate does: what it calls
-// logits processors, in its order, then the most likely token or a draw.
+// Chooses the next token from a model's logits, like transformers' generate: logits processors in
+// its order, then the most likely token or a random draw.
 //
-// Logits are of one sample, fp32, one for each token of the vocabulary. A token that is ruled out
-// has the logit -infinity. Pure; safe from any thread. Torch-free.
+// Logits belong to one sample: fp32, one per token of the vocabulary. An excluded token has the
+// logit -infinity. Pure, thread-safe, torch-free.
 
 #include <cstdint>
 #include <span>
@@ -12,42 +12,42 @@
 namespace ds::inference {
 
 struct SamplingOptions {
-  bool draws = false;               // else the most likely token is chosen
+  bool draws = false;               // false: choose the most likely token
   double repetition_penalty = 1.0;  // above 0; 1: none
-  // These concern draws only.
+  // The following settings apply to draws only.
   double temperature = 1.0;  // above 0
   std::int64_t top_k = 50;   // 0: all
   double top_p = 1.0;        // above 0; 1: all
 };
 
-// Divides the positive logits of these tokens by the penalty and multiplies the negative ones,
-// each once, however often a token is seen (arXiv 1909.05858).
+// Divides the positive logits of the `seen` tokens by the penalty and multiplies the negative ones.
+// Each token is penalised once, even if it is seen several times (arXiv 1909.05858).
 void PenaliseRepetition(std::span<float> logits, std::span<const std::int64_t> seen,
                         double penalty);
 
-// Divides by the temperature. Where it is so low that quotients are beyond fp32, the most likely
-// token is all that is left.
+// Divides by the temperature. If the quotients overflow fp32, only the most likely token remains.
 void ApplyTemperature(std::span<float> logits, double temperature);
 
-// Rules out what is less likely than the k-th most likely token. Requires k > 0.
+// Excludes tokens that are less likely than the k-th most likely token. Requires k > 0.
 void KeepTopK(std::span<float> logits, std::int64_t k);
 
-// Keeps the fewest of the most likely tokens whose probabilities reach `p` together, one at least
-// (nucleus sampling, arXiv 1904.09751).
+// Keeps the smallest set of the most likely tokens with a total probability of at least `p`, and at
+// least one token (nucleus sampling, arXiv 1904.09751).
 void KeepTopP(std::span<float> logits, double p);
 
-// The first of the largest.
+// Returns the first of the largest.
 std::int64_t FindMostLikely(std::span<const float> logits);
 
-// The token at which the sum of the probabilities, in the order of the ids, passes `uniform`, a
-// number from [0, 1).
+// Returns the token at which the sum of the probabilities, in the order of the ids, exceeds
+// `uniform`, a number in [0, 1).
 std::int64_t DrawToken(std::span<const float> logits, double uniform);
 
-// The number that token `index` of the text of sample `sample` is drawn with: of (seed, sample,
-// index) only, whatever else is drawn.
+// Returns the random number in [0, 1) for token `index` of sample `sample`. It depends only on
+// (seed, sample, index).
 double UniformAt(std::uint64_t seed, std::uint64_t sample, std::uint64_t index);
 
-// All of the above. Changes the logits; `seen` are the tokens of the prompt and of the text so far.
+// Applies all of the above and returns the chosen token. Changes the logits. `seen` holds the
+// tokens of the prompt and of the text so far.
 std::int64_t ChooseToken(std::span<float> logits, std::span<const std::int64_t> seen,
                          const SamplingOptions& options, double uniform);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// TextStream: the text of tokens as they come, in pieces that are characters: a token may end in
-// the middle of one, and a decoder may join what it gets with what comes next.
+// TextStream: decodes tokens incrementally to text of complete characters. A token may end in the
+// middle of a character, and a decoder may join a token with later tokens.
 //
-// Threads: one. The tokenizer outlives it.
+// Not thread-safe. The tokenizer must outlive this object.
 
 #include <cstdint>
 #include <string>
@@ -16,16 +16,16 @@ namespace ds::inference {
 
 class TextStream {
  public:
-  // Null: a token is a byte.
+  // Null: each token is a byte.
   explicit TextStream(const tokenizer::Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
-  // Takes a token; what is certain now of the text behind what Add has returned so far. Special
-  // tokens have no text.
+  // Adds a token and returns the new text that later tokens cannot change. Special tokens have no
+  // text.
   StatusOr<std::string> Add(std::int64_t token);
-  // The rest: an unfinished character as U+FFFD.
+  // Returns the rest; an unfinished character becomes U+FFFD.
   StatusOr<std::string> Finish();
 
-  // All text so far, what Add holds back included.
+  // Returns all text so far, including text that Add has not returned yet.
   StatusOr<std::string> Text() const;
 
  private:
