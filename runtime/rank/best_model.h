@@ -1,7 +1,7 @@
 #pragma once
 
-// The model of the best evaluation: whether its checkpoint is there, and loading it at the end of a
-// run (--load_best_model_at_end).
+// The model of the best evaluation: checks whether its checkpoint exists, and loads it at the end
+// of a run (--load_best_model_at_end).
 
 #include <filesystem>
 #include <string>
@@ -13,18 +13,18 @@
 
 namespace ds::rank {
 
-// kFailedPrecondition when the best evaluation so far has no checkpoint in the folder
-// `checkpoints`: the run before did not keep it.
+// Returns kFailedPrecondition if the best evaluation so far has no checkpoint in the folder
+// `checkpoints`, because the previous run did not keep it.
 Status CheckBestIsKept(const engine::BestEvaluation& best,
                        const std::filesystem::path& checkpoints);
 
-// Loads the engine from the checkpoint of the best evaluation; does nothing when there was none or
-// it is of the engine's own step. Collective.
+// Loads the engine from the checkpoint of the best evaluation. Does nothing if there was no
+// evaluation or if it belongs to the engine's current step. Collective: all ranks call it.
 Status LoadBest(const engine::BestEvaluation& best, const std::filesystem::path& checkpoints,
                 Engine& engine);
 
-// Names the best evaluation of a run that keeps its checkpoint, in the folder `checkpoints`, where
-// a run that has been resumed may not have kept it before.
+// Describes the best evaluation of a run and whether its checkpoint is in the folder `checkpoints`.
+// A resumed run may lack it.
 std::string DescribeBest(const engine::BestEvaluation::Best& best,
                          const std::filesystem::path& checkpoints);
 

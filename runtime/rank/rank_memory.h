@@ -1,9 +1,9 @@
 #pragma once
 
-// RankMemory: the books of a rank's memory, what it was predicted to hold, and both beside each
-// other.
+// RankMemory: a rank's memory ledger and meter, its predicted memory, and a comparison of
+// prediction and measurement.
 //
-// Threads: one at a time, but for the ledger.
+// Not thread-safe, except for the ledger.
 
 #include <cstdint>
 #include <memory>
@@ -26,19 +26,19 @@
 
 namespace ds::rank {
 
-// Says what a rank that has run out of memory may do.
+// Advice to the user after a rank has run out of memory.
 inline constexpr char kMemoryHint[] =
     "a smaller micro-batch, --recompute full, a higher ZeRO stage or more ranks need less memory "
     "on each; `dsrun estimate --deepspeed_config` shows what fits";
 
 class RankMemory {
  public:
-  // Counts the device's tensors from here on. Requires that there is none yet.
+  // Starts to count the device's tensors. Call it before the first tensor exists.
   void Open(c10::Device device);
-  // Says what of samples the steps to plan see: all of them, if not called.
+  // Sets the part of the samples that the planned steps process; by default all of each sample.
   void SetEfficiency(config::DataEfficiency efficiency) { efficiency_ = std::move(efficiency); }
-  // Predicts this rank, once Open has been called, by the code that `dsrun estimate` asks. Does
-  // nothing where it is not known what such a model keeps.
+  // Predicts this rank's memory with the code of `dsrun estimate`. Call Open first. Does nothing if
+  // the memory of such a model is not known.
   void Plan(const models::DecoderSpec& model, const config::DsConfig& config,
             const config::TrainJob& job, const comm::RankIdentity& identity,
             const topology::Mesh& mesh);
@@ -46,19 +46,21 @@ class RankMemory {
   device::MemoryLedger& ledger() { return ledger_; }
   device::ActivationMeter* meter() { return meter_.get(); }
 
-  // The "memory" of metrics.jsonl.
+  // Returns the "memory" object of metrics.jsonl.
   nlohmann::ordered_json Report() const;
-  // For the user, once: "memory of a rank's tensors: planned ..., measured ...". What was planned
-  // does not change: it goes into this report alone, as "planned". None without a plan, from the
-  // second call on, and on ranks that hold what one before them in the same stage holds. Where
-  // ranks have experts between them the one speaks whose experts most of `expert_routes`
-  // (StepResult's) have gone to, and says what it would have planned for so many.
+  // Returns, on the first call, a line for the user: "memory of a rank's tensors: planned ...,
+  // measured ...". Adds the plan, which does not change, to this report alone, as "planned".
+  // Returns nothing without a plan, after the first call, and on ranks with the same contents as an
+  // earlier rank of their stage. With expert parallelism the reporting rank is the one with the
+  // experts that received the most tokens in `expert_routes` (from StepResult). It adds the
+  // prediction for that load.
   std::optional<std::string> ComparePlan(
       const std::vector<std::vector<std::int64_t>>& expert_routes, nlohmann::ordered_json* report);
 
  private:
-  // Finds what came to this rank's experts over an even share, by layer; empty where another rank
-  // tells it: those of the stage's first expert group speak for all others.
+  // Returns the load of this rank's experts relative to an even share, by layer. Returns an empty
+  // list if another rank reports: the ranks of the stage's first expert group report for all
+  // others.
   std::vector<double> FindLoads(const std::vector<std::vector<std::int64_t>>& expert_routes) const;
 
   device::MemoryLedger ledger_;
@@ -68,12 +70,13 @@ class RankMemory {
     config::DsConfig config;
     engine::JobShape shape;
   };
-  std::optional<Job> job_;  // that is planned
+  std::optional<Job> job_;  // the planned job
   std::optional<zero::StepMemory> planned_;
   bool on_gpu_ = false, is_first_of_stage_ = false;
-  // The rank's part of the experts, in the group of the stage's first rank; none: in another one.
+  // Index of the rank's experts in the group of the stage's first rank; none: the rank is in
+  // another group.
   std::optional<int> expert_part_;
-  std::string stage_;  // " on stage 1", of a pipeline
+  std::string stage_;  // " on stage 1" in a pipeline
   bool has_compared_ = false;
 };
 

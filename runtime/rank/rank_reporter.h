@@ -1,13 +1,12 @@
 #pragma once
 
-// RankReporter: tells the world what this rank does while it works. Under dsrund the messages go
-// over the rank link (base/rank_link.h); started by hand, without one, what a person wants to know
-// goes to stdout.
+// RankReporter: reports this rank's progress. Under dsrund the messages go over the rank link
+// (base/rank_link.h). Without a link (started by hand) messages for people go to stdout.
 //
-// A vanished daemon is not an error here: the daemon's end kills the rank (PR_SET_PDEATHSIG), and a
-// rank that outlives it for a moment has nobody to tell.
+// A lost daemon is not an error here: the daemon's end kills the rank (PR_SET_PDEATHSIG), and
+// messages in between are dropped.
 //
-// Threads: one thread, the one that trains.
+// Not thread-safe: only the training thread uses it.
 
 #include <cstdint>
 #include <memory>
@@ -23,12 +22,12 @@
 
 namespace ds::rank {
 
-// The reason why a rank is about to end, in words for the user.
+// Failure: the reason why a rank is about to end, in words for the user.
 struct Failure {
   Status status;
   int exit_code = kExitFailure;
-  std::string hint;            // what to do; may be empty
-  comm::Absence absence = {};  // of those for which it ends
+  std::string hint;            // advice; may be empty
+  comm::Absence absence = {};  // the missing ranks that caused the failure
 };
 
 class RankReporter {
@@ -36,14 +35,14 @@ class RankReporter {
   // `link` may be null.
   RankReporter(std::unique_ptr<RankLink> link, int rank) : link_(std::move(link)), rank_(rank) {}
 
-  // Null when nobody listens.
+  // Returns null if there is no daemon.
   RankLink* link() const { return link_.get(); }
 
   void ReportHello();
-  // `total_steps` of the job, 0 while it is not known.
+  // `total_steps` is the job's number of steps, 0 while it is unknown.
   void ReportPhase(std::string_view name, std::int64_t total_steps = 0);
   void ReportNotice(std::string_view text);
-  // A notice for each key of the job's config that changes nothing here (config/idle_keys.h).
+  // Reports a notice for each key of the job's config that has no effect here (config/idle_keys.h).
   void ReportIdleKeys(const config::TrainJob& job, const config::DsConfig& config,
                       config::RankPlaces places);
   void ReportBeacon(std::int64_t step, const nlohmann::ordered_json& memory);

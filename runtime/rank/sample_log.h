@@ -1,12 +1,12 @@
 #pragma once
 
-// SampleLog: which samples a rank has trained on, for those who ask: with DSRUN_SAMPLE_LOG=FOLDER
-// in its environment each rank appends a line per micro-batch to FOLDER/rank-N.jsonl,
-// {"step","place","samples":[...]}: the step that it is of, its first place in the training stream
+// SampleLog: logs the samples on which a rank trains. With DSRUN_SAMPLE_LOG=FOLDER in its
+// environment each rank appends a line per micro-batch to FOLDER/rank-N.jsonl,
+// {"step","place","samples":[...]}: its step, its first position in the training stream
 // (data/loader.h), and the numbers of its samples (of a blend [source, sample]).
 //
-// A line is written before the batch is trained on: of a step that a failure took, and that the
-// restarted job does again, there are lines in both.
+// A line is written before the batch is used. A step that failed and is repeated by the restarted
+// job therefore has lines of both attempts.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,8 @@ namespace ds::rank {
 
 class SampleLog {
  public:
-  // Without the variable it writes nothing. Fails where the file cannot be opened.
+  // Opens the file; without the variable the log writes nothing. Fails if the file cannot be
+  // opened.
   static StatusOr<SampleLog> Open(int rank, bool is_blend);
   Status Write(std::int64_t step, const data::Batch& batch);
 

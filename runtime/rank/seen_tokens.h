@@ -1,7 +1,7 @@
 #pragma once
 
-// SeenTokens: how much of its samples a step of the training sees, where a ds_config lets that grow
-// (config/curriculum.h). It follows from the number of the step alone.
+// SeenTokens: the part of the samples that a training step processes, if a ds_config schedules it
+// (config/curriculum.h). It depends only on the step number.
 
 #include <cstdint>
 #include <memory>
@@ -19,34 +19,34 @@
 
 namespace ds::rank {
 
-// Cuts the samples of a micro-batch, [B, S], off behind so many tokens, with the lengths that the
-// bundle tells. Waits for the device where it does.
+// Truncates the samples of a micro-batch, [B, S], to `tokens` tokens, and updates the lengths in
+// the bundle. Blocks until the device is finished if it truncates.
 void CutSamples(std::int64_t tokens, Bundle* bundle);
 
 class SeenTokens {
  public:
-  SeenTokens() = default;  // all
+  SeenTokens() = default;  // all tokens
   explicit SeenTokens(config::DataEfficiency efficiency) : efficiency_(std::move(efficiency)) {}
 
-  // Makes layers drop tokens, if some are to. Refuses a model that has not the layers that the
-  // config counts, and one whose attention counts the tokens between two of `seq_len`, of which
-  // some would be dropped.
+  // Makes layers drop tokens, if configured. Returns an error if the model does not have the layers
+  // that the config counts. Also rejects attention that depends on the distance between two tokens
+  // of `seq_len`, because some tokens in between would be dropped.
   Status Prepare(const BlockList& model, const models::DecoderSpec& spec, std::int64_t seq_len);
   const config::DataEfficiency& efficiency() const { return efficiency_; }
 
-  // Cuts the samples of a micro-batch of the step behind so many finished ones, and says how many
-  // tokens layers keep in it.
+  // Truncates the samples of a micro-batch for the step after `finished_steps` steps, and sets the
+  // number of tokens that layers keep in it.
   void Limit(std::int64_t finished_steps, Bundle* bundle) const;
 
-  // Returns what the next step sees of a micro-batch (Limit). Of one by tokens the engine is told
-  // where it stands in its step (`part`) and what that makes of the step's rate; `teller` hears of
-  // it, if there is one and the config asks for that.
+  // Applies Limit for the next step and returns the micro-batch. For a batch by tokens it passes
+  // the batch's position in its step (`part`) and the resulting factor of the learning rate to the
+  // engine. It reports both to `teller`, if not null and enabled in the config.
   Bundle Show(Bundle bundle, const std::optional<data::TokenBatches::StepPart>& part,
               Engine& engine, RankReporter* teller) const;
 
  private:
   config::DataEfficiency efficiency_;
-  std::shared_ptr<models::TokenDrop> drop_;  // null: all layers see all tokens
+  std::shared_ptr<models::TokenDrop> drop_;  // null: all layers process all tokens
 };
 
 }  // namespace ds::rank

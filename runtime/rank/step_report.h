@@ -1,7 +1,7 @@
 #pragma once
 
-// MakeStepReport says what a finished step was: a line of metrics.jsonl. Beside it the sentences
-// that activation_checkpointing.profile asks for. Nothing here changes anything.
+// MakeStepReport creates the metrics.jsonl line of a finished step. The other functions create
+// sentences for the user, for example for activation_checkpointing.profile. They change no state.
 
 #include <chrono>
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace ds::rank {
 
 struct StepSeconds {
   double step = 0.0;
-  std::chrono::duration<double> data{0};  // of that waited for micro-batches
+  std::chrono::duration<double> data{0};  // part spent waiting for micro-batches
 };
 
-// `result` is of the engine's latest step, `seconds` what it took, `communicated` what it has sent,
-// `memory` what is held by name; the engine adds the breakdowns that its config asks for.
+// `result` belongs to the engine's latest step, `seconds` is its duration, `communicated` its
+// traffic, `memory` the named memory use. The engine adds the breakdowns enabled in its config.
 nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, StepSeconds seconds,
                                       const comm::Traffic& communicated,
                                       nlohmann::ordered_json memory);
@@ -31,13 +31,13 @@ nlohmann::ordered_json MakeStepReport(Engine& engine, const StepResult& result, 
 // 3100 + 3200 us, ...".
 std::string DescribeRecompute(const std::vector<DeepSpeedApi::RecomputeTimes>& times);
 
-// Says why a step was skipped. Requires result.skipped.
+// Describes why a step was skipped. Requires result.skipped.
 std::string DescribeSkip(const StepResult& result);
 
-// Says to which checkpoint a step has sent the run back.
+// Describes the checkpoint to which a step has returned the run.
 std::string DescribeRewind(const StepResult& result, const std::filesystem::path& checkpoint);
 
-// Says what a run that has all its `steps` is evaluated to.
+// Describes the evaluation of a run that has finished all its `steps`.
 std::string DescribeDoneRun(const engine::Evaluation& evaluation, std::int64_t steps);
 
 }  // namespace ds::rank

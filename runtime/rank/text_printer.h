@@ -1,12 +1,12 @@
 #pragma once
 
-// TextPrinter puts generated texts out: a single one as it grows, several in the order of their
-// prompts, each when it has ended; as text or as lines of JSON.
+// TextPrinter prints generated texts, as text or as lines of JSON. A single text is printed as it
+// grows. Several texts are printed in the order of their prompts, each when it has ended.
 //
 // A line of JSON: {"index": 0, "prompt": TEXT or MESSAGES, "text": TEXT, "tokens": [ids],
 // "prompt_tokens": N, "finish_reason": "stop" (an end token) or "length"}.
 //
-// Threads: one.
+// Not thread-safe.
 
 #include <cstdio>
 #include <deque>
@@ -24,14 +24,15 @@ class TextPrinter : public inference::GenerationObserver {
  public:
   struct Format {
     bool json = false;
-    bool streams = false;  // there is one text, which is put out as it grows
+    bool streams = false;  // there is one text, which is printed as it grows
   };
 
-  // All outlive it; `tokenizer` is null for bytes.
+  // All arguments must outlive this object; `tokenizer` is null for bytes.
   TextPrinter(std::FILE* out, const Format& format, const tokenizer::Tokenizer* tokenizer)
       : out_(out), format_(format), tokenizer_(tokenizer) {}
 
-  // Announces the prompts of the next batch, to which indices of OnToken refer.
+  // Announced: one prompt of the next batch. The index in OnToken refers to the list passed to
+  // Begin.
   struct Announced {
     const nlohmann::ordered_json* prompt = nullptr;
     std::size_t tokens = 0;
@@ -42,7 +43,7 @@ class TextPrinter : public inference::GenerationObserver {
   void OnEnd(std::size_t prompt, inference::Ending ending) override;
   bool hears_more() const override { return status_.ok(); }
 
-  // The first thing that went wrong: a text that cannot be decoded or written.
+  // Returns the first error: a text that cannot be decoded or written.
   const Status& status() const { return status_; }
 
  private:

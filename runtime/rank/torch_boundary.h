@@ -1,8 +1,8 @@
 #pragma once
 
-// AtTorchBoundary: the end of the exceptions that LibTorch and collectives throw in a job; above it
-// everything is a Status. What catches below it says at its place which exception its caller can
-// answer.
+// AtTorchBoundary: converts exceptions of LibTorch and collectives in a job to Status. Code above
+// it uses only Status. Code below it that catches an exception has a comment on the exception that
+// its caller can handle.
 
 #include <exception>
 #include <new>
@@ -13,13 +13,13 @@
 
 namespace ds::rank {
 
-// The Status of an exception on its way out of LibTorch or our collectives. For a c10::Error the
-// message without its C++ backtrace.
+// Converts an exception of LibTorch or our collectives to a Status. For a c10::Error it uses the
+// message without the C++ backtrace.
 Status StatusOfException(const std::exception& error);
-// Tells whether that exception was one of memory that could not be had.
+// Returns whether the status comes from an exception of a failed memory allocation.
 bool IsOutOfMemory(const Status& status);
 
-// Runs `body` (a callable that returns Status) and turns an exception into a Status.
+// Runs `body` (a callable that returns Status) and converts an exception to a Status.
 template <typename Body>
 Status AtTorchBoundary(Body&& body) {
   try {

@@ -1,7 +1,7 @@
 #pragma once
 
-// TrainData: what a training job reads, token files as they are, texts as the tokens of the job's
-// tokenizer (data::FindOrCutTokens), or, without one, as bytes.
+// TrainData: the data of a training job. Token files are read directly. Texts are tokenized with
+// the job's tokenizer (data::FindOrCutTokens), or read as bytes if there is none.
 
 #include <cstdint>
 #include <memory>
@@ -24,37 +24,38 @@ namespace ds::rank {
 
 struct TrainData {
   std::unique_ptr<data::PrefetchingLoader> training;
-  // Places of the training's stream, of which a step has train_batch_size: samples, or batches by
-  // tokens.
+  // Length of an epoch in positions of the training stream: samples, or batches by tokens. A step
+  // has train_batch_size positions.
   std::int64_t places_per_epoch = 0;
   std::optional<data::Blend> blend;          // of the job's paths, if it has weights
-  std::vector<std::int64_t> source_samples;  // that each of these has
+  std::vector<std::int64_t> source_samples;  // number of samples of each path
   SampleLog log;                             // of the training
-  std::unique_ptr<data::Loader> evaluation;  // one pass of it; null where nothing is evaluated
+  std::unique_ptr<data::Loader> evaluation;  // one pass; null without evaluation
 };
 
-// `options` are the training's, but for what the job says of evaluation. Cutting texts is reported
-// as a phase; what was passed over, and how many samples a curriculum has, is a notice of the rank
-// that tells.
+// Opens the data. `options` are the options of training; the job adds the options of evaluation.
+// Tokenizing is reported as a phase. If `tells`, this rank reports notices about skipped data and
+// about the number of samples of a curriculum.
 StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptions options,
                                   bool tells, RankReporter* reporter);
 
-// OK where the state of a loader that has just been made is the same on all ranks; else an error
-// that names a rank and in what its data is not rank 0's, the same on all ranks. Collective.
+// Compares the state of a newly created loader between ranks. Returns OK if all are equal, else an
+// error that names a rank and the difference from rank 0's data, the same on all ranks. Collective:
+// all ranks call it.
 Status CheckSameData(const nlohmann::json& state, comm::Communicator& world);
 
 using data::CountSteps;
 
-// Refuses a schedule of the config that has no rate for so many steps, and says how many of them
-// are an epoch where the config asks.
+// Rejects a schedule of the config without a learning rate for `steps` steps. Sets the number of
+// steps per epoch if the config requires it.
 Status FitToData(std::int64_t steps, std::int64_t places_per_epoch, config::DsConfig* config);
 
-// "700 samples of a.jsonl (1.40 epochs), 300 of b.bin (0.30)": what a run over so many samples of
-// the job's blend takes of each path. Requires a blend.
+// Describes the samples that a run of `samples` samples takes of each path: "700 samples of a.jsonl
+// (1.40 epochs), 300 of b.bin (0.30)". Requires a blend.
 std::string DescribeBlend(const config::TrainJob& job, const TrainData& data, std::int64_t samples);
 
-// The micro-batch as the model takes it, on the device. `masks_padding`: for a model whose loss
-// goes by all tokens, as the balance of experts does.
+// Converts a micro-batch to the model's input on the device. `masks_padding` is for models with a
+// loss over all tokens, such as expert balancing.
 Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding);
 
 }  // namespace ds::rank

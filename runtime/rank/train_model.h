@@ -1,7 +1,7 @@
 #pragma once
 
-// TrainModel: the model of a training job: its blocks, what of them is trained, and where their
-// first values come from. ModelExport: where they are written.
+// TrainModel: the model of a training job: its blocks, its trained parameters, and the source of
+// their first values. ModelExport: writes the trained model.
 
 #include <c10/core/TensorOptions.h>
 
@@ -25,45 +25,48 @@ namespace ds::rank {
 
 struct TrainModel {
   std::shared_ptr<BlockList> blocks;  // of this rank's stage
-  // These two get no memory where they are not `blocks`; names and shapes are known by them. The
-  // first has all stages' blocks and all ranks' experts, adapted, quantised and frozen as `blocks`
-  // are; the second, all blocks with the weights that a folder has.
+  // These models define names and shapes; they get no memory unless they are `blocks`. `alike` has
+  // all stages' blocks and all ranks' experts, adapted, quantised and frozen like `blocks`. `whole`
+  // has all blocks with the unquantised weights that a folder stores.
   std::shared_ptr<BlockList> alike, whole;
-  std::optional<models::LoraSpec> lora;            // its targets filled in
+  std::optional<models::LoraSpec> lora;            // with its targets filled in
   std::unique_ptr<models::WeightReader> weights;   // null: values are drawn
-  std::unique_ptr<models::AdapterReader> adapter;  // null: adapters start anew
+  std::unique_ptr<models::AdapterReader> adapter;  // null: new adapters
   std::unique_ptr<models::DerivedValues>
-      derived;                      // null: all values are those of a folder, or drawn
-  std::vector<std::string> unused;  // tensors of the folder that no block has
+      derived;                      // null: all values are read from a folder or drawn
+  std::vector<std::string> unused;  // tensors of the folder that belong to no block
 
-  // Gives first values as long as this lives; empty where all are drawn.
+  // Returns a reader of first values; empty if all values are drawn. This object must outlive it.
   engine::ValueReader MakeReader(std::uint64_t seed) const;
 };
 
-// Says which parameters have a rate or decay of their own, of a model of so many blocks.
+// Returns the grouper that assigns parameters their own rate or decay, for a model of `blocks`
+// blocks.
 optim::ParameterGrouper MakeGrouper(const config::TrainJob& job, int blocks);
 
-// Refuses a folder that does not suit the model, and what cannot be frozen or adapted.
-// `part`: of BuildModel.
+// Opens the model's folder and builds the blocks. Rejects a folder that does not match the model,
+// and parameters that cannot be frozen or adapted. `part` is passed to BuildModel.
 StatusOr<TrainModel> OpenTrainModel(const config::TrainJob& job, const models::ModelConfig& config,
                                     const at::TensorOptions& options,
                                     const models::ModelRanks& ranks,
                                     const std::optional<models::StagePart>& part = {});
 
-// Says how many tensors of the folder the model does not use. Requires one.
+// Describes the tensors of the folder that the model does not use. Requires at least one.
 std::string DescribeUnused(const TrainModel& model, const models::ModelConfig& config);
 
-// Writes --save_hf's folder: of a model that has adapters only them, unless they are to be merged.
+// ModelExport: writes the folder of --save_hf. If the model has adapters, writes only the adapters,
+// unless they are merged.
 class ModelExport {
  public:
-  // Borrows all three.
+  // All three objects must outlive this object.
   ModelExport(const config::TrainJob& job, const models::ModelConfig& config,
               const TrainModel& model)
       : job_(job), config_(config), model_(model) {}
 
-  // Tells whether the folder can be written; leaves it. All ranks return the same status.
+  // Checks that the folder can be written, and leaves the folder in place. All ranks return the
+  // same status.
   Status Try(comm::Communicator& world) const;
-  // Collective; rank 0 writes.
+  // Writes the folder; rank 0 writes the files. Collective: all ranks call it.
   Status Write(Engine& engine) const;
 
  private:
