@@ -13,7 +13,7 @@
 namespace ds::comm {
 namespace {
 
-// `text`, filled up with zeros to `size` bytes, where the group wants its tensors.
+// Returns `text`, padded with zeros to `size` bytes, on the device of the group.
 at::Tensor ToBytes(std::string_view text, std::int64_t size, const Communicator& control) {
   const at::Tensor bytes = at::zeros({size}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
@@ -25,7 +25,8 @@ std::string ToText(const at::Tensor& bytes, std::int64_t size) {
   return {static_cast<const char*>(host.const_data_ptr()), static_cast<std::size_t>(size)};
 }
 
-// Every rank's number, which `tag` is about: ranks that settle different things are told apart.
+// Returns every rank's number. `tag` names the subject, so that ranks with different subjects get
+// an error.
 std::vector<std::int64_t> GatherEach(std::int64_t mine, std::string_view tag, Communicator& world) {
   Communicator& control = world.control();
   if (control.size() == 1) return {mine};
@@ -73,7 +74,7 @@ std::int64_t SumOverRanks(std::int64_t mine, Communicator& world) {
 std::vector<std::vector<double>> GatherNumbers(const std::vector<double>& mine,
                                                Communicator& world) {
   const auto count = static_cast<std::int64_t>(mine.size());
-  // As 64-bit integers: any backend moves those, and none of them touches the bits.
+  // Sent as 64-bit integers: every backend moves them, and none changes the bits.
   const at::Tensor own = at::empty({count}, at::kLong);
   std::memcpy(own.mutable_data_ptr(), mine.data(), mine.size() * sizeof(double));
   Communicator& control = world.control();

@@ -26,7 +26,7 @@ std::int64_t CountAll(const Tensors& tensors) {
   return count;
 }
 
-// The pairs of a call: as many of both, the one `factor` times as long as the other.
+// Checks the pairs of a call: equally many, and each tensor of `longer` is `factor` times as long.
 void CheckPairs(const Tensors& longer, const Tensors& shorter, std::int64_t factor) {
   TORCH_CHECK(longer.size() == shorter.size() && !longer.empty(), "a call of many tensors has ",
               longer.size(), " on one side and ", shorter.size(), " on the other");
@@ -35,7 +35,7 @@ void CheckPairs(const Tensors& longer, const Tensors& shorter, std::int64_t fact
   }
 }
 
-// Part `part` of each tensor's `parts`, copied to (from) `packed` one behind the other.
+// Copies part `part` of each tensor's `parts` to (from) `packed`, one after the other.
 std::byte* Pack(const Tensors& tensors, int part, int parts, std::byte* packed) {
   for (const at::Tensor& tensor : tensors) {
     const std::size_t bytes = tensor.nbytes() / static_cast<std::size_t>(parts);
@@ -55,8 +55,8 @@ const std::byte* Unpack(const std::byte* packed, int part, int parts, const Tens
 
 }  // namespace
 
-// Ranks whose tensors are as long together, but not one by one, must not take each other's for
-// theirs.
+// Tags the call with the tensors' lengths. Ranks with equal total length but different tensors must
+// not accept each other's data.
 void HostBackend::TagLayout(const Tensors& tensors) {
   std::string lengths;
   for (const at::Tensor& tensor : tensors) {

@@ -32,7 +32,7 @@ std::size_t CountBytes(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-// On any thread, which may be one of those that go on.
+// Ends a backend. Runs on any thread, possibly one that still uses the group.
 void EndSafely(c10d::Backend& backend) {
   try {
     backend.abort();
@@ -67,7 +67,7 @@ int Communicator::rank() const { return backend_->getRank(); }
 int Communicator::size() const { return backend_->getSize(); }
 bool Communicator::spans_hosts() const { return host_ != nullptr && host_->spans_hosts(); }
 
-// A tag is only of use to the host backend; NCCL has nobody who compares it.
+// Implements the calls. Only the host backend uses the tag; NCCL cannot compare tags.
 struct Communicator::Launch {
   Launch(Communicator* communicator, std::string_view tag)
       : backend(*communicator->backend_),
@@ -113,7 +113,7 @@ struct Communicator::Launch {
     std::vector<at::Tensor> tensors = {tensor};
     return Work(backend.recv(tensors, peer, /*tag=*/0));
   }
-  // What NCCL is told between the two brackets has no work of its own.
+  // NCCL calls between the two brackets have no Work of their own.
   Work SendRecv(const at::Tensor& outgoing, int to, const at::Tensor& incoming, int from,
                 bool is_async) const {
     if (host != nullptr) {

@@ -20,13 +20,13 @@ namespace {
 constexpr std::int64_t kBits = 8;
 constexpr std::string_view kTag = "signs and scales of a mean";
 
-// 128, 64, ..., 1: the first element is the highest bit.
+// Returns 128, 64, ..., 1: the first element is the highest bit.
 at::Tensor BitValues(const at::Tensor& like) {
   const at::Tensor shifts = at::arange(kBits - 1, -1, -1, like.options().dtype(at::kByte));
   return at::bitwise_left_shift(at::ones({1}, shifts.options()), shifts);
 }
 
-// One byte for 8 elements.
+// Packs 8 elements into one byte.
 at::Tensor Packed(const at::Tensor& positive) {
   return positive.view({-1, kBits})
       .to(at::kByte)
@@ -34,13 +34,13 @@ at::Tensor Packed(const at::Tensor& positive) {
       .sum(1, false, at::kByte);
 }
 
-// -1 or 1 for every bit; the last dimension becomes 8 times as long.
+// Returns -1 or 1 for every bit; the last dimension becomes 8 times as long.
 at::Tensor Signs(const at::Tensor& packed) {
   const at::Tensor bits = packed.unsqueeze(-1).bitwise_and(BitValues(packed)).ne(0);
   return bits.to(at::kFloat).mul_(2.0).sub_(1.0).flatten(-2);
 }
 
-// Replaces `values` by what is lost when only their signs and the returned scale are kept.
+// Replaces `values` by the error of keeping only their signs and the returned scale.
 at::Tensor SplitOffScale(const at::Tensor& values, const at::Tensor& positive) {
   const at::Tensor scale =
       at::linalg_vector_norm(values).div_(std::sqrt(static_cast<double>(values.numel())));
@@ -150,7 +150,7 @@ void CompressedAllReduce::Average(const std::vector<at::Tensor>& buffers) {
   const at::Tensor sent = CompressForServers(buffers);
   const at::Tensor received = at::empty_like(sent);
   world_.AllToAll(received, sent, {}, {}, kTag);
-  const at::Tensor& all = sent;  // its bytes have gone out
+  const at::Tensor& all = sent;  // its bytes have been sent
   world_.AllGather(all.view({-1}), CompressMean(received), kTag);
   Expand(all, buffers);
 }

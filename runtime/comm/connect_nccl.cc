@@ -19,7 +19,7 @@
 namespace ds::comm {
 namespace {
 
-// Rank 0's bytes, on all ranks.
+// Returns rank 0's bytes on all ranks.
 std::vector<std::uint8_t> ShareBytes(std::vector<std::uint8_t> bytes, const std::string& key,
                                      Communicator& control) {
   const std::string tag = "the meeting at " + key;
@@ -34,16 +34,15 @@ std::vector<std::uint8_t> ShareBytes(std::vector<std::uint8_t> bytes, const std:
   return bytes;
 }
 
-// ControlStore: where the ranks of a group on GPUs meet, over the group that connects the same
-// ranks on CPUs, so that no port is open and no name is looked up.
+// ControlStore: the rendezvous store of a group on GPUs, over the control group of the same ranks
+// on CPUs. It needs no open port and looks up no name.
 //
-// NCCL's rank 0 puts an identifier into the store of its group and the others look it up. Both
-// happen while the group connects, on the thread that makes it, at the same place on all ranks: so
-// the value is broadcast. Whatever else LibTorch keeps there (its watchdog's notes, from threads of
-// its own) stays in this process.
+// NCCL's rank 0 puts an identifier into the store of its group and the others read it. Both happen
+// while the group connects, on the thread that makes it, at the same point on all ranks, so the
+// value is broadcast. Other values that LibTorch stores (its watchdog's notes, from its own
+// threads) stay in this process.
 //
-// Threads: any; values travel on the thread that made the store. Errors: those of the control
-// group.
+// Thread-safe; values travel on the thread that made the store. Errors: those of the control group.
 class ControlStore : public c10d::HashStore {
  public:
   using Value = std::vector<std::uint8_t>;
@@ -51,7 +50,7 @@ class ControlStore : public c10d::HashStore {
   // `control` is used until EndMeeting.
   explicit ControlStore(Communicator* control) : control_(control) {}
 
-  // From here on nothing travels.
+  // Ends the use of the control group: later values stay local.
   void EndMeeting() { control_ = nullptr; }
 
   void set(const std::string& key, const Value& value) override;
@@ -63,7 +62,7 @@ class ControlStore : public c10d::HashStore {
   }
 
   const std::thread::id meeting_thread_ = std::this_thread::get_id();
-  Communicator* control_;  // of the meeting thread alone
+  Communicator* control_;  // used only by the thread that made the store
 };
 
 void ControlStore::set(const std::string& key, const Value& value) {
@@ -78,7 +77,7 @@ ControlStore::Value ControlStore::get(const std::string& key) {
   return value;
 }
 
-// Every rank's text of at most so many bytes.
+// Returns every rank's text, truncated to 63 bytes.
 std::vector<std::string> ShareTexts(const std::string& mine, Communicator& control) {
   constexpr std::int64_t kLongest = 64;
   const at::Tensor input = at::zeros({kLongest}, at::kByte);
@@ -93,7 +92,7 @@ std::vector<std::string> ShareTexts(const std::string& mine, Communicator& contr
   return texts;
 }
 
-// NCCL among the ranks of `control`.
+// Connects the ranks of `control` with NCCL.
 c10::intrusive_ptr<c10d::Backend> MakeNccl(const device::CudaPlugin& cuda,
                                            std::chrono::milliseconds timeout,
                                            Communicator& control) {
@@ -121,7 +120,7 @@ Status CheckGpusDiffer(const std::vector<std::string>& gpus) {
 StatusOr<std::string> NameInterfaceForNccl(const std::vector<LocalAddress>& all,
                                            const std::string& wanted) {
   DS_ASSIGN_OR_RETURN(const std::vector<LocalAddress> chosen, ChooseAddresses(all, wanted));
-  std::string names = "=";  // without the sign NCCL takes them for prefixes
+  std::string names = "=";  // without "=" NCCL treats names as prefixes
   for (int rail = 0; rail < CountRails(chosen); ++rail) {
     const auto of_rail = std::find_if(chosen.begin(), chosen.end(),
                                       [&](const LocalAddress& each) { return each.rail == rail; });
@@ -140,7 +139,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectNccl(std::unique_ptr<Communicator
       return MakeNccl(*cuda, timeout, members);
     };
     auto backend = make(*control);
-    // A rank that waits in NCCL waits for nothing here, and has to hear of the end all the same.
+    // A rank that waits in NCCL does not wait in the control group, but must still detect its end.
     dynamic_cast<HostBackend&>(*control->backend()).WatchForEnd();
     return std::make_unique<Communicator>(std::move(backend), device.device, std::move(control),
                                           std::move(make));

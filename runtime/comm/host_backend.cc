@@ -16,7 +16,8 @@
 namespace ds::comm {
 namespace {
 
-// The one place where the core's Status becomes LibTorch's exception. Requires: it is an error.
+// Converts the core's Status to LibTorch's exception; the only function that does. Requires an
+// error.
 std::exception_ptr ToException(const Status& status) {
   const c10::SourceLocation here = {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)};
   if (status.code() == StatusCode::kUnavailable) {
@@ -25,13 +26,13 @@ std::exception_ptr ToException(const Status& status) {
   return std::make_exception_ptr(c10::DistBackendError(here, status.message()));
 }
 
-// HostWork: the c10d::Work of a call on the host backend. wait() throws what the call has failed
-// with; the future has the tensors that the call has changed. Threads: any.
+// HostWork: the c10d::Work of a call on the host backend. wait() throws the error of a failed call;
+// the future holds the tensors that the call has written. Thread-safe.
 class HostWork : public c10d::Work {
  public:
   HostWork(int rank, c10d::OpType op, std::vector<at::Tensor> changed);
 
-  // Once, when the call has ended.
+  // Call once, when the call has ended.
   void Finish(const Status& status);
 
   std::vector<at::Tensor> result() override { return changed_; }

@@ -28,9 +28,9 @@
 namespace ds::comm {
 namespace {
 
-// Set by dsrun's --interface,
+// Set by dsrun's --interface.
 constexpr char kInterfaceVariable[] = "DSRUN_INTERFACE";
-// and by its --lease_seconds, in jobs on several hosts.
+// Set by dsrun's --lease_seconds, in jobs on several hosts.
 constexpr char kLeaseVariable[] = "DSRUN_LEASE_SECONDS";
 
 }  // namespace
@@ -52,8 +52,8 @@ namespace {
 
 int FirstRankHere(const RankIdentity& identity) { return identity.rank - identity.local_rank; }
 
-// The master port comes first: the daemon leases it to one job at a time. The hosts of a job may be
-// one machine.
+// Returns a name that starts with the master port, because the daemon leases a port to one job at a
+// time. Several hosts of a job may be one machine.
 std::string MeetingName(const RankIdentity& identity) {
   return "dsrun-ranks/" + std::to_string(identity.master_port) + "/" +
          std::to_string(identity.generation) + "/" + std::to_string(FirstRankHere(identity)) + "/" +
@@ -90,7 +90,7 @@ StatusOr<std::unique_ptr<HostGroup>> JoinHost(const RankIdentity& identity,
 
 std::string RecordKey(int rank) { return "ranks/" + std::to_string(rank); }
 
-// Every rank's record, by rank.
+// Returns every rank's record, by rank.
 StatusOr<std::vector<PeerRecord>> ExchangeRecords(const RankIdentity& identity,
                                                   const PeerListener& listener,
                                                   const ConnectOptions& options) {
@@ -112,7 +112,7 @@ StatusOr<std::vector<PeerRecord>> ExchangeRecords(const RankIdentity& identity,
   return records;
 }
 
-// Ranks are numbered host by host; none when the records say otherwise.
+// Returns the ranks' hosts if ranks are numbered host by host; none if the records contradict that.
 std::optional<RankPlaces> PlacesOf(const std::vector<PeerRecord>& records) {
   std::vector<int> counts;
   int local = 0;
@@ -153,9 +153,9 @@ StatusOr<std::unique_ptr<PeerLinks>> LinkPeers(const RankIdentity& identity,
                                      options.silence);
 }
 
-// The group of all CPU ranks of a job. Those of a host meet at a unix socket and share memory;
-// hosts meet through a store and are connected rank by rank (net/connect_peers.h). Blocks until all
-// ranks have joined. `options.collective_timeout` is there. Errors are those of ConnectWorld.
+// Connects the group of all CPU ranks of a job. Ranks of one host meet at a unix socket and share
+// memory. Hosts meet through a store and connect rank by rank (net/connect_peers.h). Blocks until
+// all ranks have joined. Requires `options.collective_timeout`. Returns the errors of ConnectWorld.
 StatusOr<std::unique_ptr<CpuGroup>> JoinRanks(const RankIdentity& identity,
                                               const ConnectOptions& options) {
   if (identity.local_world_size > kMaxLocalRanks) {
@@ -182,7 +182,7 @@ StatusOr<std::unique_ptr<Communicator>> ConnectHost(const RankIdentity& identity
   return std::make_unique<Communicator>(c10::make_intrusive<HostBackend>(std::move(group)));
 }
 
-// The user's own word for NCCL counts.
+// Sets NCCL's interface, unless the user has set it.
 Status TellNcclTheInterface(const std::string& interface) {
   constexpr char kVariable[] = "NCCL_SOCKET_IFNAME";
   if (interface.empty() || std::getenv(kVariable) != nullptr) return OkStatus();

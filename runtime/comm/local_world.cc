@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<Communicator>> MakeLocalWorld(int size) {
   StatusOr<SharedRegion> region = SharedRegion::Private(HostGroup::RegionBytes(options));
   TORCH_CHECK(region.ok(), region.status().message());
   const auto shared = std::make_shared<SharedRegion>(std::move(region).value());
-  // No other world of this machine has this memory's address in this process.
+  // The name is unique on this machine: it holds the process id and an address of this process.
   options.meeting = "dsrun-threads/" + std::to_string(::getpid()) + "/" +
                     std::to_string(reinterpret_cast<std::uintptr_t>(shared->data()));
   std::vector<std::unique_ptr<Communicator>> world;

@@ -11,7 +11,7 @@
 namespace ds::comm {
 namespace {
 
-// The variable's value, or `fallback` when it is unset; it must lie in [low, high].
+// Range of a variable's value, and `fallback` if it is unset; the value must be in [low, high].
 struct Range {
   int low = 0;
   int high = std::numeric_limits<int>::max();
@@ -38,7 +38,7 @@ std::string ReadTextVariable(const char* name, const std::string& fallback) {
   return text == nullptr ? fallback : std::string(text);
 }
 
-// The variable's value in units of `unit`.
+// Returns the variable's value in units of `unit`.
 StatusOr<std::chrono::milliseconds> ReadTimeVariable(const char* name,
                                                      std::chrono::milliseconds unit) {
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 7);

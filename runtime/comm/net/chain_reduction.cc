@@ -88,7 +88,8 @@ Status ChainReduction::Forward(std::size_t block) {
   return OkStatus();
 }
 
-// Every rank of the host gives each other one what it needs for the lanes it carries.
+// Exchanges the segments within the host: every rank sends each other rank the segments of the
+// lanes that it carries.
 Status ChainReduction::Collect(std::size_t block) {
   const int ranks = parts_.places.count_on(me_.host);
   if (ranks == 1) return OkStatus();
@@ -120,14 +121,15 @@ Status ChainReduction::Collect(std::size_t block) {
                                .type = type});
 }
 
-// What the first rank of all gives alone, and is wide enough, is its host's sum where it lies. Its
-// result can come there before the call ends: the peer has all of it by then.
+// Returns whether the input of the chain's first rank can be sent as its host's sum without a copy:
+// it is the only rank of its host, and its type is the accumulator type. The result may overwrite
+// it before the call ends, because the peer has all of it by then.
 bool ChainReduction::IsSumAlready(const std::vector<ReduceSegment>& segments) const {
   return is_first_ && !is_last_ && parts_.places.count_on(me_.host) == 1 && segments.size() == 1 &&
          AccumulatorType(parts_.call.type) == parts_.call.type;
 }
 
-// `done`: the elements of this rank's lanes before this one.
+// `done` is the number of elements of this rank's lanes before this lane.
 Status ChainReduction::ReduceLane(std::size_t block, int lane, std::size_t done) {
   Transit& transit = FindTransit(block);
   const std::size_t size = ElementBytes(parts_.call.type);

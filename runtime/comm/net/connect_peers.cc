@@ -18,47 +18,49 @@ namespace {
 
 using std::chrono::steady_clock;
 using Deadline = steady_clock::time_point;
-// A rank of another host, and which of the rails to it.
+// A rank of another host, and the index of the rail to it.
 using Way = std::pair<int, int>;
 
-// For an answer, before the peer's next address is tried as well, and for a caller's next word.
+// Timeout for an answer, after which the peer's next address is tried too, and for the next message
+// of a caller.
 constexpr std::chrono::seconds kPatience{10};
-// Before a peer's addresses are tried again when none leads to it: networks come up late.
+// Pause before a peer's addresses are tried again after all have failed: networks come up late.
 constexpr std::chrono::milliseconds kPause{250};
-// Callers beyond the ranks that may call; when there are more, the first that has said nothing
-// goes.
+// Connections allowed beyond the ranks that may connect. If there are more, the oldest silent one
+// is closed.
 constexpr int kMostStrangers = 256;
-// Taken before those that are there have their turn again.
+// Connections accepted before existing ones are served again.
 constexpr int kCallsPerTurn = 64;
 
-// A connection in the making.
+// Attempt: a connection that is being established.
 struct Attempt {
   enum class Step { kDial, kAwaitAnswer, kAwaitWelcome, kAwaitGreeting, kAwaitProof, kShake };
   bool calls = false;
   Step step = Step::kAwaitGreeting;
-  short events = POLLIN;               // that the step waits for
-  UniqueFd fd;                         // up to the proof
-  std::unique_ptr<PeerStream> stream;  // behind it
+  short events = POLLIN;               // awaited by the step
+  UniqueFd fd;                         // before the proof
+  std::unique_ptr<PeerStream> stream;  // after the proof
   bool ended = false;
   Deadline deadline;
   Introduction introduction;
   MessageReader reader;
-  PeerListener::Endpoint endpoint;  // that it calls
+  PeerListener::Endpoint endpoint;  // of an outgoing connection
 
   int descriptor() const { return stream == nullptr ? fd.get() : stream->fd(); }
-  // The other end's rank, as it says itself where it is the caller.
+  // Returns the other end's rank; for an incoming connection, as that end reports it.
   int peer() const { return static_cast<int>(calls ? introduction.to : introduction.from); }
   Way way() const { return {peer(), static_cast<int>(introduction.rail)}; }
 };
 
-// A rank that this one calls, over one rail. Its addresses are tried in turn, and again from the
-// first one; one that does not answer in time is waited for while the next one is tried.
+// Call: a rank to which this rank connects, over one rail. Its addresses are tried in order, then
+// again from the first. An address that does not answer in time stays pending while the next is
+// tried.
 struct Call {
   std::vector<PeerListener::Endpoint> endpoints;
-  std::size_t next = 0;    // of them
+  std::size_t next = 0;    // index of the next endpoint
   Deadline next_dial;      // at the latest
   int under_way = 0;       // attempts
-  std::string tried = {};  // what came of those that have failed since the first address
+  std::string tried = {};  // results of the attempts that have failed since the first address
   StatusCode failure = StatusCode::kUnavailable;
 };
 
@@ -109,7 +111,7 @@ class Connector {
   std::string NameOf(const Way& way) const {
     return NameOf(way.first) + (rails_ == 1 ? "" : " over " + InterfaceOf(way.second));
   }
-  // This host's, of the rail.
+  // Returns this host's interface of the rail.
   std::string InterfaceOf(int rail) const {
     const auto found = std::find_if(options_.addresses.begin(), options_.addresses.end(),
                                     [&](const LocalAddress& each) { return each.rail == rail; });
@@ -144,7 +146,7 @@ class Connector {
     const Deadline now = steady_clock::now();
     for (Attempt& attempt : attempts_) {
       const bool is_ready = (ready++)->revents != 0;
-      if (attempt.ended) continue;  // another one of the same peer was faster
+      if (attempt.ended) continue;  // another attempt for the same peer was faster
       if (is_ready) {
         GoOn(&attempt);
       } else if (attempt.deadline <= now) {
@@ -155,7 +157,7 @@ class Connector {
     return TakeCalls();
   }
 
-  // Some rank is awaited.
+  // Requires a missing rank.
   Status NameMissing() const {
     return UnavailableError(NameOf(*missing_.begin()) + " did not connect within " +
                             std::to_string(options_.timeout.count() / 1000) + " s");
@@ -189,7 +191,7 @@ class Connector {
     if (attempt->calls) --calls_[attempt->way()].under_way;
   }
 
-  // What has failed is hung up on; a call goes to the peer's next address.
+  // Closes a failed attempt; an outgoing one continues with the peer's next address.
   void GiveUp(Attempt* attempt, const Status& why) {
     End(attempt);
     if (attempt->calls) NoteFailure(attempt->endpoint, why, &calls_[attempt->way()]);
@@ -202,7 +204,7 @@ class Connector {
     call->next_dial = steady_clock::now();
   }
 
-  // Tries the next address when its time has come.
+  // Tries the next address when it is due.
   Status Dial(const Way& way, Call* call) {
     const Deadline now = steady_clock::now();
     if (!missing_.contains(way)) call->next_dial = Deadline::max();
@@ -218,10 +220,10 @@ class Connector {
     }
     if (call->next_dial > now) return OkStatus();
     if (call->under_way > 0) {
-      call->next_dial = Deadline::max();  // until one of them fails
+      call->next_dial = Deadline::max();  // until one of the attempts fails
       return OkStatus();
     }
-    // Who has another key will have it the next time, too.
+    // A peer with another key will not have the right key later.
     if (now >= reach_deadline_ || call->failure == StatusCode::kUnauthenticated) {
       return Status(call->failure, NameOf(way) + " cannot be reached (" + call->tried +
                                        "); --interface names the network that all hosts share");
@@ -271,7 +273,7 @@ class Connector {
     if (!IsProof(options_.key, attempt->introduction, /*of_called=*/true, answer.proof)) {
       return Status(StatusCode::kUnauthenticated, "who answers has not the key of this job");
     }
-    // The peer shall have one connection of this rank's to keep.
+    // Close other attempts: the peer must get only one connection from this rank.
     for (Attempt& other : attempts_) {
       if (&other != attempt && other.calls && !other.ended && other.way() == attempt->way()) {
         End(&other);
@@ -378,14 +380,14 @@ class Connector {
   const ConnectPeersOptions& options_;
   const PeerListener& listener_;
   const std::vector<PeerRecord>& records_;
-  const int first_here_;  // rank of this host
+  const int first_here_;  // first rank of this host
   const Deadline deadline_;
   const Deadline reach_deadline_;
   const int rails_;  // to every rank of another host
   std::map<Way, Call> calls_;
   std::list<Attempt> attempts_;
   std::map<Way, std::unique_ptr<PeerStream>> streams_;
-  std::set<Way> missing_;  // of them
+  std::set<Way> missing_;  // not connected yet
 };
 
 }  // namespace

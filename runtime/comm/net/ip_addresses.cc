@@ -18,11 +18,11 @@
 namespace ds::comm {
 namespace {
 
-// What a rank tells of itself has to fit a line of the rank link (base/rank_link.h), and each
-// address takes a socket.
+// A rank's record must fit in a line of the rank link (base/rank_link.h), and each address takes a
+// socket.
 constexpr std::size_t kMostAddresses = 256;
 
-// The bytes of an address, 4 or 16; none when the text is not one.
+// Returns the bytes of an address, 4 or 16; none if the text is not an address.
 std::optional<std::vector<std::uint8_t>> ParseAddress(const std::string& text) {
   for (const auto& [family, size] : {std::pair(AF_INET, 4), std::pair(AF_INET6, 16)}) {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
@@ -94,7 +94,8 @@ StatusOr<std::vector<LocalAddress>> ListLocalAddresses() {
 
 namespace {
 
-// Those of one network: of the interface or the address `wanted`, or without it any.
+// Returns the addresses of one network: of the interface or the address `wanted`, or all if it is
+// empty.
 StatusOr<std::vector<LocalAddress>> ChooseOfNetwork(const std::vector<LocalAddress>& all,
                                                     const std::string& wanted) {
   std::vector<LocalAddress> chosen;
@@ -142,7 +143,7 @@ std::set<std::string> NamesIn(const std::filesystem::path& folder) {
 Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path& root) {
   const std::filesystem::path folder = root / "sys/class/infiniband";
   const std::set<std::string> devices = NamesIn(folder);
-  // udev gives an InfiniBand device and its interface the same name where nobody gives another.
+  // By default udev gives an InfiniBand device and its interface the same name.
   const std::set<std::string> interfaces_here = NamesIn(root / "sys/class/net");
   for (const std::string& name : SplitAtCommas(wanted)) {
     const std::string device = name.substr(0, name.find(':'));

@@ -11,11 +11,11 @@
 namespace ds::comm {
 namespace {
 
-// Read from one peer before the others have their turn.
+// Frames read from one peer before the others are served.
 constexpr int kFramesPerTurn = 64;
-// Room that is made at first for a frame that nobody has asked for.
+// Initial allocation for a frame without a posted receive.
 constexpr std::size_t kFirstRoom = std::size_t{1} << 20;
-// The longest cause that a peer may give.
+// Maximum length of a peer's cause.
 constexpr std::size_t kMaxCause = 4096;
 
 bool IsCalls(FrameChannel channel) {
@@ -45,7 +45,7 @@ StatusOr<std::uint64_t> PeerLink::Receive(const FrameHeader& header, std::span<s
   queue.posted.push_back({.header = header, .bytes = bytes});
   const std::uint64_t number = ++queue.asked;
   DS_RETURN_IF_ERROR(TakeKept(header, &queue));
-  // What was left in the socket may be for it, or stand in its way.
+  // Data left in the socket may be for this receive, or block it.
   if (!IsInFrame() && IsAnythingAwaited() && ended_.empty()) DS_RETURN_IF_ERROR(FindPlace());
   return number;
 }
@@ -114,7 +114,7 @@ Status PeerLink::Write() {
     bytes_sent_ += taken;
     if (next.of_header < sizeof(FrameHeader) || !next.rest.empty()) continue;
     if (next.header.channel == FrameChannel::kEnd) {
-      rails_.EndWriting();  // so that it is looked for behind what is not read yet
+      rails_.EndWriting();  // the peer reads all earlier data before it sees the end
     } else if (next.header.channel != FrameChannel::kWaits) {
       ++sends_done_;
     }
@@ -137,7 +137,7 @@ Status PeerLink::ReadToTheEnd() {
   return Read();
 }
 
-// Reads up to the end of a header or of a frame; `more` = there may be more behind it.
+// Reads up to the end of a header or of a frame. Sets `more` to whether more data may follow.
 Status PeerLink::ReadFrame(bool* more) {
   *more = false;
   if (!IsInFrame()) return OkStatus();
@@ -163,7 +163,7 @@ Status PeerLink::ReadFrame(bool* more) {
   return rest_.empty() ? FinishFrame() : OkStatus();
 }
 
-// Finds where the bytes go of the frame whose header has been read.
+// Selects the destination of the frame after its header has been read.
 Status PeerLink::FindPlace() {
   const bool is_end = header_.channel == FrameChannel::kEnd;
   const bool waits = header_.channel == FrameChannel::kWaits;
@@ -192,7 +192,7 @@ Status PeerLink::FindPlace() {
   return has_place_ && rest_.empty() ? FinishFrame() : OkStatus();
 }
 
-// `bytes` is full.
+// Requires that `bytes` is full.
 Status PeerLink::GrowKept(std::vector<std::byte>* bytes) {
   const std::size_t here = bytes->size();
   const std::size_t room =
@@ -207,7 +207,7 @@ Status PeerLink::GrowKept(std::vector<std::byte>* bytes) {
   return OkStatus();
 }
 
-// There is no room for more of the frame, if there is more.
+// Called when the destination is full; the frame may have more bytes.
 Status PeerLink::FinishFrame() {
   Queue& queue = queues_[KeyOf(header_)];
   if (keeping_ && queue.kept.back().bytes.size() < header_.bytes) {
@@ -225,7 +225,7 @@ Status PeerLink::FinishFrame() {
   return UnavailableError(end_cause_);
 }
 
-// A receive was posted: what has come for it before is given to it.
+// Called after a receive was posted: gives it the data that has arrived before.
 Status PeerLink::TakeKept(const FrameHeader& header, Queue* queue) {
   while (!queue->posted.empty() && !queue->kept.empty()) {
     const Posted& receive = queue->posted.front();
@@ -254,7 +254,7 @@ Status PeerLink::CheckMatch(const FrameHeader& mine, const FrameHeader& theirs) 
                                  Describe(theirs.call) + ", this rank in " + Describe(mine.call));
 }
 
-// A frame that is partly written has to be completed: from a copy.
+// A partly written frame must be completed, from a copy.
 void PeerLink::GiveUp() {
   if (std::exchange(has_given_up_, true)) return;
   const bool is_midway = !outgoing_.empty() && outgoing_.front().has_begun;

@@ -13,9 +13,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// A rank that waits for a peer looks whether its host answers.
+// Interval at which a waiting rank checks that the peer's host answers.
 constexpr std::chrono::milliseconds kLookEvery{1000};
-// Peers that take no bytes for so long need not hear why it ends.
+// Timeout for sending the cause to peers that accept no bytes.
 constexpr int kFarewellMs = 1000;
 
 }  // namespace
@@ -133,7 +133,7 @@ Status PeerLinks::Wait(const Ticket& ticket) {
     }
     if (patience.is_half_over() && !std::exchange(has_told, true)) TellPeers();
     if (patience.is_over() && link.waits() && std::exchange(is_patient, false)) {
-      // It will name who it waits for itself, if it began to wait later than this rank.
+      // The peer will name the rank for which it waits, if it began to wait later than this rank.
       patience = Patience(timeout_, look_every, steady_clock::now());
     }
     if (patience.is_over()) {
@@ -143,7 +143,7 @@ Status PeerLinks::Wait(const Ticket& ticket) {
           Absence::Kind::kLate);
     }
     changed_.wait_for(lock, patience.until_look());
-    // Also when others' frames have ended the wait.
+    // Count time also if other ranks' frames have ended the wait.
     const auto now = steady_clock::now();
     patience.Look(now);
     if (now < next_look) continue;
@@ -203,7 +203,7 @@ void PeerLinks::End(std::string_view cause) {
   for (auto& link : links_) {
     if (!link) continue;
     link->SayWhyItEnds(cause);
-    FailWith(link->Write());  // at once, as far as it goes: this process may be about to end
+    FailWith(link->Write());  // send now, because this process may be about to end
   }
   Wake();
 }
@@ -247,7 +247,7 @@ void PeerLinks::HandleReady(const std::vector<pollfd>& watched,
   eventfd_t ignored = 0;
   if (watched[0].revents != 0) ::eventfd_read(wake_.get(), &ignored);
   for (std::size_t i = 1; i < watched.size() && failure_.ok(); ++i) {
-    // Of a rail that is written only, and is broken, the write tells it.
+    // If a rail used only for writing is broken, the write reports it.
     const bool is_for_writing = watched[i].events == POLLOUT;
     if ((watched[i].revents & (is_for_writing ? ~0 : POLLOUT)) != 0) FailWith(owners[i]->Write());
     if (!failure_.ok()) return;
@@ -260,7 +260,7 @@ void PeerLinks::HandleReady(const std::vector<pollfd>& watched,
   }
 }
 
-// What a peer has told goes to this rank's groups and to all other peers.
+// Forwards the cause received from a peer to this rank's groups and to all other peers.
 void PeerLinks::PassOnEnd(std::unique_lock<std::mutex>* lock) {
   for (const auto& link : links_) {
     if (link && end_cause_.empty()) end_cause_ = link->end_cause();
@@ -273,7 +273,7 @@ void PeerLinks::PassOnEnd(std::unique_lock<std::mutex>* lock) {
   lock->lock();
 }
 
-// Writes what is left to be said, for peers that take it.
+// Writes the remaining frames, to peers that accept bytes.
 void PeerLinks::SayFarewell(std::unique_lock<std::mutex>* lock) {
   changed_.wait(*lock, [this] { return has_told_ || ending_; });
   if (!has_told_) return;

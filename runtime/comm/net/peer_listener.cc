@@ -74,7 +74,7 @@ StatusOr<PeerListener> PeerListener::Open(const std::vector<LocalAddress>& addre
       failure = ErrnoError(errno, "listening on " + each.text);
       continue;
     }
-    // Both families have the port in the same place.
+    // The port is at the same offset in both address families.
     const int port = ntohs(reinterpret_cast<sockaddr_in&>(address.bytes).sin_port);
     listener.endpoints_.push_back({each.text, port, each.rail});
     listener.sockets_.push_back(std::move(fd));

@@ -18,7 +18,7 @@ void Append(std::uint32_t number, std::string* text) {
   for (int shift = 0; shift < 32; shift += 8) text->push_back(static_cast<char>(number >> shift));
 }
 
-// HMAC-SHA256 over a purpose and what the introduction says.
+// Returns the HMAC-SHA256 over a purpose and the introduction.
 Proof Sign(const std::string& key, std::string text, const Introduction& introduction) {
   Append(introduction.from, &text);
   Append(introduction.to, &text);

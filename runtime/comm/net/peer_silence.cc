@@ -21,7 +21,7 @@ void EndWhenSilent(int fd, std::chrono::seconds silence) {
 }
 
 bool IsSilent(int fd, std::chrono::seconds silence) {
-  // What was sent a moment ago, after a long pause, has not been sent again so often.
+  // Data sent just now, after a long pause, has not been retransmitted this often.
   constexpr int kSentAgain = 3;
   tcp_info info{};
   socklen_t size = sizeof(info);

@@ -38,7 +38,7 @@ class PlainStream : public PeerStream {
   bool HoldsUnread() const override { return false; }
 };
 
-// OpenSSL's own BIO for sockets has no MSG_NOSIGNAL: a peer that has gone would end this process.
+// Writes with MSG_NOSIGNAL, which OpenSSL's socket BIO lacks: a closed peer would end this process.
 int WriteToSocket(BIO* bio, const char* bytes, int count) {
   BIO_clear_retry_flags(bio);
   const int fd = static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
@@ -89,12 +89,12 @@ class EncryptedStream : public PeerStream {
       : PeerStream(std::move(fd)), secret_(secret), context_(SSL_CTX_new(TLS_method())) {
     DS_CHECK(context_ != nullptr);
     SSL_CTX* const context = context_.get();
-    // One version, one suite, no certificate that anybody would trust, no tickets.
+    // Use one version, one suite, no certificates, no tickets.
     DS_CHECK(SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
              SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") == 1 &&
              SSL_CTX_set_num_tickets(context, 0) == 1);
     SSL_CTX_set_verify(context, calls ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
-    // A frame that is cut off is found by its length.
+    // A truncated frame is detected by its length.
     SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_psk_use_session_callback(context, UseKey);
@@ -142,7 +142,7 @@ class EncryptedStream : public PeerStream {
 
  private:
   static constexpr std::size_t kRecordBytes = SSL3_RT_MAX_PLAIN_LENGTH;
-  // AES-GCM shall see less than 2^24.5 records of one key (RFC 8446, 5.5).
+  // AES-GCM must encrypt fewer than 2^24.5 records per key (RFC 8446, 5.5).
   static constexpr std::uint64_t kBytesOfAKey = std::uint64_t{1} << 36;
 
   static int ClampToInt(std::size_t bytes) {
@@ -164,7 +164,7 @@ class EncryptedStream : public PeerStream {
     return written;
   }
 
-  // What ::send and ::recv would say.
+  // Sets errno as ::send and ::recv would.
   ssize_t SetErrno(int result) {
     const int of_call = errno;
     switch (SSL_get_error(ssl_.get(), result)) {

@@ -119,7 +119,7 @@ Status WorldGroup::Receive(std::byte* data, Elements elements, int peer) {
   return links_.Wait(AwaitMessage(message, tag));
 }
 
-// What goes between hosts is posted, so that what the host's ranks exchange waits for nothing else.
+// Messages between hosts are posted, so that exchanges within the host do not wait for them.
 Status WorldGroup::SendReceive(const OutgoingMessage& outgoing, const IncomingMessage& incoming) {
   const CallTag tag = std::exchange(next_tag_, {});
   const EndOfCall end{links_};

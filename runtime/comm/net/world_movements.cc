@@ -8,8 +8,8 @@
 
 namespace ds::comm {
 
-// Each rank sends what it gives to the carrier of its lane on every other host, which shares it
-// there.
+// Each rank sends its input to the carrier of its lane on every other host, which shares it within
+// that host.
 Status WorldGroup::AllGather(RankOutputs outputs, const std::byte* input, Elements each) {
   const CallSignature call =
       Begin({.kind = CallKind::kAllGather, .type = each.type, .count = each.count});
@@ -37,7 +37,8 @@ Status WorldGroup::AllGather(RankOutputs outputs, const std::byte* input, Elemen
   return WaitFor(departures);
 }
 
-// What the ranks of the host `from` gave is with the carriers here; all get it.
+// Shares the inputs of the ranks of host `from`, which the carriers of this host hold, with all
+// ranks of this host.
 Status WorldGroup::ShareGathered(RankOutputs outputs, Elements each, int from,
                                  const CallSignature& call) {
   const auto first = static_cast<std::size_t>(places_.first_on(from));
@@ -55,7 +56,8 @@ Status WorldGroup::ShareGathered(RankOutputs outputs, Elements each, int from,
   return OkStatus();
 }
 
-// Along the chain of hosts, which begins at the root's and goes round, block by block.
+// Sends data along the chain of hosts, which starts at the root's host and wraps around, block by
+// block.
 Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
   const CallSignature call = Begin(
       {.kind = CallKind::kBroadcast, .type = elements.type, .root = root, .count = elements.count});
@@ -91,7 +93,7 @@ Status WorldGroup::Broadcast(std::byte* data, Elements elements, int root) {
   return WaitFor(departures);
 }
 
-// Frames between hosts, shared memory within this one.
+// Exchanges data by frames between hosts and by shared memory within this host.
 Status WorldGroup::Exchange(const AllToAllParts& parts, const CallSignature& call) {
   const EndOfCall end{links_};
   const std::size_t size = ElementBytes(parts.type);
@@ -124,7 +126,7 @@ Status WorldGroup::AllToAll(const AllToAllParts& parts) {
   return Exchange(parts, Begin({.kind = CallKind::kAllToAll, .type = parts.type}));
 }
 
-// Gather and scatter are exchanges in which one rank alone gets or gives.
+// Gather and scatter are exchanges in which only one rank receives or sends.
 Status WorldGroup::Gather(RankOutputs outputs, const std::byte* input, Elements each, int root) {
   const CallSignature call =
       Begin({.kind = CallKind::kGather, .type = each.type, .root = root, .count = each.count});

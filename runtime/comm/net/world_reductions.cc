@@ -10,7 +10,7 @@
 namespace ds::comm {
 namespace {
 
-// A lane's part of a block.
+// Returns a lane's part of a block.
 Round LaneOf(const Round& block, int lane, int lanes) {
   const auto parts = static_cast<std::size_t>(lanes);
   const std::size_t per_lane = (block.count + parts - 1) / parts;
@@ -44,7 +44,8 @@ Status WorldGroup::Reduce(std::byte* data, Elements elements, ReduceOp op, int r
   return AllReduceAs(copy.data(), elements, call);
 }
 
-// The results go back along the chain, each lane's to its carriers, which share them on their host.
+// The results travel back along the chain, each lane's to its carriers, which share them on their
+// host.
 Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSignature& call) {
   const EndOfCall end{links_};
   const std::size_t size = ElementBytes(elements.type);
@@ -88,7 +89,7 @@ Status WorldGroup::AllReduceAs(std::byte* data, Elements elements, const CallSig
   return WaitFor(departures);
 }
 
-// Each lane's part of a block is with its carrier here; all get all of it.
+// Shares each lane's part of a block, which its carrier holds, with all ranks of this host.
 Status WorldGroup::ShareLanes(std::byte* data, Elements elements, const CallSignature& call) {
   if (host_->size() == 1) return OkStatus();
   const int lanes = places_.lanes();
@@ -109,8 +110,8 @@ Status WorldGroup::ShareLanes(std::byte* data, Elements elements, const CallSign
   return OkStatus();
 }
 
-// A lane's segments are the parts of its ranks on all hosts; the last host's carrier sends each
-// result to the rank that it is for.
+// The segments of a lane are the parts of its ranks on all hosts. The last host's carrier sends
+// each result to its receiver.
 Status WorldGroup::ReduceScatter(std::byte* output, RankInputs inputs, Elements each, ReduceOp op) {
   const CallSignature call =
       Begin({.kind = CallKind::kReduceScatter, .type = each.type, .op = op, .count = each.count});

@@ -1,5 +1,5 @@
-// WorldGroup's sub-groups: shared memory of their own on each host, between hosts the connections
-// that are there.
+// WorldGroup's subgroups: each has its own shared memory on each host and uses the existing
+// connections between hosts.
 
 #include <algorithm>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace ds::comm {
 
-// Every member tells each one of another host its list, and compares what it is told.
+// Sends this member's list to each member on another host, and compares the received lists.
 Status WorldGroup::CompareMembers(const std::string& name, const std::vector<int>& members,
                                   GroupLinks* links) {
   const EndOfCall end{*links};
@@ -34,7 +34,7 @@ StatusOr<std::unique_ptr<CpuGroup>> WorldGroup::MakeSubgroup(const std::string& 
                                                              const std::vector<int>& members) {
   const auto self = std::find(members.begin(), members.end(), rank_);
   DS_CHECK(self != members.end() && std::is_sorted(members.begin(), members.end()));
-  std::vector<int> here;  // as the host's group numbers them
+  std::vector<int> here;  // as numbered by the host's group
   std::vector<int> counts;
   std::vector<int> names;
   int last_host = -1;

@@ -9,8 +9,8 @@
 namespace ds::comm {
 namespace {
 
-// Returns what the call does. An exception would end the process on the queue's thread: it is an
-// error here.
+// Runs the call and returns its status. An exception would end the process on the queue's thread,
+// so it becomes an error.
 Status CallSafely(const CallQueue::Call& call, CpuGroup& group) {
   try {
     return call(group);
@@ -71,9 +71,9 @@ void CallQueue::RunPosted() {
     Status status = failure_;
     lock.unlock();
     if (status.ok()) status = RunNow(entry.call);
-    entry.call = nullptr;  // what it kept alive may go before somebody learns that it is done
+    entry.call = nullptr;  // frees its tensors before `done` is called
     const Done done = std::move(entry.done);
-    // It is not under way any more for whoever learns that it is done.
+    // Remove the entry first: `done` must not find the call pending.
     lock.lock();
     entries_.pop_front();
     lock.unlock();

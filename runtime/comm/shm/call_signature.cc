@@ -59,7 +59,7 @@ std::string_view KindName(CallKind kind) {
   DS_CHECK_MSG(false, "unknown collective");
 }
 
-// " from rank 3", or nothing for a call without a root.
+// Returns " from rank 3", or nothing for a call without a root.
 std::string RootPhrase(const CallSignature& call) {
   if (call.root < 0) return "";
   const bool outward = call.kind == CallKind::kBroadcast || call.kind == CallKind::kScatter ||

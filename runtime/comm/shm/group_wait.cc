@@ -24,7 +24,7 @@ constexpr std::chrono::microseconds kSpinTime{50};
 constexpr std::chrono::milliseconds kCheckPeersEvery{100};
 constexpr std::chrono::microseconds kMinSleep{1};
 
-// A failure as it lies in the header: its kind above the rank at fault.
+// FailureKind: stored in the header in the bits above the rank at fault.
 enum class FailureKind : std::uint64_t {
   kNone = 0,
   kEnded = 1,
@@ -32,7 +32,7 @@ enum class FailureKind : std::uint64_t {
   kTimedOut = 3,
   kMismatch = 4,
   kAborted = 5,
-  kNotAtBarrier = 6,  // in time; others may not be, either
+  kNotAtBarrier = 6,  // in time; other ranks may be missing too
 };
 
 std::uint64_t Pack(FailureKind kind, int rank) {
@@ -54,13 +54,13 @@ bool HasEnoughCores(int ranks) {
   return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) >= ranks;
 }
 
-// Blocks while `word`, which several processes may map, is `expected`, until FutexWakeAll or
-// `timeout`. May also return for no reason: the caller looks at the word again.
+// Blocks while `word`, which several processes may map, equals `expected`, until FutexWakeAll or
+// `timeout`. May return spuriously: the caller checks the word again.
 void FutexWait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                std::chrono::nanoseconds timeout) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   const timespec relative = {.tv_sec = seconds.count(), .tv_nsec = (timeout - seconds).count()};
-  // Its results (woken, timed out, interrupted, word already changed) all mean "look again".
+  // All results (woken, timed out, interrupted, word already changed) mean "check again".
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
 }
 
@@ -108,7 +108,7 @@ Status GroupWait::WaitAtBarrier(std::uint64_t number, const CallSignature& call)
     header.interval.store(target, std::memory_order_seq_cst);
     Ring(header.at_barrier);
   }
-  // After the barrier itself: a rank that dies in between is seen as one that never arrived.
+  // This is set after the barrier itself: a rank that dies in between counts as not arrived.
   layout_.line(self_.rank).arrived.store(number, std::memory_order_release);
   if (is_last) return OkStatus();
   return WaitUntilOver({.bell = header.at_barrier,
@@ -138,8 +138,8 @@ Status GroupWait::LookAround(std::span<const int> peers, const CallSignature& ca
 
 void GroupWait::RingBellOf(int rank) { Ring(layout_.line(rank).bell); }
 
-// A sleeper has counted itself and then looked at what it waits for, a ringer has changed that and
-// then looks for sleepers: one of them sees the other.
+// A sleeper increments `sleepers` and then checks its condition; a ringer changes the condition and
+// then checks `sleepers`. At least one of the two sees the other's change.
 void GroupWait::Ring(Bell& bell) {
   if (bell.sleepers.load(std::memory_order_seq_cst) == 0) return;
   bell.rings.fetch_add(1, std::memory_order_seq_cst);
@@ -160,7 +160,8 @@ Status GroupWait::WaitUntilOver(const Wait& wait) {
   return status;
 }
 
-// True when the wait is over. Spinning on the core that the awaited rank needs would only delay it.
+// Returns true when the wait is over. Does not spin on a core that an awaited rank needs, which
+// would only delay that rank.
 bool GroupWait::Spin(const Wait& wait) {
   if (!has_enough_cores_) return false;
   const auto core = static_cast<std::uint32_t>(sched_getcpu());
@@ -220,7 +221,7 @@ Status GroupWait::CheckPeers(const Wait& wait) {
         pid != 0 && watch_.HasEnded(rank, {.pid = pid, .started = line.started.load()});
     const bool has_left = line.has_left.load(std::memory_order_acquire) != 0;
     if (!has_ended && !has_left) continue;
-    // What it did before it went counts.
+    // Changes that the rank made before its end count.
     if (wait.is_over() || !IsAwaited(wait, rank)) return OkStatus();
     return Fail(Pack(has_left ? FailureKind::kLeft : FailureKind::kEnded, rank), wait.call);
   }

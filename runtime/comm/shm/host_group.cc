@@ -85,12 +85,13 @@ Status HostGroup::PassBarrier(const CallSignature& call) {
   return OkStatus();
 }
 
-// Two copies of the signature suffice: a rank can be at most one collective ahead of a peer that
-// has yet to compare.
+// Two copies of the signature suffice: a rank is at most one collective ahead of a peer that has
+// not compared yet.
 Status HostGroup::PassFirstBarrier(const CallSignature& call) {
   CallSignature mine = call;
   mine.tag = std::exchange(next_tag_, {});
-  DS_RETURN_IF_ERROR(wait_.CheckGroup(mine));  // else a peer could take this for the call before
+  DS_RETURN_IF_ERROR(wait_.CheckGroup(mine));  // else a peer could mistake this call for the
+                                               // previous one
   const std::size_t parity = calls_++ % 2;
   layout_.line(self_.rank).calls[parity] = mine;
   DS_RETURN_IF_ERROR(PassBarrier(mine));

@@ -1,5 +1,5 @@
-// HostGroup's sub-groups: each has shared memory of its own, which its ranks get at a meeting of
-// theirs.
+// HostGroup's subgroups: each has its own shared memory, which its ranks exchange at a separate
+// meeting.
 
 #include <algorithm>
 #include <memory>
@@ -25,7 +25,8 @@ StatusOr<std::unique_ptr<HostGroup>> HostGroup::MakeHostSubgroup(const std::stri
   options.names.clear();
   for (const int member : members) options.names.push_back(wait_.NumberOf(member));
   options.family = family();
-  // The first member's number: ranks with equal names and other members meet elsewhere.
+  // The name has the first member's number, so ranks with the same name but other members meet
+  // elsewhere.
   options.meeting = "dsrun-group/" + std::to_string(HashFnv1a(options_.meeting + "/" + name)) +
                     "/" + std::to_string(options.names.front());
   const std::size_t bytes = RegionBytes(options);

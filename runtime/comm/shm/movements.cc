@@ -111,8 +111,8 @@ Status HostGroup::Scatter(std::byte* output, RankInputs inputs, Elements each, i
       });
 }
 
-// Every rank learns what the others send, so that all agree on the number of rounds and a receiver
-// that expects something else is told.
+// Exchanges the ranks' send counts, so that all agree on the number of rounds and a receiver with
+// other expectations gets an error.
 Status HostGroup::ExchangeCounts(const AllToAllParts& parts, std::uint64_t* largest) {
   const CallSignature call = {.kind = CallKind::kAllToAll, .type = parts.type};
   const auto ranks = static_cast<std::size_t>(self_.size);

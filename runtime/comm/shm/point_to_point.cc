@@ -7,7 +7,7 @@
 
 namespace ds::comm {
 
-// A message of nothing still takes one slot: its signature is compared.
+// Starts a message. An empty message still takes one slot: its signature is compared.
 HostGroup::Transfer HostGroup::StartTransfer(CallKind kind, Elements elements, int peer) const {
   const std::size_t slot = layout_.slot_bytes();
   return {.call = {.kind = kind,
@@ -89,7 +89,8 @@ void HostGroup::MarkRead(int peer) {
   wait_.RingBellOf(peer);
 }
 
-// Of ranks that wait here for room each goes on reading, so that one of them finds it.
+// Waits until a transfer can proceed. Ranks that wait here for a free slot keep reading from all
+// peers, so at least one rank gets a free slot.
 Status HostGroup::AwaitChannels(const Transfer& outgoing, const Transfer& incoming) {
   std::array<int, 2> peers = {};
   std::size_t count = 0;

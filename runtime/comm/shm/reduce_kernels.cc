@@ -7,14 +7,14 @@
 #include "runtime/base/check.h"
 #include "runtime/base/half_float.h"
 
-// One body, compiled for several instruction sets: everything below is inlined into the function
-// that carries the target attribute.
+// One body is compiled for several instruction sets: everything below is inlined into the function
+// that has the target attribute.
 #define DS_INLINE __attribute__((always_inline)) inline
 
 namespace ds::comm {
 namespace {
 
-// Elements that an accumulator in the first-level cache holds.
+// Number of elements of an accumulator in the first-level cache.
 constexpr std::size_t kBlock = 1024;
 
 template <typename T>
@@ -50,7 +50,7 @@ struct Add {
     if constexpr (std::is_same_v<T, bool>) {
       return a || b;
     } else if constexpr (std::is_integral_v<T>) {
-      // Wraps around, as LibTorch's integer sums do, without signed overflow.
+      // Integers wrap around, like LibTorch's integer sums, without signed overflow.
       using U = std::make_unsigned_t<T>;
       return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
     } else {
@@ -70,7 +70,7 @@ struct Multiply {
     }
   }
 };
-// A NaN of any rank survives, as in LibTorch.
+// A NaN of any rank is kept, as in LibTorch.
 struct Max {
   template <typename T>
   static DS_INLINE T Apply(T a, T b) {
@@ -89,7 +89,7 @@ struct Job {
   std::span<const std::byte* const> sources;
   std::size_t count;
   const std::byte* before;  // accumulated so far; null: nothing
-  bool is_last;             // else the output is what is accumulated
+  bool is_last;             // false: the output is the accumulator
   int divisor;              // 0: none
 };
 

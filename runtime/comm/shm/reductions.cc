@@ -43,7 +43,7 @@ Status HostGroup::ReduceToAllOrRoot(std::byte* data, Elements elements, const Ca
   const std::size_t rounds = Rounds(elements.count, per_round);
   std::vector<const std::byte*> sources(static_cast<std::size_t>(self_.size));
 
-  // Copies in what the peers reduce: all but the own slice.
+  // Copies in the data that peers reduce: all slices except this rank's own.
   const auto fill = [&](std::size_t index) {
     const Round round = RoundOf(index, per_round, elements.count);
     const std::byte* from = data + round.begin * size;
@@ -52,8 +52,8 @@ Status HostGroup::ReduceToAllOrRoot(std::byte* data, Elements elements, const Ca
     Copy(to, from, own.begin * size);
     Copy(to + own.end * size, from + own.end * size, (round.count - own.end) * size);
   };
-  // Reduces the own slice into the own buffer, where only this rank touches it until the next
-  // barrier.
+  // Reduces this rank's slice into its own buffer; no other rank accesses that buffer until the
+  // next barrier.
   const auto reduce = [&](std::size_t index) {
     const Round round = RoundOf(index, per_round, elements.count);
     const Slice own = SliceOf(self_.rank, round.count, size);

@@ -23,11 +23,11 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLookEvery{2};
 constexpr milliseconds kLookAroundEvery{100};
 
-// What a rank says when it comes. Both ends are the same program on the same machine.
+// Message of an arriving rank. Both ends are the same program on the same machine.
 struct Arrival {
   std::int32_t rank;
   std::int32_t size;
-  std::int32_t number;  // what errors call the rank
+  std::int32_t number;  // the rank's number in errors
   CallSignature purpose;
 };
 
@@ -44,8 +44,8 @@ struct Address {
   const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&name); }
 };
 
-// A leading zero byte makes the name abstract. What does not fit is cut: callers put first what
-// tells groups apart.
+// A leading zero byte makes the name abstract. Long names are truncated: callers put the
+// distinguishing part first.
 Address AbstractAddress(const std::string& name) {
   Address address;
   address.name.sun_family = AF_UNIX;
@@ -60,7 +60,7 @@ milliseconds Left(steady_clock::time_point deadline) {
   return std::max(milliseconds(0), left);
 }
 
-// False when the time is up.
+// Returns false after the deadline.
 StatusOr<bool> BecomesReadable(const MeetingPlace& place, const UniqueFd& fd,
                                steady_clock::time_point deadline) {
   pollfd readable = {.fd = fd.get(), .events = POLLIN, .revents = 0};
@@ -104,7 +104,7 @@ Status SendDescriptor(const UniqueFd& peer, int fd) {
   return ErrnoError(errno, "handing over shared memory");
 }
 
-// The descriptor, or an invalid one when the other end closed without sending any.
+// Returns the descriptor, or an invalid one if the other end closed without sending any.
 UniqueFd ReceiveDescriptor(const UniqueFd& peer) {
   char payload = 0;
   iovec part = {.iov_base = &payload, .iov_len = 1};
@@ -122,7 +122,7 @@ UniqueFd ReceiveDescriptor(const UniqueFd& peer) {
   return UniqueFd(fd);
 }
 
-// Rank 0's side: hands the region to every other rank, each once.
+// RegionHost: rank 0's side, which passes the region to every other rank, once each.
 class RegionHost {
  public:
   RegionHost(const MeetingPlace& place, const SharedRegion& region)
@@ -156,7 +156,7 @@ class RegionHost {
       }
       const UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       Arrival who = {};
-      // A stranger, or a rank that ended while it introduced itself: wait for the next.
+      // Ignore strangers, and ranks that ended during their introduction: wait for the next.
       if (!peer.valid() || !IsOfThisUser(peer)) continue;
       DS_ASSIGN_OR_RETURN(const bool says, BecomesReadable(place_, peer, deadline_));
       if (!says || recv(peer.get(), &who, sizeof(who), 0) != sizeof(who)) continue;
