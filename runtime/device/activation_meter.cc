@@ -52,7 +52,7 @@ ActivationMeter::Reading ActivationMeter::Read() const {
     reading.allocated = ReadStats(device_);
     reading.activations.peak = reading.allocated.peak - std::max(booked, booked_);
   }
-  // What is freed lately may be booked still.
+  // Memory freed recently may still be booked.
   reading.activations.bytes = std::max<std::int64_t>(0, reading.allocated.bytes - booked);
   reading.activations.peak = std::max(reading.activations.peak, reading.activations.bytes);
   return reading;

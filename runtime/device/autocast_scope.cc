@@ -14,8 +14,8 @@ AutocastScope::AutocastScope(std::optional<c10::ScalarType> dtype, c10::Device d
   was_cached_ = autocast::is_autocast_cache_enabled();
   autocast::set_autocast_enabled(device_, true);
   autocast::set_autocast_dtype(device_, *dtype);
-  // LibTorch's cache would keep a cast copy of every weight until the end of the pass, under ZeRO-3
-  // of the whole model.
+  // LibTorch's cache would keep a cast copy of every weight until the end of the pass; under ZeRO-3
+  // that is the full model.
   autocast::set_autocast_cache_enabled(false);
 }
 

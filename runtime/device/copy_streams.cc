@@ -29,7 +29,7 @@ void CopyStreams::FreeAll() {
   try {
     while (!leaving_.empty()) FreeOldest();
   } catch (const c10::Error&) {
-    // A device that has failed computes nothing more, and whoever asked it for that knows.
+    // A failed device computes nothing more, and the code that queued the work gets the error.
   }
 }
 
@@ -44,7 +44,7 @@ struct EventEnd : CopyEnd {
 };
 
 const c10::Event& EventOf(const CopyEnd& end) {
-  return static_cast<const EventEnd&>(end).event;  // of no other kind are those of EventStreams
+  return static_cast<const EventEnd&>(end).event;  // EventStreams creates no other kind
 }
 
 class EventStreams : public CopyStreams {

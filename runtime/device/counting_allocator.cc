@@ -9,8 +9,8 @@
 namespace ds::device {
 namespace {
 
-// Lies in front of the tensor's bytes, as large as LibTorch's alignment, which the bytes so keep.
-// To ask malloc for the size would count padding, and a table would need a lock.
+// Header: precedes the tensor's bytes. Its size is LibTorch's alignment, so the bytes stay aligned.
+// Malloc's own size would include padding, and a table would need a lock.
 struct alignas(64) Header {
   CountingAllocator* owner;
   std::int64_t bytes;
@@ -26,7 +26,7 @@ void Raise(std::atomic<std::int64_t>* peak, std::int64_t value) {
 
 CountingAllocator& CountingAllocator::Install() {
   static CountingAllocator& installed = [] {
-    auto* allocator = new CountingAllocator();  // never deleted: tensors outlive every owner
+    auto* allocator = new CountingAllocator();  // never deleted: tensors may outlive every owner
     c10::SetCPUAllocator(allocator, /*priority=*/1);
     return std::ref(*allocator);
   }();

@@ -10,8 +10,8 @@ namespace ds::precision {
 
 namespace {
 
-// After an overflow every element may be one: their places are listed for so many elements at a
-// time. Another device is asked less often.
+// After an overflow every element may be non-finite, so indexes are listed for a chunk at a time.
+// Other devices use larger chunks, to synchronise less often.
 constexpr std::int64_t kChunkOnCpu = std::int64_t{1} << 14;
 constexpr std::int64_t kChunkElsewhere = std::int64_t{1} << 22;
 

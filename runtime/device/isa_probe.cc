@@ -31,12 +31,12 @@ bool AdvertisesAmx() {
   return (edx >> 22 & 1u) != 0 && (edx >> 24 & 1u) != 0;
 }
 
-// Runs what oneDNN's bf16 kernels consist of. It is written in bytes, because the assembler may be
-// older than AMX.
+// Executes the instructions of oneDNN's bf16 kernels. They are written as bytes, because the
+// assembler may not know AMX.
 void ExecuteTileInstructions() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  // Without the permission oneDNN does not use AMX either.
+  // Without this permission oneDNN does not use AMX either.
   if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return;
   alignas(64) unsigned char config[64] = {};
   config[0] = 1;                                     // palette

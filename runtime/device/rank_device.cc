@@ -18,13 +18,14 @@ struct PluginLibrary {
   std::string file;
 };
 
-// Says why dlopen has just failed on `file`; its own words mostly begin with the file.
+// Returns the reason of the latest dlopen failure on `file`; dlerror's text mostly begins with the
+// file.
 std::string ExplainOpenFailure(const std::string& file) {
   const std::string reason = dlerror();
   return reason.starts_with(file) ? reason : file + ": " + reason;
 }
 
-// The same library every time, once it is loaded.
+// Returns the same library on every call, once it is loaded.
 StatusOr<PluginLibrary> OpenPluginLibrary() {
   DS_ASSIGN_OR_RETURN(const std::filesystem::path program, FindOwnExecutable());
   std::vector<std::filesystem::path> candidates = ListCudaPluginPlaces(program);
@@ -32,8 +33,8 @@ StatusOr<PluginLibrary> OpenPluginLibrary() {
   std::string tried;
   for (const std::filesystem::path& candidate : candidates) {
     const std::string& file = candidate.native();
-    // Never unloaded: LibTorch keeps pointers into it. Its symbols are global because LibTorch's
-    // CUDA libraries register themselves with the CPU ones.
+    // The library is never unloaded, because LibTorch keeps pointers into it. Its symbols are
+    // global because LibTorch's CUDA libraries register themselves with the CPU ones.
     void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle != nullptr) return PluginLibrary{.handle = handle, .file = file};
     tried += (tried.empty() ? "" : "; ") + ExplainOpenFailure(file);
@@ -100,8 +101,8 @@ StatusOr<RankDevice> OpenRankDevice(DeviceChoice choice, int local_rank) {
   }
   if (!HasNvidiaDriver()) return RankDevice{};
   StatusOr<RankDevice> device = OpenCuda(local_rank);
-  // No plugin or no visible GPU: the CPU is what "auto" means then. Too few GPUs is an error: half
-  // of the ranks on CPUs would be a surprise.
+  // Without a plugin or a visible GPU "auto" means the CPU. Too few GPUs is an error: half of the
+  // ranks on CPUs would be a surprise.
   if (!device.ok() && device.status().code() == StatusCode::kNotFound) return RankDevice{};
   return device;
 }

@@ -17,7 +17,7 @@
 namespace ds::device {
 namespace {
 
-// A kernel can be built for so many.
+// Maximum number of cores of a kernel build.
 constexpr int kMostCores = 8192;
 
 struct FreeSet {
@@ -26,7 +26,7 @@ struct FreeSet {
 using CoreSet = std::unique_ptr<cpu_set_t, FreeSet>;
 const std::size_t kSetBytes = CPU_ALLOC_SIZE(kMostCores);
 
-// errno, or 0.
+// Returns errno, or 0.
 int BindThisThread(const std::vector<int>& cores) {
   const CoreSet set(CPU_ALLOC(kMostCores));
   CPU_ZERO_S(kSetBytes, set.get());
@@ -36,7 +36,7 @@ int BindThisThread(const std::vector<int>& cores) {
 
 }  // namespace
 
-// A loop of as many elements as there are threads has one on each.
+// A loop with as many elements as threads runs one element on each thread.
 Status BindThreadAndPool(const std::vector<int>& cores, int threads) {
   at::set_num_threads(threads);
   std::atomic<int> error = 0;

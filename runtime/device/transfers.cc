@@ -9,8 +9,8 @@
 namespace ds::device {
 namespace {
 
-// An event is waited for, not the stream: LibTorch's look-out for synchronising calls, which a test
-// has on for everything in a step, knows that this one is meant.
+// Waits for an event, not for the stream: LibTorch's check for synchronising calls, which a test
+// enables during a step, does not report waits for events.
 at::Tensor AwaitOnHost(const at::Tensor& numbers) {
   at::Tensor host = TakeToHost(numbers);
   const c10::impl::VirtualGuardImpl guard(numbers.device().type());

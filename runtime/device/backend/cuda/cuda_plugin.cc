@@ -18,8 +18,8 @@ class LibTorchCuda : public CudaPlugin {
   int DeviceCount() const override { return c10::cuda::device_count(); }
 
   void SelectDevice(int index) const override {
-    // Opens the caching allocator, too, which else the first tensor would: it refuses to be asked
-    // what it holds before.
+    // Also initialises the caching allocator, which otherwise happens at the first tensor. Before
+    // that, the allocator rejects queries of its statistics.
     at::globalContext().lazyInitDevice(c10::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
   }
@@ -40,7 +40,7 @@ class LibTorchCuda : public CudaPlugin {
 
   bool Pin(void* memory, std::size_t bytes) const override {
     if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
-    static_cast<void>(cudaGetLastError());  // it is no error of what comes next
+    static_cast<void>(cudaGetLastError());  // clears the error for later calls
     return false;
   }
 
@@ -57,7 +57,7 @@ class LibTorchCuda : public CudaPlugin {
 
   c10::intrusive_ptr<c10d::Backend> MakeNccl(const c10::intrusive_ptr<c10d::Store>& store,
                                              const NcclOptions& options) const override {
-    // One rank alone speaks for all, however many there are.
+    // A single rank creates the identifier, for any number of ranks.
     ::setenv("TORCH_NCCL_RANKS_PER_ROOT", std::to_string(options.size).c_str(), /*overwrite=*/1);
     auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
     nccl_options->timeout = options.timeout;
