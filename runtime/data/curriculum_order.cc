@@ -13,7 +13,7 @@ namespace ds::data {
 StatusOr<CurriculumOrder> CurriculumOrder::Create(std::span<const std::int64_t> first_steps,
                                                   std::int64_t samples_per_step,
                                                   const Sampler::Options& order) {
-  // What would begin behind the last place that can be counted does not begin.
+  // A step after the last countable position never begins.
   const std::int64_t last_step = std::numeric_limits<std::int64_t>::max() / samples_per_step;
   std::vector<std::pair<std::int64_t, std::int64_t>> entries;  // step, sample
   for (std::size_t i = 0; i < first_steps.size(); ++i) {

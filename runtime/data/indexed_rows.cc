@@ -16,7 +16,7 @@ struct Dtype {
   std::size_t bytes = 0;
   bool is_signed = false;
 };
-// By the index's code.
+// Indexed by the index file's code.
 constexpr std::array<Dtype, 9> kDtypes = {{{},
                                            {1, false},
                                            {1, true},
@@ -32,7 +32,8 @@ Status DamagedMap(const fs::path& path, const std::string& what) {
                        "; it is damaged, or not what DeepSpeed's data analyzer has written");
 }
 
-// A uint64 that int64 does not hold is negative, which no sample and no metric of use is.
+// Returns an element as int64. A uint64 beyond int64 becomes negative, which no valid sample or
+// metric is.
 std::int64_t WholeNumberAt(const char* bytes, Dtype dtype) {
   const bool is_signed = dtype.is_signed;
   switch (dtype.bytes) {

@@ -24,13 +24,13 @@ constexpr const char* kWeightsKey = "weights";
 constexpr const char* kCurriculumKey = "curriculum";
 constexpr const char* kBatchingKey = "dynamic_batching";
 
-// Keys that older checkpoints lack.
+// Returns whether older checkpoints lack the key.
 bool IsNewer(const std::string& key) {
   return key == kEndsKey || key == kMiddlesKey || key == kPackingKey || key == kWeightsKey ||
          key == kCurriculumKey || key == kBatchingKey;
 }
 
-// Returns what such a checkpoint would say.
+// Returns the value that an older checkpoint implies.
 nlohmann::json OlderValue(const std::string& key, const nlohmann::json& own) {
   if (key == kPackingKey) return NamePacking(Packing::kStream);
   if (key == kCurriculumKey || key == kBatchingKey) return {};
@@ -49,7 +49,7 @@ std::vector<double> ChooseWeights(const std::vector<SampleSet>& sets,
   return sizes;
 }
 
-// Several sources have a checksum of theirs.
+// Combines the fingerprints of several sources into one checksum.
 std::uint32_t Combine(const std::vector<SampleSet>& sets, std::uint32_t Fingerprints::*print) {
   if (sets.size() == 1) return sets[0].fingerprints().*print;
   std::uint32_t crc = 0;
@@ -59,7 +59,8 @@ std::uint32_t Combine(const std::vector<SampleSet>& sets, std::uint32_t Fingerpr
   return crc;
 }
 
-// OK where the first step has a sample by this metric; others may have none in common with it.
+// Returns OK if the first step has a sample by this metric. Several metrics may still have none in
+// common.
 Status CheckFirstStep(const config::SampleMetric& metric,
                       const std::vector<std::int64_t>& difficulties) {
   const std::int64_t easiest = *std::min_element(difficulties.begin(), difficulties.end());
@@ -101,7 +102,7 @@ Loader::Loader(std::vector<SampleSet> sets, const LoaderOptions& options)
   for (const SampleSet& set : sets_) samplers_.emplace_back(set.size(), options.order);
 }
 
-// A sample is seen from the step on in which all metrics let it.
+// A sample is eligible from the first step at which all metrics allow it.
 Status Loader::OrderByMetrics() {
   DS_CHECK(options_.samples_per_step >= 1);
   if (sets_.size() != 1) {
@@ -172,7 +173,7 @@ std::int64_t Loader::batches_per_epoch() const {
   return (samples_per_epoch() + places - 1) / places;
 }
 
-// A batch by tokens is as long as its longest sample.
+// Makes a batch; a batch by tokens is as long as its longest sample.
 Batch Loader::MakeBatch(std::vector<SampleName> samples) const {
   const auto batch = std::ssize(samples);
   std::int64_t length = batches_ ? 1 : options_.seq_len;
@@ -220,7 +221,7 @@ StatusOr<Batch> Loader::Next() {
     const bool is_over = options_.once && result.place + row >= samples_per_epoch();
     if (is_over) result.labels[row].fill_(kIgnoredLabel);
   }
-  // Samples of one document need no documents, and attention without them is faster.
+  // Samples with one document need no document numbers, and attention without them is faster.
   const bool is_packed = result.documents.defined() && result.documents.any().item<bool>();
   if (!is_packed) result.documents = at::Tensor();
   consumed_ += options_.micro_batch * options_.reader.count;

@@ -58,7 +58,7 @@ StatusOr<Batch> PrefetchingLoader::Next() {
 }
 
 void PrefetchingLoader::StopReading() {
-  reader_ = {};  // asks it to stop, and waits
+  reader_ = {};  // requests a stop and joins
   read_.clear();
 }
 
@@ -66,7 +66,7 @@ Status PrefetchingLoader::LoadState(const nlohmann::json& state) {
   const nlohmann::json handed_out = state_;
   StopReading();
   const Status loaded = stream_->LoadState(state);
-  // Back from what had been read, in any case.
+  // On failure, return the stream from the read-ahead position to the handed-out one.
   if (!loaded.ok()) DS_CHECK(stream_->LoadState(handed_out).ok());
   state_ = stream_->State();
   return loaded;

@@ -22,7 +22,7 @@ using Numbers = std::vector<std::int64_t>;
 
 constexpr int kMetricFormat = 1;
 
-// Samples, the easiest first, and each one's metric, which percentiles do not need.
+// Ranking: samples, the easiest first, and each sample's metric, which percentiles do not need.
 struct Ranking {
   Numbers samples, metrics;
 };
@@ -75,7 +75,7 @@ StatusOr<Numbers> ComputeLengths(const SampleSet& samples) {
 }
 
 StatusOr<Numbers> ComputeRarities(const SampleSet& samples) {
-  std::vector<double> counts;  // of each token; information then
+  std::vector<double> counts;  // count of each token; later its information
   double all = 0.0;
   Numbers tokens;
   for (std::int64_t i = 0; i < samples.size(); ++i) {
@@ -98,7 +98,7 @@ StatusOr<Numbers> ComputeRarities(const SampleSet& samples) {
   return rarities;
 }
 
-// The file of an entry of the cache: a number of each sample.
+// Returns the file of a cache entry: one number per sample.
 fs::path FileOf(const fs::path& folder) { return folder / "metrics.bin"; }
 
 StatusOr<Json> WriteMetrics(const fs::path& folder, const Numbers& metrics) {
@@ -108,7 +108,7 @@ StatusOr<Json> WriteMetrics(const fs::path& folder, const Numbers& metrics) {
   return Json{{"samples", metrics.size()}, {"crc32c", checkpoint::Crc32c(bytes)}};
 }
 
-// Nothing where the file is not the one that the manifest tells of.
+// Returns nothing if the file does not match the manifest.
 std::optional<Numbers> ReadMetrics(const HostCache::Folder& folder, std::int64_t samples) {
   Numbers metrics(static_cast<std::size_t>(samples));
   const std::size_t size = metrics.size() * sizeof(metrics[0]);
@@ -119,7 +119,7 @@ std::optional<Numbers> ReadMetrics(const HostCache::Folder& folder, std::int64_t
   return metrics;
 }
 
-// A cache that cannot be had costs each rank the time, and no more.
+// Without a usable cache each rank computes the metrics itself, which costs only time.
 StatusOr<Numbers> FindRarities(const SampleSet& samples, const MetricCache& cache) {
   if (cache.root.empty()) return ComputeRarities(samples);
   DS_ASSIGN_OR_RETURN(Json files, DescribeFiles(samples.ListFiles()));
@@ -158,7 +158,7 @@ StatusOr<Ranking> ComputeRanking(const config::SampleMetric& metric, const Sampl
   return ranking;
 }
 
-// The analyzer's files of the samples' lengths, without .idx and .bin.
+// Returns the prefix of the analyzer's files with the samples' lengths, without .idx and .bin.
 std::string LengthsIn(const config::DynamicBatching& batching) {
   return batching.metrics_path + "/seqlen/seqlen_sample_to_metric";
 }
@@ -202,7 +202,7 @@ StatusOr<Numbers> FindLengths(const config::DynamicBatching& batching, const Sam
                                 std::to_string(samples.size()) +
                                 " samples: it is of other data, or of another seq_len");
   }
-  // What is trained on comes ahead of what is held out.
+  // Training samples come before held-out ones.
   rows.numbers.resize(static_cast<std::size_t>(samples.size()));
   for (const std::int64_t length : rows.numbers) {
     if (length < 0)

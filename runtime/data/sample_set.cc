@@ -8,9 +8,9 @@
 namespace ds::data {
 namespace {
 
-constexpr std::int64_t kPadding = 0;  // any id: nobody learns from it
+constexpr std::int64_t kPadding = 0;  // any id: padding has no labels
 
-// The most equal numbers side by side.
+// Returns the length of the longest run of equal numbers.
 std::int64_t LongestRun(std::span<const std::int64_t> numbers) {
   std::int64_t longest = 0, run = 0;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -58,7 +58,8 @@ Status SampleSet::ReadInputs(std::int64_t sample, std::vector<std::int64_t>* tok
   return source_.CheckTokens(*tokens, range.first, vocab_size_);
 }
 
-// Padding is of the last document, which does not see it: no mask is needed for its sake.
+// Padding belongs to the last document. Its tokens precede the padding and do not attend to it, so
+// no mask is needed.
 Status SampleSet::MarkDocuments(SampleRange range, std::int64_t row, Batch* batch) const {
   const std::int64_t length = batch->inputs.size(1);
   const std::int64_t readable = std::min(range.count + 1, source_.size() - range.first);

@@ -51,7 +51,8 @@ namespace {
 constexpr int kShareBits = 62;
 constexpr auto kWhole = std::uint64_t{1} << kShareBits;
 
-// Rounds to the nearest: two neighbours differ by one at most, for no share is above the whole.
+// Rounds to the nearest. Results of consecutive positions differ by at most one, because a share is
+// at most 1.
 std::int64_t CountShare(std::uint64_t share, std::int64_t places) {
   const auto product = static_cast<unsigned __int128>(share) * static_cast<std::uint64_t>(places);
   return static_cast<std::int64_t>((product + kWhole / 2) >> kShareBits);
@@ -61,7 +62,7 @@ std::int64_t CountShare(std::uint64_t share, std::int64_t places) {
 
 Blend::Blend(std::span<const double> weights) {
   DS_CHECK(!weights.empty());
-  // As parts of the largest: sums of what is near the largest double are infinite.
+  // Relative to the largest weight: sums of values near the largest double would be infinite.
   const double largest = *std::max_element(weights.begin(), weights.end());
   std::vector<Weighed> sources;
   for (const double weight : weights) {
@@ -73,8 +74,8 @@ Blend::Blend(std::span<const double> weights) {
   root_ = Build(sources);
 }
 
-// Heavy sources stand near the root, and both branches weigh about the same: what rounding adds to
-// a node's error is then halved from node to node.
+// Puts heavy sources near the root and gives both branches about equal weight, so that a node's
+// rounding error is halved at each level.
 Blend::Branch Blend::Build(std::span<const Weighed> sources) {
   if (sources.size() == 1) return {.source = sources[0].source};
   const auto sum = [](std::span<const Weighed> some) {

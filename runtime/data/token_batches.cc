@@ -44,10 +44,11 @@ StatusOr<TokenBatches> TokenBatches::Create(std::span<const std::int64_t> length
   return result;
 }
 
-// Lengths are not negative, so that what is too much for a micro-batch stays so with more samples.
+// Takes samples until the limit. Lengths are not negative, so once a micro-batch exceeds it, more
+// samples cannot fit.
 void TokenBatches::TakeAll(std::span<const std::int64_t> lengths,
                            const config::DynamicBatching& batching) {
-  const std::int64_t usable = std::ssize(samples_) - 1;  // as there: never the last
+  const std::int64_t usable = std::ssize(samples_) - 1;  // as in DeepSpeed: never the last
   const std::int64_t most = batching.max_batch_size.value_or(usable);
   std::int64_t begin = 0;
   while (begin < usable) {
