@@ -21,7 +21,7 @@ struct PromptBatch {
   std::size_t first = 0, count = 0;
 };
 
-// A sample that still grows.
+// A sample with an unfinished text.
 struct Live {
   std::size_t prompt = 0;
   std::vector<std::int64_t> tokens;  // of the prompt and the text so far
@@ -40,16 +40,17 @@ class Generation {
              const GenerateOptions& options, GenerationObserver& observer);
 
   bool done() const { return live_.empty(); }
-  // Runs the model over the tokens that it has not seen, and gives each sample its next one.
+  // Runs the model over the tokens that it has not processed, and adds the next token to each
+  // sample.
   void Step();
 
  private:
   void ForgetWhatChanges();
-  // [samples, S]: the last counts[b] tokens of each, then padding.
+  // Returns [samples, S]: the last counts[b] tokens of each sample, then padding.
   at::Tensor NewTokens(const std::vector<std::int64_t>& counts) const;
-  // fp32 [samples, vocabulary], of each sample's last token.
+  // Returns fp32 [samples, vocabulary], for each sample's last token.
   at::Tensor RunModel(const std::vector<std::int64_t>& counts);
-  // Returns whether the sample goes on.
+  // Returns whether the sample continues.
   bool AddToken(Live* sample, std::span<float> logits);
 
   const BlockList& model_;
@@ -87,7 +88,7 @@ Generation::Generation(const BlockList& model, const models::DecoderSpec& spec,
   }
 }
 
-// What the cache has is of no use to a token that turns all of them by other angles.
+// Clears the cache if its keys were rotated with other frequencies than the new token needs.
 void Generation::ForgetWhatChanges() {
   const std::int64_t seen = cache_.lengths().front();
   const auto length = static_cast<std::int64_t>(live_.front().tokens.size());
@@ -114,7 +115,7 @@ at::Tensor Generation::RunModel(const std::vector<std::int64_t>& counts) {
   for (int i = 0; i + 1 < model_.size(); ++i) {
     bundle = model_.block(i).forward(std::move(bundle));
   }
-  // The head is asked for one token of each sample, not for those of the whole prompt.
+  // The head computes logits for the last token of each sample only, not for the full prompt.
   std::vector<at::Tensor> last;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     last.push_back(bundle.hidden[static_cast<std::int64_t>(i)].narrow(0, counts[i] - 1, 1));

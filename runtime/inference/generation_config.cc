@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 constexpr double kLargest = 1e6;
 
-// Keys that change nothing of the text that is computed here.
+// Keys that do not change the text computed here.
 constexpr std::array kHarmless = {"bos_token_id",
                                   "pad_token_id",
                                   "decoder_start_token_id",
@@ -27,7 +27,7 @@ constexpr std::array kHarmless = {"bos_token_id",
                                   "cache_implementation",
                                   "cache_config",
                                   "max_time",
-                                  "length_penalty",  // of beams
+                                  "length_penalty",  // for beams
                                   "early_stopping",
                                   "return_dict_in_generate",
                                   "output_scores",
@@ -61,7 +61,7 @@ constexpr Neutral kNeutral[] = {{"num_beams", 1},
                                 {"remove_invalid_values", 0},
                                 {"low_memory", 0}};
 
-// The keys of one file; remembers the first error.
+// Reader: reads the keys of one file and remembers the first error.
 class Reader {
  public:
   Reader(const Json& json, const std::string& file_name) : json_(json), file_name_(file_name) {}
@@ -99,7 +99,7 @@ class Reader {
     }
     return ids;
   }
-  // Refuses what nothing above has asked for and what is not neutral.
+  // Rejects keys that were not read above and do not have the neutral value.
   void RefuseOthers() {
     for (const auto& [key, value] : json_.items()) {
       const bool known = std::find(asked_.begin(), asked_.end(), key) != asked_.end() ||
@@ -165,7 +165,7 @@ StatusOr<GenerationConfig> ParseGenerationConfig(std::string_view text,
   Reader reader(json, file_name);
   reader.Flag("do_sample", &sampling.draws);
   reader.Number("repetition_penalty", kLargest, &sampling.repetition_penalty);
-  // Files of models that are not to draw say 0, which is nobody's business until somebody draws.
+  // Configs of models that do not sample set 0. It is an error only when sampling is used.
   reader.Number("temperature", kLargest, &sampling.temperature, /*may_be_zero=*/true);
   reader.Number("top_p", 1.0, &sampling.top_p);
   sampling.top_k = reader.Count("top_k", 0).value_or(sampling.top_k);

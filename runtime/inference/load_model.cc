@@ -10,7 +10,7 @@
 namespace ds::inference {
 namespace {
 
-// Borrows both; the second is null without adapters.
+// References two readers, which must outlive this object; the second is null without adapters.
 struct Readers {
   const models::WeightReader& weights;
   const models::AdapterReader* adapter;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kRuledOut = -std::numeric_limits<float>::infinity();
 
-// e to the logits less the largest of them, and their sum.
+// Weights: exp(logit - largest logit) of each token, and their sum.
 struct Weights {
   std::vector<double> values;
   double sum = 0.0;
@@ -73,7 +73,7 @@ void KeepTopP(std::span<float> logits, double p) {
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] != kRuledOut) tokens.push_back(i);
   }
-  // The least likely ones go first, until the next one is needed for the sum.
+  // Exclude the least likely tokens, up to the first one that the sum needs.
   std::stable_sort(tokens.begin(), tokens.end(),
                    [&](std::size_t a, std::size_t b) { return logits[a] < logits[b]; });
   double passed = 0.0;
@@ -92,7 +92,7 @@ std::int64_t DrawToken(std::span<const float> logits, double uniform) {
   const Weights weights = WeighTokens(logits);
   const double wanted = uniform * weights.sum;
   double passed = 0.0;
-  std::size_t last = 0;  // that can be drawn: what rounding leaves behind the sum is its
+  std::size_t last = 0;  // last drawable token; used if rounding leaves the sum short
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (weights.values[i] == 0.0) continue;
     last = i;

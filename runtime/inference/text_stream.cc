@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// Bytes as text: what is no UTF-8 becomes U+FFFD, byte by byte. A model may have tokens that are no
-// bytes, which have no text.
+// Converts bytes to text: each byte that is not valid UTF-8 becomes U+FFFD. Tokens that are not
+// bytes have no text.
 std::string TextOfBytes(const std::vector<std::uint32_t>& ids) {
   std::string all;
   for (const std::uint32_t id : ids) {
@@ -29,7 +29,8 @@ std::string TextOfBytes(const std::vector<std::uint32_t>& ids) {
   return text;
 }
 
-// Finds where the replacements at the end of a text begin: they may be of a character that goes on.
+// Returns the start of the replacement characters at the end of a text: they may be part of an
+// unfinished character.
 std::size_t CertainEnd(std::string_view text) {
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text.size();
@@ -42,7 +43,8 @@ StatusOr<std::string> TextStream::Text() const {
   return tokenizer_->Decode(ids_, /*skip_special_tokens=*/true);
 }
 
-// A decoder that takes back what it has put out is not followed: what is shown stays shown.
+// Returns the text up to `end` that was not returned before. If a decoder changes earlier text, the
+// returned text stays as it is.
 std::string TextStream::TakeUpTo(const std::string& text, std::size_t end) {
   if (end <= shown_.size()) return "";
   std::string piece = text.substr(shown_.size(), end - shown_.size());
