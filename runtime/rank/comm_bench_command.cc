@@ -38,9 +38,9 @@ class CommBench {
 
  private:
   Status Measure(const std::string& collective, std::int64_t bytes);
-  // One call of the collective; its tensors hold `count` elements in one rank's input.
+  // Returns one call of the collective; its tensors hold `count` elements in one rank's input.
   std::function<void()> MakeCall(const std::string& collective, std::int64_t count);
-  // The mean of the trials on the slowest rank, in seconds.
+  // Returns the mean of the trials on the slowest rank, in seconds.
   double TimeCalls(const std::function<void()>& call);
 
   const config::CommBenchJob& job_;
@@ -142,7 +142,7 @@ void RunCommBench(const config::CommBenchJob& job, const comm::RankIdentity& ide
   if (status.ok()) return;
   reporter.ReportError({.status = status});
   std::fflush(nullptr);
-  std::_Exit(kExitFailure);  // at once, as train_command.cc says
+  std::_Exit(kExitFailure);  // at once, for the reason given in train_command.cc
 }
 
 }  // namespace ds::rank

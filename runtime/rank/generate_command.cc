@@ -20,17 +20,18 @@
 namespace ds::rank {
 namespace {
 
-constexpr std::int64_t kMostNewTokens = 128;  // where nobody says
+constexpr std::int64_t kMostNewTokens = 128;  // default
 constexpr std::int64_t kByteTokens = 256;
 
 void Tell(const std::string& text) { std::fprintf(stderr, "dsrun: %s\n", Printable(text).c_str()); }
 
-// The job from its description to its end. Its parts run in order and share what the members hold.
+// GenerateCommand: runs a job from its description to its end. Its phases run in order and share
+// the members.
 class GenerateCommand {
  public:
   explicit GenerateCommand(config::GenerateJob job) : job_(std::move(job)) {}
 
-  // Everything that can be judged without the weights.
+  // Checks everything that does not need the weights.
   Status Check();
   Status Load();
   Status Generate();
@@ -45,8 +46,8 @@ class GenerateCommand {
   std::optional<tokenizer::TokenizerFolder> tokenizer_;
   inference::GenerateOptions options_;
   std::int64_t most_new_tokens_ = kMostNewTokens;
-  std::optional<std::int64_t> most_tokens_;  // of prompt and text, where that counts instead
-  bool must_fit_ = false;                    // all new tokens that were asked for
+  std::optional<std::int64_t> most_tokens_;  // prompt and text together; used instead of the above
+  bool must_fit_ = false;                    // all requested new tokens must fit
   std::vector<inference::Prompt> prompts_;
   c10::ScalarType dtype_ = c10::kFloat;
   device::RankDevice device_;
@@ -79,8 +80,8 @@ std::string GenerateCommand::PlaceOf(std::size_t index) const {
   return job_.prompts.size() == 1 ? "the prompt" : "prompt " + std::to_string(index + 1);
 }
 
-// The folder's settings, and over them the user's. A text ends as the folder says, else with what
-// the tokenizer puts behind texts.
+// Combines the folder's settings with the user's, which take precedence. End tokens are those of
+// the folder, or the tokenizer's end-of-text token.
 Status GenerateCommand::ReadOptions() {
   DS_ASSIGN_OR_RETURN(inference::GenerationConfig config,
                       inference::ReadGenerationConfig(model_config_.folder, model_config_.json,
@@ -176,7 +177,7 @@ Status GenerateCommand::Generate() {
 
 struct GeneratePhase {
   Status (GenerateCommand::*run)();
-  int exit_code;  // of a failure in it
+  int exit_code;  // after a failure of the phase
 };
 
 StatusOr<config::GenerateJob> ReadJob(const std::string& path) {

@@ -3,7 +3,7 @@
 //   dsrank train JOB.json     JOB.json is a TrainJob (runtime/config/train_job.h)
 //   dsrank bench JOB.json     a CommBenchJob (runtime/config/comm_bench_job.h)
 //   dsrank generate JOB.json  a GenerateJob (runtime/config/generate_job.h); texts to stdout
-//   dsrank facts              what this build and this machine can do, as JSON
+//   dsrank facts              capabilities of this build and machine, as JSON
 //   dsrank --version
 
 #include <ATen/Parallel.h>
@@ -34,7 +34,7 @@
 namespace ds::rank {
 namespace {
 
-// A kind of job: how its file is read and what is done.
+// JobKind: a kind of job, with its parser and its function.
 template <typename Job>
 struct JobKind {
   StatusOr<Job> (*parse)(std::string_view json);
@@ -67,7 +67,7 @@ int RunJob(const std::string& path, const JobKind<Job>& kind) {
   return 0;
 }
 
-// Collects what this build and this machine can do, for `dsrun report` and the preflight.
+// Collects the capabilities of this build and this machine, for `dsrun report` and the preflight.
 nlohmann::ordered_json CollectFacts(const device::IsaReport& isa) {
   nlohmann::ordered_json cuda = {{"plugin", false}, {"devices", 0}};
   if (const auto plugin = device::LoadCudaPlugin(); plugin.ok()) {
@@ -99,8 +99,8 @@ int PrintUsage() {
 
 int RunCommand(std::span<char*> arguments) {
   InitLog("dsrank");
-  // A write beyond a file size limit is an error with a name (EFBIG), as a full disk is, not a
-  // death.
+  // Ignore SIGXFSZ: a write beyond a file size limit then fails with EFBIG, like a full disk,
+  // instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   const std::string_view command = arguments.size() > 1 ? arguments[1] : "";
   if (command == "--version" && arguments.size() == 2) {
@@ -108,7 +108,7 @@ int RunCommand(std::span<char*> arguments) {
     return 0;
   }
   device::KeepFreedMemory();
-  // Before the first tensor operation: oneDNN reads the cap once.
+  // Runs before the first tensor operation: oneDNN reads the limit once.
   const device::IsaReport isa = device::ProbeAndCapIsa();
   if (command == "facts" && arguments.size() == 2) {
     std::printf("%s\n", CollectFacts(isa).dump(2).c_str());

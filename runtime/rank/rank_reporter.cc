@@ -13,7 +13,7 @@ using json = nlohmann::ordered_json;
 
 void RankReporter::Send(RankMessageKind kind, const json& body) {
   if (link_ == nullptr) return;
-  // Text from outside (paths, tensor names) need not be UTF-8; the link must carry it all the same.
+  // Text from outside (paths, tensor names) need not be UTF-8; invalid bytes are replaced.
   const std::string text = body.dump(-1, ' ', false, json::error_handler_t::replace);
   if (const Status status = link_->Send({kind, text}); !status.ok()) {
     LogDebug("rank " + std::to_string(rank_) + ": " + status.message());

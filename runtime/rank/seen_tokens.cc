@@ -9,7 +9,7 @@
 namespace ds::rank {
 namespace {
 
-// The most equal numbers side by side in a row of [B, S].
+// Returns the length of the longest run of equal numbers in a row of [B, S].
 std::int64_t LongestDocument(const at::Tensor& documents) {
   const at::Tensor rows = documents.cpu();
   const auto* const numbers = rows.const_data_ptr<std::int64_t>();
@@ -47,7 +47,7 @@ void SeenTokens::Limit(std::int64_t finished_steps, Bundle* bundle) const {
   CutSamples(config::DifficultyAt(*efficiency_.curriculum, finished_steps + 1), bundle);
 }
 
-// Rotary angles and noise go by the lengths of what is seen.
+// The lengths are updated because rotary angles and noise depend on them.
 void CutSamples(std::int64_t tokens, Bundle* bundle) {
   if (bundle->tensor("tokens").size(1) <= tokens) return;
   for (auto& [name, tensor] : bundle->batch) tensor = tensor.narrow(1, 0, tokens).contiguous();

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::string_view kOutOfMemory = "out of memory";
 
-// Finds what LibTorch's allocator for CPUs says, in an error that no type tells from others; else
-// "".
+// Returns the message of LibTorch's CPU allocator in an error, or "". The error's type does not
+// identify it.
 std::string FindRefusedAllocation(const std::string& message) {
   const std::size_t start = message.find("DefaultCPUAllocator: can't allocate memory");
   return start == std::string::npos ? "" : message.substr(start);

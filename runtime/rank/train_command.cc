@@ -39,7 +39,8 @@
 namespace ds::rank {
 namespace {
 
-// The job from its description to its end. The phases run in order and share what the members hold.
+// TrainCommand: runs a job from its description to its end. Its phases run in order and share the
+// members.
 class TrainCommand : public engine::TrainLoopObserver {
  public:
   TrainCommand(const config::TrainJob& job, const comm::RankIdentity& identity,
@@ -59,7 +60,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   [[noreturn]] void EndWithFailure(const Failure& failure);
 
   Status CheckJob();
-  Status ReadConfig();  // and again once the steps are known, which "auto" may stand for
+  Status ReadConfig();  // runs again once the number of steps is known, for values of "auto"
   Status Connect();
   Status BuildEngine();
   Status OpenData();
@@ -79,7 +80,7 @@ class TrainCommand : public engine::TrainLoopObserver {
   const comm::RankIdentity& identity_;
   RankReporter& reporter_;
   config::DsConfig config_;
-  SeenTokens seen_tokens_;  // of the training
+  SeenTokens seen_tokens_;  // for training
   models::ModelConfig model_config_;
   topology::Mesh mesh_;
   engine::StageOrder order_;
@@ -93,9 +94,9 @@ class TrainCommand : public engine::TrainLoopObserver {
   engine::BestEvaluation best_;
   std::vector<checkpoint::Stateful*> parts_;
   checkpoint::Lineage lineage_;
-  comm::Traffic traffic_;                              // before the step that is under way
+  comm::Traffic traffic_;                              // before the current step
   std::int64_t total_steps_ = 0, finished_steps_ = 0;  // of the run
-  std::optional<int> exit_code_of_cause_;  // of a failure that has a status other than its phase's
+  std::optional<int> exit_code_of_cause_;  // of a failure with a status other than its phase's
 };
 
 engine::NonFinitePolicy ParsePolicy(const std::string& name) {
@@ -105,14 +106,15 @@ engine::NonFinitePolicy ParsePolicy(const std::string& name) {
 }
 
 struct Phase {
-  const char* name;  // as the user sees it while it runs
-  int exit_code;     // of a failure in it
+  const char* name;  // shown to the user while it runs
+  int exit_code;     // after a failure of the phase
   Status (TrainCommand::*run)();
   const char* hint;
 };
 
-// Ends the process at once: if it left the process group in good order, or told the others why,
-// they would fail while it is there, and one of them could end earlier and take the blame.
+// Ends the process at once. If it left the process group in good order, or sent the others the
+// cause, they would fail while this process is alive, and one of them could end earlier and be
+// blamed.
 void TrainCommand::EndWithFailure(const Failure& failure) {
   reporter_.ReportError(failure);
   std::fflush(nullptr);
@@ -248,7 +250,8 @@ Status TrainCommand::OpenData() {
   return FitToData(total_steps_, data_.places_per_epoch, &config_);
 }
 
-// Data that cannot be evaluated on is better known before the training than behind it. Collective.
+// Evaluates before training, so that unusable data is reported early. Collective: all ranks call
+// it.
 Status TrainCommand::TryEvaluation() {
   if (!data_.evaluation) return OkStatus();
   DS_RETURN_IF_ERROR(CheckSameData(data_.evaluation->State(), *world_));
@@ -264,7 +267,7 @@ Status TrainCommand::Resume() {
   const std::vector<checkpoint::Stateful*> without_best = parts_;
   if (data_.evaluation) parts_.push_back(&best_);
   if (job_.resume_from.empty()) return OkStatus();
-  // A checkpoint of a run that was not evaluated knows of no best one.
+  // A checkpoint of a run without evaluation has no best evaluation.
   const auto manifest = checkpoint::ReadManifest(job_.resume_from);
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(manifest.status(), *world_));
   const auto& parts = manifest->state.contains(best_.state_name()) ? parts_ : without_best;
@@ -336,18 +339,19 @@ Status TrainCommand::Train() {
   return OkStatus();
 }
 
-// What cannot be written is better known before the training than behind it. Leaves the folder.
+// Checks the export before training, so that an unwritable folder is reported early. Leaves the
+// folder in place.
 Status TrainCommand::TryExport() {
   if (job_.save_hf_dir.empty()) return OkStatus();
   return model_export().Try(*world_).WithContext("--save_hf");
 }
 
-// A model that cannot be written is not lost: what was trained is saved as a checkpoint.
+// Exports the model. If the export fails, the trained model is saved as a checkpoint.
 Status TrainCommand::ExportModel() {
   if (job_.save_hf_dir.empty()) return OkStatus();
   if (job_.load_best) DS_RETURN_IF_ERROR(LoadBest(best_, job_.checkpoint_dir, *engine_));
   const Status written = model_export().Write(*engine_);
-  const bool is_saved = job_.save_every > 0 || job_.load_best;  // what was to be written
+  const bool is_saved = job_.save_every > 0 || job_.load_best;  // saves a checkpoint anyway
   if (written.ok() || is_saved || job_.checkpoint_dir.empty()) return written;
   const std::int64_t step = engine_->finished_steps();
   const engine::TrainLoopOptions options = LoopOptions();

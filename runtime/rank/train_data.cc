@@ -62,7 +62,7 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
                                             const tokenizer::DataFiles& data, bool tells,
                                             RankReporter* reporter) {
   DS_ASSIGN_OR_RETURN(const data::TokenWidth width, data::ParseTokenDtype(job.token_dtype));
-  if (!data::IsCut(job, data.files)) {  // a mixture of both is refused there
+  if (!data::IsCut(job, data.files)) {  // rejects a mixture of both
     if (data::FindDocumentOptions(job) == tokenizer::DocumentOptions{}) {
       return data::TokenSource::Open(data::ListPaths(data.files), width, job.data_field);
     }
@@ -75,7 +75,7 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
   return data::TokenSource::Open(cached);
 }
 
-// One for each path of a blend, else one for all.
+// Returns one source for each path of a blend, else one source for all paths.
 StatusOr<std::vector<data::TokenSource>> OpenSources(const config::TrainJob& job, bool tells,
                                                      RankReporter* reporter) {
   std::vector<data::TokenSource> sources;
@@ -102,7 +102,7 @@ StatusOr<std::unique_ptr<data::Loader>> OpenEvaluation(const config::TrainJob& j
     return data::Loader::Create(std::move(source), options);
   }
   options.takes_held_out = true;
-  // What was passed over of these has been told.
+  // The skipped data of these sources has been reported already.
   DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, /*tells=*/false, reporter));
   return data::Loader::Create(std::move(sources), options);
 }
@@ -152,7 +152,7 @@ StatusOr<TrainData> OpenTrainData(const config::TrainJob& job, data::LoaderOptio
   options.weights = job.data_weights;
   DS_ASSIGN_OR_RETURN(options.packing, data::ParsePacking(job.packing));
   options.cache = job.data_cache;
-  // Without a place for caches each rank computes what it would find there.
+  // Without a cache folder each rank computes the cached values.
   const auto root = data::DefaultCacheRoot();
   if (options.cache.empty() && root.ok()) options.cache = *root;
   DS_ASSIGN_OR_RETURN(auto sources, OpenSources(job, tells, reporter));
@@ -213,7 +213,7 @@ std::string DescribeBlend(const config::TrainJob& job, const TrainData& data,
 
 namespace {
 
-// 1 where a token is, 0 where padding is; undefined where there is none.
+// Returns 1 for tokens and 0 for padding; undefined if there is no padding.
 at::Tensor MaskPadding(const data::Batch& batch) {
   const std::int64_t length = batch.inputs.size(1);
   const at::Tensor ends = at::tensor(batch.lengths).unsqueeze(1);
@@ -229,7 +229,7 @@ Bundle ToBundle(const data::Batch& batch, c10::Device device, bool masks_padding
   };
   Bundle bundle{
       .batch = {{"tokens", to_device(batch.inputs)}, {"labels", to_device(batch.labels)}}};
-  // While they are on the host: to count them on a device one would wait for it.
+  // Counted on the host: counting on a device would block.
   bundle.measured_labels = {bundle.tensor("labels"), models::MeasureLabels(batch.labels)};
   bundle.longest_document = batch.longest;
   bundle.longest_sample = *std::max_element(batch.lengths.begin(), batch.lengths.end());

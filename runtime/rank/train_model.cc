@@ -14,7 +14,7 @@
 namespace ds::rank {
 namespace {
 
-// Draws what no folder has.
+// Draws values that no folder provides.
 Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string& name,
                   std::int64_t first, const at::Tensor& values) {
   for (const auto& block : model.blocks()) {
@@ -22,7 +22,7 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
     if (!prefix.empty() && !name.starts_with(prefix + ".")) continue;
     const std::string inside = prefix.empty() ? name : name.substr(prefix.size() + 1);
     if (!block->named_parameters().contains(inside)) continue;
-    // The range is of the whole parameter, of which this rank may have a part.
+    // The range refers to the full parameter; this rank may hold a part.
     const auto dimensions = block->named_parameters()[inside].dim();
     models::FillRange(name, block->DescribeFirstValue(inside, dimensions), seed, {first, values});
     return OkStatus();
@@ -30,7 +30,8 @@ Status DrawValues(const BlockList& model, std::uint64_t seed, const std::string&
   return InternalError(name + " is of no block");
 }
 
-// Freezes what is frozen in the whole model, which is adapted and quantised as its part is.
+// Freezes the parameters of `part` that are frozen in the full model. Both are adapted and
+// quantised alike.
 void FreezeAlike(const BlockList& whole, const BlockList& part) {
   std::map<std::string, bool> trains;  // by full name
   for (const auto& block : whole.blocks()) {
@@ -46,7 +47,7 @@ void FreezeAlike(const BlockList& whole, const BlockList& part) {
   }
 }
 
-// Null on all ranks but the first, which writes. All ranks return the same status.
+// Returns the writer on rank 0, which writes, and null elsewhere. All ranks return the same status.
 template <typename Writer, typename Create>
 StatusOr<std::unique_ptr<Writer>> CreateOnFirst(comm::Communicator& world, const Create& create) {
   std::unique_ptr<Writer> writer;
@@ -101,7 +102,7 @@ std::vector<std::string> ListNames(const BlockList& model) {
   return names;
 }
 
-// Adapts, quantises and freezes the blocks as the job says.
+// Adapts, quantises and freezes the blocks as configured in the job.
 Status PrepareBlocks(const config::TrainJob& job, const models::ModelRanks& ranks,
                      TrainModel* model) {
   BlockList& blocks = *model->blocks;
