@@ -1,6 +1,6 @@
 #pragma once
 
-// Bundle: what flows from block to block of a model.
+// Bundle: the values passed from block to block of a model.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,31 +18,35 @@
 
 namespace ds::models {
 
-// The tensors that flow from block to block. B samples of S tokens, H the model's width.
+// The tensors passed from block to block, for B samples of S tokens and a model of width H.
 struct Bundle {
   Batch batch;
-  at::Tensor hidden;  // [B, S, H], set by every block but the last
-  at::Tensor loss;    // scalar fp32, a mean; set by the last block when there are labels
-  // The number of labels that mean is over, set with it: a step's loss is its sums (loss times
-  // count) over its counts, whatever shapes its micro-batches have. Absent: the mean of the losses.
+  at::Tensor hidden;  // [B, S, H], set by every block except the last
+  at::Tensor loss;    // fp32 scalar, a mean; set by the last block if there are labels
+  // The number of labels that `loss` averages over, set together with it. The loss of a step is
+  // sum(loss * count) / sum(count) over its micro-batches, which may differ in shape. Absent:
+  // the step's loss is the plain mean of the losses.
   std::optional<double> loss_count;
-  // Saves who counts the batch's labels a wait for their device.
+  // If set, the block that counts the labels need not wait for their device.
   std::optional<MeasuredLabels> measured_labels;
-  // Tokens of the longest document and of the longest sample, padding aside: rotary angles and the
-  // embedding's noise go by them. 0: unknown, and padding counts.
+  // The lengths in tokens of the longest document and the longest sample, without padding. Rotary
+  // angles and the embedding's noise depend on them. 0: unknown, and padding counts.
   std::int64_t longest_document = 0, longest_sample = 0;
-  std::map<std::string, at::Tensor> extras;  // a model's own tensors, by name
-  // Backward will multiply the loss by loss_scale, and by loss_count over loss_unit: for a block
-  // that computes gradients in its forward pass, which in fp16 would vanish without it.
+  std::map<std::string, at::Tensor> extras;  // model-specific tensors by name
+  // The backward pass multiplies the loss by loss_scale and by loss_count / loss_unit. A block that
+  // computes gradients in its forward pass applies these factors there; otherwise the gradients
+  // would underflow in fp16.
   double loss_scale = 1.0;
   double loss_unit = 1.0;
-  RandomPlace random;  // of these samples, among all draws; the engine sets it before every block
+  RandomPlace random;  // RNG position of these samples; set by the engine before every block
   std::optional<activation::RecomputeOptions> recompute_attention;  // AttentionOptions::recompute
-  RowTiles mlp_tiles;                                               // of feed-forward parts
-  activation::Keeper* keeper = nullptr;  // of what attention keeps by portions; null: the device
-  class KeyValueCache* cache = nullptr;  // of tokens before these (key_value_cache.h); null: none
+  RowTiles mlp_tiles;                                               // for feed-forward layers
+  // Stores the tensors that chunked (FPDT) attention keeps; null: they stay on the device.
+  activation::Keeper* keeper = nullptr;
+  // Keys and values of earlier tokens (key_value_cache.h); null: none.
+  class KeyValueCache* cache = nullptr;
 
-  // A tensor of the batch; undefined where there is none of the name.
+  // Returns a tensor of the batch; undefined if there is none with this name.
   const at::Tensor& tensor(std::string_view name) const { return FindTensor(batch, name); }
 };
 

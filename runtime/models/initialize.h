@@ -1,8 +1,8 @@
 #pragma once
 
-// Random first values that depend on (seed, parameter name, element) alone: not on the order in
-// which parameters are filled, the rank, the device, the number of threads, or how much of a
-// parameter is filled at once.
+// Random initial values of parameters. They depend only on (seed, parameter name, element), not on
+// the order in which parameters are filled, the rank, the device, the number of threads, or the
+// size of the range that is filled at once.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,36 +17,36 @@
 
 namespace ds::models {
 
-// Elements [first, first + values.numel()) of a parameter, which `values` is to hold: flat, of any
-// floating dtype, on any device.
+// Elements [first, first + values.numel()) of a parameter. `values` is the destination: flat, of
+// any floating dtype, on any device.
 struct ElementRange {
   std::int64_t first = 0;
   at::Tensor values;
 };
 
-// Fills a range of the parameter with this full name. Values are computed in fp32 on the CPU and
-// rounded to the range's dtype, so that bf16 and fp32 runs start from the same weights.
+// Fills a range of the parameter with this full name. Computes in fp32 on the CPU and rounds to the
+// range's dtype, so that bf16 and fp32 runs start from the same weights.
 void FillRange(const std::string& name, const FirstValue& described, std::uint64_t seed,
                const ElementRange& range);
 
-// The scheme of the known families: matrices from normal(0, std), biases at zero, other vectors
-// (norms) at vector_mean.
+// The initialisation of the built-in model families: matrices from normal(0, std), biases zero,
+// other vectors (norms) vector_mean.
 struct NormalInit {
   double std = 0.02;
   double vector_mean = 1.0;
   double residual_std = 0.02;
-  std::vector<std::string> residual_names;  // parameters whose names end so have residual_std
+  std::vector<std::string> residual_names;  // name suffixes of parameters that use residual_std
 
   FirstValue Describe(const std::string& name, std::int64_t dimensions) const;
 };
 
-// The scheme of a decoder, as transformers starts it.
+// Returns the initialisation that transformers uses for this decoder.
 NormalInit DescribeInit(const DecoderSpec& spec);
 
-// A block of a known family: starts as `init` says.
+// A block of a built-in model family, initialised by `init`.
 class FamilyBlock : public Block {
  public:
-  // `slice`: of a decoder's block.
+  // `slice` describes how the block's decoder is sharded; empty for other blocks.
   FamilyBlock(std::string prefix, NormalInit init, DecoderSlice slice = {})
       : Block(std::move(prefix)), init_(std::move(init)), slice_(std::move(slice)) {}
   FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;

@@ -1,12 +1,12 @@
 #pragma once
 
-// StagePart: which blocks of a model a stage of a pipeline has.
+// StagePart: the blocks of a model that a pipeline stage holds.
 
 #include <vector>
 
 namespace ds::models {
 
-// BlockRange is the blocks [first, end).
+// The blocks [first, end).
 struct BlockRange {
   int first = 0, end = 0;
 
@@ -14,8 +14,8 @@ struct BlockRange {
   friend bool operator==(const BlockRange&, const BlockRange&) = default;
 };
 
-// StagePart says what a stage of a pipeline has of a model of `all` blocks: one run of them, or,
-// where it is several virtual stages, one for each of these, in the model's order.
+// The blocks that a pipeline stage holds of a model of `all` blocks: one run, or one run for each
+// of its virtual stages, in model order.
 struct StagePart {
   int stage = 0, stages = 1;
   std::vector<BlockRange> chunks = {};
