@@ -1,7 +1,7 @@
 #pragma once
 
-// DecoderSlice: what one rank builds of a decoder, and with whom. A decoder that is not cut is a
-// slice of its own.
+// DecoderSlice: the part of a decoder that one rank builds, and the groups of ranks that have the
+// others. An unsharded decoder is a slice, too.
 
 #include <memory>
 #include <string>
@@ -18,21 +18,21 @@ namespace ds::models {
 
 struct DecoderSlice {
   std::shared_ptr<const TensorPlan> plan;
-  tensor_parallel::Group group;         // of as many ranks as the plan has parts
-  sequence_parallel::Group sequence;    // whose ranks have the same slice and other tokens
-  sequence_parallel::HeadShares heads;  // of the slice, by rank of that group
-  moe::ExpertGroup experts = {};        // whose ranks have a layer's experts between them
-  // Stages that hold the table of tokens, where its first block and its last are on several.
+  tensor_parallel::Group group;         // as many ranks as the plan has parts
+  sequence_parallel::Group sequence;    // ranks with the same slice and other tokens
+  sequence_parallel::HeadShares heads;  // of the slice, by sequence rank
+  moe::ExpertGroup experts = {};        // ranks that share each layer's experts
+  // The stages that hold the token table, if the first and the last block are on different stages.
   std::vector<int> table_stages = {};
 
   const DecoderSpec& spec() const { return plan->slice(); }
-  // The heads of the slice for which this rank computes attention.
+  // The heads of the slice that this rank computes attention for.
   const sequence_parallel::HeadRange& own_heads() const {
     return heads.queries[static_cast<std::size_t>(sequence.rank())];
   }
-  std::string NameTokenTable() const;  // in full
-  // Tells what a parameter with this full name, whose local tensor has this shape, is of the
-  // decoder's.
+  std::string NameTokenTable() const;  // its full name
+  // Returns which part of the decoder's global parameter the local tensor is. `name` is the full
+  // name, `shape` the local shape.
   checkpoint::Placement PlacementOf(const std::string& name, checkpoint::Shape shape) const;
 };
 

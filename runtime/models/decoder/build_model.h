@@ -1,6 +1,6 @@
 #pragma once
 
-// Builds the list of blocks that a description stands for: embedding, layers, head.
+// Builds the list of blocks that a model description stands for: embedding, layers, head.
 
 #include <memory>
 #include <optional>
@@ -13,19 +13,22 @@
 
 namespace ds::models {
 
-// With whom a rank has one model and the same samples, and, of `experts`, other samples.
+// The groups of ranks that hold one model together. Tensor and sequence ranks process the same
+// samples; expert ranks process different ones.
 struct ModelRanks {
-  tensor_parallel::Group tensor = {};      // each of them has a slice of the weights
-  sequence_parallel::Group sequence = {};  // and each of these a part of the tokens
-  moe::ExpertGroup experts = {};           // each has whole experts of every layer
+  tensor_parallel::Group tensor = {};      // each rank has a slice of the weights
+  sequence_parallel::Group sequence = {};  // each rank has a part of the tokens
+  moe::ExpertGroup experts = {};           // each rank has full experts of every layer
 };
 
-// The model, its parameters unmaterialised under Hugging Face's names; `options` gives their dtype
-// (fp32, bf16 or fp16) and device. Its blocks call the other ranks in their passes; of experts it
-// has this rank's alone. Requires a decoder that CheckModelRanks takes.
+// Returns the model with unmaterialised parameters under Hugging Face names. `options` gives their
+// dtype (fp32, bf16 or fp16) and device. The blocks communicate with the other ranks in their
+// forward and backward passes; of the experts, the model holds only this rank's. Requires a decoder
+// that CheckModelRanks accepts.
 //
-// With `part`: only the blocks that a stage of a pipeline has, of layers + 2. A tied table is on
-// the first stage and on the last, unless one stage has the first block and the last.
+// With `part`, the list holds only the blocks of one pipeline stage, out of layers + 2. A tied
+// embedding table is held by both the first stage and the last, unless one stage has both the first
+// and the last block.
 std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::TensorOptions& options,
                                       const ModelRanks& ranks = {},
                                       const std::optional<StagePart>& part = {});

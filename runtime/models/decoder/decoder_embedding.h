@@ -1,6 +1,6 @@
 #pragma once
 
-// The first block of a decoder.
+// DecoderEmbedding: the first block of a decoder.
 
 #include <memory>
 #include <optional>
@@ -12,33 +12,34 @@
 
 namespace ds::models {
 
-// The table of tokens of a decoder, unmaterialised and of no block yet.
+// Returns a decoder's token embedding table, unmaterialised and not yet registered in a block.
 std::shared_ptr<Embedding> MakeTokenTable(const DecoderSlice& slice,
                                           const at::TensorOptions& options);
-// The elements of it that start at 0: the row of the padding.
+// Returns the range of its elements that start at 0: the row of the padding token.
 FirstValue::Zeros FindPaddingZeros(const DecoderSpec& spec);
 
-// Leaves of a batch this sequence rank's part of the samples, and says where that stands. Where a
-// stage of a pipeline begins it is whole, so each block whose hidden states are of fewer tokens
-// than the batch calls this.
+// Reduces the batch to this sequence rank's part of each sample, and records its position in the
+// bundle. At the start of a pipeline stage the batch holds full samples; therefore each block calls
+// this. Does nothing if hidden states and batch already have the same number of tokens. "documents"
+// stays complete because attention needs the documents of all tokens.
 void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle);
 
-// Tables of tokens and, where they are learnt, positions.
+// Embedding tables of tokens and, if the model learns them, of positions.
 class DecoderEmbedding : public FamilyBlock {
  public:
   DecoderEmbedding(const DecoderSlice& slice, const at::TensorOptions& options);
 
-  // Refuses a batch with tensors that no language model takes.
+  // Throws if the batch has a tensor that no language model uses.
   Bundle forward(Bundle bundle) override;
   FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;
 
-  // A table gives its shape to the backward pass, a norm its weight.
+  // The backward pass needs only a table's shape, but a norm's weight.
   bool backward_reads_parameters() const override { return norm_ != nullptr; }
 
   std::shared_ptr<Embedding> tokens() const { return tokens_; }
 
-  // NEFTune (https://arxiv.org/abs/2310.05914): while training, the rows of the table of tokens get
-  // noise of up to alpha / sqrt(tokens of a sample * width), as transformers adds it.
+  // Enables NEFTune (https://arxiv.org/abs/2310.05914): in training, adds uniform noise of up to
+  // alpha / sqrt(tokens of a sample * width) to the token embeddings, as transformers does.
   void AddNoise(double alpha) { noise_alpha_ = alpha; }
 
  private:
@@ -52,11 +53,11 @@ class DecoderEmbedding : public FamilyBlock {
   double dropout_;
   double noise_alpha_ = 0.0;
   std::shared_ptr<Embedding> tokens_;
-  std::shared_ptr<Embedding> positions_;  // null where they are not learnt
-  std::shared_ptr<Norm> norm_;            // null without
+  std::shared_ptr<Embedding> positions_;  // null: no learned positions
+  std::shared_ptr<Norm> norm_;            // null if there is none
 };
 
-// Calls AddNoise of the embedding, where this list has it.
+// Calls AddNoise on the embedding, if this list holds it.
 void AddEmbeddingNoise(const BlockList& model, double alpha);
 
 }  // namespace ds::models

@@ -1,8 +1,8 @@
 #pragma once
 
-// The feed-forward part of a layer with experts: a router sends every token to a few of them, whose
-// results are added, weighted. One more expert, which all tokens go through, may stand beside them,
-// and its result joins theirs as SharedExpertMix says.
+// DecoderExperts: the mixture-of-experts feed-forward part of a layer. A router sends every token
+// to a few experts and adds their results, weighted. A shared expert, if there is one, processes
+// all tokens; SharedExpertMix defines how its result is combined with the others.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,13 +19,13 @@
 
 namespace ds::models {
 
-// The matrix that says which experts a token goes to: no linear layer of transformers', so that no
-// adapter stands beside it, and never quantised, for few bits would send tokens elsewhere.
+// The router's matrix. It is not a linear layer in transformers, so it gets no adapter. It is never
+// quantised: the rounding would change the routing.
 class Router : public torch::nn::Module {
  public:
-  // It computes in fp32 where it is `wide`.
+  // Computes in fp32 if `wide`.
   Router(std::int64_t experts, std::int64_t width, bool wide, const at::TensorOptions& options);
-  at::Tensor forward(const at::Tensor& x) const;  // as Product
+  at::Tensor forward(const at::Tensor& x) const;  // as Product::forward
 
  private:
   at::Tensor weight_;  // [experts, width]
@@ -34,13 +34,14 @@ class Router : public torch::nn::Module {
 
 class DecoderExperts {
  public:
-  // Registers its parts in `layer`. Tensor ranks have a part of every expert's width, and each has
-  // the router whole. Of the experts it has those of this rank of `slice.experts`.
+  // Registers its submodules in `layer`. Each tensor rank has a part of every expert's width and
+  // the full router. Only the experts of this rank of `slice.experts` are created.
   DecoderExperts(torch::nn::Module& layer, const DecoderSlice& slice,
                  const at::TensorOptions& options);
 
-  // x [B, S, width] -> [B, S, width]. Adds its load to the bundle's. A gate with capacity
-  // (DecoderSpec::expert_gate) draws, and has another capacity, while it `trains`.
+  // [B, S, width] -> [B, S, width]. Adds the layer's expert load to the bundle. A gate with
+  // capacity (DecoderSpec::expert_gate) draws random numbers, and uses its training capacity, if
+  // `trains`.
   at::Tensor forward(const at::Tensor& x, Bundle* bundle, bool trains) const;
 
  private:
@@ -51,29 +52,29 @@ class DecoderExperts {
                  const at::TensorOptions& options);
   moe::Choice Choose(const at::Tensor& rows) const;
   at::Tensor ForwardGated(const at::Tensor& x, Bundle* bundle, bool trains) const;
-  // Adds the shared expert's part to y; both are [B, S, width].
+  // Combines the shared expert's result with y; x and y are [B, S, width].
   at::Tensor MixShared(const at::Tensor& y, const at::Tensor& x, const Bundle& bundle) const;
-  // Rows [N, width] go where `choice` says.
+  // Routes rows [N, width] to experts by `choice`.
   at::Tensor Mix(const at::Tensor& rows, const moe::Choice& choice) const;
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& rows) const;
-  // Takes rows sorted by this rank's experts, so many of each.
+  // Takes rows sorted by this rank's experts, with counts[i] rows for expert i.
   at::Tensor RunExperts(const at::Tensor& rows, const std::vector<std::int64_t>& counts) const;
 
   tensor_parallel::Group group_;
-  moe::ExpertGroup ranks_;  // that have the experts between them
+  moe::ExpertGroup ranks_;  // the ranks that share the experts
   std::int64_t expert_count_;
   moe::RouteRule rule_;
   std::optional<config::ExpertGateConfig> gate_;
   Activation activation_;
   std::shared_ptr<Router> router_;
-  std::vector<Expert> experts_;         // this rank's
-  std::unique_ptr<DecoderMlp> shared_;  // null without
+  std::vector<Expert> experts_;         // this rank's experts
+  std::unique_ptr<DecoderMlp> shared_;  // null if there is none
   SharedExpertMix shared_mix_;
-  std::shared_ptr<Product> shared_gate_;  // null without
+  std::shared_ptr<Product> shared_gate_;  // null if there is none
 };
 
-// Takes the loads of all layers, one behind the other, out of the bundle: nothing where none has
-// experts.
+// Removes the loads of all layers from the bundle and returns them concatenated. Returns nothing if
+// no layer has experts.
 std::optional<moe::ExpertLoad> TakeExpertLoad(Bundle* bundle);
 
 }  // namespace ds::models

@@ -1,6 +1,6 @@
 #pragma once
 
-// One transformer layer of a decoder.
+// DecoderLayer: one transformer layer of a decoder.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,25 +19,25 @@ namespace ds::models {
 
 class DecoderLayer : public FamilyBlock {
  public:
-  // The layer with this index.
+  // `index` is the layer's index in the model.
   DecoderLayer(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                const at::TensorOptions& options);
 
   Bundle forward(Bundle bundle) override;
 
-  // While training it sees as many tokens of a sample as `drop` says (token_drop.h).
+  // In training, the layer processes only drop->kept tokens of each sample (token_drop.h).
   void DropTokens(std::shared_ptr<const TokenDrop> drop) { drop_ = std::move(drop); }
 
  private:
-  // The norms around attention or MLP; null where there is none.
+  // The norms before and after attention or MLP; null if there is none.
   struct Norms {
     std::shared_ptr<Norm> before, behind;
   };
-  // The layer on all tokens that the bundle has.
+  // Runs the layer on all tokens in the bundle.
   Bundle Run(Bundle bundle) const;
   void AddParts(const DecoderSlice& slice, std::int64_t index, const SharedTables& tables,
                 const at::TensorOptions& options);
-  // x and what `part` makes of it, in turn.
+  // Returns x plus the result of `part`, with the norms in the configured positions.
   template <typename Part>
   at::Tensor Add(const Norms& norms, const at::Tensor& x, const Part& part) const;
 
@@ -46,10 +46,10 @@ class DecoderLayer : public FamilyBlock {
   Residual residual_;
   Norms attention_norms_, mlp_norms_;
   std::unique_ptr<DecoderAttention> attention_;
-  // One of the two.
+  // Exactly one of the two is set.
   std::unique_ptr<DecoderMlp> mlp_;
   std::unique_ptr<DecoderExperts> experts_;
-  std::shared_ptr<const TokenDrop> drop_;  // null: it sees all tokens
+  std::shared_ptr<const TokenDrop> drop_;  // null: the layer processes all tokens
 };
 
 }  // namespace ds::models

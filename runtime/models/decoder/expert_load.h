@@ -1,12 +1,11 @@
 #pragma once
 
-// The loads of experts on their way through a model.
+// kExpertRoutes: the name under which expert loads pass through a model.
 
 namespace ds::models {
 
-// The bundle's extra of this name has the routes of each expert of each layer that has experts,
-// [layers, experts] fp32, of the layers so far; behind the last block, of a micro-batch with
-// labels.
+// The bundle's extra with this name counts the tokens routed to each expert: [layers, experts]
+// fp32, for the layers with experts so far. The last block sets it for micro-batches with labels.
 inline constexpr char kExpertRoutes[] = "expert_routes";
 
 }  // namespace ds::models

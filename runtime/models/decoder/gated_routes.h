@@ -1,11 +1,11 @@
 #pragma once
 
-// GateRun: a decoder layer's routes by a gate of DeepSpeed's (parallel/expert/gating.h) in place of
-// the model's own rule. Its random numbers are functions of the tokens' places, so that a pass that
-// is computed again draws the same, as do the ranks that have the same tokens. Capacity is that of
-// the tokens of this rank's micro-batch, as in DeepSpeed, padding included.
+// GateRun: routes a decoder layer's tokens with a DeepSpeed gate (parallel/expert/gating.h) instead
+// of the model's own rule. Its random numbers are functions of the tokens' positions: recomputation
+// draws the same numbers, and so do ranks that have the same tokens. Capacity is computed from the
+// tokens of this rank's micro-batch, padding included, as in DeepSpeed.
 //
-// Threads: those of the module's caller.
+// Threads: use it on the thread of the module's caller.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,8 +19,8 @@
 namespace ds::models {
 
 struct GatedChoice {
-  moe::Choice choice;    // experts that are the number of all experts are dropped
-  moe::ExpertLoad load;  // before any token is dropped
+  moe::Choice choice;    // an expert index equal to the number of experts means dropped
+  moe::ExpertLoad load;  // counted before any token is dropped
 };
 
 class GateRun {
@@ -29,15 +29,15 @@ class GateRun {
           const RandomPlace& place)
       : gate_(gate), k_(k), experts_(experts), trains_(trains), place_(place) {}
 
-  // Makes the fp32 values that the router sees of x [B, S, width].
+  // Returns the fp32 router input for x [B, S, width].
   at::Tensor Jitter(const at::Tensor& x) const;
 
-  // Routes of logits [B * S, E], the router's of x with the first sizes B and S. Throws c10::Error
-  // as the gates do.
+  // Returns the routes for logits [B * S, E], which the router computed from x; `sizes` starts with
+  // B and S. Throws c10::Error under the same conditions as the gates.
   GatedChoice Choose(const at::Tensor& logits, at::IntArrayRef sizes) const;
 
  private:
-  // Uniform numbers in (0, 1), fp32, one for each row of `rows` and each of its elements.
+  // Returns uniform fp32 numbers in (0, 1), one for each element of each row.
   at::Tensor Draw(at::IntArrayRef shape, DropoutSite site, const at::Tensor& like) const;
   moe::Routes Gate(const at::Tensor& logits, const at::Tensor& choice_draw,
                    const at::Tensor& selection_draw) const;

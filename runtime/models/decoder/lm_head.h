@@ -1,6 +1,6 @@
 #pragma once
 
-// The last block of a language model: final normalisation, vocabulary projection and cross entropy.
+// AddLmHead: the last block of a language model (final norm, vocabulary projection, cross entropy).
 
 #include <array>
 #include <memory>
@@ -13,21 +13,21 @@
 
 namespace ds::models {
 
-// The tensors that a language model takes of a batch are these.
+// The names of the tensors that a language model accepts in a batch.
 inline constexpr std::array<std::string_view, 5> kLanguageModelBatch{"tokens", "labels", "mask",
                                                                      "positions", "documents"};
 
-// The extra that the head sets beside a loss in evaluation mode: how many of the labels that count
-// are the most likely tokens, one int64.
+// In evaluation mode the head sets this extra in addition to the loss: the number of labels that
+// are also the most likely token, one int64. Ignored labels do not count.
 inline constexpr char kHitsName[] = "hits";
 
-// Appends the head of `slice` to `model`, whose block 0 holds `embedding`, if it is not null. An
-// untied head registers a matrix of its own; a tied one has none and reads block 0, or, where that
-// is on another stage, holds the same table under the same name.
+// Appends the head of `slice` to `model`. `embedding` is the one in block 0, or null. An untied
+// head registers its own matrix. A tied head reads the matrix of block 0, or, if block 0 is on
+// another stage, holds the same table under the same name.
 //
-// Its forward sets bundle.loss when there are labels: in evaluation mode the cross entropy, while
-// training with the experts' balance loss where the model has one. Else it sets extras["logits"]
-// [B, S, vocabulary], of the rank's part of the vocabulary.
+// The head's forward sets bundle.loss if there are labels: the cross entropy, plus, in training,
+// the experts' balance loss if the model has one. Otherwise it sets extras["logits"] [B, S,
+// vocabulary], restricted to this rank's part of the vocabulary.
 void AddLmHead(BlockList& model, const DecoderSlice& slice,
                const std::shared_ptr<Embedding>& embedding, const at::TensorOptions& options);
 

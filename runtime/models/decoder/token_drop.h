@@ -1,8 +1,8 @@
 #pragma once
 
-// Random layerwise token dropping (https://arxiv.org/abs/2211.11586): while training, some layers
-// see some of a sample's tokens, chosen anew for each of them and each step; what they do not see
-// passes them by. The choice is a function of seed, step, sample and layer, like dropout's.
+// Random layerwise token dropping (https://arxiv.org/abs/2211.11586): in training, some layers
+// process only some tokens of a sample, chosen anew for each layer and step. The other tokens skip
+// the layer. The choice depends only on seed, step, sample and layer, like dropout's.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,22 +15,23 @@
 
 namespace ds::models {
 
-// Is shared by the layers of a model that drop tokens, and by who knows the step.
+// Shared by all layers that drop tokens and by the caller that sets `kept` for each step.
 struct TokenDrop {
-  std::int64_t kept =
-      0;  // tokens of a sample that these layers see; 0, or as many as there are: all
+  // The tokens of a sample that these layers process; 0, or at least the number of tokens: all.
+  std::int64_t kept = 0;
 };
 
-// Makes the layers with these indices drop tokens. Refuses a model that has another number of them
-// than `total`. The model may be a stage's part.
+// Makes the layers with these indices drop tokens. Refuses a model with another number of layers
+// than `total`. The model may be a pipeline stage's part.
 StatusOr<std::shared_ptr<TokenDrop>> AddTokenDrop(const BlockList& model, std::int64_t total,
                                                   const std::vector<std::int64_t>& layers);
 
-// The tokens, ascending, that a layer sees of each sample: int64 [samples, kept] of `tokens`.
+// Returns the tokens that a layer processes of each sample, ascending: int64 [samples, kept],
+// chosen from `tokens` tokens.
 at::Tensor ChooseTokens(std::int64_t samples, std::int64_t tokens, std::int64_t kept,
                         const RandomPlace& place, c10::Device device);
 
-// Takes what the batch and bundle.hidden have at the chosen tokens, with their positions.
+// Selects the chosen tokens from the batch and bundle.hidden; they keep their positions.
 Bundle KeepTokens(const Bundle& bundle, const at::Tensor& chosen);
 
 }  // namespace ds::models
