@@ -1,15 +1,15 @@
 #pragma once
 
-// CheckIsFirstDerivative: for backward passes that compute by loops and products of our own. What
-// they return has no graph, so that a derivative of it would silently lack their part.
+// CheckIsFirstDerivative: for backward passes that compute with our own loops and products. Their
+// results have no graph, so a second derivative would silently miss their contribution.
 
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
 namespace ds::models {
 
-// Refuses a backward pass with create_graph, which is the one that records. `what` is the part of a
-// model, as a user knows it.
+// Throws c10::Error in a backward pass with create_graph, the only one that records a graph. `what`
+// names the part of the model in the message.
 inline void CheckIsFirstDerivative(const char* what) {
   TORCH_CHECK(!c10::GradMode::is_enabled(), "the backward pass of ", what,
               " has no derivative of its own: a second derivative through it (create_graph) is "

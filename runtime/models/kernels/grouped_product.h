@@ -1,11 +1,11 @@
 #pragma once
 
-// GroupedProduct: rows that lie sorted by group, each times the matrix of its group, as one product
-// (LibTorch's _grouped_mm), in place of as many as there are groups. On a GPU, where a small
-// product does not fill the device; on a CPU LibTorch loops over them.
+// GroupedProduct: multiplies rows, sorted by group, each with the matrix of its group, in one call
+// (LibTorch's _grouped_mm) instead of one call per group. For GPUs, where a small product does not
+// fill the device; on a CPU LibTorch loops over the groups.
 //
-// N rows of `in` values, E matrices [out, in] that lie in one storage, each as far behind the one
-// before: so ZeRO's flat buffers have those of experts. Threads: that of the pass.
+// Operands: N rows of `in` values, and E matrices [out, in] in one storage at equal distances, as
+// experts are laid out in ZeRO's flat buffers. Threads: use it on the thread of the pass.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,16 +15,18 @@
 
 namespace ds::models {
 
-// The view [E, out, in] of such matrices; nothing where they lie otherwise, or one is undefined.
+// Returns the view [E, out, in] of such matrices. Returns nothing if they are laid out differently
+// or if one is undefined.
 std::optional<at::Tensor> StackMatrices(const std::vector<at::Tensor>& matrices);
 
-// Tells whether _grouped_mm takes these operands where they are: bf16 on a GPU, rows and columns of
-// 16 bytes, StackMatrices, and no autocast that would copy them.
+// Returns whether _grouped_mm can use these operands in place: bf16 on a GPU, rows and columns that
+// are multiples of 16 bytes, StackMatrices succeeds, and no autocast, which would copy them.
 bool GroupsProducts(const at::Tensor& rows, const std::vector<at::Tensor>& matrices);
 
-// [N, in] -> [N, out], the first counts[0] rows by the first matrix, and so on. Differentiable; the
-// gradients of matrices are put where they are collected (autograd/put_gradient.h), those without
-// rows as zeros. Requires StackMatrices, also in the backward pass, and counts that add up to N.
+// [N, in] -> [N, out]: multiplies the first counts[0] rows with the first matrix, and so on.
+// Differentiable. Gradients of the matrices are written where they are collected
+// (autograd/put_gradient.h); a matrix without rows gets zeros. Requires that StackMatrices
+// succeeds, in the backward pass, too, and that the counts add up to N.
 at::Tensor GroupedProduct(const at::Tensor& rows, const std::vector<at::Tensor>& matrices,
                           const std::vector<std::int64_t>& counts);
 

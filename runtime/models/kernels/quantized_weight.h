@@ -1,10 +1,10 @@
 #pragma once
 
-// Weights of few bits an element: made, and made use of in a product. What they are says
-// spec/quantized_layout.h; the numbers are those of bitsandbytes, whose int8 products also round
-// their inputs, which these do not.
+// Quantises weights to a few bits per element, and uses them in products. plan/model/
+// quantized_layout.h defines the layout. The values are those of bitsandbytes, except that its int8
+// products also round their inputs; these do not.
 //
-// Threads: safe.
+// Threads: thread-safe.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,21 +12,22 @@
 
 namespace ds::models {
 
-// Quantises a weight [rows, columns] of any floating dtype, on the CPU: [layout.bytes()] kByte.
+// Quantises a weight [rows, columns] of any floating dtype on the CPU. Returns [layout.bytes()]
+// kByte.
 at::Tensor QuantizeWeight(const at::Tensor& weight, const QuantizedLayout& layout);
 
-// Gives back what such bytes stand for: [rows, columns] of `dtype`, fp32, bf16 or fp16, on their
-// device.
+// Returns the weight that the bytes represent: [rows, columns] of `dtype` (fp32, bf16 or fp16), on
+// the device of `bytes`.
 at::Tensor DequantizeWeight(const at::Tensor& bytes, const QuantizedLayout& layout,
                             at::ScalarType dtype);
-// The same by LibTorch's operators: what other devices than the CPU use, and the reference in
-// tests.
+// Same as DequantizeWeight, with LibTorch operators. Used on devices other than the CPU, and as the
+// reference in tests.
 at::Tensor DequantizeWeightByOperators(const at::Tensor& bytes, const QuantizedLayout& layout,
                                        at::ScalarType dtype);
 
-// x · Wᵀ (+ bias), W being what `bytes` stand for, in x's dtype; it is there while it is multiplied
-// only, in the forward pass and again in the backward pass. Differentiable in x and bias. x
-// [..., columns]; the result is [..., rows].
+// Returns x · Wᵀ (+ bias), where W is the dequantised weight in x's dtype. W exists only during the
+// product, and is dequantised again in the backward pass. Differentiable in x and bias. x [...,
+// columns]; the result is [..., rows].
 at::Tensor QuantizedAffine(const at::Tensor& x, const at::Tensor& bytes,
                            const QuantizedLayout& layout, const at::Tensor& bias);
 

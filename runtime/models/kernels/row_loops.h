@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs the loops of *_rows.h, which know nothing of tensors, over tensors: which they take, their
-// elements, and parts of them on all threads. Other dtypes and devices go by LibTorch's operators.
+// Adapters that run the tensor-free loops of *_rows.h over tensors: supported dtypes, access to the
+// elements, and splitting over all threads. Other dtypes and devices use LibTorch operators.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +18,7 @@ inline bool HasRowLoops(const at::Tensor& x) {
   return x.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
-// Calls loop(Scalar{}) with the type of x's elements. Requires HasRowLoops(x).
+// Calls loop(Scalar{}) with the element type of x. Requires HasRowLoops(x).
 template <typename Loop>
 void WithElementType(const at::Tensor& x, const Loop& loop) {
   switch (x.scalar_type()) {
@@ -40,7 +40,7 @@ Scalar* MutableElements(const at::Tensor& x) {
   return static_cast<Scalar*>(x.mutable_data_ptr());
 }
 
-// Calls loop(first, count) for parts of `parts` things of so many elements each, on all threads.
+// Splits `parts` items of `elements` elements each over all threads; calls loop(first, count).
 template <typename Loop>
 void ForEachPart(std::int64_t parts, std::int64_t elements, const Loop& loop) {
   constexpr std::int64_t kLeast = 16384;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The element-wise loops of layers, one row or run of elements at a time: vectorised for the widest
-// instructions of the machine they run on (chosen at load time), and free of LibTorch, so that
-// their compiler flags touch nothing else.
+// Element-wise loops of layers, over one row or run of elements at a time. They are vectorised for
+// the machine's widest instruction set (chosen at load time). They are free of LibTorch, so that
+// their compiler flags affect no other code.
 
 #include <cstdint>
 
@@ -10,16 +10,16 @@
 
 namespace ds::models {
 
-// GELU by its tanh formula (Hendrycks and Gimpel, 2016), with one exponential an element:
-// 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3). Vectorised for the
-// widest instructions of the machine. Computes in fp32, and an element's result does not depend on
-// its neighbours. Off the exact formula by at most two units in the last place of x.
+// GELU by its tanh formula (Hendrycks and Gimpel, 2016), with one exponential per element: 0.5 x (1
+// + tanh(u)) = x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3). Vectorised for the machine's
+// widest instruction set. Computes in fp32; an element's result does not depend on its neighbours.
+// The error against the exact formula is at most two units in the last place of x.
 
 void GeluTanh(const float* x, std::int64_t count, float* y);
 void GeluTanh(const BFloat16* x, std::int64_t count, BFloat16* y);
 void GeluTanh(const Float16* x, std::int64_t count, Float16* y);
 
-// gradient[i] = upstream[i] times the derivative at x[i]; `gradient` may be `upstream`.
+// Sets gradient[i] = upstream[i] times the derivative at x[i]; `gradient` may alias `upstream`.
 void GeluTanhBackward(const float* x, const float* upstream, std::int64_t count, float* gradient);
 void GeluTanhBackward(const BFloat16* x, const BFloat16* upstream, std::int64_t count,
                       BFloat16* gradient);
@@ -27,11 +27,11 @@ void GeluTanhBackward(const Float16* x, const Float16* upstream, std::int64_t co
                       Float16* gradient);
 
 // SwiGLU (Shazeer, 2020): silu(gate) * up, silu(x) = x / (1 + e^-x), element by element in one
-// pass. The backward pass computes silu again: nothing but gate and up is kept. Vectorised for the
-// widest instructions of the machine. Computes in fp32, and an element's result does not depend on
-// its neighbours.
+// pass. The backward pass recomputes silu, so only gate and up are kept. Vectorised for the
+// machine's widest instruction set. Computes in fp32; an element's result does not depend on its
+// neighbours.
 
-// So many elements of both.
+// Two arrays of equal length.
 template <typename Scalar>
 struct GatePair {
   Scalar* gate;
@@ -51,9 +51,9 @@ void SwiGluBackward(GatePair<const Float16> x, const Float16* upstream, std::int
 
 // RMSNorm (Zhang and Sennrich, 2019) of a row: y = x s w with the scale s = 1 / sqrt(mean of x^2 +
 // epsilon) and the weight w. One pass for s and one for y; the backward pass needs x, w and s only.
-// Computes in fp32; x s is rounded to the elements' type before it meets the weight, which is
-// transformers' order. Vectorised for the widest instructions of the machine, with the same order
-// of additions on all of them.
+// Computes in fp32; x s is rounded to the element type before it is multiplied by the weight, as in
+// transformers. Vectorised for the machine's widest instruction set; the order of additions is the
+// same on all of them.
 
 template <typename Scalar>
 struct NormedRow {
@@ -62,16 +62,17 @@ struct NormedRow {
   std::int64_t width = 0;
 };
 
-// Returns s.
+// Returns the scale s.
 float RmsNormRow(const NormedRow<float>& row, double epsilon, float* y);
 float RmsNormRow(const NormedRow<BFloat16>& row, double epsilon, BFloat16* y);
 float RmsNormRow(const NormedRow<Float16>& row, double epsilon, Float16* y);
 
-// Sets the gradient of x and adds the row's part to that of the weight.
+// Destinations of the backward pass: the gradient of x is set, the row's contribution is added to
+// the gradient of the weight.
 template <typename Scalar>
 struct NormGradients {
-  Scalar* x = nullptr;      // may be what has arrived
-  float* weight = nullptr;  // null: not wanted
+  Scalar* x = nullptr;      // may alias the upstream gradient
+  float* weight = nullptr;  // null: not needed
 };
 
 void RmsNormRowBackward(const NormedRow<float>& row, float scale, const float* upstream,
@@ -82,11 +83,11 @@ void RmsNormRowBackward(const NormedRow<Float16>& row, float scale, const Float1
                         const NormGradients<Float16>& gradients);
 
 // Rotary position embedding (Su et al., 2021) of rows in transformers' layout: element i of a row's
-// first half and element i of its second half are the two coordinates of a point, which is turned
-// by an angle of its own. Elements behind both halves are copied. One pass; vectorised for the
-// widest instructions of the machine; computes in fp32.
+// first half and element i of its second half are the two coordinates of a point, which is rotated
+// by its own angle. Elements after both halves are copied. One pass; vectorised for the machine's
+// widest instruction set; computes in fp32.
 
-// Rows that are turned by the same angles: the heads of one token. Strides in elements.
+// Rows that are rotated by the same angles: the heads of one token. Strides are in elements.
 template <typename Scalar>
 struct TurnedRows {
   const Scalar* from = nullptr;
@@ -95,8 +96,8 @@ struct TurnedRows {
   std::int64_t rows = 0, width = 0;
 };
 
-// cos and sin of `half` angles; 2 half <= width. A negative `direction` turns the other way, which
-// is what gradients go through.
+// The cos and sin of `half` angles; 2 half <= width. A negative `direction` rotates backwards, as
+// gradients require.
 template <typename Scalar>
 struct TurningAngles {
   const Scalar* cos = nullptr;
@@ -109,22 +110,22 @@ void TurnRows(const TurnedRows<float>& rows, const TurningAngles<float>& angles)
 void TurnRows(const TurnedRows<BFloat16>& rows, const TurningAngles<BFloat16>& angles);
 void TurnRows(const TurnedRows<Float16>& rows, const TurningAngles<Float16>& angles);
 
-// The inner loop of the language model's loss: one row of logits, vectorised for the widest
-// instructions of the machine it runs on (chosen at load time). Free of LibTorch, so that its
-// compiler flags touch nothing else.
+// The inner loop of the language model's loss: one row of logits, vectorised for the machine's
+// widest instruction set (chosen at load time). Free of LibTorch, so that its compiler flags affect
+// no other code.
 
-// Returns -log softmax(row)[label], computed in fp32. With scale != 0 overwrites the row by
-// scale * (softmax(row) - onehot(label)); otherwise leaves it undefined.
-// Requires 0 <= label < columns. The exponential is within 2 ulp; a row with an infinity or a NaN
-// gives NaN.
+// Returns -log softmax(row)[label], computed in fp32. If scale != 0, overwrites the row with scale
+// * (softmax(row) - onehot(label)); otherwise the row is undefined afterwards. Requires 0 <= label
+// < columns. The exponential is accurate to 2 ulp. A row with an infinity or a NaN gives NaN.
 float SoftmaxRow(float* row, std::int64_t columns, std::int64_t label, float scale);
 
-// The same for 16-bit numbers; `wide` is room for `columns` floats.
+// Same for 16-bit numbers. `wide` is scratch space for `columns` floats.
 float SoftmaxRow(BFloat16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
 float SoftmaxRow(Float16* row, std::int64_t columns, std::int64_t label, float scale, float* wide);
 
-// The two halves of it, for rows of which other ranks have other columns. The first overwrites the
-// row by e^(row - max) and returns the maximum and the sum; the second multiplies it.
+// The two halves of SoftmaxRow, for rows whose columns several ranks share. ExponentiateRow
+// overwrites the row with e^(row - max) and returns the maximum and the sum. ScaleRow multiplies
+// the row by `factor`.
 struct RowSums {
   float max = 0.0F, sum = 0.0F;
 };

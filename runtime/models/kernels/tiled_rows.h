@@ -1,8 +1,8 @@
 #pragma once
 
-// RunTiled: a function of rows (a feed-forward part) on some rows at a time. Between its products
-// there is then never more than one tile's activations, in the backward pass either, for which each
-// tile is computed again (ALST, Bekman et al. 2025).
+// RunTiled: applies a row-wise function (a feed-forward layer) to a tile of rows at a time. At most
+// one tile's activations exist between its products, in the backward pass, too, because each tile
+// is recomputed there (ALST, Bekman et al. 2025).
 
 #include <ATen/core/Tensor.h>
 
@@ -14,14 +14,14 @@
 namespace ds::models {
 
 struct RowTiles {
-  std::int64_t count = 1;  // 1: all rows at once, and nothing is computed again
+  std::int64_t count = 1;  // 1: all rows at once, without recomputation
   activation::RecomputeOptions recompute = {};
 };
 
-// function(x) of x [..., width], whose rows (all but the last dimension) the function treats each
-// for itself. `recompute.trains` says whether it reads parameters that need gradients; these get
-// theirs tile by tile, the last one first. Tiles are of equal size but the last, and as many as
-// there are rows at most.
+// Returns function(x) for x [..., width]. The function must treat each row (all dimensions but the
+// last) independently. `recompute.trains` states whether it reads parameters that need gradients;
+// these are accumulated tile by tile, from the last tile to the first. All tiles but the last are
+// of equal size; there are at most as many tiles as rows.
 at::Tensor RunTiled(const at::Tensor& x, const RowTiles& tiles,
                     const std::function<at::Tensor(const at::Tensor&)>& function);
 

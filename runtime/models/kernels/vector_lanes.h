@@ -1,8 +1,8 @@
 #pragma once
 
-// Sixteen floats at a time, for the inner loops of this folder. Free of LibTorch, so that the
-// compiler flags of those loops touch nothing else. A function marked DS_FOR_EACH_ISA is compiled
-// for several instruction sets, of which the widest that the machine has is chosen at load time.
+// Sixteen-lane float vectors for the inner loops of this folder. Free of LibTorch, so that the
+// compiler flags of those loops affect no other code. A function marked DS_FOR_EACH_ISA is compiled
+// for several instruction sets; the widest one that the machine supports is chosen at load time.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace ds::models {
 
-// Sixteen lanes in the compiler's own vector type: one AVX-512 register, two of AVX2, four of SSE
-// or NEON, with the same order of additions on all of them.
+// Sixteen lanes in the compiler's vector type: one AVX-512 register, two AVX2 registers, or four
+// SSE or NEON registers. The order of additions is the same on all of them.
 constexpr std::int64_t kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
@@ -34,7 +34,7 @@ DS_ALWAYS_INLINE Floats Load(const float* from) {
   return lanes;
 }
 DS_ALWAYS_INLINE void Store(float* to, Floats lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
-// Widen and RoundTo of all lanes: of loops over those the compiler makes scalar code here.
+// Widen and RoundTo on all lanes at once; the compiler turns loops over the lanes into scalar code.
 DS_ALWAYS_INLINE Words LoadBits(const void* from) {
   Shorts halves;
   std::memcpy(&halves, from, sizeof(halves));
@@ -57,8 +57,8 @@ DS_ALWAYS_INLINE void Store(Float16* to, Floats lanes) {
   StoreBits(to, RoundToFloat16Bits<Words>(lanes));
 }
 
-// The first `count` of the lanes, with zeros for the others; for the end of a row, where count may
-// be anything above 0, and for what stands before it.
+// Loads the first `count` lanes, with zeros in the others. For full vectors and for the end of a
+// row; `count` may be any number above 0.
 template <typename Scalar>
 DS_ALWAYS_INLINE Floats LoadPart(const Scalar* from, std::int64_t count) {
   if (count >= kLanes) return Load(from);
@@ -74,7 +74,7 @@ DS_ALWAYS_INLINE void StorePart(Scalar* to, Floats lanes, std::int64_t count) {
   std::copy_n(part, count, to);
 }
 
-// The values as they are after a way through memory.
+// Rounds the values as a store and a load would.
 template <typename Scalar>
 DS_ALWAYS_INLINE Floats RoundLanes(Floats values) {
   Scalar stored[kLanes];
@@ -88,8 +88,8 @@ DS_ALWAYS_INLINE double AddLanes(Floats values) {
   return sum;
 }
 
-// e^x for x <= 0 (Cephes' expf: x = n ln 2 + r, a polynomial in r, n into the exponent). Below
-// -87.3, where the result would be denormal, it gives 0.
+// Computes e^x for x <= 0 (Cephes' expf: x = n ln 2 + r, a polynomial in r, n added to the
+// exponent). Returns 0 below -87.3, where the result would be denormal.
 DS_ALWAYS_INLINE Floats ExpOfNonPositive(Floats x) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to a whole number
   const Floats shifted = x * 1.44269504088896341F + kRound;
@@ -104,14 +104,14 @@ DS_ALWAYS_INLINE Floats ExpOfNonPositive(Floats x) {
   Ints bits, exponent;
   std::memcpy(&bits, &p, sizeof(bits));
   std::memcpy(&exponent, &shifted, sizeof(exponent));
-  bits += exponent << 23;  // the whole number sits in the low bits of `shifted`
+  bits += exponent << 23;  // the whole number is in the low bits of `shifted`
   Floats result;
   std::memcpy(&result, &bits, sizeof(result));
   result = x < -87.3F ? Floats{} : result;
-  return x <= 0.0F ? result : x;  // a NaN stays one
+  return x <= 0.0F ? result : x;  // a NaN stays a NaN
 }
 
-// 1 / (1 + e^-x), and one minus it, each to its own last place.
+// The logistic function 1 / (1 + e^-x) and one minus it, each accurate to its own last place.
 struct Logistic {
   Floats of, complement;
 };
