@@ -1,6 +1,6 @@
 #pragma once
 
-// The functions between a feed-forward part's products.
+// Activation functions between the products of a feed-forward layer.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,8 +10,8 @@ namespace ds::models {
 
 at::Tensor Activate(Activation activation, const at::Tensor& x);
 
-// activation(gate) * up, of the same shape and dtype. With silu, on the CPU, it is one pass that
-// keeps nothing but gate and up.
+// Returns activation(gate) * up, with the same shape and dtype. With silu on the CPU it is one pass
+// that keeps only gate and up for backward.
 at::Tensor GatedActivation(Activation activation, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace ds::models

@@ -1,19 +1,20 @@
 #pragma once
 
-// KeyValueCache: the keys and values of the tokens that a decoder has seen, so that a further pass
-// computes those of new tokens only.
+// KeyValueCache: the keys and values of the tokens that a decoder has processed, so that a further
+// pass computes only those of new tokens.
 //
-// Token i of a sample stands in place i and has position i, whatever the other samples of the batch
-// are: samples of unequal length end at different places. What lies behind a sample's end is
-// finite, is seen by none of its tokens, and is written over when the sample grows.
+// Token i of a sample is at index i and has position i, independent of the other samples of the
+// batch; samples of unequal length end at different indices. Entries after a sample's end are
+// finite, are masked for all its tokens, and are overwritten when the sample grows.
 //
-// A pass: Extend, then every block's forward with the batch's "positions" set to positions(), and
-// every layer Keeps what is new. Of a rank that has the whole of its samples (no sequence ranks).
+// For each pass, call Extend, then every block's forward with the batch's "positions" set to
+// positions(); every layer calls Keep with its new keys and values. Requires a rank that has full
+// samples (no sequence parallelism).
 //
-// Where angles follow the length of a sequence (DependsOnLength), all that earlier tokens have come
-// to changes with it: the cache holds for one sample, and until HaveSameFrequencies says no.
+// If rotary angles depend on the sequence length (DependsOnLength), all cached values change with
+// it. The cache is then valid for one sample only, and only while HaveSameFrequencies holds.
 //
-// Threads: one.
+// Not thread-safe.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorOptions.h>
@@ -30,34 +31,34 @@ class KeyValueCache {
  public:
   struct Shape {
     std::int64_t samples = 0;
-    std::int64_t capacity = 0;  // tokens of a sample, padding of a pass included
+    std::int64_t capacity = 0;  // tokens of a sample, including a pass's padding
   };
 
-  // Takes all its memory, of the options' dtype and device, at once.
+  // Allocates all memory at once, with the dtype and device of `options`.
   KeyValueCache(const DecoderSpec& spec, const Shape& shape, const at::TensorOptions& options);
 
-  // Begins a pass over [samples, max(counts)] tokens, of which the first counts[b] of sample b are
-  // its next ones and the others padding. Throws c10::Error where they do not fit.
+  // Begins a pass over [samples, max(counts)] tokens. The first counts[b] tokens of sample b are
+  // its next ones; the others are padding. Throws c10::Error if they do not fit.
   void Extend(const std::vector<std::int64_t>& counts);
 
-  // Keeps a layer's keys and values of the pass, [samples, heads, S, head width]; returns all that
-  // it has, [samples, heads, tokens(), head width].
+  // Stores a layer's keys and values of the pass, [samples, heads, S, head width]. Returns all
+  // cached ones of the layer, [samples, heads, tokens(), head width].
   std::array<at::Tensor, 2> Keep(std::int64_t layer, const at::Tensor& keys,
                                  const at::Tensor& values);
 
-  // Begins anew.
+  // Empties the cache; its memory stays allocated.
   void Clear();
 
-  // Goes on with these samples, in this order. Between passes.
+  // Continues with these samples, in this order. Call it between passes.
   void Select(const std::vector<std::int64_t>& samples);
 
-  // Tells how many tokens each sample has, those of the pass included.
+  // The number of tokens of each sample, including the ones of the pass.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
-  // The places that a pass attends to: up to its last token.
+  // The number of indices that a pass attends to, up to its last token.
   std::int64_t tokens() const { return tokens_; }
-  // True in the first pass: tokens see others of their own pass only.
+  // True in the first pass, in which tokens attend only to tokens of the same pass.
   bool begins() const { return begins_; }
-  // The positions of the pass's tokens, int64 [samples, S]; another tensor in every pass.
+  // The positions of the pass's tokens, int64 [samples, S]; a different tensor in every pass.
   const at::Tensor& positions() const { return positions_; }
 
  private:

@@ -1,9 +1,9 @@
 #pragma once
 
-// Products and tables. Each registers its parameters, unmaterialised, under the names that Hugging
-// Face gives them ("weight", "bias").
+// Product, Embedding: linear layers and embedding tables. Each registers its parameters,
+// unmaterialised, under the names that Hugging Face gives them ("weight", "bias").
 //
-// Shapes: x is [..., in]; the result [..., out].
+// Shapes: x is [..., in]; the result is [..., out].
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -22,51 +22,52 @@
 
 namespace ds::models {
 
-// x · W, plus a bias if there is one.
+// A linear layer: x · W, plus a bias if there is one.
 class Product : public torch::nn::Module {
  public:
   struct Shape {
     std::int64_t in = 0, out = 0;
     bool bias = false;
     WeightLayout layout = WeightLayout::kOutIn;
-    tensor_parallel::Group add_up = {};  // Affine's
+    tensor_parallel::Group add_up = {};  // as in Affine
   };
   Product(const Shape& shape, const at::TensorOptions& options);
-  // `place` says where x stands among all draws; an adapter that drops its inputs needs it while
-  // training, and takes x of [samples, positions, in].
+  // `place` is the RNG position of x. An adapter with dropout needs it in training; x must then be
+  // [samples, positions, in].
   at::Tensor forward(const at::Tensor& x, const RandomPlace* place = nullptr) const;
-  // Undefined where bytes stand for it.
+  // The weight; undefined if the layer is quantised.
   const at::Tensor& weight() const { return weight_; }
-  // Says what it multiplies by and adds, where it does nothing else.
+  // Returns the weight and bias if the layer is a plain affine map; otherwise nothing.
   std::optional<AffineWeights> FindAffine() const;
 
   struct Adapter {
     std::int64_t rank = 0;
     double scale = 1.0;
     bool magnitudes = false;  // DoRA: https://arxiv.org/abs/2402.09353
-    // The ranks that have the outputs between them, on inputs that they share.
+    // The ranks that shard the outputs, on inputs that they share.
     tensor_parallel::Group users = {};
-    // Elements of A's inputs are dropped so often while training. The name parts this layer's draws
-    // from those of others in the block; of inputs that ranks have between them, this rank's begin
-    // with `first_input`.
+    // The dropout probability of A's inputs in training. `name` separates this layer's draws from
+    // the draws of other layers in the block. If ranks shard the inputs, this rank's start at
+    // `first_input`.
     double dropout = 0.0;
     std::string name = {};
     std::int64_t first_input = 0;
   };
-  // Adds scale * B A x to what it computes from here on, with A [rank, in] and B [out, rank] as
-  // parameters "lora_A.weight" and "lora_B.weight". Once. With magnitudes each output, but for the
-  // bias, is multiplied by its element of "lora_magnitude_vector" [out] over the norm of its row of
-  // W + scale * B A, through which no gradient flows. Inputs are dropped as by PEFT: of x for A,
-  // and with magnitudes m over norm n also for W in what (m / n - 1) W x adds to W x.
+  // Adds an adapter: forward then also adds scale * B A x, with A [rank, in] and B [out, rank] as
+  // parameters "lora_A.weight" and "lora_B.weight". Call it at most once. With magnitudes (DoRA),
+  // each output, without the bias, is multiplied by its element of "lora_magnitude_vector" [out]
+  // divided by the norm of its row of W + scale * B A; no gradient flows through the norm. Inputs
+  // are dropped as in PEFT: A gets the dropped x. With magnitudes m and norms n, the term (m / n -
+  // 1) W x, which is added to W x, uses the dropped x, too.
   void AddAdapter(const Adapter& adapter);
 
-  // Lets bytes that are not trained, "quantized_weight" of kByte, stand in for the weight from here
-  // on (models/kernels/quantized_weight.h). Once, before the adapter or behind it.
+  // Replaces the weight with untrained bytes, "quantized_weight" of dtype kByte
+  // (models/kernels/quantized_weight.h). Call it at most once, before or after AddAdapter.
   void Quantize(BaseFormat format);
 
-  // Says what stands for the weight; nothing where the weight is itself.
+  // The layout of the quantised weight; nothing if the weight is not quantised.
   const std::optional<QuantizedLayout>& quantized() const { return quantized_layout_; }
-  // Tells whether ranks have the inputs between them.
+  // Returns whether ranks shard the inputs.
   bool adds_up() const { return add_up_.size() > 1; }
   bool has_magnitudes() const { return magnitudes_.defined(); }
   std::int64_t in() const { return in_; }
@@ -85,14 +86,14 @@ class Product : public torch::nn::Module {
   at::ScalarType dtype_;
   tensor_parallel::Group add_up_;
   at::Tensor weight_, bias_;
-  at::Tensor quantized_;  // in place of the weight
+  at::Tensor quantized_;  // replaces weight_
   std::optional<QuantizedLayout> quantized_layout_;
-  std::shared_ptr<Product> narrow_, wide_;  // A and B of the adapter; null without
-  at::Tensor magnitudes_;                   // of DoRA
+  std::shared_ptr<Product> narrow_, wide_;  // the adapter's A and B; null if there is none
+  at::Tensor magnitudes_;                   // for DoRA
   Adapter adapter_;
 };
 
-// The weight is [out, in]. Classes of its own, for a config names modules by their classes.
+// The weight is [out, in]. A separate class, because a config names modules by class.
 class Linear : public Product {
  public:
   using Product::Product;
@@ -104,8 +105,8 @@ class Conv1d : public Product {
   using Product::Product;
 };
 
-// A matrix of an expert. transformers holds those of a layer in one parameter, which is no linear
-// layer, so that no adapter stands beside it.
+// A matrix of an expert. transformers stores all experts of a layer in one parameter, which is not
+// a linear layer; therefore it gets no adapter.
 class ExpertWeight : public Product {
  public:
   using Product::Product;
@@ -113,8 +114,8 @@ class ExpertWeight : public Product {
 
 std::shared_ptr<Product> MakeProduct(const Product::Shape& shape, const at::TensorOptions& options);
 
-// A row of the table [rows, width] per token id, differentiable: [...] int64 -> [..., width]. The
-// row `padding`, if there is one, gets no gradient.
+// Returns a row of the table [rows, width] for each token id, differentiable: [...] int64 -> [...,
+// width]. The row `padding`, if set, gets no gradient.
 at::Tensor LookUp(const at::Tensor& table, const at::Tensor& ids,
                   std::optional<std::int64_t> padding = std::nullopt);
 
@@ -123,7 +124,7 @@ class Embedding : public torch::nn::Module {
   struct Shape {
     std::int64_t rows = 0, width = 0;
     std::optional<std::int64_t> padding = std::nullopt;
-    // The ranks of `group` have a table of `all_rows` between them, this one those from here on.
+    // The ranks of `group` shard a table of `all_rows` rows; this rank's rows start at `first_row`.
     tensor_parallel::Group group = {};
     std::int64_t first_row = 0, all_rows = 0;
   };
@@ -140,8 +141,8 @@ class Embedding : public torch::nn::Module {
   at::Tensor weight_;
 };
 
-// Registers `part` in `root` at a path: names of modules within modules, parted by dots or as
-// elements, of which empty ones do not count. Those that are not there are made.
+// Registers `part` in `root` at a path of module names. An element of the path may itself be a
+// dotted path; empty elements are skipped. Missing modules on the path are created.
 void PutAt(torch::nn::Module& root, std::initializer_list<std::string_view> path,
            std::shared_ptr<torch::nn::Module> part);
 template <typename Part>

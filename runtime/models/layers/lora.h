@@ -1,6 +1,6 @@
 #pragma once
 
-// Low-rank adapters in a model: where they stand, what is trained, and how they are merged.
+// Low-rank adapters in a model: where they are added, which parameters train, how they are merged.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,34 +16,34 @@
 
 namespace ds::models {
 
-// Puts an adapter into every linear layer that `spec` finds one for, and freezes all other
-// parameters but the whole ones that a PEFT folder trains. Fills in the targets that `spec` leaves
-// open. Refuses a target that no layer has, a PEFT folder that does not fit the model, and
-// magnitudes of rows that several ranks share. Comes before the engine, which gives the adapters
-// their memory. `ranks` are those that have the model's matrices between them. A stage of a
-// pipeline takes a spec that all blocks have filled in.
+// Adds an adapter to every linear layer that `spec` selects, and freezes all other parameters,
+// except those that a PEFT folder trains in full. Fills in the targets that `spec` leaves open.
+// Fails for a target that no layer has, for a PEFT folder that does not fit the model, and for
+// magnitudes of rows that several ranks share. Call it before the engine is created, which
+// allocates the adapters. `ranks` is the group that shards the model's matrices. For a pipeline
+// stage, `spec` must already be filled in from all blocks.
 enum class ModelPart { kAll, kStage };
 Status AddLora(BlockList& model, LoraSpec* spec, const tensor_parallel::Group& ranks = {},
                ModelPart part = ModelPart::kAll);
 
-// Lets bytes of `format` stand for the weights of all linear layers within layers and of all
-// experts, which are not trained then: not for the head, nor for routers, tables and norms. Comes
-// before the engine, too.
+// Quantises, in `format`, the weights of all linear layers within decoder layers and of all
+// experts; they are then not trained. The head, routers, tables and norms are not quantised. Call
+// it before the engine is created.
 void QuantizeBase(BlockList& model, BaseFormat format);
 
-// Freezes the parameters whose full names match one of the patterns (as of file names: *, ?,
-// [a-z]). Refuses a pattern that none matches, and to leave nothing to train.
+// Freezes the parameters whose full names match one of the patterns (file name patterns: *, ?,
+// [a-z]). Fails if a pattern matches nothing, or if nothing would be left to train.
 Status FreezeParameters(const BlockList& model, const std::vector<std::string>& patterns);
 
-// Adds adapters to the weights that they stand beside.
+// Merges adapters into the base weights.
 class LoraMerger {
  public:
   LoraMerger(const LoraSpec& spec, bool weights_are_in_out)
       : spec_(spec), weights_are_in_out_(weights_are_in_out) {}
 
-  // Keeps an adapter's tensor, on the CPU; all come before the first weight.
+  // Keeps an adapter's tensor on the CPU. Call it for all tensors before the first Merge.
   void Take(const std::string& name, const at::Tensor& tensor) { tensors_[name] = tensor.clone(); }
-  // The weight with this full name, with its adapter, if it has one. Rounds once.
+  // Returns the weight with this full name, merged with its adapter if it has one. Rounds once.
   at::Tensor Merge(const std::string& name, const at::Tensor& weight) const;
 
  private:

@@ -32,12 +32,12 @@ class LayerNorm : public Norm {
 
 class RmsNorm : public Norm {
  public:
-  // `kind` is one of the three that are of the root mean square.
+  // `kind` is one of the three RMS norms.
   struct Shape {
     std::int64_t width = 0;
     double epsilon = 1e-6;
     NormKind kind = NormKind::kRms;
-    tensor_parallel::Group users = {};  // MakeNorm's
+    tensor_parallel::Group users = {};  // as in MakeNorm
   };
   RmsNorm(const Shape& shape, const at::TensorOptions& options);
   at::Tensor forward(const at::Tensor& x) const override;
@@ -49,17 +49,17 @@ class RmsNorm : public Norm {
   tensor_parallel::Group users_;
 };
 
-// The norm of a decoder, for `width` elements. The ranks of `users` norm something different each
-// with one weight, whose gradient is what all of them give.
+// Creates the norm of a decoder for `width` elements. The ranks of `users` apply it to different
+// data with the same weight; the weight's gradient is the sum over them.
 std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
                                const at::TensorOptions& options,
                                const tensor_parallel::Group& users = {});
 
 // RMSNorm (Zhang and Sennrich, 2019) over the last dimension, in transformers' order: x / sqrt(mean
-// of x^2 + epsilon) in fp32, rounded to x's dtype, times the weight.
+// of x^2 + epsilon) in fp32, rounded to x's dtype, then multiplied by the weight.
 
-// x [..., width], weight [width]. Differentiable; where both have one dtype, on the CPU, it keeps x
-// and one number a row. The weight's gradient does not depend on the number of threads.
+// x [..., width], weight [width]. Differentiable. If both have one dtype, on the CPU, it keeps x
+// and one number per row. The weight's gradient does not depend on the number of threads.
 at::Tensor NormaliseByRms(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
 }  // namespace ds::models

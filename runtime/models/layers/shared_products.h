@@ -1,7 +1,7 @@
 #pragma once
 
-// ShareAmongProducts: the products of one input by weights whose outputs tensor ranks have between
-// them. Threads: that of the pass. Collective.
+// ShareAmongProducts: multiplies one input with several weights whose outputs tensor ranks shard.
+// Use it on the thread of the pass. Collective: all ranks of the group call it.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,9 +13,9 @@
 
 namespace ds::models {
 
-// Each product of users.Share(x), in the order of the products. Where the sums of `users` overlap,
-// all products are Affine's alone and autocast is off, by SharedAffine: the same bits. `place` is
-// Product::forward's.
+// Returns each product of users.Share(x), in the order of the products. Uses SharedAffine, with the
+// same bits, if the sums of `users` overlap, all products are plain affine maps, and autocast is
+// off. `place` is passed to Product::forward.
 std::vector<at::Tensor> ShareAmongProducts(const at::Tensor& x,
                                            const std::vector<const Product*>& products,
                                            const tensor_parallel::Group& users,

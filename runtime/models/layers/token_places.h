@@ -1,9 +1,10 @@
 #pragma once
 
-// This says where the tokens of a micro-batch stand: their positions, and what each of them sees.
+// FindPositions, AttentionBias: the positions of a micro-batch's tokens, and the attention bias
+// that follows from documents, windows and distances.
 //
-// A batch may tell (batch.h): "documents" are those of packed samples, of which none sees
-// another; "positions" are what positions are taken for. Without either a sample is one document.
+// Both use the batch (batch.h): tokens of different "documents" in packed samples do not attend to
+// each other, and "positions" overrides the positions. Without either, a sample is one document.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,42 +21,44 @@
 
 namespace ds::models {
 
-// The positions of the tokens, int64 [B, S]: those of the batch, or counted from the first token of
-// each document. [S] where the batch has neither.
+// Returns the positions of the tokens, int64 [B, S]: the batch's, or counted from the first token
+// of each document. Returns [S] if the batch has neither positions nor documents.
 at::Tensor FindPositions(const Batch& batch);
 
-// Tells of portions of a batch's samples whether some documents are in both, by the ranges of their
-// numbers; empty where there is one document, or on a device that would be waited for.
+// Returns a function that decides, from ranges of document ids, whether two portions of a batch's
+// samples have documents in common. Returns an empty function if there is only one document, or if
+// the documents are on a device that the caller would have to wait for.
 sequence_parallel::LooksAt FindSharedDocuments(
     const Batch& batch, const std::vector<sequence_parallel::Portion>& portions);
 
-// AttentionBias makes what a decoder's attention adds to its scores (AttentionOptions::bias). One
-// serves all layers of a model: it keeps the last two it made, one for windowed layers and one for
-// the others.
+// AttentionBias computes the bias of a decoder's attention scores (AttentionOptions::bias). One
+// object serves all layers of a model; it caches one bias for windowed layers and one for the
+// others.
 class AttentionBias {
  public:
-  // `heads` are those of the plan's that it is for.
+  // `heads` is the range of the plan's heads that the bias is for.
   AttentionBias(const TensorPlan& plan, const sequence_parallel::HeadRange& heads);
 
-  // For queries like `q`, [B, heads, S, head width], of a batch. Undefined where causal attention
-  // needs none, so that it can go by the fastest kernel: one document, no distances, and a window
-  // that no token's past exceeds.
+  // Returns the bias for queries shaped like `q`, [B, heads, S, head width]. Returns an undefined
+  // tensor if plain causal attention is enough, so that the fastest kernel can be used: one
+  // document, no distance term, and no token's past longer than the window.
   at::Tensor Find(bool windowed, const Batch& batch, const at::Tensor& q);
 
-  // Tells whether FindBetween has something to add.
+  // Returns whether FindBetween has anything to add.
   bool HasBetween(const Batch& batch) const;
-  // For tokens at these places of a batch's samples, fp32 [B or 1, heads or 1, queries, keys]: what
-  // documents and distances say. Not that later tokens are not seen, nor of a window.
+  // Returns the bias between these token ranges of a batch's samples, fp32 [B or 1, heads or 1,
+  // queries, keys]. Covers documents and distances, but neither the causal mask nor the window.
   at::Tensor FindBetween(const Batch& batch, sequence_parallel::TokenRange queries,
                          sequence_parallel::TokenRange keys, c10::Device device) const;
 
-  // For queries of a pass over what `cache` has: [B or 1, heads or 1, S, tokens()], undefined in a
-  // first pass that needs none.
+  // Returns the bias for a pass over the tokens of `cache`: [B or 1, heads or 1, S, tokens()], or
+  // an undefined tensor in a first pass that needs none.
   at::Tensor FindCached(bool windowed, const KeyValueCache& cache, const at::Tensor& q);
 
  private:
   struct Made {
-    // The documents or the positions of which it was made; held, so that no other has its address.
+    // The documents or positions that the bias was computed from. Kept alive so that no other
+    // tensor can get their address.
     at::Tensor of;
     std::int64_t tokens = 0;  // of the keys
     at::Tensor bias;
@@ -63,8 +66,8 @@ class AttentionBias {
     bool Fits(const at::Tensor& made_of, std::int64_t keys, const at::Tensor& q) const;
   };
   at::Tensor Make(std::int64_t window, const at::Tensor& documents, const at::Tensor& q) const;
-  // The share of ALiBi, fp32 [B or 1, heads or 1, S or 1, keys], where queries stand at places
-  // [B or 1, 1, S, 1] or [S, 1], and keys at [keys]; zero without.
+  // Returns the ALiBi term, fp32 [B or 1, heads or 1, S or 1, keys], for queries at positions [B or
+  // 1, 1, S, 1] or [S, 1] and keys at positions [keys]; zero if the model has no ALiBi.
   at::Tensor MakeSlopes(const at::Tensor& queries, const at::Tensor& keys) const;
 
   Positions positions_;
