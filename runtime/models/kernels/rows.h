@@ -53,7 +53,7 @@ void SwiGluBackward(GatePair<const Float16> x, const Float16* upstream, std::int
 // epsilon) and the weight w. One pass for s and one for y; the backward pass needs x, w and s only.
 // Computes in fp32; x s is rounded to the element type before it is multiplied by the weight, as in
 // transformers. Vectorised for the machine's widest instruction set; the order of additions is the
-// same on all of them.
+// same everywhere.
 
 template <typename Scalar>
 struct NormedRow {

@@ -13,7 +13,7 @@
 namespace ds::models {
 
 // Sixteen lanes in the compiler's vector type: one AVX-512 register, two AVX2 registers, or four
-// SSE or NEON registers. The order of additions is the same on all of them.
+// SSE or NEON registers. The order of additions is the same everywhere.
 constexpr std::int64_t kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));

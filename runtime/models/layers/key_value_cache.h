@@ -1,7 +1,7 @@
 #pragma once
 
 // KeyValueCache: the keys and values of the tokens that a decoder has processed, so that a further
-// pass computes only those of new tokens.
+// pass computes them for new tokens only.
 //
 // Token i of a sample is at index i and has position i, independent of the other samples of the
 // batch; samples of unequal length end at different indices. Entries after a sample's end are

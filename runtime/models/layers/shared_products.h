@@ -1,6 +1,6 @@
 #pragma once
 
-// ShareAmongProducts: multiplies one input with several weights whose outputs tensor ranks shard.
+// ShareAmongProducts: multiplies one input with several weights; tensor ranks shard their outputs.
 // Use it on the thread of the pass. Collective: all ranks of the group call it.
 
 #include <ATen/core/Tensor.h>

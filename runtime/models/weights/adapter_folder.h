@@ -1,8 +1,8 @@
 #pragma once
 
-// Adapters as PEFT saves them: a folder with adapter_config.json and adapter_model.safetensors,
-// whose tensors have the parameters' names behind "base_model.model.". Some parameters of the model
-// itself may be there whole.
+// AdapterReader, AdapterWriter: LoRA adapters as PEFT saves them. The folder has
+// adapter_config.json and adapter_model.safetensors, whose tensor names are the parameters' names
+// with the prefix "base_model.model.". It may also hold full parameters of the model itself.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,21 +20,22 @@
 
 namespace ds::models {
 
-// Parameters that are there whole: full names, names in the file.
+// Parameters that the folder holds in full: maps full names to names in the file.
 using WholeNames = std::map<std::string, std::string>;
 
 class AdapterReader {
  public:
   static StatusOr<std::unique_ptr<AdapterReader>> Open(const std::filesystem::path& folder);
 
-  // OK when every adapter of the model is there with its shape, and nothing else, and `copies`
-  // (LoraSpec's) have the values of what they are copies of. Reads headers, and these.
+  // Returns OK if the file holds every adapter of the model with its shape, and nothing else, and
+  // if `copies` (LoraSpec's) have the same values as the originals. Reads headers and these values
+  // only.
   Status Check(const BlockList& model, const WholeNames& copies = {}) const;
 
-  // True of an adapter's parameter, and of one that the folder has whole.
+  // Returns true for an adapter's parameter and for a parameter that the folder holds in full.
   bool Has(const std::string& name) const;
 
-  // Fills `values` as WeightReader::Read does; the folder has `name`.
+  // Fills `values` as WeightReader::Read does. Requires Has(name).
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values) const;
 
  private:
@@ -45,11 +46,11 @@ class AdapterReader {
   WholeNames whole_;
 };
 
-// Nothing appears under a final name before Finish.
+// Writes a PEFT folder. No file gets its final name before Finish.
 class AdapterWriter {
  public:
-  // Creates `folder` for the adapters of `model`; `config` is MakeAdapterConfig's, `whole` and
-  // `copies` are the spec's.
+  // Creates `folder` for the adapters of `model`. `config` comes from MakeAdapterConfig, `whole`
+  // and `copies` from the LoraSpec.
   static StatusOr<std::unique_ptr<AdapterWriter>> Create(const std::filesystem::path& folder,
                                                          const BlockList& model,
                                                          nlohmann::ordered_json config,
@@ -57,7 +58,7 @@ class AdapterWriter {
                                                          WholeNames copies = {});
 
   Status Write(const std::string& name, const at::Tensor& tensor);
-  // Refuses when an adapter was never written.
+  // Fails if an adapter was never written.
   Status Finish();
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
 
-// DerivedValues: first values that follow from the weights of the model below: the bytes that stand
-// for them where they are quantised, and the magnitudes with which DoRA begins, which are the norms
-// of the weights' rows, of what the bytes stand for if there are any.
+// DerivedValues: initial values computed from the weights of the base model. These are the bytes of
+// quantised weights, and the initial magnitudes of DoRA. Magnitudes are the row norms of the
+// weight, after quantisation if it is quantised.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,34 +22,35 @@ namespace ds::models {
 
 class DerivedValues {
  public:
-  // Fills `values`, contiguous, with elements of a weight of the model below, as stored.
+  // Fills `values`, contiguous, with elements of a base model weight, as stored.
   using ReadWeight =
       std::function<Status(const std::string& name, std::int64_t first, const at::Tensor& values)>;
   explicit DerivedValues(const BlockList& model);
 
-  // Tells whether the parameter with this full name is one of them.
+  // Returns whether the parameter with this full name is a derived value.
   static bool Has(const std::string& name);
-  // Fills `values` with the elements [first, first + values.numel()) of such a parameter, of the
-  // whole one where tensor ranks have it between them. The whole weight is read meanwhile.
+  // Fills `values` with elements [first, first + values.numel()) of a derived parameter, counted in
+  // the unsharded parameter if tensor ranks share it. Reads the full weight for that.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values,
               const ReadWeight& read);
 
-  // Returns what the bytes of a parameter IsQuantizedParameter stand for, as the model below stores
-  // the weight, whose name follows.
+  // Returns the weight that a quantised parameter (IsQuantizedParameter) stands for, in the layout
+  // of the base model. NameWeight returns the weight's name.
   at::Tensor Restore(const std::string& name, const at::Tensor& bytes) const;
   static std::string NameWeight(const std::string& name);
 
  private:
   StatusOr<at::Tensor> Derive(const std::string& name, const ReadWeight& read) const;
 
-  // The sizes are those of the whole weight, of which this rank's product may have a part.
+  // Sizes of the full weight; this rank's product may have a part of it.
   struct Layer {
     std::shared_ptr<Product> product;
     std::int64_t in = 0, out = 0;
   };
 
   std::map<std::string, Layer> layers_;  // by full name
-  std::string last_name_;  // what was derived last, for the rest of it is likely to be asked for
+  // The last derived value is cached, because the next call usually asks for more of it.
+  std::string last_name_;
   at::Tensor last_;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// ModelConfig: the description of a model, a Hugging Face config.json, read and checked.
+// ModelConfig: a model's description, read from a Hugging Face config.json and validated.
 //
-// A key that is absent has transformers' default. A value that changes the mathematics is honoured
-// or refused by name; a key that nobody here knows is refused too, for it may be such a one.
+// An absent key has transformers' default. A value that changes the mathematics is either
+// implemented or rejected by name. An unknown key is rejected, too, because it might change them.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,20 +18,20 @@ namespace ds::models {
 
 struct ModelConfig {
   DecoderSpec decoder;
-  std::filesystem::path folder;  // where the weights would be; empty for a preset
-  nlohmann::ordered_json json;   // the file as it was read
+  std::filesystem::path folder;  // the folder of the weights; empty for a preset
+  nlohmann::ordered_json json;   // the file as read
 };
 
-// `model` is a folder with a config.json, a path to such a file, or the name of a preset.
+// Reads a model. `model` is a folder with a config.json, a path to such a file, or a preset's name.
 StatusOr<ModelConfig> ReadModelConfig(const std::string& model);
 
-// The same from JSON text; `file_name` is for messages.
+// Same from JSON text; `file_name` is used in messages.
 StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string& file_name);
 
-// Names of the presets (configs/models), sorted.
+// Returns the names of the presets (configs/models), sorted.
 std::vector<std::string> ModelPresets();
 
-// OK when the model can be run on sequences of `seq_len` tokens.
+// Returns OK if the model can run on sequences of `seq_len` tokens.
 Status CheckSequenceLength(const ModelConfig& config, std::int64_t seq_len);
 
 }  // namespace ds::models

@@ -11,11 +11,11 @@
 
 namespace ds::models {
 
-// Fills `values` with the elements from `first` on.
+// Fills `values` with the elements that start at `first`.
 using PartReader = std::function<Status(std::int64_t first, const at::Tensor& values)>;
 
-// Tells whether two stored tensors of `count` elements have the same values. Holds a part of each
-// at a time.
+// Returns whether two stored tensors of `count` elements have the same values. Holds only a part of
+// each in memory at a time.
 StatusOr<bool> HoldSameValues(std::int64_t count, const PartReader& one, const PartReader& other);
 
 }  // namespace ds::models

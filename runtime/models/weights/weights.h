@@ -1,7 +1,7 @@
 #pragma once
 
-// Weights of a Hugging Face model folder: model.safetensors, or shards with
-// model.safetensors.index.json, under Hugging Face names.
+// WeightReader, ModelWriter: the weights of a Hugging Face model folder, under Hugging Face names:
+// model.safetensors, or shards with model.safetensors.index.json.
 //
 // Threads: a reader or writer belongs to one thread.
 
@@ -22,21 +22,22 @@ namespace ds::models {
 
 class WeightReader {
  public:
-  // Null when the folder has no weights (training starts from random ones). Refuses as
-  // WeightFiles::Open does.
+  // Returns null if the folder has no weights; training then starts from random ones. Fails under
+  // the same conditions as WeightFiles::Open.
   static StatusOr<std::unique_ptr<WeightReader>> Open(const std::filesystem::path& folder);
 
-  // Refuses when a parameter of `model` (or the one it is a part of) is missing or has another
-  // shape; reads headers only, so that a wrong folder is refused before anything is allocated.
-  // Returns the names of stored tensors that the model does not use. Adapters are not looked for.
+  // Fails if a parameter of `model` (or the global one that it is a part of) is missing or has
+  // another shape. Reads headers only, so that a wrong folder is rejected before anything is
+  // allocated. Returns the names of stored tensors that the model does not use. Ignores adapters.
   StatusOr<std::vector<std::string>> Check(const BlockList& model) const;
 
-  // Takes the stored matrix of a tied head, which is the token table once more, out of Check's
-  // `unused`. One of other values is refused: transformers 5 does not tie it then.
+  // Removes the stored matrix of a tied head, a copy of the token table, from Check's result
+  // `unused`. Fails if its values differ from the table's: transformers 5 does not tie the head
+  // then.
   Status CheckTiedHead(const DecoderSpec& spec, std::vector<std::string>* unused) const;
 
-  // Fills `values`, contiguous, with the elements [first, first + values.numel()) of the parameter
-  // with this full name, and reads no others.
+  // Fills `values`, contiguous, with elements [first, first + values.numel()) of the parameter with
+  // this full name. Reads no other elements.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& values) const;
 
  private:
@@ -46,17 +47,17 @@ class WeightReader {
   std::map<std::filesystem::path, std::unique_ptr<checkpoint::SafetensorsFile>> opened_;
 };
 
-// Writes a folder that transformers loads: config.json and model.safetensors, split into shards
-// with an index above `shard_bytes`, and copies of what the folder that the model comes from has of
-// a tokenizer and of generation. Tensors come one at a time, in any order, so that no more than one
-// is in memory; they are whole, whatever parts `model` has. Nothing appears under a final name
-// before Finish.
+// Writes a folder that transformers can load: config.json and model.safetensors, split into shards
+// with an index above `shard_bytes`. Also copies the tokenizer and generation files of the model's
+// source folder. Tensors are written one at a time, in any order, so that at most one is in memory.
+// They are unsharded, even if `model` is a part. No file gets its final name before Finish.
 class ModelWriter {
  public:
   static constexpr std::uint64_t kShardBytes = 5'000'000'000;
 
-  // Creates `folder`. The parameters' names, shapes and dtypes are the model's. Fails where nothing
-  // can be written or there is no room for the model; a model with a residual MLP is refused.
+  // Creates `folder`. Names, shapes and dtypes of the parameters are the model's. Fails if the
+  // folder is not writable or has too little space for the model. A model with a residual MLP is
+  // refused.
   static StatusOr<std::unique_ptr<ModelWriter>> Create(const std::filesystem::path& folder,
                                                        const ModelConfig& config,
                                                        const BlockList& model,
@@ -64,7 +65,7 @@ class ModelWriter {
 
   Status Write(const std::string& name, const at::Tensor& tensor);
 
-  // Refuses when a parameter was never written.
+  // Fails if a parameter was never written.
   Status Finish();
 
  private:
@@ -80,7 +81,7 @@ class ModelWriter {
   Status CopyCompanions() const;
 
   std::filesystem::path folder_;
-  std::filesystem::path source_;  // where the model comes from; empty for a preset
+  std::filesystem::path source_;  // the model's source folder; empty for a preset
   nlohmann::ordered_json config_;
   std::vector<Shard> shards_;
   std::map<std::string, std::size_t> shard_of_;  // by tensor name
