@@ -1,9 +1,9 @@
 #pragma once
 
-// Bucket: parameters of one unit in one flat buffer, which one collective gathers and one reduces:
-// those of one dtype, cut among the same ranks (experts' among others than dense ones), whose
-// gradients travel alike, between the same stages if there are several. Parameters that are
-// trained alike are a range of it (TrainingRange).
+// Bucket: parameters of one unit in one flat buffer, which one collective gathers and one reduces.
+// They have the same dtype, are sharded among the same ranks (experts among others than dense
+// parameters), have the same kind of gradient reduction, and are held by the same pipeline stages.
+// Parameters that are trained alike form a range of the buffer (TrainingRange).
 
 #include <memory>
 #include <vector>
@@ -14,28 +14,28 @@
 
 namespace ds::zero {
 
-// Consecutive parameters of a bucket with the same optim::ParameterGroup and the same axes of their
-// placements.
+// Consecutive parameters of a bucket with the same optim::ParameterGroup and the same mesh axes in
+// their placements.
 struct TrainingRange {
-  int first = 0;    // of the bucket's parameters
-  FlatRange range;  // of the buffer; it begins and ends at multiples of kShardMultiple
+  int first = 0;    // index of its first parameter in the bucket
+  FlatRange range;  // in the buffer; starts and ends at multiples of kShardMultiple
 };
 
 class Bucket {
  public:
-  // Takes members of BucketParameters, which are all trained or all frozen, and their context.
-  // `rest`: FlatParameters'.
+  // Takes one list of BucketParameters and its context. The parameters are either all trained or
+  // all frozen. `rest` is passed to FlatParameters.
   Bucket(const Context& context, BufferPool& pool, std::vector<NamedParameter> members, Rest rest);
 
-  // Its parameters have this one (Context::For).
+  // The context of its parameters (Context::For).
   const Context& context() const { return context_; }
   bool trainable() const { return gradients_ != nullptr; }
   FlatParameters& parameters() { return parameters_; }
   const FlatParameters& parameters() const { return parameters_; }
   FlatGradients& gradients() const { return *gradients_; }  // requires a trainable bucket
-  // In order, of the whole buffer. Empty when frozen.
+  // The training ranges of the full buffer, in order. Empty if the bucket is frozen.
   const std::vector<TrainingRange>& ranges() const { return ranges_; }
-  // Shows how all parameters of a range are trained and placed.
+  // Returns a parameter that represents how all parameters of the range are trained and placed.
   const NamedParameter& member_of(const TrainingRange& range) const {
     return parameters_.parameter(range.first);
   }
@@ -43,12 +43,12 @@ class Bucket {
  private:
   const Context& context_;
   FlatParameters parameters_;
-  std::unique_ptr<FlatGradients> gradients_;  // null when frozen
+  std::unique_ptr<FlatGradients> gradients_;  // null if frozen
   std::vector<TrainingRange> ranges_;
 };
 
-// Sorts a unit's parameters into buckets, in order of first appearance, what is frozen last; in
-// each of them, those of one training range side by side.
+// Sorts a unit's parameters into buckets, in order of first appearance, frozen ones last. In each
+// bucket the parameters of one training range are contiguous.
 std::vector<std::vector<NamedParameter>> BucketParameters(
     const std::vector<NamedParameter>& parameters);
 

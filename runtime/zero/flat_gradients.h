@@ -1,17 +1,17 @@
 #pragma once
 
-// FlatGradients: the gradients of one FlatParameters, from single parameters' gradients in the
-// backward pass to the mean over ranks that the optimizer reads.
+// FlatGradients: the gradients of one FlatParameters, from the arrival of each parameter's gradient
+// in the backward pass to the mean over ranks that the optimizer reads.
 //
-// Unsharded, they are summed over micro-batches in a whole flat buffer, which is reduced once, at
-// the end of the step. Sharded, the buffer is there only while the unit's backward runs; then it is
-// reduced into the shard, unless it is told to hold, as in a window (plan/step_windows.h), whose
-// sum is of the gradients' own dtype. Gradients arrive scaled so that their sum over micro-batches
-// is the rank's mean. A parameter without a gradient counts as zeros.
+// Unsharded gradients are summed over micro-batches in a full flat buffer, which is reduced once,
+// at the end of the step. Sharded gradients have the buffer only while the unit's backward runs; it
+// is then reduced into the shard. Exception: in a window (plan/zero/step_windows.h) the buffer is
+// held, and sums over micro-batches have the gradients' own dtype. Gradients arrive scaled so that
+// their sum over micro-batches is the rank's mean. A parameter without a gradient counts as zeros.
 //
-// Nothing is held before the first gradient of a step and after Clear: gradients and the forward
-// pass's activations, the largest tenants of a step, are not in memory together.
-// A reduction that EndMicroBatch begins may be under way when it returns; whoever needs it waits.
+// No memory is held before the first gradient of a step and after Clear. Gradients and forward
+// activations, the largest users of memory in a step, therefore do not coexist. EndMicroBatch may
+// return while its reduction is still running; every method that needs the result waits for it.
 // Threads: one thread at a time. EndMicroBatch and Reduce are collective.
 
 #include <ATen/core/Tensor.h>
@@ -35,67 +35,73 @@
 namespace ds::zero {
 
 enum class MicroBatchEnd {
-  kWait,    // gradients stay whole, for the next micro-batch or Reduce
-  kReduce,  // into the mean that earlier micro-batches have begun
-  kUse,     // the same, for the last time: the mean stays here until DropMean
+  kWait,    // gradients stay unreduced, for the next micro-batch or Reduce
+  kReduce,  // reduce into the mean, adding to earlier micro-batches
+  kUse,     // kReduce for the last time; the mean stays here until DropMean
 };
 
 class FlatGradients {
  public:
-  // `layout` is borrowed.
+  // `layout` must outlive this object.
   FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
                 GradientTravel travel);
   ~FlatGradients();
   FlatGradients(const FlatGradients&) = delete;
   FlatGradients& operator=(const FlatGradients&) = delete;
 
-  // Adds what one backward pass has for parameter `i`, times the arrival factor. At most once each.
+  // Adds parameter `i`'s gradient of one backward pass, times the arrival factor. At most one call
+  // for each parameter and pass.
   void Add(int i, const at::Tensor& gradient);
-  // Has `write` add to the place of parameter `i` itself, any number of times. Returns false where
-  // gradients change on the way there: their dtype, if `write` does not do that, or by the arrival
-  // factor.
+  // Lets `write` add directly to the buffer of parameter `i`; may be called any number of times.
+  // Returns false if gradients must be converted on arrival: by the arrival factor, or to a dtype
+  // that `write` does not support.
   bool Put(int i, const at::Tensor& parameter, const gradients::WriteGradient& write,
            gradients::PlaceDtype dtype);
-  // Says where the reduced shard rests: the tiers' place if not set. While one that rests in a file
-  // is here, after each reduction, `measure` is taken of it.
+  // Sets the tier that stores the reduced shard (default: Tiers::gradients). If the shard is stored
+  // in a file, `measure` is called after each reduction, while the shard is in memory.
   using Measure = std::function<double(const at::Tensor& shard)>;
   void set_rest(Rest rest, Measure measure);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
-  // Has what comes wait in `queue`, which is run in its order later: Add and Put only append to it.
-  // Null: no longer.
+  // Defers arrivals: Add and Put only append to `queue`, and the caller runs the entries in order
+  // later. Null turns this off.
   using Queue = std::vector<std::function<void()>>;
   void DelayInto(Queue* queue) { queue_ = queue; }
 
-  // Ends a micro-batch, all of whose gradients are there.
+  // Ends a micro-batch. Call it once all gradients of the micro-batch have arrived.
   void EndMicroBatch(MicroBatchEnd end);
   void Await();
-  // Ends the step's last micro-batch: the mean over ranks is there.
+  // Ends the step's last micro-batch. The mean over ranks is available when it returns.
   void Reduce();
-  // Takes the place of Reduce, of unsharded gradients: what is there stays this rank's own.
+  // Call it in place of Reduce, for unsharded gradients: the buffer keeps this rank's own
+  // gradients.
   void KeepOwnGradients();
 
-  // This rank's shard of the mean, to read. Requires Reduce.
+  // Returns this rank's shard of the mean, read-only. Requires Reduce.
   Lease shard();
-  // Its measure, if it was taken and nobody may have written to the mean since.
+  // The shard's measure, if it was taken and the mean cannot have been written since.
   std::optional<double> measured() const { return measured_; }
-  // A range for the optimizer to read: of the shard when its state is sharded, else of everything.
+  // Returns a range for the optimizer: a range of the shard if optimizer state is sharded,
+  // otherwise of the full buffer.
   Lease for_optimizer(const FlatRange& range, Access access = Access::kRead);
   FlatRange optimizer_range() const;
-  // The same to be read and written range by range, none of which stays in memory. Until Clear.
+  // Returns the same range as a source that is read and written piece by piece, without keeping it
+  // in memory. Valid until Clear.
   std::shared_ptr<checkpoint::TensorSource> SourceOf(const FlatRange& range);
-  // Begin to bring a reduced shard that rests elsewhere, and take back what nobody has.
+  // Prefetch starts loading a range of an offloaded shard. Stow offloads the range again if nothing
+  // uses it.
   void Prefetch(const FlatRange& range);
   void Stow(const FlatRange& range);
 
-  // Counts what a reduction sends between ranks.
+  // Returns the number of bytes that a reduction sends between ranks.
   std::int64_t travelling_bytes() const;
 
-  // Looked for on this rank, since Clear, among small gradients (of norms and biases, through which
-  // flows what makes large ones so), and on the CPU only: on a GPU every look would wait.
+  // The first non-finite gradient on this rank since Clear. Only small gradients on the CPU are
+  // checked (norms and biases, which see the same overflow as large ones): on a GPU every check
+  // would block.
   const std::optional<NonFiniteArrival>& first_non_finite() const { return non_finite_; }
-  // Tells of each parameter whether Add was called for it since Clear.
+  // Returns for each parameter whether Add was called for it since Clear.
   const std::vector<bool>& received_in_step() const { return received_in_step_; }
-  // Frees the mean, which somebody has updated by; what else is known of the step stays.
+  // Frees the mean once an update has used it. Everything else known about the step is kept.
   void DropMean();
   bool has_mean() const { return own_.defined() || whole_.defined(); }
   void Clear();
@@ -105,17 +111,19 @@ class FlatGradients {
                 gradients::PlaceDtype dtype);
   void EndArrival(int parameter, const at::Tensor& gradient);
   void RecordFirstNonFinite(int parameter, const at::Tensor& gradient);
-  // Takes the buffer that Add writes to, made unless it is there, zeros where no parameter lies.
+  // Returns the buffer that Add writes to. Allocates it if needed, with zeros in the gaps between
+  // parameters.
   Lease AcquireBuffer();
   Lease AcquireForArrival();
-  // Sums of several micro-batches are of the gradients' own.
+  // Sums over several micro-batches have the gradients' own dtype.
   c10::ScalarType arrival_dtype() const {
     const bool adds_up = !context_.sharding.gradients || context_.windows.gradients.whole_step;
     return adds_up ? context_.dtypes.gradient : travel_.dtype;
   }
   at::Tensor ViewOwnPart(const at::Tensor& whole) const;
   void ZeroMissingParameters();
-  bool is_alone() const;  // its gradients are the mean, where they lie
+  // True if no other rank contributes: the local gradients already are the mean.
+  bool is_alone() const;
   bool CanReduceBeforeTheEnd() const;
   bool IsReduced() const;
   void BeginReduction();
@@ -132,18 +140,18 @@ class FlatGradients {
   Rest rest_;
   Measure measure_;
   std::optional<double> measured_;
-  std::unique_ptr<PooledTensor> block_;  // when sharded: this micro-batch's gradients
-  Store whole_;                          // when not: the step's
-  Store own_;                            // the reduced shard, where whole_ is not it
+  std::unique_ptr<PooledTensor> block_;  // sharded: this micro-batch's gradients
+  Store whole_;                          // unsharded: the step's gradients
+  Store own_;                            // the reduced shard, unless it is a view of whole_
   struct UnderWay;
   std::unique_ptr<UnderWay> reduction_;
-  bool is_mean_ = false;                // what whole_ holds
-  bool is_used_at_once_ = false;        // the mean that is coming
-  std::vector<bool> received_;          // since the buffer came
+  bool is_mean_ = false;                // whole_ holds the mean
+  bool is_used_at_once_ = false;        // an update follows the reduction at once
+  std::vector<bool> received_;          // since the buffer was acquired
   std::vector<bool> received_in_step_;  // since Clear
   std::int64_t micro_step_ = 0;         // since Clear
   std::optional<NonFiniteArrival> non_finite_;
-  std::optional<LossFeedbacks> feedbacks_;  // LoCo's
+  std::optional<LossFeedbacks> feedbacks_;  // of LoCo
 };
 
 }  // namespace ds::zero

@@ -1,13 +1,13 @@
 #pragma once
 
-// FlatParameters: the parameters of one bucket as views of a flat buffer of which this rank owns a
-// shard.
+// FlatParameters: the parameters of one bucket, as views of a flat buffer; this rank owns one shard
+// of the buffer.
 //
-// Unsharded, the buffer is there for good and the shard is a view of it. Sharded, only the shard is
-// kept, and Gather and Release bring the buffer and take it away.
+// If parameters are unsharded, the buffer is always present and the shard is a view of it. If they
+// are sharded, only the shard is kept; Gather materialises the buffer and Release frees it.
 //
-// What begins a collective may return before that has ended; Await waits for it. Until then nobody
-// may read or write the buffer, or write the shard.
+// A method that starts a collective may return before it has ended; Await waits for it. Until then
+// do not read or write the buffer, and do not write the shard.
 //
 // Threads: one thread at a time. Gather and Publish are collective.
 
@@ -29,11 +29,11 @@ namespace ds::zero {
 
 class FlatParameters {
  public:
-  // Moves the parameters into the buffer, converted to the training dtype, unless they are bytes
-  // that stand for weights, all of them: they keep their identity and values, if they have values.
-  // The buffer is present until Release. `starts`: as FlatLayout's. `rest`: where the shard of
-  // sharded ones does. Requires parameters on context.device with a floating dtype, or, frozen,
-  // kByte.
+  // Moves the parameters into the buffer and converts them to the training dtype, except for
+  // quantised weights of kByte. The parameters keep their identity, and their values if they have
+  // any. The buffer is present until Release. `starts` is passed to FlatLayout. `rest` is the tier
+  // that stores the shard of sharded parameters. Requires parameters on context.device with a
+  // floating dtype, or frozen parameters of kByte.
   FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters,
                  const std::vector<int>& starts, Rest rest);
 
@@ -42,51 +42,51 @@ class FlatParameters {
     return parameters_.at(static_cast<std::size_t>(i));
   }
   const at::Tensor& full() const { return pooled_ ? pooled_->tensor() : kept_.tensor(); }
-  // This rank's part, or a range of that; it is brought where it is not there. Requires that it is
-  // not kept quantized.
+  // Returns this rank's shard, or a range of it, and loads it if it is offloaded. Requires that the
+  // shard is not kept quantized.
   Lease AcquireShard(Access access = Access::kUpdate);
   Lease AcquireShard(const FlatRange& range, Access access);
-  // Begins to bring the range.
+  // Starts loading the range.
   void PrefetchShard(const FlatRange& range);
-  // Takes the range to where the shard rests.
+  // Offloads the range to the shard's tier.
   void StowShard(const FlatRange& range);
-  // The kept values, and the part of the layout that they are: this rank's shard of sharded
-  // parameters, otherwise everything.
-  // In 8 bits each, where frozen ones are kept so.
+  // The kept values, and their range in the layout: this rank's shard if parameters are sharded,
+  // otherwise everything. The values are 8 bits each if frozen parameters are kept quantized.
   Store& store() { return store_; }
   bool keeps_quantized() const { return keeps_quantized_; }
   FlatRange kept_range() const {
     return pooled_ ? layout_.shard(context_.groups.shards->rank()) : layout_.whole();
   }
 
-  // Makes the parameters of all ranks equal rank 0's. Collective.
+  // Copies rank 0's parameters to all ranks. Collective.
   void Broadcast();
-  // Copies this rank's part of the buffer into the shard, after the first values have been set.
+  // Copies this rank's part of the buffer into the shard. Call it after the first values have been
+  // set.
   void KeepShard();
 
-  // While the buffer is away the parameters have no bytes. What Gather begins to bring may have
-  // travelled rounded (ShardGather), unless `exactly` has been asked for.
+  // Parameters have no memory while the buffer is released. Gather may use quantized communication
+  // (ShardGather); GatherExactly(true) disables that.
   void Gather();
-  void Release();  // awaits what it takes away
+  void Release();  // waits for a running gather first
   void Await();
   void GatherExactly(bool exactly) { exactly_ = exactly; }
 
-  // Bring this rank's part ahead of a lease, and take it away to where it rests, if that is not the
-  // device. Stow requires that there is no lease but that of what Await waits for, behind which it
-  // takes it.
+  // Fetch starts loading this rank's shard ahead of a lease; Stow offloads it to its tier, if that
+  // is not the device. Stow requires that there is no lease, except for a running gather's: then
+  // the shard is offloaded once Await has waited for it.
   void Fetch();
   void Stow();
   bool rests_away() const { return pooled_ != nullptr && store_.rests_away(); }
 
-  // Between steps, the buffer of sharded ones released: what is kept goes to host memory, until
-  // MoveBack.
+  // Moves the kept values to host memory, until MoveBack. Call it between steps, with the buffer of
+  // sharded parameters released.
   void MoveToHost();
   void MoveBack();
 
-  // The shards have changed: begins to bring them to all ranks, unless the buffer is away (Gather
-  // will).
+  // Call it after the shards have changed: starts gathering them on all ranks. Does nothing if the
+  // buffer of sharded parameters is released; the next Gather then brings the new values.
   void Publish();
-  // Tells whether that, or Gather, has begun what Await waits for.
+  // Returns whether a gather started by Publish or Gather is still running.
   bool is_arriving() const { return gather_.is_under_way(); }
 
  private:
@@ -94,18 +94,18 @@ class FlatParameters {
   void Bring();
   void BringInParts(std::int64_t elements);
   Lease AcquireKept(Access access);
-  const std::string& tag() const { return parameters_[0].name; }  // of its collectives
+  const std::string& tag() const { return parameters_[0].name; }  // for its collectives
 
   const Context& context_;
   std::vector<NamedParameter> parameters_;
   FlatLayout layout_;
   const bool keeps_quantized_;
-  std::unique_ptr<PooledTensor> pooled_;  // the whole, when the parameters are sharded
-  Store store_;                           // the shard then, otherwise the whole
-  Lease kept_;                            // of the store, unless that is or rests on the host
-  ShardGather gather_;                    // ends before what it uses does
+  std::unique_ptr<PooledTensor> pooled_;  // the full buffer, if parameters are sharded
+  Store store_;                           // the shard then, otherwise the full buffer
+  Lease kept_;                            // of store_, unless that is on another tier
+  ShardGather gather_;                    // destroyed before the members that it uses
   bool exactly_ = false;
-  bool stows_ = false;  // once that has ended
+  bool stows_ = false;  // offload once the gather has ended
 };
 
 }  // namespace ds::zero

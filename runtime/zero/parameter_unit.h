@@ -1,7 +1,7 @@
 #pragma once
 
-// ParameterUnit: the parameters that are gathered, released and reduced together; what ZeRO knows
-// of a model's block.
+// ParameterUnit: parameters that are gathered, released and reduced together. It is ZeRO's view of
+// a model's block.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,21 +17,24 @@ namespace ds::zero {
 struct NamedParameter {
   std::string name;  // unique in the model
   at::Tensor tensor;
-  checkpoint::Placement placement;  // of the tensor, whole
+  checkpoint::Placement placement;  // of the unsharded tensor
   optim::ParameterGroup group = {};
-  std::optional<at::ScalarType> reduction = {};  // of its gradient between ranks, if its own
-  bool sparse_rows = false;                      // a table of whose gradient most rows are 0
-  // Weights and gradients may travel rounded, and frozen weights be kept so, where the context says
-  // so: a matrix, whose elements are of one size, but no bias or norm.
+  // The dtype of its gradient reduction, if it differs from the default.
+  std::optional<at::ScalarType> reduction = {};
+  bool sparse_rows = false;  // a table whose gradient is mostly zero rows
+  // If the context enables it, weights and gradients are sent quantized, and frozen weights are
+  // kept quantized. Set for matrices, because their elements have similar magnitudes; not for
+  // biases or norms.
   bool rounded = false;
 };
 
 struct ParameterUnit {
   std::string name;
   std::vector<NamedParameter> parameters;
-  // Earlier units whose parameters this one reads too (tied weights).
+  // Earlier units whose parameters this unit reads, too (tied weights).
   std::vector<int> also_reads;
-  // False: its backward pass reads the bytes of no parameter, neither its own nor of those units.
+  // False if the backward pass reads the values of no parameter, neither its own nor of those
+  // units.
   bool backward_reads = true;
 };
 

@@ -1,13 +1,13 @@
 #pragma once
 
-// Residency: does on one rank what ResidencyPlan says, as the rank comes to the plan's places.
+// Residency: executes a ResidencyPlan on one rank, as the rank reaches the plan's places (steps).
 //
-// Each pass has a plan of its own: a forward pass is that of units in order, all or a stage's
-// chunk, and what its marks in the autograd graph will lead to is known when it ends. A backward
-// pass may lead through the graphs of several forward passes, one after the other, each a
+// Each pass has its own plan. A forward pass visits units in order: all, or the chunk of a pipeline
+// stage. Its marks in the autograd graph are known when it ends, and determine the backward pass. A
+// backward pass may go through the graphs of several forward passes, one after the other; each is a
 // micro-batch.
 //
-// Threads: one thread at a time. Collective where the plan's actions are.
+// Threads: one thread at a time. Collective if the plan's actions are collective.
 
 #include <cstdint>
 #include <functional>
@@ -23,78 +23,79 @@
 
 namespace ds::zero {
 
-// The marks that one forward pass has left in the autograd graph.
+// The marks that one forward pass left in the autograd graph.
 struct ForwardGraph {
-  std::int64_t micro_batch = 0;  // counts such passes
-  std::vector<int> marked = {};  // units, ascending: whose outputs have gradients
-  UnitRange units = {};          // that it leads through
+  std::int64_t micro_batch = 0;  // the number of earlier passes with marks
+  std::vector<int> marked = {};  // units whose outputs need gradients, ascending
+  UnitRange units = {};          // the units that the pass goes through
 };
 
-// GradientEnd says what becomes of the gradients of a micro-batch when they are complete.
+// GradientEnd: the treatment of a micro-batch's gradients once they are complete.
 enum class GradientEnd {
-  kAsSharded,  // sharded ones are reduced, whole ones wait for the step
-  kHeld,       // all of them stay whole
-  kLast,       // no other micro-batch of the step follows, so that none has to wait for one
-  kUpdate,     // the same, and each unit is updated as soon as its gradients are there
-  kLater,      // they are not complete: weights have theirs behind the backward pass
+  kAsSharded,  // sharded ones are reduced, unsharded ones wait for the step
+  kHeld,       // all stay unreduced
+  kLast,       // no other micro-batch of the step follows: reduce all
+  kUpdate,     // kLast, and each unit is updated as soon as its gradients are reduced
+  kLater,      // incomplete: weight gradients are computed after the backward pass
 };
 
-// Whoever updates units, in passes of GradientEnd::kUpdate. All are called with nothing under way
-// but what the rank begins ahead.
+// Callbacks of the object that updates units in passes of GradientEnd::kUpdate. When they are
+// called, no communication is running except the prefetches that the plan has started.
 struct UnitUpdates {
   std::function<void(int unit)> prepare;  // the unit's backward is next
-  std::function<void(int unit)> update;   // its gradients have ended
-  std::function<void()> end = [] {};      // the pass has
+  std::function<void(int unit)> update;   // its gradients are reduced
+  std::function<void()> end = [] {};      // the pass has ended
 };
 
 class Residency {
  public:
   using GraphPtr = std::shared_ptr<const ForwardGraph>;
 
-  // `units` and `context` are borrowed; no unit is present. `model`: HashModel of the units.
+  // `units` and `context` must outlive this object; no unit may be present. `model` is HashModel of
+  // the units.
   Residency(const Context& context, const std::vector<std::unique_ptr<Unit>>& units,
             std::uint64_t model);
 
   void SetUpdates(UnitUpdates updates) { updates_ = std::move(updates); }
 
-  // Begins a forward pass, which then comes to these units in order.
+  // Begins a forward pass, which then visits these units in order.
   std::shared_ptr<ForwardGraph> BeginForward(UnitRange units);
   void EnterForward(int unit);
-  // Notes that the pass leaves a mark behind the unit.
+  // Records that the pass left a mark after the unit.
   void AddMark(int unit, ForwardGraph* graph);
 
-  // Comes to a mark of the graph.
+  // Called when the backward pass reaches a mark of the graph.
   void EnterBackward(const GraphPtr& graph, int unit, GradientEnd end);
-  // Ends the micro-batch in progress, or one of these units that has come to no mark, and rests.
+  // Ends the current micro-batch, or one of these units that reached no mark, and calls Rest.
   void EndBackward(UnitRange units, GradientEnd end);
-  // Goes through these units as a backward pass does, and brings the gradients of one of kLater:
-  // `arrive` is called for each, and for those before them that they may also read.
+  // Visits these units in backward order and adds the gradients that a pass of kLater has deferred.
+  // Calls `arrive` for each unit, and for the earlier units that it may also read.
   void BringGradients(UnitRange units, GradientEnd end, const std::function<void(int)>& arrive);
   // Waits for all parameters that are being gathered or published.
   void AwaitParameters();
 
-  // From here on what is gathered stays, until it is not to be kept any longer.
+  // While true, gathered parameters stay present.
   void KeepParameters(bool keep);
 
-  // Between passes: brings these units at once, until Evict.
+  // Gathers these units at once, between passes. They stay until Evict.
   void Bring(const std::set<int>& units);
-  // Takes all units away but small ones that stay.
+  // Releases all units except small ones that may stay.
   void Rest();
-  // Takes those away, too: their values, or their memory, will be others.
+  // Releases those, too. Call it before their values or their memory change.
   void Evict();
 
-  // Hashes of which model ranks have done what together, by which plans: all of a group get the
-  // same.
+  // A hash of the model and of all collective actions so far, with their plans. Equal on all ranks
+  // of a group.
   std::uint64_t hash() const { return hash_; }
 
  private:
   void Start(std::vector<Place> places, GradientEnd end, UnitRange units,
              std::vector<Place> expected = {});
   void StartBackward(const GraphPtr& graph, GradientEnd end);
-  // The place ahead of where the rank is.
+  // Returns the next place of this kind after the current one.
   std::optional<int> Find(Place::Kind kind, int unit = 0) const;
   void GoTo(int place);
-  // Does what follows the actions at the place where the rank is.
+  // Calls the update callbacks that follow the actions at the current place.
   void Update(const std::vector<Action>& actions);
   void Execute(const Action& action);
 
@@ -105,10 +106,10 @@ class Residency {
   std::vector<int> fetched_;
   std::optional<ResidencyPlan> plan_;
   bool keeps_parameters_ = false;
-  GradientEnd end_ = {};  // of the pass
+  GradientEnd end_ = {};  // of the current pass
   UnitUpdates updates_;
-  int at_ = -1;     // in the plan
-  GraphPtr graph_;  // that the backward pass is in
+  int at_ = -1;     // index in the plan
+  GraphPtr graph_;  // the graph of the current backward pass
   std::int64_t micro_batches_ = 0;
   std::uint64_t hash_;
 };

@@ -1,15 +1,15 @@
 #pragma once
 
-// The kinds of model state that can be moved to host memory between steps, under DeepSpeed's names.
+// StateKind: model state that can be moved to host memory between steps, with DeepSpeed's names.
 
 namespace ds::zero {
 
 enum class StateKind {
   kOptimStates,
-  kHpParams,  // master weights; where there are none the parameters are both
+  kHpParams,  // master weights; without them the parameters are both kinds
   kLpParams,
   kLpGrads,               // between steps there are none
-  kContiguousGradBuffer,  // buffers that are kept from step to step: freed, as nothing is in them
+  kContiguousGradBuffer,  // buffers kept from step to step; freed, because they are empty
 };
 
 }  // namespace ds::zero

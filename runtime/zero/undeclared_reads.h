@@ -1,11 +1,12 @@
 #pragma once
 
-// UndeclaredReads: finds the parameters of other units that a unit's forward reads without having
-// said so (ParameterUnit::also_reads). Sharded, they have no bytes then, unless chance or a budget
-// keeps them there.
+// UndeclaredReads: finds parameters of other units that a unit's forward reads without declaring it
+// (ParameterUnit::also_reads). If parameters are sharded, these have no memory then, unless they
+// stay present by chance or within a budget.
 //
-// While it lives it sees every operator that LibTorch runs on this thread, which costs time: it is
-// for a model's first forward pass. It does not see what reads a parameter's memory without one.
+// While an object lives it observes every operator that LibTorch runs on this thread, which is
+// slow; use it for a model's first forward pass. It does not see memory accesses that bypass
+// operators.
 
 #include <memory>
 #include <string>
@@ -16,13 +17,13 @@ namespace ds::zero {
 
 class UndeclaredReads {
  public:
-  // From here on unit `index` of the model runs, and nobody else.
+  // Starts observing. From here on only unit `index` of the model may run.
   UndeclaredReads(const ShardedModel& model, int index);
   ~UndeclaredReads();
   UndeclaredReads(const UndeclaredReads&) = delete;
   UndeclaredReads& operator=(const UndeclaredReads&) = delete;
 
-  // Says of the first one which it is and what to do; nothing where there is none.
+  // Returns a message about the first undeclared read and how to fix it; nothing if there was none.
   std::string Describe() const;
 
  private:

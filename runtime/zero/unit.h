@@ -11,17 +11,17 @@
 
 namespace ds::zero {
 
-// Calls Add of the buckets' gradients from the autograd engine: attaches itself to the parameters
-// for as long as it lives.
+// A Unit attaches hooks to its trained parameters while it lives. The autograd engine calls them,
+// and they add each gradient to its bucket.
 class Unit {
  public:
-  // `rest`: where the shards of sharded parameters do.
+  // `rest` is the tier that stores the shards of sharded parameters.
   Unit(const Context& context, BufferPool& pool, const ParameterUnit& described, Rest rest);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // Tells whether a Unit that still lives has attached itself to the parameter.
+  // Returns whether a living Unit has attached its hook to the parameter.
   static bool HasHookOn(const at::Tensor& parameter);
 
   const std::string& name() const { return name_; }
@@ -29,7 +29,7 @@ class Unit {
   bool backward_reads() const { return backward_reads_; }
   const std::vector<std::unique_ptr<Bucket>>& buckets() const { return buckets_; }
 
-  // Gather and EndMicroBatch may only begin what AwaitParameters and AwaitGradients wait for.
+  // Gather and EndMicroBatch may return early; AwaitParameters and AwaitGradients wait for them.
   void Gather();
   void AwaitParameters();
   void AwaitGradients();
