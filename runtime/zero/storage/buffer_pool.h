@@ -1,12 +1,12 @@
 #pragma once
 
-// BufferPool and PooledTensor: flat tensors whose memory comes and goes, while the tensor, its
-// storage object and all views of it stay.
+// BufferPool and PooledTensor: flat tensors whose memory can be released and acquired again, while
+// the tensor, its storage object and all views of it stay valid.
 //
-// Autograd keeps views of parameters for the backward pass. Because only the data pointer of their
-// storage changes hands, those views see the values again as soon as the memory is back.
+// Autograd keeps views of parameters for the backward pass. Only the data pointer of their storage
+// changes, so those views see the values again as soon as the memory is back.
 //
-// Threads: one thread at a time. Lifetimes: the pool outlives its tensors.
+// Threads: one thread at a time. Lifetimes: the pool must outlive its tensors.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
@@ -27,16 +27,16 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Says that one more tensor will take buffers of this size (PoolSizes).
+  // Registers one more tensor that will use buffers of this size (PoolSizes).
   void AddUser(std::int64_t bytes) { sizes_.AddUser(bytes); }
 
   at::DataPtr TakeBuffer(std::int64_t bytes);
   void ReturnBuffer(at::DataPtr buffer, std::int64_t bytes);
-  // Frees what has been given back.
+  // Frees the idle buffers.
   void FreeIdle();
 
  private:
-  void Book();  // what there is now
+  void Book();  // updates the ledger to the held bytes
 
   const Context& context_;
   PoolSizes sizes_;
@@ -46,7 +46,7 @@ class BufferPool {
 
 class PooledTensor {
  public:
-  // Without memory until Acquire.
+  // Creates the tensor without memory; call Acquire to get it.
   PooledTensor(BufferPool& pool, std::int64_t count, c10::ScalarType dtype, c10::Device device);
   ~PooledTensor() { Release(); }
   PooledTensor(const PooledTensor&) = delete;
@@ -57,8 +57,8 @@ class PooledTensor {
 
   // Gives the storage a buffer with undefined contents. Does nothing when present.
   void Acquire();
-  // Takes the buffer away: reading the tensor or its views is an error until the next Acquire.
-  // Does nothing when not present.
+  // Returns the buffer to the pool: reading the tensor or its views is an error until the next
+  // Acquire. Does nothing when not present.
   void Release();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Context: the rank and job that every part of ZeRO on one rank needs to know.
+// Context: the properties of the rank and the job that all parts of ZeRO on one rank share.
 
 #include <c10/core/Device.h>
 
@@ -24,8 +24,8 @@ class CopyStreams;
 
 namespace ds::zero {
 
-// ZeRO++'s groups within RankGroups::shards: neighbours that have all secondary shards between them
-// (hpZ), and the ranks of equal place in those. Both null: there are none.
+// ZeRO++'s groups within RankGroups::shards. `within`: neighbours that hold all secondary shards
+// together (hpZ). `across`: the ranks with the same index in those groups. Null: there are none.
 struct SecondaryGroups {
   comm::Communicator* within = nullptr;
   comm::Communicator* across = nullptr;
@@ -34,7 +34,7 @@ struct SecondaryGroups {
 struct Context {
   comm::RankGroups groups;
   topology::Mesh mesh = {};  // of groups.all
-  // Flat buffers of dense parameters are cut among ranks along these: groups.shards.
+  // The mesh axes that flat buffers of dense parameters are sharded along: groups.shards.
   topology::AxisSet cut_axes = topology::kShardAxes;
   device::MemoryLedger* ledger = nullptr;  // borrowed
   c10::Device device = c10::kCPU;
@@ -44,30 +44,31 @@ struct Context {
   ResidencyBudgets budgets = {};
   StepWindows windows = {};
   SecondaryGroups secondary = {};
-  bool quantized_weights = false;    // trained ones travel in 8 bits (shard_gather.h)
-  bool quantized_frozen = false;     // frozen ones are kept so as well
-  bool quantized_gradients = false;  // in 4 bits (quantized_reduction.h)
+  bool quantized_weights = false;    // trained ones are sent in 8 bits (shard_gather.h)
+  bool quantized_frozen = false;     // frozen ones are also stored in 8 bits
+  bool quantized_gradients = false;  // sent in 4 bits (quantized_reduction.h)
   std::optional<config::LocoConfig> loco = {};
-  bool blockwise_state = false;  // the optimizer's is in 8 bits, in blocks of config::kStateBlock
-  // Publishing brings at most so many elements by one call, through a buffer of as many. None: a
-  // bucket by one call, in place.
+  bool blockwise_state = false;  // 8-bit optimizer state, in blocks of config::kStateBlock
+  // Maximum number of elements that publishing gathers in one call, through a buffer of that size.
+  // None: one call for a bucket, in place.
   std::optional<std::int64_t> publish_elements = {};
-  // Collectives of parameters and gradients go on beside the computation, until somebody needs what
-  // they bring.
+  // Collectives of parameters and gradients overlap with computation, until their results are
+  // needed.
   bool overlap = false;
   Tiers tiers = {};
-  // They bring what rests on the host, and take it back. Null, as on the CPU: whoever asks copies.
+  // Copies offloaded state from and to the host. Null, as on the CPU: copies are synchronous.
   std::shared_ptr<device::CopyStreams> copies = {};
-  // Experts' parameters have this one, where ranks hold different ones; null: they are as dense.
+  // The context of expert parameters, if ranks hold different experts. Null: this context applies.
   std::shared_ptr<const Context> of_experts = {};
   bool is_of_experts = false;
 
-  // The context of parameters that are placed so.
+  // Returns the context of parameters with this placement.
   const Context& For(const checkpoint::Placement& placement) const {
     return placement.expert && of_experts != nullptr ? *of_experts : *this;
   }
 
-  // Those along which ranks hold the same flat shard of a parameter, and the same whole of it.
+  // The axes along which ranks hold the same full copy of a parameter; ShardCopyAxes: the axes
+  // along which they hold the same flat shard.
   static topology::AxisSet WholeCopyAxes(const checkpoint::Placement& placement) {
     return placement.copy_axes.With(placement.gradient_axes);
   }
@@ -78,8 +79,8 @@ struct Context {
     const topology::Member member = mesh.MemberOf(groups.all->rank(), axes);
     return {.index = member.index, .count = member.count};
   }
-  // The same among the ranks that hold the tensor: of an expert's those with the same experts, and
-  // of all stages.
+  // The same among all ranks that hold the tensor: for an expert, the ranks with the same experts;
+  // and all pipeline stages that hold it.
   checkpoint::Replica ReplicaOf(const checkpoint::Placement& placement,
                                 topology::AxisSet axes) const {
     const checkpoint::Replica own = placement.expert ? ReplicaOfExperts(axes) : ReplicaAlong(axes);
@@ -89,11 +90,11 @@ struct Context {
     return {.index = static_cast<int>(place) * own.count + own.index,
             .count = static_cast<int>(stages.size()) * own.count};
   }
-  // Counts the ranks that hold the same flat shard.
+  // Returns the number of ranks that hold the same flat shard.
   int CountShardCopies(const checkpoint::Placement& placement) const {
     return ReplicaOf(placement, ShardCopyAxes(placement)).count;
   }
-  // Tells whether this rank's stage is the first, or the only one, that holds the tensor.
+  // Returns whether this rank's stage is the first or only one that holds the tensor.
   bool IsOfThisStage(const checkpoint::Placement& placement) const {
     return placement.stages.empty() || placement.stages.front() == stage();
   }

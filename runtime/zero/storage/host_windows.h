@@ -1,16 +1,17 @@
 #pragma once
 
-// HostWindows: values that lie in host memory, pinned where the rank computes on a device, and come
-// range by range to where it computes, as those of files do (offload/windows.h).
+// HostWindows: values in host memory (pinned if the rank computes on a GPU) that are brought, range
+// by range, to the device that computes. offload/windows.h does the same for files.
 //
-// A window is memory where the rank computes, with the values of a range. Those of the host stay
-// where they are, for as long as this lives: a window that nobody has written goes without a copy.
+// A window is device memory with the values of a range. The host copy stays allocated while this
+// object lives; a window that was not written is dropped without a copy.
 //
-// With Context::copies nobody waits on the host for a copy but AcquireOnHost, for what it lends;
-// without, whoever opens or closes a window copies. Every byte is in the memory ledger, under both
-// tiers while it is in both.
+// With Context::copies all copies are asynchronous: only AcquireOnHost waits on the host, for the
+// range it lends. Without it, opening or closing a window copies synchronously. Every byte is in
+// the memory ledger, under both tiers while it is in both.
 //
-// Threads: one thread at a time. Lifetimes: the context outlives this, this what it has lent.
+// Threads: one thread at a time. Lifetimes: the context must outlive this object, and this object
+// everything it has lent.
 
 #include <ATen/core/Tensor.h>
 
@@ -30,27 +31,27 @@ using offload::Access;
 
 class HostWindows {
  public:
-  // Takes host memory for `count` undefined values.
+  // Allocates host memory for `count` undefined values.
   HostWindows(const Context& context, std::int64_t count, c10::ScalarType dtype,
               device::MemoryUse use);
   ~HostWindows();
   HostWindows(const HostWindows&) = delete;
   HostWindows& operator=(const HostWindows&) = delete;
 
-  // Is in use as long as a copy of `use` lives.
+  // A range counts as in use while a copy of `use` lives.
   struct Lent {
     at::Tensor values;
     std::shared_ptr<const void> use;
   };
-  // Lends a range where the rank computes: what the computation is given from here on finds it
-  // there. Requires that nobody uses a part of it with other values.
+  // Lends a range on the computing device; work enqueued from here on sees the values. Requires
+  // that no part of it is in use together with other values.
   Lent Acquire(const FlatRange& range, Access access);
-  // Lends it where it lies, once copies have ended; what somebody has been lent there, there. As
-  // long as it is lent nothing comes.
+  // Lends the range in host memory, once its copies have ended; if its window is in use, lends the
+  // window instead. While it is lent no window may be opened.
   Lent AcquireOnHost(const FlatRange& range, Access access);
-  // Begins to bring it, unless somebody uses a part of it already.
+  // Starts loading the range, unless a part of it is in use.
   void Prefetch(const FlatRange& range);
-  // Begins to take all windows that meet the range away. Requires that nobody uses these.
+  // Starts writing back all windows that overlap the range. Requires that they are not in use.
   void Stow(const FlatRange& range);
   void Zero();
 
@@ -59,7 +60,7 @@ class HostWindows {
     FlatRange range;
     device::LedgerEntry booked;
     at::Tensor here;
-    device::CopyEndPtr came;  // null: by no stream
+    device::CopyEndPtr came;  // null: copied synchronously
     bool changed = false;
   };
   using WindowPtr = std::shared_ptr<Window>;
@@ -80,8 +81,8 @@ class HostWindows {
   const device::MemoryUse use_;
   const device::LedgerEntry booked_;
   const at::Tensor host_;
-  std::vector<WindowPtr> windows_;  // no two meet
-  std::vector<Copy> copies_;        // that may be under way, the first begun first
+  std::vector<WindowPtr> windows_;  // never overlapping
+  std::vector<Copy> copies_;        // possibly still running, oldest first
   std::shared_ptr<int> host_users_ = std::make_shared<int>();
 };
 

@@ -1,11 +1,11 @@
 #pragma once
 
-// SourceOfQuantized: weights that a store holds in 8 bits (block_quantization.h), as a checkpoint
-// reads and writes them: in the training dtype.
+// SourceOfQuantized: lets a checkpoint read and write weights that a store holds in 8 bits
+// (block_quantization.h), in the training dtype.
 //
-// A block whose values are written as they have been read keeps its bytes, so that weights which
-// are saved and loaded again do not drift: a block quantised twice may be off by another step. One
-// that is written in two calls, each with a part of it, is quantised in both.
+// A block that is written with the values that were read keeps its bytes, so weights do not drift
+// when they are saved and loaded repeatedly: quantizing a block twice may be off by another step. A
+// block that is written in two calls, one part each, is quantized in both.
 
 #include <c10/core/ScalarType.h>
 
@@ -17,8 +17,8 @@
 
 namespace ds::zero {
 
-// `store` holds the bytes of `count` elements, a multiple of kQuantizationBlock, and outlives the
-// source. `range` is of elements, `dtype` what they become.
+// `store` holds the bytes of `count` elements, a multiple of kQuantizationBlock, and must outlive
+// the source. `range` is in elements, `dtype` is the dtype of the source.
 std::shared_ptr<checkpoint::TensorSource> SourceOfQuantized(Store& store, std::int64_t count,
                                                             const FlatRange& range,
                                                             at::ScalarType dtype);

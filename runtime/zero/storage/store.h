@@ -1,18 +1,18 @@
 #pragma once
 
-// Store and Lease: the only owner of a flat tensor's bytes (a bucket's parameters, gradients,
-// master weights, or one kind of the optimizer's state), and the right to use a range of them.
+// Store and Lease: a store is the only owner of a flat tensor's bytes (a bucket's parameters,
+// gradients, master weights, or one kind of optimizer state). A lease is the right to use a range.
 //
-// The bytes of a store rest where its FlatSpec says. Of one that rests here the tensor, its storage
-// object and all views of it stay wherever the bytes are, so that a model's parameters can be
-// views; they must not be read while the bytes are away. Of one on the host or in a file there is
-// no tensor but those of leases, range by range. What comes from the host, and goes there where it
-// has been changed, does so beside the computation (host_windows.h). From a file a device has
-// copies, each one a lease's own, so that of two that overlap none may write
-// (Tiers::copies_from_files). Every byte is in the memory ledger, under the tiers in which it is.
+// FlatSpec::rest selects the tier that stores the bytes. If it is Rest::kHere, the tensor, its
+// storage object and all views of it stay valid while the bytes are elsewhere, so that a model's
+// parameters can be views; they must not be read meanwhile. If it is the host or a file, the only
+// tensors are the leases', range by range. Copies from and to the host overlap with computation;
+// only changed ranges are copied back (host_windows.h). A device gets a separate copy of a file's
+// range for each lease, so of two overlapping leases neither may write (Tiers::copies_from_files).
+// Every byte is in the memory ledger, under each tier that holds it.
 //
-// Threads: one thread at a time. Lifetimes: the context outlives its stores, a store its leases.
-// Errors: what cannot be read or written is a c10::Error that says which file, where and why.
+// Threads: one thread at a time. Lifetimes: the context must outlive its stores, and a store its
+// leases. Errors: throws c10::Error, with file, location and cause, if a read or write fails.
 
 #include <ATen/core/Tensor.h>
 
@@ -32,14 +32,15 @@ struct FlatSpec {
   std::int64_t count = 0;
   c10::ScalarType dtype = c10::kFloat;
   device::MemoryUse use = device::MemoryUse::kOther;
-  Rest rest = Rest::kHere;  // files may leave small ones here (Tiers)
+  // Small stores with Rest::kFile stay in memory (Tiers::smallest_bytes).
+  Rest rest = Rest::kHere;
 };
 
-// Ends with its destructor, or when another one is assigned.
+// A lease ends with its destructor, or when another one is assigned to it.
 class Lease {
  public:
   Lease() = default;
-  // Makes one of a tensor that needs none, as somebody else keeps it there.
+  // Wraps a tensor that needs no lease, because another owner keeps it in memory.
   explicit Lease(at::Tensor tensor) : tensor_(std::move(tensor)) {}
 
   const at::Tensor& tensor() const { return tensor_; }
@@ -47,13 +48,13 @@ class Lease {
  private:
   friend class Store;
   at::Tensor tensor_;
-  std::shared_ptr<const void> use_;  // is counted by the store
+  std::shared_ptr<const void> use_;  // counted by the store
 };
 
 class Store {
  public:
   Store();
-  // Takes memory of undefined values, or room in a file.
+  // Allocates memory with undefined values, or space in a file.
   Store(const Context& context, const FlatSpec& spec);
   ~Store();
   Store(Store&&) noexcept;
@@ -62,31 +63,31 @@ class Store {
   bool defined() const { return bytes_ != nullptr; }
   c10::ScalarType dtype() const;
   FlatRange whole() const;
-  // Tells whether the bytes rest somewhere else than here.
+  // Returns whether the bytes are stored on another tier than Rest::kHere.
   bool rests_away() const;
   bool rests_in_file() const;
 
-  // Lends the range of the values, or all of them, once they are there: on a device for what the
-  // current stream is given from here on. What has been acquired to read must not be written.
+  // Lends the range of the values, or all of them. Waits until they are present; on a device, for
+  // work enqueued on the current stream from here on. Values acquired for reading must not be
+  // written.
   Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
   Lease Acquire(Access access = Access::kUpdate) { return Acquire(whole(), access); }
-  // Lends the range where it rests: of host memory once what was changed is there. The bytes do not
-  // come from under such a lease either. Of a file it brings the range to the host, no more.
+  // Lends the range on its own tier: in host memory, once changes have been copied back. The bytes
+  // are not moved away during such a lease, either. A file's range is loaded to the host only.
   Lease AcquireWhereItLies(const FlatRange& range, Access access);
   void Zero();
 
-  // Bring the bytes, or begin to, ahead of a lease. Do nothing where they are there; require that
-  // there is no lease of them where they are not.
+  // Load the bytes, or start loading them, ahead of a lease. Do nothing if they are present. If
+  // they are not, there must be no lease.
   void Prefetch();
   void Prefetch(const FlatRange& range);
-  // Takes the bytes, or those of the range, to where they rest. Requires that there is no lease of
-  // these.
+  // Offloads the bytes, or those of the range, to their tier. Requires that nothing leases them.
   void Stow();
   void Stow(const FlatRange& range);
-  // Waits until what Stow writes to files is written.
+  // Waits until the bytes that Stow writes to files are written.
   void Settle();
-  // Takes what is here to host memory until it is brought back. Requires that there is no lease.
-  // Does nothing where the bytes are away.
+  // Moves the bytes to host memory until Prefetch brings them back. Requires that there is no
+  // lease. Does nothing if they are offloaded already.
   void Release();
 
  private:

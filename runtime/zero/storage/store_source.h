@@ -1,7 +1,7 @@
 #pragma once
 
-// SourceOf: a range of a store as a checkpoint reads and writes it, wherever the bytes lie. They
-// stay there: what is offloaded is saved and loaded without the device.
+// SourceOf: lets a checkpoint read and write a range of a store on the tier that holds it. The
+// bytes are not moved: offloaded state is saved and loaded without the device.
 
 #include <functional>
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace ds::zero {
 
-// `store` outlives the source.
+// `store` must outlive the source.
 std::shared_ptr<checkpoint::TensorSource> SourceOf(Store& store, const FlatRange& range);
 
-// Calls `use` with a range's elements where they lie, and returns what it says. What a file had to
-// bring for that goes again. A drive that fails is kDataLoss: other ranks wait for this one's
-// status.
+// Calls `use` with a range's elements on their own tier, and returns its status. Memory that was
+// needed to load a file's range is released again. A drive error becomes kDataLoss instead of an
+// exception, because other ranks wait for this rank's status.
 Status UseWhereItLies(Store& store, const FlatRange& range, Access access,
                       const std::function<Status(const at::Tensor&)>& use);
 
