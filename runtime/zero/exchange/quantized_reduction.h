@@ -1,8 +1,8 @@
 #pragma once
 
-// QuantizedReduction: the sum or mean over ranks, of which each gets its part, with gradients that
-// travel in 4 bits (ZeRO++'s qgZ, arXiv 2306.10209). A value is quantised once, added up in fp32
-// where it arrives, and, with two levels, quantised and added up a second time.
+// QuantizedReduction: reduce-scatter (sum or mean) of gradients that are sent in 4 bits (ZeRO++'s
+// qgZ, arXiv 2306.10209). A value is quantized once and summed in fp32 by the receiver. With two
+// levels it is quantized and summed a second time.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,36 +17,36 @@
 
 namespace ds::zero {
 
-// LossFeedback: what quantising has taken from a rank's values, for the next time (LoCo,
-// arXiv 2407.04480). Values travel with the error e added; then e becomes beta e + (1 - beta) times
-// what was lost now. It is kept in 8 bits, and forgotten now and then. Not part of checkpoints, as
-// in DeepSpeed.
+// LossFeedback: error feedback for the quantization (LoCo, arXiv 2407.04480). The error e of
+// earlier steps is added before quantization; then e becomes beta e + (1 - beta) times the new
+// error. It is stored in 8 bits, and reset periodically. It is not part of checkpoints, as in
+// DeepSpeed.
 //
-// Threads: one at a time. The context outlives this.
+// Threads: one thread at a time. The context must outlive this object.
 class LossFeedback {
  public:
   LossFeedback(const Context& context, const config::LocoConfig& loco)
       : context_(context), loco_(loco) {}
 
-  // Begins a reduction of `slots` times `count` values: always the same.
+  // Begins a reduction of `slots` times `count` values. Both must be the same in every call.
   void Begin(std::int64_t count, int slots);
-  // Quantises the values of one slot, with what was lost before, into `bytes`.
+  // Quantizes the values of one slot, plus their error feedback, into `bytes`.
   void Quantize(const at::Tensor& values, int slot, const at::Tensor& bytes);
 
  private:
   const Context& context_;
   const config::LocoConfig loco_;
-  Store errors_;  // quantised; by slot
+  Store errors_;  // quantized; by slot
   std::int64_t uses_ = 0;
 };
 
-// One for each time that values travel.
+// The error feedback of each of the two levels.
 struct LossFeedbacks {
   LossFeedback first;
   LossFeedback second;
 };
 
-// Names what is reduced; `tag` says what that is about to ranks that compare their calls.
+// The arguments of one reduction; `tag` identifies it to ranks that compare their calls.
 struct QuantizedCall {
   at::Tensor part;
   at::Tensor whole;
@@ -54,30 +54,31 @@ struct QuantizedCall {
   std::string_view tag = {};
 };
 
-// Overwrites `part` with this rank's part of `whole`, which has one for each rank of
-// context.groups.shards, in their order, of a multiple of 8 elements. Where there are secondary
-// groups the sum has two levels: within them, then across. `feedbacks` may be null; they belong to
-// this `whole`. Beside `whole` it needs twice its quantised bytes, and two fp32 sums of as many
-// elements as whole / within has (part's, with one level).
+// Overwrites `part` with this rank's part of the reduced `whole`. `whole` has one part for each
+// rank of context.groups.shards, in their order, each a multiple of 8 elements. If there are
+// secondary groups, the sum has two levels: within them, then across. `feedbacks` may be null; it
+// belongs to this `whole`. Memory in addition to `whole`: twice its quantized bytes, and two fp32
+// sums of whole / within elements (part's size with one level).
 //
-// With context.overlap the last exchange, which is the far one, goes on beside the computation
-// until Await; of two levels the near one has ended before. Both are collective.
+// With context.overlap the last exchange (with two levels the far one) overlaps with computation
+// until Await; the near one has ended when the constructor returns. Constructor and Await are
+// collective.
 class QuantizedReduction {
  public:
   QuantizedReduction(const QuantizedCall& call, const Context& context,
                      LossFeedbacks* feedbacks = nullptr);
-  // The part is there after it. Once.
+  // Waits; the result is in `part` afterwards. Call it once.
   void Await();
 
  private:
-  // Between the ranks of a group, each of which has something for every other.
+  // An all-to-all exchange between the ranks of a group.
   struct Exchange {
     std::int64_t count = 0;  // values for one rank
     at::Tensor outgoing = {};
     at::Tensor incoming = {};
     device::LedgerEntry booked = {};
   };
-  // `for_rank(r)` is what this rank has for rank r: `count` values.
+  // `for_rank(r)` returns the `count` values that this rank sends to rank r.
   template <typename ForRank>
   static Exchange Pack(int ranks, std::int64_t count, ForRank for_rank, const Context& context,
                        LossFeedback* feedback);

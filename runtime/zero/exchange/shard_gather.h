@@ -1,15 +1,15 @@
 #pragma once
 
-// ShardGather: brings a flat buffer whole to the ranks that have its shards; plainly, or as ZeRO++
-// does (arXiv 2306.10209):
+// ShardGather: gathers a flat buffer from the ranks that hold its shards, exactly or as ZeRO++ does
+// (arXiv 2306.10209):
 //
-//   qwZ  what travels is quantised to 8 bits; every rank, the owner too, gets what comes back
-//        frozen weights are kept in these 8 bits, and travel as they are kept (MixZ++)
-//   hpZ  this rank keeps a secondary, larger shard of the first gather after an update; the gathers
-//        until the next one are among the few ranks that have all of these (SecondaryGroups)
+//   qwZ  the shards are sent quantized to 8 bits; every rank, the owner included, gets the
+//        dequantized values. Frozen weights are also stored in these 8 bits (MixZ++)
+//   hpZ  after the first gather that follows an update, this rank keeps a secondary, larger shard.
+//        Later gathers run among the few ranks that hold all secondary shards (SecondaryGroups)
 //
-// Threads: one thread at a time. Begin is collective. The context outlives this; its destructor
-// waits for a call that is still under way.
+// Threads: one thread at a time. Begin is collective. The context must outlive this object. The
+// destructor waits for a running call.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,36 +24,36 @@ namespace ds::zero {
 
 class ShardGather {
  public:
-  // Form says what the shards are, and what of them travels.
+  // The form of the shards, and of the data that is sent.
   enum class Form {
     kExact,
-    kQuantized,      // as qwZ has it
-    kKeptQuantized,  // the shards are kByte (Quantize), and are exact
+    kQuantized,      // exact shards, sent as qwZ does
+    kKeptQuantized,  // the shards are kByte (Quantize), sent as they are
   };
   ShardGather(const Context& context, Form form) : context_(context), form_(form) {}
   ~ShardGather();
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
 
-  // Fills `whole` from the ranks' equal shards, in rank order: is done when it returns, or, where
-  // calls go on beside the computation, after Await. `exactly`: bit for bit what the shards hold,
-  // for readers of the weights.
+  // Fills `whole` from the ranks' equal shards, in rank order. The result is there on return, or,
+  // with Context::overlap, after Await. `exactly` sends the shards bit for bit, for readers of the
+  // weights.
   void Begin(const at::Tensor& whole, Lease shard, const std::string& tag, bool exactly);
   void Await();
   bool is_under_way() const { return under_way_.has_value(); }
 
-  // The shards have changed: what hpZ has kept is no longer true.
+  // Invalidates hpZ's secondary shard. Call it after the shards have changed.
   void ForgetSecondary() { secondary_is_current_ = false; }
-  // Gives its memory back as well.
+  // Frees its memory as well.
   void DropSecondary();
 
  private:
   struct UnderWay {
     at::Tensor whole;
     Lease shard;
-    at::Tensor quantized = {};            // all shards, where they travel so
+    at::Tensor quantized = {};            // all shards, if sent quantized
     device::LedgerEntry booked = {};      // its bytes
-    bool keeps_secondary = false;         // a secondary shard of it
+    bool keeps_secondary = false;         // keep hpZ's shard of it
     std::optional<comm::Work> work = {};  // none: the call has ended
   };
   void AllGather(comm::Communicator& group, const at::Tensor& whole, const at::Tensor& shard,

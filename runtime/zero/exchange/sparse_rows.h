@@ -1,7 +1,7 @@
 #pragma once
 
-// Gradients of embedding tables, of which a batch touches few rows: only rows that some rank has
-// touched travel.
+// AllReduceRows: sparse reduction of embedding gradients. A batch touches few rows of a table, so
+// only rows that some rank has touched are sent.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,9 +12,9 @@
 
 namespace ds::zero {
 
-// groups.gradients->AllReduce of `table` ([rows, width], contiguous), bit for bit, for tables of
-// whose rows most are 0 on every rank. Returns the bytes that this rank has given: one for each
-// row, which tells the ranks whose rows are touched, and the touched rows' values. Collective.
+// Same as groups.gradients->AllReduce of `table` ([rows, width], contiguous), bit for bit, for
+// tables in which most rows are 0 on every rank. Returns the number of bytes that this rank has
+// sent: one for each row, to find the touched rows, plus their values. Collective.
 std::int64_t AllReduceRows(const Context& context, const at::Tensor& table, comm::ReduceOp op,
                            std::string_view tag = {});
 
