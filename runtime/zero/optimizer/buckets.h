@@ -1,6 +1,6 @@
 #pragma once
 
-// Visits the buckets of a model, in model order.
+// ForEachBucket, ForEachTrainableBucket: visit the buckets of a model, in model order.
 
 #include <cstdint>
 
@@ -16,8 +16,8 @@ void ForEachBucket(const ShardedModel& model, Visit visit) {
   }
 }
 
-// Calls visit(Bucket&, first): `first` is the ordinal of the bucket's first parameter among the
-// trainable ones.
+// Calls visit(Bucket&, first). `first` is the ordinal of the bucket's first parameter among the
+// trainable parameters of the model.
 template <typename Visit>
 void ForEachTrainableBucket(const ShardedModel& model, Visit visit) {
   std::int64_t first = 0;

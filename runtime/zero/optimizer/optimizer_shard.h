@@ -1,8 +1,8 @@
 #pragma once
 
-// OptimizerShard: master weights and the optimizer's state for what this rank updates of a bucket:
-// its shard where the optimizer is sharded, otherwise all of it. State is kept by training range,
-// as ranges may have state of different names.
+// OptimizerShard: master weights and optimizer state for the part of a bucket that this rank
+// updates: its shard if the optimizer is sharded, otherwise the full bucket. State is kept by
+// training range, because ranges may have different state names.
 //
 // Threads: one thread at a time.
 
@@ -20,66 +20,71 @@ namespace ds::zero {
 class OptimizerShard {
  public:
   // State starts at zero, master weights at the parameters' values. `first_parameter` is the
-  // ordinal of the bucket's first parameter among the trainable ones, `rest` where a shard of state
-  // and masters rests. Requires a trainable bucket; it and the optimizer outlive this.
+  // ordinal of the bucket's first parameter among the trainable ones. `rest` is the tier that
+  // stores sharded state and masters. Requires a trainable bucket. The context, bucket and
+  // optimizer must outlive this object.
   OptimizerShard(const Context& context, Bucket& bucket, const optim::Optimizer& optimizer,
                  std::int64_t first_parameter, Rest rest);
 
   Bucket& bucket() const { return bucket_; }
-  std::int64_t start() const { return own_.start; }  // in the bucket's buffer, of what it updates
+  // Start of the updated part in the bucket's buffer.
+  std::int64_t start() const { return own_.start; }
 
-  // Elements that are updated at once: this rank's of a training range, or a range of those.
+  // A sub-group: elements updated in one step, this rank's part of a training range or a piece of
+  // it.
   struct Turn {
     std::size_t state = 0;
-    FlatRange range;  // of the buffer
+    FlatRange range;  // in the buffer
   };
-  // One for each training range, be it of nothing, or, where its optimizer lets it be cut, as many
-  // of no more than `most_elements` each as it takes.
+  // Returns one sub-group for each training range, even an empty one. If the optimizer allows it, a
+  // range is split into sub-groups of at most `most_elements` elements.
   std::vector<Turn> ListTurns(std::int64_t most_elements) const;
-  // Begin to bring what a turn needs of what rests elsewhere: all of it, or all but the gradients.
+  // Start loading the offloaded tensors that a sub-group needs: all of them, or all but the
+  // gradients.
   void Prefetch(const Turn& turn);
   void PrefetchState(const Turn& turn);
   enum class PartUse {
-    kReview,  // optim::RankParts::for_each: parameters are read, and there is no narrow copy
+    // For optim::RankParts::for_each: parameters are read, and there is no low-precision copy.
+    kReview,
     kUpdate,
-    kDecided,  // the same, unless Update::decision says on the device that all stays as it is
-    kTry,      // the same, and what is there is kept: requires Tiers::takes_back
-    kRetry,    // kUpdate from what kTry has kept
-    // Only, as Part::parameter, what of the parameters is updated: with the gradient, or without.
+    kDecided,  // kUpdate, but Update::decision on the device may skip it
+    kTry,      // kUpdate, and saves the old values: requires Tiers::takes_back
+    kRetry,    // kUpdate, starting from the values that kTry saved
+    // Only the updated parameters, as Part::parameter: with the gradient, or without it.
     kTarget,
     kTargetAlone,
-    kBeside,  // the state where it lies, for the CPU, alone
+    kBeside,  // only the state, on its own tier, for an update on the CPU
   };
-  // Makes the part that the optimizer updates, which is there as long as `leases` are. Where it is
-  // not the whole of a training range, nothing but views and group are in it. Requires reduced
+  // Returns the part that the optimizer updates. It is valid as long as `leases` live. If the
+  // sub-group is not a full training range, only views and group are set. Requires reduced
   // gradients.
   optim::Part MakePart(const Turn& turn, PartUse use, std::vector<Lease>* leases);
-  // Keeps the state of a part that MakePart has made to be updated, where that was a copy of it.
+  // Stores the state of an updated part, if MakePart has made the part a copy of it (8-bit state).
   void KeepState(const Turn& turn, const optim::Part& part);
-  // Takes a range of the weights that are updated, counted from start(): the masters, if there are
-  // any, where they lie.
+  // Lends a range of the updated weights, counted from start(), on their own tier: the masters, or
+  // the parameters if there are no masters.
   Lease AcquireMastersWhereTheyLie(const FlatRange& range) {
     return master_.defined() ? master_.AcquireWhereItLies(range, Access::kUpdate)
                              : AcquireTarget(range, Access::kUpdate);
   }
-  // Takes back what of the turn rests elsewhere. Requires that the turn's part is gone.
+  // Offloads the sub-group's tensors again. Requires that the sub-group's part is gone.
   void Stow(const Turn& turn);
-  // Waits until that has been written.
+  // Waits until the offloaded tensors have been written.
   void Settle();
 
-  // Begins to bring the updated parameters to all ranks (FlatParameters::Publish). Collective.
+  // Starts sending the updated parameters to all ranks (FlatParameters::Publish). Collective.
   void Publish();
-  // Takes masters and this rank's part of the parameters to where they rest, the latter unless they
-  // are on their way. Requires that no part lives.
+  // Offloads the masters and this rank's part of the parameters to their tiers; parameters that are
+  // being gathered are skipped. Requires that no part lives.
   void Stow();
 
-  // The weights that are updated and the optimizer's state of this rank, parameter by parameter.
+  // Appends the updated weights and the optimizer state of this rank, parameter by parameter.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
-  // After those weights have been written from outside: begins to make the parameters of all ranks
-  // follow. Collective.
+  // Call it after those weights have been written from outside: starts sending them to the
+  // parameters of all ranks. Collective.
   void PublishWeights();
 
-  // Between steps: goes to host memory until MoveBack.
+  // Move the tensors to host memory between steps, until MoveBack.
   void MoveStateToHost();
   void MoveMastersToHost() { master_.Release(); }
   void MoveBack();
@@ -87,35 +92,38 @@ class OptimizerShard {
  private:
   struct RangeState {
     TrainingRange of;
-    FlatRange range;   // what this rank updates of it, in the buffer
-    FlatRange stored;  // what the stores hold: in files it begins where a page of the others does
+    FlatRange range;  // this rank's part of it, in the buffer
+    // The range that the stores hold. In files it starts earlier, so that pages align with other
+    // stores.
+    FlatRange stored;
     bool may_be_cut = false;
     std::span<const std::string_view> names;
-    std::vector<Store> stores;  // as they name it
-    std::vector<Store> scales;  // of their blocks, where they are in 8 bits
-    std::vector<Store> kept;    // the same before kTry
+    std::vector<Store> stores;  // in the order of `names`
+    std::vector<Store> scales;  // scales of their blocks, for 8-bit state
+    std::vector<Store> kept;    // values from before kTry
   };
 
-  // A range of the weights that the optimizer updates, counted from the first: its own, or the
-  // parameters.
+  // Lends a range of the updated weights, counted from the first: the masters, or the parameters if
+  // there are no masters.
   Lease AcquireWeights(const FlatRange& range, Access access) {
     return master_.defined() ? master_.Acquire(range, access) : AcquireTarget(range, access);
   }
-  // Takes a range of what of the parameters is updated.
+  // Lends a range of the updated parameters.
   Lease AcquireTarget(const FlatRange& range, Access access);
-  // Calls visit(range) for all of it, range by range where something rests elsewhere.
+  // Calls visit(range) for the full range, piece by piece if something is offloaded.
   template <typename Visit>
   void ForEachPiece(Visit visit);
   void StowWeights(const FlatRange& range);
   void MakeRoomToKeep(Rest rest);
-  // Keeps what the turn's part holds, or gives it back what was kept.
+  // Keep saves the values of the sub-group's part; GiveBack restores them.
   void Keep(const Turn& turn, const optim::Part& part);
   void GiveBack(const Turn& turn, const optim::Part& part);
-  // Makes masters of the parameters, or parameters of the masters.
+  // Copies the parameters to the masters, or the masters to the parameters.
   void CopyWeights(bool to_masters);
-  // Gives the part its state: the stores', or copies of what is in 8 bits.
+  // Sets the part's state: the stores' memory, or fp32 copies of 8-bit state.
   void LendState(const Turn& turn, optim::Part* part, std::vector<Lease>* leases);
-  FlatRange ScalesOf(const Turn& turn) const;  // of its blocks
+  // Returns the range of the sub-group's block scales.
+  FlatRange ScalesOf(const Turn& turn) const;
   void AddScales(RangeState& state, std::vector<checkpoint::TensorShard>* shards);
   optim::Part MakeTarget(const Turn& turn, PartUse use, std::vector<Lease>* leases);
   void Describe(const RangeState& state, optim::Part* part) const;
@@ -125,21 +133,21 @@ class OptimizerShard {
   const Context& context_;
   Bucket& bucket_;
   const std::int64_t first_parameter_;
-  FlatRange own_;  // what this rank updates of the buffer
+  FlatRange own_;  // this rank's part of the buffer
   optim::FlatUpdate launch_ = nullptr;
   Store master_;
-  Store kept_weights_;  // before kTry
+  Store kept_weights_;  // values from before kTry
   std::vector<RangeState> states_;
 };
 
-// A range of a bucket's layout as a checkpoint holds it, under the names `<parameter><suffix>`.
+// A range of a bucket's layout in a checkpoint, under the names `<parameter><suffix>`.
 struct CheckpointedRange {
   Store& store;
-  FlatRange stored;  // of the layout
-  FlatRange range;   // of that
+  FlatRange stored;  // in the layout: the range that the store holds
+  FlatRange range;   // in the layout: the range to save, within `stored`
   std::string suffix;
-  bool is_shard = false;  // this rank's; otherwise the whole buffer
-  // The store has 8 bits each of elements of this dtype.
+  bool is_shard = false;  // this rank's shard; otherwise the full buffer
+  // If set, the store holds elements of this dtype quantized to 8 bits.
   std::optional<at::ScalarType> quantized_from = {};
 };
 

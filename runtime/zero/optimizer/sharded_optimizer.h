@@ -1,22 +1,21 @@
 #pragma once
 
-// ShardedOptimizer: the update at the end of a step, over all of a model's units.
+// ShardedOptimizer: the optimizer update at the end of a step, over all units of a model.
 //
 //   optimizer.ReduceGradients(step);
 //   const double squares = optimizer.MeasureShard().Read();   // summed over ranks by the caller
 //   optimizer.Step({.lr = ..., .gradient_scale = ..., .step = ...});
 //   optimizer.ClearGradients();
 //
-// With Tiers::updates_in_backward, and BeginUpdate ahead of a backward pass that has
-// GradientEnd::kUpdate, buckets are updated in that pass, and Step updates what is left. Of their
-// gradients nothing remains but the sum of squares. Where that may not be the step's update, as the
-// norm is not known yet (Tiers::takes_back), gradients and what was there before remain: Step
-// updates again, from there, by the right gradient_scale, or TakeBack goes back. No bit changes.
-// With Tiers::updates_beside a thread with cores of its own does that: a unit's stores are its own
-// until the next unit's gradients have ended, or the backward pass.
+// Update in the backward pass (Tiers::updates_in_backward): call BeginUpdate before a backward pass
+// with GradientEnd::kUpdate. Buckets are then updated in that pass, and Step updates the remaining
+// ones. Only the sum of squares of their gradients is kept. With Tiers::takes_back this update is
+// speculative, because the norm is not known yet: gradients and old values are kept. If the right
+// gradient_scale differs, Step repeats the update from the old values; TakeBack rolls it back. No
+// bit changes. With Tiers::updates_beside a thread with its own cores does the update. That thread
+// owns a unit's stores until the next unit's gradients, or the backward pass, have ended.
 //
-// The norm is always computed from this rank's shard, whatever is sharded, so that it has the same
-// bits at every stage.
+// The norm is always computed from this rank's shard, so it is bit-identical at every ZeRO stage.
 //
 // Threads: one thread at a time. Collective: ReduceGradients, Step, PublishWeights.
 
@@ -41,10 +40,10 @@ namespace ds::zero {
 class OptimizerShard;
 class ZenFlow;
 
-// Squares is a sum of squares, of which a part may still be coming on the device.
+// A sum of squares; a part of it may still be pending on the device.
 struct Squares {
   double on_host = 0.0;
-  at::Tensor on_device = {};  // a double scalar; undefined: nothing
+  at::Tensor on_device = {};  // a double scalar; undefined: none
 
   double Read() const;  // waits for the device
   void Add(const Squares& more);
@@ -52,76 +51,79 @@ struct Squares {
 
 class ShardedOptimizer {
  public:
-  // `model` outlives this.
+  // `model` must outlive this object.
   ShardedOptimizer(ShardedModel& model, const config::OptimizerConfig& config,
                    const std::optional<config::ZenFlowConfig>& zenflow = std::nullopt);
   ~ShardedOptimizer();
 
-  // Tells whether that update takes the mean over ranks (ReduceGradients).
+  // Returns whether update number `step` uses the mean over ranks (see ReduceGradients).
   bool TakesMeans(std::int64_t step) const { return !optimizer_->WantsOwnGradients(step); }
-  // Reduces for update number `step`: the mean over ranks is there after this, or, for an update
-  // that takes them so (optim::Optimizer::WantsOwnGradients), each rank's own gradients. Of what
-  // several stages hold (Placement::stages) their gradients are added up.
+  // Reduces the gradients for update number `step` to the mean over ranks. If the update uses each
+  // rank's own gradients (optim::Optimizer::WantsOwnGradients), it leaves them as they are.
+  // Gradients of parameters that several pipeline stages hold (Placement::stages) are summed over
+  // those stages.
   void ReduceGradients(std::int64_t step);
-  // Sums the squares of this rank's gradient; of own gradients such that the sum over ranks is the
-  // mean of the ranks' squares. Does not wait for a device that all of it lies on.
+  // Returns the sum of squares of this rank's gradient shard. For own gradients it is scaled so
+  // that the sum over ranks is the mean of the ranks' squares. Does not wait for the device if all
+  // gradients are on it.
   Squares MeasureShard() const;
-  // Tells whether the step's update may be decided where its parameters are (optim::Update::
-  // decision): it takes the mean over ranks, changes everything at the end of the step, and leaves
-  // everything as it was where it is not to be.
+  // Returns whether the step's update may be decided on the device (optim::Update::decision). This
+  // requires that the update uses the mean over ranks, changes everything at the end of the step,
+  // and can be skipped without any effect.
   bool takes_decision() const;
-  // Returns the norm that this rank clips by: `norm`, which is the mean's, or that of its own
-  // gradients where the update takes those.
+  // Returns the norm that this rank clips by: `norm`, the norm of the mean; or the norm of its own
+  // gradients if the update uses those.
   double NormToClip(double norm) const;
-  // Requires an optimizer of Reach::kElement, and in the step's later calls the same numbers.
+  // Begins an update in the backward pass. Requires an optimizer of Reach::kElement, and the same
+  // numbers in the step's later calls.
   void BeginUpdate(const optim::Update& update);
-  // Tells whether a bucket has been updated since ClearGradients.
+  // Returns whether a bucket has been updated since ClearGradients.
   bool has_updated() const;
-  // Makes what has been updated since ClearGradients what it was, and returns true; returns false
-  // where that cannot be done any more. Collective.
+  // Rolls back all updates since ClearGradients and returns true. Returns false if that is no
+  // longer possible. Collective.
   bool TakeBack();
   void Step(const optim::Update& update);
   void ClearGradients();
 
-  // The optimizer whose state AddShards hands out: optim::Optimizer::name.
+  // Returns the name of the optimizer whose state AddShards returns (optim::Optimizer::name).
   std::string_view optimizer_name() const;
-  // optim::Optimizer::has_local_moves: then weights of ranks differ, and what is written into them
-  // would not be alike either once the optimizer takes its moves back.
+  // See optim::Optimizer::has_local_moves. If true, weights differ between ranks, and equal values
+  // written into them would diverge once the optimizer reverts its local moves.
   bool has_local_moves() const { return optimizer_->has_local_moves(); }
-  // Master weights and optimizer state of what is trained, values of what is frozen, wherever they
-  // lie: they do not move meanwhile.
+  // Appends master weights and optimizer state of trained parameters, and values of frozen ones.
+  // They are not moved to another tier.
   void AddShards(std::vector<checkpoint::TensorShard>* shards) const;
   void PublishWeights();
-  // The optimizer's numbers beside the tensors; loading takes place after the tensors have been
-  // written, and publishes the weights.
+  // The optimizer's state besides the tensors. LoadState comes after the tensors have been written,
+  // and publishes the weights.
   nlohmann::json State() const;
-  // These are checkpoint::Stateful's.
+  // These implement checkpoint::Stateful.
   Status CheckState(const nlohmann::json& state) const;
   void ExpectState(const nlohmann::json& state);
   Status LoadState(const nlohmann::json& state);
-  // Ends what goes on beside the training (ZenFlow::Settle). Collective.
+  // Waits for the update that runs in the background (ZenFlow::Settle). Collective.
   void Settle();
 
-  // Between steps: takes one kind of state to host memory. Until MoveBack nothing else may be
-  // called. What an optimizer keeps beside AddShards' tensors stays where it is.
+  // Moves one kind of state to host memory, between steps. Until MoveBack no other method may be
+  // called. Optimizer memory that is not in AddShards' tensors is not moved.
   void MoveToHost(StateKind kind);
   void MoveBack();
 
  private:
   void AddUpOverStages();
   double SumOfOwnSquares() const;
-  // Adds to `away` instead what lies on another device than the CPU, and stays there.
+  // Adds squares of tensors that are, and stay, on another device than the CPU to `away` instead.
   double SumOfSquaresOf(const OptimizerShard& shard, optim::SquaresOfParts* away = nullptr) const;
-  // Step for an optimizer that must have all parts at once.
+  // Step for an optimizer that needs all parts at once.
   void StepAtOnce(const optim::Update& update);
-  // Step for all others: what rests elsewhere comes and goes turn by turn.
+  // Step for all others: offloaded tensors are loaded and offloaded sub-group by sub-group.
   void StepInTurns(const optim::Update& update);
-  // Begins to bring what the update of the unit begins with.
+  // Starts loading the first tensors that the unit's update needs.
   void PrepareUnit(int unit);
   void UpdateUnit(int unit);
-  // Waits for what is updated beside, and does what is left of it.
+  // Waits for the background update, and finishes it on this thread.
   void EndUpdateBeside();
-  // Does with an updated shard what is this thread's: begins to publish it. Collective.
+  // Finishes an updated shard on this thread: starts publishing it. Collective.
   void LeaveUpdated(OptimizerShard& shard);
   std::span<const std::unique_ptr<OptimizerShard>> ShardsOf(int unit) const;
   optim::RankParts DescribeRank() const;
@@ -129,15 +131,15 @@ class ShardedOptimizer {
 
   ShardedModel& model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::int64_t parameter_count_ = 0;                     // trainable ones
+  std::int64_t parameter_count_ = 0;                     // number of trainable parameters
   bool takes_all_at_once_ = false;                       // optim::Reach::kModel
-  bool own_gradients_ = false;                           // after ReduceGradients
-  std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of the trainable buckets, in model order
-  std::vector<std::size_t> first_of_unit_;               // of shards_, by unit, and their number
-  std::optional<optim::Update> update_;                  // in progress in the backward pass
-  std::vector<std::optional<Squares>> squares_;          // by shard: of those that it has updated
-  std::unique_ptr<ZenFlow> zenflow_;                     // null: all is updated in every step
-  std::vector<OptimizerShard*> lent_;                    // to the update beside
+  bool own_gradients_ = false;                           // set by ReduceGradients
+  std::vector<std::unique_ptr<OptimizerShard>> shards_;  // of trainable buckets, in model order
+  std::vector<std::size_t> first_of_unit_;               // by unit, in shards_; then their number
+  std::optional<optim::Update> update_;                  // running in the backward pass
+  std::vector<std::optional<Squares>> squares_;          // by shard; set once it is updated
+  std::unique_ptr<ZenFlow> zenflow_;                     // null: every step updates everything
+  std::vector<OptimizerShard*> lent_;                    // shards used by the background update
   std::future<void> beside_;
 };
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// UpdateThread: one thread that updates while the rank's own computes, on cores that it has for
-// itself, a thread of LibTorch's pool on each of them.
+// UpdateThread: a thread that runs optimizer updates in parallel with the rank's own computation.
+// It has its own cores, with one thread of LibTorch's pool on each.
 //
-// Threads: Run is one thread's at a time; jobs run in the order of the calls. Lifetimes: what a job
-// refers to outlives its future. The destructor waits for all jobs.
+// Threads: Run may be called by one thread at a time; jobs run in call order. Lifetimes: everything
+// that a job refers to must outlive the job's future. The destructor waits for all jobs.
 
 #include <condition_variable>
 #include <deque>
@@ -20,15 +20,15 @@ namespace ds::zero {
 
 class UpdateThread {
  public:
-  // Throws where the kernel does not let it have these cores. The calling thread's loops go on with
-  // as many threads as they have.
+  // Throws if the kernel does not grant these cores. The calling thread keeps its number of threads
+  // in loops.
   explicit UpdateThread(const std::vector<int>& cores);
   ~UpdateThread();
   UpdateThread(const UpdateThread&) = delete;
   UpdateThread& operator=(const UpdateThread&) = delete;
 
-  // Returns what ends with the job, when what that holds is gone, and gives what that throws. No
-  // gradients of it are recorded.
+  // Returns a future that is ready when the job has ended and its captures are destroyed; it
+  // rethrows the job's exception. The job runs without recording gradients.
   std::future<void> Run(std::function<void()> job);
 
  private:
@@ -36,11 +36,11 @@ class UpdateThread {
   void End();
 
   std::promise<Status> started_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> jobs_;
   bool ends_ = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;  // declared last, because it uses the others
 };
 
 }  // namespace ds::zero

@@ -1,22 +1,21 @@
 #pragma once
 
-// ZenFlow: the update of a step where it is not the same for all parameters (DeepSpeed's
-// zero_optimization.zenflow; plan/zenflow_schedule.h says when and which). The important columns of
-// matrices, and all that is no matrix, have weights and moments of their own where the model is,
-// and are updated in every step. All gradients are added up in the tier of the optimizer's state,
-// which updates everything by their mean when that is due; the important columns do not take it.
+// ZenFlow: an update that treats parameters differently (DeepSpeed's zero_optimization.zenflow;
+// plan/zero/zenflow_schedule.h defines the schedule). The important columns of matrices, and all
+// non-matrix parameters, keep their weights and moments on the model's device, and are updated in
+// every step. All gradients are accumulated on the tier of the optimizer state. When the schedule
+// says so, their mean updates everything there; the important columns ignore that update.
 //
 //   for each shard: zenflow.Add(shard)     then zenflow.WeightsWereWritten()
 //   zenflow.Step(update)                   in place of ShardedOptimizer's own
 //
-// With overlap_step that update runs on a thread of its own, on the CPU, on Tiers::update_thread
-// if there is one, and what comes of it is taken over when the next one is due: it is an interval
-// late. No other thread touches the masters, the state and the gradients of that interval
-// meanwhile. Settle ends it early.
+// With overlap_step the second update runs on the CPU in a separate thread (Tiers::update_thread if
+// there is one). Its result is applied when the next one is due, one interval late. No other thread
+// touches the masters, the state and the gradients of that interval meanwhile. Settle applies it
+// early.
 //
-// A gradient is scaled (clipped, unscaled) by its own step's factor before anything is made of it.
-// The bits do not depend on how the state is cut, but for column sums that are equal within
-// rounding.
+// A gradient is first scaled (clipped, unscaled) by its own step's factor. Results are
+// bit-identical for every sharding of the state, unless column sums are equal within rounding.
 //
 // Threads: one thread at a time. Collective: Step, Settle.
 
@@ -37,79 +36,84 @@ namespace ds::zero {
 
 class ZenFlow {
  public:
-  // The owner of the state in checkpoints.
+  // The optimizer name under which checkpoints store the state.
   static constexpr std::string_view kName = "ZenFlow Adam";
 
-  // All are borrowed. Requires an optimizer of Reach::kElement that keeps two values.
+  // All arguments must outlive this object. Requires an optimizer of Reach::kElement with two state
+  // values per element.
   ZenFlow(const Context& context, const config::ZenFlowConfig& config, optim::Optimizer& optimizer);
-  ~ZenFlow();  // waits for the update beside
-  // In the model's order, before the first step.
+  ~ZenFlow();  // waits for the background update
+  // Registers a shard. Call it for all shards in model order, before the first step.
   void Add(OptimizerShard& shard);
 
-  // Requires reduced gradients. Begins to publish what has changed.
+  // Requires reduced gradients. Starts publishing the changed parameters.
   void Step(const optim::Update& update);
-  // Takes over what is being updated beside the training. Nothing where nothing is.
+  // Applies the result of the running background update. Does nothing if there is none.
   void Settle();
-  // Has the weights that a checkpoint reads be the latest. On this rank alone.
+  // Writes the latest weights to the stores that a checkpoint reads. Local to this rank.
   void WriteBack();
-  // Those have been written from outside: goes on from them.
+  // Call it after those stores have been written from outside: continues from the new weights.
   void WeightsWereWritten();
 
-  // Takes what rests here of a kind to host memory, and all back. Requires a settled update.
+  // Moves the tensors of one kind that are on this device to host memory; MoveBack moves all back.
+  // Requires that no background update is running.
   void MoveToHost(StateKind kind);
   void MoveBack();
 
-  // Gradients that wait, and the moments of the important columns.
+  // Appends the accumulated gradients and the moments of the important columns.
   void AddShards(std::vector<checkpoint::TensorShard>* shards);
   nlohmann::json State() const;
-  // Tells whether a state can be that of these matrices.
+  // Returns OK if the state can belong to these matrices.
   Status CheckState(const nlohmann::json& state) const;
-  // Makes room for the columns of a state, which CheckState has taken: their tensors come next.
+  // Allocates the columns of a state that CheckState has accepted. Their tensors are loaded next.
   void ExpectState(const nlohmann::json& state);
 
  private:
-  // A 2-D parameter of the model, the same list on every rank.
+  // A 2-D parameter of the model. The list of matrices is the same on every rank.
   struct Matrix {
     std::string name;
     std::int64_t columns = 0;
-    std::int64_t first_sum = 0;             // of its columns among those of all matrices
-    std::vector<std::int64_t> chosen = {};  // ascending
+    std::int64_t first_sum = 0;             // index of its first column among all matrices' columns
+    std::vector<std::int64_t> chosen = {};  // the important columns, ascending
   };
-  // A piece of a parameter that lies in this rank's range.
+  // A piece of a parameter within this rank's range.
   struct Part {
     Piece piece;
     std::vector<std::int64_t> shape;
-    int matrix = -1;  // none: all of it is important
+    int matrix = -1;  // -1: not a matrix, so all of it is important
   };
-  // Its important elements among those of the parameter, which have this shape.
+  // The position of its important elements in the parameter's important elements, which have this
+  // shape.
   struct ImportantPiece {
     std::vector<std::int64_t> shape;
     std::int64_t start = 0;
     std::int64_t count = 0;
   };
-  // A training range, or this rank's share of it, which is updated at once.
+  // A training range, or this rank's part of it, that is updated at once.
   struct Range {
     OptimizerShard* shard;
     OptimizerShard::Turn turn;
-    FlatRange own;  // of the shard's stores
+    FlatRange own;  // in the shard's stores
     std::size_t shard_index;
     std::vector<Part> parts;
-    // The important elements: their places in the range, ascending, and what is kept of them.
+    // The important elements: their indices in the range, ascending, and their own state.
     at::Tensor places = {};
     device::LedgerEntry booked = {};
     std::int64_t count = 0;
-    // Vector loops over them have no remainder, as over shards.
+    // The count, padded so that vector loops have no remainder, as for shards.
     std::int64_t padded() const {
       return (count / FlatLayout::kShardMultiple + 1) * FlatLayout::kShardMultiple;
     }
-    Store weights = {};  // where there are masters; else they are in the parameters
+    Store weights = {};  // with masters; otherwise they are in the parameters
     Store moments[2] = {};
-    at::Tensor updated = {};  // their weights behind this step's update
+    at::Tensor updated = {};  // their weights after this step's update
   };
   struct Waiting {
     OptimizerShard* shard;
-    Store gradients[2];  // the sum of this interval's, and that of the one before, in use beside
-    Store weights = {};  // overlap_step without masters: what the update beside updates
+    // The sum of this interval, and the sum of the previous one, which the background update uses.
+    Store gradients[2];
+    // With overlap_step and without masters: the weights that the background update changes.
+    Store weights = {};
   };
 
   struct Read;
@@ -140,9 +144,9 @@ class ZenFlow {
   std::int64_t columns_ = 0;  // of all matrices
   std::vector<Range> ranges_;
   std::vector<Waiting> waiting_;  // by shard
-  bool is_selected_ = false;      // columns have been chosen
-  std::int64_t steps_ = 0;        // whose gradients wait
-  int current_ = 0;               // Waiting::gradients that they are in
+  bool is_selected_ = false;      // columns have been selected
+  std::int64_t steps_ = 0;        // number of accumulated steps
+  int current_ = 0;               // index in Waiting::gradients of the current sum
   ZenFlowBalance balance_;
   std::future<void> beside_;
 };
