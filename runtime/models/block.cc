@@ -48,7 +48,7 @@ void Block::InitializeRange(const std::string& full_name, std::uint64_t seed, st
 
 namespace {
 
-// Has its shape, and a storage of 0 bytes.
+// Returns a tensor with this shape and a storage of 0 bytes.
 at::Tensor EmptyOf(at::IntArrayRef shape, const at::TensorOptions& options) {
   const at::Tensor tensor = at::empty({0}, options);
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(shape);

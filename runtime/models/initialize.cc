@@ -14,9 +14,9 @@
 namespace ds::models {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;  // elements that are worth a thread
+constexpr std::int64_t kGrain = 16384;  // elements per thread
 
-// Clears what `values`, whose first element is `first` of its parameter, holds of `zeros`.
+// Clears the elements of `values` that are in `zeros`; `first` is the parameter index of values[0].
 void ClearPart(const FirstValue::Zeros& zeros, std::int64_t first, const at::Tensor& values) {
   const std::int64_t begin = std::max(zeros.first, first);
   const std::int64_t end = std::min(zeros.first + zeros.count, first + values.numel());
@@ -36,7 +36,7 @@ NormalInit DescribeInit(const DecoderSpec& spec) {
   NormalInit init{.std = spec.initializer_range,
                   .vector_mean = spec.norm == NormKind::kRmsPlusOne ? 0.0 : 1.0};
   if (!spec.shrinks_residual_init) return init;
-  // The GPT-2 paper's scheme: what is added to x starts smaller with depth.
+  // The GPT-2 paper's scheme: weights that add to the residual stream start smaller with depth.
   init.residual_std = spec.initializer_range / std::sqrt(2.0 * static_cast<double>(spec.layers));
   init.residual_names = {std::string(spec.names.attention_output) + ".weight",
                          std::string(spec.names.down) + ".weight"};
@@ -45,9 +45,9 @@ NormalInit DescribeInit(const DecoderSpec& spec) {
 
 FirstValue FamilyBlock::DescribeFirstValue(const std::string& name, std::int64_t dimensions) const {
   if (!IsLoraParameter(name)) return init_.Describe(name, dimensions);
-  // Adapters change nothing at first. Of A the variance is PEFT's, which draws it uniformly.
+  // Adapters have no effect at first. A has PEFT's variance; PEFT draws it uniformly.
   if (name.ends_with("lora_B.weight")) return {};
-  if (IsMagnitudeParameter(name)) return {.mean = 1.0};  // DerivedValues has the norms
+  if (IsMagnitudeParameter(name)) return {.mean = 1.0};  // DerivedValues computes the norms
   const std::int64_t in = DescribePlacement(name, named_parameters()[name]).global_shape[1];
   return {.std = 1.0 / std::sqrt(3.0 * static_cast<double>(in))};
 }
