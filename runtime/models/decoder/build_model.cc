@@ -32,7 +32,7 @@ std::shared_ptr<BlockList> BuildModel(const ModelConfig& config, const at::Tenso
     const bool has_both = chunks.front().first == 0 && chunks.back().end == blocks;
     if (config.decoder.tied_head && !has_both) slice.table_stages = {0, part->stages - 1};
   }
-  std::shared_ptr<DecoderEmbedding> embedding;  // null where another stage has it
+  std::shared_ptr<DecoderEmbedding> embedding;  // null if another stage has it
   const SharedTables tables(slice);
   for (const BlockRange& range : chunks) {
     for (int i = range.first; i < range.end; ++i) {

@@ -87,7 +87,7 @@ void DecoderAttention::AddNorms(torch::nn::Module& layer, const DecoderSpec& spe
                       MakeNorm(spec, normed * head_width_, options, users));
   };
   query_norm_ = add(spec.names.query_norm, heads_, group_);
-  // Keys that every rank has are normed alike on all.
+  // If every rank has all keys, all ranks normalise the same values.
   const tensor_parallel::Group alone;
   key_norm_ = add(spec.names.key_norm, kv_heads_, copied_head_ ? alone : group_);
 }
@@ -115,7 +115,7 @@ at::Tensor DecoderAttention::ChooseHead(const at::Tensor& heads) const {
 std::array<at::Tensor, 3> DecoderAttention::ProjectApart(const at::Tensor& x,
                                                          const RandomPlace& place) const {
   std::vector<const Product*> products{&*query_};
-  // What every rank computes alike is shared behind the products, not before.
+  // Results that every rank computes are shared after the products, not before.
   if (!copied_head_) products.insert(products.end(), {&*key_, &*value_});
   const auto shared = ShareAmongProducts(x, products, group_, "attention", &place);
   at::Tensor query = shared[0], key = copied_head_ ? key_->forward(x, &place) : shared[1];
@@ -168,7 +168,7 @@ at::Tensor DecoderAttention::ToOwnHeads(
 
 at::Tensor DecoderAttention::MixByHeads(at::Tensor q, at::Tensor k, at::Tensor v,
                                         const Bundle& bundle, double dropout) const {
-  // What follows is of all tokens and, among sequence ranks, of this one's share of the heads.
+  // From here on tensors hold all tokens and, with sequence ranks, this rank's share of the heads.
   q = ToOwnHeads(q, shares_.queries);
   k = ToOwnHeads(k, shares_.keys);
   v = ToOwnHeads(v, shares_.keys);
@@ -200,7 +200,7 @@ sequence_parallel::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle
   if (dropout > 0.0) {
     RandomPlace place = bundle.random.StandingAt(0);
     place.first_head += first_head_;
-    // A row's draws are those of its keys from the first one on.
+    // A row's draws start at its first key.
     rule.factors = [place, dropout, samples = q.size(0), heads = own_heads_,
                     options = at::TensorOptions(at::kFloat).device(q.device())](TokenRange queries,
                                                                                 TokenRange keys) {
@@ -216,8 +216,7 @@ sequence_parallel::AttentionRule DecoderAttention::MakeRule(const Bundle& bundle
 
 namespace {
 
-// Blocks of attention have values as wide as keys: zeros behind them give zeros behind what is
-// mixed.
+// Blockwise attention needs values as wide as keys. Padding with zeros adds zeros to the result.
 at::Tensor PadValues(const at::Tensor& values, const at::Tensor& keys) {
   const std::int64_t narrower = keys.size(3) - values.size(3);
   return narrower > 0 ? at::constant_pad_nd(values, {0, narrower}) : values;
@@ -323,10 +322,10 @@ at::Tensor DecoderAttention::forward(const at::Tensor& x, const Bundle& bundle, 
 
 namespace {
 
-// transformers gives these norms their class's epsilon, not the config's.
+// transformers gives these norms their class's default epsilon, not the config's.
 constexpr double kEpsilon = 1e-6;
 
-// [..., pairs of neighbours] -> [..., the first ones, the second ones]
+// [..., pairs of neighbours] -> [..., first of each pair, then second of each pair]
 at::Tensor SplitPairs(const at::Tensor& x) {
   return x.unflatten(-1, {x.size(-1) / 2, 2}).transpose(-1, -2).flatten(-2);
 }

@@ -65,7 +65,7 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
   const auto ranges = sequence_parallel::FindTokens(sequence.kind(), all, sequence.rank(),
                                                     sequence.size(), sequence.portion());
   for (auto& [name, tensor] : batch) {
-    if (name == "documents") continue;  // attention, which alone asks for them, is of all tokens
+    if (name == "documents") continue;  // used only by attention, which covers all tokens
     std::vector<at::Tensor> parts;
     for (const auto& range : ranges) parts.push_back(tensor.narrow(1, range.first, range.count));
     tensor = at::cat(parts, /*dim=*/1);
@@ -80,7 +80,7 @@ void KeepOwnTokens(const sequence_parallel::Group& sequence, Bundle* bundle) {
   random.last_position = sample + ranges.back().first;
 }
 
-// transformers' range is that of the longest sample of the micro-batch.
+// transformers derives the range from the longest sample of the micro-batch.
 at::Tensor DecoderEmbedding::MakeNoisy(const at::Tensor& x, const Bundle& bundle) const {
   const std::int64_t tokens =
       bundle.longest_sample > 0 ? bundle.longest_sample : x.size(1) * sequence_.size();
@@ -93,7 +93,7 @@ Bundle DecoderEmbedding::forward(Bundle bundle) {
   CheckNames(bundle.batch, kLanguageModelBatch);
   KeepOwnTokens(sequence_, &bundle);
   at::Tensor x = tokens_->forward(bundle.tensor("tokens"));
-  // The factor has x's dtype, as transformers' has.
+  // The factor has x's dtype, as in transformers.
   if (scale_ != 1.0) x = x * at::scalar_tensor(scale_, x.options());
   if (noise_alpha_ > 0.0 && is_training()) x = MakeNoisy(x, bundle);
   if (positions_) x = x + positions_->forward(FindPositions(bundle.batch) + first_position_);

@@ -15,8 +15,7 @@
 namespace ds::models {
 namespace {
 
-// The bundle's extra of this name has the sum over layers, for the balance is judged over all of
-// them.
+// The bundle's extra with this name holds the sum over layers, because the balance loss covers all.
 constexpr const char* kProbabilities = "expert_probabilities";
 
 void AddLoad(const moe::ExpertLoad& load, Bundle* bundle) {
@@ -122,13 +121,13 @@ at::Tensor DecoderExperts::RunExperts(const at::Tensor& rows,
   return at::cat(outputs);
 }
 
-// An expert that got no token runs, too: its gradients are then zeros, as its peers' are, and
-// nothing that ranks do together depends on where tokens go.
+// An expert without tokens runs, too: its gradients are zeros then, like its peers', and the ranks'
+// collective calls do not depend on the routing.
 at::Tensor DecoderExperts::Mix(const at::Tensor& rows, const moe::Choice& choice) const {
   const moe::SortedRoutes routes(choice.experts, expert_count_);
   const moe::TokenExchange exchange(ranks_, routes.counts());
   const at::Tensor arrived = exchange.Send(routes.SpreadRows(group_.Share(rows, "experts")));
-  // Added up before they are weighted, so that the router's gradient is whole on every rank.
+  // Results are summed before they are weighted, so that every rank has the router's full gradient.
   const at::Tensor results =
       exchange.Return(group_.AddUp(RunExperts(arrived, exchange.own_counts()), "experts"));
   const at::Tensor weights = routes.SortValues(choice.weights).unsqueeze(1);
@@ -165,7 +164,7 @@ at::Tensor DecoderExperts::forward(const at::Tensor& x, Bundle* bundle, bool tra
   const moe::ExpertLoad load =
       moe::MeasureLoad(choice, mask.defined() ? mask.flatten() : at::Tensor());
   AddLoad(load, bundle);
-  // A tile chooses again, for what it computes is a function of its rows alone.
+  // Each tile routes again, because its result must be a function of its rows alone.
   const at::Tensor y = bundle->mlp_tiles.count == 1
                            ? Mix(rows, choice)
                            : RunTiled(rows, bundle->mlp_tiles, [this](const at::Tensor& some) {

@@ -19,7 +19,7 @@ DecoderLayer::DecoderLayer(const DecoderSlice& slice, std::int64_t index,
   AddParts(slice, index, tables, options);
 }
 
-// The order of the parts is that of the flat buffers.
+// The order of registration determines the order in the flat buffers.
 void DecoderLayer::AddParts(const DecoderSlice& slice, std::int64_t index,
                             const SharedTables& tables, const at::TensorOptions& options) {
   const DecoderSpec& spec = slice.spec();
@@ -63,7 +63,7 @@ Bundle DecoderLayer::forward(Bundle bundle) {
   Bundle seen = Run(KeepTokens(bundle, chosen));
   const at::Tensor places = chosen.unsqueeze(-1).expand({-1, -1, seen.hidden.size(2)});
   bundle.hidden = bundle.hidden.scatter(1, places, seen.hidden);
-  bundle.extras = std::move(seen.extras);  // what experts count
+  bundle.extras = std::move(seen.extras);  // expert loads
   return bundle;
 }
 

@@ -48,11 +48,11 @@ at::Tensor DecoderMlp::Widen(const at::Tensor& x, const tensor_parallel::Group& 
 }
 
 at::Tensor DecoderMlp::forward(const at::Tensor& x, const Bundle& bundle, bool trains) const {
-  // Once for all tiles, which run again in the backward pass.
+  // Shared once for all tiles, which run again in the backward pass.
   const bool is_tiled = bundle.mlp_tiles.count > 1;
   const at::Tensor input = is_tiled ? group_.Share(x, "feed-forward") : x;
   const auto users = is_tiled ? tensor_parallel::Group() : group_;
-  // Rows of a tile stand in several samples: there is no place for them.
+  // The rows of a tile may belong to several samples, so they have no RandomPlace.
   const RandomPlace place = bundle.random;
   const at::Tensor y = RunTiled(input, bundle.mlp_tiles, [=, this](const at::Tensor& rows) {
     const RandomPlace* of_rows = is_tiled ? nullptr : &place;

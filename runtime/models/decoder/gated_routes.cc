@@ -9,7 +9,7 @@ namespace {
 
 using config::ExpertGateNoise;
 
-constexpr double kJitterEpsilon = 0.01;  // the reference's
+constexpr double kJitterEpsilon = 0.01;  // DeepSpeed's value
 
 }  // namespace
 

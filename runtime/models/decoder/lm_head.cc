@@ -15,7 +15,7 @@
 namespace ds::models {
 namespace {
 
-// Those that the mask leaves.
+// Returns the labels, with masked ones replaced by kIgnoredLabel.
 at::Tensor FindLabels(const Bundle& bundle) {
   const at::Tensor& labels = bundle.tensor("labels");
   const at::Tensor& mask = bundle.tensor("mask");
@@ -99,13 +99,13 @@ class LmHead : public FamilyBlock {
 
  private:
   sequence_parallel::Group sequence_;
-  std::shared_ptr<Norm> norm_;            // null without
-  std::shared_ptr<Embedding> embedding_;  // registered only where block 0 is elsewhere
+  std::shared_ptr<Norm> norm_;            // null if there is none
+  std::shared_ptr<Embedding> embedding_;  // registered only if block 0 is on another stage
   std::shared_ptr<Product> projection_;   // null when tied
   VocabularyPart vocabulary_;
   double soft_cap_;
   std::int64_t experts_per_token_;
-  double balance_scale_;  // of the experts' balance loss; 0: it is not in the loss
+  double balance_scale_;  // of the experts' balance loss; 0: not in the loss
   std::string table_name_;
   FirstValue::Zeros padding_;
 };

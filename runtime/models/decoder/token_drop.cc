@@ -33,18 +33,18 @@ StatusOr<std::shared_ptr<TokenDrop>> AddTokenDrop(const BlockList& model, std::i
 
 at::Tensor ChooseTokens(std::int64_t samples, std::int64_t tokens, std::int64_t kept,
                         const RandomPlace& place, c10::Device device) {
-  RandomPlace own = place;  // a stream apart from what the layer draws
+  RandomPlace own = place;  // separate from the layer's own draws
   own.key = ExtendKey(place.key, "dropped tokens");
   const at::Tensor draws = UniformNoise({samples, 1, tokens}, {.place = own}, 1.0,
                                         at::TensorOptions(at::kFloat).device(device));
-  // Of equal draws the first token is taken, on every device.
+  // Ties are broken by token order, on every device.
   const at::Tensor order = draws.squeeze(1).argsort(/*stable=*/true, /*dim=*/1);
   return std::get<0>(order.narrow(1, 0, kept).sort(/*dim=*/1));
 }
 
 Bundle KeepTokens(const Bundle& bundle, const at::Tensor& chosen) {
   Bundle kept = bundle;
-  // Their positions are those that they have among all.
+  // Tokens keep their original positions.
   kept.batch["positions"] =
       FindPositions(bundle.batch).expand({chosen.size(0), bundle.hidden.size(1)});
   for (auto& [name, tensor] : kept.batch) tensor = tensor.gather(1, chosen);
