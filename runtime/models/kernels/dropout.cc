@@ -16,10 +16,10 @@
 namespace ds::models {
 namespace {
 
-// One row of the last dimension has its counters: {4 elements each, head, position, sample}.
+// Philox counters of a row of the last dimension: {4 elements each, head, position, sample}.
 struct Rows {
   std::int64_t samples, heads, positions, width;
-  std::int64_t first_counter, skipped;  // elements of the first counter that are other ranks'
+  std::int64_t first_counter, skipped;  // skipped: the first counter's elements of other ranks
 
   Rows(at::IntArrayRef shape, const RandomPlace& place)
       : samples(shape[0]),
@@ -40,7 +40,7 @@ std::uint64_t KeyOf(const DropoutDraw& draw) {
                    static_cast<std::uint64_t>(draw.site));
 }
 
-// A word below it drops its element.
+// An element is dropped if its word is below the threshold.
 std::int64_t Threshold(const DropoutDraw& draw) {
   return static_cast<std::int64_t>(draw.probability * 4294967296.0);
 }
@@ -49,7 +49,7 @@ double FactorOfKept(const DropoutDraw& draw) {
   return draw.probability < 1.0 ? 1.0 / (1.0 - draw.probability) : 0.0;
 }
 
-// Words of Philox as int64 tensors, whose products wrap as unsigned ones do.
+// Philox words as int64 tensors; their products wrap like unsigned ones.
 struct TensorWords {
   static constexpr std::int64_t kWord = 0xFFFFFFFF;
   std::array<at::Tensor, 4> counter;
@@ -72,7 +72,7 @@ struct TensorWords {
   }
 };
 
-// Makes what value_of says of a word for each element, in fp32.
+// Returns value_of(word) for each element, in fp32.
 template <typename ValueOf>
 at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf value_of) {
   const Rows rows(shape, draw.place);
@@ -99,11 +99,11 @@ at::Tensor DrawByLoop(at::IntArrayRef shape, const DropoutDraw& draw, ValueOf va
   return values;
 }
 
-// The word of each element, as int64.
+// Returns the word of each element, as int64.
 at::Tensor DrawByOperators(at::IntArrayRef shape, const DropoutDraw& draw, c10::Device device) {
   const Rows rows(shape, draw.place);
   const auto integers = at::TensorOptions(at::kLong).device(device);
-  // One dimension for each of sample, head and position, and the last for the counters of a row.
+  // Dimensions: sample, head, position, and the counters of a row.
   const auto along = [&](std::int64_t first, std::int64_t count, at::IntArrayRef view) {
     return at::arange(first, first + count, integers).view(view);
   };

@@ -8,7 +8,7 @@ namespace {
 // 2u = x (kSlope + kCubic x^2).
 constexpr float kSlope = 1.5957691216057308F;   // 2 sqrt(2/pi)
 constexpr float kCubic = 0.07135481627159536F;  // times 0.044715
-constexpr float kFar = 100.0F;                  // here the function is x, or nothing
+constexpr float kFar = 100.0F;                  // from here on the function is x, or 0
 
 DS_ALWAYS_INLINE Floats TwiceU(Floats x) { return x * (kSlope + kCubic * (x * x)); }
 
@@ -21,7 +21,7 @@ struct Forward {
 struct Backward {
   static DS_ALWAYS_INLINE Floats Compute(Floats x, Floats upstream) {
     const Logistic logistic = FindLogistic(TwiceU(x));
-    // Far out the complement is 0, and the slope must not be infinite beside it.
+    // Far out the complement is 0, and it must not be multiplied by an infinite slope.
     const Floats far = Floats{} + kFar;
     const Floats near = x > far ? far : (x < -far ? -far : x);
     const Floats slope = near * (kSlope + 3.0F * kCubic * (near * near));

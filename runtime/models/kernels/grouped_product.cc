@@ -19,7 +19,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Counts = std::vector<std::int64_t>;
 
-// Says where each group ends.
+// Returns the end of each group.
 at::Tensor EndsOf(const Counts& counts, c10::Device device) {
   std::vector<std::int32_t> ends;
   std::int64_t end = 0;
@@ -29,14 +29,14 @@ at::Tensor EndsOf(const Counts& counts, c10::Device device) {
   return at::tensor(ends, at::kInt).to(device);
 }
 
-// GradientsOfMatrices are made together, when the first of them is asked for.
+// Computes the gradients of all matrices together, when the first is requested.
 class GradientsOfMatrices {
  public:
   GradientsOfMatrices(at::Tensor upstream, at::Tensor rows, at::Tensor ends)
       : upstream_(std::move(upstream)), rows_(std::move(rows)), ends_(std::move(ends)) {}
 
   void Write(std::int64_t group, std::int64_t count, at::Tensor& place, float beta) {
-    if (count == 0) {  // of which kernels may leave what was there
+    if (count == 0) {  // kernels may leave old values there
       if (beta == 0.0F) place.zero_();
       return;
     }
@@ -51,7 +51,7 @@ class GradientsOfMatrices {
 
 class GroupedFunction : public torch::autograd::Function<GroupedFunction> {
  public:
-  // LibTorch finds variables in a TensorList, and in no vector.
+  // LibTorch finds variables in a TensorList, but not in a vector.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
                             at::TensorList matrices, const Counts& counts) {
     variable_list saved{rows};
@@ -70,7 +70,7 @@ class GroupedFunction : public torch::autograd::Function<GroupedFunction> {
     const Counts counts = context->saved_data["counts"].toIntVector();
     const at::Tensor gradient = upstream[0].contiguous();
     const at::Tensor ends = EndsOf(counts, gradient.device());
-    variable_list result(saved.size() + 1);  // and nothing for the counts
+    variable_list result(saved.size() + 1);  // plus nothing for the counts
     if (context->needs_input_grad(0)) {
       const auto stacked = StackMatrices(matrices);
       DS_CHECK(stacked.has_value());

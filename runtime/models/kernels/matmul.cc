@@ -18,8 +18,8 @@
 #include "runtime/plan/memory/product_scratch.h"
 
 namespace at::native {
-// In LibTorch, but in none of its headers. Weak: a version without this very signature lacks the
-// name, and the products then stay with MKL.
+// Exported by LibTorch but declared in none of its headers. Weak: if a version lacks this exact
+// signature, products use MKL.
 void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& out, float beta, float alpha)
     __attribute__((weak));
 }  // namespace at::native
@@ -44,8 +44,7 @@ bool UsesOneDnn(const at::Tensor& out) {
   return usable && out.is_cpu() && out.scalar_type() == at::kFloat;
 }
 
-// AMD's AVX-512 multiplies bf16 twice as fast as fp32. What other kinds of processors do has not
-// been measured.
+// AMD's AVX-512 multiplies bf16 twice as fast as fp32. Other processors have not been measured.
 bool MultipliesFp32FasterThanBf16() {
 #if defined(__x86_64__)
   const bool has_fast_bf16 = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16");
@@ -75,8 +74,8 @@ at::Tensor Tile(const at::Tensor& matrix, std::int64_t row, std::int64_t column)
       .narrow(1, column, std::min(kWidenedTile, matrix.size(1) - column));
 }
 
-// The gradients of y = x W + b by `gradient`, that of y [N, out]: each is put where it is
-// collected, or made to be returned to autograd.
+// Gradients of y = x W + b from `gradient`, the gradient of y [N, out]. Each is written where it is
+// collected, or returned to autograd.
 at::Tensor GradientOfInput(const at::Tensor& weight, const at::Tensor& gradient, bool in_out) {
   const at::Tensor matrix = in_out ? weight.t() : weight;
   at::Tensor result = at::empty({gradient.size(0), matrix.size(1)}, gradient.options());
@@ -99,7 +98,7 @@ at::Tensor PutGradientOfBias(const at::Tensor& bias, const at::Tensor& gradient)
 
 struct AffineOptions {
   bool in_out = false;
-  bool trains = true;  // the weight, whose gradient reads x
+  bool trains = true;  // the weight trains, and its gradient reads x
   tensor_parallel::Group add_up;
 };
 
@@ -123,7 +122,7 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
     CheckIsFirstDerivative("a linear layer");
     const auto saved = context->get_saved_variables();
     const at::Tensor& weight = saved[1];
-    // A gradient of weights that comes later would hold, by the history of x, all that is before.
+    // Detached: a deferred weight gradient would otherwise keep the full history of x alive.
     const at::Tensor x = saved[0].defined() ? saved[0].detach() : saved[0];
     const bool in_out = context->saved_data["in_out"].toBool();
     const at::Tensor gradient = upstream[0].contiguous();
@@ -141,15 +140,15 @@ class AffineFunction : public torch::autograd::Function<AffineFunction> {
 
 struct SharedOptions : torch::CustomClassHolder {
   std::vector<bool> in_out;          // of each weight
-  std::vector<std::size_t> bias_at;  // of its bias among the operands; 0: it has none
-  bool trains = true;                // one of the weights does
+  std::vector<std::size_t> bias_at;  // index of its bias in the operands; 0: none
+  bool trains = true;                // at least one weight trains
   tensor_parallel::Group users;
   std::string tag;
 };
 
 class SharedAffineFunction : public torch::autograd::Function<SharedAffineFunction> {
  public:
-  // x [N, in]; the operands are the weights and, behind them, what biases there are.
+  // x [N, in]; the operands are the weights, followed by the biases that exist.
   static variable_list forward(AutogradContext* context, const at::Tensor& x,
                                at::TensorList operands,
                                const c10::intrusive_ptr<SharedOptions>& options) {
@@ -175,14 +174,14 @@ class SharedAffineFunction : public torch::autograd::Function<SharedAffineFuncti
     const auto& options = *static_cast<const SharedOptions*>(capsule.get());
     variable_list gradients;
     for (const at::Tensor& each : upstream) gradients.push_back(each.contiguous());
-    variable_list result(saved.size() + 1);  // and nothing for the options
+    variable_list result(saved.size() + 1);  // plus nothing for the options
     std::optional<comm::Work> sum;
     if (context->needs_input_grad(0)) {
       result[0] = SumOfInputs(saved, gradients, options);
       sum = options.users.StartSum(result[0], options.tag);
     }
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      const std::size_t weight = 1 + i, bias = 1 + options.bias_at[i];  // behind x
+      const std::size_t weight = 1 + i, bias = 1 + options.bias_at[i];  // after x
       if (context->needs_input_grad(weight)) {
         result[weight] = PutGradientOfWeight(saved[weight], x, gradients[i], options.in_out[i]);
       }
@@ -195,7 +194,7 @@ class SharedAffineFunction : public torch::autograd::Function<SharedAffineFuncti
   }
 
  private:
-  // In autograd's order, which begins with what was computed last.
+  // Sums in autograd's order: the product that was computed last comes first.
   static at::Tensor SumOfInputs(const variable_list& saved, const variable_list& gradients,
                                 const SharedOptions& options) {
     at::Tensor sum;
@@ -217,7 +216,7 @@ void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor&
       if (beta != 0.0F) {
         sum.copy_(tile);
       } else if (a.size(1) == 0) {
-        sum.zero_();  // a product over no elements
+        sum.zero_();  // the inner dimension is empty
       }
       for (std::int64_t k = 0; k < a.size(1); k += kWidenedTile) {
         MatMulInto(sum, Tile(a, row, k).to(at::kFloat), Tile(b, k, column).to(at::kFloat),
@@ -230,7 +229,7 @@ void MatMulWidened(const at::Tensor& out, const at::Tensor& a, const at::Tensor&
 
 void MatMulInto(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, float beta) {
   if (out.numel() == 0) return;
-  if (a.size(1) == 0) {  // a sum of no products: kernels differ in what they do then
+  if (a.size(1) == 0) {  // empty inner dimension: kernels differ in this case
     if (beta == 0.0F) out.zero_();
     return;
   }
@@ -264,7 +263,7 @@ at::Tensor Affine(const at::Tensor& input, const at::Tensor& matrix, const at::T
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const std::optional<at::Tensor> optional_bias =
       bias.defined() ? std::optional(AutocastOperand(bias)) : std::nullopt;
-  // In the function every tensor looks like a constant.
+  // Inside the function every tensor looks like a constant.
   const AffineOptions options{in_out, weight.requires_grad(), add_up};
   return AffineFunction::apply(rows, weight, optional_bias, options).view(shape);
 }

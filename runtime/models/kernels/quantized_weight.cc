@@ -22,16 +22,16 @@
 namespace ds::models {
 namespace {
 
-// Quantiles of a normal distribution, from -1 to 1, one of them 0 (appendix E of the QLoRA paper).
+// Quantiles of a normal distribution, scaled to [-1, 1], including 0 (QLoRA paper, appendix E).
 constexpr std::array<float, 16> kNf4Values = {
     -1.0F,        -0.69619280F, -0.52507305F, -0.39491749F, -0.28444138F, -0.18477343F,
     -0.09105004F, 0.0F,         0.07958030F,  0.16093020F,  0.24611230F,  0.33791524F,
     0.44070983F,  0.56261700F,  0.72295684F,  1.0F};
 constexpr float kLeastScale = 1e-38F;
-constexpr std::int64_t kBlocksOfThread = 64;  // blocks or rows that are worth a thread
+constexpr std::int64_t kBlocksOfThread = 64;  // blocks or rows per thread
 
 // The 256 values of the dynamic tree data type (https://arxiv.org/abs/1511.04561): seven decades,
-// each with twice as many linear steps as the one below, 0 and 1.
+// each with twice as many linear steps as the previous one, plus 0 and 1.
 std::array<float, 256> MakeDynamicValues() {
   std::vector<float> values{0.0F, 1.0F};
   for (int decade = 0; decade < 7; ++decade) {
@@ -59,10 +59,10 @@ const std::array<float, 256>& DynamicValues() {
   return values;
 }
 
-// The nearest of `values`, which ascend; of two as near the lower one.
+// Returns the nearest of `values`, which ascend; the lower one on ties.
 template <std::size_t kCount>
 std::uint8_t FindNearest(const std::array<float, kCount>& values, float x) {
-  std::size_t low = 0, count = kCount - 1;  // of the bounds between values
+  std::size_t low = 0, count = kCount - 1;  // indices of bounds between values
   while (count > 0) {
     const std::size_t half = count / 2, bound = low + half;
     if (x > (values[bound] + values[bound + 1]) / 2.0F) {
@@ -87,14 +87,14 @@ std::span<const float> BlockOf(std::span<const float> values, std::int64_t block
   return values.subspan(first, std::min(static_cast<std::size_t>(size), values.size() - first));
 }
 
-// Whole blocks are multiplied by a reciprocal, a shorter one at the end is divided: so the numbers
-// are bitsandbytes' to the last bit.
+// Full blocks are multiplied by a reciprocal, and a shorter last block is divided. This makes the
+// results bit-identical to bitsandbytes.
 float Scaled(float value, float scale, bool is_whole) {
   const float least = std::max(scale, kLeastScale);
   return std::clamp(is_whole ? value * (1.0F / least) : value / least, -1.0F, 1.0F);
 }
 
-// Codes of 4 bits of all elements, and the scales of the blocks.
+// Writes the 4-bit codes of all elements, and the scales of the blocks.
 std::vector<float> WriteNf4Codes(std::span<const float> weight, std::uint8_t* out) {
   const auto count = static_cast<std::int64_t>(weight.size());
   const std::int64_t blocks = (count + kNf4Block - 1) / kNf4Block;
@@ -162,7 +162,7 @@ void WriteInt8(std::span<const float> weight, const QuantizedLayout& layout, std
   WriteFloats(scales, out + layout.code_bytes());
 }
 
-// The scales of blocks or rows.
+// Returns the scales of blocks or rows.
 std::vector<float> ReadScales(const std::uint8_t* bytes, const QuantizedLayout& layout) {
   const std::uint8_t* const codes = bytes + layout.code_bytes();
   if (layout.format != BaseFormat::kNf4Double) return ReadFloats(codes, layout.scales());
@@ -268,7 +268,7 @@ at::Tensor DequantizeWeightByOperators(const at::Tensor& bytes, const QuantizedL
     return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat)
         .to(bytes.device());
   };
-  // A copy, for the bytes need not lie where a float may.
+  // Copied, because the bytes may not be aligned for floats.
   const auto floats = [&](std::int64_t first, std::int64_t count) {
     return bytes.narrow(0, first, 4 * count).clone().view(at::kFloat);
   };

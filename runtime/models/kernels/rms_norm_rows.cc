@@ -24,7 +24,7 @@ DS_ALWAYS_INLINE float Normalise(const NormedRow<Scalar>& row, double epsilon, S
   return scale;
 }
 
-// With n = x s and h = upstream w the gradient of x is s (h - n mean of h n).
+// With n = x s and h = upstream w, the gradient of x is s (h - n mean(h n)).
 template <typename Scalar>
 DS_ALWAYS_INLINE void FindGradients(const NormedRow<Scalar>& row, float scale,
                                     const Scalar* upstream,

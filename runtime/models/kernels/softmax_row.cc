@@ -9,7 +9,7 @@
 namespace ds::models {
 namespace {
 
-// The loop ends of a row that is no multiple of kLanes, padded with -infinity (e^-inf is 0).
+// The end of a row that is not a multiple of kLanes, padded with -infinity (e^-inf is 0).
 struct Tail {
   float values[kLanes];
   std::int64_t count;

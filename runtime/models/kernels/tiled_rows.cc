@@ -17,7 +17,7 @@ at::Tensor RunTiled(const at::Tensor& x, const RowTiles& tiles,
     return activation::Tensors{function(tile[0])};
   };
   std::vector<at::Tensor> results;
-  // One operator makes them, so that one puts their gradients together.
+  // A single operator splits x, so that a single one assembles the gradients.
   for (const at::Tensor& tile : rows.split((rows.size(0) + count - 1) / count, /*dim=*/0)) {
     results.push_back(activation::Recompute(part, {tile}, tiles.recompute)[0]);
   }
