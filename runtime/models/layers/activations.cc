@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// LibTorch's takes six times as long.
+// LibTorch's operator takes six times as long.
 class GeluTanhFunction : public torch::autograd::Function<GeluTanhFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {

@@ -10,8 +10,8 @@
 namespace ds::models {
 namespace {
 
-// By operators of which each result is there: LibTorch's fused kernels draw what they drop from a
-// generator, whose numbers depend on the shape of the call.
+// Attention with separate operators, which materialises every intermediate result. LibTorch's fused
+// kernels draw dropout from a generator, and its numbers depend on the shape of the call.
 at::Tensor AttendByOperators(const at::Tensor& q, at::Tensor k, at::Tensor v,
                              const AttentionOptions& options) {
   if (const std::int64_t shared_by = q.size(1) / k.size(1); shared_by > 1) {
@@ -40,8 +40,8 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const bool shared_heads = q.size(1) != k.size(1);
   const std::optional<at::Tensor> bias =
       options.bias.defined() ? std::optional(options.bias) : std::nullopt;
-  // LibTorch's fused kernels take values as wide as keys only, and would have each weight kept. A
-  // single token's weights are fewer than what all values are widened by.
+  // LibTorch's fused kernels require values as wide as keys, and would keep every weight. For a
+  // single token the weights are fewer than the elements that pad the values.
   const std::int64_t missing = q.size(2) > 1 ? q.size(3) - v.size(3) : 0;
   const at::Tensor values = missing > 0 ? at::constant_pad_nd(v, {0, missing}) : v;
   const at::Tensor mixed =

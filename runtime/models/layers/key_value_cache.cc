@@ -10,14 +10,14 @@
 namespace ds::models {
 namespace {
 
-// Writes rows [samples, heads, S, width] to the places that `positions` [samples, S] tell.
+// Writes rows [samples, heads, S, width] at the indices `positions` [samples, S].
 void WriteRows(const at::Tensor& table, const at::Tensor& positions, const at::Tensor& rows) {
   table.scatter_(/*dim=*/2, positions.unsqueeze(1).unsqueeze(3).expand_as(rows), rows);
 }
 
 }  // namespace
 
-// Zeros, for what nobody sees is multiplied by 0 all the same.
+// Zero-filled, because masked entries are still multiplied by 0, which must not give NaN.
 KeyValueCache::KeyValueCache(const DecoderSpec& spec, const Shape& shape,
                              const at::TensorOptions& options)
     : capacity_(shape.capacity), lengths_(static_cast<std::size_t>(shape.samples), 0) {

@@ -52,7 +52,7 @@ at::Tensor Product::DropInputs(const at::Tensor& x, const RandomPlace* place) co
 }
 
 at::Tensor Product::MakeChange(const at::Tensor& x) const {
-  // What flows back into A is the sum of what all parts of the outputs give.
+  // The gradient of A is the sum of the contributions of all parts of the outputs.
   const at::Tensor narrowed = adapter_.users.size() == 1
                                   ? narrow_->forward(x)
                                   : Affine(x, adapter_.users.Share(narrow_->weight(), "adapter"),
@@ -128,10 +128,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kRowsAtOnce = 1024;  // are widened
+constexpr std::int64_t kRowsAtOnce = 1024;  // rows upcast at once
 
-// Makes place = beta * place + the rows of each id. In 16 bits each addition would round: what
-// comes to a row is added up in fp32, in the order of the ids, and rounded once.
+// Computes place = beta * place + the rows of each id. In 16 bits every addition would round, so a
+// row's contributions are summed in fp32, in the order of the ids, and rounded once.
 void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tensor& place) {
   if (beta == 0.0F) place.zero_();
   const auto add = [&rows](const at::Tensor& sums, const at::Tensor& numbers) {
@@ -148,11 +148,11 @@ void AddRows(const at::Tensor& ids, const at::Tensor& rows, float beta, at::Tens
   place.index_copy_(0, found, sums.to(place.scalar_type()));
 }
 
-// A table as large as the vocabulary is neither made for the gradient of a batch's few rows nor
-// added to that of a tied head.
+// Avoids a dense gradient as large as the vocabulary for a batch's few rows, and its addition to
+// the gradient of a tied head.
 class LookUpFunction : public torch::autograd::Function<LookUpFunction> {
  public:
-  // `padding` is -1 for none.
+  // `padding` is -1 if there is none.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
                             const at::Tensor& ids, std::int64_t padding) {
     context->save_for_backward({table, ids});
@@ -169,7 +169,7 @@ class LookUpFunction : public torch::autograd::Function<LookUpFunction> {
       if (padding >= 0) rows = rows.masked_fill(ids.reshape({-1, 1}).eq(padding), 0.0);
       AddRows(ids.flatten(), rows, beta, place);
     };
-    // Elsewhere rows are added in no fixed order.
+    // Other devices add the rows in no fixed order.
     if (table.is_cpu() && table.scalar_type() != at::kDouble &&
         gradients::PutGradient(table, add_rows, gradients::PlaceDtype::kAnyFloat)) {
       return variable_list(3);
@@ -198,7 +198,7 @@ Embedding::Embedding(const Shape& shape, const at::TensorOptions& options)
 
 namespace {
 
-// A device is told to stop by itself, as it does of other lookups' ids: nobody waits for it.
+// A device checks the ids asynchronously and aborts by itself, as in its other lookups.
 void CheckRows(const at::Tensor& are_rows, std::int64_t rows) {
   if (!are_rows.is_cpu()) {
     return at::_assert_async(are_rows,
@@ -209,7 +209,7 @@ void CheckRows(const at::Tensor& are_rows, std::int64_t rows) {
 
 }  // namespace
 
-// Zeros come of ids whose rows other ranks have.
+// Ids with rows on other ranks give zeros.
 at::Tensor Embedding::LookUpOwn(const at::Tensor& ids) const {
   CheckRows(ids.ge(0).logical_and_(ids.lt(all_rows_)).all(), all_rows_);
   const at::Tensor own = ids - first_row_;

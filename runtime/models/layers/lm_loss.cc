@@ -49,8 +49,8 @@ void FusedRows(at::Tensor& logits, const RowLabels& labels, float gradient_scale
       });
 }
 
-// RowsOfPart is what rows of one part's columns come to. Its methods overwrite `wide`, which is
-// fp32.
+// RowsOfPart holds the logits of rows in one part's columns, and computes the part's contribution
+// to their losses and gradients. Its methods overwrite `wide`, which is fp32.
 class RowsOfPart {
  public:
   RowsOfPart(at::Tensor wide, const RowLabels& labels, std::int64_t first_column)
@@ -58,14 +58,14 @@ class RowsOfPart {
     const at::Tensor own = labels.ids - first_column;
     const at::Tensor is_elsewhere =
         own.lt(0).logical_or_(own.ge(wide_.size(1))).logical_or_(labels.ids.eq(labels.ignored));
-    // What is not finite in a row that does not count must not, either.
+    // A non-finite value in an ignored row must not count, either.
     wide_.masked_fill_(labels.ids.eq(labels.ignored).unsqueeze(1), 0.0);
     columns_ = own.masked_fill(is_elsewhere, 0).unsqueeze(1);
     is_here_ = is_elsewhere.logical_not().to(at::kFloat);
   }
 
-  // [3, rows]: the largest logit, the sum of exponentials over that, which the rows become, and the
-  // label's logit, 0 where another part has it.
+  // Computes [3, rows]: the largest logit; the sum of exponentials relative to it, which overwrite
+  // the rows; and the label's logit, 0 if another part has it.
   at::Tensor Exponentiate() {
     const at::Tensor at_label = wide_.gather(1, columns_).squeeze(1).mul_(is_here_);
     if (!wide_.is_cpu()) {
@@ -84,7 +84,7 @@ class RowsOfPart {
     return sums;
   }
 
-  // Multiplies each row by its factor, then takes `scale` [rows] off where the labels are.
+  // Multiplies each row by its factor, then subtracts `scale` [rows] at the labels.
   const at::Tensor& ToGradient(const at::Tensor& factors, const at::Tensor& scale) {
     if (wide_.is_cpu()) {
       const auto* const factor = factors.const_data_ptr<float>();
@@ -114,13 +114,13 @@ class RowsOfPart {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Large enough that the products run at full speed and the weight gradient, read and written once a
-// chunk, does not dominate; small enough that the logits do not decide the peak.
+// Large enough that the products run at full speed, and that the weight gradient, read and written
+// once per chunk, does not dominate. Small enough that the logits do not determine peak memory.
 constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kLeastChunkRows = 64;
 
-// On a GPU rows begin at multiples of 16 bytes, whatever the vocabulary: of others cuBLAS makes
-// products, three of each chunk, by kernels that take several times as long.
+// On a GPU rows start at multiples of 16 bytes for any vocabulary size. Otherwise cuBLAS uses
+// kernels that are several times slower, for three products of each chunk.
 at::Tensor MakeLogits(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
   constexpr std::int64_t kMultiple = 8;
   if (options.device().is_cpu()) return at::empty({rows, columns}, options);
@@ -133,7 +133,7 @@ struct Gradients {
   at::Tensor weight;  // [V, H], undefined when not needed
 };
 
-// The rows of one call, its chunks, and what they add up to.
+// The rows of one call, its chunks, and their sums.
 class ChunkedLoss {
  public:
   ChunkedLoss(at::Tensor hidden, at::Tensor weight, at::Tensor labels, const LmLossOptions& options)
@@ -146,7 +146,7 @@ class ChunkedLoss {
     scale_ = 1.0 / static_cast<double>(std::max<std::int64_t>(1, range.count));
   }
 
-  // The mean loss; computes the gradients that are needed on the way.
+  // Returns the mean loss, and computes the required gradients in the same pass.
   at::Tensor Run(bool need_hidden, bool need_weight) {
     const std::int64_t rows = hidden_.size(0), step = std::min(rows, CountChunkRows());
     const bool need_gradients = need_hidden || need_weight;
@@ -177,7 +177,7 @@ class ChunkedLoss {
     return losses.sum() * scale_;
   }
 
-  // In the parameters' dtype.
+  // Logits in the parameters' dtype.
   Gradients TakeGradients() {
     if (gradients_.weight.defined()) {
       gradients_.weight = gradients_.weight.to(weight_.scalar_type());
@@ -191,7 +191,7 @@ class ChunkedLoss {
     return part.group.size() == 1 ? weight_.size(0) : part.all;
   }
 
-  // The same on all ranks, whose parts may differ by a column.
+  // The same on all ranks, although their parts may differ by a column.
   std::int64_t CountChunkRows() const {
     const std::int64_t parts = options_.vocabulary.group.size();
     const std::int64_t columns = (vocabulary() + parts - 1) / parts;
@@ -208,7 +208,7 @@ class ChunkedLoss {
                 " of the micro-batch is outside the vocabulary of ", vocabulary(), " tokens");
   }
 
-  // Caps the logits in place and returns the slopes of the cap; undefined where there is none.
+  // Caps the logits in place and returns the slopes of the cap; undefined if there is no cap.
   at::Tensor CapLogits(at::Tensor& logits) const {
     if (options_.soft_cap == 0.0) return {};
     const at::Tensor capped = logits.div_(options_.soft_cap).tanh_();
@@ -224,12 +224,12 @@ class ChunkedLoss {
   }
 
   at::Tensor hidden_, weight_, labels_;
-  double scale_ = 0.0;  // one over the number of labels that count
+  double scale_ = 0.0;  // 1 / number of labels that count
   LmLossOptions options_;
   Gradients gradients_;
 };
 
-// What autograd is not asked about, and cannot be: inside forward nothing records and every tensor
+// Options that cannot be read from autograd: inside forward nothing is recorded, and every tensor
 // looks like a constant.
 struct LossNeeds {
   bool hidden;
@@ -258,18 +258,18 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
     at::Tensor hidden = context->saved_data["hidden"].toTensor();
     at::Tensor weight = context->saved_data["weight"].toTensor();
     const double expected_scale = context->saved_data["expected_scale"].toDouble();
-    // Not held any longer, so that the accumulation into .grad may take the buffers over uncopied.
+    // Released here, so that the accumulation into .grad can take over the buffers without a copy.
     context->saved_data.clear();
     const at::Tensor factor = FindFactor(upstream.at(0), expected_scale);
     if (factor.defined() && hidden.defined()) hidden.mul_(factor);
-    // On a device it goes into the pass that writes the gradient.
+    // On a device the factor is applied in the pass that writes the gradient.
     const bool scales_later = factor.defined() && !factor.is_cpu();
     if (factor.defined() && weight.defined() && !scales_later) weight.mul_(factor);
     const auto write = [weight, factor = scales_later ? factor : at::Tensor()](at::Tensor& place,
                                                                                float beta) {
       WriteScaled(weight, factor, beta, place);
     };
-    const variable_list parameter = context->get_saved_variables();  // or nothing
+    const variable_list parameter = context->get_saved_variables();  // may be empty
     const bool is_put =
         weight.defined() && !parameter.empty() && gradients::PutGradient(parameter[0], write);
     if (scales_later && weight.defined() && !is_put) weight.mul_(factor);
@@ -277,9 +277,9 @@ class LmLossFunction : public torch::autograd::Function<LmLossFunction> {
   }
 
  private:
-  // Undefined where it is 1, as expected: to read it saves passes over the gradients. On a device
-  // nobody waits for it, and it has a dimension: LibTorch rounds a scalar there to the dtype of
-  // what it multiplies.
+  // Undefined if it is 1, as expected; this check saves passes over the gradients. On a device it
+  // is not read, to avoid a wait, and it has a dimension: LibTorch rounds a scalar there to the
+  // dtype of the other factor.
   static at::Tensor FindFactor(const at::Tensor& upstream, double expected_scale) {
     if (!upstream.is_cpu()) return (upstream / expected_scale).reshape({1});
     const double factor = upstream.item<double>() / expected_scale;
@@ -361,7 +361,7 @@ std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
                        const VocabularyPart& part) {
   auto [most, places] = logits.max(1);
   if (part.group.size() > 1) {
-    // No vocabulary has as many tokens as fp32 counts exactly, 2^24.
+    // No vocabulary exceeds 2^24 tokens, the largest count that is exact in fp32.
     const at::Tensor own = at::stack({most.to(at::kFloat), (places + part.first).to(at::kFloat)});
     const at::Tensor all = part.group.Gather(own, "most likely tokens");
     const at::Tensor best = all.select(1, 0).argmax(0, /*keepdim=*/true);

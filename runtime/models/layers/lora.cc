@@ -12,23 +12,23 @@
 namespace ds::models {
 namespace {
 
-// A linear layer within a layer.
+// A linear layer within a decoder layer.
 struct NamedProduct {
-  std::string name;  // in full
+  std::string name;  // full name
   std::shared_ptr<Product> product;
   std::string path;                  // in its block
-  std::int64_t first_input = 0;      // of this rank, where ranks have the inputs between them
-  bool has_part_of_outputs = false;  // ranks have them between them
+  std::int64_t first_input = 0;      // this rank's first input, if ranks shard the inputs
+  bool has_part_of_outputs = false;  // ranks shard the outputs
   bool takes_adapter = true;
 };
 
-// The rank's part of a weight's inputs begins here.
+// Returns the index of the rank's first input of a weight.
 std::int64_t FindFirstInput(const Product& product, const checkpoint::Placement& placement) {
   if (!product.adds_up() || placement.boxes.empty()) return 0;
   return placement.boxes.front().offset.at(product.layout() == WeightLayout::kInOut ? 0 : 1);
 }
 
-// Lists all but the head, routers and the matrices of adapters.
+// Lists all products except the head, routers and the matrices of adapters.
 std::vector<NamedProduct> ListProducts(const BlockList& model) {
   std::vector<NamedProduct> products;
   for (const auto& block : model.blocks()) {

@@ -58,13 +58,14 @@ std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
 
 namespace {
 
-// So many rows add up their parts of the weight's gradient, however many threads there are.
+// Number of rows whose contributions to the weight's gradient are summed together. It is fixed, so
+// that the result does not depend on the number of threads.
 constexpr std::int64_t kRowsInSum = 64;
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of contiguous rows [N, width] on the CPU.
+// RMSNorm of contiguous rows [N, width] on the CPU.
 class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
@@ -120,7 +121,7 @@ class RmsNormFunction : public torch::autograd::Function<RmsNormFunction> {
   }
 };
 
-// transformers' order: normalise in fp32, round to x's dtype, then scale by the weight.
+// Order of operations as in transformers: normalise in fp32, round to x's dtype, then scale.
 at::Tensor NormaliseByOperators(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor scale = at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + epsilon);

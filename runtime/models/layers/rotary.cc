@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 at::Tensor TurnByOperators(const at::Tensor& x, at::Tensor cos, at::Tensor sin) {
   const std::int64_t half = cos.size(-1);
-  if (cos.dim() == 3) {  // of samples: the same for all their heads
+  if (cos.dim() == 3) {  // one table per sample, shared by its heads
     cos = cos.unsqueeze(1);
     sin = sin.unsqueeze(1);
   }
@@ -51,7 +51,7 @@ void TurnToken(const at::Tensor& x, const at::Tensor& y, std::int64_t token, boo
 at::Tensor Turn(const at::Tensor& rows, const at::Tensor& cos, const at::Tensor& sin,
                 float direction) {
   const at::Tensor x = rows.stride(3) == 1 ? rows : rows.contiguous();
-  // As products leave it: the heads of a token side by side.
+  // Same memory order as a product's output: the heads of a token are contiguous.
   const at::Tensor y =
       at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
   WithElementType(x, [&]<typename Scalar>(Scalar) {
@@ -97,9 +97,9 @@ at::Tensor ApplyRotary(const at::Tensor& x, const at::Tensor& cos, const at::Ten
   return RotaryFunction::apply(x, cos.contiguous(), sin.contiguous());
 }
 
-// Without a known longest document the positions tell it. Those that are counted within documents
-// are fewer than the tokens: where the angles are the same for all lengths up to that, nobody has
-// to ask the device how far they go.
+// Without a known longest document the length is read from the positions. Positions counted within
+// documents are less than the number of tokens. If the angles are the same for all lengths up to
+// that, the device need not be read, which would block.
 std::vector<float> RotaryAngles::FindFrequencies(const at::Tensor& positions,
                                                  bool are_counted) const {
   if (longest_ > 0) return RopeFrequencies(rope_, head_width_, longest_);

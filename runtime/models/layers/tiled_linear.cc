@@ -35,7 +35,7 @@ class LinearTile : public Block {
     const Product::Shape shape{.in = inputs_.count,
                                .out = FindFeatures(layer.out, layer.out_splits, of_out).count,
                                .bias = layer.bias && is_last_input()};
-    // What a block registers itself has the names of a Linear's.
+    // Parameters that a block registers itself have the names of a Linear's.
     tile_ = std::make_shared<Linear>(shape, options);
     for (const auto& item : tile_->named_parameters()) register_parameter(item.key(), item.value());
   }

@@ -15,8 +15,8 @@
 namespace ds::models {
 namespace {
 
-// Slopes of ALiBi: powers of 2^(-8/n) for n heads, n a power of two; the heads beyond take every
-// other one of those for 2n.
+// Returns ALiBi's slopes: powers of 2^(-8/n) for n heads, n a power of two. Heads beyond n use
+// every other slope of 2n heads.
 std::vector<double> AlibiSlopes(std::int64_t heads) {
   const auto whole = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   std::vector<double> slopes;
@@ -29,7 +29,8 @@ std::vector<double> AlibiSlopes(std::int64_t heads) {
   return slopes;
 }
 
-// Sees itself and what is before it, in its window and its document: [1 or B, 1, S, S].
+// Returns the mask [1 or B, 1, S, S]: a token sees itself and earlier tokens, within its window and
+// document.
 at::Tensor FindSeen(std::int64_t window, const at::Tensor& documents, const at::Tensor& q) {
   const std::int64_t tokens = q.size(2);
   const auto flags = q.options().dtype(at::kBool);
@@ -42,7 +43,7 @@ at::Tensor FindSeen(std::int64_t window, const at::Tensor& documents, const at::
   return seen;
 }
 
-// The bias in the dtype of the queries `q`, where what is not seen counts for nothing.
+// Returns the bias in the dtype of the queries `q`, with -infinity at `unseen`.
 at::Tensor Finish(const at::Tensor& bias, const at::Tensor& unseen, const at::Tensor& q) {
   return bias.masked_fill(unseen, -std::numeric_limits<double>::infinity())
       .to(q.scalar_type())
@@ -71,7 +72,7 @@ sequence_parallel::LooksAt FindSharedDocuments(
     const Batch& batch, const std::vector<sequence_parallel::Portion>& portions) {
   const at::Tensor& documents = FindTensor(batch, "documents");
   if (!documents.defined() || !documents.device().is_cpu()) return {};
-  std::vector<at::Tensor> least, most;  // of the samples
+  std::vector<at::Tensor> least, most;  // by portion (FPDT chunk), per sample
   for (const auto& [all, own] : portions) {
     auto [first, last] = documents.narrow(1, all.first, all.count).aminmax(/*dim=*/1);
     least.push_back(first);
@@ -149,8 +150,8 @@ bool AttentionBias::Made::Fits(const at::Tensor& made_of, std::int64_t keys,
 at::Tensor AttentionBias::MakeSlopes(const at::Tensor& queries, const at::Tensor& keys) const {
   if (slopes_.empty()) return at::zeros({1, 1, 1, 1}, keys.options());
   const at::Tensor slopes = at::tensor(slopes_, keys.options()).view({1, -1, 1, 1});
-  // The softmax does not see what is the same for all keys, so absolute places and distances are
-  // the same; those that are rounded are not.
+  // The softmax ignores terms that are equal for all keys, so absolute positions give the same
+  // result as distances. Rounded ones do not.
   if (positions_ == Positions::kAlibi) return slopes * (keys - queries);
   return (slopes.to(at::kBFloat16) * keys.to(at::kBFloat16)).to(at::kFloat) * scale_;
 }
