@@ -14,7 +14,7 @@ namespace {
 
 std::string StoredName(const std::string& name) { return "base_model.model." + name; }
 
-// Adapters, and the parameters that are saved whole under the names of `whole`, and of `copies`.
+// Declares the adapters, and the full parameters stored under the names of `whole` and `copies`.
 std::vector<checkpoint::SafetensorsDeclaration> DeclareAdapters(const BlockList& model,
                                                                 const WholeNames& whole,
                                                                 const WholeNames& copies) {

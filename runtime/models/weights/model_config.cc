@@ -11,7 +11,7 @@ namespace ds::models {
 namespace fs = std::filesystem;
 namespace {
 
-// Presets may lie here: installed beside the program, or the source folder of this build.
+// Directories that may hold presets: installed next to the program, or in this build's source tree.
 std::vector<fs::path> PresetFolders() {
   std::vector<fs::path> folders;
   if (const StatusOr<fs::path> program = FindOwnExecutable(); program.ok()) {
@@ -21,7 +21,7 @@ std::vector<fs::path> PresetFolders() {
   return folders;
 }
 
-// Parses the file `path`; `folder` is where its weights would be.
+// Parses the file `path`; `folder` is the folder of its weights.
 StatusOr<ModelConfig> ReadConfigFile(const fs::path& path, const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
   DS_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(text, path.string()));
@@ -77,7 +77,7 @@ StatusOr<ModelConfig> ReadModelConfig(const std::string& model) {
 
 StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::string& file_name) {
   ModelConfig config;
-  constexpr int kDeepest = 100;  // what describes a model is flat, and printing it recurses
+  constexpr int kDeepest = 100;  // limit: model descriptions are flat, and printing recurses
   bool too_deep = false;
   const auto keep = [&](int depth, auto, auto&) {
     too_deep = too_deep || depth > kDeepest;

@@ -15,8 +15,8 @@ using checkpoint::SafetensorsWriter;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// What a model folder may have beside its description and its weights: how to generate, and the
-// tokenizer in its several forms.
+// Files that a model folder may have in addition to its config and weights: generation settings and
+// the tokenizer in its several forms.
 constexpr const char* kCompanions[] = {"generation_config.json",
                                        "tokenizer.json",
                                        "tokenizer_config.json",
@@ -32,7 +32,7 @@ constexpr const char* kCompanions[] = {"generation_config.json",
                                        "chat_template.json"};
 constexpr std::uint64_t kMostCompanionBytes = std::uint64_t{1} << 30;
 
-// The model's tensors in its order, cut where a shard would grow beyond `shard_bytes`.
+// Returns the model's tensors in order, split where a shard would exceed `shard_bytes`.
 std::vector<std::vector<SafetensorsDeclaration>> PlanShards(const BlockList& model,
                                                             std::uint64_t shard_bytes) {
   std::vector<std::vector<SafetensorsDeclaration>> shards(1);
@@ -61,7 +61,8 @@ std::string ShardName(std::size_t shard, std::size_t count) {
   return name;
 }
 
-// The config.json to write: as read, with what transformers needs to find class and dtype.
+// Returns the config.json to write: as read, plus the keys from which transformers finds class and
+// dtype.
 nlohmann::ordered_json MakeConfigToWrite(const ModelConfig& config, const BlockList& model) {
   nlohmann::ordered_json json = config.json;
   if (!json.contains("architectures")) {
@@ -103,7 +104,7 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(const fs::path& folde
 Status ModelWriter::CheckRoom() const {
   std::error_code error;
   const fs::space_info room = fs::space(folder_, error);
-  if (error || room.available >= total_bytes_) return OkStatus();  // writing will tell
+  if (error || room.available >= total_bytes_) return OkStatus();  // if unknown, writing reports it
   return ResourceExhaustedError(folder_.string() + ": the model takes " +
                                 std::to_string(total_bytes_) + " bytes and " +
                                 std::to_string(room.available) + " are free: make room");
@@ -138,7 +139,7 @@ Status ModelWriter::CopyCompanions() const {
   for (const char* name : kCompanions) {
     if (!fs::is_regular_file(source_ / name, error)) continue;
     const auto content = ReadFile(source_ / name, kMostCompanionBytes);
-    // A Git LFS pointer that training did not need must not end it.
+    // A Git LFS pointer was not needed for training, so it must not make the export fail.
     if (content.status().code() == StatusCode::kInvalidArgument) continue;
     if (!content.ok()) return content.status();
     DS_RETURN_IF_ERROR(WriteFileAtomically(folder_ / name, *content));
@@ -156,7 +157,7 @@ Status ModelWriter::Finish() {
       index["weight_map"][name] = shards_[shard].file_name;
     }
     DS_RETURN_IF_ERROR(WriteFileAtomically(folder_ / kIndexFile, index.dump(2) + "\n"));
-    // A single file left by an earlier save would be read in place of the shards.
+    // Remove a single file left by an earlier save: it would be read instead of the shards.
     fs::remove(folder_ / kSingleFile, ignored);
   } else {
     fs::remove(folder_ / kIndexFile, ignored);
