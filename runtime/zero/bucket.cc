@@ -13,8 +13,8 @@ bool TravelAlike(const NamedParameter& a, const NamedParameter& b) {
          a.placement.stages == b.placement.stages && a.placement.expert == b.placement.expert;
 }
 
-// Floats have the dtype of the training, whatever they had; bytes that stand for weights stay
-// bytes. Experts are held by other ranks.
+// Floating-point parameters all get the training dtype; quantised weights stay bytes. Experts are
+// held by other ranks.
 bool AreKeptAlike(const NamedParameter& a, const NamedParameter& b) {
   return a.rounded == b.rounded && a.placement.expert == b.placement.expert &&
          at::isFloatingType(a.tensor.scalar_type()) == at::isFloatingType(b.tensor.scalar_type());
@@ -25,7 +25,7 @@ bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
   return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes;
 }
 
-// Sorts into lists of which each is `alike` its first one, in order of first appearance.
+// Sorts into lists whose members are all `alike` the first one, in order of first appearance.
 template <typename Alike>
 std::vector<Members> Sort(const Members& parameters, Alike alike) {
   std::vector<Members> lists;

@@ -18,13 +18,13 @@ namespace ds::zero {
 using device::MemoryUse;
 
 struct FlatGradients::UnderWay {
-  device::LedgerEntry booked = {};      // of `whole`, where that is a copy
-  at::Tensor whole = {};                // what travels
-  at::Tensor reduced = {};              // where the sum over ranks comes
-  std::optional<comm::Work> work = {};  // none: the call has ended, or is `rounded`'s
+  device::LedgerEntry booked = {};      // for `whole`, if it is a copy
+  at::Tensor whole = {};                // the tensor that is sent
+  at::Tensor reduced = {};              // receives the sum over ranks
+  std::optional<comm::Work> work = {};  // none: the call has ended, or `rounded` runs it
   std::optional<QuantizedReduction> rounded = {};
-  Lease target;       // where the mean belongs
-  bool first = true;  // it has no other summand there
+  Lease target;       // the destination of the mean
+  bool first = true;  // the first contribution to target
 };
 
 FlatGradients::FlatGradients(const Context& context, BufferPool& pool, const FlatLayout& layout,
@@ -69,7 +69,7 @@ Lease FlatGradients::AcquireBuffer() {
   }
   Lease buffer = block_ ? Lease(block_->tensor()) : whole_.Acquire();
   if (is_there) return buffer;
-  if (block_ && own_.rests_away()) own_.Prefetch();  // what this will be added to
+  if (block_ && own_.rests_away()) own_.Prefetch();  // the reduction will add to it
   received_.assign(received_.size(), false);
   for (const FlatRange& gap : layout_.gaps()) {
     buffer.tensor().narrow(0, gap.start, gap.count).zero_();
@@ -77,7 +77,7 @@ Lease FlatGradients::AcquireBuffer() {
   return buffer;
 }
 
-// To a mean over ranks everything is added, of the parameters too that had nothing on this rank.
+// All gradients are added to an existing mean, even for parameters without a gradient on this rank.
 Lease FlatGradients::AcquireForArrival() {
   Lease buffer = AcquireBuffer();
   if (std::exchange(is_mean_, false)) received_.assign(received_.size(), true);
@@ -137,8 +137,8 @@ bool FlatGradients::Put(int i, const at::Tensor& parameter, const gradients::Wri
 
 namespace {
 
-// Elements of a gradient that lies in the nearest cache when it has come: to read those of biases
-// and norms again is no pass over memory.
+// Maximum size of a checked gradient. It is still in the nearest cache on arrival, so reading
+// biases and norms again costs no pass over memory.
 constexpr std::int64_t kMostLookedAt = 1 << 13;
 
 }  // namespace
@@ -171,7 +171,7 @@ void FlatGradients::ZeroMissingParameters() {
 
 namespace {
 
-// Do what is asked for around the sum, in place.
+// Apply the scaling around the sum, in place.
 comm::ReduceOp PrepareReduction(const precision::GradientReduction& reduction,
                                 const at::Tensor& whole) {
   if (reduction.average) return comm::ReduceOp::kAvg;
@@ -182,7 +182,7 @@ void FinishReduction(const precision::GradientReduction& reduction, const at::Te
   if (reduction.after != 1.0) reduced.mul_(reduction.after);
 }
 
-// Returns the gradients themselves, or a copy that is booked.
+// Returns the gradients themselves, or a copy that is booked in `booked`.
 at::Tensor CastToTravel(const at::Tensor& gradients, c10::ScalarType type, const Context& context,
                         device::LedgerEntry* booked) {
   if (gradients.scalar_type() == type) return gradients;
@@ -193,8 +193,8 @@ at::Tensor CastToTravel(const at::Tensor& gradients, c10::ScalarType type, const
 
 }  // namespace
 
-// The sum comes where the mean belongs, or, where there is something already or of another dtype,
-// in place in what travels.
+// The sum is written to the mean directly. If there is a mean already, or it has another dtype, the
+// sum is written in place to the sent tensor.
 void FlatGradients::BeginReduceIntoShard(const at::Tensor& gradients) {
   const bool first = !own_.defined();
   if (first) {
@@ -241,16 +241,17 @@ void FlatGradients::BeginReduceEverywhere() {
   reduction_ = std::make_unique<UnderWay>(std::move(under_way));
 }
 
-// Tells of whole gradients whether nothing has been added to their mean.
+// Returns whether nothing has been added to the mean of unsharded gradients.
 bool FlatGradients::IsReduced() const { return is_mean_ || (own_.defined() && !whole_.defined()); }
 
-// Once in a step, when the shard has all micro-batches: what makes MiCS frugal between its groups.
+// Runs once per step, when the shard contains all micro-batches. This saves MiCS traffic between
+// its groups.
 void FlatGradients::ReduceOverReplicas() {
   if (context_.groups.replicas == nullptr) return;
   Lease own = own_.Acquire();
   device::LedgerEntry booked;
   const at::Tensor travelling = CastToTravel(own.tensor(), travel_.dtype, context_, &booked);
-  // The factors have been applied before and after the sum over the shards' group.
+  // The factors have been applied around the sum over the shards' group.
   const auto op = context_.reduction.average ? comm::ReduceOp::kAvg : comm::ReduceOp::kSum;
   context_.groups.replicas->AllReduce(travelling, op, travel_.tag);
   if (!travelling.is_same(own.tensor())) own.tensor().copy_(travelling);
@@ -270,8 +271,8 @@ void FlatGradients::BeginReduction() {
   }
 }
 
-// Nobody knows yet whether this reduction is the step's last. A pass over what has just been
-// written is cheap beside reading it again from a drive.
+// It is not known yet whether this reduction is the step's last. A pass over freshly written values
+// is cheap compared with reading them again from a drive.
 void FlatGradients::MeasureInFile(const at::Tensor& mean) {
   if (measure_ && own_.rests_in_file()) measured_ = measure_(mean);
 }
@@ -296,23 +297,23 @@ void FlatGradients::Await() {
   }
 }
 
-// The memory of a call that is still under way must not go before it has ended, which it does for
-// all ranks sooner or later: well, or because one of them has gone.
+// The memory of a running call must not be freed before the call has ended. It ends on all ranks
+// eventually: successfully, or because one rank has failed.
 FlatGradients::~FlatGradients() {
   try {
     Await();
   } catch (const std::exception&) {
-    // Whoever has ended this rank's part in the group knows.
+    // The code that ended this rank's part in the group has the error.
   }
 }
 
 bool FlatGradients::is_alone() const {
   return context_.groups.gradients->size() == 1 && !context_.sharding.optimizer &&
-         !context_.is_of_experts;  // whose gradient is the sum of several ranks' tokens
+         !context_.is_of_experts;  // an expert's gradient sums several ranks' tokens
 }
 
-// A mean to which somebody adds gradients, and which is reduced again, is still the mean of all
-// only where ranks take their average: elsewhere whole gradients wait for Reduce.
+// If gradients are added to a mean and it is reduced again, the result is the overall mean only if
+// the reduction averages. Otherwise unsharded gradients wait for Reduce.
 bool FlatGradients::CanReduceBeforeTheEnd() const {
   if (block_ || context_.sharding.optimizer) return true;
   return context_.reduction.average && context_.reduction.after == 1.0 &&
@@ -322,7 +323,7 @@ bool FlatGradients::CanReduceBeforeTheEnd() const {
 void FlatGradients::EndMicroBatch(MicroBatchEnd end) {
   ++micro_step_;
   if (end == MicroBatchEnd::kWait || !CanReduceBeforeTheEnd()) {
-    if (block_) AcquireBuffer();  // on every rank, whatever gradients it has had
+    if (block_) AcquireBuffer();  // on every rank, even without gradients
     return;
   }
   if (is_alone()) return;
@@ -343,7 +344,7 @@ void FlatGradients::Reduce() {
     BeginReduction();
     Await();
   }
-  if (own_.defined()) ReduceOverReplicas();  // else everything has been reduced everywhere
+  if (own_.defined()) ReduceOverReplicas();  // otherwise all ranks have the full mean
 }
 
 Lease FlatGradients::shard() {
@@ -365,7 +366,7 @@ std::shared_ptr<checkpoint::TensorSource> FlatGradients::SourceOf(const FlatRang
   Await();
   if (!context_.sharding.optimizer) return zero::SourceOf(whole_, range);
   DS_CHECK_MSG(own_.defined(), "gradients are read before Reduce");
-  measured_.reset();  // whoever asks for this may write
+  measured_.reset();  // the caller may write
   return zero::SourceOf(own_, range);
 }
 

@@ -41,14 +41,14 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
     : context_(context),
       parameters_(std::move(parameters)),
       layout_(ListNumels(parameters_), context.groups.shards->size(), starts,
-              // So that no block has parts of two parameters.
+              // A quantization block must not contain parts of two parameters.
               parameters_[0].rounded    ? kQuantizationBlock
               : context.blockwise_state ? config::kStateBlock
                                         : 1),
       keeps_quantized_(ChooseForm(context, parameters_[0]) == ShardGather::Form::kKeptQuantized),
       gather_(context, ChooseForm(context, parameters_[0])) {
   using device::MemoryUse;
-  // Bytes that stand for weights stay bytes.
+  // Quantised weights stay bytes.
   const c10::ScalarType own = parameters_[0].tensor.scalar_type();
   const c10::ScalarType dtype = at::isFloatingType(own) ? context.dtypes.parameter : own;
   if (context.sharding.parameters) {
@@ -66,8 +66,8 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   for (int i = 0; i < layout_.size(); ++i) Attach(i);
 }
 
-// Gives the parameter's tensor object the flat buffer as its storage. Its identity, and with it
-// whatever refers to it (modules, the autograd graph's leaves), stays.
+// Makes the flat buffer the storage of the parameter's tensor object. The object's identity is
+// kept, and with it all references to it (modules, leaves of the autograd graph).
 void FlatParameters::Attach(int i) {
   c10::NoGradGuard no_grad;
   const at::Tensor& parameter = parameters_[static_cast<std::size_t>(i)].tensor;
@@ -145,7 +145,7 @@ void FlatParameters::Fetch() {
   if (rests_away()) store_.Prefetch();
 }
 
-// A gather that is under way has a lease, and goes on beside the computation.
+// A running gather holds a lease and overlaps with computation.
 void FlatParameters::Stow() {
   if (!rests_away()) return;
   stows_ = is_arriving();
@@ -173,7 +173,7 @@ void FlatParameters::Publish() {
   }
 }
 
-// Part after part of all shards; what comes of them at once does not lie side by side in the whole.
+// Gathers the same slice of all shards at a time. The slices are not contiguous in the full buffer.
 void FlatParameters::BringInParts(std::int64_t elements) {
   comm::Communicator& ranks = *context_.groups.shards;
   const std::int64_t shard = layout_.shard_numel(), size = ranks.size();

@@ -33,7 +33,7 @@ PlannedUnit DescribeUnit(const Unit& unit) {
   return planned;
 }
 
-// What follows a forward pass, unless its graph is cut or dropped.
+// The backward pass that follows a forward pass, unless its graph is cut or dropped.
 std::vector<Place> ListBackward(UnitRange units, std::int64_t micro_batch) {
   std::vector<Place> places;
   for (int unit = units.end - 1; unit >= units.first; --unit) {
@@ -101,7 +101,7 @@ void Residency::GoTo(int place) {
   if (end_ == GradientEnd::kUpdate) Update(actions);
 }
 
-// What the unit ahead needs is on its way while those behind are updated.
+// The next unit's data is loaded while earlier units are updated.
 void Residency::Update(const std::vector<Action>& actions) {
   const Place& place = plan_->places()[static_cast<std::size_t>(at_)];
   if (place.kind == Place::Kind::kBackward) updates_.prepare(place.unit);
@@ -157,8 +157,8 @@ std::shared_ptr<ForwardGraph> Residency::BeginForward(UnitRange units) {
   return graph;
 }
 
-// A pass without marks is nobody's micro-batch: where nothing is gathered a rank may evaluate
-// alone, and goes on counting as the others do.
+// A pass without marks does not count as a micro-batch. If nothing is gathered, a rank may
+// therefore evaluate alone and still have the same count as the others.
 void Residency::AddMark(int unit, ForwardGraph* graph) {
   if (graph->marked.empty()) ++micro_batches_;
   graph->marked.push_back(unit);
@@ -171,7 +171,7 @@ void Residency::EnterForward(int unit) {
 }
 
 void Residency::StartBackward(const GraphPtr& graph, GradientEnd end) {
-  // That of another forward pass is over.
+  // The previous forward pass's backward is over.
   if (graph_) GoTo(*Find(Place::Kind::kEndOfMicroBatch));
   graph_ = graph;
   std::vector<Place> places;

@@ -13,12 +13,12 @@
 namespace ds::zero {
 namespace {
 
-// So begins the line of a parameter that ranks with other experts have of theirs.
+// Replaces the name of a parameter of an expert, because ranks have different experts.
 constexpr std::string_view kOfExpert = "parameter of an expert: ";
 
 std::string DescribeParameter(const NamedParameter& parameter) {
   const optim::ParameterGroup& group = parameter.group;
-  // Which expert's it is differs between ranks that have all of them together.
+  // The expert's index differs between the ranks that share a layer's experts.
   const std::string name = "parameter " + parameter.name + ": ";
   std::string text = fmt::format("{}[{}] {}, {}", parameter.placement.expert ? kOfExpert : name,
                                  fmt::join(parameter.placement.global_shape, ", "),
@@ -38,7 +38,7 @@ std::string DescribeParameter(const NamedParameter& parameter) {
   return text;
 }
 
-// A line for each unit and for each of its parameters, equal on all ranks with the same model.
+// Returns a line for each unit and each of its parameters; equal on all ranks with the same model.
 std::vector<std::string> DescribeModel(const std::vector<ParameterUnit>& units) {
   std::vector<std::string> lines;
   for (const ParameterUnit& unit : units) {
@@ -60,7 +60,8 @@ std::uint64_t HashLines(const std::vector<std::string>& lines) {
   return hash;
 }
 
-// Takes the first line off a text of lines that all end. Without one: "nothing more".
+// Removes the first line from a text in which all lines end with a newline. Returns "nothing more"
+// if it is empty.
 std::string_view TakeLine(std::string_view* text) {
   if (text->empty()) return "nothing more";
   const std::string_view line = text->substr(0, text->find('\n'));
@@ -68,7 +69,7 @@ std::string_view TakeLine(std::string_view* text) {
   return line;
 }
 
-// Such differ where the same patterns freeze some experts of a layer and not all.
+// Experts' lines differ if the same patterns freeze only some experts of a layer.
 bool AreOfExperts(std::string_view here, std::string_view there) {
   return here.starts_with(kOfExpert) && there.starts_with(kOfExpert);
 }

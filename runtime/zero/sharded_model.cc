@@ -83,7 +83,7 @@ Status CheckParameters(const Context& context, const std::vector<ParameterUnit>&
                               "other");
 }
 
-// Only all ranks together can take rank 0's values.
+// Rank 0's values can be copied only if all ranks take part.
 Status CheckSameOrigin(FirstValues mine, comm::Communicator& all) {
   const auto origins = comm::GatherNumber(static_cast<std::int64_t>(mine), all);
   const auto other = std::adjacent_find(origins.begin(), origins.end(), std::not_equal_to<>());
@@ -130,7 +130,7 @@ StatusOr<std::unique_ptr<ShardedModel>> ShardedModel::Create(
   return model;
 }
 
-// The first units stay in memory, as many as may.
+// Keeps as many of the first units in memory as the budget allows.
 Rest ShardedModel::ChooseRest(const ParameterUnit& described) {
   const Tiers& tiers = context_.tiers;
   if (tiers.parameters == Rest::kHere) return Rest::kHere;
@@ -222,7 +222,7 @@ void ShardedModel::DelayGradients(DelayedGradients* delayed) {
 void ShardedModel::BringGradients(UnitRange units, DelayedGradients* delayed) {
   const c10::NoGradGuard no_grad;
   residency_->BringGradients(units, gradient_end_, [&](int unit) {
-    // What one has held goes with it.
+    // Each entry is destroyed after its call, to free the tensors it holds.
     for (auto& arrive : (*delayed)[static_cast<std::size_t>(unit)]) std::exchange(arrive, {})();
   });
   delayed->clear();

@@ -8,11 +8,11 @@
 namespace ds::zero {
 namespace {
 
-// The bytes from a parameter's first element to behind its last.
+// The byte range from a parameter's first element to the end of its last one.
 struct ParameterBytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
-  int place = 0;  // of the parameter in the model
+  int place = 0;  // index of the parameter in the model
   const NamedParameter* parameter = nullptr;
 };
 
@@ -24,7 +24,7 @@ std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units)
       const at::Tensor& tensor = parameter.tensor;
       ++place;
       if (tensor.numel() == 0 || tensor.storage().nbytes() == 0) continue;
-      std::int64_t last = 0;  // element, seen from the first one
+      std::int64_t last = 0;  // element offset from the first one
       for (std::int64_t d = 0; d < tensor.dim(); ++d) {
         last += (tensor.size(d) - 1) * tensor.stride(d);
       }
@@ -38,8 +38,8 @@ std::vector<ParameterBytes> SortByBegin(const std::vector<ParameterUnit>& units)
   return ranges;
 }
 
-// Tells whether two whose ranges meet, `a` beginning first, have an element in common. Columns of
-// one matrix lie between one another and have none.
+// Returns whether two parameters with overlapping ranges have an element in common; `a` begins
+// first. Columns of one matrix interleave without having one.
 bool ShareElements(const ParameterBytes& a, const ParameterBytes& b) {
   const at::Tensor& first = a.parameter->tensor;
   const at::Tensor& second = b.parameter->tensor;

@@ -9,7 +9,7 @@
 
 namespace ds::zero {
 
-// Watch is what the observer, a plain function, finds through the thread.
+// The state of the observer, a plain function, which finds it through the thread.
 struct UndeclaredReads::Watch : c10::DebugInfoBase {
   static constexpr auto kKind = c10::DebugInfoKind::PRODUCER_INFO;
 
@@ -17,7 +17,7 @@ struct UndeclaredReads::Watch : c10::DebugInfoBase {
     int unit = 0;
     const FlatParameters* parameters = nullptr;
   };
-  std::map<const c10::StorageImpl*, Buffer> others;  // that are not declared
+  std::map<const c10::StorageImpl*, Buffer> others;  // undeclared parameters of other units
   struct Found {
     int unit = 0;
     std::string parameter;

@@ -7,9 +7,9 @@ namespace {
 
 using HookPtr = std::unique_ptr<torch::autograd::PostAccumulateGradHook>;
 
-// Takes a parameter's gradient away as soon as the autograd engine has put it there, so that it
-// never lies beside the flat buffer for longer than one operation, unless it is written into the
-// buffer at once. A user's own hook runs first.
+// Takes a parameter's gradient as soon as the autograd engine has stored it. Unless the gradient is
+// written directly into the flat buffer, both coexist for one operation only. A user's own hook
+// runs first.
 class TakeGradient : public gradients::GradientSink {
  public:
   TakeGradient(FlatGradients& gradients, int parameter, HookPtr own)
@@ -20,7 +20,7 @@ class TakeGradient : public gradients::GradientSink {
 
   void operator()(const torch::autograd::Variable& variable) override {
     if (own_) (*own_)(variable);
-    if (!variable.grad().defined()) return;  // the user's hook has taken it
+    if (!variable.grad().defined()) return;  // taken by the user's hook
     gradients_.Add(parameter_, variable.grad());
     variable.mutable_grad().reset();
   }
@@ -31,12 +31,12 @@ class TakeGradient : public gradients::GradientSink {
   }
 
  private:
-  HookPtr own_;  // the user's; may be null
+  HookPtr own_;  // the user's hook; may be null
   FlatGradients& gradients_;
   int parameter_;
 };
 
-// Null where the parameter has no hook, or one of the user's.
+// Returns null if the parameter has no hook, or only a user's.
 TakeGradient* FindTakeGradient(const at::Tensor& parameter) {
   return dynamic_cast<TakeGradient*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
 }
@@ -55,7 +55,7 @@ Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& descri
 }
 
 bool Unit::HasHookOn(const at::Tensor& parameter) {
-  // What never could be trained has no such thing.
+  // A parameter that could never be trained has no autograd metadata.
   const bool is_known_to_autograd = torch::autograd::impl::get_autograd_meta(parameter) != nullptr;
   return is_known_to_autograd && FindTakeGradient(parameter) != nullptr;
 }
