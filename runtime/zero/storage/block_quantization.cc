@@ -14,7 +14,7 @@
 namespace ds::zero {
 namespace {
 
-// Elements that are worked on at once: what is between input and output stays in the cache.
+// Elements processed at once, so that intermediate values stay in the cache.
 constexpr std::int64_t kPart = 64 * kQuantizationBlock;
 constexpr double kTiny = 1e-30;
 
@@ -33,7 +33,7 @@ Parts Split(const at::Tensor& bytes, std::int64_t count) {
           bytes.narrow(0, scale_bytes, bytes.numel() - scale_bytes).view(at::kChar)};
 }
 
-// Calls visit(start, rows, row_length) for runs of whole blocks, and for a last one that is not.
+// Calls visit(start, rows, row_length) for runs of full blocks, and for a shorter last block.
 template <typename Visit>
 void ForEachPart(std::int64_t count, Visit visit) {
   const std::int64_t whole = count / kQuantizationBlock * kQuantizationBlock;
@@ -82,7 +82,7 @@ void Quantize(const at::Tensor& values, QuantizedBits bits, const at::Tensor& by
     const at::Tensor part =
         values.narrow(0, start, rows * length).view({rows, length}).to(at::kFloat);
     const at::Tensor largest = at::amax(part.abs(), 1);
-    // What is next to nothing becomes nothing: its factor would be infinite.
+    // Tiny blocks become zeros: their factor would be infinite.
     const at::Tensor factor = largest.reciprocal().mul_(half).masked_fill_(largest < kTiny, 1.0);
     const std::int64_t at = place.first + start;
     out.scales.narrow(0, at / kQuantizationBlock, rows).copy_(factor.reciprocal());

@@ -11,7 +11,7 @@
 namespace ds::zero {
 namespace {
 
-// Nothing meets an empty one.
+// An empty range overlaps nothing.
 bool Meet(const FlatRange& a, const FlatRange& b) {
   return std::max(a.start, b.start) < std::min(a.end(), b.end());
 }
@@ -43,7 +43,7 @@ HostWindows::~HostWindows() {
       if (window->came) context_.copies->Await(*window->came);
     }
   } catch (const c10::Error&) {
-    // A device that has failed computes nothing more, and whoever asked it for that knows.
+    // A failed device computes nothing more, and the caller of that computation has the error.
   }
 }
 
@@ -105,7 +105,7 @@ HostWindows::Lent HostWindows::AcquireOnHost(const FlatRange& range, Access acce
   const bool writes = access != Access::kRead;
   Stow(range);
   for (const Copy& copy : copies_) {
-    // What is read of the host may be read by both, what is written by neither.
+    // Concurrent reads of host memory are fine; a write must not overlap with any other access.
     if (Meet(copy.range, range) && (writes || copy.to_host)) {
       context_.copies->AwaitOnHost(*copy.end);
     }
@@ -126,7 +126,8 @@ void HostWindows::Stow(const FlatRange& range) {
   std::erase_if(windows_, [&](const WindowPtr& window) { return Meet(window->range, range); });
 }
 
-// What came and was not lent may still be coming: its memory is the computation's behind that.
+// A prefetched window that was never lent may still be loading; the computation may reuse its
+// memory only after that.
 void HostWindows::Close(Window& window) {
   if (!window.changed) {
     if (window.came) context_.copies->Await(*window.came);

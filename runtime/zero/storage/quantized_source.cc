@@ -11,7 +11,7 @@ namespace {
 
 constexpr QuantizedBits kBits = QuantizedBits::k8;
 
-// Calls visit(first, count) for runs of blocks that are not alike in `a` and `b`.
+// Calls visit(first, count) for runs of blocks that differ between `a` and `b`.
 template <typename Visit>
 void ForEachChange(const at::Tensor& a, const at::Tensor& b, Visit visit) {
   const at::Tensor changes =
@@ -60,7 +60,7 @@ class QuantizedSource : public checkpoint::TensorSource {
   }
 
  private:
-  // The whole blocks in which the elements are.
+  // Returns the range of full blocks that contains the elements.
   static FlatRange BlocksOf(const FlatRange& range) {
     const std::int64_t start = range.start / kQuantizationBlock * kQuantizationBlock;
     const std::int64_t blocks = (range.end() - start + kQuantizationBlock - 1) / kQuantizationBlock;
@@ -71,7 +71,7 @@ class QuantizedSource : public checkpoint::TensorSource {
     Dequantize(bytes, kBits, values, {blocks.start, all_});
     return values;
   }
-  // Calls use(bytes, range) with all bytes of the store, which lie where they are.
+  // Calls use(bytes, range) with all bytes of the store, on their own tier.
   template <typename UseBytes>
   Status Use(std::int64_t first, std::int64_t count, Access access, UseBytes use) {
     return UseWhereItLies(store_, store_.whole(), access, [&](const at::Tensor& bytes) {

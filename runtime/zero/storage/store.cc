@@ -18,7 +18,7 @@ using device::MemoryTier;
 
 namespace {
 
-// Elements of a store in a file that are set at once.
+// Elements that are set at once in a store in a file.
 constexpr std::int64_t kZeroedAtOnce = std::int64_t{1} << 22;
 
 void ThrowUnlessOk(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
@@ -50,17 +50,17 @@ struct Store::Bytes {
     return lease;
   }
   Lease LendFromFile(const FlatRange& range, Access access);
-  // The same on the device.
+  // Same, on the device.
   Lease BringFromFile(const FlatRange& range, Access access);
 
   const Context& context;
   FlatSpec spec;
-  // Where the bytes rest here.
+  // Used if the bytes are stored on the computing device.
   at::Tensor tensor;
   LedgerEntry entry;
-  std::unique_ptr<HostWindows> host;                     // where they rest on the host
-  std::unique_ptr<offload::Windows> file;                // in a file
-  at::Tensor on_host;                                    // the values, while they are away
+  std::unique_ptr<HostWindows> host;                     // used for Rest::kHost
+  std::unique_ptr<offload::Windows> file;                // used for Rest::kFile
+  at::Tensor on_host;                                    // the values after Release
   std::shared_ptr<int> users = std::make_shared<int>();  // each lease has a copy
 };
 
@@ -75,9 +75,9 @@ Lease Store::Bytes::LendFromFile(const FlatRange& range, Access access) {
 
 namespace {
 
-// Is what a lease has of a range in a file, where the device does not see the host's buffer. Its
-// copies end before it goes on: the host's buffer is read from the drive, written to it or another
-// range's as soon as nobody has the lease, and a drive is slower than they are.
+// A lease of a file's range for a device that cannot access the host's buffer. Copies are
+// synchronous: once the lease ends, the host's buffer is written to the drive or reused, and a
+// drive is slower than the copies.
 struct DeviceCopy {
   DeviceCopy(Lease of, const Context& context, const FlatSpec& spec, Access access)
       : host(std::move(of)),
@@ -91,7 +91,7 @@ struct DeviceCopy {
     if (!writes) return;
     try {
       host.tensor().copy_(here);
-    } catch (const c10::Error& error) {  // nobody could go on from here
+    } catch (const c10::Error& error) {  // recovery is impossible
       DS_CHECK_MSG(false, error.what_without_backtrace());
     }
   }
