@@ -21,7 +21,7 @@ void LossFeedback::Begin(std::int64_t count, int slots) {
   if (!errors_.defined()) {
     errors_ = Store(context_, {bytes, at::kByte, device::MemoryUse::kCommBuffers});
   }
-  // Zeros are errors of nothing.
+  // Zero bytes stand for zero error.
   if (uses_++ % loco_.reset_every == 0) errors_.Acquire().tensor().zero_();
 }
 
@@ -39,7 +39,7 @@ void LossFeedback::Quantize(const at::Tensor& values, int slot, const at::Tensor
   Dequantize(bytes, kGradientBits, arriving);
   lost.sub_(arriving);
   error.mul_(loco_.err_beta).add_(lost, 1.0 - loco_.err_beta);
-  // A gradient that is not finite is found behind the exchange; it must not come again.
+  // A non-finite gradient is detected after the exchange; it must not persist in the error.
   zero::Quantize(at::nan_to_num(error, 0.0, 0.0, 0.0), kErrorBits, kept.tensor());
 }
 
@@ -67,7 +67,7 @@ QuantizedReduction::Exchange QuantizedReduction::Pack(int ranks, std::int64_t co
   return exchange;
 }
 
-// The sum over the ranks of a group of what each has had for this one.
+// Returns the sum of the values that all ranks of the group sent to this one.
 at::Tensor QuantizedReduction::AddUp(const Exchange& exchange) {
   const std::int64_t size = CountQuantizedBytes(exchange.count, kGradientBits);
   const at::Tensor& incoming = exchange.incoming;
@@ -98,7 +98,7 @@ QuantizedReduction::QuantizedReduction(const QuantizedCall& call, const Context&
         ranks, count, [&](int rank) { return call.whole.narrow(0, rank * count, count); }, context,
         first);
   } else {
-    // To the neighbour in place p go the parts of all ranks in place p, one for each group.
+    // The neighbour with index p receives the parts of all ranks with index p, one for each group.
     const std::int64_t groups = across->size(), places = within->size();
     const at::Tensor parts = whole.view({groups, places, count});
     const Exchange near = Pack(

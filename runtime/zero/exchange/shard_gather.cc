@@ -14,13 +14,13 @@ constexpr QuantizedBits kWeightBits = QuantizedBits::k8;
 
 }  // namespace
 
-// The memory of a call that is still under way must not go before it has ended, which it does for
-// all ranks sooner or later: well, or because one of them has gone.
+// The memory of a running call must not be freed before the call has ended. It ends on all ranks
+// eventually: successfully, or because one rank has failed.
 ShardGather::~ShardGather() {
   try {
     Await();
   } catch (const std::exception&) {
-    // Whoever has ended this rank's part in the group knows.
+    // The code that ended this rank's part in the group has the error.
   }
 }
 

@@ -7,7 +7,7 @@ namespace ds::zero {
 
 std::int64_t AllReduceRows(const Context& context, const at::Tensor& table, comm::ReduceOp op,
                            std::string_view tag) {
-  // NaN is not 0 and travels.
+  // NaN is not 0, so it is sent.
   const at::Tensor touched = table.ne(0).any(/*dim=*/1).to(at::kByte);
   context.groups.gradients->AllReduce(touched, comm::ReduceOp::kMax, tag);
   const at::Tensor rows = at::nonzero(touched).flatten();
