@@ -17,9 +17,9 @@ namespace {
 
 constexpr double kNowhere = std::numeric_limits<double>::infinity();
 
-// NonFiniteValue says where a gradient is not finite. Its ordinal counts the trainable parameters
-// in model order. Doubles travel by GatherNumbers; compared field by field, the first in time is
-// the smallest.
+// The location of a non-finite value. `parameter` is its ordinal among the trainable parameters in
+// model order. All fields are doubles for GatherNumbers; in lexicographic order the first in time
+// is the smallest.
 struct NonFiniteValue {
   double micro_step = kNowhere;
   double rank = 0.0;
@@ -42,13 +42,13 @@ std::string FindName(const ShardedModel& model, double ordinal) {
   return name;
 }
 
-constexpr double kNone = -1.0;  // in place of a parameter: a loss it was
+constexpr double kNone = -1.0;  // as a parameter: the value was a loss
 
-// Finds the first gradient that was not finite when it arrived on this rank, or its loss.
+// Finds the first non-finite gradient that arrived on this rank, or its non-finite loss.
 NonFiniteValue FindFirstArrival(const ShardedModel& model, std::optional<std::int64_t> first_loss) {
   NonFiniteValue first_value;
   if (first_loss) {
-    first_value = {.micro_step = static_cast<double>(*first_loss) + 0.5,  // behind its gradients
+    first_value = {.micro_step = static_cast<double>(*first_loss) + 0.5,  // after its gradients
                    .rank = static_cast<double>(model.context().groups.all->rank()),
                    .parameter = kNone};
   }
@@ -64,7 +64,7 @@ NonFiniteValue FindFirstArrival(const ShardedModel& model, std::optional<std::in
   return first_value;
 }
 
-// Looks through a rank's shard of a bucket's mean, whose first parameter has the ordinal `first`.
+// Searches a rank's shard of a bucket's mean; the bucket's first parameter has ordinal `first`.
 NonFiniteValue FindFirstIn(const at::Tensor& shard, const std::vector<Piece>& pieces,
                            std::int64_t first) {
   for (const Piece& piece : pieces) {
@@ -79,8 +79,8 @@ NonFiniteValue FindFirstIn(const at::Tensor& shard, const std::vector<Piece>& pi
   return {};
 }
 
-// Looks through what this rank's optimizer reads; micro_step is 0, so that ranks are ordered by
-// the parameter.
+// Searches the gradients that this rank's optimizer reads. micro_step is 0, so that ranks are
+// ordered by parameter.
 NonFiniteValue FindFirstInMean(const ShardedModel& model) {
   NonFiniteValue first_value;
   ForEachTrainableBucket(model, [&](const Bucket& bucket, std::int64_t first) {
@@ -102,7 +102,7 @@ struct NamedValue {
   std::string parameter;
 };
 
-// The rank that has found it knows the parameter's name, which of an expert may be no other's.
+// Only the rank that found the value is certain to have the parameter, which may be an expert's.
 std::optional<NamedValue> FindFirstOfAllRanks(const ShardedModel& model,
                                               const NonFiniteValue& mine) {
   comm::Communicator& ranks = model.context().groups.of_stage();
@@ -126,7 +126,7 @@ constexpr std::size_t kNamedAtMost = 5;
 
 struct Trained {
   std::vector<std::string> unused;
-  std::size_t count = 0;  // of all, in model order
+  std::size_t count = 0;  // of all trained parameters, in model order
 };
 
 Trained FindUnused(const ShardedModel& model) {

@@ -16,19 +16,19 @@ using device::MemoryUse;
 
 namespace {
 
-// Whole pages of every dtype.
+// Full pages for every dtype.
 constexpr std::int64_t kPageElements = offload::AlignedPool::kPage / 2;
-// Elements of what rests elsewhere that are copied at once.
+// Elements of offloaded tensors that are copied at once.
 constexpr std::int64_t kCopiedAtOnce = kPageElements << 11;
-// Of state in 8 bits so much is there as numbers at once, in the caches.
+// Elements of 8-bit state that are dequantized at once, to fit in the caches.
 constexpr std::int64_t kBlockwiseAtOnce = kPageElements << 3;
 
 optim::StateMap MapOf(std::string_view state) {
   return state == "exp_avg_sq" ? optim::StateMap::kUnsigned : optim::StateMap::kSigned;
 }
 
-// Gives every value the byte of 0: a checkpoint has scales for the padding behind a parameter's
-// last block, too, but no bytes.
+// Sets every value to the byte of 0. A checkpoint has scales for the padding after a parameter's
+// last block, but no bytes.
 void FillWithZeros(optim::StateMap map, std::int64_t count, Store* store) {
   const float zero = 0.0F;
   std::uint8_t byte = 0;
@@ -215,7 +215,7 @@ optim::Part OptimizerShard::MakePart(const Turn& turn, PartUse use, std::vector<
   RangeState& state = states_[turn.state];
   const bool updates = use != PartUse::kReview;
   const bool publishes = updates && master_.defined();
-  // An optimizer of ranges leaves the padding between parameters as it is.
+  // Optimizers that need full ranges do not write the padding between parameters.
   const bool writes_all = state.may_be_cut && use != PartUse::kDecided;
   const Access published = writes_all ? Access::kOverwrite : Access::kUpdate;
   optim::Part part{

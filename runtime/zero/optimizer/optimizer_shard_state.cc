@@ -1,4 +1,4 @@
-// Checkpoints, and moves to the host, see this of an OptimizerShard.
+// The part of OptimizerShard that serves checkpoints and moves to the host.
 
 #include <string>
 
@@ -34,7 +34,7 @@ void OptimizerShard::MoveStateToHost() {
   }
 }
 
-// What rests elsewhere is away between steps, whoever asks.
+// Offloaded stores stay offloaded between steps.
 void OptimizerShard::MoveBack() {
   if (!master_.rests_away()) master_.Prefetch();
   for (RangeState& state : states_) {
@@ -45,7 +45,7 @@ void OptimizerShard::MoveBack() {
   }
 }
 
-// A parameter has one for each of its blocks, which nothing cuts.
+// Each block of a parameter has one scale, and blocks are never split.
 void OptimizerShard::AddScales(RangeState& state, std::vector<checkpoint::TensorShard>* shards) {
   const bool sharded = context_.sharding.optimizer;
   for (std::size_t i = 0; i < state.scales.size(); ++i) {

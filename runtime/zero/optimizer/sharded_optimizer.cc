@@ -31,8 +31,8 @@ std::vector<bool> ListKeptBuckets(const ShardedModel& model) {
   return ListKept(numels, model.context().tiers.optimizer_share);
 }
 
-// Lets files grow by what a step's gradients will take, and gives it back to be taken then: a drive
-// without room for them is full before the first step, where a file system takes room ahead.
+// Allocates space in the files for a step's gradients and frees it again. On file systems that
+// allocate in advance, a drive without enough space thus fails before the first step.
 void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kept) {
   const Context& context = model.context();
   const Tiers& tiers = context.tiers;
@@ -50,8 +50,8 @@ void TryRoomForGradients(const ShardedModel& model, const std::vector<bool>& kep
   });
 }
 
-// Sums the squares of this rank's shard of a bucket's mean; what several ranks hold counts once.
-// What lies on another device than the CPU is added to `away` instead.
+// Returns the sum of squares of this rank's shard of a bucket's mean; elements that several ranks
+// hold count once. Tensors on a device other than the CPU are added to `away` instead.
 double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
                     optim::SquaresOfParts* away = nullptr) {
   const Context& context = bucket.context();
@@ -71,7 +71,7 @@ double SumOfSquares(const Bucket& bucket, const at::Tensor& shard,
   return sum;
 }
 
-// The turns of shards, in order, and what goes on beside a part that is there (Tiers).
+// The sub-groups of shards, in order, with transfers overlapped as Tiers says.
 class Turns {
  public:
   explicit Turns(const Tiers& tiers) : tiers_(tiers) {}
@@ -82,7 +82,8 @@ class Turns {
     }
   }
 
-  // Calls visit(part) for one after the other, and leave(shard) behind the last one of each.
+  // Calls visit(part) for each sub-group in order, and leave(shard) after the last one of each
+  // shard.
   template <typename Leave>
   void Take(PartUse use, const optim::VisitPart& visit, Leave leave) const {
     for (std::size_t i = 0; i < turns_.size(); ++i) {
@@ -148,7 +149,7 @@ ShardedOptimizer::~ShardedOptimizer() {
   if (beside_.valid()) beside_.wait();
 }
 
-// Each stage that holds a bucket has the gradients of its own blocks.
+// Each stage that holds a bucket has the gradients of its own blocks only.
 void ShardedOptimizer::AddUpOverStages() {
   const Context& context = model_.context();
   const int rank = context.groups.all->rank();
@@ -172,10 +173,10 @@ void ShardedOptimizer::AddUpOverStages() {
 }
 
 void ShardedOptimizer::ReduceGradients(std::int64_t step) {
-  EndUpdateBeside();  // of a pass that has failed
+  EndUpdateBeside();  // of a failed pass
   own_gradients_ = optimizer_->WantsOwnGradients(step);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    if (squares_[i]) continue;  // updated
+    if (squares_[i]) continue;  // already updated
     FlatGradients& gradients = shards_[i]->bucket().gradients();
     if (own_gradients_) {
       gradients.KeepOwnGradients();
@@ -220,7 +221,8 @@ Squares ShardedOptimizer::MeasureShard() const {
   return sum;
 }
 
-// Ranges of files are brought for an update that writes all of them.
+// Windows of files are opened for updates that write them fully, so a skipped update cannot use
+// them.
 bool ShardedOptimizer::takes_decision() const {
   const Context& context = model_.context();
   const Tiers& tiers = context.tiers;
@@ -230,20 +232,20 @@ bool ShardedOptimizer::takes_decision() const {
          !tiers.updates_in_backward && !context.blockwise_state;
 }
 
-// Of a mean that rests in a file it is known already, unless somebody has written to the mean.
+// The sum for a mean in a file is already known, unless the mean has been written since.
 double ShardedOptimizer::SumOfSquaresOf(const OptimizerShard& shard,
                                         optim::SquaresOfParts* away) const {
   FlatGradients& gradients = shard.bucket().gradients();
   if (const std::optional<double> measured = gradients.measured()) return *measured;
   const double sum = SumOfSquares(shard.bucket(), gradients.shard().tensor(), away);
   const bool stays = shard.bucket().context().tiers.gradients == Rest::kHere;
-  if (!stays && away != nullptr) away->Measure();  // what it keeps goes
+  if (!stays && away != nullptr) away->Measure();  // before its tensors are offloaded
   gradients.Stow(gradients.optimizer_range());
   return sum;
 }
 
 void ShardedOptimizer::Step(const optim::Update& update) {
-  model_.ReleaseAll();  // a forward pass without a backward has left what will be old
+  model_.ReleaseAll();  // a forward pass without backward left values that go stale
   if (zenflow_) {
     zenflow_->Step(update);
   } else if (takes_all_at_once_) {
@@ -270,7 +272,7 @@ void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
   const PartUse use = update.decision.defined() ? PartUse::kDecided : PartUse::kUpdate;
   optim::RankParts all = DescribeRank();
   std::vector<Lease> leases;
-  std::vector<std::size_t> ends;  // by shard: of its parts in all.parts
+  std::vector<std::size_t> ends;  // by shard: end of its parts in all.parts
   for (const auto& shard : shards_) {
     for (const OptimizerShard::Turn& turn : shard->ListTurns(kWhole)) {
       all.parts.push_back(shard->MakePart(turn, use, &leases));
@@ -280,7 +282,7 @@ void ShardedOptimizer::StepAtOnce(const optim::Update& update) {
   optimizer_->Begin(update, all);
   for (std::size_t i = 0, part = 0; i < shards_.size(); ++i) {
     for (; part < ends[i]; ++part) optimizer_->Apply(update, all.parts[part]);
-    shards_[i]->Publish();  // goes on under the next update
+    shards_[i]->Publish();  // overlaps with the next update
   }
 }
 
@@ -299,20 +301,20 @@ void ShardedOptimizer::StepInTurns(const optim::Update& update) {
   optimizer_->Begin(update, all);
   const auto apply = [&](const optim::Part& part) { optimizer_->Apply(update, part); };
   const auto leave = [](OptimizerShard& shard) {
-    shard.Publish();  // goes on under the next update
+    shard.Publish();  // overlaps with the next update
     shard.Stow();
   };
-  if (!was_right) AwaitAndStow();  // what is on its way is the wrong one
+  if (!was_right) AwaitAndStow();  // the values being published are wrong
   again.Take(PartUse::kRetry, apply, leave);
   turns.Take(use, apply, leave);
 }
 
 bool ShardedOptimizer::TakeBack() {
-  EndUpdateBeside();  // of a pass that has failed
+  EndUpdateBeside();  // of a failed pass
   if (!has_updated()) return true;
   if (!model_.context().tiers.takes_back) return false;
   model_.ReleaseAll();
-  AwaitAndStow();  // what is on its way is the wrong one
+  AwaitAndStow();  // the values being published are wrong
   Turns turns(model_.context().tiers);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     if (squares_[i]) turns.Add(*shards_[i]);
@@ -378,7 +380,7 @@ void ShardedOptimizer::UpdateUnit(int unit) {
 
 void ShardedOptimizer::LeaveUpdated(OptimizerShard& shard) {
   if (!model_.context().tiers.takes_back) shard.bucket().gradients().DropMean();
-  shard.Publish();  // goes on under the backward pass
+  shard.Publish();  // overlaps with the backward pass
   shard.Stow();
 }
 
@@ -390,7 +392,7 @@ void ShardedOptimizer::EndUpdateBeside() {
 }
 
 void ShardedOptimizer::ClearGradients() {
-  EndUpdateBeside();  // of a pass that has failed
+  EndUpdateBeside();  // of a failed pass
   ForEachTrainableBucket(model_, [](Bucket& bucket, std::int64_t) { bucket.gradients().Clear(); });
   squares_.assign(squares_.size(), std::nullopt);
   update_.reset();

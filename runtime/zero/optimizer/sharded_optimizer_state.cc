@@ -1,4 +1,4 @@
-// Checkpoints, and moves to the host, see this of a ShardedOptimizer.
+// The part of ShardedOptimizer that serves checkpoints and moves to the host.
 
 #include "runtime/device/copy_streams.h"
 #include "runtime/zero/optimizer/buckets.h"
@@ -73,7 +73,7 @@ void ShardedOptimizer::MoveToHost(StateKind kind) {
       model_.FreeBuffers();
       break;
   }
-  // What the last update has changed is on the device until it is where it rests.
+  // Tensors changed by the last update occupy the device until they are offloaded.
   if (model_.context().copies) model_.context().copies->FreeAll();
 }
 
@@ -84,7 +84,7 @@ void ShardedOptimizer::MoveBack() {
 }
 
 void ShardedOptimizer::PublishWeights() {
-  model_.EvictAll();  // what is frozen may have been written as well
+  model_.EvictAll();  // frozen values may have been written, too
   for (const auto& shard : shards_) shard->PublishWeights();
   if (zenflow_) zenflow_->WeightsWereWritten();
   ForEachBucket(model_, [](Bucket& bucket) {

@@ -10,8 +10,8 @@
 
 namespace ds::zero {
 
-// LibTorch gives a thread that runs its first loop the number of threads that any thread has set
-// last: the caller gets its own before this one sets another.
+// LibTorch gives a thread that runs its first loop the number of threads that was set last by any
+// thread. The caller therefore fixes its own number before this thread sets another.
 UpdateThread::UpdateThread(const std::vector<int>& cores) {
   static_cast<void>(at::get_num_threads());
   thread_ = std::thread([this, cores] { Loop(cores); });
@@ -33,7 +33,8 @@ void UpdateThread::End() {
 }
 
 std::future<void> UpdateThread::Run(std::function<void()> job) {
-  // Leases that it has would else end on this thread while the one that waited goes on.
+  // Destroys the job before the future is ready: its leases would otherwise end on this thread
+  // while the waiting thread continues.
   std::packaged_task<void()> task([job = std::move(job)]() mutable {
     const std::function<void()> own = std::exchange(job, nullptr);
     own();

@@ -30,7 +30,7 @@ ZenFlow::~ZenFlow() {
   if (beside_.valid()) beside_.wait();
 }
 
-// Tells of each parameter the number of the matrix that it is, or -1.
+// Returns for each parameter the index of its matrix, or -1.
 std::vector<int> ZenFlow::AddMatrices(const FlatParameters& parameters) {
   std::vector<int> matrix_of;
   for (int i = 0; i < parameters.layout().size(); ++i) {
@@ -73,7 +73,7 @@ void ZenFlow::Add(OptimizerShard& shard) {
   if (config_.overlap_step && !context_.dtypes.has_master_weights()) {
     waiting.weights =
         Store(context_, {all.count, context_.dtypes.parameter, MemoryUse::kMasterWeights, rest});
-    waiting.weights.Stow();  // where the update beside finds them
+    waiting.weights.Stow();  // the background update reads them there
   }
   waiting_.push_back(std::move(waiting));
 }
@@ -125,7 +125,7 @@ void ZenFlow::UpdateImportant(const optim::Update& update, Range* range) {
   for (Store& store : range->moments) {
     part.state.push_back(leases.emplace_back(store.Acquire()).tensor());
   }
-  optim::Update own = update;  // its moments are as old as the end of the warm-up
+  optim::Update own = update;  // its moments start after the warm-up
   own.step = update.step - config_.full_warm_up_rounds;
   optimizer_.Apply(own, part);
   range->updated = part.parameter;
@@ -156,7 +156,7 @@ void ZenFlow::UpdateRestOf(Range* range, const optim::Update& mean) {
   waiting.weights.AcquireWhereItLies(range->own, Access::kOverwrite).tensor().copy_(part.parameter);
 }
 
-// The parts are the stores' memory, which nobody else takes until the job has ended.
+// The parts are views of the stores' memory, which is not used otherwise until the job has ended.
 void ZenFlow::UpdateRestBeside(const optim::Update& update) {
   TakeOver();
   struct Job {
@@ -184,7 +184,7 @@ void ZenFlow::UpdateRestBeside(const optim::Update& update) {
   current_ = 1 - current_;
 }
 
-// The important columns keep what they have.
+// Important columns keep their current values.
 void ZenFlow::TakeOver() {
   if (!beside_.valid()) return;
   beside_.get();
@@ -258,7 +258,7 @@ void ZenFlow::Step(const optim::Update& update) {
   }
   for (Range& range : ranges_) range.updated = at::Tensor();
   for (Waiting& waiting : waiting_) {
-    waiting.shard->Publish();  // goes on under the next one's
+    waiting.shard->Publish();  // overlaps with the next shard's
     waiting.shard->Stow();
   }
 }

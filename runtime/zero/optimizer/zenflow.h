@@ -2,9 +2,10 @@
 
 // ZenFlow: an update that treats parameters differently (DeepSpeed's zero_optimization.zenflow;
 // plan/zero/zenflow_schedule.h defines the schedule). The important columns of matrices, and all
-// non-matrix parameters, keep their weights and moments on the model's device, and are updated in
-// every step. All gradients are accumulated on the tier of the optimizer state. When the schedule
-// says so, their mean updates everything there; the important columns ignore that update.
+// non-matrix parameters, have their own weights and moments, and are updated on the model's device
+// in every step. All gradients are accumulated on the tier of the optimizer state. When the
+// schedule requires it, their mean updates everything there; the important columns ignore that
+// update.
 //
 //   for each shard: zenflow.Add(shard)     then zenflow.WeightsWereWritten()
 //   zenflow.Step(update)                   in place of ShardedOptimizer's own

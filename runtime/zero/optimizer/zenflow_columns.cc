@@ -1,4 +1,4 @@
-// ZenFlow chooses the important columns here, and finds out where they are on a rank.
+// The part of ZenFlow that selects the important columns and locates them on a rank.
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -15,7 +15,7 @@ namespace {
 
 using device::MemoryUse;
 
-// Adds |values|, which begin at element `start` of a matrix of so many columns, to its columns.
+// Adds |values| to the sums of a matrix's columns; values[0] is element `start` of the matrix.
 void AddToColumns(const at::Tensor& values, std::int64_t start, const at::Tensor& sums) {
   const std::int64_t columns = sums.numel(), end = start + values.numel();
   const at::Tensor sizes = values.to(at::kFloat).abs();
@@ -30,7 +30,7 @@ void AddToColumns(const at::Tensor& values, std::int64_t start, const at::Tensor
   }
 }
 
-// Important elements of a matrix ahead of element `at`.
+// Returns the number of important elements of a matrix before element `at`.
 std::int64_t CountBefore(std::int64_t at, std::int64_t columns,
                          const std::vector<std::int64_t>& chosen) {
   const auto in_row = std::lower_bound(chosen.begin(), chosen.end(), at % columns);
@@ -91,7 +91,7 @@ void ZenFlow::Forget(Range* range) {
   for (Store& store : range->moments) store = {};
 }
 
-// Moments begin at zero, weights where the masters are.
+// Moments start at zero, weights at the masters' values.
 void ZenFlow::Place(Range* range, bool takes_weights) {
   MakePlaces(range);
   const bool away = config_.offload && !context_.device.is_cpu();
@@ -110,7 +110,7 @@ void ZenFlow::Place(Range* range, bool takes_weights) {
 }
 
 void ZenFlow::Select() {
-  TakeOver();  // it is published with the rest of the step
+  TakeOver();  // published with the other changes of the step
   WriteBack();
   const at::Tensor sums =
       at::zeros({columns_}, at::TensorOptions(at::kFloat).device(context_.device));

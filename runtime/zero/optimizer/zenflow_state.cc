@@ -3,8 +3,8 @@
 #include "runtime/zero/optimizer/zenflow.h"
 #include "runtime/zero/storage/store_source.h"
 
-// A checkpoint holds this of ZenFlow beside the weights and the state of everything, and this moves
-// to the host and back.
+// The part of ZenFlow that serves checkpoints and moves to the host: state in addition to the
+// weights and the optimizer state.
 
 namespace ds::zero {
 namespace {
@@ -34,7 +34,7 @@ void ZenFlow::MoveToHost(StateKind kind) {
   }
 }
 
-// What rests elsewhere is away between steps, whoever asks.
+// Offloaded stores stay offloaded between steps.
 void ZenFlow::MoveBack() {
   const auto move = [](Store& store) {
     if (!store.rests_away()) store.Prefetch();
@@ -50,8 +50,8 @@ void ZenFlow::MoveBack() {
   }
 }
 
-// The important columns side by side are a matrix of their own, which ranks hold as they hold the
-// whole.
+// The important columns of a matrix form a matrix of their own, sharded among ranks like the
+// original.
 void ZenFlow::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   const bool sharded = context_.sharding.optimizer;
   for (Range& range : ranges_) {
@@ -97,7 +97,7 @@ nlohmann::json ZenFlow::State() const {
           {"balance", sums}};
 }
 
-// This is what a checkpoint says beside the tensors.
+// The contents of a checkpoint besides the tensors.
 struct ZenFlow::Read {
   bool selected = false;
   std::vector<std::vector<std::int64_t>> chosen;  // of each matrix
@@ -140,7 +140,7 @@ Status ZenFlow::CheckState(const nlohmann::json& state) const {
 }
 
 void ZenFlow::ExpectState(const nlohmann::json& state) {
-  if (beside_.valid()) beside_.get();  // what it makes is overwritten
+  if (beside_.valid()) beside_.get();  // its result will be overwritten
   Read read = ReadState(state).value();
   steps_ = read.waiting_steps;
   balance_.Load(read.balance_steps, std::move(read.balance));
