@@ -81,12 +81,12 @@ class BlockList {
  public:
   virtual ~BlockList() = default;
 
-  // Appends a block. `also_reads` lists earlier blocks (by index) whose parameters this block's
+  // Appends a block. `also_reads` lists earlier blocks (by index) with parameters that this block's
   // forward reads: a tied head reads the embedding. Those parameters must be present while this
   // block runs, and they receive gradients from it.
   void Add(std::shared_ptr<Block> block, std::vector<int> also_reads = {});
-  // Appends a block whose modules allocate their parameters, as LibTorch's own modules do. Use this
-  // overload for a model larger than a rank's memory: the values are dropped at once, and the
+  // Appends a block with modules that allocate their parameters, as LibTorch's own modules do. Use
+  // this overload for a model larger than a rank's memory: the values are dropped at once, and the
   // engine calls `make` again when it needs them. At most one full block then exists, in addition
   // to the buffer that it is copied into.
   void Add(BlockFactory make, std::vector<int> also_reads = {});

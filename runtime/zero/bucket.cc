@@ -25,7 +25,7 @@ bool AreTrainedAlike(const NamedParameter& a, const NamedParameter& b) {
   return a.group == b.group && x.copy_axes == y.copy_axes && x.gradient_axes == y.gradient_axes;
 }
 
-// Sorts into lists whose members are all `alike` the first one, in order of first appearance.
+// Sorts into lists in which all members are `alike` the first one, in order of first appearance.
 template <typename Alike>
 std::vector<Members> Sort(const Members& parameters, Alike alike) {
   std::vector<Members> lists;

@@ -21,7 +21,7 @@ struct NamedParameter {
   optim::ParameterGroup group = {};
   // The dtype of its gradient reduction, if it differs from the default.
   std::optional<at::ScalarType> reduction = {};
-  bool sparse_rows = false;  // a table whose gradient is mostly zero rows
+  bool sparse_rows = false;  // a table; its gradient has mostly zero rows
   // If the context enables it, weights and gradients are sent quantized, and frozen weights are
   // kept quantized. Set for matrices, because their elements have similar magnitudes; not for
   // biases or norms.
@@ -31,7 +31,7 @@ struct NamedParameter {
 struct ParameterUnit {
   std::string name;
   std::vector<NamedParameter> parameters;
-  // Earlier units whose parameters this unit reads, too (tied weights).
+  // Earlier units with parameters that this unit reads, too (tied weights).
   std::vector<int> also_reads;
   // False if the backward pass reads the values of no parameter, neither its own nor of those
   // units.

@@ -26,7 +26,7 @@ namespace ds::zero {
 // The marks that one forward pass left in the autograd graph.
 struct ForwardGraph {
   std::int64_t micro_batch = 0;  // the number of earlier passes with marks
-  std::vector<int> marked = {};  // units whose outputs need gradients, ascending
+  std::vector<int> marked = {};  // units with outputs that need gradients, ascending
   UnitRange units = {};          // the units that the pass goes through
 };
 

@@ -40,7 +40,7 @@ struct OwnRange {
   at::Tensor values;       // flat
 };
 
-// Sets the first values of unit `index`, whose parameters are present. Only the values in `own` are
+// Sets the first values of unit `index`. Its parameters are present. Only the values in `own` are
 // kept after the call; setting the others is optional.
 using FillUnit = std::function<StatusOr<FirstValues>(int index, const std::vector<OwnRange>& own)>;
 

@@ -70,13 +70,13 @@ struct RowLabels {
 void CrossEntropyRows(at::Tensor& logits, const RowLabels& labels, double gradient_scale,
                       at::Tensor* losses);
 
-// Same for rows whose columns several ranks share. Labels index the full vocabulary, and the losses
-// are those of full rows, on all ranks. Collective: all ranks of part.group call it.
+// Same for rows with columns that several ranks share. Labels index the full vocabulary, and the
+// losses are those of full rows, on all ranks. Collective: all ranks of part.group call it.
 void CrossEntropyRowsOfPart(at::Tensor& logits, const RowLabels& labels, const VocabularyPart& part,
                             double gradient_scale, at::Tensor* losses);
 
-// Counts the rows whose label is not ignored and has the row's largest logit (the first one on
-// ties). Collective if ranks share the rows.
+// Counts the rows with a label that is not ignored and has the row's largest logit (the first one
+// on ties). Collective if ranks share the rows.
 std::int64_t CountHits(const at::Tensor& logits, const RowLabels& labels,
                        const VocabularyPart& part);
 

@@ -58,7 +58,7 @@ std::shared_ptr<Norm> MakeNorm(const DecoderSpec& spec, std::int64_t width,
 
 namespace {
 
-// Number of rows whose contributions to the weight's gradient are summed together. It is fixed, so
+// Number of rows that sum their contributions to the weight's gradient together. It is fixed, so
 // that the result does not depend on the number of threads.
 constexpr std::int64_t kRowsInSum = 64;
 

@@ -16,8 +16,8 @@
 
 namespace ds::zero {
 
-// The position of elements among `count` elements whose bytes are stored together. They start at
-// the start of a block and end at the end of a block or of the last one.
+// The position of elements among `count` elements with bytes that are stored together. They start
+// at the start of a block and end at the end of a block or of the last one.
 struct QuantizedPlace {
   std::int64_t first = 0;
   std::int64_t count = 0;

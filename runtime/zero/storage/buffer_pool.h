@@ -1,7 +1,7 @@
 #pragma once
 
 // BufferPool and PooledTensor: flat tensors whose memory can be released and acquired again, while
-// the tensor, its storage object and all views of it stay valid.
+// the tensor, its storage object and all its views stay valid.
 //
 // Autograd keeps views of parameters for the backward pass. Only the data pointer of their storage
 // changes, so those views see the values again as soon as the memory is back.

@@ -3,8 +3,8 @@
 // HostWindows: values in host memory (pinned if the rank computes on a GPU) that are brought, range
 // by range, to the device that computes. offload/windows.h does the same for files.
 //
-// A window is device memory with the values of a range. The host copy stays allocated while this
-// object lives; a window that was not written is dropped without a copy.
+// A window is memory on the computing device with the values of a range. The host copy stays
+// allocated while this object lives; a window that was not written is dropped without a copy.
 //
 // With Context::copies all copies are asynchronous: only AcquireOnHost waits on the host, for the
 // range it lends. Without it, opening or closing a window copies synchronously. Every byte is in

@@ -67,9 +67,9 @@ class Store {
   bool rests_away() const;
   bool rests_in_file() const;
 
-  // Lends the range of the values, or all of them. Waits until they are present; on a device, for
-  // work enqueued on the current stream from here on. Values acquired for reading must not be
-  // written.
+  // Lends the range of the values, or all of them. Waits until they are present; on a device, they
+  // are present for work that is enqueued on the current stream from here on. Values acquired for
+  // reading must not be written.
   Lease Acquire(const FlatRange& range, Access access = Access::kUpdate);
   Lease Acquire(Access access = Access::kUpdate) { return Acquire(whole(), access); }
   // Lends the range on its own tier: in host memory, once changes have been copied back. The bytes
