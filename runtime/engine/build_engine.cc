@@ -35,7 +35,7 @@ StatusOr<std::unique_ptr<comm::Communicator>> ConnectFromEnvironment(const Engin
   return comm::JoinJob(identity, rank_device, link.get(), options.encrypt);
 }
 
-// The device of the group's tensors, if it is what is wanted.
+// Returns the device of the group's tensors, if it matches the wanted one.
 StatusOr<c10::Device> ChooseDevice(c10::Device wanted, c10::Device of_group) {
   const bool any_index = wanted.is_cpu() || !wanted.has_index();
   if (wanted.type() == of_group.type() && (any_index || wanted == of_group)) return of_group;
@@ -66,7 +66,8 @@ StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
   return optim::WithMuRates(std::move(base), std::move(shapes), like_sgd, options.parameter_group);
 }
 
-// Lets the options name what the engine is built on, of its own where the caller has given nothing.
+// Sets the options' world, ledger and device. Creates a world or ledger that the caller did not
+// provide.
 Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
   if (options->world == nullptr) {
     DS_ASSIGN_OR_RETURN(parts->own.world, ConnectFromEnvironment(*options));
@@ -116,7 +117,8 @@ comm::RankGroups MakeGroups(topology::AxisSet cut, const topology::Mesh& mesh,
           .stage = mesh.degrees().pipeline > 1 ? over(stage) : nullptr};
 }
 
-// Ranks with the same experts are to the parameters of these what all are to dense ones.
+// Returns the context of expert parameters: ranks with the same experts take the role that all
+// ranks have for dense parameters.
 zero::Context OfExperts(zero::Context dense, const config::ZeroConfig& zero) {
   const topology::Mesh& mesh = dense.mesh;
   comm::Communicator& world = *dense.groups.all;
@@ -179,7 +181,8 @@ zero::Context MakeContext(const config::DsConfig& config, const EngineOptions& o
   return context;
 }
 
-// The model's units, whose parameters say their group and how their gradients travel.
+// Returns the model's units. Their parameters have a group and know how their gradients are
+// communicated.
 StatusOr<std::vector<zero::ParameterUnit>> DescribeUnits(const BlockList& model,
                                                          const config::DsConfig& config,
                                                          const EngineOptions& options,
@@ -208,7 +211,7 @@ StatusOr<ModuleBuffers> TakeBuffers(const BlockList& model, const config::DsConf
   return buffers;
 }
 
-// A forward pass goes through one chunk.
+// A buffer holds the inputs of one forward pass through one chunk.
 Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& options,
                           const BlockList& model) {
   const auto& buffered = config.activation_checkpointing.buffered_parts;
@@ -224,14 +227,14 @@ Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& o
   return OkStatus();
 }
 
-// What the engine is of before any rank has held state.
+// ModelDescription is the model's input to ZeRO, before any rank holds state.
 struct ModelDescription {
   std::vector<zero::ParameterUnit> units;
   std::vector<double> group_rates;
   zero::FillUnit fill;
 };
 
-// On this rank alone: what goes wrong here is this rank's.
+// Describes the model on this rank. An error may concern this rank only.
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
                      const EngineOptions& options, EngineParts* parts,
                      ModelDescription* described) {
@@ -245,7 +248,7 @@ Status DescribeModel(const BlockList& model, const config::DsConfig& config,
   return OkStatus();
 }
 
-// Ranks of a stage have built alike, but not those of all.
+// Ranks of a stage build alike and fail alike; ranks of different stages agree on a status.
 StatusOr<std::unique_ptr<zero::ShardedModel>> ShardModel(const ModelDescription& described,
                                                          const zero::Context& context) {
   auto sharded = zero::ShardedModel::Create(context, described.units, described.fill);
@@ -254,7 +257,7 @@ StatusOr<std::unique_ptr<zero::ShardedModel>> ShardModel(const ModelDescription&
   return sharded;
 }
 
-// Counts those of all stages; what several of them hold counts once.
+// Counts the parameters of all stages; shared parameters count once.
 std::int64_t CountParameters(const zero::ShardedModel& sharded, const topology::Mesh& mesh) {
   const std::int64_t own = sharded.trainable_numel() + sharded.frozen_numel();
   if (mesh.degrees().pipeline == 1) return own;
@@ -335,11 +338,11 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
   DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
   try {
     DS_RETURN_IF_ERROR(BuildParts(model, config, options, parts.get()));
-    // The optimizer is there on all ranks.
+    // All ranks have an optimizer at this point.
     DS_RETURN_IF_ERROR(
         comm::AgreeOnStatus(OpenFirstRanksMonitors(config, options, parts.get()), *options.world));
   } catch (const std::exception& error) {
-    // The others wait for this rank, whatever its caller does with what is thrown.
+    // Other ranks wait for this one; abort, even if the caller handles the exception.
     const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
     options.world->Abort("building the engine: " +
                          std::string(of_torch ? of_torch->what_without_backtrace() : error.what()));

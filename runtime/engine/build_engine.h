@@ -1,7 +1,7 @@
 #pragma once
 
-// BuildEngine: what Engine::create does, pass by pass: the world and the ledger, the device, units
-// of the model's blocks, the groups of their parameters, buffers, first values, shards, optimizer.
+// BuildEngine implements Engine::create as a sequence of passes: world and ledger, device, units of
+// the model's blocks, parameter groups, buffers, initial values, shards, optimizer.
 
 #include <cstdint>
 #include <memory>
@@ -25,37 +25,38 @@
 
 namespace ds::engine {
 
-// Builds what Engine::create promises. Collective: all ranks return the same status. What throws on
-// one rank (its memory, a function of the user's) ends the world of all of them with its reason
-// (Communicator::Abort).
+// Builds the engine that Engine::create returns. Collective: all ranks return the same status. An
+// exception on one rank (out of memory, a user's function) aborts the world of all ranks with its
+// message (Communicator::Abort).
 StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
                                                    const config::DsConfig& config,
                                                    EngineOptions options);
 
-// These passes of it have a file of their own, and come in this order.
+// The passes below have their own source files and run in this order.
 
-// BuildUnits turns a model into what ZeRO sees of it. Two more functions mark the parameters whose
-// gradients go between ranks in a way of their own, by the modules that have registered them.
+// BuildUnits converts a model to the units that ZeRO manages. Two more functions select parameters,
+// by the module that registered them, and change how their gradients are communicated.
 
-// Makes one unit per block, parameters under their full names in the order they were registered,
-// each placed as its block says and in the group that `group_of` says. What is computed again reads
-// its parameters backwards.
+// Makes one unit per block. Parameters keep their registration order and have their full names. The
+// block determines each placement and `group_of` each parameter group. A recomputed block reads its
+// parameters in the backward pass, too.
 std::vector<zero::ParameterUnit> BuildUnits(
     const BlockList& model, const optim::ParameterGrouper& group_of = optim::OneGroup,
     const config::RecomputeChoice& recompute = {});
 
-// Has the gradients of modules of these classes (PyTorch's names) travel in `dtype`:
-// torch_autocast.lower_precision_safe_modules. An embedding table is no such module's, whatever
-// head reads it too.
+// Communicates the gradients of modules of these classes (PyTorch's names) in `dtype`:
+// torch_autocast.lower_precision_safe_modules. The gradient of an embedding table is not affected,
+// even if the head shares the table.
 void ReduceModulesIn(at::ScalarType dtype, const std::vector<std::string>& classes,
                      const BlockList& model, std::vector<zero::ParameterUnit>* units);
 
-// Has the gradients of embedding tables that no other block reads travel by rows: sparse_gradients.
-// A head's gradient has no row of zeros.
+// Communicates the gradients of embedding tables by rows (sparse_gradients). Tables that another
+// block also reads are excluded: a head's gradient has no zero rows.
 void ReduceEmbeddingsByRows(const BlockList& model, std::vector<zero::ParameterUnit>* units);
 
-// Lets trained matrices travel rounded (ZeRO++), as DeepSpeed does, and frozen ones be kept so:
-// biases and norms, whose numbers are few and of another size, stay as they are.
+// Selects the matrices that are communicated (trained) or stored (frozen) in quantized form
+// (ZeRO++), as DeepSpeed does. Biases and norms are never quantized: they are small, and their
+// values have a different range.
 struct RoundedMatrices {
   bool trained = false;
   bool frozen = false;
@@ -66,61 +67,64 @@ void RoundMatrices(const RoundedMatrices& which, std::vector<zero::ParameterUnit
 zero::StepWindows ChooseWindows(const config::DsConfig& config, const zero::Context& context,
                                 const std::vector<zero::ParameterUnit>& units);
 
-// Parameter groups whose rates follow a schedule on their own: those that lists in scheduler.params
-// have numbers for, and Muon's halves.
+// FollowGroupSchedules assigns parameter groups to schedules of their own: one for each number in
+// the lists in scheduler.params, or one for each half of Muon.
 //
-// Groups are what ParameterGroup tells apart among the trained parameters, numbered as they first
-// occur in the model, under Muon its matrices first: as DeepSpeed's engine and the usual scripts
-// order theirs (what decays, then what does not).
+// Groups are the distinct ParameterGroups of the trained parameters, numbered by first occurrence
+// in the model. Under Muon its matrices come first. DeepSpeed's engine and common scripts use the
+// same order (parameters with decay, then those without).
 
-// Gives each trained parameter the schedule of its group, whose rate the lists then say: its factor
-// becomes 1, as the lists replace a group's own rate in DeepSpeed. Returns the groups' own rates,
-// which a schedule may still begin or end at; nothing where all parameters follow one rate. Without
-// lists Muon's matrices are the first group and what AdamW updates is the second, under the one
-// schedule: a number in it is the rate of both, as in DeepSpeed. Fails when the model has not as
-// many groups as the lists have numbers.
+// Gives each trained parameter the schedule of its group. The lists then determine the rate: the
+// parameter's factor becomes 1, because lists replace a group's own rate in DeepSpeed. Returns the
+// groups' own rates, at which a schedule may still begin or end. Returns an empty vector if all
+// parameters share one rate.
+//
+// Without lists, Muon's matrices are the first group and AdamW's parameters the second. Both follow
+// the same schedule: a number in it is the rate of both groups, as in DeepSpeed. Fails if the lists
+// have another number of entries than the model has groups.
 StatusOr<std::vector<double>> FollowGroupSchedules(const config::DsConfig& config,
                                                    std::vector<zero::ParameterUnit>* units);
 
-// OpenTiers: offload_param and offload_optimizer of a config, as tiers for ZeRO's stores.
+// OpenTiers translates offload_param and offload_optimizer of a config to tiers for ZeRO's stores.
 
-// Opens this rank's files, which come into `files` and outlive what rests in them, and says in
-// notices what rests where. All ranks return the same status. Requires the options' world and
-// ledger. Collective.
+// Opens this rank's files and appends them to `files`, which must outlive the tensors stored in
+// them. Reports through options.notify where tensors are stored. All ranks return the same status.
+// Requires options.world and options.ledger. Collective.
 StatusOr<zero::Tiers> OpenTiers(const config::DsConfig& config, const EngineOptions& options,
                                 std::vector<std::unique_ptr<offload::FileTier>>* files);
 
-// Makes the keeper of EngineOptions::portions_in, of what attention by portions keeps of a sample:
-// on the device, in pinned memory of the host, or in a file of this rank in that folder. Says in a
-// notice what waits where. All ranks return the same status. Collective.
+// Makes the keeper for the tensors that chunked attention saves (EngineOptions::portions_in): on
+// the device, in pinned host memory, or in a file of this rank in that folder. Reports through
+// options.notify where they are stored. All ranks return the same status. Collective.
 StatusOr<activation::Keeper> OpenKeeper(const config::DsConfig& config,
                                         const EngineOptions& options,
                                         std::vector<std::unique_ptr<offload::FileTier>>* files);
 
-// ReserveCores: offload_optimizer.cpuadam_cores_perc and zenflow.pt_reserved_cores_perc.
+// ReserveCores implements offload_optimizer.cpuadam_cores_perc and zenflow.pt_reserved_cores_perc.
 
-// Gives what updates beside the computation cores of its own, out of those that this thread may run
-// on, or of this rank's part of them where ranks of the host share them; and binds this thread and
-// its pool to the rest until `own` ends, on this thread. Says in a notice which, or why none are
-// reserved: all ranks do alike. Collective.
+// Reserves cores for updates that overlap the computation. The cores are taken from those that this
+// thread may run on, or from this rank's share if ranks of the host share cores. Binds this thread
+// and its pool to the remaining cores; `own` must be destroyed on this thread and restores the
+// binding. Reports the cores, or why none are reserved, through options.notify. All ranks reserve
+// cores or none does. Collective.
 Status ReserveCores(const config::DsConfig& config, const EngineOptions& options,
                     zero::Tiers* tiers, EngineResources* own);
 
-// MakeFillUnit: where each unit's first values come from.
+// MakeFillUnit chooses the source of each unit's initial values.
 
-// EngineOptions::read_values first; then what the user's own modules have, rank 0's of them, or
-// what the block's factory makes; then Block::Initialize's. Asks before ZeRO moves the parameters,
-// when it can be seen which of them have values. Arguments outlive the result. Refuses a block of
-// which only some parameters have values.
+// The sources are, in this order: EngineOptions::read_values; the values of the user's own modules
+// on rank 0, or those that the block's factory makes; Block::Initialize. Call it before ZeRO moves
+// the parameters, while it can be seen which parameters have values. The arguments must outlive the
+// result. Fails if only some parameters of a block have values.
 StatusOr<zero::FillUnit> MakeFillUnit(const BlockList& model,
                                       const std::vector<zero::ParameterUnit>& units,
                                       const EngineOptions& options);
 
-// EngineState: the engine's part of checkpoints (Engine::state says what it holds).
+// EngineState is the engine's part of checkpoints (contents: Engine::state).
 
 class EngineState : public checkpoint::Stateful {
  public:
-  // `parts` outlives this.
+  // `parts` must outlive this object.
   explicit EngineState(EngineParts& parts) : parts_(parts) {}
 
   std::string_view state_name() const override { return "engine"; }

@@ -8,7 +8,7 @@
 namespace ds::engine {
 namespace {
 
-// PyTorch's name, and that of a class here that does the same.
+// PyTorch's class name, and the name of the equivalent class here.
 constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
     {"torch.nn.Linear", "ds::models::Linear"},
     {"torch.nn.Linear", "torch::nn::LinearImpl"},
@@ -26,8 +26,7 @@ bool IsOneOf(const std::vector<std::string>& classes, const std::string& name) {
   });
 }
 
-// Calls visit(parameter) for the parameters that modules of these classes in `block` have
-// registered.
+// Calls visit(parameter) for the parameters registered by modules of these classes in `block`.
 template <typename Visit>
 void ForEachParameterOf(const std::vector<std::string>& classes, const Block& block,
                         zero::ParameterUnit& unit, Visit visit) {
@@ -60,9 +59,9 @@ std::vector<zero::ParameterUnit> BuildUnits(const BlockList& model,
     if (!block.prefix().empty()) unit.name += " (" + block.prefix() + ")";
     for (const auto& item : block.named_parameters()) {
       const std::string name = block.FullName(item.key());
-      // Ahead of the braces: they may throw, and GCC 12 destroys what is complete in there twice.
+      // Outside the braces: the call may throw, and GCC 12 destroys completed members twice then.
       const checkpoint::Placement placement = block.DescribePlacement(item.key(), item.value());
-      // What several stages hold is the first block's where there is one stage.
+      // Parameters that several stages hold belong to the first block, as with one stage.
       const int owner = placement.stages.empty() ? index : 0;
       const optim::ParameterGroup group = group_of(owner, name, item.value());
       unit.parameters.push_back(

@@ -96,7 +96,7 @@ double DeepSpeedApi::loss_scale() const { return parts_.loss_scaler.scale(); }
 std::vector<DeepSpeedApi::RecomputeTimes> DeepSpeedApi::take_recompute_times() {
   std::vector<RecomputeTimes> all;
   for (auto& [block, times] : parts_.blocks.recompute_times) {
-    if (times.first.count() == 0 && times.again.count() == 0) continue;  // without such a part
+    if (times.first.count() == 0 && times.again.count() == 0) continue;  // no recomputed part
     const std::string& name = parts_.sharded->units()[static_cast<std::size_t>(block)]->name();
     all.push_back({.block = name, .first = times.first, .again = times.again});
     times = {};

@@ -16,19 +16,19 @@
 namespace ds::engine {
 namespace {
 
-// Those of the ranks of a stage.
+// The axes of the ranks of a stage.
 constexpr topology::AxisSet kStageAxes = topology::kGradientAxes.With(topology::Axis::kTensor);
 
-// Tells whether the rank is the first of its stage, or has experts that this one has not.
+// Returns whether the rank is the first of its stage, or the first with these experts.
 bool IsFirstWith(const checkpoint::Placement& placement, const topology::Mesh& mesh, int rank) {
   const int asked = placement.expert ? mesh.ExpertGroupOf(rank).front() : rank;
   return mesh.MemberOf(asked, kStageAxes).index == 0;
 }
 
-// Returns the whole tensor on the first rank of each stage, and on those that have other experts,
-// without gradient, where the ranks along the tensor axis have it between them; elsewhere nothing
-// that anybody may read. Requires a parameter whose local tensor is there. Collective of the mesh's
-// ranks, all in `world`.
+// Returns the full tensor, without gradient, on the first rank of each stage and on the first ranks
+// with other experts, if ranks along the tensor axis share it. The result on other ranks is
+// undefined. Requires a parameter with a gathered local tensor. Collective of the mesh's ranks, all
+// in `world`.
 at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Mesh& mesh,
                        comm::Communicator& world) {
   const at::Tensor local = parameter.tensor.detach();
@@ -43,7 +43,7 @@ at::Tensor PutTogether(const zero::NamedParameter& parameter, const topology::Me
     flat.narrow(0, stretch.global, stretch.count)
         .copy_(own.narrow(0, stretch.local, stretch.count));
   }
-  // Others have zeros where one rank has its part.
+  // Each rank has zeros outside its part.
   comm::GroupOver(axes, "tensor parallelism", mesh, world)
       .Reduce(whole, /*root=*/0, comm::ReduceOp::kSum, parameter.name);
   return whole;
@@ -87,8 +87,8 @@ StatusOr<StepResult> Engine::step() {
 
 namespace {
 
-// Calls take(name, tensor) on the first rank of a stage for the parameter at the same place of the
-// ranks with other experts. Collective of the stage.
+// Calls take(name, tensor) on the first rank of a stage for the corresponding parameters of ranks
+// with other experts. Collective of the stage.
 template <typename Take>
 void TakeOfOtherExperts(EngineParts& parts, const zero::NamedParameter& parameter,
                         const at::Tensor& whole, const Take& take) {
@@ -106,8 +106,8 @@ void TakeOfOtherExperts(EngineParts& parts, const zero::NamedParameter& paramete
   }
 }
 
-// Calls take(name, tensor) for all of this stage that no stage before has, whole where this rank
-// is its stage's first. Collective of the stage.
+// Calls take(name, tensor) for all tensors of this stage that no earlier stage has. They are
+// unsharded if this rank is its stage's first. Collective of the stage.
 template <typename Take>
 void ForEachWhole(EngineParts& parts, const Take& take) {
   zero::ShardedModel& sharded = *parts.sharded;
@@ -128,8 +128,8 @@ void ForEachWhole(EngineParts& parts, const Take& take) {
   for (const auto& [name, tensor] : parts.buffers.all()) take(name, tensor.detach());
 }
 
-// Takes what the first ranks of later stages hand on to rank 0: messages of one tensor each, of
-// none at the end.
+// Takes the tensors that the first ranks of later stages send to rank 0: messages with one tensor
+// each, and an empty one at the end.
 template <typename Take>
 void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
   for (int stage = 1; stage < parts.mesh.degrees().pipeline; ++stage) {

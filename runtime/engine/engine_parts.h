@@ -1,6 +1,6 @@
 #pragma once
 
-// EngineParts: the state of an Engine, for the files that implement it.
+// EngineParts is the state of an Engine, for the files that implement it.
 
 #include <cstdint>
 #include <map>
@@ -29,40 +29,40 @@
 
 namespace ds::engine {
 
-// Holds what the engine has of its own where its caller gives nothing, and what ends behind all
-// that refers to it.
+// Resources that the engine creates if its caller provides none, and resources that must outlive
+// all other parts.
 struct EngineResources {
   std::unique_ptr<comm::Communicator> world;
   std::unique_ptr<device::MemoryLedger> ledger;
-  // They hold what is offloaded (OpenTiers), which ends before them.
+  // Storage of offloaded tensors (OpenTiers), which must be destroyed before the files.
   std::vector<std::unique_ptr<offload::FileTier>> file_tiers;
   device::LedgerEntry shared_memory;                  // of the communicators
   std::unique_ptr<zero::UpdateThread> update_thread;  // ReserveCores
   std::optional<device::BoundPool> compute_cores;
 };
 
-// Says how the executor runs blocks.
+// BlockRuns configures how the executor runs blocks.
 struct BlockRuns {
-  std::uint64_t seed = 0;  // of what they draw
+  std::uint64_t seed = 0;  // of the blocks' random numbers
   config::RecomputeChoice recompute;
   std::int64_t mlp_tiles = 1;
-  activation::Keeper keeper;  // of attention by portions
+  activation::Keeper keeper;  // for chunked attention
   const Clock* clock = nullptr;
-  // By block, of those that have been computed again; with activation_checkpointing.profile. A
-  // graph may still refer to its entries when they are read.
+  // Times by block, for recomputed blocks, with activation_checkpointing.profile. An autograd graph
+  // may still refer to the entries when they are read.
   std::map<int, activation::RunTimes> recompute_times;
-  // It is the forward pass's that is under way (activation_checkpointing.buffered_parts).
+  // The buffer of the forward pass in progress (activation_checkpointing.buffered_parts).
   std::optional<activation::KeptBuffer> kept_buffer;
-  // A forward pass has come to its end without a block that reads what it has not declared.
+  // True after one forward pass in which no block read parameters that it had not declared.
   bool reads_are_declared = false;
 };
 
 struct EngineParts {
-  EngineResources own;  // declared first, for what follows refers to them
+  EngineResources own;  // declared first, because the other members refer to it
   std::shared_ptr<BlockList> model;
   config::DsConfig config;
   topology::Mesh mesh;
-  std::optional<StageChannels> channels;  // to the other stages; none: there is one stage
+  std::optional<StageChannels> channels;  // to the other stages; nullopt with a single stage
   pipeline::VirtualStages virtual_stages;
   std::int64_t parameter_count = 0;  // of all stages
   ModuleBuffers buffers;
@@ -78,8 +78,8 @@ struct EngineParts {
   StepState step;
   MemoryMarks memory;
   PhaseTimers phases;
-  std::vector<std::unique_ptr<Monitor>> monitors;  // on the first rank
-  bool states_away = false;                        // on the host
+  std::vector<std::unique_ptr<Monitor>> monitors;  // on rank 0
+  bool states_away = false;                        // offloaded to the host
   bool gathered = false;                           // within WithGatheredParameters
 
   comm::Communicator& world() const { return *sharded->context().groups.all; }
@@ -89,18 +89,19 @@ struct EngineParts {
             .managed = config.managed_gradient_accumulation};
   }
   int stage() const { return sharded->context().stage(); }
-  // Lists the ranks that know the losses, those with the model's last block, over these axes from
-  // where this rank stands along the others.
+  // Returns the ranks that have the losses (those with the model's last block) over these axes. The
+  // coordinates along the other axes are this rank's.
   std::vector<int> LossRanksOver(topology::AxisSet axes) const {
     topology::Coordinates place = mesh.CoordinatesOf(world().rank());
     place[static_cast<std::size_t>(topology::Axis::kPipeline)] =
         virtual_stages.PlaceOf(virtual_stages.count() - 1).stage;
     return mesh.GroupOf(mesh.RankAt(place), axes);
   }
-  // Throws where a stage cannot do by itself what `what` is.
+  // Throws if the engine is one of several pipeline stages, which cannot run `what` by itself.
   void CheckIsWhole(const char* what) const;
-  // Brings back what offload_states has taken away; before whatever needs the model's state.
-  // Refused where that would take away what WithGatheredParameters' body sees. Not collective.
+  // Moves offloaded states back to the device. Call it before an operation that needs the model's
+  // state. Fails while the body of WithGatheredParameters runs, because it would invalidate the
+  // gathered parameters. Not collective.
   Status ReloadStates() {
     DS_RETURN_IF_ERROR(CheckNotGathered());
     if (states_away) optimizer->MoveBack();
@@ -108,10 +109,10 @@ struct EngineParts {
     return OkStatus();
   }
   Status CheckNotGathered() const;
-  // Refuses what writes weights while every rank has others.
+  // Fails if the ranks' weights differ; called before weights are set.
   Status CheckWeightsAreAlike() const;
-  // Reduces the gradients unless that is done: the mean over ranks (or what the optimizer takes in
-  // its place) is there after this. Fails before the boundary. Collective.
+  // Reduces the gradients unless they are reduced already. Afterwards they are the mean over ranks,
+  // or the optimizer's substitute for it. Fails before the boundary. Collective.
   Status ReduceGradientsOnce();
 
   // The factor of a micro-batch's loss in its backward.
@@ -119,9 +120,9 @@ struct EngineParts {
     const std::int64_t gas = scale_wrt_gas ? config.batch.gradient_accumulation_steps : 1;
     return loss_scaler.scale() / static_cast<double>(gas);
   }
-  // The labels by whose number losses are weighted: the same on every rank without asking, as the
-  // step before says it. It keeps weights near 1, so that fp16 sees of a gradient what it would see
-  // of a mean's.
+  // The number of labels that loss weights are relative to. It comes from the previous step, so all
+  // ranks agree without communication. It keeps weights near 1, so that fp16 gradients have the
+  // magnitude of a mean's gradients.
   double loss_unit() const {
     constexpr std::int64_t kLabelsOfASample = 512;  // a guess, for the first step
     const std::int64_t labels =
@@ -130,18 +131,18 @@ struct EngineParts {
             : kLabelsOfASample * config.batch.train_micro_batch_size_per_gpu;
     return static_cast<double>(labels);
   }
-  // Takes the mean of the ranks' weights, unless it is known. Collective.
+  // Computes the mean of the ranks' weights, unless it is known. Collective.
   void AgreeOnWeight();
-  // Tells what the reduced gradients are to be divided by. Requires AgreeOnWeight.
+  // Returns the divisor of the reduced gradients. Requires AgreeOnWeight.
   double gradient_unit() const { return loss_scaler.scale() * step.current.mean_weight.value(); }
-  // Has the backward pass that follows, the last of the step, update the model. Collective.
+  // Makes the next backward pass, the last of the step, update the model. Collective.
   Status BeginUpdate();
-  // Makes `result`, whose gradient is not finite, the step without an update that config and policy
-  // want, or says why the run ends.
+  // Handles a gradient that is not finite as the config and policy say: turns `result` into a step
+  // without an update, or returns the error that ends the run.
   Status HandleNonFinite(StepResult* result);
-  // Tells the monitors of the step that has ended.
+  // Writes the finished step to the monitors.
   Status WriteMonitors(const StepResult& result) const;
-  // The next update's numbers.
+  // Returns the parameters of the next update.
   optim::Update MakeUpdate(double clip, std::vector<optim::ScheduledValues> scheduled) const;
 };
 

@@ -5,7 +5,7 @@
 namespace ds::engine {
 namespace {
 
-// Finds it in an engine's state; null where there is none.
+// Returns the optimizer's part of an engine's state; null if there is none.
 nlohmann::json OptimizerStateOf(const nlohmann::json& state) {
   const auto of_optimizer = state.find("optimizer_state");
   return of_optimizer == state.end() ? nlohmann::json() : *of_optimizer;
@@ -24,7 +24,7 @@ void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
   const zero::Context& context = parts_.sharded->context();
   parts_.buffers.MakeAlike(*context.groups.gradients);
   const topology::AxisSet holders =
-      zero::Context::WholeCopyAxes({}).With(topology::Axis::kTensor);  // whoever has the module
+      zero::Context::WholeCopyAxes({}).With(topology::Axis::kTensor);  // any rank with the module
   parts_.buffers.AddShards(context.ReplicaAlong(holders), shards);
 }
 

@@ -34,7 +34,8 @@ activation::RecomputeOptions MakeRecomputeOptions(EngineParts& parts, int block)
   return options;
 }
 
-// Blocks are given the same on all tensor ranks; parts of them, such as attention, are not.
+// Inputs of blocks are equal on all tensor ranks. Inputs of a block's parts, such as attention, are
+// not.
 activation::RecomputeOptions MakeBlockOptions(EngineParts& parts, int block) {
   activation::RecomputeOptions options = MakeRecomputeOptions(parts, block);
   if (parts.config.activation_checkpointing.partition_activations) {
@@ -63,7 +64,8 @@ Bundle RunBlock(EngineParts& parts, int index, Bundle bundle) {
   return block.forward(std::move(bundle));
 }
 
-// LibTorch says of an operator that finds no bytes no more than that.
+// Adds the parameters read without declaration to the error: LibTorch only reports an operator
+// without storage.
 Bundle RunBlockWatched(EngineParts& parts, int index, Bundle bundle) {
   if (!parts.sharded->context().sharding.parameters) {
     return RunBlock(parts, index, std::move(bundle));
@@ -83,7 +85,7 @@ Bundle RunBlockWatched(EngineParts& parts, int index, Bundle bundle) {
   return bundle;
 }
 
-// fp16.auto_cast: what comes into the model in another floating type.
+// Casts floating-point inputs of the model to fp16 (fp16.auto_cast).
 void CastInputs(Bundle& bundle) {
   const auto cast = [](at::Tensor& tensor) {
     if (tensor.defined() && at::isFloatingType(tensor.scalar_type())) tensor = tensor.to(at::kHalf);
@@ -95,8 +97,8 @@ void CastInputs(Bundle& bundle) {
   for (auto& [name, tensor] : bundle.extras) cast(tensor);
 }
 
-// fp16 ends at 65504, so that a loss in fp16 takes no larger scale: by what it does not take, a
-// power of two, the gradients are multiplied when they arrive.
+// Returns a power of two that gradients are multiplied by on arrival. The maximum of fp16 is 65504,
+// so a loss in fp16 cannot take a larger scale; the factor makes up for the remainder.
 double FindArrivalFactor(const at::Tensor& loss, double scale) {
   constexpr double kMost = 32768.0;
   double factor = 1.0;
@@ -104,14 +106,15 @@ double FindArrivalFactor(const at::Tensor& loss, double scale) {
   return factor;
 }
 
-// The places that a micro-batch of so many samples takes on each rank.
+// Returns the number of sample indices that a micro-batch of `samples` samples uses on each rank.
 std::int64_t CountRandomPlaces(const EngineParts& parts, std::int64_t samples) {
   return std::max(samples, parts.config.batch.train_micro_batch_size_per_gpu);
 }
 
-// Finds where the next micro-batch of so many samples stands: by its place in the step, whatever
-// ranks and micro-batches it is cut into. Unless the place is told, no two micro-batches of a step
-// share one as long as those of one turn are equal on all ranks, or none is larger than configured.
+// Returns the position of the next micro-batch, of `samples` samples, in the random streams. It
+// depends on the samples' position in the step only, not on ranks and micro-batches. Unless the
+// position was set, micro-batches of a step do not overlap if those at the same index are equally
+// large on all ranks, or if none is larger than configured.
 RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   const topology::Member reader =
       parts.mesh.MemberOf(parts.sharded->context().groups.all->rank(), topology::kDataAxes);
@@ -122,20 +125,20 @@ RandomPlace FindRandomPlace(const EngineParts& parts, std::int64_t samples) {
   return {.key = of_step, .first_sample = parts.step.current.next_place.value_or(counted)};
 }
 
-// Tells whether no gradient comes behind those that the pass brings. Chunks of a micro-batch come
-// one by one, with those of others between them: there nobody knows.
+// Returns whether this pass produces the last gradients of the step. Unknown with several chunks,
+// because chunks of different micro-batches interleave.
 bool BringsLastGradients(const EngineParts& parts) {
   return parts.virtual_stages.chunks == 1 && parts.step.IsInLastMicroBatch(parts.accumulation());
 }
 
-// What becomes of sharded ones when others are still to come.
+// Returns the handling of sharded gradients while others are still to come.
 zero::GradientEnd ChooseEndAmongOthers(const EngineParts& parts) {
   const bool adds_up = parts.sharded->context().windows.gradients.whole_step;
   return adds_up ? zero::GradientEnd::kHeld : zero::GradientEnd::kAsSharded;
 }
 
-// Whole gradients are reduced as they come when nothing is added to them any more, unless the
-// update takes this rank's own.
+// Chooses when gradients are reduced. Unsharded gradients are reduced as they complete in the last
+// backward pass, unless the update takes this rank's own gradients.
 zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   if (parts.step.local_gradients) return zero::GradientEnd::kHeld;
   if (!BringsLastGradients(parts)) return ChooseEndAmongOthers(parts);
@@ -146,7 +149,7 @@ zero::GradientEnd ChooseGradientEnd(const EngineParts& parts) {
   return updates ? zero::GradientEnd::kUpdate : zero::GradientEnd::kLast;
 }
 
-// Refuses what a program may ask for and the executor does not do.
+// Fails if the program asks for an unsupported feature.
 Status CheckIsBuilt(const pipeline::StageProgram& program, int chunks, bool has_channels) {
   using Kind = pipeline::Instruction::Kind;
   for (const auto& [kind, task, peer] : program) {
@@ -165,7 +168,7 @@ Status CheckIsBuilt(const pipeline::StageProgram& program, int chunks, bool has_
   return OkStatus();
 }
 
-// Serves where there is nothing to return a status in.
+// Used in functions that return no status.
 void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
 }  // namespace
@@ -263,7 +266,7 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   parts_.phases.Stop(&PhaseTimes::backward);
   if (delayed != nullptr) {
     parts_.sharded->DelayGradients(nullptr);
-  } else if (chunk == 0) {  // the last one to have its backward
+  } else if (chunk == 0) {  // the last chunk in backward order
     ++parts_.step.current.micro_batches;
   }
   parts_.step.current.backward_is_latest = true;
@@ -272,7 +275,7 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
 
 void Executor::BringWeightGradients(Passage* passage, int chunk) {
   ThrowIfError(parts_.ReloadStates());
-  parts_.step.current.backward_is_latest = false;  // another micro-batch's
+  parts_.step.current.backward_is_latest = false;  // of another micro-batch
   parts_.sharded->EndGradients(BringsLastGradients(parts_) ? zero::GradientEnd::kAsSharded
                                                            : ChooseEndAmongOthers(parts_));
   parts_.sharded->ScaleGradients(1.0);
@@ -329,15 +332,16 @@ StatusOr<StepResult> Executor::Step() {
   return result;
 }
 
-// What has been kept for it goes with it.
+// Runs the backward of one chunk and releases the tensors saved for it.
 void Executor::RunBackward(Passage* passage, const pipeline::Task& task) {
-  // Another micro-batch's, where a program has backward passes one behind the other: this one is in
-  // progress.
+  // The latest backward may be of another micro-batch, if the program has consecutive backward
+  // passes. From here on this micro-batch is in progress.
   parts_.step.current.backward_is_latest = false;
   const bool is_whole = task.kind == pipeline::Task::Kind::kBackward;
   zero::DelayedGradients* const delayed = is_whole ? nullptr : &passage->delayed;
   if (const at::Tensor loss = std::exchange(passage->loss, {}); loss.defined()) {
-    // Its gradients would arrive divided, and those that go on to the stage before stay so.
+    // The gradients would arrive divided by a factor, and those sent to the previous stage would
+    // stay divided.
     TORCH_CHECK(passage->received.empty() || loss.scalar_type() != at::kHalf,
                 "the last stage's loss is in fp16, which ends before loss scales do: have its last "
                 "block return it in fp32");
@@ -351,7 +355,7 @@ void Executor::RunBackward(Passage* passage, const pipeline::Task& task) {
   }
   passage->sent.clear();
   TakeGradients(task.chunk, /*arrival_factor=*/1.0, delayed, [&] {
-    if (!roots.empty()) torch::autograd::backward(roots, gradients);  // else all is frozen
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);  // otherwise all is frozen
   });
 }
 
@@ -361,7 +365,7 @@ std::optional<Bundle> Executor::RunThroughStages(Bundle bundle) {
   StageChannels& channels = *parts_.channels;
   const pipeline::VirtualStages& places = parts_.virtual_stages;
   const int stage = parts_.stage();
-  NamedTensors activations;  // of the virtual stage before
+  NamedTensors activations;  // of the previous virtual stage
   for (int chunk = 0; chunk < places.chunks; ++chunk) {
     const int place = places.At({stage, chunk});
     const int before = place == 0 ? stage : places.PlaceOf(place - 1).stage;

@@ -1,14 +1,14 @@
 #pragma once
 
-// Executor: runs the instructions of a step on one rank's engine. Engine's forward, backward and
-// step are its instructions one by one, in the order that the user calls them; TrainStep has it run
-// a whole program: that of this rank's stage, of which most jobs have one. It holds nothing but a
-// reference to the engine, which outlives it.
+// Executor runs the instructions of a step on one rank's engine. Engine's forward, backward and
+// step run its instructions one by one, in the order of the user's calls. TrainStep runs the full
+// program of this rank's stage; most jobs have a single stage. It only holds a reference to the
+// engine, which must outlive it.
 //
-// Collective: all ranks of a stage run the same instructions in the same order, those of all stages
-// the programs of one schedule. Stages add up the gradients of what several hold, settle norm and
-// verdicts, and tell each other the losses of the last one at Reduce and Step. Threads and errors:
-// as Engine.
+// Collective: all ranks of a stage run the same instructions in the same order, and all stages run
+// programs of one schedule. At Reduce and Step, stages add up the gradients of shared parameters,
+// agree on norm and verdicts, and receive the losses of the last stage. Threads and errors: as
+// Engine.
 
 #include <ATen/core/Tensor.h>
 
@@ -26,7 +26,7 @@ namespace ds::engine {
 struct EngineParts;
 struct Passage;
 
-// Gives the next micro-batch of this rank.
+// Returns the next micro-batch of this rank.
 using BatchSource = std::function<StatusOr<Bundle>()>;
 
 class Executor {
@@ -34,25 +34,25 @@ class Executor {
   explicit Executor(Engine& engine) : parts_(*engine.parts_) {}
   explicit Executor(EngineParts& parts) : parts_(parts) {}
 
-  // Runs gradient_accumulation_steps micro-batches and the update they belong to, in the order of
-  // the engine's schedule.
+  // Runs gradient_accumulation_steps micro-batches and their update, in the order of the engine's
+  // schedule.
   StatusOr<StepResult> RunStep(const BatchSource& next_batch);
 
-  // Runs a whole step of a stage; the forwards of its first chunk take their batches in the list's
-  // order, and of what is in them what the virtual stage before has sent takes the place. Refused
-  // before anything happens are a list that is not a step (CheckStageProgram), chunks that the
-  // model does not have, and messages without channels.
+  // Runs a full step of a stage. Forwards of its first chunk take their batches in program order;
+  // activations from the previous virtual stage replace the batch's. Fails before it runs
+  // anything if the program is not a step (CheckStageProgram), names chunks that the model does not
+  // have, or has messages while `channels` is null.
   StatusOr<StepResult> Run(const pipeline::StageProgram& program, const BatchSource& next_batch,
                            StageChannels* channels = nullptr);
 
-  // Runs the blocks from the first to the last, which has to set a loss; returns what that leaves.
+  // Runs all blocks and returns the last one's bundle. Throws if it has no loss.
   Bundle RunModel(Bundle bundle);
-  // The same on all stages, without gradients: nothing but where the last blocks are.
+  // Runs the blocks of all stages, without gradients. Returns nullopt except on the last stage.
   std::optional<Bundle> RunThroughStages(Bundle bundle);
 
-  // The instructions. Of Backward, what is sharded is reduced as soon as a unit's gradients are
-  // there; Reduce does the rest, once, and only where the step is due: before that it does nothing,
-  // and Step says that the boundary is still to come.
+  // The instructions. Backward reduces the sharded gradients of a unit as soon as they are
+  // complete. Reduce reduces the remaining gradients, once, if the step is due; otherwise it does
+  // nothing, and Step returns StepResult::boundary false.
   at::Tensor Forward(Bundle bundle);
   void Backward(const at::Tensor& loss, bool scale_wrt_gas);
   Status Reduce();
@@ -63,19 +63,20 @@ class Executor {
                                        std::int64_t micro_batches);
   friend class StageRun;
 
-  // Counts the micro-batch and tells its bundle what the blocks of all chunks need to know of it.
+  // Counts the micro-batch and sets the bundle's fields that the blocks of all chunks read.
   void BeginMicroBatch(Bundle* bundle);
   Bundle RunChunk(Bundle bundle, int chunk);
   Bundle RunToLoss(Bundle bundle, int chunk);
   at::Tensor ForwardToLoss(Bundle bundle, int chunk);
   void BackwardFromLoss(const at::Tensor& loss, bool scale_wrt_gas, int chunk,
                         zero::DelayedGradients* delayed);
-  // Takes a task that is a whole backward, or kInputGradient: then the gradients of weights wait in
-  // the passage for BringWeightGradients.
+  // Runs a full backward or kInputGradient. With kInputGradient the weight gradients stay in the
+  // passage until BringWeightGradients.
   void RunBackward(Passage* passage, const pipeline::Task& task);
   void BringWeightGradients(Passage* passage, int chunk);
-  // Runs `backward`, by which the gradients of the chunk's parameters arrive, each to be multiplied
-  // by the factor, and ends the micro-batch there; or, with `delayed`, has them wait in it.
+  // Runs `backward`, which produces the gradients of the chunk's parameters, each multiplied by
+  // `arrival_factor`, and ends the micro-batch. If `delayed` is not null, it stores them there
+  // instead.
   void TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
                      const std::function<void()>& backward);
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// The executor computes a step with these parts: the run of a pipeline's stage, blocks that are
-// computed again, and the end of the step.
+// The parts of the executor: running a pipeline stage, recomputing blocks, and finishing a step.
 
 #include <ATen/core/Tensor.h>
 #include <map>
@@ -20,32 +19,32 @@
 
 namespace ds::engine {
 
-// StageRun: one step of a stage, or of a whole model as its only one: what is between the forward
-// and the backward of each of its chunks' micro-batches. It computes through the executor.
+// StageRun runs one step of a stage, or of the full model as a single stage. It stores the state
+// between forward and backward of each chunk's micro-batches, and computes through the executor.
 //
 // Threads and errors: as Executor.
 
-// Passage holds what a chunk's backward needs of its forward, and what other virtual stages have
-// sent for it or will get of it.
+// Passage is the state of one micro-batch in one chunk: the tensors that its backward needs, and
+// those received from and sent to other virtual stages.
 struct Passage {
-  NamedTensors received;           // activations of the virtual stage before
-  at::Tensor loss;                 // of the last one
-  NamedTensors sent;               // activations for the one behind
-  NamedTensors gradients;          // of these
-  zero::DelayedGradients delayed;  // of the weights, where they come behind those of the inputs
+  NamedTensors received;           // activations of the previous virtual stage
+  at::Tensor loss;                 // on the last virtual stage
+  NamedTensors sent;               // activations for the next virtual stage
+  NamedTensors gradients;          // of `sent`
+  zero::DelayedGradients delayed;  // weight gradients, if computed after input gradients
 };
 
 class StageRun {
  public:
-  // Borrows all of them. Without `channels` there are no other stages.
+  // All arguments must outlive this object. A null `channels` means a single stage.
   StageRun(Executor& executor, const BatchSource& next_batch, StageChannels* channels);
 
-  // Runs a list that suits the stage, as Executor::Run does.
+  // Runs a program that is valid for the stage (checked by Executor::Run).
   StatusOr<StepResult> Run(const pipeline::StageProgram& program);
 
  private:
   struct MicroBatch {
-    Bundle batch;  // with what its random numbers are drawn by, until its last forward
+    Bundle batch;                   // with the keys of its random numbers, until its last forward
     std::vector<Passage> passages;  // by chunk
   };
 
@@ -64,36 +63,37 @@ class StageRun {
   std::map<int, MicroBatch> micro_batches_;
 };
 
-// The tensors that a bundle takes from block to block, by their places in it.
+// The tensors that a bundle carries from block to block, by their names in it.
 NamedTensors TakeActivations(Bundle bundle);
 void PutActivations(const NamedTensors& tensors, Bundle* bundle);
 
-// The tensors of a bundle that gradients flow through, and a block that keeps nothing but them.
+// TakeDifferentiable and PutDifferentiable move the tensors of a bundle that gradients flow
+// through; RecomputeBlock runs a block that saves only its inputs.
 
-// Takes hidden, loss and extras, in the order of their names, out of the bundle, and puts them, or
-// what has become of them, back: as many, in the same order.
+// Takes hidden, loss and extras (in the order of their names) out of the bundle. PutDifferentiable
+// puts them, or as many tensors computed from them, back in the same order.
 std::vector<at::Tensor> TakeDifferentiable(Bundle* bundle);
 void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle);
 
-// Tells whether a parameter of the block needs a gradient.
+// Returns whether a parameter of the block needs a gradient.
 bool TrainsParameters(const Block& block);
 
-// Runs the block and keeps what it was given, from which the backward pass computes it again
-// (autograd/recompute.h). The block's buffers, which a forward pass may change (the running mean
-// of a batch normalisation), are then left as they were. The block outlives the graph.
+// Runs the block and saves only its inputs, from which the backward pass recomputes it
+// (autograd/recompute.h). The second run does not change the block's buffers, such as the running
+// mean of a batch normalisation. The block must outlive the graph.
 Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions options);
 
-// The end of a step, behind the reduction of its gradients.
+// The end of a step, after the reduction of its gradients.
 
 struct EngineParts;
 
-// Norm and finite check across ranks, clip, update, schedule, report. Requires reduced gradients
-// (EngineParts::ReduceGradientsOnce). Collective.
+// Computes norm and finite check across ranks, clips, updates, advances the schedule and reports.
+// Requires reduced gradients (EngineParts::ReduceGradientsOnce). Collective.
 StatusOr<StepResult> FinishStep(EngineParts& parts);
 
-// The part of it that a device goes through by itself: issues norm, decision and update and waits
-// for none of them. Returns the sum over all ranks of the squares of what has been reduced, a
-// double scalar on the device. Requires reduced gradients, AgreeOnWeight and
+// Launches the part of FinishStep that runs on the device without the host: norm, decision and
+// update. Waits for none of them. Returns the sum over all ranks of the squared reduced gradients,
+// a double scalar on the device. Requires reduced gradients, AgreeOnWeight and
 // ShardedOptimizer::takes_decision. Collective.
 StatusOr<at::Tensor> LaunchUpdate(EngineParts& parts,
                                   std::vector<optim::ScheduledValues> scheduled);

@@ -16,8 +16,8 @@ bool HasValues(const at::Tensor& parameter) {
   return parameter.numel() == 0 || parameter.storage().nbytes() > 0;
 }
 
-// Tells whether all of the unit's parameters have values, as the user's own modules' have and ours
-// have not.
+// Returns whether all of the unit's parameters have values: parameters of users' modules have
+// values, parameters of built-in modules do not. Fails if only some have.
 StatusOr<bool> HaveValues(const std::string& unit, const std::vector<at::Tensor>& parameters) {
   std::size_t count = 0;
   for (const at::Tensor& parameter : parameters) count += HasValues(parameter) ? 1 : 0;
@@ -38,7 +38,7 @@ Status CheckOneMemoryEach(const std::string& unit, const std::vector<at::Tensor>
   return OkStatus();
 }
 
-// Makes the block once more and takes its values over; false where it comes without.
+// Makes the block again and copies its values; returns false if it has none.
 StatusOr<bool> TakeValues(const BlockList& model, int index, const zero::ParameterUnit& unit) {
   const std::shared_ptr<Block> fresh = model.factory(index)();
   if (fresh.get() == &model.block(index)) {
@@ -63,7 +63,7 @@ StatusOr<bool> TakeValues(const BlockList& model, int index, const zero::Paramet
   return true;
 }
 
-// Reads what this rank's tensor has of the whole one.
+// Reads the elements of the full tensor that this rank's tensor holds.
 Status ReadRange(const ValueReader& read, const zero::ParameterUnit& unit,
                  const zero::OwnRange& range) {
   const auto parameter =

@@ -23,21 +23,21 @@
 namespace ds::engine {
 namespace {
 
-// The same on every rank.
+// Sums over all ranks; the same on every rank.
 struct Totals {
   double loss = 0.0;
   double norm = 0.0;    // of the scaled gradients
-  double weight = 1.0;  // the mean of the losses'
+  double weight = 1.0;  // mean of the losses' weights
   std::int64_t tokens = 0;
   std::int64_t samples = 0;
-  std::int64_t most_labels = 0;  // of one micro-batch
-  // Of the routes that the last stage has counted: layers and experts; 0 where there are none.
+  std::int64_t most_labels = 0;  // maximum over micro-batches
+  // Layers and experts of the routes that the last stage counted; 0 without experts.
   std::array<std::int64_t, 2> route_sizes{};
   std::vector<double> rank_losses;
   std::vector<std::uint64_t> plan_hashes;  // by rank
 };
 
-// Where nothing counts all gradients are 0, and anything may be what they are divided by.
+// Returns the mean weight. If no loss has a weight, all gradients are 0 and any divisor works.
 double MeanWeight(double sum, std::size_t ranks) {
   return sum == 0.0 ? 1.0 : sum / static_cast<double>(ranks);
 }
@@ -50,7 +50,7 @@ void TakeLosses(const EngineParts& parts, std::vector<double> rank_losses, Total
   totals->rank_losses = std::move(rank_losses);
 }
 
-// What this rank has to say of a step, where that is known before its update.
+// This rank's numbers of a step, if they are known before its update.
 struct OwnNumbers {
   double loss = 0.0;
   double squares = 0.0;
@@ -75,7 +75,7 @@ Totals SumOverRanks(const EngineParts& parts, const OwnNumbers& own) {
     all_squares += rank[1];
     totals.plan_hashes.push_back(std::bit_cast<std::uint64_t>(rank[6]));
   }
-  // Ranks that have parts of the same samples have losses of their own, of their labels.
+  // Ranks with parts of the same samples have their own losses, of their own labels.
   const std::vector<int> gradient_ranks = parts.LossRanksOver(topology::kGradientAxes);
   for (const int gradient_rank : gradient_ranks) {
     all_weights += ranks[static_cast<std::size_t>(gradient_rank)][4];
@@ -95,8 +95,8 @@ Totals SumOverRanks(const EngineParts& parts, const OwnNumbers& own) {
   return totals;
 }
 
-// Reads the losses of the micro-batches and, where it is defined, a double scalar behind them:
-// waits for the device once.
+// Reads the losses of the micro-batches and `more`, an optional double scalar, which comes last.
+// Waits for the device once.
 std::vector<double> ReadStep(const StepInProgress& step, const at::Tensor& more) {
   std::vector<at::Tensor> numbers = step.ListLosses();
   if (more.defined()) numbers.push_back(more);
@@ -104,7 +104,7 @@ std::vector<double> ReadStep(const StepInProgress& step, const at::Tensor& more)
   return device::ReadNumbers(at::stack(numbers));
 }
 
-// Waits for what this rank knows of the step.
+// Waits for this rank's numbers of the step.
 OwnNumbers ReadOwn(const EngineParts& parts) {
   const StepInProgress& step = parts.step.current;
   const zero::Squares squares = parts.optimizer->MeasureShard();
@@ -113,7 +113,7 @@ OwnNumbers ReadOwn(const EngineParts& parts) {
           .squares = squares.on_host + (squares.on_device.defined() ? read.back() : 0.0)};
 }
 
-// Sums the squares over all ranks where they are. Collective.
+// Sums the squares over all ranks on their device. Collective.
 at::Tensor SumOnDevice(const EngineParts& parts, const zero::Squares& own) {
   const auto options = at::TensorOptions(at::kDouble).device(parts.sharded->context().device);
   at::Tensor sum = at::full({1}, own.on_host, options);
@@ -123,8 +123,7 @@ at::Tensor SumOnDevice(const EngineParts& parts, const zero::Squares& own) {
   return sum.squeeze(0);
 }
 
-// Ends a step whose update has been decided on the device: waits until what came of it is there.
-// Collective.
+// Ends a step that was decided on the device: waits for the result. Collective.
 void ReadOutcome(const EngineParts& parts, const at::Tensor& squares, Totals* totals) {
   const StepInProgress& step = parts.step.current;
   const std::vector<double> read = ReadStep(step, squares);
@@ -137,8 +136,8 @@ void ReadOutcome(const EngineParts& parts, const at::Tensor& squares, Totals* to
   totals->norm = std::sqrt(read.back());
 }
 
-// Every rank's last block has left routes, or none has; of several stages the last one tells the
-// others. Collective.
+// Sums the routes over ranks. The last blocks of all ranks left routes, or none did. With several
+// stages, the last one broadcasts them. Collective.
 std::vector<std::vector<std::int64_t>> SumExpertRoutes(const EngineParts& parts,
                                                        const Totals& totals) {
   std::vector<std::vector<std::int64_t>> layers;
@@ -161,8 +160,8 @@ std::vector<std::vector<std::int64_t>> SumExpertRoutes(const EngineParts& parts,
   return layers;
 }
 
-// Ranks that hold the same model have gathered and reduced by the same plans, or what they have
-// put together does not belong together.
+// Fails unless ranks with the same model gathered and reduced by the same plans. Otherwise the
+// gathered values are inconsistent.
 Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64_t>& hashes) {
   for (int first = 0; first < mesh.world_size(); ++first) {
     if (mesh.MemberOf(first, topology::kGradientAxes).index != 0) continue;
@@ -180,8 +179,8 @@ Status CheckPlansAgree(const topology::Mesh& mesh, const std::vector<std::uint64
   return OkStatus();
 }
 
-// Names the first that is not finite: of what stages have found the last one's, whose backward
-// comes first. Collective.
+// Returns the first gradient that is not finite. If several stages found one, the last stage's
+// counts, because its backward runs first. Collective.
 std::string AgreeOnNonFiniteGradient(const EngineParts& parts) {
   const zero::ShardedModel& sharded = *parts.sharded;
   const std::string own =
@@ -194,7 +193,7 @@ std::string AgreeOnNonFiniteGradient(const EngineParts& parts) {
   return "";
 }
 
-// Says which gradient and whose loss is not finite. Collective.
+// Describes the gradient and the losses that are not finite. Collective.
 std::string DescribeNonFinite(const EngineParts& parts, const Totals& totals) {
   const std::string gradient = AgreeOnNonFiniteGradient(parts);
   std::string text = gradient.empty() ? "the gradient norm is not finite"
@@ -219,7 +218,7 @@ Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updat
 Status CheckGradientsSuit(EngineParts& parts) {
   if (parts.config.zero_optimization.ignore_unused_parameters) return OkStatus();
   Status used = zero::CheckNoneIsUnused(*parts.sharded);
-  // A stage knows of its own, and a rank of its experts.
+  // A stage only knows its own parameters, and a rank only its experts.
   if (parts.channels || parts.mesh.degrees().expert > 1) {
     used = comm::AgreeOnStatus(used, parts.world());
   }
@@ -312,7 +311,7 @@ Status EngineParts::BeginUpdate() {
 
 namespace {
 
-// Updates the model, or what of it is left, where the host decides: it waits for the norm first.
+// Updates the model, or its remaining parameters, by the host's decision: waits for the norm first.
 Status UpdateFromHost(EngineParts& parts, const Totals& totals,
                       std::vector<optim::ScheduledValues> scheduled, StepResult* result) {
   if (!std::isfinite(totals.norm)) {
@@ -326,8 +325,8 @@ Status UpdateFromHost(EngineParts& parts, const Totals& totals,
   return CountUpdate(parts);
 }
 
-// Updates where the device decides, and waits for what has come of it. The parameters are those of
-// before where that is nothing.
+// Updates by the device's decision and waits for the result. The parameters are unchanged if the
+// device decided against the update.
 Status UpdateOnDevice(EngineParts& parts, std::vector<optim::ScheduledValues> scheduled,
                       Totals* totals, StepResult* result) {
   DS_ASSIGN_OR_RETURN(const at::Tensor squares, LaunchUpdate(parts, std::move(scheduled)));

@@ -21,7 +21,7 @@ namespace {
 struct Chosen {
   std::map<std::string, at::Tensor> parameters;  // by name
   std::set<int> units;
-  bool trained = false;  // one of them
+  bool trained = false;  // at least one is
 };
 
 StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
@@ -43,7 +43,7 @@ StatusOr<Chosen> FindChosen(const zero::ShardedModel& sharded,
   return NotFoundError("the model has no parameter " + *missing.begin());
 }
 
-// A master weight of which the 16-bit value is as it was knows more than that.
+// Writes changed values only: a master weight is more precise than an unchanged 16-bit value.
 Status KeepValues(const at::Tensor& values, checkpoint::TensorSource& kept) {
   DS_ASSIGN_OR_RETURN(const at::Tensor before, checkpoint::ReadAll(kept));
   const at::Tensor after = values.cpu();
@@ -52,7 +52,7 @@ Status KeepValues(const at::Tensor& values, checkpoint::TensorSource& kept) {
   return checkpoint::WriteAll(merged, kept);
 }
 
-// Writes what this rank holds of them, wherever it lies.
+// Writes the shards that this rank holds, on any tier.
 Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen) {
   std::vector<checkpoint::TensorShard> shards;
   optimizer.AddShards(&shards);
@@ -66,7 +66,7 @@ Status KeepShards(const zero::ShardedOptimizer& optimizer, const Chosen& chosen)
   return OkStatus();
 }
 
-// What the body throws is its rank's status: the others wait for that.
+// Runs the body. An exception becomes this rank's status, because other ranks wait for one.
 Status RunBody(const std::function<Status()>& body) {
   try {
     return body();
@@ -108,9 +108,9 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
   const c10::NoGradGuard no_grad;
   DS_RETURN_IF_ERROR(parts.ReloadStates());
   if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(parts.CheckWeightsAreAlike());
-  if (modifier_rank) parts.optimizer->Settle();  // what comes late would come over what is written
+  if (modifier_rank) parts.optimizer->Settle();  // a late update would overwrite the written values
   sharded.BeginReading(chosen.units);
-  std::map<std::string, at::Tensor> before;  // where there is no shard that knows
+  std::map<std::string, at::Tensor> before;  // if unsharded
   for (const auto& [name, parameter] : chosen.parameters) {
     if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
   }

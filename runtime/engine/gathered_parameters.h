@@ -1,7 +1,7 @@
 #pragma once
 
-// WithGatheredParameters: parameters whole for a while, whatever of them is sharded, to look at or
-// to change: DeepSpeed's zero.GatheredParameters.
+// WithGatheredParameters gives temporary access to unsharded parameters, to read or to change them:
+// DeepSpeed's zero.GatheredParameters.
 
 #include <functional>
 #include <optional>
@@ -13,19 +13,22 @@
 
 namespace ds::engine {
 
-// Calls `body` on every rank, without gradient recording, while the parameters of these full names
-// have their values, in the training dtype, as every rank has them. Their blocks are in memory
-// whole meanwhile, and no others.
+// Calls `body` on every rank, without gradient recording, while the parameters with these full
+// names have their values: in the training dtype, the same on every rank. Only their blocks are
+// gathered meanwhile.
 //
-// Afterwards all ranks have the values that `body` wrote on `modifier_rank`, in shards and fp32
-// masters too; a master whose 16-bit value is as before keeps its own. Values written by other
-// ranks, or by any where there is no such rank or `body` fails on one, are undone at every stage.
+// Afterwards all ranks have the values that `body` wrote on `modifier_rank`, also in shards and
+// fp32 masters. A master keeps its value if its 16-bit value is unchanged. Values written by other
+// ranks are undone at every stage; so are all values without a modifier rank, or if `body` fails on
+// any rank.
 //
-// Between passes, with the same arguments on all ranks; `body` calls nothing collective, and what
-// it asks this engine for beyond plain getters is refused, another WithGatheredParameters too: the
-// parameters would go away under it. All ranks return the same status: of a name that there is not,
-// a rank that there is not, a trained parameter to modify while an optimizer's ranks have moved on
-// their own (ZeroOneAdam between two exchanges), or of `body`.
+// Call it between passes, with the same arguments on all ranks. `body` must not call anything
+// collective. Calls of `body` to this engine fail, except plain getters: they would invalidate the
+// parameters. A nested WithGatheredParameters fails, too.
+//
+// All ranks return the same status. Errors: an unknown name, a rank that does not exist, a trained
+// parameter to modify while the weights of an optimizer's ranks differ (ZeroOneAdam between two
+// exchanges), an error of `body`.
 Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
                               std::optional<int> modifier_rank,
                               const std::function<Status()>& body);

@@ -48,13 +48,13 @@ Status CheckCount(std::size_t numbers, const std::vector<FirstOfGroup>& groups) 
   return InvalidArgumentError(text);
 }
 
-// The rate of the group's half of Muon, or the one rate of every other optimizer.
+// Returns the rate of the group's half of Muon, or the single rate of other optimizers.
 double RateOf(const config::OptimizerConfig& optimizer, const optim::ParameterGroup& group) {
   const auto* const muon = std::get_if<config::MuonConfig>(&optimizer.algorithm);
   return muon == nullptr || group.muon ? optimizer.lr : muon->adam_lr;
 }
 
-// Muon's halves follow the one schedule, each from its own rate.
+// Lets Muon's halves follow the same schedule, each from its own rate.
 std::vector<double> FollowByHalves(const config::DsConfig& config,
                                    std::vector<zero::ParameterUnit>* units) {
   const auto* const muon = std::get_if<config::MuonConfig>(&config.optimizer.algorithm);

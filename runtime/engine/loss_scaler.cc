@@ -24,8 +24,8 @@ Status Read(const nlohmann::json& state, const char* key, T* value) {
 
 std::string NumberText(double value) { return fmt::format("{}", value); }
 
-// torch.amp.GradScaler as DeepSpeed makes it, without arguments. It has no minimum; below that of
-// fp32's normal numbers the scale is none.
+// The rule of torch.amp.GradScaler as DeepSpeed makes it, without arguments. It has no minimum; a
+// scale below fp32's normal numbers is invalid.
 constexpr LossScaleRule kGradScaler = {.dynamic = true,
                                        .initial_scale = 65536.0,
                                        .window = 2000,
@@ -81,7 +81,7 @@ void LossScaler::Grow() {
   const std::int64_t stable = steps_ - last_overflow_ - (rule_.first_step_counts ? 0 : 1);
   if (stable <= 0 || stable % rule_.window != 0) return;
   lives_ = lives;
-  // The loss is multiplied by it in fp32.
+  // The loss is multiplied by the scale in fp32.
   if (scale_ <= std::numeric_limits<float>::max() / kFactor) scale_ *= kFactor;
 }
 
@@ -102,7 +102,7 @@ Status LossScaler::LoadState(const nlohmann::json& state) {
   const bool sane = std::isfinite(loaded.scale_) && loaded.scale_ > 0.0 && loaded.steps_ >= 0 &&
                     loaded.last_overflow_ >= -1 && loaded.last_overflow_ < loaded.steps_;
   if (!sane) return DataLossError("the loss scaler's state is not one: " + state.dump());
-  // Of a run in another precision, which there is nothing to go on from.
+  // The state is of a run in another precision, from which no scale can be taken over.
   const auto dynamic = state.find("dynamic");
   if (rule_.dynamic && dynamic != state.end() && *dynamic == false) return OkStatus();
   if (!rule_.dynamic) loaded.scale_ = scale_;

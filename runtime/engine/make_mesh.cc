@@ -19,8 +19,8 @@ topology::Degrees DegreesOf(const config::DsConfig& config, int world_size) {
                             .expert = parallel.expert,
                             .data_before_expert = parallel.data_before_expert};
   const int data = static_cast<int>(world_size / parallel.ranks_of_a_sample());
-  const int state = data * parallel.sequence;  // ranks that have parts of a dense parameter
-  // Where ZeRO cuts nothing, ranks along `shard` have experts of their own, if any have.
+  const int state = data * parallel.sequence;  // ranks that share a dense parameter
+  // At stage 0, ranks along `shard` have their own experts, if there are any.
   const int whole = parallel.expert > 1 ? data : 1;
   degrees.shard =
       zero.stage == 0 ? whole : zero.mics_shard_size.value_or(state) / parallel.sequence;

@@ -1,7 +1,7 @@
 #pragma once
 
-// MakeMesh decides how the ranks of a training job are cut; FindModelRanks, with whom a rank has
-// one model and the same samples.
+// MakeMesh decides how the ranks of a training job are split along the axes of a mesh.
+// FindModelRanks finds the ranks that share a model and samples with this rank.
 
 #include <optional>
 #include <string>
@@ -14,38 +14,39 @@
 
 namespace ds::engine {
 
-// The degrees that a config asks for: pipeline, sequence, tensor and expert as it says; of the
-// ranks that are left as many as ZeRO cuts the state among lie along `shard`, the others along
-// `replicate`: at stage 0, which cuts nothing, all of them, unless ranks have experts of their own,
-// who lie along `shard` at every stage.
+// Returns the degrees for a config: pipeline, sequence, tensor and expert as configured. Of the
+// remaining ranks, those that ZeRO shards state among are along `shard`, the others along
+// `replicate`. At stage 0, which shards nothing, all are along `replicate`, unless ranks have their
+// own experts: then they are along `shard` at every stage.
 topology::Degrees DegreesOf(const config::DsConfig& config, int world_size);
 
-// The mesh of `wanted` degrees, or of the config's. Refuses degrees that the config contradicts, or
-// that make another number of ranks.
+// Returns the mesh with the degrees `wanted`, or the config's. Fails if the degrees contradict the
+// config or do not multiply to the number of ranks.
 StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted,
                                   const config::DsConfig& config, int world_size);
 
-// For models::BuildModel. `world`, which outlives the model, connects the mesh's ranks; those along
-// the sequence axis are of this kind, tensor ranks' sums go on under products or not
-// (tensor_parallel::Group), and attention takes `portion` tokens of a sample at a time (0: all of
-// them), of one rank, too. Collective of those that are found.
+// Returns the ranks for models::BuildModel. `world` connects the mesh's ranks and must outlive the
+// model. `kind` applies to the ranks along the sequence axis; tensor_sums_overlap lets tensor
+// ranks' sums overlap matrix products (tensor_parallel::Group). Attention processes `portion`
+// tokens of a sample at a time (an FPDT chunk; 0: all), also on a single rank. Collective of the
+// groups that it finds.
 models::ModelRanks FindModelRanks(
     const topology::Mesh& mesh, comm::Communicator& world,
     sequence_parallel::SequenceKind kind = sequence_parallel::SequenceKind::kUlysses,
     bool tensor_sums_overlap = false, std::int64_t portion = 0);
-// The ranks that have a layer's experts between them, in the order of the experts.
+// Returns the ranks that share a layer's experts, in the order of the experts.
 comm::Communicator& FindExpertCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
-// Its tensor ranks; null where the mesh has no more than one of them.
+// Returns this rank's tensor ranks; null if the mesh has a single one.
 comm::Communicator* FindTensorCommunicator(const topology::Mesh& mesh, comm::Communicator& world);
 
-// Refuses tensor ranks that compute with different numbers of threads, by which the bits of sums
-// may differ: what all of them have would drift apart. Collective of `world`.
+// Fails if tensor ranks compute with different numbers of threads. Sums may then differ in their
+// last bits, and replicated parameters would drift apart. Collective of `world`.
 Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& world);
 
-// Refuses a model that is not the part of this rank's stage. Not collective.
+// Fails if the model is not this rank's pipeline stage. Not collective.
 Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int rank);
 
-// Refuses `what`, which knows whole models only, where ranks have parts of them.
+// Fails if ranks have parts of the model only; `what` names an operation that needs full models.
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);
 
 }  // namespace ds::engine

@@ -14,8 +14,8 @@ using nlohmann::ordered_json;
 
 std::string Size(const ordered_json& bytes) { return ByteSize(bytes.get<std::uint64_t>()); }
 
-// {"parameters":{"host":{"bytes":1,"peak":2}}} to {"parameters":{"host":1}}: peaks are those of the
-// whole run.
+// Converts {"parameters":{"host":{"bytes":1,"peak":2}}} to {"parameters":{"host":1}}: peaks are
+// over the full run.
 ordered_json TakeBytes(const ordered_json& ledger) {
   ordered_json bytes = ordered_json::object();
   for (const auto& [use, tiers] : ledger.items()) {

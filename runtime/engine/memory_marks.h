@@ -1,10 +1,10 @@
 #pragma once
 
-// MemoryMarks: what a rank's memory is at the ends of forward passes, backward passes and steps.
-// The activations are measured there, and with memory_breakdown all uses are written down, and
-// printed where asked for.
+// MemoryMarks records a rank's memory at the ends of forward passes, backward passes and steps. It
+// measures activations there. With memory_breakdown it records all uses, and optionally prints
+// them.
 //
-// Threads: one at a time. What is borrowed outlives this.
+// Not thread-safe. Referenced objects must outlive this object.
 
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -16,9 +16,9 @@ namespace ds::engine {
 
 struct MemoryMarkOptions {
   const device::MemoryLedger* ledger = nullptr;  // borrowed
-  device::ActivationMeter* meter = nullptr;      // borrowed; null: nobody measures
+  device::ActivationMeter* meter = nullptr;      // borrowed; null: not measured
   bool breakdown = false;                        // memory_breakdown
-  bool prints = false;                           // it, to the standard output
+  bool prints = false;                           // the breakdown, to standard output
 };
 
 class MemoryMarks {
@@ -26,12 +26,13 @@ class MemoryMarks {
   MemoryMarks() = default;
   explicit MemoryMarks(const MemoryMarkOptions& options) : options_(options) {}
 
-  // The rank is behind a "forward", a "backward" or a "step".
+  // Call at the end of a "forward", a "backward" or a "step".
   void Mark(std::string_view phase);
 
-  // By phase, the latest mark of each: {"forward":{"parameters":{"host":1},...,
-  // "tensors":{"bytes":1,"peak":2},"resident_bytes":1},...}. "tensors" is what the allocator of the
-  // rank's device has out, its peak the most since the mark before. Empty without memory_breakdown.
+  // The latest mark of each phase: {"forward":{"parameters":{"host":1},...,
+  // "tensors":{"bytes":1,"peak":2},"resident_bytes":1},...}. "tensors" are the bytes that the
+  // allocator of the rank's device has handed out, "peak" their maximum since the previous mark.
+  // Empty without memory_breakdown.
   const nlohmann::ordered_json& breakdown() const { return breakdown_; }
 
  private:

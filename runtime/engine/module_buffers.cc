@@ -8,12 +8,13 @@
 namespace ds::engine {
 namespace {
 
-// Tells whether neither collectives nor checkpoints have the dtype: complex numbers, 8-bit floats.
+// Returns whether collectives and checkpoints do not support the dtype: complex numbers, 8-bit
+// floats.
 bool GoesAsBytes(const at::Tensor& tensor) {
   return checkpoint::DtypeName(tensor.scalar_type()).empty();
 }
 
-// A view.
+// Returns a flat view.
 at::Tensor Flatten(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().view({tensor.numel()});
   return GoesAsBytes(tensor) ? flat.view(at::kByte) : flat;
@@ -36,7 +37,7 @@ StatusOr<ModuleBuffers> ModuleBuffers::Find(const BlockList& model, c10::Device 
       if (tensor.layout() != at::kStrided) {
         return UnimplementedError("buffer " + name + " is sparse; only dense ones are kept alike");
       }
-      // A lazy conjugate or negation has no bytes of its own.
+      // A lazy conjugate or negation has no storage of its own.
       const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
       if (!plain.is_same(tensor)) tensor.set_data(plain);
       buffers.all_.push_back({name, tensor});

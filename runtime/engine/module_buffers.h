@@ -1,10 +1,10 @@
 #pragma once
 
-// ModuleBuffers: the buffers of a model's modules (BatchNorm's running mean and variance), whole on
-// every rank.
+// ModuleBuffers holds the buffers of a model's modules (BatchNorm's running mean and variance),
+// unsharded on every rank.
 //
-// In training each rank's own batches change them. As with PyTorch's DDP and DeepSpeed rank 0's are
-// the model's: they are saved and exported, and all ranks start from them.
+// In training, each rank's own batches change them. As with PyTorch's DDP and DeepSpeed, rank 0's
+// buffers are authoritative: they are saved and exported, and all ranks start from them.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -21,16 +21,16 @@ namespace ds::engine {
 
 class ModuleBuffers {
  public:
-  // Gives each buffer of the blocks contiguous memory; what two blocks share comes once. Refuses
-  // one that is not on `device` or not dense.
+  // Gives each buffer of the blocks contiguous memory; a shared buffer is listed once. Fails if a
+  // buffer is not on `device` or not dense.
   static StatusOr<ModuleBuffers> Find(const BlockList& model, c10::Device device);
 
-  // Converts those of a floating type.
+  // Converts buffers of a floating-point type.
   void Cast(c10::ScalarType type);
-  // Gives every rank rank 0's values. Collective.
+  // Broadcasts rank 0's values. Collective.
   void MakeAlike(comm::Communicator& replicas);
-  // A dtype that checkpoints do not have is saved as uint8, with the bytes of an element as one
-  // more dimension.
+  // A dtype that checkpoints do not support is saved as uint8, with the bytes of an element as an
+  // additional dimension.
   void AddShards(checkpoint::Replica replica, std::vector<checkpoint::TensorShard>* shards) const;
 
   struct Named {

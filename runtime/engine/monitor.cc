@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "Train/Samples/";
 
-// Shows a number as Python prints it.
+// Formats a number as Python prints it.
 std::string ShowNumber(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -85,7 +85,7 @@ std::string LittleEndian(Number number) {
   return text;
 }
 
-// Fields of Protobuf's wire format. Numbers of fields are below 16.
+// Fields of Protobuf's wire format. Field numbers are below 16.
 std::string Varint(std::uint64_t value) {
   std::string text;
   for (; value >= 0x80; value >>= 7) text += static_cast<char>(value | 0x80);
@@ -105,7 +105,7 @@ std::string BytesField(int number, std::string_view bytes) {
   return FieldTag(number, 2) + Varint(bytes.size()) + std::string(bytes);
 }
 
-// A TFRecord: its length, the data, and a masked CRC-32C behind each.
+// Returns a TFRecord: its length, the data, and a masked CRC-32C after each.
 std::string MakeRecord(const std::string& data) {
   const auto checksum = [](std::string_view bytes) {
     return LittleEndian(std::rotr(checkpoint::Crc32c(bytes), 15) + 0xa282ead8U);

@@ -1,15 +1,15 @@
 #pragma once
 
-// Monitor: numbers of each step in files that other tools read, as csv_monitor and tensorboard ask
-// for. The events and their names are DeepSpeed's: Train/Samples/train_loss, .../lr, in fp16
-// .../loss_scale, with wall_clock_breakdown .../elapsed_time_ms_forward and its like. Each stands
-// at the samples that the run has seen behind the step.
+// Monitor writes the values of each step to files for other tools (csv_monitor and tensorboard).
+// The events and their names are DeepSpeed's: Train/Samples/train_loss, .../lr, in fp16
+// .../loss_scale, with wall_clock_breakdown .../elapsed_time_ms_forward and others. The x value of
+// each is the run's number of samples after the step.
 //
-//   csv_monitor  <output_path>/<job_name>/Train_Samples_lr.csv and its like: a line "step,lr", then
-//                one for each step; a file that is there goes on
-//   tensorboard  <output_path>/<job_name>/events.out.tfevents.*: one more for each start of a run
+//   csv_monitor  <output_path>/<job_name>/Train_Samples_lr.csv and others: a line "step,lr", then
+//                one line per step; an existing file is appended to
+//   tensorboard  <output_path>/<job_name>/events.out.tfevents.*: a new file at each start of a run
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 #include <memory>
@@ -30,7 +30,7 @@ struct MonitorEvent {
   double value = 0.0;
 };
 
-// Lists what DeepSpeed tells its monitors of a step. Pure.
+// Returns the events that DeepSpeed sends to its monitors for a step. Pure.
 std::vector<MonitorEvent> ListMonitorEvents(const config::DsConfig& config,
                                             const StepResult& result,
                                             const std::optional<PhaseTimes>& phases);
@@ -38,13 +38,13 @@ std::vector<MonitorEvent> ListMonitorEvents(const config::DsConfig& config,
 class Monitor {
  public:
   virtual ~Monitor() = default;
-  // `samples` are those of all ranks since the run began.
+  // `samples` is the number of samples on all ranks since the run began.
   virtual Status Write(const std::vector<MonitorEvent>& events, std::int64_t samples) = 0;
 };
 
-// Makes the folders, the files of what every step has, and TensorBoard's, whose events have the
-// clock's time. An error begins with the section's name. Of what is not
-// enabled there is none. The clock outlives them.
+// Creates the folders, the CSV files of events that every step has, and TensorBoard's file, with
+// timestamps from `clock`. Errors begin with the section's name. Returns monitors for enabled
+// sections only. The clock must outlive them.
 StatusOr<std::vector<std::unique_ptr<Monitor>>> OpenMonitors(const config::DsConfig& config,
                                                              const Clock& clock = Clock::System());
 

@@ -17,7 +17,7 @@ namespace {
 using config::OffloadDevice;
 using offload::FileTier;
 
-constexpr std::int64_t kWaitingBytes = std::int64_t{64} << 20;  // of portions
+constexpr std::int64_t kWaitingBytes = std::int64_t{64} << 20;  // of attention chunks
 
 offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_t waiting,
                                      const std::vector<std::string>& folders,
@@ -37,7 +37,7 @@ offload::TierOptions MakeTierOptions(const config::DsConfig& config, std::int64_
           }};
 }
 
-// The buffers are what the GPU copies from and to.
+// Pins buffers that the GPU copies from and to.
 StatusOr<offload::AlignedPool::Pinning> PinForDevice() {
   DS_ASSIGN_OR_RETURN(const device::CudaPlugin* const cuda, device::LoadCudaPlugin());
   return offload::AlignedPool::Pinning{
@@ -81,7 +81,7 @@ StatusOr<activation::Keeper> OpenOwnKeeper(const config::DsConfig& config,
   return activation::Keeper(activation::KeepIn::kFile, files->back().get());
 }
 
-// The rank's side of OpenTiers.
+// This rank's part of OpenTiers.
 class Opening {
  public:
   Opening(const config::DsConfig& config, const EngineOptions& options,
@@ -107,7 +107,7 @@ class Opening {
     if (options_.notify) options_.notify(text);
   }
 
-  // Null where nothing goes to files.
+  // Returns null if nothing is stored in files.
   StatusOr<FileTier*> OpenFiles(OffloadDevice device, const std::vector<std::string>& folders,
                                 const std::string& what) {
     if (device == OffloadDevice::kCpu && options_.device.is_cpu()) {

@@ -7,7 +7,7 @@
 namespace ds::engine {
 namespace {
 
-// Without a schedule that cycles it.
+// Returns the momentum without a schedule that cycles it.
 double FindConfiguredMomentum(const config::OptimizerConfig& optimizer) {
   return std::visit(
       [](const auto& each) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Rates: the learning rate and momentum of each update, as the config's schedules or the user give
-// them. Pure but for the rate and the factor that the user sets.
+// Rates computes the learning rate and momentum of each update from the config's schedules or the
+// user's setting. Pure except for the rate and the factor that the user sets.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -16,35 +16,35 @@ namespace ds::engine {
 
 class Rates {
  public:
-  // `group_rates` are the own rates of the groups that follow a schedule each
-  // (FollowGroupSchedules): that of config.group_schedules, or all the one that there is.
+  // `group_rates` are the base rates of the groups with their own schedule (FollowGroupSchedules):
+  // the matching one of config.group_schedules, or config.scheduler for all.
   Rates(const config::DsConfig& config, std::vector<double> group_rates);
 
-  // The values of the update that follows `applied` others: one for each of those
-  // groups, else one for all. Never empty.
+  // Returns the values for the update after `applied` others: one per group with its own schedule,
+  // otherwise a single one. Never empty.
   std::vector<optim::ScheduledValues> FindNext(std::int64_t applied) const;
-  // Its momentum in the first group: Adam's beta1, SGD's and Muon's momentum.
+  // The first group's momentum at that update: Adam's beta1, SGD's and Muon's momentum.
   double FindMomentum(std::int64_t applied) const;
-  // Fails when the schedule is not defined for that update, or its rate is not finite.
+  // Fails if the schedule is not defined for that update, or if its rate is not finite.
   Status CheckGoesOn(std::int64_t applied) const;
 
-  // Sets the rate: for one update where a schedule gives the next one, for good where there is
-  // none. Groups keep their factors.
+  // Sets the rate: for one update if there is a schedule, permanently otherwise. Groups keep their
+  // factors.
   Status Set(double lr);
-  // Multiplies the rates that FindNext gives by it, whoever has set them, until the next call.
-  // Requires a factor above 0. Not part of checkpoints.
+  // Multiplies the rates that FindNext returns, scheduled or set, by `factor` until the next call.
+  // Requires a factor above 0. Not saved in checkpoints.
   void Scale(double factor) { factor_ = factor; }
-  // Says that an update has used FindNext's values.
+  // Call after an update that used FindNext's values.
   void OnUpdate();
 
-  // For checkpoints, the rate that was set: puts it into the engine's state, takes it from there.
+  // Saves the rate set by Set() to, and loads it from, the engine's state in checkpoints.
   void AddTo(nlohmann::json* state) const;
   Status LoadState(const nlohmann::json& state);
 
  private:
   struct Group {
     config::Schedule schedule;
-    double lr = 0.0;  // its own
+    double lr = 0.0;  // the base rate
   };
   std::vector<Group> groups_;
   double configured_momentum_ = 0.0;

@@ -13,8 +13,8 @@ std::vector<at::Tensor*> ListDifferentiable(Bundle& bundle) {
   return tensors;
 }
 
-// While it lives a block's buffers have other memory with the same values. What was recorded
-// meanwhile may have kept a buffer, which must not be written to afterwards.
+// Replaces the memory of a block's buffers by copies; the destructor restores it. The autograd
+// graph may have saved a buffer meanwhile, so the copy must not be written to afterwards.
 class UnchangedBuffers {
  public:
   explicit UnchangedBuffers(const Block& block) : buffers_(block.buffers()) {
@@ -56,8 +56,8 @@ void PutDifferentiable(std::vector<at::Tensor> tensors, Bundle* bundle) {
 
 Bundle RecomputeBlock(Block& block, Bundle bundle, activation::RecomputeOptions options) {
   std::vector<at::Tensor> inputs = TakeDifferentiable(&bundle);
-  const auto left = std::make_shared<Bundle>();  // what the block's first run leaves
-  // `rest` has no tensor that gradients flow through, but their names.
+  const auto left = std::make_shared<Bundle>();  // the result of the block's first run
+  // `rest` has the names of the tensors that gradients flow through, but not the tensors.
   const activation::ForwardPart part =
       [&block, rest = std::move(bundle),
        first = std::weak_ptr<Bundle>(left)](activation::Tensors tensors) {

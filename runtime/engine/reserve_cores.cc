@@ -20,7 +20,7 @@
 namespace ds::engine {
 namespace {
 
-// What asks for cores of its own, and the share of the rank's that is not its.
+// The key that asks for reserved cores, and the computation's share of the rank's cores.
 struct Wanted {
   const char* key;
   double compute_share;
@@ -38,12 +38,12 @@ std::optional<Wanted> FindWanted(const config::ZeroConfig& zero) {
   return std::nullopt;
 }
 
-// Tells ranks that share their cores from those that do not.
+// Returns a hash that ranks have in common if they share their cores.
 std::uint64_t HashOf(const std::vector<int>& cores) {
   return ExtendKey(0, fmt::format("{} {}", HostName(), fmt::join(cores, ",")));
 }
 
-// The cores of this rank, and the least that any rank has. Collective.
+// The cores of this rank, and the smallest number that any rank has. Collective.
 struct RankCores {
   std::vector<int> own;
   int poorest = 0;
@@ -58,7 +58,7 @@ RankCores FindCoresOfRanks(const std::vector<int>& allowed, comm::Communicator& 
     const auto at = hashes.begin() + rank;
     const auto index = static_cast<int>(std::count(hashes.begin(), at, *at));
     const auto sharing = static_cast<int>(std::count(hashes.begin(), hashes.end(), *at));
-    // Their numbers do not matter for how many there are.
+    // Only the count matters here, not the core numbers.
     const std::vector<int> numbers(
         static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]));
     const std::size_t count = zero::TakeOwnCores(numbers, index, sharing).size();
@@ -69,8 +69,9 @@ RankCores FindCoresOfRanks(const std::vector<int>& allowed, comm::Communicator& 
   return cores;
 }
 
-// Tensor ranks compute with equal numbers of threads (CheckTensorRanksAreAlike), and so on as many
-// cores, whose number leftover ones make differ. Collective.
+// Limits computation to the smallest number of cores of any rank. Tensor ranks must compute with
+// equal numbers of threads (CheckTensorRanksAreAlike), and leftover cores would make them differ.
+// Collective.
 zero::CoreSplit MakeAlike(zero::CoreSplit split, comm::Communicator& world) {
   const auto counts = comm::GatherNumber(static_cast<std::int64_t>(split.compute.size()), world);
   const std::int64_t least = *std::min_element(counts.begin(), counts.end());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kActivations[] = "activations", kGradients[] = "gradients";
 
-// In front of a message of activations: its tensors' names, types and shapes.
+// The size of the header before a message of activations: its tensors' names, types and shapes.
 constexpr std::int64_t kHeaderBytes = 4096;
 
 at::Tensor MakeHeader(const NamedTensors& tensors) {
@@ -32,7 +32,7 @@ at::Tensor MakeHeader(const NamedTensors& tensors) {
   return header;
 }
 
-// Tensors without values, as the header says.
+// Makes uninitialized tensors as the header describes.
 NamedTensors MakeDescribed(const at::Tensor& header, c10::Device device) {
   const auto* const text = static_cast<const char*>(header.const_data_ptr());
   NamedTensors tensors;
@@ -44,8 +44,8 @@ NamedTensors MakeDescribed(const at::Tensor& header, c10::Device device) {
   return tensors;
 }
 
-// A tensor's values in a row, of which each of `ranks` sends an equal part, and all send the few
-// that are left behind them.
+// A flat tensor in `ranks` equal parts. Each rank sends its own part; all send the few remaining
+// values.
 struct CutRow {
   CutRow(const at::Tensor& tensor, const comm::Communicator& ranks)
       : whole(tensor.view({-1})), part(whole.numel() / ranks.size()), rank(ranks.rank()) {
@@ -56,7 +56,7 @@ struct CutRow {
   at::Tensor own() const { return parts.narrow(0, rank * part, part); }
 
   at::Tensor whole;
-  std::int64_t part;  // values
+  std::int64_t part;  // number of values
   std::int64_t rank;
   at::Tensor parts, rest;
 };
@@ -92,7 +92,7 @@ comm::Communicator& StageChannels::ChannelBetween(int from, int to, const std::s
 void StageChannels::Send(comm::Communicator& channel, const at::Tensor& tensor,
                          const std::string& tag) {
   while (!sends_.empty() && sends_.front().done()) {
-    sends_.front().wait();  // throws what it has failed with
+    sends_.front().wait();  // rethrows its error
     sends_.pop_front();
   }
   sends_.push_back(channel.SendAsync(tensor, 1 - channel.rank(), tag));

@@ -1,19 +1,21 @@
 #pragma once
 
-// StageChannels: what the stages of a pipeline send each other: activations on the way forward,
-// their gradients on the way back.
+// StageChannels sends tensors between the stages of a pipeline: activations in forward passes,
+// their gradients in backward passes.
 //
-// From each stage to each of its neighbours lead two channels, one for either. A channel keeps the
-// order; between two channels there is none, so that nobody waits for a message behind another's. A
-// message of activations says what its tensors are, whose shapes may differ from micro-batch to
-// micro-batch; gradients are of what the receiver has sent before.
+// Two channels lead from each stage to each neighbour, one for activations and one for gradients. A
+// channel preserves order; different channels are independent, so that no message waits for one of
+// another channel. A message with activations describes its tensors; shapes may change from
+// micro-batch to micro-batch. Gradients have the shapes of the activations that their receiver
+// sent.
 //
-// Tensor ranks of a stage hold the same: what is cut goes in parts, one from each of them to its
-// peer, and those of the other stage gather what their peers have sent (DeepSpeed's
-// PartitionedTensor). So a link between stages carries a tensor once, and all arrive at its bits.
+// Tensor ranks of a stage hold equal tensors. A partitioned message is sent in parts: each rank
+// sends one part to its peer, and the ranks of the other stage gather the parts (DeepSpeed's
+// PartitionedTensor). So a link between stages carries a tensor once, and all ranks receive the
+// same bits.
 //
-// Channels are groups of two ranks, made when they are first used. On CPU ranks a sending end has a
-// thread of its own. Threads: one thread at a time. Errors: those of the groups, c10::Error.
+// Channels are groups of two ranks, made on first use. On CPU ranks a sending end has its own
+// thread. Not thread-safe. Errors: c10::Error, as in the groups.
 
 #include <ATen/core/Tensor.h>
 
@@ -29,47 +31,49 @@ namespace ds::engine {
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-// ChannelCut says what ranks send parts of. It is the same on all ranks of all stages.
+// ChannelCut selects the messages that are partitioned among tensor ranks. It is the same on all
+// ranks of all stages.
 struct ChannelCut {
-  comm::Communicator* tensor = nullptr;  // this stage's ranks that hold the same; null: none does
+  comm::Communicator* tensor = nullptr;  // this stage's ranks with equal tensors; null: none
   bool activations = true, gradients = true;
 };
 
 class StageChannels {
  public:
-  // `stages`: a rank of each stage, in their order, this one among them. It and the cut's ranks
-  // outlive this.
+  // `stages` has one rank of each stage, in stage order, including this rank. It and the ranks in
+  // `cut` must outlive this object.
   explicit StageChannels(comm::Communicator& stages, const ChannelCut& cut = {});
 
-  // Sends do not wait for their receiver. The tensors stay as they are until AwaitSends. Tensor
-  // ranks send and receive together.
+  // Does not wait for the receiver. Do not modify the tensors until AwaitSends. Tensor ranks send
+  // and receive together.
   void SendActivations(int stage, const NamedTensors& tensors);
-  // Those that were sent, on this rank's device: leaves, which take gradients if the sender's do.
+  // Returns the sent tensors on this rank's device, as leaves. They require gradients if the
+  // sender's do.
   NamedTensors ReceiveActivations(int stage);
 
-  // The same between two ranks alone, whole.
+  // Send and receive between two ranks only, without partitioning.
   void SendWhole(int stage, const NamedTensors& tensors);
   NamedTensors ReceiveWhole(int stage);
 
-  // The gradients of what has been received and takes some; 0 where nothing has come of it.
+  // Sends the gradients of the received tensors that require them; 0 if a tensor has none.
   void SendGradients(int stage, const NamedTensors& received);
-  // By name: of what has been sent and takes gradients.
+  // Returns, by name, the gradients of the sent tensors that require them.
   NamedTensors ReceiveGradients(int stage, const NamedTensors& sent);
 
-  // Waits for the end of all that this stage has sent.
+  // Waits for all sends of this stage.
   void AwaitSends();
 
  private:
   comm::Communicator& ChannelBetween(int from, int to, const std::string& of);
   void Send(comm::Communicator& channel, const at::Tensor& tensor, const std::string& tag);
-  // Without ranks to cut it among, all of it goes.
+  // Sends the full tensor if `among` is null.
   void SendPart(comm::Communicator& channel, const at::Tensor& tensor, comm::Communicator* among,
                 const std::string& tag);
   void SendMessage(int stage, const NamedTensors& tensors, comm::Communicator* among);
   NamedTensors ReceiveMessage(int stage, comm::Communicator* among);
 
   comm::Communicator& stages_;
-  // Ranks among which either is cut; null: none.
+  // The ranks that messages are partitioned among; null: not partitioned.
   comm::Communicator* const activations_among_;
   comm::Communicator* const gradients_among_;
   std::deque<comm::Work> sends_;

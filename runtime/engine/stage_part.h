@@ -1,6 +1,6 @@
 #pragma once
 
-// FindStagePart: what of a decoder a rank builds.
+// FindStagePart returns the part of a decoder that a rank builds.
 
 #include <optional>
 
@@ -13,8 +13,8 @@
 
 namespace ds::engine {
 
-// The blocks of this rank's stage, for models::BuildModel; nothing where the mesh has one stage.
-// Refuses what CutStages does.
+// Returns the blocks of this rank's stage, for models::BuildModel; nullopt if the mesh has one
+// stage. Fails if CutStages does.
 StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
                                                          const models::DecoderSpec& model,
                                                          const config::DsConfig& config,

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::string_view kHidden = "hidden", kExtras = "extras/";
 
-// Makes what one virtual stage leaves what the next one, of the same stage, has received.
+// Converts the result of one virtual stage to the received tensors of the next one, on the same
+// stage.
 NamedTensors HandOn(const NamedTensors& sent) {
   NamedTensors received;
   for (const auto& [name, tensor] : sent) {
@@ -70,7 +71,7 @@ Passage& StageRun::PassageOf(const pipeline::Task& task) {
   return FindMicroBatch(task.micro_batch).passages[static_cast<std::size_t>(task.chunk)];
 }
 
-// What a step that throws leaves open the next one's window takes over.
+// Runs the program in a window. If a step throws, the next step's window takes over its open state.
 StatusOr<StepResult> StageRun::Run(const pipeline::StageProgram& program) {
   zero::ShardedModel& sharded = *executor_.parts_.sharded;
   sharded.OpenWindow();
@@ -87,7 +88,7 @@ StatusOr<StepResult> StageRun::RunInWindow(const pipeline::StageProgram& program
     if (instruction.kind == Kind::kCompute) {
       DS_RETURN_IF_ERROR(Compute(instruction.task));
     } else if (instruction.kind == Kind::kReduce) {
-      // All at once, behind the last chunk's backward: the step's update is due from there on.
+      // Once, after the last chunk's backward: the step's update is due only then.
       if (--open_chunks > 0) continue;
       executor_.parts_.sharded->CloseWindow();
       DS_RETURN_IF_ERROR(executor_.Reduce());
@@ -135,7 +136,7 @@ Status StageRun::Forward(const pipeline::Task& task) {
   return OkStatus();
 }
 
-// What has been kept for it goes with it.
+// Runs the backward of a chunk and releases its passage.
 void StageRun::Backward(const pipeline::Task& task) {
   MicroBatch& micro_batch = FindMicroBatch(task.micro_batch);
   Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];

@@ -10,7 +10,7 @@
 namespace ds::engine {
 
 void StepInProgress::AddExpertRoutes(const at::Tensor& routes) {
-  // Whole numbers, of which fp32 would not hold the sums of long steps.
+  // Integers: fp32 could not hold the sums of long steps.
   const at::Tensor counts = routes.detach().to(at::kLong);
   expert_routes = expert_routes.defined() ? expert_routes + counts : counts;
 }

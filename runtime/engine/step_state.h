@@ -1,7 +1,8 @@
 #pragma once
 
-// StepState: how far a run is, what this rank has seen of the step in progress, and when that
-// step's update is due. It computes only: no collective, no other part of the engine.
+// StepState tracks the progress of a run, this rank's micro-batches of the step in progress, and
+// when the step's update is due. It only computes: it calls no collective and no other part of the
+// engine.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,67 +18,68 @@ namespace ds::engine {
 
 struct StepResult;
 
-// Accumulation says when a step has all its micro-batches.
+// Accumulation defines when a step has all its micro-batches.
 struct Accumulation {
-  std::int64_t micro_batches = 1;  // of a step
-  bool managed = true;             // false: the caller, by calling step()
+  std::int64_t micro_batches = 1;  // per step
+  bool managed = true;             // false: the caller decides by calling step()
 };
 
 // The loss of one micro-batch.
 struct MicroLoss {
   at::Tensor value;
   bool scale_wrt_gas = true;  // as given to backward
-  double weight = 1.0;        // among the step's; 1 where the caller has divided the loss
+  double weight = 1.0;        // relative to the step's others; 1 if the caller has divided the loss
 };
 
-// A loss that forward has returned, for as long as anybody has it.
+// A loss that forward returned; a weak reference.
 struct ReturnedLoss {
   c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> loss;
-  double weight = 1.0;  // Bundle::loss_count in units of the step, 1 without it
+  double weight = 1.0;  // Bundle::loss_count over the step's loss_unit; 1 without loss_count
 };
 
-// The micro-batches of the step in progress that this rank has seen.
+// This rank's micro-batches of the step in progress.
 struct StepInProgress {
-  std::int64_t micro_batches = 0;  // that have been through backward
+  std::int64_t micro_batches = 0;  // with finished backward
   std::vector<ReturnedLoss> returned;
-  // Counts the places that each rank's forwards have taken among the numbers that blocks draw: a
-  // micro-batch takes one for each of its samples, or of the configured ones if they are more.
+  // Counts the sample indices that each rank's forwards have used as positions in the blocks'
+  // random streams. A micro-batch uses one per sample, or the configured micro-batch size if that
+  // is more.
   std::int64_t random_places = 0;
-  // The place of the next micro-batch, where somebody has said it (DeepSpeedApi::place_batch).
+  // The sample index of the next micro-batch, if set by DeepSpeedApi::place_batch.
   std::optional<std::int64_t> next_place = {};
   std::vector<MicroLoss> losses;
-  std::optional<double> mean_weight;  // of all ranks' losses, once it is known
+  std::optional<double> mean_weight;  // over all ranks' losses; nullopt until computed
   std::int64_t tokens = 0;
-  std::int64_t most_labels = 0;  // of one micro-batch
+  std::int64_t most_labels = 0;  // maximum over micro-batches
   std::int64_t samples = 0;
-  at::Tensor expert_routes;         // models/decoder/expert_load.h, added up; undefined: no experts
-  bool reduced = false;             // the gradients
-  bool backward_is_latest = false;  // of forward, backward and step: that micro-batch is still on
+  at::Tensor expert_routes;  // sum of models/decoder/expert_load.h; undefined without experts
+  bool reduced = false;      // the gradients
+  bool backward_is_latest = false;  // its micro-batch is still the current one
 
   void AddExpertRoutes(const at::Tensor& routes);
 
-  // Finds the weight of `loss`, or, where that is computed from what forward has returned, of the
-  // latest.
+  // Returns the weight of `loss`. If `loss` was computed from a loss that forward returned, returns
+  // the weight of the latest one.
   double FindWeight(const at::Tensor& loss) const;
-  // Both are 0 on a stage that has no loss.
-  double AddUpWeights() const;  // of the losses, over their number
-  // The number of the first micro-batch whose loss is not finite, from 0.
+  // AddUpWeights and AddUpLosses return 0 on a stage without losses.
+  double AddUpWeights() const;  // the mean of the weights
+  // Returns the index, from 0, of the first micro-batch with a loss that is not finite.
   std::optional<std::int64_t> FindNonFiniteLoss() const;
-  // The losses of the micro-batches where they are, double scalars.
+  // Returns the micro-batches' losses as double scalars, on their devices.
   std::vector<at::Tensor> ListLosses() const;
-  // Adds them up, once they are known, with their weights: what this rank's part of the gradient is
-  // of.
+  // Returns the weighted sum of the losses' values: this rank's part of the gradient is the
+  // gradient of this sum.
   double AddUpLosses(std::span<const double> values) const;
 };
 
 // StepCounts counts the finished steps of the whole run, checkpoints included.
 struct StepCounts {
   std::int64_t finished = 0;
-  // Finished ones less the skipped: what the optimizer and the schedule count.
+  // Finished steps minus skipped ones: the count of the optimizer and the schedule.
   std::int64_t applied = 0;
   std::int64_t micro_batches = 0;
   std::int64_t samples = 0;  // of all ranks
-  // The most labels that a micro-batch of the latest step had on any rank; 0 before the first.
+  // The most labels in a micro-batch of the latest step on any rank; 0 before the first.
   std::int64_t most_labels = 0;
 
   nlohmann::json State() const;
@@ -87,22 +89,22 @@ struct StepCounts {
 struct StepState {
   StepCounts counts;
   StepInProgress current;
-  std::optional<bool> boundary;  // as the user has set it
+  std::optional<bool> boundary;  // as set by the user
   bool local_gradients = false;  // inside a scope of DeepSpeedApi::LocalGradients
   bool latest_was_applied = false;
   std::optional<double> latest_norm;
 
-  // Tells whether the user or the number of micro-batches says that a step is due.
+  // Returns whether a step is due, by the user's setting or by the number of micro-batches.
   bool IsUpdateDue(const Accumulation& accumulation) const;
-  // ... whether the micro-batch in progress, or between two of them the next one, is its last.
+  // Returns whether the micro-batch in progress (between two micro-batches: the next one) is the
+  // last.
   bool IsInLastMicroBatch(const Accumulation& accumulation) const;
-  // Fails inside a step, when `what` cannot be.
+  // Fails inside a step; `what` names the operation that is not possible there.
   Status CheckBetweenSteps(const char* what) const;
 
-  // Ends the step in progress as the one that `result` tells of; counts its update, if there was
-  // one, elsewhere.
+  // Ends the step in progress with `result`. The caller counts its update, if there was one.
   void Finish(const StepResult& result);
-  // Forgets the step in progress and the latest one: a checkpoint was loaded.
+  // Drops the step in progress and the latest results. Called after a checkpoint is loaded.
   void Forget();
 };
 

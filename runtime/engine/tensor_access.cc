@@ -26,14 +26,14 @@ struct TensorAccess::HeldTensor {
 
   std::vector<std::int64_t> shape;
   std::vector<HeldRange> ranges;
-  bool sharded = false;  // the ranks' ranges make up the tensor; otherwise each rank has all of it
-  double scale = 1.0;    // values are this times what the user sees
+  bool sharded = false;  // the ranks' ranges form the tensor; otherwise each rank has all of it
+  double scale = 1.0;    // stored values are the user's times this
   bool writable = true;
 
   std::int64_t numel() const {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   }
-  // Fail where a drive does.
+  // ReadInto and Write fail on drive errors.
   Status ReadInto(const at::Tensor& flat) const {
     for (const HeldRange& range : ranges) {
       DS_ASSIGN_OR_RETURN(const at::Tensor values, checkpoint::ReadAll(*range.source));
@@ -41,7 +41,7 @@ struct TensorAccess::HeldTensor {
     }
     return OkStatus();
   }
-  // Writes values_of(range), which are as many as it has, as the user sees them.
+  // Writes values_of(range), in the user's scale, to each range.
   template <typename ValuesOf>
   Status Write(ValuesOf values_of) const {
     for (const HeldRange& range : ranges) {
@@ -121,7 +121,7 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& wanted) {
   DS_RETURN_IF_ERROR(engine_.parts_->ReloadStates());
-  // Weights that come late would come over what is written.
+  // A late weight update would overwrite the written values.
   if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->Settle();
   DS_ASSIGN_OR_RETURN(HeldTensor found, Find(wanted));
   if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
@@ -134,7 +134,7 @@ StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   at::Tensor flat =
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
-  // A drive may fail on one rank, while the others go on to what all of them do.
+  // A drive may fail on one rank, while others continue to the next collective.
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(found.ReadInto(flat), *context.groups.all));
   std::int64_t held = found.held();
   if (found.sharded) {

@@ -1,20 +1,20 @@
 #pragma once
 
-// TensorAccess: reads and writes the fp32 weight, the gradient or an optimizer state of one
-// parameter, whatever of it is sharded. What DeepSpeed calls safe_get_full_fp32_param and so on.
-// It holds nothing but a reference to the engine.
+// TensorAccess reads and writes the fp32 weight, the gradient or an optimizer state of one
+// parameter, sharded or not. DeepSpeed's counterparts are safe_get_full_fp32_param and similar. It
+// only holds a reference to the engine.
 //
-// "Full" is the whole tensor in the parameter's shape, fp32, on the engine's device; these methods
-// are collective and give every rank the same. "Local" is the flat part that this rank owns, empty
-// where it owns none. Names are full ones ("transformer.wte.weight"); an optimizer state is named
-// as in checkpoints ("exp_avg").
+// "Full" is the unsharded tensor in the parameter's shape, fp32, on the engine's device; these
+// methods are collective and return the same on every rank. "Local" is the flat part that this rank
+// owns, possibly empty. Names are full names ("transformer.wte.weight"); an optimizer state is
+// named as in checkpoints ("exp_avg").
 //
-// Gradients are there from the last backward of a step to its step(): the mean over ranks of the
-// sum over micro-batches, before clipping, the loss scale taken out. Frozen parameters have a
-// weight only, and it cannot be set.
+// Gradients exist from the last backward of a step to its step(). They are the mean over ranks of
+// the sum over micro-batches, before clipping and without the loss scale. Frozen parameters only
+// have a weight, which cannot be set.
 //
-// Errors: an unknown name or state, a gradient that is not there, a value of another shape, a
-// weight to set while an optimizer's ranks have moved on their own (ZeroOneAdam), any call within
+// Errors: an unknown name or state, a gradient that does not exist, a value with a different shape,
+// setting a weight while the weights of an optimizer's ranks differ (ZeroOneAdam), any call inside
 // WithGatheredParameters.
 
 #include <ATen/core/Tensor.h>
@@ -30,29 +30,31 @@ namespace ds::engine {
 
 class TensorAccess {
  public:
-  // `engine` outlives this.
+  // `engine` must outlive this object.
   explicit TensorAccess(Engine& engine) : engine_(engine) {}
 
   StatusOr<at::Tensor> GetFullFp32Param(const std::string& name);
   StatusOr<at::Tensor> GetFullGrad(const std::string& name);
   StatusOr<at::Tensor> GetFullOptimizerState(const std::string& name, const std::string& state);
 
-  // All ranks give the same value. The model follows at once.
+  // All ranks pass the same value. The model is updated before the call returns.
   Status SetFullFp32Param(const std::string& name, const at::Tensor& value);
   Status SetFullGrad(const std::string& name, const at::Tensor& value);
   Status SetFullOptimizerState(const std::string& name, const std::string& state,
                                const at::Tensor& value);
-  // Replaces the gradients of all these by what `update` makes of each, the same on every rank.
+  // Replaces the gradient of each parameter by the result of `update`, which must be the same on
+  // every rank.
   using GradientUpdate =
       std::function<at::Tensor(const std::string& name, const at::Tensor& gradient)>;
   Status UpdateFullGrads(const std::vector<std::string>& names, const GradientUpdate& update);
 
-  // Copies. Collective only for gradients, which may have to be reduced first.
+  // Returns copies. Collective only for gradients, which may have to be reduced first.
   StatusOr<at::Tensor> GetLocalFp32Param(const std::string& name);
   StatusOr<at::Tensor> GetLocalGrad(const std::string& name);
   StatusOr<at::Tensor> GetLocalOptimizerState(const std::string& name, const std::string& state);
 
-  // Takes a value of the length that the getter gives. Collective: the model follows at once.
+  // Takes a value with the length that the getter returns. Collective: the model is updated before
+  // the call returns.
   Status SetLocalFp32Param(const std::string& name, const at::Tensor& value);
   Status SetLocalGrad(const std::string& name, const at::Tensor& value);
   Status SetLocalOptimizerState(const std::string& name, const std::string& state,

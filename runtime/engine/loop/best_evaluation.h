@@ -1,10 +1,9 @@
 #pragma once
 
-// BestEvaluation: the lowest loss over data that is not learnt that a run has come to, at which
-// step, and how many evaluations have been no better since. Part of a run's checkpoints, so that a
-// resumed run knows it.
+// BestEvaluation tracks the lowest evaluation loss of a run, its step, and the number of
+// evaluations since then. Saved in a run's checkpoints, so that a resumed run continues with it.
 //
-// The same on every rank. Threads: one.
+// The same on every rank. Not thread-safe.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -24,17 +23,17 @@ class BestEvaluation : public checkpoint::Stateful {
   struct Best {
     std::int64_t step = 0;
     double loss = 0.0;
-    bool saved_for_it = false;  // its checkpoint has no other reason to be there
+    bool saved_for_it = false;  // its checkpoint was saved only because it is the best
   };
 
-  // Takes an evaluation behind a step; true when its loss is lower than all before. One that is not
-  // finite is no better than any.
+  // Adds the evaluation after a step. Returns true if its loss is lower than all before; a loss
+  // that is not finite never is.
   bool Add(std::int64_t step, double loss);
 
-  // Says that the best one has a checkpoint only because it is the best. Requires best().
+  // Marks that the best one has a checkpoint only because it is the best. Requires best().
   void MarkSavedForIt() { best_->saved_for_it = true; }
 
-  const std::optional<Best>& best() const { return best_; }  // nothing before the first
+  const std::optional<Best>& best() const { return best_; }  // nullopt before the first
   std::int64_t evaluations_since() const { return since_; }
 
   std::string_view state_name() const override { return kBestEvaluationState; }

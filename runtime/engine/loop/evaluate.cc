@@ -15,7 +15,7 @@
 namespace ds::engine {
 namespace {
 
-// Puts every module into evaluation mode, and at the end back into what it was in.
+// Puts every module into evaluation mode; the destructor restores the previous modes.
 class EvaluationMode {
  public:
   explicit EvaluationMode(const BlockList& model) {
@@ -27,7 +27,7 @@ class EvaluationMode {
     }
   }
   ~EvaluationMode() {
-    // A module's mode is that of all within it, which come behind it.
+    // Setting a module's mode sets its submodules', which are restored after it.
     for (const auto& [module, trains] : modes_) module->train(trains);
   }
   EvaluationMode(const EvaluationMode&) = delete;
@@ -64,7 +64,7 @@ StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
   const auto ranks =
       comm::GatherNumbers({sum, count, hits, counts_hits ? 1.0 : 0.0}, parts.world());
   double sums = 0.0, counts = 0.0, all_hits = 0.0, telling = 0.0;
-  // Ranks that have parts of the same samples have losses of their own, of their labels.
+  // Ranks with parts of the same samples have their own losses, of their own labels.
   for (const int rank : parts.LossRanksOver(topology::kGradientAxes)) {
     sums += ranks[static_cast<std::size_t>(rank)][0];
     counts += ranks[static_cast<std::size_t>(rank)][1];

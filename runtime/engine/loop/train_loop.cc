@@ -16,7 +16,7 @@
 namespace ds::engine {
 namespace {
 
-// Gives neighbours in (seed, step, rank) unrelated streams.
+// Gives adjacent (seed, step, rank) unrelated streams.
 void SeedStep(std::uint64_t seed, std::int64_t step, int rank) {
   const auto of_step = SplitMix(SplitMix(seed) ^ static_cast<std::uint64_t>(step));
   SeedGenerators(SplitMix(of_step ^ static_cast<std::uint64_t>(rank)));
@@ -28,7 +28,7 @@ bool IsEvaluationDue(const TrainLoopOptions& options, const StepResult& result) 
   return options.evaluate_every > 0 && result.step % options.evaluate_every == 0;
 }
 
-// Loads the engine, and nothing else, from the newest good checkpoint. Rank 0 looks for it.
+// Loads the engine only from the newest good checkpoint, which rank 0 finds.
 StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& options,
                                        std::int64_t last_rewind) {
   std::int64_t step = -1;
@@ -55,7 +55,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
   return path;
 }
 
-// The loop of one run, and what it remembers between steps.
+// The loop of one run, with its state between steps.
 class TrainLoop {
  public:
   TrainLoop(Engine& engine, const BatchSource& next_batch,
@@ -72,17 +72,17 @@ class TrainLoop {
 
  private:
   Status Evaluate(StepResult* result);
-  // Why the run ends here, before its total; "" where it does not. Collective.
+  // Returns the reason to end the run here, before its total; "" if there is none. Collective.
   std::string FindEarlyEnd();
   bool IsOutOfPatience() const {
     return options_.patience > 0 && options_.best->evaluations_since() >= options_.patience;
   }
   bool IsOutOfTime() const;
-  // What a checkpoint behind this step is for.
+  // Returns whether a checkpoint is due after this step, apart from the best evaluation's.
   bool IsSaveDue(std::int64_t step) const;
   Status Save(std::int64_t step);
-  // Rank 0, after a save: removes the checkpoint of the former best evaluation, if it was saved for
-  // that alone, and old ones above the limit. One that cannot be removed stays, with a warning.
+  // Rank 0, after a save: removes the checkpoint of the former best evaluation, if it was saved
+  // only for it, and old ones above the limit. Logs a warning if it cannot remove one.
   void RemoveOld(std::int64_t saved_step, bool is_best) const;
 
   Engine& engine_;
@@ -91,7 +91,7 @@ class TrainLoop {
   const TrainLoopOptions& options_;
   TrainLoopObserver& observer_;
   const std::chrono::nanoseconds begin_;
-  bool is_better_ = false;  // the evaluation behind the step
+  bool is_better_ = false;  // the evaluation after the step
   std::optional<BestEvaluation::Best> former_best_;
   std::string early_;
   bool out_of_time_ = false;
@@ -105,8 +105,8 @@ Status TrainLoop::Evaluate(StepResult* result) {
   result->evaluation = *evaluation;
   if (options_.best == nullptr) return OkStatus();
   former_best_ = options_.best->best();
-  // Rank 0's loss counts: another that has the same samples, on another machine, may differ in the
-  // last bits, and a checkpoint needs all of them.
+  // Rank 0's loss counts. On another machine, a rank with the same samples may differ in the last
+  // bits; saving is collective, so all ranks have to decide alike.
   const double loss = comm::GatherNumbers({evaluation->loss}, engine_.world())[0][0];
   is_better_ = options_.best->Add(result->step, loss);
   return OkStatus();
@@ -115,7 +115,7 @@ Status TrainLoop::Evaluate(StepResult* result) {
 bool TrainLoop::IsOutOfTime() const {
   if (options_.time_limit.count() == 0.0) return false;
   const bool is_over = options_.clock->Now() - begin_ >= options_.time_limit;
-  return comm::GatherNumber(is_over ? 1 : 0, engine_.world())[0] == 1;  // rank 0's clock counts
+  return comm::GatherNumber(is_over ? 1 : 0, engine_.world())[0] == 1;  // rank 0's clock decides
 }
 
 std::string TrainLoop::FindEarlyEnd() {
@@ -167,7 +167,7 @@ Status TrainLoop::Save(std::int64_t step) {
 
 TrainLoopEnd TrainLoop::Run() {
   std::int64_t last_rewind = -1;
-  if (IsOutOfPatience()) early_ = FindEarlyEnd();  // a resumed run may have come to its end before
+  if (IsOutOfPatience()) early_ = FindEarlyEnd();  // a resumed run may already have ended
   while (engine_.finished_steps() < options_.total_steps && early_.empty()) {
     const auto begin = options_.clock->Now();
     SeedStep(options_.seed, engine_.finished_steps(), engine_.world().rank());
@@ -175,7 +175,8 @@ TrainLoopEnd TrainLoop::Run() {
     if (!result.ok()) return {.status = result.status()};
     const std::chrono::duration<double> seconds = options_.clock->Now() - begin;
     if (const Status status = Evaluate(&*result); !status.ok()) {
-      // It takes with it no step that is to be kept; should that fail, too, this is what to mend.
+      // Saves a due checkpoint, so that no step is lost. The evaluation's error is the one to fix,
+      // even if saving fails.
       static_cast<void>(Save(result->step));
       return {.status = status};
     }

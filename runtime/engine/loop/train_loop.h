@@ -1,16 +1,16 @@
 #pragma once
 
-// The training loop: steps until the total, a checkpoint every so many of them, and what an
-// observer is told on the way.
+// The training loop: runs steps until the total, saves a checkpoint at a fixed interval, and
+// notifies an observer.
 //
-// Random numbers: before every step each rank seeds LibTorch's generator from (seed, step, rank),
-// so the state of the generator never has to be saved and a resumed run draws what an uninterrupted
-// one draws.
+// Random numbers: before every step each rank seeds LibTorch's generator from (seed, step, rank).
+// So the generator's state is not saved, and a resumed run draws the same numbers as an
+// uninterrupted one.
 //
-// A step that asks for a rewind (NonFinitePolicy::kRewind) sends the model, the optimizer and the
-// schedule back to the newest good checkpoint of its line, and the run goes on with the data behind
-// that step: the same data would lead to the same place. A second rewind to the same checkpoint
-// ends the run.
+// A step that asks for a rewind (NonFinitePolicy::kRewind) resets the model, the optimizer and the
+// schedule to the newest good checkpoint of its lineage. The run continues with the data after that
+// step, because the same data would fail again. A second rewind to the same checkpoint ends the
+// run.
 
 #include <chrono>
 #include <cstdint>
@@ -32,29 +32,30 @@
 namespace ds::engine {
 
 struct TrainLoopOptions {
-  std::int64_t total_steps = 0;  // counted from the start of the run, restarts and resumes included
-  std::int64_t save_every = 0;   // steps between checkpoints, the last step is saved too; 0: none
+  std::int64_t total_steps = 0;  // counted from the start of the run, over restarts and resumes
+  std::int64_t save_every = 0;   // steps between checkpoints; the last step is saved too; 0: none
   std::int64_t save_total_limit = 0;  // checkpoints to keep (format/retention.h); 0: all
   std::filesystem::path checkpoint_root;
   nlohmann::json written_by;               // SaveRequest::written_by
   checkpoint::Lineage* lineage = nullptr;  // SaveRequest::lineage
   std::uint64_t seed = 1234;
-  // Gives the loss over data that is not learnt; empty: nobody asks. Collective. It is asked behind
-  // every so many steps, and behind the last. Where it fails the checkpoint that is due is saved.
+  // Returns the loss on evaluation data; empty: no evaluation. Collective. Called every
+  // `evaluate_every` steps and after the last one. If it fails, a checkpoint that is due is saved
+  // first.
   std::function<StatusOr<Evaluation>()> evaluate;
-  std::int64_t evaluate_every = 0;  // 0: behind the last only
-  BestEvaluation* best = nullptr;   // is told each evaluation of rank 0; null: nobody asks
-  // An evaluation better than all before gets a checkpoint, and takes that of the one before away,
-  // unless it is there for another reason. With `best`.
+  std::int64_t evaluate_every = 0;  // 0: after the last step only
+  BestEvaluation* best = nullptr;   // gets rank 0's evaluations; null: not tracked
+  // Saves a checkpoint after each evaluation that is better than all before, and removes the former
+  // best checkpoint unless it was saved for another reason. Requires `best`.
   bool save_best = false;
-  // Ends the run when so many evaluations have been no better; 0: never. With `best`.
+  // Ends the run after this number of evaluations without a lower loss; 0: never. Requires `best`.
   std::int64_t patience = 0;
-  // Ends the run, with a checkpoint, behind the step in which the loop has taken so long; 0: never.
+  // Ends the run, with a checkpoint, after the step in which the loop reaches this time; 0: never.
   std::chrono::duration<double> time_limit{0.0};
   const Clock* clock = &Clock::System();
 };
 
-// Told on every rank, in the order things happen.
+// Called on every rank, in order.
 class TrainLoopObserver {
  public:
   virtual ~TrainLoopObserver() = default;
@@ -63,31 +64,30 @@ class TrainLoopObserver {
   virtual void OnRewind(const StepResult& result, const std::filesystem::path& checkpoint) = 0;
 };
 
-// The reason why the loop ended. `saving` tells a checkpoint that could not be written from
-// everything else.
+// The reason why the loop ended. `saving` is true if a checkpoint could not be written.
 struct TrainLoopEnd {
   Status status;
   bool saving = false;
-  std::string early = {};  // why it ended well before the total; empty: it did not
+  std::string early = {};  // why it ended without error before the total; empty: it did not
 };
 
 // Runs from engine.finished_steps() to the total. Collective: all ranks return the same kind of
-// end. `parts` is everything a checkpoint holds, the engine included. LibTorch's exceptions pass
-// through.
+// end. `parts` lists all parts of a checkpoint, the engine included. LibTorch's exceptions
+// propagate.
 TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
                           std::span<checkpoint::Stateful* const> parts,
                           const TrainLoopOptions& options, TrainLoopObserver& observer);
 
-// Evaluate: the loss of a model over data that it does not learn from.
+// Evaluate computes the loss of a model on data that it is not trained on.
 
-// Runs so many forward passes of each rank, without gradients and with the model in evaluation mode
-// (no dropout), and changes nothing: neither parameters nor mode, nor the step in progress.
-// Collective; all ranks return the same numbers. The loss of data without any label is 0.
+// Runs `micro_batches` forward passes on each rank, without gradients and with the model in
+// evaluation mode (no dropout). Changes neither parameters nor mode nor the step in progress.
+// Collective; all ranks return the same numbers. The loss of data without labels is 0.
 StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
                               std::int64_t micro_batches);
 
-// SeedGenerators: LibTorch's generators start from all 64 bits of a seed. at::manual_seed takes the
-// lower 32 for the CPU's, so that among a million streams some hundred would be equal.
+// SeedGenerators seeds LibTorch's generators with all 64 bits of a seed. at::manual_seed uses only
+// the lower 32 for the CPU generator: among a million streams about a hundred would be equal.
 
 // Seeds the default generators of all devices.
 void SeedGenerators(std::uint64_t seed);

@@ -1,6 +1,6 @@
 #pragma once
 
-// One optimizer step, from batches to updated parameters.
+// TrainStep runs one optimizer step, from batches to updated parameters.
 
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
@@ -8,7 +8,7 @@
 
 namespace ds::engine {
 
-// Runs gradient_accumulation_steps micro-batches and the update they belong to. Collective.
+// Runs gradient_accumulation_steps micro-batches and their update. Collective.
 inline StatusOr<StepResult> TrainStep(Engine& engine, const BatchSource& next_batch) {
   return Executor(engine).RunStep(next_batch);
 }

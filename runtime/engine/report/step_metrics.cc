@@ -81,7 +81,7 @@ std::vector<std::vector<double>> FindExpertLoads(
 }
 
 nlohmann::ordered_json ReadProcessMemory() {
-  // Some 20 microseconds.
+  // Takes some 20 microseconds.
   const StatusOr<std::string> text = ReadFile("/proc/self/status");
   std::istringstream lines(text.ok() ? *text : "");
   nlohmann::ordered_json process = nlohmann::ordered_json::object();
