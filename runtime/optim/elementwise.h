@@ -1,7 +1,7 @@
 #pragma once
 
-// Elementwise: the optimizers whose update is one op (kernels/update_ops.h): Adam, SGD, Adagrad and
-// Lion. Config: an alternative of config::OptimizerAlgorithm that MakeOp takes.
+// Elementwise implements the optimizers that update with one op (kernels/update_ops.h): Adam, SGD,
+// Adagrad and Lion. Config is an alternative of config::OptimizerAlgorithm that MakeOp accepts.
 
 #include <span>
 #include <string_view>

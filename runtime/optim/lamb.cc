@@ -2,7 +2,7 @@
 //   m = m + (1 - beta1) (g - m)              v = beta2 v + (1 - beta2) g^2
 //   u = m / (sqrt(v) + eps) + weight_decay * p          (m / sqrt(v + eps) with eps_inside_sqrt)
 //   p -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * ratio * u
-// where ratio is |p| / |u| of the whole parameter, clipped to [min_coeff, max_coeff], and 1 when
+// where ratio is |p| / |u| of the full parameter, clamped to [min_coeff, max_coeff], and 1 if
 // either norm is 0. Without bias_correction both corrections are 1.
 
 #include <ATen/ops/empty.h>
@@ -19,7 +19,7 @@
 namespace ds::optim {
 namespace {
 
-// Row r of the result is rank r's `values`.
+// Gathers `values` of all ranks; row r of the result is rank r's.
 at::Tensor GatherRows(comm::Communicator& control, const at::Tensor& values) {
   const at::Tensor rows =
       at::empty({control.size() * values.numel()}, values.options().device(control.device()));
@@ -35,7 +35,8 @@ class Lamb : public Optimizer {
   std::string_view name() const override { return "Lamb"; }
   std::span<const std::string_view> state_names(const ParameterGroup& group) const override;
   Reach reach(const ParameterGroup&) const override { return config::ReachOf(config_); }
-  // Updates the state and learns each parameter's ratio: one all-gather of two numbers a parameter.
+  // Updates the state and computes each parameter's ratio, with one all-gather of two numbers per
+  // parameter.
   void Begin(const Update& update, const RankParts& all) override;
   void ApplyRates(const PartRates& rates, const Part& part) override;
 

@@ -18,10 +18,10 @@
 namespace ds::optim {
 namespace {
 
-// The quintic whose slope at zero is steepest.
+// The quintic with the steepest slope at zero.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr int kIterations = 5;
-// In half precision the Gram iteration starts over once, from a better conditioned matrix.
+// In half precision the Gram iteration restarts once, from a better conditioned matrix.
 constexpr int kRestart = 2;
 
 at::Tensor IterateOnMatrix(at::Tensor x) {
@@ -33,7 +33,7 @@ at::Tensor IterateOnMatrix(at::Tensor x) {
   return x;
 }
 
-// With R = X X^T every iterate is Q X for a polynomial Q of R.
+// Iterates on R = X X^T: every iterate is Q X for a polynomial Q of R.
 at::Tensor IterateOnGram(at::Tensor x) {
   at::Tensor gram = at::matmul(x, x.t());
   at::Tensor q;
@@ -69,7 +69,8 @@ struct Matrix {
   }
 };
 
-// A third dimension is a batch of matrices; four or more are a convolution's filters, one a row.
+// Returns the parameter's matrices. A third dimension is a batch of matrices; with four or more,
+// each row is one filter of a convolution.
 std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
   const auto& shape = parameter.shape;
   const std::int64_t count = shape.size() == 3 ? shape[0] : 1;
@@ -83,7 +84,7 @@ std::vector<Matrix> MatricesOf(const WholeParameter& parameter) {
   return matrices;
 }
 
-// Names the collectives that are about a part.
+// Names the collectives for a part.
 std::string_view TagOf(const Part& part) {
   if (part.whole_parameters.empty()) return {};
   return part.whole_parameters.front().name;
@@ -130,7 +131,7 @@ void Muon::Begin(const Update& update, const RankParts& all) {
 
 void Muon::ApplyRates(const PartRates& rates, const Part& part) {
   if (part.group.muon) return ApplyToMatrices(rates, part);
-  // A schedule cycles Muon's momentum, not the other half's beta1.
+  // A schedule cycles Muon's momentum, not AdamW's beta1.
   PartRates for_adam = rates;
   for_adam.beta1 = config_.adam.beta1;
   adam_.ApplyRates(for_adam, part);
@@ -146,7 +147,7 @@ at::Tensor Muon::UpdateMomentum(const PartRates& rates, const Part& part) {
   return target.parameter;
 }
 
-// Those of the buffer, in which the views lie where they belong.
+// Returns the views of the buffer from all ranks, at their positions in it.
 at::Tensor Muon::GatherWhole(const at::Tensor& views, const Part& part) {
   const std::int64_t shard_numel = part.whole_numel / shards_->size();
   at::Tensor shard = views;
@@ -159,14 +160,14 @@ at::Tensor Muon::GatherWhole(const at::Tensor& views, const Part& part) {
   return whole;
 }
 
-// The part of a sum over ranks that the views are.
+// Sums over ranks and returns the range of the views.
 at::Tensor Muon::SumOverRanks(const at::Tensor& result, const Part& part) {
   if (!part.sharded) {
     if (shards_->size() > 1) shards_->AllReduce(result, comm::ReduceOp::kSum, TagOf(part));
     return result;
   }
   const std::int64_t shard_numel = part.whole_numel / shards_->size();
-  at::Tensor shard = result;  // of a single rank, whose state is offloaded
+  at::Tensor shard = result;  // on a single rank with offloaded state
   if (shards_->size() > 1) {
     shard = at::empty({shard_numel}, result.options());
     shards_->ReduceScatter(shard, result, comm::ReduceOp::kSum, TagOf(part));

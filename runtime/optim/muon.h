@@ -1,17 +1,18 @@
 #pragma once
 
-// Muon for the matrices inside a model, AdamW for everything else, as DeepSpeed combines them.
+// Muon updates the matrices inside a model and AdamW all other parameters, as DeepSpeed combines
+// them.
 //
 // For a matrix of r rows and c columns with gradient g:
 //   m = m + (1 - momentum) (g - m)           u = g + momentum (m - g)
 //   u = FindOrthogonal(u) * sqrt(max(1, r / c))
 //   p -= lr * weight_decay * p + lr * u
-// The update of the rest is in kernels/update_ops.h.
+// The update of other parameters is in kernels/update_ops.h.
 //
-// The momentum is sharded as everything else is; u must be whole. It is gathered buffer by buffer,
-// each matrix is orthogonalised by one rank, and a sum over the ranks (all but one of whose terms
-// are 0) brings every rank what it updates: the same bits at every stage. These buffers are there
-// for one part at a time and in the ledger as "other".
+// The momentum is sharded like all state, but u must be unsharded. It is gathered buffer by buffer,
+// and one rank orthogonalises each matrix. A sum over the ranks (all terms but one are 0) then
+// gives every rank the elements that it updates: the same bits at every stage. The buffers exist
+// for one part at a time and count as "other" in the ledger.
 
 #include <string_view>
 #include <vector>
@@ -22,16 +23,18 @@
 
 namespace ds::optim {
 
-// Tells whether Muon updates the parameter: it has at least two dimensions, and config::IsMuonName.
+// Returns whether Muon updates the parameter: it has at least two dimensions, and
+// config::IsMuonName is true.
 bool IsMuonMatrix(std::string_view name, at::IntArrayRef shape);
 
-// `inner`, with matrices set apart for Muon. The two halves have rates of their own
-// (MuonConfig::adam_lr), which a factor of either would not follow through a schedule.
+// Returns the groups of `inner`, with matrices separated for Muon. The two halves have separate
+// rates (MuonConfig::adam_lr): a factor on either would not follow a schedule.
 ParameterGrouper WithMuonMatrices(ParameterGrouper inner);
 
-// The nearest orthogonal matrix, about (singular values end between 0.7 and 1.2), by five quintic
-// Newton-Schulz iterations: on the matrix itself, or ("gram") on its Gram matrix, which is less
-// work the less square it is. In fp32 on the CPU, elsewhere in fp16 ("gram") or bf16.
+// Returns approximately the nearest orthogonal matrix (singular values between 0.7 and 1.2), by
+// five quintic Newton-Schulz iterations: on the matrix itself, or ("gram") on its Gram matrix. The
+// latter is cheaper the less square the matrix is. In fp32 on the CPU; elsewhere in fp16 ("gram")
+// or bf16.
 at::Tensor FindOrthogonal(const at::Tensor& matrix, config::NewtonSchulz method);
 
 class Muon : public Optimizer {
@@ -53,18 +56,18 @@ class Muon : public Optimizer {
   void ApplyToMatrices(const PartRates& rates, const Part& part);
   // Updates the momentum and returns u, over the views.
   at::Tensor UpdateMomentum(const PartRates& rates, const Part& part);
-  // u orthogonalised, over the views. Collective.
+  // Returns u orthogonalised, over the views. Collective.
   at::Tensor Orthogonalise(const at::Tensor& views, const Part& part);
   at::Tensor GatherWhole(const at::Tensor& views, const Part& part);
   at::Tensor SumOverRanks(const at::Tensor& result, const Part& part);
-  // Books what the update of a part takes beside the part itself, at most.
+  // Books an upper bound of the memory that the update of a part needs in addition to the part.
   device::LedgerEntry BookBuffers(const Part& part) const;
 
   config::MuonConfig config_;
-  Elementwise<config::AdamConfig> adam_;  // updates everything that is no matrix
+  Elementwise<config::AdamConfig> adam_;  // updates all parameters except matrices
   comm::Communicator* shards_ = nullptr;
   device::MemoryLedger* ledger_ = nullptr;
-  std::vector<double> work_;  // given to each rank in this update
+  std::vector<double> work_;  // assigned to each rank in this update
 };
 
 }  // namespace ds::optim

@@ -1,14 +1,14 @@
 #pragma once
 
-// Optimizer: how parameters follow from gradients. One object steps all of a model, one flat part
-// after the other; the tensors that it keeps per parameter lie with the parts.
+// Optimizer updates parameters from gradients. One object updates a full model, one flat part after
+// the other. The tensors that it keeps per parameter are stored with the parts.
 //
 //   optimizer->Begin(update, all);
 //   for (const Part& part : parts) optimizer->Apply(update, part);
 //
-// Every element is computed alike wherever the views are cut, so sharding does not change a bit.
-// Parts on the CPU are updated by the CPU's kernels, parts on a GPU by CUDA kernels
-// (kernels/flat_update.h). Threads: one thread at a time.
+// The result for an element does not depend on how the views are split, so sharding does not change
+// a bit. CPU kernels update parts on the CPU, CUDA kernels parts on a GPU (kernels/flat_update.h).
+// Not thread-safe.
 
 #include <ATen/core/Tensor.h>
 
@@ -29,27 +29,26 @@
 
 namespace ds::optim {
 
-// The numbers of one update.
+// The parameters of one update.
 struct Update {
   double lr = 0.0;
-  double gradient_scale = 1.0;       // gradients are multiplied by it: the clip factor
+  double gradient_scale = 1.0;       // the gradients' factor: the clip factor
   std::int64_t step = 1;             // this update's number, from 1
-  std::optional<double> beta1 = {};  // in place of the configured one (SGD and Muon: momentum),
-                                     // where a schedule cycles it
-  // The values of the parameter groups that name one of them, in place of lr and beta1.
+  std::optional<double> beta1 = {};  // replaces the configured one (SGD, Muon: momentum)
+  // The values of the parameter groups that name one of them; they replace lr and beta1.
   std::vector<ScheduledValues> groups = {};
-  // Stands, on the parts' device, in place of gradient_scale, which the host does not know yet
-  // (DecideUpdate). Undefined: it does. Requires takes_decision.
+  // On the parts' device, replaces gradient_scale, which the host does not know yet (DecideUpdate).
+  // Undefined: gradient_scale applies. Requires takes_decision.
   at::Tensor decision = {};
 };
 
 using VisitPart = std::function<void(const Part& part)>;
 
-// All parts of one rank, in the model's order, the same groups on every rank.
+// All parts of one rank, in the model's order, with the same groups on every rank.
 struct RankParts {
   std::vector<Part> parts;  // for an optimizer of Reach::kModel
-  // Brings them for the others, one after the other, each for as long as its visit: with no narrow
-  // copy, and with parameters to read.
+  // Visits the parts one after the other, for optimizers with another reach. A part is valid during
+  // its visit only. It has no low-precision copy, and its parameters may only be read.
   std::function<void(const VisitPart& visit)> for_each = {};
   std::int64_t parameter_count = 0;  // trainable parameters of the model
   comm::RankGroups groups;
@@ -58,45 +57,46 @@ struct RankParts {
 
 using config::Reach;
 
-// Books bytes that lie where the parts do, for as long as the result lives.
+// Books bytes on the parts' device for the lifetime of the result.
 device::LedgerEntry Book(const RankParts& all, device::MemoryUse use, std::int64_t bytes);
 
 class Optimizer {
  public:
-  // `configured`: beta1 and weight decay, where no schedule and no parameter group changes them.
+  // `configured` has the beta1 and weight decay that schedules and parameter groups may override.
   explicit Optimizer(const PartRates& configured) : configured_(configured) {}
   virtual ~Optimizer() = default;
 
-  // The owner of the state in checkpoints: one optimizer does not go on from another's.
+  // Identifies the state in checkpoints: an optimizer does not load another's state.
   virtual std::string_view name() const = 0;
-  // The fp32 tensors that it keeps per parameter, zero at first: `<parameter>/<state name>` in
+  // The names of the fp32 tensors per parameter, initially zero: `<parameter>/<state name>` in
   // checkpoints.
   virtual std::span<const std::string_view> state_names(const ParameterGroup& group) const = 0;
 
-  // Tells whether update `step` takes each rank's own gradients in place of their mean over the
-  // ranks: optimizers that exchange something smaller. They step unsharded parts.
+  // Returns whether update `step` takes each rank's own gradients instead of their mean over the
+  // ranks, because the optimizer exchanges compressed data itself. Such optimizers update unsharded
+  // parts.
   virtual bool WantsOwnGradients(std::int64_t step) const;
 
-  // Tells whether Update::decision may stand in an update: nothing but each element's own new value
-  // depends on the gradients' scale, and an update without effect leaves nothing behind.
+  // Returns whether Update::decision is supported: the gradients' scale affects only each element's
+  // own new value, and a skipped update leaves no trace.
   virtual bool takes_decision() const { return false; }
 
-  // Alike for all groups where it is kModel.
+  // The same for all groups if it is kModel.
   virtual Reach reach(const ParameterGroup& group) const;
 
-  // Finds out what must be known of all parts before the first is updated. Collective; nothing for
-  // most optimizers.
+  // Computes values that depend on all parts, before the first one is updated. Collective; does
+  // nothing for most optimizers.
   virtual void Begin(const Update& update, const RankParts& all);
   void Apply(const Update& update, const Part& part) { ApplyRates(MakeRates(update, part), part); }
   virtual void ApplyRates(const PartRates& rates, const Part& part) = 0;
 
-  // Its knowledge beside the tensors, alike on all ranks: goes into checkpoints. Null if nothing.
+  // The state in addition to the tensors, for checkpoints; the same on all ranks. Null if empty.
   virtual nlohmann::json State() const;
   virtual Status LoadState(const nlohmann::json& state, std::int64_t parameter_count);
-  // Tells whether updates with own gradients have left each rank with parameters of its own, until
-  // an update to come makes one of what all of them have done.
+  // Returns whether the ranks' parameters differ after updates with their own gradients. A later
+  // update makes them equal again.
   virtual bool has_local_moves() const { return false; }
-  // Parameters and state have been written from outside: what was kept between updates is void.
+  // Called after parameters and state were written from outside; drops values kept between updates.
   virtual void StateWasLoaded() {}
 
  protected:

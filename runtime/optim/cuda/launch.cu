@@ -6,7 +6,7 @@ namespace ds::optim {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kBlocksPerProcessor = 8;  // 2048 threads: what one holds at most
+constexpr std::int64_t kBlocksPerProcessor = 8;  // 2048 threads: the maximum per processor
 
 template <typename Op>
 __global__ void __launch_bounds__(kThreads)

@@ -1,6 +1,7 @@
 #pragma once
 
-// Between the part of the plugin that nvcc compiles and the part that includes LibTorch.
+// LaunchFlatUpdate connects the part of the plugin that nvcc compiles to the part that includes
+// LibTorch.
 
 #include <cuda_runtime_api.h>
 
@@ -8,13 +9,14 @@
 
 namespace ds::optim {
 
-// A grid for the device, whose processors must all be busy while none waits for a second turn.
+// The device's number of processors: the grid keeps all processors busy, and no block waits for a
+// second wave.
 struct FlatGrid {
   int processors = 0;
   cudaStream_t stream = nullptr;
 };
 
-// On the current device. An empty update launches nothing.
+// Launches on the current device. An empty update launches nothing.
 cudaError_t LaunchFlatUpdate(const FlatOp& op, const FlatViews& views, const FlatGrid& grid);
 
 }  // namespace ds::optim

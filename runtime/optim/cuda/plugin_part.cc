@@ -1,4 +1,4 @@
-// What the optimizers have in libdsrun_cuda.so: the ops of flat_ops.h as CUDA kernels.
+// The optimizers' part of libdsrun_cuda.so: the ops of flat_ops.h as CUDA kernels.
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

@@ -11,8 +11,8 @@ static std::unique_ptr<Optimizer> MakeFor(const Config& config, double weight_de
   if constexpr (requires(PartRates rates) { MakeOp(config, rates); }) {
     return std::make_unique<Elementwise<Config>>(config, weight_decay);
   } else {
-    // What is more than an op has a source of its own, which defines this for its config: an
-    // alternative without an optimizer does not link.
+    // Optimizers that are more than an op have their own source, which defines this function for
+    // their config. An alternative without an optimizer does not link.
     std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, double weight_decay);
     return MakeOptimizer(config, weight_decay);
   }

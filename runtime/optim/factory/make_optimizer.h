@@ -1,6 +1,6 @@
 #pragma once
 
-// MakeOptimizer: the optimizer that a ds_config asks for.
+// MakeOptimizer creates the optimizer of a ds_config.
 
 #include <memory>
 

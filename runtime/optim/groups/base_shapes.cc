@@ -33,7 +33,7 @@ StatusOr<Dimension> ParseDimension(std::string_view text) {
   return Dimension(*size);
 }
 
-// "[2, null]", what stands behind a name.
+// Parses the list after a name: "[2, null]".
 Status ParseList(std::string_view text, std::vector<Dimension>* dimensions) {
   if (text.front() != '[' || text.back() != ']') {
     return InvalidArgumentError("\"" + std::string(text) + "\" is not a list");
@@ -48,7 +48,7 @@ Status ParseList(std::string_view text, std::vector<Dimension>* dimensions) {
   return OkStatus();
 }
 
-// A line without comment and blanks around it. `latest` is the list that "- size" belongs to.
+// Parses a line without comment and surrounding blanks. `latest` is the list that "- size" adds to.
 Status TakeLine(std::string_view line, BaseShapes* shapes, std::vector<Dimension>** latest) {
   if (line.starts_with("- ") && *latest != nullptr) {
     DS_ASSIGN_OR_RETURN(const Dimension size, ParseDimension(Trimmed(line.substr(2))));
@@ -67,7 +67,7 @@ Status TakeLine(std::string_view line, BaseShapes* shapes, std::vector<Dimension
   return rest.empty() ? OkStatus() : ParseList(rest, *latest);
 }
 
-// Tells how much dimension `i` has grown; nothing where it does not grow.
+// Returns the growth of dimension `i`; nullopt if it does not grow.
 std::optional<double> Growth(const std::vector<Dimension>& base,
                              const std::vector<std::int64_t>& shape, std::size_t i) {
   if (!base[i]) return std::nullopt;

@@ -15,7 +15,7 @@ ParameterGroup OneGroup(int block, const std::string& name, const at::Tensor& pa
 ParameterGroup NoDecayOnNormsAndBiases(int block, const std::string& name,
                                        const at::Tensor& parameter) {
   ParameterGroup group = OneGroup(block, name, parameter);
-  // Trainer goes by names, and decays DoRA's magnitudes.
+  // As in Trainer, which selects by names and decays DoRA's magnitudes.
   const bool is_magnitude = name.ends_with("lora_magnitude_vector");
   if (parameter.dim() < 2 && !is_magnitude) group.weight_decay_factor = 0.0;
   return group;

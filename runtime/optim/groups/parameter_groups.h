@@ -1,7 +1,7 @@
 #pragma once
 
-// A ParameterGrouper chooses the parameters with a learning rate or a weight decay of their own,
-// which a script gives DeepSpeed as a list of parameter groups.
+// A ParameterGrouper selects parameters with their own learning rate or weight decay. In DeepSpeed
+// a script passes them as a list of parameter groups.
 
 #include <ATen/core/Tensor.h>
 
@@ -12,22 +12,21 @@
 
 namespace ds::optim {
 
-// Returns the group of a parameter of the model's block `block`. It is called once per parameter,
-// before it has values. Parameters of a block with equal groups lie side by side in its flat
-// buffer, so that a group costs no collective, and each is updated by one pass.
+// Returns the group of a parameter of the model's block `block`. Called once per parameter, before
+// it has values. Parameters of a block with equal groups are adjacent in its flat buffer: a group
+// costs no collective, and one pass updates it.
 using ParameterGrouper =
     std::function<ParameterGroup(int block, const std::string& name, const at::Tensor& parameter)>;
 
 // Puts all parameters into one group.
 ParameterGroup OneGroup(int block, const std::string& name, const at::Tensor& parameter);
 
-// Switches weight decay off for what has fewer than two dimensions, norms and biases, but for
+// Turns weight decay off for parameters with fewer than two dimensions (norms and biases), except
 // DoRA's magnitudes.
 ParameterGroup NoDecayOnNormsAndBiases(int block, const std::string& name,
                                        const at::Tensor& parameter);
 
-// Groups as `inner` says, at a rate that falls by `decay` with every block before the last of
-// `blocks`.
+// Returns the groups of `inner`, with the rate multiplied by decay^(blocks - 1 - block).
 ParameterGrouper WithLayerwiseRates(ParameterGrouper inner, int blocks, double decay);
 
 }  // namespace ds::optim

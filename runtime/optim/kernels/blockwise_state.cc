@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kDecades = 7;
 
-// bitsandbytes.functional.create_dynamic_map: in decade i, 2^i means of equal parts of [0.1, 1]
-// with either sign, or twice as many without, zero and one.
+// bitsandbytes.functional.create_dynamic_map: in decade i, the means of 2^i equal parts of [0.1, 1]
+// with either sign (unsigned: of twice as many), plus zero and one.
 std::array<float, 256> MakeNumbers(StateMap map) {
   std::vector<double> numbers = {0.0, 1.0};
   for (int i = 0; i < kDecades; ++i) {
@@ -33,8 +33,8 @@ std::array<float, 256> MakeNumbers(StateMap map) {
   return result;
 }
 
-// Finds the nearest number of a map by the first 16 bits of a value in [-1, 1]: values that have
-// them in common lie between at most two numbers, which a comparison tells apart.
+// Finds the nearest number of a map by the first 16 bits of a value in [-1, 1]. Values with the
+// same bits have at most two nearest numbers, and a comparison selects between these.
 class Finder {
  public:
   explicit Finder(StateMap map) : numbers_(MakeNumbers(map)) {
@@ -61,7 +61,7 @@ class Finder {
 
  private:
   std::array<float, 256> numbers_;
-  std::array<float, 256> middles_{};  // between a number and the next one
+  std::array<float, 256> middles_{};  // midpoint between a number and the next one
   std::array<std::uint8_t, 1 << 16> first_{};
 };
 

@@ -14,7 +14,7 @@
 namespace ds::optim {
 namespace {
 
-// Added block by block in order.
+// Adds the squares block by block, in order.
 DirectionSquares SumSquaresByBlocks(const DirectionCoefficients& c, const Part& part) {
   const FlatViews views = ViewPart({.parameter = part.parameter, .state = part.state});
   const std::int64_t blocks = (views.count - 1) / FlatBlock::kMaxCount + 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-// LAMB and the 1-bit optimizers share Adam's moments, and the direction
+// Adam's moments are shared by LAMB and the 1-bit optimizers, with the direction
 //   u = m / (sqrt(v) + eps) + weight_decay * p          (m / sqrt(v + eps) with eps_inside)
 // without bias correction.
 
@@ -11,7 +11,7 @@
 
 namespace ds::optim {
 
-// State 0 of the part is m, state 1 is v, in all that follows.
+// State 0 of the part is m and state 1 is v in all functions below.
 struct DirectionSettings {
   double beta2 = 0.999;
   double eps = 1e-8;
@@ -20,23 +20,24 @@ struct DirectionSettings {
 DirectionCoefficients MakeDirectionCoefficients(const PartRates& rates,
                                                 const DirectionSettings& settings);
 
-// m and v follow the gradient.
+// Updates m and v from the gradient.
 void UpdateMoments(const DirectionCoefficients& c, const Part& part);
 
-// u, over the views.
+// Returns u over the views.
 at::Tensor ComputeDirection(const DirectionCoefficients& c, const Part& part);
 
-// Sums of squares over the views, in double, in one order whatever the number of threads.
+// Sums of squares over the views, in double. The order of addition does not depend on the number of
+// threads.
 struct DirectionSquares {
   double parameter = 0.0;
   double direction = 0.0;
 };
 DirectionSquares SumSquares(const DirectionCoefficients& c, const Part& part);
 
-// LAMB's trust ratio: |p| / |u| between the limits, and 1 when either norm is 0.
+// LAMB's trust ratio: |p| / |u| clamped to the limits; 1 if either norm is 0.
 double ComputeTrustRatio(const DirectionSquares& squares, double least, double most);
 
-// p += factor * u, the narrow copy included.
+// Adds factor * u to p, and updates the low-precision copy.
 void StepAlongDirection(const DirectionCoefficients& c, const Part& part, double factor);
 
 }  // namespace ds::optim

@@ -1,6 +1,7 @@
 #pragma once
 
-// Operations of the optimizers that step along a direction (direction.h, ../muon.h).
+// MomentsOp, StepAlongOp and the other ops here serve optimizers that step along a direction
+// (direction.h, ../muon.h).
 
 #include <array>
 #include <string_view>
@@ -9,7 +10,7 @@
 
 namespace ds::optim {
 
-// Adam's, which these keep, too.
+// Adam's state names, which these optimizers use, too.
 inline constexpr std::array<std::string_view, 2> kMoments{"exp_avg", "exp_avg_sq"};
 
 struct DirectionCoefficients {
@@ -18,8 +19,8 @@ struct DirectionCoefficients {
   float one_minus_beta1;
   float beta2;
   float one_minus_beta2;
-  float eps_inside;   // eps where it is added under the root, else 0
-  float eps_outside;  // eps where it is added to the root, else 0
+  float eps_inside;   // eps if it is added under the root, else 0
+  float eps_outside;  // eps if it is added to the root, else 0
 };
 // Updates the moments from the gradient.
 struct MomentsOp {
@@ -35,8 +36,7 @@ struct MomentsOp {
     e.state[1] = e.state[1] * c.beta2 + gradient * gradient * c.one_minus_beta2;
   }
 };
-// parameter += factor * u, where u is what the parameter would move by
-// at rate 1.
+// parameter += factor * u, where u is the parameter's change at rate 1.
 struct StepAlongOp {
   static constexpr char kName[] = "step along a direction";
   static constexpr std::array kStates = kMoments;
@@ -54,8 +54,7 @@ struct StepAlongOp {
     e.parameter += factor * Direction(c, e, e.parameter);
   }
 };
-// u goes to the parameter's stream; the parameter itself comes in that
-// of the gradient.
+// Writes u to the parameter's stream; reads the parameter from the gradient's stream.
 struct DirectionOp {
   static constexpr char kName[] = "direction";
   static constexpr std::array kStates = kMoments;
@@ -72,7 +71,7 @@ struct MuonCoefficients {
   float gradient_scale;
   float one_minus_momentum;
 };
-// The result, which is to be orthogonalised, goes to the parameter's stream.
+// Writes the result, which is then orthogonalised, to the parameter's stream.
 struct MuonMomentumOp {
   static constexpr char kName[] = "Muon momentum";
   static constexpr std::array<std::string_view, 1> kStates{"momentum_buffer"};

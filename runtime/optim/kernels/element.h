@@ -1,11 +1,11 @@
 #pragma once
 
-// Element and Streams: the arithmetic of an optimizer is written over them, once for the CPU's
-// kernels (flat_block.cc) and for CUDA (flat_loop.h).
+// Element and Streams are the interface for an optimizer's arithmetic. It is written once, for the
+// CPU's kernels (flat_block.cc) and for CUDA (flat_loop.h).
 //
-// An op is its coefficients, rounded to fp32 once, and a function of one Element; its kStreams say
-// which of the element's values it takes and leaves, its kStates what is kept of each element, its
-// kName what errors and checkpoints call it. Free of LibTorch.
+// An op has coefficients, rounded to fp32 once, and a function of one Element. kStreams lists the
+// values that it reads and writes, kStates names the state per element, kName is its name in errors
+// and checkpoints. Free of LibTorch.
 
 #include <cmath>
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kBlock = FlatBlock::kMaxCount;
 
-// One loop over the streams that the op has. Inlined into each clone, so that it is vectorised for
-// that clone's instruction set.
+// One loop over the op's streams. Inlined into each clone, so that it is vectorised for that
+// clone's instruction set.
 template <typename Op>
 [[gnu::always_inline]] inline void Loop(const Op& op, const FlatBlock& block) {
   constexpr Streams kStreams = Op::kStreams;
@@ -36,7 +36,7 @@ template <typename Op>
   }
 }
 
-// Elements of views that are all of one narrow type; what is absent is null.
+// Elements of views with one common 16-bit type; pointers to absent views are null.
 template <typename Narrow>
 struct NarrowBlock {
   std::int64_t count = 0;
@@ -46,7 +46,7 @@ struct NarrowBlock {
   float gradient_scale = 1.0F;  // FlatViews::narrow_scale
 };
 
-// Bits of a narrow type in the lower half of a word.
+// Upcasts the bits of a 16-bit type in the lower half of a word.
 template <typename Narrow>
 [[gnu::always_inline]] inline float WidenBits(std::uint32_t bits) {
   if constexpr (std::is_same_v<Narrow, BFloat16>) return WidenBFloat16Bits<float>(bits);
@@ -58,8 +58,8 @@ template <typename Narrow>
   return RoundToFloat16Bits<std::uint32_t>(value);
 }
 
-// Neighbours are read and written as one word, of which each has a half: so no instruction spreads
-// or packs 16-bit lanes. Where only one is left, `high` is not there.
+// Two adjacent elements are read and written as one word: so no instruction unpacks or packs 16-bit
+// lanes. For a single element, `high` is not set.
 template <bool kIsPair, typename Narrow>
 [[gnu::always_inline]] inline void TakeNarrow(const Narrow* from, float* low, float* high) {
   std::uint32_t word = 0;
@@ -74,7 +74,8 @@ template <bool kIsPair, typename Narrow>
   std::memcpy(to, &word, kIsPair ? 4 : 2);
 }
 
-// A gradient that nothing scales is what a way through its type leaves of it.
+// Updates one element or pair. Without a scale the gradient is used as it is: rounding it to its
+// own type would not change it.
 template <bool kIsPair, bool kScales, typename Op, typename Narrow>
 [[gnu::always_inline]] inline void UpdateNarrowAt(const Op& op, const NarrowBlock<Narrow>& block,
                                                   std::int64_t i) {
@@ -103,14 +104,14 @@ template <bool kIsPair, bool kScales, typename Op, typename Narrow>
   }
 }
 
-// The same, widened and rounded in registers: memory brings the next elements meanwhile, which it
-// does not while a loop runs over what another one has widened.
+// Loops over pairs, upcast and rounded in registers. Memory loads of the next elements overlap the
+// arithmetic. They would not in separate loops for conversion and update.
 template <bool kScales, typename Op, typename Narrow>
 [[gnu::always_inline]] inline void LoopOverPairs(const Op& op, const NarrowBlock<Narrow>& block) {
   const Op own = op;
   const NarrowBlock<Narrow> own_block = block;
   std::int64_t i = 0;
-#pragma GCC ivdep  // views are the same, element for element, or do not overlap
+#pragma GCC ivdep  // views are identical, element for element, or do not overlap
   for (; i + 1 < own_block.count; i += 2) UpdateNarrowAt<true, kScales>(own, own_block, i);
   if (i < own_block.count) UpdateNarrowAt<false, kScales>(own, own_block, i);
 }
@@ -120,7 +121,7 @@ template <typename Op, typename Narrow>
   block.gradient_scale == 1.0F ? LoopOverPairs<false>(op, block) : LoopOverPairs<true>(op, block);
 }
 
-// Runs the loop of the op that there is.
+// Runs the loop of the op in the variant.
 template <typename Block, std::size_t... kIndices>
 [[gnu::always_inline]] inline void Run(const FlatOp& op, const Block& block,
                                        std::index_sequence<kIndices...>) {
@@ -150,7 +151,7 @@ template <typename Narrow>
   }
 }
 
-// Rounds to a narrow type, scales, and rounds again.
+// Rounds to a 16-bit type, scales, and rounds again.
 DS_SIMD_CLONES void ScaleInBFloat16(const float* from, std::int64_t count, float scale, float* to) {
   ScaleAll<BFloat16>(from, count, scale, to);
 }
@@ -190,13 +191,13 @@ void UpdateAllNarrow(const FlatOp& op, const FlatViews& views) {
   });
 }
 
-// One thread keeps here what it widens.
+// One thread's buffers for upcast elements.
 struct Rooms {
   using Room = std::array<float, kBlock>;
   Room parameter, gradient, scaled_gradient, state[2];
 };
 
-// Elements of a view in fp32: where they lie, or widened into `room`.
+// Returns elements of a view in fp32: in place, or upcast into `room`.
 float* Widened(const FlatView& view, const FlatBlock& block, Rooms::Room& room) {
   if (view.data == nullptr) return nullptr;
   switch (view.type) {
@@ -212,7 +213,8 @@ float* Widened(const FlatView& view, const FlatBlock& block, Rooms::Room& room) 
   return room.data();
 }
 
-// Gradients of narrow parameters are rounded and scaled in the parameters' type.
+// Returns gradients in fp32. Those of 16-bit parameters are rounded and scaled in the parameters'
+// type.
 const float* WidenedGradient(const FlatViews& views, const FlatBlock& block, Rooms& rooms) {
   const float* const gradient = Widened(views.gradient, block, rooms.gradient);
   if (gradient == nullptr || views.parameter.type == FlatType::kFloat) return gradient;
@@ -222,7 +224,7 @@ const float* WidenedGradient(const FlatViews& views, const FlatBlock& block, Roo
   return rooms.scaled_gradient.data();
 }
 
-// Writes elements to a view, unless they lie in it.
+// Writes elements to a view, unless they are already in it.
 void Store(const float* wide, const FlatBlock& block, const FlatView& view) {
   if (view.data == nullptr) return;
   switch (view.type) {
@@ -266,7 +268,7 @@ DS_SIMD_CLONES void UpdateBlock(const FlatOp& op, const FlatBlock& block) { Run(
 
 namespace {
 
-// What was decided in host memory is known like anything else.
+// Applies a decision in host memory, which is known here, and updates.
 void UpdateAsDecided(FlatOp op, FlatViews views) {
   const bool applies =
       std::visit([&](auto& each) { return TakeDecision(views, &each, &views.narrow_scale); }, op);

@@ -1,7 +1,7 @@
 #pragma once
 
-// FlatBlock: flat views on the CPU, cut into blocks that stay in the first-level cache while a
-// kernel runs over them. Narrow views are widened and rounded in the same pass over memory.
+// FlatBlock is a block of flat views on the CPU, small enough for the first-level cache while a
+// kernel runs over it. 16-bit views are upcast and rounded in the same pass over memory.
 
 #include <c10/util/FunctionRef.h>
 
@@ -13,8 +13,8 @@
 
 namespace ds::optim {
 
-// Elements that are updated together, in fp32; the ranges do not overlap. What is absent from the
-// views is null.
+// Elements that are updated together, in fp32; the ranges do not overlap. Pointers to absent views
+// are null.
 struct FlatBlock {
   static constexpr std::int64_t kMaxCount = 1024;  // all its streams fit the first-level cache
 
@@ -25,16 +25,16 @@ struct FlatBlock {
   std::array<float*, 2> state{};  // the first of Optimizer::state_names
 };
 
-// Calls `update` for every block, from several threads at once, and writes what it leaves to the
-// narrow views. Blocks start at multiples of FlatBlock::kMaxCount, whatever the number of threads.
+// Calls `update` for every block, from several threads, and writes the results to 16-bit views.
+// Blocks start at multiples of FlatBlock::kMaxCount for any number of threads.
 void ForEachBlock(const FlatViews& views, c10::function_ref<void(const FlatBlock&)> update);
 
 void UpdateBlock(const FlatOp& op, const FlatBlock& block);
 
-// The FlatUpdate (flat_ops.h) of the CPU; it has updated all elements when it returns.
+// The CPU's FlatUpdate (flat_ops.h). All elements are updated when it returns.
 void UpdateOnCpu(const FlatOp& op, const FlatViews& views);
 
-// Conversions of `count` values in vectors; the ranges do not overlap.
+// Convert `count` values with vector instructions; the ranges must not overlap.
 void Widen(const BFloat16* narrow, std::int64_t count, float* wide);
 void Widen(const Float16* narrow, std::int64_t count, float* wide);
 void Round(const float* wide, std::int64_t count, BFloat16* narrow);

@@ -1,7 +1,7 @@
 #pragma once
 
-// One thread's share of an op over flat views: what a CUDA launch runs, callable on the host, too,
-// where tests run every thread of a grid one after the other.
+// UpdateStrided is one thread's share of an op over flat views. CUDA launches run it. Tests call it
+// on the host, for every thread of a grid in sequence.
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -17,7 +17,7 @@ struct alignas(kFlatWidth * sizeof(T)) Four {
   T at[kFlatWidth];
 };
 
-// The unit in which memory is read and written.
+// The unit of memory loads and stores.
 #ifdef __CUDACC__
 template <typename T>
 using Register = std::conditional_t<sizeof(T) == sizeof(float), uint4, uint2>;
@@ -45,7 +45,7 @@ DS_HOST_DEVICE void StoreAs(const float* values, void* data, std::int64_t i) {
     for (int k = 0; k < kWidth; ++k) four.at[k] = static_cast<T>(values[k]);
     auto* const at = reinterpret_cast<Register<T>*>(to);
 #ifdef __CUDA_ARCH__
-    __stwb(at, __builtin_bit_cast(Register<T>, four));  // a plain store is taken apart
+    __stwb(at, __builtin_bit_cast(Register<T>, four));  // the compiler splits a plain store
 #else
     *at = __builtin_bit_cast(Register<T>, four);
 #endif
@@ -54,8 +54,8 @@ DS_HOST_DEVICE void StoreAs(const float* values, void* data, std::int64_t i) {
   }
 }
 
-// The type is the same for all threads, so the branch costs next to nothing beside the memory, and
-// there is one kernel for an op in place of one for each combination of types.
+// Branches on the type instead of having one kernel for each combination of types. The type is the
+// same for all threads, so the branch is cheap compared to the memory access.
 template <int kWidth>
 DS_HOST_DEVICE void Load(const FlatView& view, std::int64_t i, float* values) {
   if (view.type == FlatType::kFloat) return LoadAs<float, kWidth>(view.data, i, values);
@@ -76,7 +76,7 @@ DS_HOST_DEVICE float Rounded(float value, FlatType type) {
                                      : static_cast<float>(static_cast<c10::Half>(value));
 }
 
-// Elements [i, i + kWidth).
+// Updates elements [i, i + kWidth).
 template <int kWidth, typename Op>
 DS_HOST_DEVICE void UpdateAt(const Op& op, const FlatViews& views, float narrow_scale,
                              std::int64_t i) {

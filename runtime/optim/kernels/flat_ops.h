@@ -1,7 +1,7 @@
 #pragma once
 
-// The views that an op runs over, and how a launch on a GPU deals their elements to threads. Free
-// of LibTorch.
+// FlatViews are the views that an op runs over, FlatPlan assigns their elements to a GPU launch's
+// threads. Free of LibTorch.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,30 +17,30 @@ struct FlatView {
   FlatType type = FlatType::kFloat;
 };
 
-// UpdateDecision is what decides an update where its views are, before the host knows: two floats
-// in the device's memory, as DecideUpdate (gradient_norm.h) writes them.
+// UpdateDecision decides about an update on the device of its views, before the host knows the
+// result: two floats in the device's memory, written by DecideUpdate (gradient_norm.h).
 struct UpdateDecision {
-  float gradient_scale = 1.0F;  // in place of the op's, or of narrow_scale
-  float applies = 1.0F;         // 0: the update leaves all views as they are
+  float gradient_scale = 1.0F;  // replaces the op's scale, or narrow_scale
+  float applies = 1.0F;         // 0: the update leaves all views unchanged
 };
 
-// The views of a Part. Two may be the same memory, element for element; otherwise they do not
-// overlap.
+// The views of a Part. Two views may be identical memory, element for element; otherwise they must
+// not overlap.
 struct FlatViews {
-  FlatView parameter;  // narrow ones are rounded to nearest once, behind the arithmetic in fp32
+  FlatView parameter;  // 16-bit ones are rounded to nearest once, after the arithmetic in fp32
   FlatView gradient;
   FlatView state[2];
-  FlatView published;  // gets the parameter that was written; may be absent
+  FlatView published;  // receives the updated parameter; may be absent
   std::int64_t count = 0;
-  // For narrow parameters, whose gradient is rounded to their type, multiplied by this and rounded
-  // again before the op sees it.
+  // For 16-bit parameters: the gradient is rounded to their type, multiplied by this factor, and
+  // rounded again before the op reads it.
   float narrow_scale = 1.0F;
   int device = 0;
-  const UpdateDecision* decision = nullptr;  // on the device; null: the host has decided
+  const UpdateDecision* decision = nullptr;  // on the device; null: the host decided
 };
 
-// Puts what has been decided into the op or the scale of narrow gradients; false: there is no
-// update. Only where the views are.
+// Applies the decision to the op, or to the scale of gradients of 16-bit parameters. Returns false
+// if there is no update. Call it on the device of the views only.
 template <typename Op>
 DS_HOST_DEVICE bool TakeDecision(const FlatViews& views, Op* op, float* narrow_scale) {
   if (views.decision == nullptr) return true;
@@ -52,27 +52,28 @@ DS_HOST_DEVICE bool TakeDecision(const FlatViews& views, Op* op, float* narrow_s
   return true;
 }
 
-// Runs the op over all elements of the views. On a GPU behind what LibTorch's current stream there
-// holds already, without waiting. Errors: c10::Error.
+// Runs the op over all elements of the views. On a GPU it is enqueued on LibTorch's current stream
+// of that device and does not wait. Errors: c10::Error.
 using FlatUpdate = void (*)(const FlatOp& op, const FlatViews& views);
 
-// Raised whenever something above changes.
+// Raise it when a declaration above changes.
 inline constexpr int kFlatUpdateVersion = 2;
-// The function that the CUDA plugin exports: its FlatUpdate, or null when the asked version is not
+// The function that the CUDA plugin exports. Returns its FlatUpdate, or null if `version` is not
 // its own.
 inline constexpr char kFlatUpdateEntry[] = "ds_cuda_flat_update";
 using FlatUpdateEntry = FlatUpdate (*)(int version);
 
 inline constexpr int kFlatWidth = 4;
 
-// Elements go by fours where all the op's views can be read so (their addresses need not be
-// aligned, only alike: a head of up to three elements is done one by one), else one by one.
+// Elements are processed in groups of four if all views of the op allow aligned access. Addresses
+// only need equal misalignment: up to three leading elements are then processed one by one.
+// Otherwise all elements are processed one by one.
 struct FlatPlan {
   std::int64_t head = 0;   // elements before the first four
-  std::int64_t fours = 0;  // what is neither goes one by one
+  std::int64_t fours = 0;  // the remaining elements go one by one
 };
 
-// Elements from the last multiple of four to where the view begins.
+// Returns the number of elements from the last multiple of four to the view's start.
 inline std::int64_t MeasureMisalignment(const FlatView& view) {
   const std::uintptr_t size = view.type == FlatType::kFloat ? sizeof(float) : sizeof(std::uint16_t);
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) / size % kFlatWidth);
@@ -96,7 +97,7 @@ FlatPlan PlanOf(const FlatViews& views) {
   return {.head = head, .fours = (views.count - head) / kFlatWidth};
 }
 
-// Threads that have something to do, at most.
+// Returns the largest useful number of threads.
 inline std::int64_t ThreadsFor(const FlatPlan& plan, std::int64_t count) {
   return std::max(plan.fours, count - plan.fours * kFlatWidth);
 }

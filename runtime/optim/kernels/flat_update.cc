@@ -29,7 +29,8 @@ FlatView ViewTensor(const at::Tensor& view, const at::Tensor& parameter) {
   return {.data = view.data_ptr(), .type = TypeOf(view)};
 }
 
-// Views what the op has a use for. The gradient of narrow parameters is scaled where it is rounded.
+// Returns the views that the op uses. The gradient of 16-bit parameters is scaled when it is
+// rounded.
 template <typename Op>
 FlatViews TakeViews(Op* op, const Part& part) {
   constexpr Streams kStreams = Op::kStreams;

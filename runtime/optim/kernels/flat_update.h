@@ -1,8 +1,8 @@
 #pragma once
 
-// An op over a part, wherever the part lies: on the CPU block by block (flat_block.h), on a GPU in
-// one launch of the CUDA plugin's (flat_loop.h). Both compute what flat_ops.h says, read and write
-// each byte once, and publish in the same pass.
+// UpdatePart runs an op over a part: on the CPU block by block (flat_block.h), on a GPU in one
+// launch of the CUDA plugin (flat_loop.h). Both compute as flat_ops.h defines, read and write each
+// byte once, and publish in the same pass.
 
 #include <c10/core/Device.h>
 
@@ -11,15 +11,15 @@
 
 namespace ds::optim {
 
-// Finds Part::launch for the device: null on the CPU, else the CUDA plugin's, which has been
-// loaded since the rank's device was opened. Errors: c10::Error.
+// Returns Part::launch for the device: null on the CPU, else the CUDA plugin's function. The plugin
+// was loaded when the rank's device was opened. Errors: c10::Error.
 FlatUpdate FindFlatUpdate(const at::Device& device);
 
-// Finds the part's memory; all views are on its parameter's device.
+// Returns pointers to the part's memory; all views are on its parameter's device.
 FlatViews ViewPart(const Part& part);
 
-// Views that the op has no use for may be undefined, and are left as they are. `decision`, where
-// there is one, is in memory of the part's device.
+// Updates the part. Views that the op does not use may be undefined and are not changed.
+// `decision`, if not null, is in memory of the part's device.
 void UpdatePart(FlatOp op, const Part& part, const UpdateDecision* decision = nullptr);
 
 }  // namespace ds::optim

@@ -22,9 +22,9 @@
 namespace ds::optim {
 namespace {
 
-// Elements whose squares are added by one task: fixed, so that the sum does not depend on threads.
+// Number of elements per task: fixed, so that the sum does not depend on threads.
 constexpr std::int64_t kChunk = 1 << 18;
-// Independent running sums: what a vector register of doubles holds, several times over.
+// Number of independent running sums: several vector registers of doubles.
 constexpr std::int64_t kLanes = 32;
 
 template <typename Narrow>

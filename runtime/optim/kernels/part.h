@@ -1,7 +1,7 @@
 #pragma once
 
-// Part: what one rank updates of parameters that lie side by side in a flat buffer and are trained
-// alike, as flat views.
+// Part is one rank's piece, as flat views, of parameters that are adjacent in a flat buffer and
+// trained alike.
 
 #include <ATen/core/Tensor.h>
 
@@ -15,26 +15,25 @@
 
 namespace ds::optim {
 
-// The properties that set some parameters apart from others under the same optimizer.
+// The properties of a subset of the parameters under the same optimizer.
 struct ParameterGroup {
   double lr_factor = 1.0;            // times the scheduled rate
   double weight_decay_factor = 1.0;  // times the configured decay; 0 switches it off
-  bool muon = false;                 // type Muon: matrices, which Muon updates, not AdamW
-  // The index of Update::groups that has its rate and momentum, where each group has its own
-  // schedule.
+  bool muon = false;                 // type Muon: matrices that Muon updates instead of AdamW
+  // The index in Update::groups of its rate and momentum, if each group has its own schedule.
   std::optional<std::size_t> schedule = {};
 
   friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
-// The rates of one update of a part, the part's group taken into account.
+// The rates of one update of a part, adjusted for the part's group.
 struct PartRates {
   double lr = 0.0;
   double beta1 = 0.0;  // SGD and Muon: momentum
   double weight_decay = 0.0;
-  double gradient_scale = 1.0;  // gradients are multiplied by it: the clip factor
+  double gradient_scale = 1.0;  // the gradients' factor: the clip factor
   std::int64_t step = 1;        // this update's number, from 1
-  // On the part's device, in place of gradient_scale (Optimizer::takes_decision); null: none.
+  // On the part's device, replaces gradient_scale (Optimizer::takes_decision); null: none.
   const UpdateDecision* decision = nullptr;
 };
 
@@ -45,7 +44,7 @@ struct Segment {
   std::int64_t count = 0;
 };
 
-// The position of one parameter in the whole buffer.
+// The position of one parameter in the unsharded buffer.
 struct WholeParameter {
   std::string name;
   std::int64_t start = 0;
@@ -53,39 +52,38 @@ struct WholeParameter {
 };
 
 // The views have equal lengths, are 1-D, contiguous and on one device, and hold fp32, bf16 or fp16.
-// Every element is updated in fp32 and rounded to nearest once, as DeepSpeed's Adam kernels do.
-// 16-bit weights are updated by gradients that were rounded to their dtype after gradient_scale,
-// too, as there; this requires an optimizer that computes each element from that element's values.
+// Every element is updated in fp32 and rounded to nearest once, as DeepSpeed's Adam kernels do. For
+// 16-bit weights, gradients are also rounded to the weights' dtype after gradient_scale, as there.
+// This requires an optimizer that computes each element from that element's values only.
 struct Part {
   at::Tensor parameter;
   at::Tensor gradient;            // unchanged
   std::vector<at::Tensor> state;  // one for each of Optimizer::state_names
-  at::Tensor published;           // narrow copy of `parameter` to write, or undefined
-  FlatUpdate launch =
-      nullptr;  // what updates the views: FindFlatUpdate (flat_update.h) their device
+  at::Tensor published;           // low-precision copy of `parameter` to write, or undefined
+  FlatUpdate launch = nullptr;    // FindFlatUpdate (flat_update.h) of the device
 
-  // In order; what no segment covers is padding: zeros in all views.
+  // In order. Elements outside all segments are padding: zeros in all views.
   std::vector<Segment> segments;
-  // The segments, cut to what this rank owns: all of the views where they are sharded, this rank's
-  // shard of them where they are not. Over the ranks every element is owned once, so that sums over
-  // elements add in the same order whatever is sharded.
+  // The segments, limited to the elements that this rank owns: all of the views if they are
+  // sharded, this rank's shard otherwise. Each element is owned by exactly one rank, so
+  // sums over elements are added in the same order with any sharding.
   std::vector<Segment> owned;
 
   ParameterGroup group;
 
-  // The buffer that the views are of. They begin at element `whole_start` of it: where it is cut
-  // into equal shards they are what this rank's shard has of the parameters, which may be nothing
-  // (then they begin where that does), otherwise all of these.
+  // The buffer of the views, which begin at its element `whole_start`. If it is sharded, the views
+  // are the intersection of this rank's shard and the parameters. It may be empty; the views then
+  // begin at the shard's start. If it is not sharded, the views cover all of the parameters.
   bool sharded = false;
   std::int64_t whole_start = 0;
   std::int64_t whole_numel = 0;
-  std::vector<WholeParameter> whole_parameters;  // those that this or another rank's part is of
+  std::vector<WholeParameter> whole_parameters;  // with a piece on this or another rank
 };
 
-// Writes the narrow copy of the parameters, where there is one.
+// Writes the low-precision copy of the parameters, if there is one.
 void Publish(const Part& part);
 
-// Elements [start, start + count) of the views; without segments and whole parameters.
+// Returns elements [start, start + count) of the views, without segments and whole parameters.
 Part Cut(const Part& part, std::int64_t start, std::int64_t count);
 
 }  // namespace ds::optim

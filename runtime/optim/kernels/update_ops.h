@@ -1,7 +1,7 @@
 #pragma once
 
-// The elementwise optimizers: formula, op, what is kept per parameter, and what an update's rates
-// make of a config. In the formulas g is the scaled gradient, t counts updates from 1.
+// The elementwise optimizers: formula, op, state per parameter, and coefficients from a config and
+// an update's rates. In the formulas g is the scaled gradient; t counts updates from 1.
 
 #include <array>
 #include <string_view>
@@ -22,8 +22,8 @@ struct PartRates;
 // Without bias_correction both corrections are 1. Adam's state is AdamW's.
 struct AdamCoefficients {
   float gradient_scale;
-  float decay_factor;  // AdamW: what the parameter is multiplied by
-  float l2;            // Adam: what of it is added to the gradient
+  float decay_factor;  // AdamW: factor of the parameter
+  float l2;            // Adam: factor of the parameter that is added to the gradient
   float one_minus_beta1;
   float beta2;
   float one_minus_beta2;
@@ -56,9 +56,9 @@ struct SgdCoefficients {
   float gradient_scale;
   float l2;
   float momentum;
-  float gradient_share;  // what of the gradient enters the momentum: 1 - dampening
-  float direct_share;    // what of the gradient enters the update beside the momentum
-  float momentum_share;  // what of the momentum does
+  float gradient_share;  // factor of the gradient in the momentum: 1 - dampening
+  float direct_share;    // factor of the gradient in the update
+  float momentum_share;  // factor of the momentum in the update
   float lr;
 };
 struct SgdOp {
@@ -135,7 +135,7 @@ struct LionOp {
   }
 };
 
-// Every op there is.
+// All ops.
 using FlatOp = std::variant<AdamOp, SgdOp, SgdMomentumOp, AdagradOp, LionOp, MomentsOp, StepAlongOp,
                             DirectionOp, MuonMomentumOp, DecayAndStepOp>;
 

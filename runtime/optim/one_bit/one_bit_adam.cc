@@ -3,12 +3,12 @@
 // Warm-up, updates 1 to freeze_step - 1 (at least one), with the mean gradient g over the ranks:
 //   m = m + (1 - beta1) (g - m)              v = beta2 v + (1 - beta2) g^2
 //   p -= lr (m / (sqrt(v) + eps) + weight_decay p)               without bias correction
-// From then on v is frozen and gradients are not exchanged. Each rank moves m by its own gradient,
-// m becomes the compressed mean of the ranks' (one_bit_average.h), and p moves as above.
-// Compression knows no zero: where v is zero, because no gradient has been there, m is kept at zero
-// (what DeepSpeed has its users ask for by an exp_avg_mask).
+// From then on v is frozen and gradients are not exchanged. Each rank updates m with its own
+// gradient, m becomes the compressed mean over the ranks (one_bit_average.h), and p is updated as
+// above. Compression cannot represent zero: where v is zero, because there was no gradient, m is
+// kept at zero (DeepSpeed's users request it with an exp_avg_mask).
 //
-// Unsharded parts only. The errors of the compression are not in checkpoints, as in DeepSpeed.
+// Unsharded parts only. The compression errors are not in checkpoints, as in DeepSpeed.
 
 #include <memory>
 #include <string_view>

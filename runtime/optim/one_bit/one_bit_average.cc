@@ -7,7 +7,7 @@
 namespace ds::optim {
 namespace {
 
-// Gathered is what is compressed with one scale: values of some parameters, as views.
+// Gathered is a set of values with one scale in the compression: views of some parameters.
 struct Gathered {
   ParameterGroup group;
   std::vector<at::Tensor> parameters;

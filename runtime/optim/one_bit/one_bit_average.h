@@ -1,14 +1,14 @@
 #pragma once
 
-// OneBitAverage: the compressed mean over ranks (comm/compressed_all_reduce.h) of what an optimizer
-// keeps beside its parameters.
+// OneBitAverage computes the compressed mean over ranks (comm/compressed_all_reduce.h) of an
+// optimizer's tensors.
 //
-// In fp32 each parameter has its own scale. Where there are fp32 masters of 16-bit parameters, all
-// parameters of a parameter group share one, as in DeepSpeed, whose FP16_Optimizer makes one tensor
-// of a group.
+// In fp32 each parameter has its own scale. With fp32 masters of 16-bit parameters, all parameters
+// of a parameter group share one scale, as in DeepSpeed: its FP16_Optimizer makes one tensor of a
+// group.
 //
-// Memory: the errors of the compression, from the first call on; during a call in 16 bit, 4 bytes
-// an element.
+// Memory: the compression errors, from the first call on; during a call in 16 bit, 4 bytes an
+// element.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,11 +22,11 @@ namespace ds::optim {
 
 class OneBitAverage {
  public:
-  // views[i] lies as the views of part i do; all become the mean of their ranks'. In every call the
-  // same parts. Collective.
+  // Replaces each of `views` by its mean over ranks. views[i] has the layout of part i's views.
+  // Pass the same parts in every call. Collective.
   void Take(const RankParts& all, const std::vector<at::Tensor>& views);
 
-  // The next call starts without errors, as the first one does.
+  // The next call starts without errors, like the first one.
   void ForgetErrors() {
     if (compressed_) compressed_->ForgetErrors();
   }

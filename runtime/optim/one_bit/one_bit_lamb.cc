@@ -6,16 +6,16 @@
 // From then on v is frozen, gradients are not exchanged, and per parameter
 //   m = m + (1 - beta1) (g - m), by each rank's own gradient g; then the compressed mean over ranks
 //       of all parameters' m as one buffer, each scaled to the same root mean square
-//   h = (m - beta1 m_before) / (1 - beta1)                     the gradient that m says there was
-//   w = beta2 w + (1 - beta2) h^2                              a variance that goes on; v at first
+//   h = (m - beta1 m_before) / (1 - beta1)                     the gradient that m implies
+//   w = beta2 w + (1 - beta2) h^2                              a fresh variance, v at first
 //   f = max over elements of (sqrt(v) + eps) / (sqrt(w) + eps)
 //   p -= lr r f (m / (sqrt(v) + eps) + weight_decay p)
 // where f is first mixed with 1 by the decay's share of the update, then clamped to [factor_min,
-// factor_max] and to within factor_threshold of the f before.
-// The padding of that buffer keeps what compression has put there, and takes part, as in DeepSpeed.
-// A parameter whose m is zero at the freeze (DeepSpeed fails there) stays out: its m remains zero.
+// factor_max] and to within factor_threshold of the previous f. The padding of the buffer keeps the
+// values from compression and is part of it, as in DeepSpeed. A parameter with zero m at the freeze
+// (DeepSpeed fails there) is excluded: its m remains zero.
 //
-// Unsharded parts only. The errors of the compression are not in checkpoints, as in DeepSpeed.
+// Unsharded parts only. The compression errors are not in checkpoints, as in DeepSpeed.
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -38,11 +38,11 @@
 namespace ds::optim {
 namespace {
 
-constexpr std::size_t kFresh = 2;  // the state that goes on when v is frozen
+constexpr std::size_t kFresh = 2;  // the state w, which continues when v is frozen
 
 double Norm(const at::Tensor& values) { return at::linalg_vector_norm(values).item<double>(); }
 
-// What of a direction is not weight decay, `plain` being the direction without it.
+// Returns the share of a direction that is not weight decay; `plain` is the direction without it.
 double ShareOf(const at::Tensor& plain, const at::Tensor& direction) {
   const double length = Norm(direction);
   return length > 0.0 ? std::min(1.0, Norm(plain) / length) : 1.0;
@@ -63,11 +63,11 @@ class OneBitLamb : public Optimizer {
   void StateWasLoaded() override;
 
  private:
-  // The trust of one parameter.
+  // The trust ratio's state of one parameter.
   struct Trust {
     double ratio = 0.0;    // r
-    double factor = 1.0;   // f of the update before
-    double scaling = 0.0;  // of m in the compression; 0: stays out, or not known yet
+    double factor = 1.0;   // the previous update's f
+    double scaling = 0.0;  // of m in the compression; 0: excluded, or not known yet
   };
 
   Trust& TrustOf(const Segment& segment) {
@@ -79,7 +79,8 @@ class OneBitLamb : public Optimizer {
   at::Tensor WithPadding(std::vector<at::Tensor> momenta);
   void AverageMomenta(const RankParts& all);
   void StepFrozen(const PartRates& rates, const Part& part);
-  // f of one parameter, given its views and how much of its direction is not weight decay.
+  // Returns f of one parameter, from its views and the share of its direction that is not weight
+  // decay.
   double UpdateFactor(const Part& cut, double share, Trust* trust) const;
 
   config::OneBitLambConfig config_;
@@ -122,7 +123,7 @@ void OneBitLamb::Begin(const Update& update, const RankParts& all) {
   AverageMomenta(all);
 }
 
-// Makes the momenta alike in size, once, so that one scale fits all of them.
+// Scales the momenta to the same magnitude, once, so that one scale fits all.
 void OneBitLamb::FindScalings(const RankParts& all) {
   if (std::any_of(trust_.begin(), trust_.end(), [](const Trust& t) { return t.scaling != 0.0; })) {
     return;

@@ -83,7 +83,7 @@ void ZeroOneAdam::FollowCompressedGradients(const Update& update, const RankPart
 
 void ZeroOneAdam::StepLocally(const Update& update, const RankParts& all, bool exchange) {
   if (moved_.empty()) {
-    // What the errors so far are of is no longer what is compressed.
+    // The previous errors belong to other compressed values.
     average_.ForgetErrors();
     std::int64_t bytes = 0;
     for (const Part& part : all.parts) {

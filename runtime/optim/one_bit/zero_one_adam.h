@@ -1,21 +1,22 @@
 #pragma once
 
-// 0/1 Adam (arXiv 2202.06009), as DeepSpeed 0.19.6 computes it after its initialisation step.
+// ZeroOneAdam implements 0/1 Adam (arXiv 2202.06009), as DeepSpeed 0.19.6 computes it after its
+// initialisation step.
 //
-// ZeroOneIntervals says what kind an update is of:
+// ZeroOneIntervals determines the kind of each update:
 //   refresh   with the mean gradient g over the ranks: m = m + (1 - beta1) (g - m),
 //             v = beta2 v + (1 - beta2) g^2, p -= lr d with d = m / (sqrt(v) + eps) + decay p
-//   one bit   with the compressed mean of the ranks' gradients: m likewise, v rests, p -= lr d
+//   one bit   with the compressed mean of the ranks' gradients: m likewise, v unchanged, p -= lr d
 //   local     with the rank's own gradient: m likewise, p -= lr d, and u = u - lr d
-//   exchange  the same; then p is what it was after the last exchange, u becomes the compressed
-//             mean of u (sqrt(v) + eps), m = -u / (sum of the rates since then),
+//   exchange  the same; then p is reset to its value after the last exchange, u becomes the
+//             compressed mean of u (sqrt(v) + eps), m = -u / (sum of the rates since then),
 //             p += u / (sqrt(v) + eps), u = 0
-// As in 1-bit Adam, m is kept at zero where v is zero.
-// Between exchanges the ranks' parameters differ. A checkpoint written then holds elements of all
-// of them, and u begins at zero after it has been loaded, as the errors of the compression do.
+// As in 1-bit Adam, m is kept at zero where v is zero. Between exchanges the ranks' parameters
+// differ. A checkpoint written then holds elements of all ranks. After it is loaded, u and the
+// compression errors begin at zero.
 //
-// On one rank compression changes nothing. (DeepSpeed's forgets the gradients of one-bit updates
-// there.) Unsharded parts only.
+// On one rank compression has no effect. (DeepSpeed drops the gradients of one-bit updates there.)
+// Unsharded parts only.
 
 #include <cstdint>
 #include <span>
@@ -30,25 +31,25 @@
 namespace ds::optim {
 
 enum class ZeroOneUpdate {
-  kRefresh,   // whole gradients, which the variance follows
-  kOneBit,    // compressed gradients; the variance rests
-  kLocal,     // the rank's own gradient; parameters of ranks part
-  kExchange,  // the same, then the ranks agree on what all of them have done since the last time
+  kRefresh,   // full gradients, which update the variance
+  kOneBit,    // compressed gradients; the variance is unchanged
+  kLocal,     // the rank's own gradient; the ranks' parameters diverge
+  kExchange,  // the same; then the ranks average their updates since the last exchange
 };
 
-// The updates at which 0/1 Adam refreshes its variance, and at which its ranks exchange what they
-// have done, as a function of the update's number.
+// ZeroOneIntervals computes, from an update's number, whether 0/1 Adam refreshes its variance and
+// whether its ranks exchange their local updates.
 //
-// Update t counts as step t + 1, for DeepSpeed's initialisation is a step. While the variance is
-// not frozen, steps divisible by an interval refresh it; the interval begins at 1 and doubles after
-// every `var_update_scaler` refreshes. It is frozen after the first step above `var_freeze_step`.
-// From then on steps divisible by another interval exchange; it begins at 1 and doubles after every
-// `local_step_scaler` steps, up to `local_step_clipper`.
+// Update t counts as step t + 1, because DeepSpeed's initialisation is a step. Until the variance
+// is frozen, steps divisible by an interval refresh it. The interval begins at 1 and doubles after
+// every `var_update_scaler` refreshes. The variance is frozen after the first step above
+// `var_freeze_step`. From then on steps divisible by another interval exchange; it begins at 1 and
+// doubles after every `local_step_scaler` steps, up to `local_step_clipper`.
 class ZeroOneIntervals {
  public:
   explicit ZeroOneIntervals(const config::ZeroOneAdamConfig& config) : config_(config) {}
 
-  // Looks up update number `update`, from 1. Cheap when asked in order.
+  // Looks up update number `update`, from 1. Cheap if called in order.
   ZeroOneUpdate At(std::int64_t update) const;
 
  private:
@@ -86,7 +87,7 @@ class ZeroOneAdam : public Optimizer {
  private:
   DirectionCoefficients MakeCoefficients(const PartRates& rates) const;
   void FollowCompressedGradients(const Update& update, const RankParts& all);
-  // Moves m and u; p by this update, or, when an exchange follows, back to the last one.
+  // Updates m and u. Updates p too, or, if an exchange follows, resets it to the last exchange.
   void StepLocally(const Update& update, const RankParts& all, bool exchange);
   void Exchange(const RankParts& all);
 
@@ -95,8 +96,8 @@ class ZeroOneAdam : public Optimizer {
   OneBitAverage average_;
   std::vector<at::Tensor> moved_;  // u of each part, from the first local update on
   device::LedgerEntry moved_entry_;
-  std::vector<double> rates_;     // added up since the last exchange, of each part
-  bool has_local_moves_ = false;  // since then, and there are others
+  std::vector<double> rates_;     // sum since the last exchange, by part
+  bool has_local_moves_ = false;  // since then, with more than one rank
 };
 
 }  // namespace ds::optim
