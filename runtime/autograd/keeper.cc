@@ -18,7 +18,7 @@ offload::ByteRange BytesOf(const std::vector<std::int64_t>& sizes, c10::ScalarTy
   return {0, c10::multiply_integers(sizes) * static_cast<std::int64_t>(c10::elementSize(type))};
 }
 
-// The file's bytes as a tensor, which has the right to them.
+// Returns the file's bytes as a tensor that holds access to them.
 at::Tensor Lend(const std::shared_ptr<offload::Windows>& file, offload::Access access,
                 const std::vector<std::int64_t>& sizes, c10::ScalarType type) {
   auto acquired = file->Acquire(BytesOf(sizes, type), access);
@@ -27,7 +27,7 @@ at::Tensor Lend(const std::shared_ptr<offload::Windows>& file, offload::Access a
   void* const bytes = use->bytes().data();
   const auto give_back = [file, use = std::move(use)](void*) mutable {
     use.reset();
-    static_cast<void>(file->Release());  // a failed write is told of when they are asked for again
+    static_cast<void>(file->Release());  // the next access returns a failed write's error
   };
   return at::from_blob(bytes, sizes, give_back, at::TensorOptions().dtype(type));
 }

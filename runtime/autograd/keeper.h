@@ -1,11 +1,11 @@
 #pragma once
 
-// Keeper: where tensors wait that a later pass needs and the device need not have meanwhile: on the
-// device all the same, in pinned host memory, or in files. Tensors that are on the CPU already stay
-// there where they would go to the host.
+// Keeper stores tensors that a later pass needs and that the device can release meanwhile: on the
+// device anyway, in pinned host memory, or in files. With host storage, CPU tensors stay as they
+// are.
 //
-// Errors: c10::Error where files cannot be written or read. Threads: one at a time. A keeper, and
-// the files it was given, outlive what is kept and the tensors that were had back.
+// Errors: c10::Error if files cannot be written or read. Not thread-safe. A keeper and its files
+// must outlive the kept tensors and the tensors returned by Bring.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,20 +22,20 @@ namespace ds::activation {
 
 enum class KeepIn { kDevice, kHost, kFile };
 
-// A tensor that waits; its room is free with the last copy of it and of what was had back.
+// A stored tensor. Its storage is freed with its last copy and the last tensor from Bring.
 class Kept {
  public:
   Kept() = default;
 
   bool defined() const { return here_.defined() || file_ != nullptr; }
-  // Begins to bring it, where it takes time of its own (files), ahead of a Bring.
+  // Starts to read the tensor ahead of Bring, if it is in a file.
   void Prefetch() const;
-  // Its values on the device that it came from. Not to be written to: values may be all there is.
+  // Returns the values on their original device. Do not modify them: they may be the only copy.
   at::Tensor Bring() const;
 
  private:
   friend class Keeper;
-  at::Tensor here_;  // on the device or the host; undefined where it is in a file
+  at::Tensor here_;  // on the device or the host; undefined if in a file
   c10::Device device_ = c10::kCPU;
   std::shared_ptr<offload::Windows> file_;
   std::vector<std::int64_t> sizes_;
@@ -45,17 +45,18 @@ class Kept {
 class Keeper {
  public:
   Keeper() = default;  // on the device
-  // `files` are of kFile.
+  // `files` is required for kFile.
   explicit Keeper(KeepIn where, offload::FileTier* files = nullptr)
       : where_(where), files_(files) {}
 
-  // Tells whether tensors of the device go elsewhere.
+  // Returns whether tensors of the device are moved elsewhere.
   bool Moves(c10::Device device) const {
     return where_ == KeepIn::kFile || (where_ == KeepIn::kHost && device != c10::kCPU);
   }
-  // Takes it there; what does not go elsewhere is kept as it is, without a copy.
+  // Stores a tensor. Without a move it keeps the tensor itself, without a copy.
   Kept Keep(const at::Tensor& values) const;
-  // Adds to what waits, or keeps `change`, which is the keeper's from here on, where nothing does.
+  // Adds `change` to the stored sum. If there is none, stores `change` itself; the caller must not
+  // use it afterwards.
   void Add(const at::Tensor& change, Kept* sum) const;
 
  private:

@@ -6,7 +6,7 @@
 namespace ds::activation {
 namespace {
 
-// Slices begin where vectors of any width may be loaded.
+// Alignment of slices, for vector loads of any width.
 constexpr std::int64_t kAlignment = 64;
 
 }  // namespace
@@ -17,7 +17,7 @@ at::Tensor KeptBuffer::Keep(std::size_t input, const at::Tensor& values) {
   TORCH_CHECK(slices.taken < count_, "activation_checkpointing.number_checkpoints is ", count_,
               ", and a forward pass keeps more: set it to the layers that are computed again");
   if (!slices.all.defined()) slices.all = at::empty({count_ * size}, values.options());
-  // With a count of changes of its own: others are written while autograd keeps this one.
+  // The slice has its own version counter: others are written while autograd keeps this one.
   const at::Tensor slice =
       slices.all.narrow(0, size * slices.taken++, values.numel()).variable_data();
   slice.copy_(values);

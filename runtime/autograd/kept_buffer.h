@@ -1,11 +1,11 @@
 #pragma once
 
-// KeptBuffer: memory in which what recomputed parts keep of a forward pass lies side by side
-// (activation_checkpointing.contiguous_memory_optimization), so that it does not lie scattered
-// among what comes and goes meanwhile.
+// KeptBuffer is contiguous memory for the tensors that recomputed parts keep of a forward pass
+// (activation_checkpointing.contiguous_memory_optimization). It avoids fragmentation by
+// shorter-lived tensors.
 //
-// All of it is taken with the first tensor of a size, and given back with the last one: slices keep
-// it. Threads: one thread at a time.
+// The memory for a size is allocated with its first tensor and freed with the last one, because
+// slices keep it alive. Not thread-safe.
 
 #include <ATen/core/Tensor.h>
 
@@ -21,8 +21,8 @@ class KeptBuffer {
   // For `count` tensors of each input, size and dtype.
   explicit KeptBuffer(std::int64_t count) : count_(count) {}
 
-  // Copies a flat tensor, the input of that number of a part, into the next slice and returns that.
-  // Throws c10::Error when all are taken.
+  // Copies a flat tensor, input number `input` of a part, to the next slice, and returns the slice.
+  // Throws c10::Error if all slices are used.
   at::Tensor Keep(std::size_t input, const at::Tensor& values);
 
  private:

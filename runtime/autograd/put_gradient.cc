@@ -9,8 +9,8 @@
 namespace ds::gradients {
 namespace {
 
-// One that is not recorded, and that brings every leaf its gradient. A pass for some inputs only,
-// as autograd::grad makes, knows which nodes it executes.
+// Returns true in a backward pass that is not recorded and computes the gradients of all leaves. A
+// pass for some inputs only, as in autograd::grad, lists the nodes to execute.
 bool IsPlainBackwardPass() {
   const auto* some_nodes = torch::autograd::get_current_graph_task_exec_info();
   return some_nodes != nullptr && some_nodes->empty() && !c10::GradMode::is_enabled();

@@ -28,7 +28,7 @@ bool CanHaveGradient(const at::Tensor& tensor) {
          (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
 }
 
-// What a node keeps of an input.
+// The saved form of a node's input.
 class KeptInput {
  public:
   KeptInput(std::size_t number, const at::Tensor& input, const RecomputeOptions& options)
@@ -48,7 +48,7 @@ class KeptInput {
   }
 
   bool needs_gradient() const { return needs_gradient_; }
-  // A leaf, which keeps its gradient.
+  // Returns a leaf, which accumulates its gradient.
   at::Tensor MakeLeaf() const {
     at::Tensor input = saved_.unpack();
     if (!input.defined()) return input;
@@ -70,12 +70,12 @@ class KeptInput {
   bool needs_gradient_;
   c10::Device device_;
   bool is_away_;
-  comm::Communicator* ranks_ = nullptr;  // whose parts make it whole; null: it is
-  std::vector<std::int64_t> sizes_;      // of the whole
+  comm::Communicator* ranks_ = nullptr;  // ranks with the other parts; null: unsplit
+  std::vector<std::int64_t> sizes_;      // of the unsplit input
   SavedVariable saved_;
 };
 
-// Adds the time of its life to a sum, if there is one, with the device's work in it where asked.
+// Adds its lifetime to a sum, if there is one; includes the device's work with `synchronize`.
 class TimedRun {
  public:
   TimedRun(const RecomputeOptions& options, std::chrono::nanoseconds RunTimes::*sum,
@@ -87,7 +87,7 @@ class TimedRun {
   ~TimedRun() {
     if (options_.times != nullptr) options_.times->*sum_ += options_.clock->Now() - begin_;
   }
-  // Behind the run; it may throw what the device has to say.
+  // Call after the run; it may throw errors of the device.
   void End() const {
     if (options_.synchronize) device::Synchronize(device_);
   }
@@ -127,7 +127,7 @@ class RecomputeNode : public torch::autograd::Node {
     return of_inputs;
   }
 
-  // Comes behind apply, unless the graph is to be kept.
+  // Called after apply, unless the graph is retained.
   void release_variables() override {
     kept_.clear();
     part_ = nullptr;
@@ -167,9 +167,9 @@ c10::Device FindDevice(const Tensors& tensors) {
   return found == tensors.end() ? c10::Device(c10::kCPU) : found->device();
 }
 
-// Makes `node` the origin of the results. One that is an input, or shares its memory, becomes a
-// tensor of its own, for its history is another; but an input without gradient that passes through
-// stays what it is.
+// Makes `node` the gradient function of the results. A result that is an input, or shares its
+// memory, becomes a new tensor, because its history is different. An input without gradient that
+// passes through is unchanged.
 void SetOrigin(const std::shared_ptr<RecomputeNode>& node, const Tensors& inputs,
                Tensors* outputs) {
   for (at::Tensor& output : *outputs) {
@@ -191,7 +191,7 @@ Tensors Recompute(ForwardPart part, Tensors inputs, const RecomputeOptions& opti
   const bool needed = options.trains || std::any_of(inputs.begin(), inputs.end(), NeedsGradient);
   if (!c10::GradMode::is_enabled() || !needed) return part(std::move(inputs));
   const c10::Device device = FindDevice(inputs);
-  // The node is there first: what the first run does to an input in place is then seen.
+  // Make the node before the first run, to detect in-place changes of an input in that run.
   const auto node = std::make_shared<RecomputeNode>(part, inputs, device, options);
   Tensors outputs;
   {

@@ -1,8 +1,8 @@
 #pragma once
 
-// RunState: what a run of a part of the forward pass depends on beside its inputs and parameters,
-// so that a second run computes its bits: autocast, and LibTorch's default generators of the CPU
-// and of a device, as they are when the state is made. Threads: any.
+// RunState captures the state that a run depends on in addition to inputs and parameters, so that a
+// second run computes the same bits: autocast, and LibTorch's default generators of the CPU and of
+// a device at construction. Thread-safe.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
@@ -18,8 +18,8 @@ class RunState {
   explicit RunState(c10::Device device);
 
   c10::Device device() const { return device_; }
-  // Runs it with that state, and records what gradients go back by. Behind it the generators are as
-  // they were.
+  // Calls `run` with the captured state and with gradient recording. Restores the generators
+  // afterwards.
   template <typename Run>
   auto RunAgain(const Run& run) const {
     const c10::AutoGradMode recording(true);
@@ -29,11 +29,11 @@ class RunState {
   }
 
  private:
-  // The states of both generators; that of the device is undefined where it is the CPU.
+  // The states of both generators; `other` is undefined if the device is the CPU.
   struct Draws {
     at::Tensor cpu, other;
   };
-  // While it lives the generators draw what they drew from there on; then they are as they were.
+  // While it lives, the generators repeat the draws from that state. The destructor restores them.
   class ReplayOfDraws {
    public:
     ReplayOfDraws(const Draws& from, c10::Device device);
@@ -49,7 +49,7 @@ class RunState {
   static void WriteDraws(const Draws& draws, c10::Device device);
 
   c10::Device device_;
-  std::optional<at::ScalarType> autocast_;  // none: there was none
+  std::optional<at::ScalarType> autocast_;  // nullopt: no autocast
   Draws draws_;
 };
 
