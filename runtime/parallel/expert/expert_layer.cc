@@ -16,13 +16,13 @@
 namespace ds::moe {
 namespace {
 
-constexpr double kJitterEpsilon = 0.01;  // the reference's
+constexpr double kJitterEpsilon = 0.01;  // as in the reference
 
-// The rows that experts take, one expert's behind the other's, in the order of their places.
+// The rows of all experts, expert after expert, in the order of their places.
 struct ExpertRows {
-  std::vector<std::int64_t> counts;  // by expert, dropped tokens aside
-  at::Tensor of_route;               // [k, S]: the row of each route; one past the last: dropped
-  at::Tensor tokens;                 // whose token is in each row
+  std::vector<std::int64_t> counts;  // by expert, without dropped tokens
+  at::Tensor of_route;               // [k, S]: the row of each route; dropped: one past the last
+  at::Tensor tokens;                 // the token of each row
 };
 
 ExpertRows ListRows(const Routes& routes) {
@@ -35,7 +35,7 @@ ExpertRows ListRows(const Routes& routes) {
       routes.places;
   ExpertRows listed;
   listed.of_route = at::where(kept, rows, at::full_like(rows, all));
-  // A dropped route writes the row behind the last, which nobody reads.
+  // A dropped route writes to the row after the last, which is not read.
   listed.tokens = at::zeros({all + 1}, rows.options());
   const at::Tensor tokens = at::arange(rows.size(1), rows.options()).expand_as(rows);
   listed.tokens.scatter_(0, listed.of_route.flatten(), tokens.reshape({-1}));

@@ -1,13 +1,15 @@
 #pragma once
 
-// ExpertLayer: a layer of experts for a model of one's own, as DeepSpeed's deepspeed.moe.layer.MoE,
-// which it equals to the last bits where one rank has all experts: a gate with capacity, the
-// experts, and, where it is residual (Rajbhandari et al. 2022, PR-MoE), an MLP that all tokens go
-// through, mixed with them. Layers of a model may have different numbers of experts (a pyramid).
+// ExpertLayer is a layer of experts for users' own models, like DeepSpeed's
+// deepspeed.moe.layer.MoE. If one rank has all experts, results differ from that layer's in the
+// last bits at most. It has a gate with capacity, the experts, and, if residual (Rajbhandari et al.
+// 2022, PR-MoE), an MLP for all tokens, mixed with the experts' results. Layers of a model may have
+// different numbers of experts (a pyramid).
 //
-// All ranks hold all experts, or those of `ranks` whole ones each, to whom tokens travel; capacity
-// and balance are those of a rank's own tokens, as in the reference. A model adds `balance_loss` of
-// its layers, times a coefficient, to its loss. Threads: those of the module's caller.
+// Each rank holds all experts, or, with `ranks`, an equal number of full experts, and tokens are
+// sent to the ranks of their experts. Capacity and balance refer to a rank's own tokens, as in the
+// reference. A model adds `balance_loss` of its layers, times a coefficient, to its loss. Threads:
+// the thread of the module's caller.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -23,7 +25,7 @@
 
 namespace ds::moe {
 
-// An expert, and the MLP of a residual layer: rows [N, width] -> [N, width].
+// An expert, or the MLP of a residual layer: rows [N, width] -> [N, width].
 class Expert : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& rows) = 0;
@@ -31,17 +33,17 @@ class Expert : public torch::nn::Module {
 
 enum class GateNoise {
   kNone,
-  kJitter,   // what the gate sees is multiplied by up to 1 percent
-  kRSample,  // top-1 alone: Gumbel noise where an expert is chosen
+  kJitter,   // the gate's input is multiplied by up to 1 percent
+  kRSample,  // top-1 only: Gumbel noise in the choice of an expert
 };
 
 struct ExpertLayerOptions {
   std::int64_t width = 0, experts = 1;
   std::int64_t k = 1;
   Capacity capacity = {.least = 4};  // in training
-  double evaluation_factor = 1.0;    // the capacity's, in evaluation
+  double evaluation_factor = 1.0;    // the capacity factor in evaluation
   GateNoise noise = GateNoise::kNone;
-  bool selects_at_random = true;  // top-1: which tokens an expert that is full keeps
+  bool selects_at_random = true;  // top-1: which tokens a full expert keeps
   bool draws_second = true;       // top-2: the second expert, in evaluation too
   bool residual = false;
   ExpertGroup ranks = {};  // its size divides the experts
@@ -49,25 +51,25 @@ struct ExpertLayerOptions {
 
 class ExpertLayer : public torch::nn::Module {
  public:
-  // Makes uniform numbers in [0, 1), fp32, of this shape. Called in a fixed order; a model makes
-  // them functions of its tokens' places, so that a pass can be repeated.
+  // Returns uniform numbers in [0, 1), fp32, of this shape. Called in a fixed order. A model makes
+  // them functions of its tokens' positions, so that a pass can be repeated.
   using Draw = std::function<at::Tensor(at::IntArrayRef shape)>;
 
   struct Result {
-    at::Tensor output;        // as the input
+    at::Tensor output;        // shape of the input
     at::Tensor balance_loss;  // a scalar
     at::Tensor counts;        // [experts] int64, before any token is dropped
   };
 
-  // Calls `make` for each expert that this rank has, registered by its number among all of them,
-  // and for the residual MLP.
+  // Calls `make` for each expert of this rank, registered under its index among all experts, and
+  // for the residual MLP.
   ExpertLayer(const ExpertLayerOptions& options,
               const std::function<std::shared_ptr<Expert>()>& make);
 
-  // x [..., width]; `used` as Top1Options', flat, or undefined. Throws c10::Error as the gate does.
+  // x [..., width]; `used` as in Top1Options, flat, or undefined. Throws c10::Error like the gate.
   Result forward(const at::Tensor& x, const Draw& draw, const at::Tensor& used = {});
 
-  // Tells whether the parameter is that of an expert that other ranks of the group do not have.
+  // Returns whether the parameter belongs to an expert that other ranks of the group do not have.
   bool HasApart(const at::Tensor& parameter) const;
 
  private:
@@ -77,8 +79,8 @@ class ExpertLayer : public torch::nn::Module {
   const ExpertLayerOptions options_;
   torch::nn::Linear gate_ = nullptr;
   std::vector<std::shared_ptr<Expert>> experts_;  // this rank's
-  std::shared_ptr<Expert> mlp_;                   // null without
-  torch::nn::Linear coefficient_ = nullptr;       // of the experts' part and of the MLP's
+  std::shared_ptr<Expert> mlp_;                   // null if not residual
+  torch::nn::Linear coefficient_ = nullptr;       // of the experts' part and of the MLP's part
 };
 
 }  // namespace ds::moe

@@ -21,7 +21,7 @@ namespace {
 
 constexpr float kSmallestStep = std::numeric_limits<float>::epsilon();
 
-// The reference multiplies in fp32, and what is above a whole number by its rounding is one more.
+// The reference multiplies in fp32: a product above an integer by rounding alone is rounded up.
 std::int64_t FindCapacity(const at::Tensor& gates, double factor, std::int64_t least) {
   const double share = static_cast<double>(gates.size(0)) / static_cast<double>(gates.size(1));
   const float tokens = std::ceil(static_cast<float>(share) * static_cast<float>(factor));
@@ -30,7 +30,7 @@ std::int64_t FindCapacity(const at::Tensor& gates, double factor, std::int64_t l
 
 at::Tensor MeanOverTokens(const at::Tensor& values) { return values.to(at::kFloat).mean(0); }
 
-// The place of each token of `mask` [S, E] among those that its expert has.
+// Returns the index of each token of `mask` [S, E] among its expert's tokens.
 at::Tensor PlaceTokens(const at::Tensor& mask) { return mask.cumsum(0) - 1; }
 
 at::Tensor MarkDropped(const at::Tensor& kept, const at::Tensor& experts) {
@@ -83,7 +83,7 @@ Routes GateTop2(const at::Tensor& logits, const Top2Options& options) {
   const at::Tensor second = at::argmax(others, 1);
   at::Tensor second_mask = at::one_hot(second, experts);
   const at::Tensor first_places = PlaceTokens(first_mask);
-  // An expert's second choices stand behind all of its first ones.
+  // An expert's second choices come after all of its first choices.
   const at::Tensor second_places = PlaceTokens(second_mask) + first_mask.sum(0, /*keepdim=*/true);
   Routes routes{.counts = (first_mask + second_mask).sum(0)};
   routes.balance_loss = (MeanOverTokens(gates) * MeanOverTokens(first_mask)).mean() *

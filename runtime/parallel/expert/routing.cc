@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Places one past the rows are those of dropped routes.
+// Sums each token's rows. Places equal to the number of rows belong to dropped routes.
 at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& places, std::int64_t k) {
   const bool drops = rows.size(0) < places.numel();
   const at::Tensor all =
@@ -29,8 +29,8 @@ at::Tensor SumOfRoutes(const at::Tensor& rows, const at::Tensor& places, std::in
   return all.index_select(0, places).view({places.numel() / k, k, rows.size(1)}).sum(1);
 }
 
-// LibTorch would add up the gradient of rows that were read several times one by one, in zeros; of
-// routes it is known where each token's are.
+// Adds up the gradients of a token's rows by its known places. LibTorch's backward of index_select
+// would add them one by one into zeros.
 class SpreadFunction : public torch::autograd::Function<SpreadFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& tokens,
@@ -61,7 +61,7 @@ class SumFunction : public torch::autograd::Function<SumFunction> {
 
 namespace {
 
-// Zeros where the groups are that the rule leaves out.
+// Returns the probabilities with zeros in the groups that the rule excludes.
 at::Tensor KeepGroups(const at::Tensor& probabilities, const RouteRule& rule) {
   if (rule.kept_groups == rule.groups) return probabilities;
   const at::Tensor grouped = probabilities.unflatten(1, {rule.groups, -1});
@@ -92,7 +92,7 @@ SortedRoutes::SortedRoutes(const at::Tensor& experts, std::int64_t expert_count)
   counts_.assign(counts.const_data_ptr<std::int64_t>(),
                  counts.const_data_ptr<std::int64_t>() + expert_count);
   const std::int64_t routes = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
-  if (routes < order_.numel()) {  // the dropped ones are the last
+  if (routes < order_.numel()) {  // the dropped ones are last
     order_ = order_.narrow(0, 0, routes);
     places_ = places_.clamp_max(routes);
   }

@@ -1,11 +1,11 @@
 #pragma once
 
-// Routing by the model's own rule, without capacity: every token goes to its k most probable
-// experts, whatever their load. Tokens are sorted by expert, so that each expert has its rows side
-// by side; a route that a gate has dropped (gating.h) has no row.
+// ChooseExperts and SortedRoutes route tokens by the model's own rule, without capacity: every
+// token goes to its k most probable experts, at any load. Tokens are sorted by expert, so that the
+// rows of each expert are contiguous. A route that a gate dropped (gating.h) has no row.
 //
-// N tokens of H values, E experts, N * k routes. Differentiable where it says so; any device; safe
-// from any thread.
+// N tokens of H values, E experts, N * k routes. Differentiable where noted. Any device;
+// thread-safe.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,48 +22,50 @@ struct Choice {
 
 struct RouteRule {
   std::int64_t k = 1;
-  bool normalises = true;  // the weights of a token's experts are made to add up to 1
-  double scale = 1.0;      // and multiplied by it
-  // Neighbouring experts are a group, all of one size. A token's experts are of so many groups,
-  // those whose most probable expert is the most probable (DeepSeek-V2, arXiv 2405.04434).
+  bool normalises = true;  // the weights of a token's experts are normalised to sum 1
+  double scale = 1.0;      // multiplies the weights
+  // Consecutive experts form groups of equal size. A token's experts are from `kept_groups` groups:
+  // those with the most probable experts (DeepSeek-V2, arXiv 2405.04434).
   std::int64_t groups = 1, kept_groups = 1;
 };
 
-// The softmax of logits [N, E] and its k largest values by the rule.
+// Returns the softmax of logits [N, E] and its k largest values by the rule.
 Choice ChooseExperts(const at::Tensor& logits, const RouteRule& rule);
 
-// SortedRoutes is the order of routes by expert, those of one expert by token.
+// SortedRoutes sorts routes by expert, then by token.
 class SortedRoutes {
  public:
-  // experts [N, k]; those that are `expert_count` are dropped.
+  // experts [N, k]; entries equal to `expert_count` are dropped routes.
   SortedRoutes(const at::Tensor& experts, std::int64_t expert_count);
 
-  // The number of routes of each expert; R is their sum, N * k where none is dropped.
+  // The number of routes of each expert; R is their sum, N * k without dropped routes.
   const std::vector<std::int64_t>& counts() const { return counts_; }
-  // Rows of x [N, H], one for each route: [R, H], differentiable.
+  // Returns rows of x [N, H], one per route: [R, H], differentiable.
   at::Tensor SpreadRows(const at::Tensor& x) const;
-  // The sum of each token's routes [R, H]: [N, H], differentiable. Dropped ones add nothing.
+  // Returns the sum of each token's routes [R, H]: [N, H], differentiable. Dropped routes add
+  // nothing.
   at::Tensor SumRows(const at::Tensor& rows) const;
-  // Values of routes [N, k] in this order: [R], differentiable.
+  // Returns the routes' values [N, k] in sorted order: [R], differentiable.
   at::Tensor SortValues(const at::Tensor& values) const;
 
  private:
   std::int64_t k_;
-  at::Tensor order_;   // [R]: which route of the tokens' is at this place
-  at::Tensor places_;  // [N * k]: where a route of the tokens' is; R: dropped
-  at::Tensor tokens_;  // [R]: whose route is at this place
+  at::Tensor order_;   // [R]: index in [N * k] of each sorted route
+  at::Tensor places_;  // [N * k]: index in the sorted order; R: dropped
+  at::Tensor tokens_;  // [R]: token of each sorted route
   std::vector<std::int64_t> counts_;
 };
 
-// The balance of experts is judged by sums over layers and tokens.
+// Sums over tokens (and layers), for the balance of experts.
 struct ExpertLoad {
   at::Tensor routes;         // of each expert, [E] fp32, or by layer [layers, E]
   at::Tensor probabilities;  // [E] fp32, differentiable
 };
-// Measures that of all tokens, or of those that `mask` [N] leaves, if it is defined.
+// Returns the load of all tokens, or of those that `mask` [N] keeps, if it is defined.
 ExpertLoad MeasureLoad(const Choice& choice, const at::Tensor& mask);
-// E * sum(share of the tokens * mean probability), k where all experts have equally many tokens, of
-// a load of k routes a token (Fedus et al. 2021, as transformers adds it up over layers). A scalar.
+// Returns E * sum(share of the tokens * mean probability), for a load with k routes per token
+// (Fedus et al. 2021, added up over layers as in transformers). It is k if all experts have equal
+// numbers of tokens. A scalar.
 at::Tensor BalanceLoss(const ExpertLoad& load, std::int64_t k);
 
 }  // namespace ds::moe

@@ -18,8 +18,8 @@ using Counts = std::vector<std::int64_t>;
 struct TokenExchange::Plan {
   comm::Communicator* ranks;
   Counts sent, received;  // rows, by rank
-  // Of the rows that have come, sorted by rank: which one is at each place of this rank's experts,
-  // and the inverse. Undefined where the order is the same.
+  // For received rows, sorted by rank: the permutation to the order of this rank's experts, and its
+  // inverse. Undefined if the order is the same.
   at::Tensor order, inverse;
 };
 
@@ -74,8 +74,8 @@ class TravelFunction : public torch::autograd::Function<TravelFunction> {
   }
 };
 
-// Numbers the rows of each expert, rank by rank, that have come sorted by rank. `arriving`: [rank]
-// [expert], of as many experts as each rank has.
+// Lists received rows, sorted by rank, in the order of experts, then ranks. `arriving`: [rank]
+// [expert], for `experts` experts on each rank.
 Counts SortByExpert(const Counts& arriving, std::size_t experts) {
   Counts order, starts(arriving.size(), 0);
   std::partial_sum(arriving.begin(), arriving.end() - 1, starts.begin() + 1);
@@ -88,7 +88,7 @@ Counts SortByExpert(const Counts& arriving, std::size_t experts) {
   return order;
 }
 
-// Tells by rank what is counted by rank and expert.
+// Sums counts by rank and expert over the experts.
 Counts SumByRank(const Counts& counts, std::size_t experts) {
   Counts sums;
   for (auto first = counts.begin(); first != counts.end(); first += static_cast<int>(experts)) {

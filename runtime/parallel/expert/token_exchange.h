@@ -1,15 +1,15 @@
 #pragma once
 
-// TokenExchange: rows of tokens on their way to the ranks that have their experts, and back.
+// TokenExchange sends rows of tokens to the ranks of their experts, and the results back.
 //
-// The ranks of an ExpertGroup have a layer's experts between them, rank r the r-th of as many equal
-// runs. Each sends the rows of its own tokens, sorted by expert, to where those experts are (an
-// all-to-all with as many rows as it takes: nothing is dropped or padded), and gets what they have
-// made of them back, in the order that it has sent them in. Gradients go the opposite ways.
+// The ranks of an ExpertGroup share a layer's experts: rank r has the r-th of equal runs of
+// experts. Each rank sends the rows of its tokens, sorted by expert, to the ranks of the experts.
+// The all-to-all sends exact numbers of rows: nothing is dropped or padded. The results return in
+// the original order. Gradients go the opposite ways.
 //
 // Every call is collective, in the same order on all ranks of the group, and so are the backward
-// passes. A group of one rank, the default, communicates nothing. Threads: one thread per rank,
-// that of the pass.
+// passes. A group of one rank, the default, communicates nothing. Threads: one thread per rank, the
+// thread of the pass.
 
 #include <ATen/core/Tensor.h>
 
@@ -26,12 +26,12 @@ namespace ds::moe {
 class ExpertGroup {
  public:
   ExpertGroup() = default;
-  // Borrowed; outlives all copies and the graphs that were recorded with them.
+  // Borrowed; must outlive all copies and the graphs recorded with them.
   explicit ExpertGroup(comm::Communicator& ranks);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  comm::Communicator* ranks() const { return ranks_; }  // null: of one rank
+  comm::Communicator* ranks() const { return ranks_; }  // null if of one rank
 
  private:
   comm::Communicator* ranks_ = nullptr;
@@ -40,23 +40,23 @@ class ExpertGroup {
 
 class TokenExchange {
  public:
-  // `counts`: how many rows this rank has for each of all experts, of which the group's size is a
-  // divisor.
+  // `counts`: the number of this rank's rows for each expert. The group's size must divide the
+  // number of experts.
   TokenExchange(const ExpertGroup& group, const std::vector<std::int64_t>& counts);
 
-  // Tells how many rows come to each of this rank's experts.
+  // The number of rows for each of this rank's experts.
   const std::vector<std::int64_t>& own_counts() const { return own_counts_; }
-  // Rows [sum of counts, H] sorted by expert -> those of this rank's experts [sum of own counts,
-  // H], sorted by expert, of one expert by rank. Differentiable.
+  // Rows [sum of counts, H] sorted by expert -> rows of this rank's experts [sum of own counts, H],
+  // sorted by expert, then by rank. Differentiable.
   at::Tensor Send(const at::Tensor& rows) const;
-  // The same way back: [sum of own counts, H] -> [sum of counts, H]. Differentiable.
+  // Inverse of Send: [sum of own counts, H] -> [sum of counts, H]. Differentiable.
   at::Tensor Return(const at::Tensor& rows) const;
 
   struct Plan;
 
  private:
   std::vector<std::int64_t> own_counts_;
-  std::shared_ptr<const Plan> plan_;  // null: nothing goes anywhere
+  std::shared_ptr<const Plan> plan_;  // null: no communication
 };
 
 }  // namespace ds::moe

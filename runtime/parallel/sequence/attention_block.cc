@@ -21,13 +21,13 @@ namespace {
 constexpr std::int64_t kScoreBytes = std::int64_t{64} << 20;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Where there is nothing to subtract from minus infinity, nothing comes of it.
+// Makes log-sums finite: a score of -infinity minus a log-sum of -infinity would be NaN.
 at::Tensor AboveInfinity(const at::Tensor& log_sums) {
   return log_sums.clamp_min(std::numeric_limits<float>::lowest());
 }
 
-// Products in here are of fp32 where torch_autocast is on, too: a backward pass, where it is off,
-// computes the scores again and takes them to have the sums of the first time.
+// Computes products in fp32 under torch_autocast, too. The backward pass, without autocast,
+// recomputes the scores and expects the sums of the forward pass.
 class WithoutAutocast {
   const c10::impl::ExcludeDispatchKeyGuard guard_{c10::autocast_dispatch_keyset};
 };
@@ -63,7 +63,7 @@ class Tile {
     return {values.view({shape_[0], shape_[1], shape_[2], v.size(3)}), log_sums};
   }
 
-  // Adds to the gradients of keys and values, and returns that of the queries.
+  // Adds to the gradients of keys and values, and returns the queries' gradient.
   at::Tensor Backward(const at::Tensor& upstream, const at::Tensor& v, const Mixed& mixed,
                       Qkv* sums) const {
     const at::Tensor weights = Weights(mixed.log_sums);
@@ -79,7 +79,7 @@ class Tile {
   }
 
  private:
-  // [B, heads, queries, n] -> [B, heads of the keys, those that share it * queries, n]
+  // [B, heads, queries, n] -> [B, key heads, query heads per key head * queries, n]
   at::Tensor OfKeyHeads(const at::Tensor& x) const {
     return x.reshape({heads_[0], heads_[1], heads_[2], x.size(3)});
   }
@@ -110,7 +110,7 @@ class Tile {
   const AttentionRule& rule_;
 };
 
-// Calls `run` with the rows of each tile, and where its queries stand.
+// Calls `run` with the rows of each tile and the positions of its queries.
 template <typename Run>
 void ForEachTile(const at::Tensor& q, const BlockPlaces& places, const Run& run) {
   const std::int64_t row_bytes = q.size(0) * q.size(1) * places.keys.count * 4;

@@ -16,7 +16,8 @@ using Counts = std::vector<std::int64_t>;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// `outgoing` is flat: `sent[r]` elements go to rank r, and `received[r]` come from it.
+// Exchanges flat tensors: `sent[r]` elements of `outgoing` go to rank r, and `received[r]` come
+// from it.
 at::Tensor Exchange(const at::Tensor& outgoing, const Counts& sent, const Counts& received,
                     comm::Communicator& ranks) {
   const std::int64_t total = std::accumulate(received.begin(), received.end(), std::int64_t{0});
@@ -25,13 +26,13 @@ at::Tensor Exchange(const at::Tensor& outgoing, const Counts& sent, const Counts
   return incoming;
 }
 
-// Keeps whom to call in the backward pass.
+// Holds the communicator for the backward pass.
 struct Ranks : torch::CustomClassHolder {
   explicit Ranks(comm::Communicator* borrowed) : ranks(borrowed) {}
   comm::Communicator* ranks;
 };
 
-// The gradient goes the way back: what came from a rank returns to it.
+// The gradient goes the way back: elements received from a rank return to it.
 class ExchangeFunction : public torch::autograd::Function<ExchangeFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& outgoing,
@@ -52,14 +53,14 @@ class ExchangeFunction : public torch::autograd::Function<ExchangeFunction> {
   }
 };
 
-// Counts the heads that each rank has, times `by`.
+// Returns the number of heads of each rank, times `by`.
 Counts Scaled(const std::vector<HeadRange>& shares, std::int64_t by) {
   Counts counts;
   for (const HeadRange& share : shares) counts.push_back(share.count * by);
   return counts;
 }
 
-// The heads in the order of the ranks that have them, one as often as ranks have it.
+// Returns the heads in rank order; a head on several ranks occurs several times.
 at::Tensor LineUp(const at::Tensor& heads, const std::vector<HeadRange>& shares) {
   Counts order;
   for (const HeadRange& share : shares) {

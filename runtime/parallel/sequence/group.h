@@ -1,13 +1,13 @@
 #pragma once
 
-// Group: the ranks that have the parts of the same samples between them, as layers use them. What
-// looks at a token alone runs on a rank's tokens. Attention, which looks at all of them, runs on a
-// rank's heads (Ulysses, whose exchanges are here), or on its tokens, past which the others' keys
-// and values go (ring_attention.h).
+// Group is the set of ranks that split the same samples along the sequence, as layers use it.
+// Operations on single tokens run on a rank's tokens. Attention, over all tokens, runs on a rank's
+// heads (Ulysses; its exchanges are here), or on its tokens while keys and values circulate
+// (ring_attention.h).
 //
-// Every call is collective, in the same order on all ranks. Of one rank, which is the default,
-// nothing is communicated. Copies mean the same ranks. Threads: one thread per rank, that of the
-// pass.
+// Every call is collective, in the same order on all ranks. A group of one rank, the default,
+// communicates nothing. Copies refer to the same ranks. Threads: one thread per rank, the thread of
+// the pass.
 
 #include <ATen/core/Tensor.h>
 
@@ -26,23 +26,25 @@ namespace ds::sequence_parallel {
 class Group {
  public:
   Group() = default;
-  // Borrowed; outlives all copies and the graphs that were recorded with them.
+  // Borrowed; must outlive all copies and the graphs recorded with them.
   explicit Group(comm::Communicator& ranks, SequenceKind kind = SequenceKind::kUlysses);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   SequenceKind kind() const { return kind_; }
   bool is_ring() const { return size_ > 1 && kind_ == SequenceKind::kRing; }
-  comm::Communicator* ranks() const { return ranks_; }  // null of one rank
-  // Attention takes so many tokens of a sample at a time (portion_attention.h); 0: all of them.
+  comm::Communicator* ranks() const { return ranks_; }  // null if of one rank
+  // Number of tokens of a sample that attention processes at a time (FPDT chunk,
+  // portion_attention.h); 0: all.
   std::int64_t portion() const { return portion_; }
   void TakePortions(std::int64_t tokens) { portion_ = tokens; }
 
   // [samples, own tokens, all heads, width] -> [samples, all tokens, own heads, width], where rank
-  // r has `shares[r]` of the heads. Differentiable: a head that several ranks have gets the sum.
+  // r has the heads `shares[r]`. Differentiable: the gradient of a head on several ranks is the
+  // sum.
   at::Tensor TokensToHeads(const at::Tensor& x, const std::vector<HeadRange>& shares) const;
-  // [samples, all tokens, own heads * width] -> [samples, own tokens, all heads * width], the same
-  // way back. Requires shares that do not overlap.
+  // Inverse: [samples, all tokens, own heads * width] -> [samples, own tokens, all heads * width].
+  // Requires shares that do not overlap.
   at::Tensor HeadsToTokens(const at::Tensor& x, const std::vector<HeadRange>& shares) const;
 
  private:

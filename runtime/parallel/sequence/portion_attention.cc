@@ -19,15 +19,15 @@ using activation::Kept;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Waiting has what a later step needs of a portion.
+// Waiting holds the stored tensors of a portion (FPDT chunk) for later steps.
 struct Waiting {
-  Kept input;             // where the keeper moves it; else autograd keeps it
-  Kept keys, gradients;   // keys and values, stacked; what has come for them, in fp32
-  Kept values, log_sums;  // what attention has made of its queries
+  Kept input;             // if the keeper moves it; otherwise autograd keeps it
+  Kept keys, gradients;   // keys and values, stacked; their gradients so far, in fp32
+  Kept values, log_sums;  // attention's result for its queries
   std::optional<activation::RunState> state;
 };
 
-// One layer's attention of a micro-batch, of which the backward pass knows too.
+// One layer's attention for a micro-batch, shared with the backward pass.
 class PortionRun : public torch::CustomClassHolder {
  public:
   PortionRun(const std::vector<Portion>& portions, const PortionParts& parts,
@@ -51,8 +51,7 @@ class PortionRun : public torch::CustomClassHolder {
   at::Tensor Forward(std::size_t portion, const at::Tensor& x);
   bool records() const { return records_; }
   bool keeps_inputs(c10::Device device) const { return keeper_.Moves(device); }
-  // `x` is undefined where it has been kept here. Returns its gradient, undefined where none is
-  // needed.
+  // `x` is undefined if it was stored here. Returns its gradient; undefined if not needed.
   at::Tensor Backward(std::size_t portion, at::Tensor x, bool needs_gradient,
                       const at::Tensor& upstream);
 
@@ -74,18 +73,18 @@ class PortionRun : public torch::CustomClassHolder {
     return AttendByRuleBackward(upstream, qkv, mixed, {portions_[queries].all, portions_[keys].all},
                                 rule_);
   }
-  // Calls visit(keys, keys and values stacked) for the step's earlier portions, while the next
-  // ones' are brought, and lets those go that nobody looks at any more.
+  // Calls visit(keys, keys and values stacked) for the step's earlier chunks, while it prefetches
+  // the next one. With `lets_go`, releases chunks after their last visit.
   template <typename Visit>
   void VisitEarlier(const PortionStep& step, bool lets_go, const Visit& visit);
   void PrefetchFirst(const PortionStep& step) const {
     if (!step.earlier.empty()) waiting_[At(step.earlier.front().keys)].keys.Prefetch();
   }
   Mixed AttendToAll(const at::Tensor& q, at::Tensor block, const PortionStep& step);
-  // The gradients of a portion's queries, keys and values.
+  // Returns the gradients of a chunk's queries, keys and values.
   Qkv ToAllBackward(const at::Tensor& upstream, const Qkv& qkv, const Mixed& mixed,
                     const PortionStep& step);
-  // That of mixed values, from the gradient of what the layer adds.
+  // Returns the gradient of attention's values, from the gradient of the layer's contribution.
   at::Tensor FinishBackward(std::size_t portion, const at::Tensor& values,
                             const at::Tensor& upstream) const;
 
@@ -94,8 +93,8 @@ class PortionRun : public torch::CustomClassHolder {
   const AttentionRule rule_;
   const activation::Keeper keeper_;
   const bool records_, fused_;
-  std::vector<PortionStep> forward_, backward_;  // in the order in which they come
-  std::vector<Waiting> waiting_;                 // by portion
+  std::vector<PortionStep> forward_, backward_;  // in execution order
+  std::vector<Waiting> waiting_;                 // by chunk
 };
 
 template <typename Visit>
@@ -203,8 +202,8 @@ at::Tensor PortionRun::Backward(std::size_t portion, at::Tensor x, bool needs_gr
   return x.grad();
 }
 
-// One portion. `link` ties portions together: the backward pass of one comes behind those of all
-// later ones.
+// Runs one chunk. `link` orders the chunks: the backward pass of one runs after the
+// backward passes of all later ones.
 class PortionFunction : public torch::autograd::Function<PortionFunction> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& x,

@@ -21,28 +21,30 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of this rank's queries those that see, of a block, those keys: `first` among those that the rank
-// has, with their places in the sample.
+// A range of this rank's queries and a range of a block's keys that they see. `first_query` and
+// `first_key` are indices in the rank's own tokens; `places` are positions in the sample (if fused,
+// only the counts are used).
 struct Pair {
   std::int64_t first_query = 0, first_key = 0;
   BlockPlaces places;
   bool causal = false;  // both are all tokens of this rank
 };
 
-// Ring has one rank's queries, and says what of them sees a block of keys.
+// Ring passes blocks of keys between neighbours, and lists and computes one rank's pairs for a
+// block.
 class Ring : public torch::CustomClassHolder {
  public:
   Ring(const Group& group, std::int64_t tokens, AttentionRule rule, bool fused)
       : group_(group), tokens_(tokens), rule_(std::move(rule)), fused_(fused) {}
 
   int size() const { return group_.size(); }
-  // Sends to the next rank, and receives from the one before.
+  // Sends to the next rank, and receives from the previous one.
   comm::Work Pass(const at::Tensor& outgoing, const at::Tensor& incoming) const {
     const int next = (group_.rank() + 1) % size();
     const int before = (group_.rank() + size() - 1) % size();
     return group_.ranks()->SendRecvAsync(outgoing, next, incoming, before, "sequence");
   }
-  // What the block sees that this rank has behind so many steps, the pairs of its own tokens first.
+  // Returns the pairs for the block that this rank has after `step` steps; its own block first.
   std::vector<Pair> PairsAt(int step) const {
     const int source = (group_.rank() + size() - step) % size();
     return fused_ ? PairsOfHalves(source) : PairsOfStretches(source);
@@ -52,7 +54,7 @@ class Ring : public torch::CustomClassHolder {
     return fused_ ? AttendFused(own, pair.causal, rule_.scale)
                   : AttendByRule(own, pair.places, rule_);
   }
-  // Of all `upstream` and `mixed` the pair's part counts.
+  // Uses the pair's rows of `upstream` and `mixed`.
   Qkv Backward(const at::Tensor& upstream, const Mixed& mixed, const Qkv& own,
                const Pair& pair) const {
     const auto rows = [&](const at::Tensor& x) {
@@ -74,8 +76,9 @@ class Ring : public torch::CustomClassHolder {
     return FindTokens(SequenceKind::kRing, tokens_, rank, size());
   }
 
-  // All of a rank's tokens see the front stretch of a rank before it and nothing else of that
-  // one's; and its last stretch alone, all that a rank behind it has. So each is one call.
+  // All tokens of a rank see the first range of an earlier rank, and none of that rank's others. Of
+  // its tokens only the last range sees a later rank's tokens, and sees them all. So each block is
+  // one call.
   std::vector<Pair> PairsOfHalves(int source) const {
     const std::int64_t own = tokens_ / size();
     const std::int64_t front = TokensOf(group_.rank()).front().count;
@@ -100,12 +103,12 @@ class Ring : public torch::CustomClassHolder {
   }
 
   Group group_;
-  std::int64_t tokens_;  // of a sample
+  std::int64_t tokens_;  // in a sample
   AttentionRule rule_;
   bool fused_;
 };
 
-// Zeros of as many queries that have seen nothing.
+// Returns the result of queries that saw no keys.
 Mixed MixNothing(const at::Tensor& q) {
   const auto options = q.options().dtype(at::kFloat);
   return {at::zeros_like(q, options), at::full({q.size(0), q.size(1), q.size(2)},
@@ -132,15 +135,15 @@ Mixed GoRound(const Ring& ring, const at::Tensor& q, const at::Tensor& k, const 
   return {all.values.to(q.scalar_type()), all.log_sums};
 }
 
-// What the backward pass has of this rank's own.
+// This rank's own tensors in the backward pass.
 struct Own {
   at::Tensor upstream, q;
   Mixed mixed;
-  at::Tensor of_queries;  // the gradient, added up in fp32
+  at::Tensor of_queries;  // the queries' gradient, accumulated in fp32
 };
 
-// Adds what a block gives to the gradient of the queries, and returns those of its keys and values,
-// stacked.
+// Adds a block's contribution to the gradient of the queries. Returns the gradients of its keys and
+// values, stacked.
 at::Tensor AddBlock(const Ring& ring, int step, const at::Tensor& block, const Own& own) {
   at::Tensor gradients = at::zeros_like(block, block.options().dtype(at::kFloat));
   for (const Pair& pair : ring.PairsAt(step)) {

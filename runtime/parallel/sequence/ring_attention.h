@@ -1,13 +1,14 @@
 #pragma once
 
-// RingAttention: causal attention over samples whose tokens lie in parts on the ranks of a ring
-// (Liu et al. 2023, arXiv 2310.01889; called context parallelism elsewhere). Each rank keeps its
-// queries; keys and values go from rank to rank while they are computed with, and what each block
-// of them gives is put together by the logarithms of its sums. In the backward pass they go round
-// again, and their gradients, in fp32, one place behind them, until they are home.
+// RingAttention computes causal attention over samples with tokens split among the ranks of a ring
+// (Liu et al. 2023, arXiv 2310.01889; also called context parallelism). Each rank keeps its
+// queries. Keys and values are sent from rank to rank during the computation, and results of the
+// blocks are combined by their log-sum-exp. In the backward pass keys and values circulate again.
+// Their gradients, in fp32, follow one step later until they reach their owners.
 //
-// A token sees those before it, so each rank has one stretch of the front half of a sample and the
-// one as far from its end (FindTokens): all ranks then compute alike at every place of the ring.
+// A token only sees earlier tokens. So each rank has one range of the first half of a sample and
+// the range at the same distance from its end (FindTokens): all ranks then have equal work in every
+// step of the ring.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,15 +17,15 @@
 
 namespace ds::sequence_parallel {
 
-// q [B, heads, own tokens, width], k and v [B, their heads, own tokens, width], of which each is
-// shared by as many heads of the queries -> [B, heads, own tokens, width] of q's dtype.
-// Differentiable; keeps what it was given, what it returns, and one fp32 number of each query and
-// head. The rule's places are those of the whole sample. By LibTorch's fused kernels on the CPU
-// where the rule is a scale alone, else by operators.
+// q [B, heads, own tokens, width], k and v [B, their heads, own tokens, width] -> [B, heads, own
+// tokens, width] in q's dtype. Each head of k and v is shared by equally many query heads.
+// Differentiable; saves its inputs, its result, and one fp32 number per query and head. The rule's
+// positions are positions in the full sample. Uses LibTorch's fused kernels on the CPU if the rule
+// is a scale only, else operators.
 //
 // Requires a group of more than one rank, of kind kRing. Collective, and so is the backward pass:
-// the same calls in the same order on all ranks. Threads: that of the pass. The group and what the
-// rule refers to outlive the graph.
+// the same calls in the same order on all ranks. Threads: the thread of the pass. The group and the
+// objects that the rule refers to must outlive the graph.
 at::Tensor RingAttention(const Group& ranks, const at::Tensor& q, const at::Tensor& k,
                          const at::Tensor& v, const AttentionRule& rule);
 

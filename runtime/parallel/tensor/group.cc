@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of a copy, for what autograd hands over may have other readers.
+// Sums a copy, because autograd's tensor may have other readers.
 at::Tensor SumOf(const at::Tensor& tensor, const Group& group, std::string_view tag) {
   at::Tensor sum = at::empty(tensor.sizes(), tensor.options());
   sum.copy_(tensor);

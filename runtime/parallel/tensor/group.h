@@ -1,13 +1,13 @@
 #pragma once
 
-// Group: the ranks that have the parts of one model's matrices between them, as layers use them.
+// Group is the set of ranks that share the matrices of one model, as layers use it.
 //
-// All of them run the same layers on the same samples, so every call here is collective, in the
-// same order on all. Results are the same bits on all of them (runtime/comm): what each computes of
-// them alone, a norm's weight for one, stays the same on all.
+// All ranks run the same layers on the same samples: every call here is collective, in the same
+// order on all ranks. Results have the same bits on all ranks (runtime/comm). So replicated values
+// that each rank computes from them, such as a norm's weight, stay equal.
 //
-// A group of one rank, the default, communicates nothing. Copies mean the same ranks. Threads: one
-// thread per rank, that of the pass.
+// A group of one rank, the default, communicates nothing. Copies refer to the same ranks. Threads:
+// one thread per rank, the thread of the pass.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,25 +24,25 @@ namespace ds::tensor_parallel {
 class Group {
  public:
   Group() = default;
-  // Borrowed; outlives all copies and the graphs that were recorded with them.
+  // Borrowed; must outlive all copies and the graphs recorded with them.
   explicit Group(comm::Communicator& ranks, bool sums_overlap = false);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Tells whether sums of gradients go on under products, where there are some.
+  // Returns whether gradient sums overlap matrix products, if there are any.
   bool sums_overlap() const { return sums_overlap_ && size_ > 1; }
 
-  // In place. `tag` says what is added (Communicator).
+  // Sums in place. `tag` names the tensor (Communicator).
   void Sum(const at::Tensor& tensor, std::string_view tag) const;
-  // The same, going on by itself. Requires several ranks.
+  // Starts an asynchronous sum. Requires several ranks.
   comm::Work StartSum(const at::Tensor& tensor, std::string_view tag) const;
-  // [...] of every rank -> [size, ...], in their order.
+  // [...] of every rank -> [size, ...], in rank order.
   at::Tensor Gather(const at::Tensor& tensor, std::string_view tag) const;
 
-  // x itself. What flows back into it is the sum of what all ranks' uses of it give: for what all
-  // ranks have whole and each uses for another part.
+  // Returns x. Its gradient is the sum of all ranks' gradients. For an input that all ranks have in
+  // full and each rank uses for a different part.
   at::Tensor Share(const at::Tensor& x, std::string_view tag) const;
-  // The sum of the ranks' x. Each of them gets of its gradient what all get.
+  // Returns the sum of the ranks' x. Each rank's gradient is the gradient of the result.
   at::Tensor AddUp(const at::Tensor& x, std::string_view tag) const;
 
  private:
