@@ -1,15 +1,16 @@
-// CIFAR-10 by a convolutional network with experts, as DeepSpeedExamples' cifar10_deepspeed.py:
+// Trains a convolutional network with experts on CIFAR-10, like DeepSpeedExamples'
+// cifar10_deepspeed.py:
 //
 //   dsrun --num_gpus 4 run -- build/bin/cifar10_experts ds_config.json FOLDER [EPOCHS] [flags]
 //
-// Flags, as that script's: --epochs N, --log-interval STEPS, --dtype fp32|bf16|fp16 (default: as
-// the ds_config says), --num-experts N, --top-k K, --min-capacity N, --noisy-gate-policy NAME,
-// --mlp-type standard|residual; --moe is what it always does.
+// It has the flags of that script: --epochs N, --log-interval STEPS, --dtype fp32|bf16|fp16
+// (default: from the ds_config), --num-experts N, --top-k K, --min-capacity N, --noisy-gate-policy
+// NAME, --mlp-type standard|residual; --moe is always on.
 //
 // FOLDER holds the data set's binary version (cifar-10-batches-bin: data_batch_1.bin and more,
-// test_batch.bin). Prints the loss of each epoch, the share of the test images that are told apart,
-// and how many of them went to each expert. "expert_parallel": {"enabled": true, "autoep_size": 2}
-// shares the experts out among ranks; zero_optimization.stage shards what each of them has.
+// test_batch.bin). Prints the loss of each epoch, the accuracy on the test images, and the number
+// of test images sent to each expert. "expert_parallel": {"enabled": true, "autoep_size": 2}
+// distributes the experts among ranks; zero_optimization.stage shards each rank's parameters.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -50,19 +51,19 @@ namespace {
 constexpr std::int64_t kClasses = 10, kFeatures = 84;
 constexpr std::int64_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels;  // bytes: label, image
 
-// The command line sets these.
+// Values from the command line.
 struct Arguments {
   std::string config, folder;
   int epochs = 1;
-  int log_interval = 0;  // steps; 0: the loss of each epoch alone
-  std::string dtype;     // "" = as the config says
+  int log_interval = 0;  // steps; 0: only the loss of each epoch
+  std::string dtype;     // "": from the config
   ds::moe::ExpertLayerOptions experts{.width = kFeatures,
                                       .experts = 4,
                                       .capacity = {.factor = 1.25, .least = 0},
                                       .noise = ds::moe::GateNoise::kRSample};
 };
 
-// Puts a flag's value into its place.
+// Stores a flag's value in `arguments`.
 ds::Status TakeFlag(const std::string& flag, const std::string& value, Arguments* arguments) {
   ds::moe::ExpertLayerOptions& experts = arguments->experts;
   const auto number = ds::ParseNumber<int>(value);
@@ -129,7 +130,7 @@ class Convolutions : public ds::Block {
         narrow_(register_module("narrow", torch::nn::Linear(120, kFeatures))) {}
 
   ds::Bundle forward(ds::Bundle bundle) override {
-    // Weights are of the dtype that the config says, and images of none.
+    // Weights have the config's dtype, images their own.
     const at::Tensor images = bundle.tensor("images").to(first_->weight.scalar_type());
     at::Tensor x = at::max_pool2d(at::relu(first_->forward(images)), {2, 2});
     x = at::max_pool2d(at::relu(second_->forward(x)), {2, 2}).flatten(1);
@@ -151,7 +152,7 @@ class LinearExpert : public ds::moe::Expert {
   torch::nn::Linear linear_;
 };
 
-// What the model has seen of test images, on this rank.
+// The results on test images on this rank.
 struct Seen {
   double images = 0, hits = 0;
   at::Tensor routes;  // by expert
@@ -234,7 +235,7 @@ std::int64_t CountRecords(const std::string& records) {
   return static_cast<std::int64_t>(records.size()) / kRecord;
 }
 
-// Records first, first + 1, ... of all, over and over.
+// Returns records first, first + 1, ..., wrapping around at the end.
 ds::Bundle MakeBatch(std::string& records, std::int64_t first, std::int64_t count) {
   const std::int64_t all = CountRecords(records);
   std::vector<at::Tensor> images;
@@ -248,7 +249,7 @@ ds::Bundle MakeBatch(std::string& records, std::int64_t first, std::int64_t coun
   return {.batch = {{"images", pixels}, {"labels", at::tensor(labels)}}};
 }
 
-// A rank's way through the records: micro-batch m of rank r of W has B from (m W + r) B on.
+// Reads a rank's records: micro-batch m of rank r of W has B records from (m W + r) B on.
 class Reader {
  public:
   Reader(std::string records, const ds::comm::Communicator& world, std::int64_t micro_batch)
@@ -258,7 +259,7 @@ class Reader {
     const std::int64_t first = (taken_++ * world_.size() + world_.rank()) * micro_batch_;
     return MakeBatch(records_, first, micro_batch_);
   }
-  // Micro-batches of a rank, so that all have as many.
+  // Number of micro-batches per rank, equal on all ranks.
   std::int64_t count() const { return CountRecords(records_) / (micro_batch_ * world_.size()); }
 
  private:
@@ -268,7 +269,7 @@ class Reader {
   std::int64_t taken_ = 0;
 };
 
-// Prints what all ranks have seen of the test images.
+// Prints the results of all ranks on the test images.
 void PrintTest(const Seen& seen, ds::comm::Communicator& world) {
   at::Tensor sums = at::tensor({seen.images, seen.hits}, at::kDouble);
   world.AllReduce(sums, ds::comm::ReduceOp::kSum, "test images");
@@ -283,7 +284,7 @@ void PrintTest(const Seen& seen, ds::comm::Communicator& world) {
 }
 
 std::shared_ptr<ds::BlockList> MakeModel(const ds::moe::ExpertLayerOptions& experts, Seen* seen) {
-  at::manual_seed(1);  // the first values are rank 0's, and the same in every run
+  at::manual_seed(1);  // initial values are rank 0's, and the same in every run
   auto model = std::make_shared<ds::BlockList>();
   model->Add(std::make_shared<Convolutions>());
   model->Add(std::make_shared<Experts>(experts, seen));
@@ -309,7 +310,7 @@ ds::Status RunEpochs(ds::Engine& engine, Reader& train, const Arguments& argumen
   return ds::OkStatus();
 }
 
-// The ds_config, in which --dtype says the precision.
+// Reads the ds_config and applies --dtype to it.
 ds::StatusOr<ds::config::DsConfig> ReadConfig(const Arguments& arguments, int world_size) {
   DS_ASSIGN_OR_RETURN(const std::string text, ds::ReadFile(arguments.config));
   ds::config::JobFacts facts{.world_size = world_size};

@@ -1,14 +1,13 @@
-// A model of your own, trained with ZeRO:
+// Trains a model of your own with ZeRO:
 //
 //   dsrun --num_gpus 4 build/bin/custom_model ds_config.json [TILES]
 //
-// With TILES the middle layer's matrix is cut into TILES x TILES blocks, of which ZeRO-3 has one in
-// memory at a time.
+// With TILES the middle layer's matrix is split into TILES x TILES blocks; ZeRO-3 has one of these
+// in memory at a time.
 //
 // A model is a list of blocks. Each block is a torch::nn::Module with one forward over a bundle of
 // tensors; the first reads bundle.tensor("input"), the last sets bundle.loss. The engine shards the
-// blocks' parameters, gradients and optimizer state as zero_optimization.stage says, whatever they
-// are.
+// parameters, gradients and optimizer state of any block as zero_optimization.stage says.
 
 #include <ATen/Context.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -38,7 +37,7 @@ class HiddenLayer : public ds::Block {
 
   ds::Bundle forward(ds::Bundle bundle) override {
     const at::Tensor& x = bundle.hidden.defined() ? bundle.hidden : bundle.tensor("input");
-    // Weights are of the dtype that the config says, a batch of that of its maker.
+    // Weights have the config's dtype, a batch its maker's.
     bundle.hidden = at::gelu(linear_->forward(x.to(linear_->weight.scalar_type())));
     return bundle;
   }
@@ -47,7 +46,7 @@ class HiddenLayer : public ds::Block {
   torch::nn::Linear linear_;
 };
 
-// What a tiled layer, which is blocks of its own, leaves to the next one.
+// Applies GELU to the result of a tiled layer, which consists of several blocks.
 class Gelu : public ds::Block {
  public:
   Gelu() : Block("gelu") {}
@@ -110,7 +109,7 @@ int Run(int argc, char** argv) {
   const auto checked = ds::config::CheckConfig(*text, argv[1], identity->world_size);
   if (!checked.ok) return Fail(checked.errors.front().message);
 
-  at::manual_seed(1);  // the first values are rank 0's, and the same in every run
+  at::manual_seed(1);  // initial values are rank 0's, and the same in every run
   auto model = MakeModel(*tiles);
   if (!model.ok()) return Fail(model.status().message());
   auto engine = ds::Engine::create(*model, checked.config);
