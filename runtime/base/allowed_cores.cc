@@ -8,7 +8,7 @@
 namespace ds {
 namespace {
 
-// A kernel can be built for so many.
+// The largest number of cores that a kernel can be built for.
 constexpr int kMostCores = 8192;
 
 struct FreeSet {

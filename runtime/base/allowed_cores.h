@@ -1,8 +1,9 @@
 #pragma once
 
-// ListCoresOfThread asks the kernel on which logical cores the calling thread may run.
+// ListCoresOfThread returns the logical cores on which the calling thread may run
+// (sched_getaffinity).
 //
-// Threads: the calling one. Errors: what the kernel refuses, with its reason.
+// Fails when the kernel refuses the call; the message holds its reason. Thread-safe.
 
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace ds {
 
-// Ascending; never empty.
+// Returns the core numbers in ascending order; never empty.
 StatusOr<std::vector<int>> ListCoresOfThread();
 
 }  // namespace ds

@@ -1,7 +1,7 @@
 #pragma once
 
-// DS_CHECK: for what only a bug can make false. Prints file, line and condition, then aborts.
-// Bad input is never checked with this; it gets a Status.
+// DS_CHECK asserts a condition that only a bug can make false. On failure it prints the file, the
+// line and the condition, then aborts. Report bad input with a Status instead.
 
 #include <string_view>
 

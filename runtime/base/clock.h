@@ -1,9 +1,9 @@
 #pragma once
 
-// Clock: the time by which code here decides, so that decisions are tested by moving a ManualClock
-// instead of by waiting. What only waits, until a deadline, takes std::chrono::steady_clock for it.
+// Clock is the time source for decisions, so that tests can advance a ManualClock instead of
+// sleeping. Code that only waits until a deadline uses std::chrono::steady_clock directly.
 //
-// Threads: System() and ManualClock are safe to share.
+// System() and ManualClock are thread-safe.
 
 #include <atomic>
 #include <chrono>
@@ -14,12 +14,12 @@ namespace ds {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic time; its zero means nothing.
+  // Monotonic time since an unspecified point.
   virtual std::chrono::nanoseconds Now() const = 0;
   // Nanoseconds since 1970-01-01 UTC.
   virtual std::int64_t UnixNanos() const = 0;
 
-  // The machine's clock. Lives for ever.
+  // Returns the machine's clock, which is valid until the process ends.
   static const Clock& System();
 };
 

@@ -1,16 +1,15 @@
 #pragma once
 
-// Divisors next to a number: what a message suggests where a degree of parallelism does not divide
-// what it cuts. Pure; safe from any thread.
+// NameNearestDivisors suggests valid degrees of parallelism for error messages, when the requested
+// degree does not divide the size it splits. Pure; thread-safe.
 
 #include <cstdint>
 #include <string>
 
 namespace ds {
 
-// The largest divisor of `count` below `wanted` and the smallest above it, as a sentence goes on:
-// "2 or 4", or the one that there is. Requires a count of at least 1, and a wanted number that does
-// not divide it.
+// Returns the largest divisor of `count` below `wanted` and the smallest above it, or the only one,
+// as a phrase: "2 or 4". Requires `count` >= 1 and a `wanted` that does not divide it.
 std::string NameNearestDivisors(std::int64_t count, std::int64_t wanted);
 
 }  // namespace ds

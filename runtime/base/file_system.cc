@@ -66,7 +66,8 @@ int FileSystem::Lock(int fd, int operation) {
 }
 
 int FileSystem::Close(int fd) {
-  // Linux has closed the descriptor when close() says EINTR: repeating it could close another's.
+  // On Linux close() has released the descriptor even when it returns EINTR. Retrying could close a
+  // descriptor of another thread.
   return ::close(fd) == 0 || errno == EINTR ? 0 : -errno;
 }
 

@@ -1,12 +1,11 @@
 #pragma once
 
-// FileSystem: what a durable write and a file of scratch memory ask of the operating system, one
-// system call a function. It is the seam at which tests answer for file systems that this machine
-// does not have, for full disks and for failing ones.
+// FileSystem wraps the system calls that durable writes and scratch files use, one call per
+// function. Tests override it to simulate other file systems, full disks and disks that fail.
 //
-// Every function returns what its call returns, or the negative errno; it repeats a call that a
-// signal interrupted. What only reads a checkpoint reaches nobody's data and stays outside.
-// Threads: all functions are safe to call concurrently.
+// Every function returns the result of its system call, or the negative errno. It retries a call
+// that a signal interrupted. Reads that cannot damage data, such as loading a checkpoint's
+// shards, may bypass this class. Thread-safe.
 
 #include <sys/types.h>
 
@@ -18,7 +17,7 @@ namespace ds {
 
 class FileSystem {
  public:
-  // The operating system's own.
+  // Returns the implementation that makes the real system calls.
   static FileSystem& System();
 
   virtual ~FileSystem() = default;
@@ -27,17 +26,17 @@ class FileSystem {
   virtual int MakeDirectory(const std::filesystem::path& path);
   virtual ssize_t Write(int fd, std::span<const std::byte> bytes, off_t offset);
   virtual ssize_t Read(int fd, std::span<std::byte> bytes, off_t offset);
-  // fallocate(2): the range of the file has room on the disk afterwards.
+  // Calls fallocate(2), which reserves disk space for the range of the file.
   virtual int Allocate(int fd, off_t offset, off_t length);
   virtual int Sync(int fd);
-  // `flags` as renameat2 takes them; 0 is rename(2).
+  // Renames as renameat2(2) does with `flags`; 0 means rename(2).
   virtual int Rename(const std::filesystem::path& from, const std::filesystem::path& to,
                      unsigned flags);
-  // `flags` as unlinkat takes them.
+  // Unlinks as unlinkat(2) does with `flags`.
   virtual int Unlink(const std::filesystem::path& path, int flags);
-  // flock(2).
+  // Calls flock(2).
   virtual int Lock(int fd, int operation);
-  // NFS reports here what it could not write.
+  // Closes the descriptor. NFS reports failed writes here.
   virtual int Close(int fd);
 };
 

@@ -49,8 +49,8 @@ Status WriteAll(int fd, std::string_view bytes, std::string_view what) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
-      // Whoever shares the open file may have made it non-blocking. Its end or an error ends the
-      // wait, too.
+      // Another process that shares the open file may have made it non-blocking. End of file and
+      // errors end the poll, too.
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
       continue;
@@ -118,9 +118,9 @@ Status MakeDirectories(const fs::path& path, FileSystem& system) {
   if (path.empty() || fs::is_directory(path, ignored)) return OkStatus();
   DS_RETURN_IF_ERROR(MakeDirectories(path.parent_path(), system));
   const int made = system.MakeDirectory(path);
-  // Somebody else may have made it in between.
+  // Another process may have created it in between.
   if (made == 0 || fs::is_directory(path, ignored)) return OkStatus();
-  return ErrnoError(made == -EEXIST ? ENOTDIR : -made, path.string());  // a file has the name
+  return ErrnoError(made == -EEXIST ? ENOTDIR : -made, path.string());  // a file has this name
 }
 
 int CountNumbered(const fs::path& folder, std::string_view prefix) {
@@ -139,8 +139,8 @@ Status SyncDirectory(const fs::path& folder, FileSystem& system) {
   if (opened < 0) return ErrnoError(-opened, folder.string());
   const UniqueFd fd(opened);
   const int synced = system.Sync(fd.get());
-  // Some file systems cannot fsync a folder and say so with EINVAL; there is nothing more to do
-  // there.
+  // Some file systems do not support fsync on a folder and return EINVAL. Nothing more can be done
+  // then.
   if (synced != 0 && synced != -EINVAL) return ErrnoError(-synced, folder.string());
   return OkStatus();
 }
@@ -151,7 +151,7 @@ bool LacksRenameFlags(int error) {
 
 Status RenameDurably(const fs::path& from, const fs::path& to, FileSystem& system) {
   int renamed = system.Rename(from, to, RENAME_NOREPLACE);
-  // rename(2) by itself refuses to put a folder in the place of one that is not empty.
+  // Plain rename(2) refuses to replace a folder that is not empty.
   if (renamed != 0 && LacksRenameFlags(-renamed)) renamed = system.Rename(from, to, 0);
   if (renamed != 0) return ErrnoError(-renamed, from.string() + " -> " + to.string());
   return SyncDirectory(FolderOf(to), system);
@@ -170,7 +170,7 @@ Status RemoveTree(const fs::path& path, FileSystem& system) {
   } else {
     found.emplace_back(path, 0);
   }
-  // What lies in a folder stands behind it, and goes first.
+  // The iterator lists a folder before its contents, so remove in reverse order.
   for (auto entry = found.rbegin(); entry != found.rend(); ++entry) {
     const int removed = system.Unlink(entry->first, entry->second);
     if (removed != 0 && removed != -ENOENT) return ErrnoError(-removed, entry->first.string());

@@ -1,9 +1,9 @@
 #pragma once
 
-// HashFnv1a: the 64-bit hash FNV-1a of Fowler, Noll and Vo, equal in all processes and for ever:
-// saved runs, the names of cached files and those of groups of ranks depend on it.
+// HashFnv1a is the 64-bit FNV-1a hash of Fowler, Noll and Vo. It must never change: saved runs, the
+// names of cached files and the names of process groups depend on it.
 //
-// Pure. Not for bytes that somebody may choose to collide.
+// Pure. Not safe against deliberately chosen collisions.
 
 #include <cstdint>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Patterns of file names: *, ? and [a-z], within one part of a path each.
+// File name patterns with *, ? and [a-z]. Each of these matches within one component of a path.
 
 #include <filesystem>
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace ds {
 
-// Tells a pattern from a plain path, by its letters.
+// Returns true when `text` contains *, ? or [.
 bool IsGlob(const std::string& text);
 
-// Lists what the pattern matches, sorted; hidden files only where it begins their name with a dot.
-// Empty where it matches nothing, and of a plain path.
+// Returns the sorted paths that match `pattern`. A hidden file matches only when its part of the
+// pattern starts with a dot. Returns an empty list when nothing matches or `pattern` is a plain
+// path.
 std::vector<std::filesystem::path> ExpandGlob(const std::string& pattern);
 
 }  // namespace ds

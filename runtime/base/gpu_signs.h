@@ -1,8 +1,8 @@
 #pragma once
 
-// GpuSigns: what tells, without loading a library of CUDA (a third of a second, hundreds of
-// megabytes), whether a rank that takes any device will find a GPU. A rank looks for the same
-// before it loads them.
+// GpuSigns predicts whether a rank with a free choice of device will find a GPU, without loading a
+// CUDA library (a third of a second, hundreds of megabytes). A rank makes the same checks before it
+// loads the libraries.
 
 #include <filesystem>
 #include <optional>
@@ -13,25 +13,27 @@ namespace ds {
 
 inline constexpr char kCudaPluginFile[] = "libdsrun_cuda.so";
 
-// Lists where dsrank, this program, looks for its CUDA plugin before it asks the dynamic linker.
+// Returns the paths at which the program `dsrank` looks for its CUDA plugin before it asks the
+// dynamic linker.
 std::vector<std::filesystem::path> ListCudaPluginPlaces(const std::filesystem::path& dsrank);
 
-// Tells whether the NVIDIA driver shows itself, WSL's, too. Reads under `root` ("/" but for tests).
+// Returns true when a device file of the NVIDIA driver exists, including WSL's. Looks under `root`,
+// which is "/" except in tests.
 bool HasNvidiaDriver(const std::filesystem::path& root = "/");
 
 struct GpuSigns {
-  bool driver = false;  // HasNvidiaDriver
+  bool driver = false;  // see HasNvidiaDriver
   bool plugin = false;  // dsrank has its CUDA plugin
-  // CUDA_VISIBLE_DEVICES of the ranks; none: it is not set.
+  // CUDA_VISIBLE_DEVICES of the ranks; nullopt when it is not set.
   std::optional<std::string> visible_devices = {};
 };
 
-// `library_path`: the ranks' LD_LIBRARY_PATH.
+// Collects the signs. `library_path` is the LD_LIBRARY_PATH of the ranks.
 GpuSigns FindGpuSigns(const std::filesystem::path& dsrank, const std::string& library_path,
                       std::optional<std::string> visible_devices);
 
-// Tells whether such ranks compute on GPUs if they may choose. CUDA sees no device behind one that
-// is none, so a list that begins with "-1" or is empty hides all.
+// Returns true when ranks with these signs use GPUs if they may choose. CUDA ignores the list after
+// the first invalid entry, so a list that is empty or begins with "-1" hides every device.
 bool FindGpus(const GpuSigns& signs);
 
 }  // namespace ds

@@ -1,9 +1,9 @@
 #pragma once
 
-// BFloat16 and Float16: 16-bit floating-point numbers as their bits, and their conversions from and
-// to fp32, the one implementation for the CPU's kernels. The values, NaN included, are those of
-// LibTorch's own conversions. Free of branches, so that loops over them vectorise, for whatever
-// instruction set the function that they are inlined into is compiled for.
+// BFloat16 and Float16 hold 16-bit floating-point numbers as bits and convert them from and to
+// fp32. All CPU kernels use these conversions. The results, NaN included, equal those of LibTorch's
+// own conversions. The code has no branches, so loops over it vectorise for the instruction set of
+// the function into which it is inlined.
 
 #include <bit>
 #include <cstdint>
@@ -17,16 +17,16 @@ struct Float16 {
   std::uint16_t bits;
 };
 
-// The bits of 16-bit numbers to fp32 and back, as bits in 32-bit words: one of them, or a vector of
-// the compiler's own (gcc's vector_size), with Floats the same of fp32.
+// Conversions between 16-bit and fp32 numbers. The 16-bit numbers are bits in 32-bit words. Words
+// is one such word or a compiler vector (gcc's vector_size), and Floats is the matching fp32 type.
 
 template <typename Floats, typename Words>
 [[gnu::always_inline]] inline Floats WidenBFloat16Bits(Words brain) {
   return std::bit_cast<Floats>(brain << 16);
 }
 
-// Exponent and mantissa move to fp32's places; subnormals are renormalised by an exact subtraction.
-// A signalling NaN becomes a quiet one.
+// Moves exponent and mantissa to their fp32 positions and renormalises subnormals with an exact
+// subtraction. Turns a signalling NaN into a quiet one.
 template <typename Floats, typename Words>
 [[gnu::always_inline]] inline Floats WidenFloat16Bits(Words half) {
   const Words sign = (half & 0x8000u) << 16;
@@ -42,7 +42,7 @@ template <typename Floats, typename Words>
   return std::bit_cast<Floats>(sign | (exponent == 0x7c00u ? special : finite));
 }
 
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 template <typename Words, typename Floats>
 [[gnu::always_inline]] inline Words RoundToBFloat16Bits(Floats value) {
   const auto bits = std::bit_cast<Words>(value);
@@ -55,7 +55,7 @@ template <typename Words, typename Floats>
   const auto bits = std::bit_cast<Words>(value);
   const Words sign = (bits >> 16) & 0x8000u;
   const Words magnitude = bits & 0x7fffffffu;
-  // Below 2^-14 the adder itself rounds to fp16's subnormal spacing.
+  // Below 2^-14 the addition itself rounds to the subnormal spacing of fp16.
   constexpr std::uint32_t kMagic = ((127u - 15u) + (23u - 10u) + 1u) << 23;
   const Words subnormal =
       std::bit_cast<Words>(std::bit_cast<Floats>(magnitude) + std::bit_cast<float>(kMagic)) -

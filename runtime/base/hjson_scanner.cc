@@ -20,7 +20,7 @@ constexpr char kNoEnd[] = "a string that has no end on its line";
 bool IsOneOf(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// One past the longest JSON number at `begin`, or `begin`.
+// Returns the end of the longest JSON number at `begin`, or `begin`.
 std::size_t EndOfNumber(std::string_view text, std::size_t begin) {
   const auto has = [&](std::size_t i, std::string_view set) {
     return i < text.size() && IsOneOf(text[i], set);
@@ -154,7 +154,7 @@ void HjsonScanner::SkipIndentation(std::size_t most) {
   while (most-- > 0 && !AtEnd() && IsOneOf(text_[at_], " \t\r")) ++at_;
 }
 
-// In characters, from 0.
+// Returns the column in characters, from 0.
 std::size_t HjsonScanner::ColumnOf(std::size_t offset) const {
   const std::size_t newline = text_.substr(0, offset).rfind('\n');
   const std::size_t line = newline == std::string_view::npos ? 0 : newline + 1;
@@ -163,7 +163,7 @@ std::size_t HjsonScanner::ColumnOf(std::size_t offset) const {
                                                 [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// The escape whose backslash has been read.
+// Decodes an escape. The backslash has been read.
 bool HjsonScanner::ReadEscape(std::size_t string_begin, std::string* out) {
   if (AtEnd()) return Fail(kNoEnd, string_begin);
   constexpr std::string_view kNames = "\"'\\/bfnrt";
@@ -206,7 +206,7 @@ bool HjsonScanner::ReadHexDigits(char32_t* out) {
 
 bool HjsonScanner::ReadMultiline(std::string* out) {
   const std::size_t begin = at_;
-  // Counted once a line ends, so that no line is counted through more than once.
+  // Computed at the first line end, so that no line is counted twice.
   std::optional<std::size_t> indentation;
   const auto begin_line = [&] {
     if (!indentation) indentation = ColumnOf(begin);

@@ -1,14 +1,14 @@
 #pragma once
 
-// HjsonScanner reads the words of Hjson text (hjson.github.io) one after the other: strings, names,
-// numbers, and what is between them. It knows no grammar; positioned_json.h puts the words
-// together.
+// HjsonScanner reads Hjson text (hjson.github.io) token by token: strings, names, numbers, and the
+// blanks and comments between them. It knows no grammar; positioned_json.h parses the tokens.
 //
-// Equal to the Python package hjson 3.1.0, which DeepSpeed reads its config with (goldens), but for
-// what UTF-8 cannot hold (half a surrogate pair) and numbers beyond double, which are refused.
+// Values equal those of the Python package hjson 3.1.0, which DeepSpeed uses (goldens). Two things
+// are refused: half a surrogate pair, which UTF-8 cannot represent, and numbers outside the range
+// of double.
 //
-// A reader moves behind what it read and returns true; or it returns false, and error() says why.
-// Holds a view of the text, which must be UTF-8.
+// A Read function or SkipBlanks advances and returns true, or it returns false and error() holds
+// the reason. The scanner keeps a view of the text, which must be UTF-8 and must outlive it.
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -24,7 +24,7 @@ class HjsonScanner {
     std::size_t offset = 0;
   };
 
-  // Begins behind a byte-order mark.
+  // Starts after a byte-order mark, if any.
   explicit HjsonScanner(std::string_view text);
 
   std::size_t offset() const { return at_; }
@@ -33,23 +33,24 @@ class HjsonScanner {
   bool AtEnd() const { return at_ == text_.size(); }
   bool At(char c) const { return at_ < text_.size() && text_[at_] == c; }
   bool AtQuote() const { return At('"') || At('\''); }
-  // The punctuation that no word begins with: { } [ ] , :
+  // Returns true at a character that no token begins with: { } [ ] , :
   bool AtPunctuation() const;
-  // Moves behind `c` if it is there.
+  // Advances past `c` and returns true if it is the next character.
   bool Take(char c);
 
-  // Blanks, and comments: # and // to the end of the line, /* */.
+  // Skips blanks and comments: # and // to the end of the line, /* */.
   bool SkipBlanks();
-  // "..." or '...' with JSON's escapes (and \'). Requires AtQuote().
+  // Reads "..." or '...' with JSON's escapes (and \'). Requires AtQuote().
   bool ReadQuoted(std::string* out);
-  // '''...''' over several lines, without the indentation of its first one, or what ReadQuoted
-  // reads.
+  // Reads '''...''' over several lines, and removes the indentation of the opening quotes from each
+  // line. Reads other strings like ReadQuoted.
   bool ReadString(std::string* out);
-  // A name without quotes, up to its ':' and over the blanks before that. Requires that the text
-  // goes on, and not with punctuation.
+  // Reads a name without quotes, up to its ':', and skips the blanks before that. Requires that the
+  // next character exists and is not punctuation.
   void ReadName(std::string* out);
-  // A number, true, false, null or, where none of them stands alone, the text up to the end of the
-  // line. Requires that the text goes on, and not with punctuation.
+  // Reads a number, true, false or null. If none of these is the complete value, reads the text up
+  // to the end of the line as a string. Requires that the next character exists and is not
+  // punctuation.
   bool ReadBareValue(nlohmann::ordered_json* out);
 
  private:
@@ -61,7 +62,7 @@ class HjsonScanner {
   bool ReadEscape(std::size_t string_begin, std::string* out);
   bool ReadHexDigits(char32_t* out);
   bool ReadMultiline(std::string* out);
-  // Finds the end of a number or constant that begins here, with the blanks behind it.
+  // Returns the offset after the literal that ends at `word_end` and the blanks that follow it.
   std::size_t EndOfLiteral(std::size_t word_end) const;
   bool ValueEndsAt(std::size_t offset) const;
 

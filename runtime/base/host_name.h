@@ -1,12 +1,12 @@
 #pragma once
 
-// HostName: what gethostname(2) says. Safe from any thread.
+// HostName returns the result of gethostname(2). Thread-safe.
 
 #include <string>
 
 namespace ds {
 
-// Returns `otherwise` where the kernel does not say it.
+// Returns `otherwise` when the call fails.
 std::string HostName(const std::string& otherwise = "");
 
 }  // namespace ds

@@ -1,7 +1,7 @@
 #pragma once
 
-// JsonEvents: an observer of a JSON text that takes every event and ends at an error. Classes that
-// look for one thing in a text without building its value override the events that they need.
+// JsonEvents is a SAX observer that accepts every event and stops at an error. Subclasses override
+// the events they need, to search a JSON text without building its value.
 
 #include <cstddef>
 #include <nlohmann/json.hpp>

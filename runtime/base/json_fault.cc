@@ -20,7 +20,7 @@ std::string Shown(std::string_view text) {
   return Printable(text.substr(0, ValidUtf8Prefix(text.substr(0, kShownWordBytes)))) + "...";
 }
 
-// Keeps what has been read when the parser stops, and where that is.
+// Records the state of the parser at the position where it stops.
 class Reading : public JsonEvents<nlohmann::json> {
  public:
   bool start_object(std::size_t /*size*/) override { return Open('{'); }
@@ -40,7 +40,8 @@ class Reading : public JsonEvents<nlohmann::json> {
   char open() const { return open_.empty() ? '\0' : open_.back(); }  // { or [
   bool after_key() const { return after_key_; }
   bool is_large() const { return is_large_; }
-  std::size_t end() const { return end_; }  // of the word that does not fit; past the text's
+  // The end of the word that does not fit; past the text's end when the text ends early.
+  std::size_t end() const { return end_; }
   const std::string& token() const { return token_; }
 
  private:
@@ -60,8 +61,8 @@ class Reading : public JsonEvents<nlohmann::json> {
   std::string token_;
 };
 
-// Tells whether the parser has stopped inside a text. Its token goes back to the last quote that
-// has opened one.
+// Returns true when the parser has stopped inside a string. `token` starts at the last quote that
+// opened one.
 bool IsInText(const std::string& token) {
   if (!token.starts_with('"')) return false;
   for (std::size_t at = 1; at < token.size(); ++at) {
@@ -84,7 +85,7 @@ JsonFault DescribeEnd(std::string_view json, const Reading& reading) {
           .what = is_empty ? "it is empty" : "it ends inside " + inside + ": it is not whole"};
 }
 
-// Says what the text lacks behind the byte `before`, '\0' for none.
+// Names the missing token after the byte `before`, '\0' for none.
 std::string NameMissing(char before, const Reading& reading) {
   if (before == ':') return "a value";
   if (reading.open() == '{') {
@@ -94,7 +95,7 @@ std::string NameMissing(char before, const Reading& reading) {
   return before == '[' || before == ',' || before == '\0' ? "a value" : "',' or ']'";
 }
 
-// A fault at a byte inside a text in quotes.
+// Describes a fault at a byte inside a quoted string.
 JsonFault DescribeText(std::string_view json, std::size_t at) {
   if (const std::size_t valid = ValidUtf8Prefix(json); valid <= at) {
     return {.offset = valid, .what = "a byte in a text is no UTF-8"};
@@ -129,8 +130,8 @@ std::size_t BeginOfWord(std::string_view json, std::size_t last) {
   return end == std::string_view::npos ? 0 : end + 1;
 }
 
-// Finds where the word begins that does not fit. `last` is its last byte that was read, or the one
-// after it.
+// Returns the start of the word that does not fit. `last` is the last byte of that word which was
+// read, or the byte after it.
 std::size_t FindWord(std::string_view json, std::size_t last, const std::string& token) {
   if (json[last] == '"') return last + 1 - std::min(token.size(), last + 1);
   if (!IsWordEnd(json[last])) return BeginOfWord(json, last);
@@ -139,7 +140,7 @@ std::size_t FindWord(std::string_view json, std::size_t last, const std::string&
   return nlohmann::json::accept(json.substr(before, last - before)) ? last : before;
 }
 
-// A word that JSON does not have, or not here.
+// Describes a word that JSON does not have, or not at this position.
 JsonFault DescribeWord(std::string_view json, std::size_t begin, const Reading& reading) {
   const std::size_t last = begin == 0 ? begin : json.find_last_not_of(kJsonBlanks, begin - 1);
   const char before = begin == 0 || last == std::string_view::npos ? '\0' : json[last];

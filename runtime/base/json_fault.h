@@ -1,9 +1,9 @@
 #pragma once
 
-// FindJsonFault: where a text ends to be JSON, and why, in words for users, who do not know a
-// parser's.
+// FindJsonFault locates the first error of a JSON text and describes it in plain words for users,
+// without a parser's terms.
 //
-// Pure; safe to call concurrently. Does not recurse: texts may be nested as deep as they like.
+// Pure; thread-safe. Not recursive: texts may be nested to any depth.
 
 #include <cstddef>
 #include <optional>
@@ -15,14 +15,14 @@ namespace ds {
 struct JsonFault {
   std::size_t offset = 0;  // in bytes
   std::string what;
-  bool is_behind = false;  // the text begins with whole JSON, and goes on
+  bool is_behind = false;  // the text continues at `offset` after a complete JSON value
 };
 
-// The first fault of a text; nothing of one that is JSON. A number past the range of doubles and
-// half a surrogate pair are faults, too.
+// Returns the first fault of a text, or nullopt for valid JSON. A number outside the range of
+// double and half a surrogate pair are faults, too.
 std::optional<JsonFault> FindJsonFault(std::string_view json);
 
-// "line 3, column 7: " and the fault. Columns count bytes from 1.
+// Returns "line 3, column 7: " and the fault. Columns count bytes from 1.
 std::string DescribeJsonFault(std::string_view json);
 
 }  // namespace ds

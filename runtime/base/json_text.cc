@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kEscapeBytes = 6;  // \ud83d
 
-// The code unit of the escape at `at`; nothing where there is none.
+// Returns the code unit of the escape at `at`, or nullopt when no escape is there.
 std::optional<std::uint32_t> UnitAt(std::string_view json, std::size_t at) {
   if (at + kEscapeBytes > json.size() || json.substr(at, 2) != "\\u") return std::nullopt;
   return ParseNumber<std::uint32_t>(json.substr(at + 2, kEscapeBytes - 2), 16);

@@ -1,8 +1,8 @@
 #pragma once
 
-// JSON texts from outside: how deep they may be nested, and halves of characters.
+// Checks for JSON texts from outside: the maximum nesting depth, and unpaired surrogates.
 //
-// Threads: all functions are safe to call concurrently.
+// Thread-safe.
 
 #include <cstddef>
 #include <optional>
@@ -10,11 +10,12 @@
 
 namespace ds {
 
-// Lists and objects may be in this many others: what copies or reads JSON recurses.
+// Maximum nesting depth of lists and objects. It bounds the recursion of code that copies or reads
+// JSON.
 inline constexpr int kMostNestedJson = 100;
 
-// The byte at which a text has the escape of half a surrogate pair (\ud83d without its other half),
-// which is no character; nothing where all pairs are whole.
+// Returns the offset of the first escape that is half a surrogate pair (\ud83d without its other
+// half), which stands for no character. Returns nullopt when all pairs are complete.
 std::optional<std::size_t> FindLoneSurrogate(std::string_view json);
 
 }  // namespace ds

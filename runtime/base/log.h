@@ -1,23 +1,23 @@
 #pragma once
 
-// Logging for people who run and debug dsrun: one line on stderr, "dsrun: message".
-// What a user must see (tables, progress, verdicts) is output, not a log line.
+// Logging for people who run and debug dsrun: one line on stderr, "dsrun: message". Text that a
+// user must see (tables, progress, verdicts) is output, not a log line.
 //
-// spdlog stays behind this header: LibTorch's wheel ships headers of another fmt version, which a
-// file that includes both would pick up.
+// This header does not include spdlog. LibTorch's wheel ships headers of another fmt version, and a
+// file that includes both would pick up the wrong one.
 //
-// Threads: safe to use from any thread after InitLog.
+// Call InitLog first; then all functions are thread-safe.
 
 #include <string>
 #include <string_view>
 
 namespace ds {
 
-// Sets the prefix ("dsrun", "dsrund", "dsrank") and the level from DSRUN_LOG_LEVEL (trace debug
+// Sets the prefix ("dsrun", "dsrund", "dsrank"), and the level from DSRUN_LOG_LEVEL (trace debug
 // info warning error off; default info). Call once at the start of main.
 void InitLog(const std::string& program);
 
-// The level by its name in DSRUN_LOG_LEVEL; overrides the variable.
+// Sets the level by name, as in DSRUN_LOG_LEVEL; overrides the variable.
 void SetLogLevel(const std::string& level);
 
 void LogDebug(std::string_view message);

@@ -1,15 +1,15 @@
 #pragma once
 
-// Lists of numbers as people write and read them: of cores, ranks, nodes.
+// FormatNumberList writes lists of numbers (cores, ranks, nodes) for people.
 //
-// Pure; safe from any thread.
+// Pure; thread-safe.
 
 #include <string>
 #include <vector>
 
 namespace ds {
 
-// Writes numbers that ascend with their ranges: "0,2-4,8".
+// Formats ascending numbers as ranges: "0,2-4,8".
 std::string FormatNumberList(const std::vector<int>& numbers);
 
 }  // namespace ds

@@ -30,14 +30,15 @@ std::string ReadBootId() {
   return id;
 }
 
-// The start time of a running process in ticks since the boot; 0 for a zombie or a free pid.
+// Returns the start time of a running process in ticks since the boot; 0 for a zombie or an unused
+// pid.
 std::uint64_t ReadStart(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   const bool lives = stat.has_value() && stat->state != 'Z' && stat->state != 'X';
   return lives ? stat->start : 0;
 }
 
-// " DEVICE INODE" of the folder, which ends its mark file; "" when it cannot be told.
+// Returns " DEVICE INODE" of the folder, the suffix of its mark file; "" when fstat fails.
 std::string DescribePlace(int folder) {
   struct stat info {};
   if (::fstat(folder, &info) != 0) return "";

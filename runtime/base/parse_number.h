@@ -1,9 +1,9 @@
 #pragma once
 
-// ParseNumber reads a text that is one number, and nothing else, as std::from_chars does: no space,
+// ParseNumber parses a text that is exactly one number, by the rules of std::from_chars: no space,
 // no plus sign, no locale.
 //
-// Threads: any.
+// Thread-safe.
 
 #include <charconv>
 #include <concepts>
@@ -13,9 +13,8 @@
 
 namespace ds {
 
-// Returns nothing when `text` is not such a number, or the type does not hold it (for an unsigned
-// one:
-// "-1").
+// Returns nullopt when `text` is not such a number or does not fit the type ("-1" for an unsigned
+// type).
 template <std::integral Number>
 std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
   Number number{};
@@ -24,7 +23,7 @@ std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
   return number;
 }
 
-// Reads numbers as printf writes them: "2", "0.5", "1e-3", also "inf" and "nan".
+// Parses numbers as printf writes them: "2", "0.5", "1e-3", also "inf" and "nan".
 template <std::floating_point Number>
 std::optional<Number> ParseNumber(std::string_view text) {
   Number number{};

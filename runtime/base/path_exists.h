@@ -1,8 +1,8 @@
 #pragma once
 
-// PathExists: tells a file or folder that is not there from one that cannot be looked at.
+// PathExists distinguishes a missing file or folder from one that cannot be accessed.
 //
-// Threads: safe to call concurrently.
+// Thread-safe.
 
 #include <filesystem>
 #include <system_error>
@@ -12,8 +12,8 @@
 
 namespace ds {
 
-// False where there is nothing, or a link to nothing. The error about another reason (a permission,
-// a loop of links) names the path.
+// Returns false when nothing exists at `path`, or a link to nothing. Any other failure (a
+// permission, a loop of links) is an error that names the path.
 inline StatusOr<bool> PathExists(const std::filesystem::path& path) {
   std::error_code error;
   const bool exists = std::filesystem::exists(path, error);

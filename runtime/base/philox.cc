@@ -10,8 +10,8 @@
 namespace ds {
 namespace {
 
-// Arithmetic only, and no function of libm but sqrt, which IEEE 754 defines to the last bit: a
-// number must not depend on which of its variants a machine's libm takes.
+// Uses arithmetic only, and from libm only sqrt, which IEEE 754 defines to the last bit. The
+// variants of other libm functions that a machine selects may differ in rounding.
 
 constexpr std::size_t kCounters = 64;  // of a block of work
 
@@ -34,8 +34,8 @@ struct Point {
   double cosine, sine;
 };
 
-// A point of the unit circle for every word: its half by the lowest bit, its place there by the
-// others.
+// Maps a word to a point of the unit circle: the lowest bit selects the half, the other bits the
+// position in it.
 Point PointOnCircle(std::uint32_t word) {
   constexpr double kStep = 3.14159265358979323846 / 2147483648.0;
   const double place = static_cast<double>(static_cast<std::int32_t>(word >> 1));

@@ -1,12 +1,13 @@
 #pragma once
 
-// Philox4x32-10: random numbers as a function of a counter and a key, so that whoever needs a
-// number computes it, wherever it is and whatever was drawn before. Equal on every machine.
+// Philox4x32-10 is a counter-based random number generator. A number depends only on its counter
+// and key, not on earlier draws, so any process can compute any number. Results are equal on every
+// machine.
 //
-// Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
-// SC 2011. A key has 64 bits; a counter gives four words.
+// Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC
+// 2011. A key has 64 bits; a counter yields four words.
 //
-// Pure; safe from any thread.
+// Pure; thread-safe.
 
 #include <array>
 #include <cstdint>
@@ -18,10 +19,10 @@
 
 namespace ds {
 
-// Words, the lowest first.
+// Four words, the lowest first.
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 
-// A round multiplies words 0 and 2 by the factors, and the halves of the key grow by the steps.
+// Each round multiplies words 0 and 2 by the factors and adds the steps to the halves of the key.
 inline constexpr std::uint32_t kPhiloxFactors[] = {0xD2511F53, 0xCD9E8D57};
 inline constexpr std::uint32_t kPhiloxKeySteps[] = {0x9E3779B9, 0xBB67AE85};
 inline constexpr int kPhiloxRounds = 10;
@@ -40,7 +41,7 @@ constexpr PhiloxCounter Philox(PhiloxCounter counter, std::uint64_t key) {
   return counter;
 }
 
-// The key of a stream inside the stream of `key`. Fixed for ever: saved runs depend on it.
+// Derives the key of a substream of `key`. It must never change: saved runs depend on it.
 constexpr std::uint64_t ExtendKey(std::uint64_t key, std::uint64_t word) {
   return SplitMix(SplitMix(key) ^ word);
 }
@@ -48,11 +49,11 @@ constexpr std::uint64_t ExtendKey(std::uint64_t key, std::string_view name) {
   return ExtendKey(key, HashFnv1a(name));
 }
 
-// Fills `out` with the words of as many counters as it takes, each one more than the last in the
-// counter's lower 64 bits. Requires a whole number of counters.
+// Fills `out` with the words of consecutive counters. Each counter is one more than the previous
+// one in its lower 64 bits. Requires that the size of `out` is a multiple of 4.
 void DrawWords(std::uint64_t key, PhiloxCounter counter, std::span<std::uint32_t> out);
 
-// Fills `out` with the numbers first, first + 1, ... of the stream of `key`, independent and
+// Fills `out` with the numbers first, first + 1, ... of the stream of `key`: independent and
 // normally distributed with mean 0 and variance 1. Number i depends on (key, i) only.
 void DrawNormal(std::uint64_t key, std::uint64_t first, std::span<float> out);
 

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Offsets to lines and columns. Asked in rising order, it reads the text once.
+// Converts offsets to lines and columns. Reads the text once when the offsets ascend.
 class PositionCounter {
  public:
   explicit PositionCounter(std::string_view text) : text_(text) {}
@@ -39,7 +39,7 @@ class PositionCounter {
   JsonPosition position_{1, 1};
 };
 
-// What stands at `offset`, as a message shows it: short and printable.
+// Returns the text at `offset` for a message: short and printable.
 std::string Describe(std::string_view text, std::size_t offset) {
   if (offset >= text.size()) return "the end of the file";
   constexpr std::size_t kShown = 20;
@@ -57,8 +57,8 @@ std::string Describe(std::string_view text, std::size_t offset) {
   return shown + "'";
 }
 
-// The grammar of Hjson by recursive descent. A function that reads a part returns false after a
-// problem that ends the reading.
+// Parses the grammar of Hjson by recursive descent. A Read function returns false after a problem
+// that stops the reader.
 class HjsonReader {
  public:
   explicit HjsonReader(std::string_view text) : text_(text), scanner_(text), positions_(text) {}
@@ -110,7 +110,7 @@ class HjsonReader {
     return done;
   }
 
-  // Members or elements up to what closes them. There is at least one.
+  // Reads members or elements up to the closing token. At least one is there.
   bool ReadList(Closing closing, JsonNode* node) {
     std::set<std::string> names;
     const bool is_object = node->scalar.is_object();
@@ -173,7 +173,7 @@ class HjsonReader {
     return false;
   }
 
-  // A text without quotes may have taken a bracket along that was meant to close something.
+  // A string without quotes may have consumed a closing bracket on its line.
   std::string SwallowedText(std::size_t offset) {
     if (bare_text_ == std::string_view::npos) return "";
     const std::string_view line =
@@ -184,7 +184,7 @@ class HjsonReader {
            std::to_string(place.column) + " takes the rest of its line" + HintAtPython(line);
   }
 
-  // Python's names of three values are bare texts here.
+  // Python's names for these three values are bare strings in Hjson.
   static std::string HintAtPython(std::string_view line) {
     constexpr std::pair<std::string_view, const char*> kValues[] = {
         {"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -199,7 +199,7 @@ class HjsonReader {
   HjsonScanner scanner_;
   PositionCounter positions_;
   int depth_ = 0;
-  std::size_t bare_text_ = std::string_view::npos;  // where the last one begins
+  std::size_t bare_text_ = std::string_view::npos;  // start of the last bare string
   std::vector<JsonProblem>* problems_ = nullptr;
 };
 

@@ -1,14 +1,16 @@
 #pragma once
 
-// JSON whose every key and value knows its line and column, for messages about a user's file.
+// A JSON reader that records the line and column of every key and value, for messages about a
+// user's file.
 //
-// Accepts Hjson (hjson.github.io), as DeepSpeed does: JSON, which keeps its meaning exactly, with
-// comments (// and # to the end of the line, /* */), commas too many or too few, names and texts
-// without quotes or with single ones, '''texts of several lines''', and no braces around the whole.
-// A text without quotes takes the rest of its line, whatever stands there. An empty file is an
-// empty object; the root is an object or a list. A name repeated in one object is an error.
+// Accepts Hjson (hjson.github.io), as DeepSpeed does. Valid JSON keeps its meaning. Hjson adds
+// comments (// and # to the end of the line, /* */), extra or missing commas, names and strings
+// without quotes or with single quotes, '''strings of several lines''', and an omitted pair of
+// outer braces. A string without quotes extends to the end of its line, with everything on it. An
+// empty file is an empty object. The root is an object or a list. A repeated name in one object is
+// an error.
 //
-// Lines and columns count from 1, columns in characters of UTF-8. Pure; the result holds no view of
+// Lines and columns count from 1; columns count UTF-8 characters. Pure; the result holds no view of
 // the text.
 
 #include <nlohmann/json.hpp>
@@ -18,11 +20,11 @@
 
 namespace ds {
 
-// Objects and lists may be nested this deep, which bounds recursion over the tree.
+// Maximum nesting depth of objects and lists, which bounds recursion over the tree.
 inline constexpr int kMaxJsonDepth = 64;
 
 struct JsonPosition {
-  int line = 0;  // 0: unknown
+  int line = 0;  // 0 means unknown
   int column = 0;
 
   friend bool operator==(const JsonPosition&, const JsonPosition&) = default;
@@ -32,9 +34,9 @@ struct JsonMember;
 
 struct JsonNode {
   JsonPosition position;            // where the value begins
-  nlohmann::ordered_json scalar;    // the value; an empty object or list stands for one
-  std::vector<JsonMember> members;  // of an object, in the order of the file
-  std::vector<JsonNode> elements;   // of a list
+  nlohmann::ordered_json scalar;    // the value; for an object or list, an empty one
+  std::vector<JsonMember> members;  // members of an object, in file order
+  std::vector<JsonNode> elements;   // elements of a list
 };
 
 struct JsonMember {
@@ -44,19 +46,20 @@ struct JsonMember {
 };
 
 struct JsonProblem {
-  std::string message;  // without the place
+  std::string message;  // without the position
   JsonPosition position;
 };
 
 struct JsonReading {
   JsonNode root;
-  bool complete = false;  // false: a syntax error, the last problem, ended the reading
+  bool complete = false;  // false if a syntax error, the last problem, stopped the reader
   std::vector<JsonProblem> problems;
 };
 
 JsonReading ReadPositionedJson(std::string_view text);
 
-// The value with everything inside it, without positions. Of a repeated name the last one counts.
+// Returns the value with all nested values, without positions. The last value of a repeated name
+// counts.
 nlohmann::ordered_json WholeValue(const JsonNode& node);
 
 }  // namespace ds

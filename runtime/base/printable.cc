@@ -19,7 +19,8 @@ bool IsControl(char32_t c) {
   return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7F && c < 0xA0);
 }
 
-// Marks, embeddings, overrides and isolates of bidirectional text; separators of lines.
+// Returns true for bidirectional marks, embeddings, overrides and isolates, and for line
+// separators.
 bool TurnsDirection(char32_t c) {
   return c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
          (c >= 0x2066 && c <= 0x2069);

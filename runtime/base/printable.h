@@ -1,18 +1,18 @@
 #pragma once
 
-// Printable: text from elsewhere (other hosts, libraries, files) as it may be shown on a terminal.
+// Printable makes text from outside (other hosts, libraries, files) safe to show on a terminal.
 //
-// Pure; safe from any thread.
+// Pure; thread-safe.
 
 #include <string>
 #include <string_view>
 
 namespace ds {
 
-// `text` with every control character of C0, C1 and DEL, every byte that is no UTF-8, and what
-// turns the direction of writing, in the words of C ("\x1b", "\u202e"): nothing of it can move the
-// cursor, rename the window or hide what stands before it. \n and \t stay. Text without such is
-// unchanged, a backslash included.
+// Returns `text` with unsafe parts as C escapes ("\x1b", "\u202e"): C0 and C1 control characters,
+// DEL, bytes that are not UTF-8, and characters that change the writing direction. The result
+// cannot move the cursor, set the window title or hide earlier text. \n and \t are kept. Text
+// without unsafe parts is unchanged, backslashes included.
 std::string Printable(std::string_view text);
 
 }  // namespace ds

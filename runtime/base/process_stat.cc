@@ -10,7 +10,7 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
-  // "PID (NAME) STATE PARENT ...": the name may hold anything.
+  // The line is "PID (NAME) STATE PARENT ..."; NAME may contain any byte.
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(name_end + 1));

@@ -1,6 +1,6 @@
 #pragma once
 
-// ReadProcessStat: what /proc/PID/stat says of a process, as proc(5) describes it.
+// ReadProcessStat reads /proc/PID/stat of a process, as described in proc(5).
 
 #include <sys/types.h>
 
@@ -12,14 +12,16 @@ namespace ds {
 struct ProcessStat {
   char state = 0;  // 'R', 'S', 'T' (a signal has stopped it), 't' (a debugger), 'Z', ...
   pid_t parent = 0;
-  std::uint64_t processor_ticks = 0;  // that all its threads have used
-  std::uint64_t start = 0;  // in clock ticks since the boot: tells a pid's processes apart
+  std::uint64_t processor_ticks = 0;  // used by all its threads
+  // Start time in clock ticks since the boot. Distinguishes processes that reused a pid.
+  std::uint64_t start = 0;
 };
 
-// Nothing where there is no such process, or /proc does not say.
+// Returns nullopt when the process does not exist or /proc cannot be read.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
-// Tells whether a signal (SIGSTOP, Ctrl-Z) has stopped it; false where that cannot be read.
+// Returns true when a signal (SIGSTOP, Ctrl-Z) has stopped the process; false when its state cannot
+// be read.
 bool IsStopped(pid_t pid);
 
 }  // namespace ds

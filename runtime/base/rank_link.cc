@@ -80,7 +80,7 @@ StatusOr<RankMessage> DecodeRankMessage(std::string_view line) {
 }
 
 void RankMessageReader::Feed(std::string_view bytes) {
-  buffer_.erase(0, std::exchange(begin_, 0));  // once for all messages that came together
+  buffer_.erase(0, std::exchange(begin_, 0));  // erase once per batch of received messages
   buffer_.append(bytes);
 }
 
@@ -115,7 +115,7 @@ Status RankLink::Send(const RankMessage& message) {
   const std::lock_guard lock(send_mutex_);
   std::string_view rest = line;
   while (!rest.empty()) {
-    // MSG_NOSIGNAL: a vanished daemon is an error to report, not a SIGPIPE.
+    // MSG_NOSIGNAL turns a vanished daemon into an error instead of a SIGPIPE.
     const ssize_t sent = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return ErrnoError(errno, "rank link");

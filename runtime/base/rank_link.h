@@ -1,42 +1,43 @@
 #pragma once
 
-// The rank link: what a rank says to its daemon, and is answered, over an inherited socket pair.
+// The rank link carries messages between a rank and its daemon over an inherited socket pair.
 //
 // Format: one message per line,
 //     dsrun1 <kind> <body>\n
-// where kind is one of the words below and body is one JSON object without raw newlines (the JSON
-// grammar escapes them). "dsrun1" is the version: an unknown version or kind ends the link, never
-// guesses. A line is at most kMaxLineBytes, its newline included.
+// `kind` is one of the words below. `body` is one JSON object without raw newlines (the JSON
+// grammar escapes them). "dsrun1" is the version: an unknown version or kind closes the link. A
+// line has at most kMaxLineBytes bytes, its newline included.
 //
 //     hello       {"pid":1}
-//                 its first message
+//                 the first message of a rank
 //     phase       {"name":"load the model","total_steps":100}
-//                 what it is busy with, and how many steps the job has once it knows
+//                 the rank's current activity, and the job's number of steps once known
 //     beacon      {"step":7,"memory":{"resident_bytes":1,...}}
-//                 each rank after every step: proof of progress
+//                 sent by each rank after every step as proof of progress
 //     step        {...}
-//                 rank 0: one metrics.jsonl object per optimizer step
+//                 sent by rank 0: one metrics.jsonl object per optimizer step
 //     notice      {"text":"..."}
-//                 something the user should read once
+//                 a text for the user to read once
 //     checkpoint  {"step":100,"path":"..."}
 //                 a checkpoint has been committed
 //     error       {"code":3,"message":"...","hint":"...","exit_code":2}
-//                 why this rank is about to end; with "absent":[1,3] when these ranks are alive and
-//                 "absence" is "late" (they did not come in time) or "unreachable"
+//                 the reason why this rank is about to end. "absent":[1,3] lists ranks that are
+//                 missing although alive: "absence" is "late" (did not come in time) or
+//                 "unreachable".
 //     end         {"summary":{"steps":100}}
 //                 the job is done; exit status 0 follows
 //     put         {"key":"ranks/0","value":"..."}
-//                 a text for all ranks of the job; the first of a key stays
+//                 publishes a text to all ranks of the job; the first value of a key is kept
 //     get         {"key":"ranks/1"}
-//                 asks for one: the answer comes when somebody has put it. One at a time.
+//                 requests a value; the reply comes once it has been put. One at a time.
 //
-// and back, when it has asked,
+// The daemon replies to `get` with
 //     value       {"key":"ranks/1","value":"..."}
 //
-// A rank that never uses the link is fine: it is watched from outside.
+// A rank need not use the link: the daemon also watches the process from outside.
 //
-// Threads: Send may be called from any thread; Receive from one.
-// Lifetimes: the descriptor named by DSRUN_LINK_FD belongs to the RankLink after FromEnvironment.
+// Any thread may call Send; one thread may call Receive. The RankLink owns the descriptor named by
+// DSRUN_LINK_FD after FromEnvironment.
 
 #include <chrono>
 #include <cstddef>
@@ -53,7 +54,7 @@ namespace ds {
 
 inline constexpr std::size_t kMaxLineBytes = 64 * 1024;
 inline constexpr char kRankLinkVariable[] = "DSRUN_LINK_FD";
-// Under this name `get` finds the key of the job's ranks, in hexadecimal digits; dsrun puts it in
+// Name under which `get` finds the key of the job's ranks, in hexadecimal digits. dsrun puts it in
 // jobs on several hosts.
 inline constexpr char kRankKeyName[] = "job/key";
 
@@ -81,39 +82,42 @@ struct RankMessage {
   friend bool operator==(const RankMessage&, const RankMessage&) = default;
 };
 
-// The line with its newline. Refuses a body with a raw newline or a line that would be too long.
+// Returns the line with its newline. Refuses a body with a raw newline and a line that would be too
+// long.
 StatusOr<std::string> EncodeRankMessage(const RankMessage& message);
 
-// Parses one line without its newline. The body's JSON is not looked into.
+// Parses one line without its newline. Does not parse the body's JSON.
 StatusOr<RankMessage> DecodeRankMessage(std::string_view line);
 
-// Cuts a byte stream into messages. After an error the stream is unusable.
+// Splits a byte stream into messages. After an error the stream is unusable.
 class RankMessageReader {
  public:
   void Feed(std::string_view bytes);
-  // The next whole message, nothing yet, or why the stream is broken.
+  // Returns the next complete message, nullopt if more bytes are needed, or the error that broke
+  // the stream.
   StatusOr<std::optional<RankMessage>> Next();
 
  private:
   std::string buffer_;
-  std::size_t begin_ = 0;  // of what Next has not given away
+  std::size_t begin_ = 0;  // of the bytes that Next has not returned yet
 };
 
-// The rank's end.
+// The rank's end of the link.
 class RankLink {
  public:
   explicit RankLink(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // The link named by DSRUN_LINK_FD; null when the variable is unset (started by hand, without
-  // dsrund). The variable is removed and the descriptor made close-on-exec, so that children do not
-  // inherit it.
+  // Returns the link named by DSRUN_LINK_FD, or null when the variable is unset (the rank was
+  // started by hand, without dsrund). Removes the variable and makes the descriptor close-on-exec,
+  // so that children do not inherit it.
   static StatusOr<std::unique_ptr<RankLink>> FromEnvironment();
 
-  // Blocks while the socket is full. kUnavailable once the daemon is gone.
+  // Sends a message. Blocks while the socket is full. Fails with kUnavailable once the daemon is
+  // gone.
   Status Send(const RankMessage& message);
 
-  // The next message from the daemon. kDeadlineExceeded when none comes in time, kUnavailable once
-  // the daemon is gone.
+  // Returns the next message from the daemon. Fails with kDeadlineExceeded after `timeout`, and
+  // with kUnavailable once the daemon is gone.
   StatusOr<RankMessage> Receive(std::chrono::milliseconds timeout);
 
  private:

@@ -1,12 +1,12 @@
 #pragma once
 
-// Outcome and Result: Status and StatusOr for failures of a type of their own, which say more than
-// a code and a sentence: of which kind they are, who is to blame, what the user may do.
+// Outcome and Result are Status and StatusOr with an error type of your own. Such an error holds
+// more than a code and a message: its kind, its cause, and the user's options.
 //
 //     Outcome<HostFailure> Authenticate();
 //     Result<Facts, HostFailure> AskForFacts();
 //
-// Threads: plain values.
+// Values; not synchronised.
 
 #include <optional>
 #include <utility>
@@ -19,7 +19,7 @@ namespace ds {
 template <typename Failure>
 class [[nodiscard]] Outcome {
  public:
-  Outcome() = default;                                        // it went well
+  Outcome() = default;                                        // success
   Outcome(Failure failure) : failure_(std::move(failure)) {}  // NOLINT(google-explicit-*)
 
   bool ok() const { return !failure_.has_value(); }

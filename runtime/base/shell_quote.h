@@ -1,7 +1,7 @@
 #pragma once
 
-// Words as a POSIX shell reads them: for commands that a user copies from a message, and for
-// scripts that are sent to a host. Pure.
+// Quoting of words for a POSIX shell: for commands that a user copies from a message, and for
+// scripts sent to a host. Pure.
 
 #include <string>
 #include <string_view>
@@ -9,11 +9,11 @@
 
 namespace ds {
 
-// `text` as one word: as it is when no character of it means anything to a shell, else in single
-// quotes.
+// Returns `text` as one shell word: unchanged if no character is special to a shell, otherwise in
+// single quotes.
 std::string ShellQuote(std::string_view text);
 
-// The words, quoted, with blanks between them.
+// Returns the quoted words, separated by blanks.
 std::string ShellLine(const std::vector<std::string>& words);
 
 }  // namespace ds

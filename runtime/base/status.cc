@@ -123,7 +123,7 @@ Status DataLossError(std::string message) {
 }
 
 Status ErrnoError(int error_number, std::string_view what) {
-  // generic_category().message() is the thread-safe strerror.
+  // generic_category().message() is a thread-safe strerror.
   return Status(CodeOfErrno(error_number),
                 std::string(what) + ": " + std::generic_category().message(error_number));
 }

@@ -1,15 +1,16 @@
 #pragma once
 
-// Status and StatusOr: how everything that can go wrong in ordinary use is reported.
+// Status and StatusOr report every failure that can happen in ordinary use.
 //
 // A function that can fail for reasons outside the program (input, disk, network, a dead peer)
-// returns Status or StatusOr<T>. What only a bug can cause is DS_CHECK's (check.h). Exceptions are
-// libraries': their callers make a Status of what they expect, rank/torch_boundary.h of the rest.
+// returns Status or StatusOr<T>. Failures that only a bug can cause use DS_CHECK (check.h). Only
+// libraries throw exceptions. Their callers convert the expected ones to a Status;
+// rank/torch_boundary.h converts all others.
 //
-// A message says what happened, where (file, line, host, rank, key), and what to do.
+// A message states the failure, its location (file, line, host, rank, key), and the remedy.
 //
-// The codes equal gRPC's numerically, so that a Status crosses the wire without a table.
-// Threads: a Status is a value; share it as you would share a std::string.
+// The codes equal gRPC's numerically, so a Status crosses the wire without a table. A Status is a
+// value, as thread-safe as a std::string.
 
 #include <cstdint>
 #include <optional>
@@ -41,13 +42,13 @@ enum class StatusCode : std::int32_t {
   kUnauthenticated = 16,
 };
 
-// The code's name as users read it: "invalid argument", "not found".
+// Returns the code's name for users: "invalid argument", "not found".
 std::string_view StatusCodeName(StatusCode code);
 
 class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
-  // Requires: code != kOk (an error has a reason; an OK has none).
+  // Requires code != kOk (an error has a reason; an OK has none).
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {
     DS_CHECK(code != StatusCode::kOk);
   }
@@ -56,7 +57,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same error with `context` and ": " in front of its message; OK stays OK.
+  // Returns the same error with `context` and ": " in front of its message; OK stays OK.
   Status WithContext(std::string_view context) const;
 
   friend bool operator==(const Status&, const Status&) = default;
@@ -81,10 +82,10 @@ Status DeadlineExceededError(std::string message);
 Status CancelledError(std::string message);
 Status DataLossError(std::string message);
 
-// The one place where errno becomes a Status: "`what`: No space left on device".
+// Converts an errno to a Status: "`what`: No space left on device". No other function does.
 Status ErrnoError(int error_number, std::string_view what);
 
-// Either a value or the reason why there is none.
+// Holds a value, or the reason why there is none.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:

@@ -10,7 +10,7 @@ namespace ds {
 
 int EditDistance(std::string_view a, std::string_view b) {
   const std::size_t columns = b.size() + 1;
-  // Rows i-2, i-1 and i of the dynamic programme; i-2 is what a transposition looks back to.
+  // Rows i-2, i-1 and i of the dynamic programme. Transpositions use row i-2.
   std::vector<int> before(columns), previous(columns), current(columns);
   for (std::size_t j = 0; j < columns; ++j) previous[j] = static_cast<int>(j);
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -40,7 +40,8 @@ std::vector<std::string_view> PartsOf(std::string_view name) {
   return parts;
 }
 
-// Counts the parts that `word` leaves out of `candidate`; nothing when it has one of its own.
+// Counts the parts of `candidate` that `word` omits; nullopt when `word` has a part that
+// `candidate` lacks.
 std::optional<int> PartsLeftOut(std::string_view word, std::string_view candidate) {
   const std::vector<std::string_view> named = PartsOf(word), all = PartsOf(candidate);
   const bool known = std::all_of(named.begin(), named.end(), [&](std::string_view part) {
@@ -50,7 +51,7 @@ std::optional<int> PartsLeftOut(std::string_view word, std::string_view candidat
   return static_cast<int>(all.size() - named.size());
 }
 
-// The most letters of a word that a slip of the fingers gets wrong. More of them are another word.
+// Returns the maximum number of mistyped letters in a word. With more it is another word.
 int MostTypos(std::string_view word) {
   const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
   if (letters < 8) return 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Finds the known name that is nearest to a misspelt one: "did you mean …?".
+// Nearest finds the known name closest to a misspelt one, for "did you mean ...?" messages.
 
 #include <span>
 #include <string>
@@ -8,20 +8,19 @@
 
 namespace ds {
 
-// Levenshtein distance with adjacent transpositions (optimal string alignment).
+// Returns the Levenshtein distance with adjacent transpositions (optimal string alignment).
 int EditDistance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word` if it is near enough to be meant, else "": one wrong letter (two
-// from 8 letters on, three from 16), or more parts ("warmup_steps" for "warmup_num_steps"). Ties go
-// to the earlier one. A word of another program's is no misspelling: tables of meanings answer
-// those.
+// Returns the candidate nearest to `word`, or "" when none is close enough. Close means one wrong
+// letter (two from 8 letters on, three from 16), or missing parts ("warmup_steps" for
+// "warmup_num_steps"). The earlier candidate wins a tie. Does not translate names of other
+// programs: tables of meanings answer those.
 std::string Nearest(std::string_view word, std::span<const std::string> candidates);
 
-// "; did you mean 'x'?" or "".
+// Returns "; did you mean 'x'?" or "".
 std::string DidYouMean(std::string_view word, std::span<const std::string> candidates);
 
-// Fills in what a table of foreign names says to write: {name} is the name that was given, {} its
-// value.
+// Fills in an entry of a table of foreign names: {name} becomes the given name, {} its value.
 std::string FillMeaning(std::string_view text, std::string_view name, std::string_view value);
 
 }  // namespace ds

@@ -1,6 +1,6 @@
 #pragma once
 
-// UniqueFd owns one file descriptor and closes it when it goes. Move-only; not thread-safe.
+// UniqueFd owns one file descriptor and closes it on destruction. Move-only. Not thread-safe.
 
 #include <unistd.h>
 

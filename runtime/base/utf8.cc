@@ -5,9 +5,9 @@
 namespace ds {
 namespace {
 
-// Lead is what the first byte of a character says: how many bytes follow, and between what bounds
-// the first of them lies (the other ones are 80 to BF). Bounds that nothing fits make it no first
-// byte.
+// Lead describes the first byte of a character: the number of bytes that follow, and the bounds of
+// the first of these (the others are 80 to BF). Empty bounds mean that the byte cannot start a
+// character.
 struct Lead {
   std::size_t following;
   std::uint8_t least, most;
