@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "MemAvailable:   123 kB"
+// Reads the line "MemAvailable:   123 kB".
 std::optional<std::uint64_t> ReadMemAvailable(const fs::path& root) {
   std::ifstream file(root / "proc/meminfo");
   for (std::string line; std::getline(file, line);) {

@@ -1,9 +1,8 @@
 #pragma once
 
-// ReadAvailableMemory: how much memory processes that this one starts can have without others being
-// pushed out: what the kernel calls available, or less, as far as the limits of the control groups
-// of this process go. Pages of files that a group has read count as free, as the kernel takes them
-// back.
+// ReadAvailableMemory returns the memory that child processes can use without evicting other
+// processes. It is the kernel's MemAvailable, or less when a limit of this process's control groups
+// is lower. File pages that a group has read count as free, because the kernel reclaims them.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +10,8 @@
 
 namespace ds {
 
-// Reads files under `root` ("/" but for tests). None where the kernel does not say.
+// Reads files under `root`, which is "/" except in tests. Returns nullopt when the kernel reports
+// nothing.
 std::optional<std::uint64_t> ReadAvailableMemory(const std::filesystem::path& root = "/");
 
 }  // namespace ds

@@ -1,7 +1,7 @@
 #pragma once
 
-// The time since this machine's boot, by a clock that nobody sets and that goes on while the
-// machine is suspended: leases are counted by it.
+// Time since the boot of this machine. The clock cannot be set and keeps running while the machine
+// is suspended. Leases are measured with it.
 
 #include <chrono>
 #include <ctime>

@@ -13,22 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// v1 says "no limit" by a number near 2^63.
+// In v1 a number near 2^63 means "no limit".
 constexpr std::uint64_t kUnlimitedV1 = std::uint64_t{1} << 62;
 
-// A hierarchy as mountinfo describes it.
+// A hierarchy as listed in mountinfo.
 struct Mount {
-  std::string root;  // the group that is mounted
+  std::string root;  // the group at the mount point
   fs::path point;
   std::string type;     // "cgroup" or "cgroup2"
-  std::string options;  // of the file system: its controllers in v1
+  std::string options;  // file system options; in v1 they name the controllers
 };
 
 bool IsOctal(std::string_view digits) {
   return digits.find_first_not_of("01234567") == std::string_view::npos;
 }
 
-// A path without the kernel's escapes: "\040" stands for a blank.
+// Replaces the kernel's escapes in a path: "\040" is a blank.
 std::string Unescape(std::string_view path) {
   std::string text;
   while (!path.empty()) {
@@ -71,7 +71,7 @@ bool HasWord(std::string_view list, std::string_view word) {
   return false;
 }
 
-// The folder of `group` in the hierarchy; empty when the mount does not show it.
+// Returns the folder of `group` in the hierarchy; empty when the mount does not show it.
 fs::path FindFolder(const Mount& mount, std::string group) {
   if (mount.root != "/") {
     if (!group.starts_with(mount.root)) return {};
@@ -88,7 +88,7 @@ std::optional<std::uint64_t> ReadNumber(const fs::path& file) {
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-// The value behind `key` in a file of "key value" lines.
+// Returns the value of `key` in a file of "key value" lines.
 std::optional<std::uint64_t> ReadValue(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -100,7 +100,7 @@ std::optional<std::uint64_t> ReadValue(const fs::path& path, std::string_view ke
   return std::nullopt;
 }
 
-// Calls visit(folder) for the group and those above it, up to the one that is mounted.
+// Calls visit(folder) for the group and its ancestors, up to the mounted one.
 template <typename Visit>
 void ForEachLevel(fs::path group, const fs::path& top, Visit visit) {
   while (true) {
@@ -114,24 +114,25 @@ void TakeSmaller(std::optional<std::uint64_t> value, std::optional<std::uint64_t
   if (value) *smallest = std::min(*value, smallest->value_or(*value));
 }
 
-// Counts what is left of a limit.
+// Returns the remainder of a limit.
 std::uint64_t LeftOf(std::uint64_t limit, std::optional<std::uint64_t> used,
                      std::uint64_t of_files) {
   const std::uint64_t taken = used.value_or(0) - std::min(used.value_or(0), of_files);
   return limit - std::min(limit, taken);
 }
 
-// Pages of files, read once or often: the kernel takes both back before it ends a process.
+// Returns the bytes of active and inactive file pages. The kernel reclaims both before it kills a
+// process.
 std::uint64_t ReadFilePages(const fs::path& stat, const std::string& prefix) {
   return ReadValue(stat, prefix + "inactive_file").value_or(0) +
          ReadValue(stat, prefix + "active_file").value_or(0);
 }
 
-// MemoryFiles is what a version calls the files of a group.
+// MemoryFiles holds the file names of one cgroup version.
 struct MemoryFiles {
   const char* limit;
-  const char* used;         // with the groups below it
-  const char* stat_prefix;  // of the counts that are so, too
+  const char* used;         // includes the groups below
+  const char* stat_prefix;  // prefix of the counts that include the groups below
 };
 constexpr MemoryFiles kFilesV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 constexpr MemoryFiles kFilesV2 = {"memory.max", "memory.current", ""};
@@ -141,17 +142,17 @@ std::uint64_t ReadRoomUnder(std::uint64_t limit, const fs::path& group, const Me
                 ReadFilePages(group / "memory.stat", files.stat_prefix));
 }
 
-// Takes the limits of the levels that are to be seen here.
+// Collects the limits of the levels visible here.
 struct Levels {
-  std::optional<std::uint64_t> limit, room;  // the smallest
-  fs::path highest;                          // that says what it has used
+  std::optional<std::uint64_t> limit, room;  // the smallest ones
+  fs::path highest;                          // highest level with a usage file
 };
 
 Levels ReadLevels(const fs::path& group, const fs::path& top, const MemoryFiles& files) {
   Levels levels;
   ForEachLevel(group, top, [&](const fs::path& level) {
     if (ReadNumber(level / files.used)) levels.highest = level;
-    const auto limit = ReadNumber(level / files.limit);  // "max" is no number
+    const auto limit = ReadNumber(level / files.limit);  // "max" is not a number
     if (!limit || *limit >= kUnlimitedV1) return;
     TakeSmaller(limit, &levels.limit);
     TakeSmaller(ReadRoomUnder(*limit, level, files), &levels.room);
@@ -159,8 +160,8 @@ Levels ReadLevels(const fs::path& group, const fs::path& top, const MemoryFiles&
   return levels;
 }
 
-// A smaller limit than those here is that of a group above what is mounted: what that has used is
-// at least what the highest group here has.
+// A limit below all visible ones belongs to a group above the mount point. That group uses at least
+// as much as the highest visible group.
 std::optional<std::uint64_t> ReadRoomV1(const fs::path& group, const fs::path& top) {
   Levels levels = ReadLevels(group, top, kFilesV1);
   const auto limit = ReadValue(group / "memory.stat", "hierarchical_memory_limit");

@@ -1,9 +1,10 @@
 #pragma once
 
-// Cgroups: the control groups this process is in, whichever of v1, v2 or both the host has, and
-// what they know of memory.
+// Cgroups finds the control groups of this process and reads their memory counters. The host may
+// have v1, v2 or both.
 //
-// Reads files under `root` ("/" but for tests). What cannot be read is absent, never an error.
+// Reads files under `root`, which is "/" except in tests. Values that cannot be read are absent,
+// never an error.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,31 +12,31 @@
 
 namespace ds {
 
-// Folders; empty where there is no such hierarchy or it is not to be seen from here.
+// The folders of the groups; empty when the hierarchy does not exist or is not visible here.
 struct OwnCgroups {
   std::filesystem::path unified;         // v2
-  std::filesystem::path unified_root;    // where v2 is mounted
-  std::filesystem::path memory_v1;       // of the memory controller of v1
-  std::filesystem::path memory_v1_root;  // where that is mounted
+  std::filesystem::path unified_root;    // mount point of v2
+  std::filesystem::path memory_v1;       // group of the v1 memory controller
+  std::filesystem::path memory_v1_root;  // mount point of the v1 memory controller
 };
 
 OwnCgroups FindOwnCgroups(const std::filesystem::path& root = "/");
 
-// The kernel's counts for a group.
+// Memory counters of a group.
 struct GroupMemory {
-  std::uint64_t oom_kills = 0;         // of its processes and those below
-  std::optional<std::uint64_t> limit;  // of it or of one above it; none = unlimited
-  std::optional<std::uint64_t> peak;   // the most it ever used
+  std::uint64_t oom_kills = 0;         // processes killed in it and in the groups below
+  std::optional<std::uint64_t> limit;  // the group's own or inherited limit; nullopt if unlimited
+  std::optional<std::uint64_t> peak;   // highest usage so far
 };
 
-// None where no memory controller watches this process. The count alone costs one small file, where
-// the rest can make the kernel add up the statistics of every processor.
+// Each returns nullopt when no memory controller covers this process. ReadOomKills reads one small
+// file. ReadGroupMemory can be slow: the kernel may add up the statistics of every processor.
 std::optional<std::uint64_t> ReadOomKills(const OwnCgroups& cgroups);
 std::optional<GroupMemory> ReadGroupMemory(const OwnCgroups& cgroups);
 
-// Counts the bytes that the group and those above it may still take, by the one that leaves least:
-// the limit of each is held against what it has used itself, with the groups below it. What they
-// hold of files counts as free. None where none of them is limited.
+// Returns the bytes that this process's group may still allocate: the minimum over the group and
+// its ancestors of limit minus usage. The usage of a group includes the groups below it, and its
+// file pages count as free. Returns nullopt when no group is limited.
 std::optional<std::uint64_t> ReadRoomInGroups(const OwnCgroups& cgroups);
 
 }  // namespace ds

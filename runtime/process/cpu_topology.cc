@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxCpu = 65535;
 constexpr std::uint64_t kMaxSysFileBytes = std::uint64_t{1} << 20;
 
-// A number at the start of `text`, which loses it.
+// Parses a number at the start of `text` and removes it from `text`.
 bool TakeNumber(std::string_view* text, int* number) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
   if (error != std::errc() || *number < 0 || *number > kMaxCpu) return false;
@@ -26,13 +26,13 @@ bool TakeNumber(std::string_view* text, int* number) {
   return true;
 }
 
-// "" when it cannot be read.
+// Returns "" when the file cannot be read.
 std::string ReadSmall(const fs::path& path) {
   StatusOr<std::string> text = ReadFile(path, kMaxSysFileBytes);
   return text.ok() ? std::move(text).value() : "";
 }
 
-// The lowest numbered logical cpu that shares a core with `cpu`; `cpu` itself when unknown.
+// Returns the lowest logical cpu that shares a core with `cpu`; `cpu` itself when unknown.
 int FindFirstSibling(const fs::path& root, int cpu) {
   const auto siblings =
       ParseKernelCpuList(ReadSmall(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) /
@@ -42,7 +42,7 @@ int FindFirstSibling(const fs::path& root, int cpu) {
 
 std::vector<int> ChooseOnePerCore(const std::vector<int>& allowed, const fs::path& root) {
   std::vector<int> cores;
-  std::vector<int> taken;  // first siblings of the cores that are in already
+  std::vector<int> taken;  // first siblings of the cores found so far
   for (const int cpu : allowed) {
     const int core = FindFirstSibling(root, cpu);
     if (std::find(taken.begin(), taken.end(), core) != taken.end()) continue;
@@ -52,7 +52,7 @@ std::vector<int> ChooseOnePerCore(const std::vector<int>& allowed, const fs::pat
   return cores;
 }
 
-// "Node 0 MemTotal:  16314048 kB" among others.
+// Finds "Node 0 MemTotal:  16314048 kB" among other lines.
 std::uint64_t ReadNodeMemory(const fs::path& folder) {
   std::istringstream text(ReadSmall(folder / "meminfo"));
   std::string word;

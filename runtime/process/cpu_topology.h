@@ -1,8 +1,8 @@
 #pragma once
 
-// The cores and memory nodes of this machine, as the kernel describes them below /sys.
+// The cores and NUMA nodes of this machine, as the kernel describes them under /sys.
 //
-// Collecting fails nowhere: what cannot be read is left out. Threads: safe to call concurrently.
+// Collecting never fails: values that cannot be read are omitted. Thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,27 +15,29 @@ namespace ds {
 
 struct NumaNode {
   int id = 0;
-  std::vector<int> cpus;  // logical ones, ascending; none: memory without processors
+  std::vector<int> cpus;  // logical cpus, ascending; empty for memory without processors
   std::uint64_t memory_bytes = 0;
 
   friend bool operator==(const NumaNode&, const NumaNode&) = default;
 };
 
 struct CpuTopology {
-  // One logical cpu, the lowest, of every physical core that may be used; ascending.
+  // The lowest logical cpu of each usable physical core, ascending.
   std::vector<int> cores;
-  std::vector<NumaNode> nodes;  // ascending; none where the kernel does not say
+  std::vector<NumaNode> nodes;  // ascending; empty when the kernel does not list nodes
 };
 
-// The logical cpus this thread may run on, ascending; the first where the kernel does not say.
+// Returns the logical cpus this thread may run on, ascending. Returns the first cpu when the kernel
+// does not report them.
 std::vector<int> ListAllowedCpus();
 
-// `allowed` are the logical cpus that count for `cores`; `root` is where sys/ lies, for tests.
+// Reads the topology. Only the logical cpus in `allowed` count for `cores`. Reads `root`/sys, where
+// `root` differs from "/" only in tests.
 CpuTopology ReadCpuTopology(const std::vector<int>& allowed = ListAllowedCpus(),
                             const std::filesystem::path& root = "/");
 
-// "0-3,8" as the kernel writes it, blanks and a newline around it included; "" is no cpu.
-// kInvalidArgument for anything else.
+// Parses the kernel's format "0-3,8", with blanks and a newline around it; "" is an empty list.
+// Fails with kInvalidArgument for any other text.
 StatusOr<std::vector<int>> ParseKernelCpuList(std::string_view text);
 
 }  // namespace ds

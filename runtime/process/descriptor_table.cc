@@ -23,7 +23,7 @@ void ReserveDescriptors(int count) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const int last = static_cast<int>(std::min<rlim_t>(count, limit.rlim_cur)) - 1;
   const UniqueFd some(::open("/", O_PATH | O_CLOEXEC));
-  // A table has room for the largest number that was ever in it.
+  // A table keeps the capacity for the largest number it ever held.
   const UniqueFd highest(::fcntl(some.get(), F_DUPFD_CLOEXEC, last));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Freer: the deleter of a std::unique_ptr that owns an object of a C library.
+// Freer is the deleter of a std::unique_ptr to an object of a C library.
 //
 //     using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
 

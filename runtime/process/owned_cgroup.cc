@@ -24,20 +24,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kGroupPrefix = "dsrun-";
-// Over the processes of a group, for one that forks as fast as they are killed.
+// Limit of passes over the processes of a group that forks as fast as it is killed.
 constexpr int kMostPasses = 1000;
 
 UniqueFd OpenGroup(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// Writes "1" to a file of the group; false where it has none of that name.
+// Writes "1" to a file of the group; returns false if the group has no such file.
 bool SwitchOn(const UniqueFd& folder, const char* name) {
   const UniqueFd file(::openat(folder.get(), name, O_WRONLY | O_CLOEXEC));
   return file.valid() && ::write(file.get(), "1", 1) == 1;
 }
 
-// All of it at once, so that what it is about to start has been seen.
+// Reads the complete list before any process is killed.
 std::string ReadProcesses(const UniqueFd& folder) {
   const UniqueFd file(::openat(folder.get(), "cgroup.procs", O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -51,15 +51,16 @@ std::string ReadProcesses(const UniqueFd& folder) {
 
 void KillGroup(const UniqueFd& folder) {
   if (SwitchOn(folder, "cgroup.kill")) return;
-  // Kernels before 5.14. A process may fork between being read and being killed: it is done when
-  // all that are there have been killed before. Frozen ones (since 5.2) do not fork, and do die.
+  // Kernels before 5.14 have no cgroup.kill. A process may fork after it was read and before it is
+  // killed, so repeat until a pass finds only killed processes. A frozen process (since 5.2) cannot
+  // fork, but dies on SIGKILL.
   SwitchOn(folder, "cgroup.freeze");
   std::set<pid_t> killed;
   for (int pass = 0; pass < kMostPasses; ++pass) {
     std::istringstream processes(ReadProcesses(folder));
     bool any_new = false;
     for (pid_t pid = 0; processes >> pid;) {
-      // 0 stands for a process of another pid namespace, and would mean our own group to kill(2).
+      // 0 means a process of another pid namespace, and kill(0) would signal our own group.
       if (pid <= 0 || !killed.insert(pid).second) continue;
       ::kill(pid, SIGKILL);
       any_new = true;
@@ -68,7 +69,7 @@ void KillGroup(const UniqueFd& folder) {
   }
 }
 
-// Returns when no process is left in it, or at the deadline.
+// Returns when the group has no process left, or at the deadline.
 void AwaitEmpty(const UniqueFd& folder, std::chrono::steady_clock::time_point deadline) {
   const UniqueFd events(::openat(folder.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
   std::array<char, 256> text{};
@@ -111,7 +112,7 @@ void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseco
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
     const UniqueFd folder = OpenGroup(entry->path());
-    // Several may remove one at once: each finishes where another ends in the middle.
+    // Several processes may remove a group at once, and each continues if another stops midway.
     if (!folder.valid() || !LockAbandoned(folder.get(), MarkPlace::kAttribute, LOCK_SH)) continue;
     KillGroup(folder);
     AwaitEmpty(folder, deadline);
@@ -121,7 +122,7 @@ void OwnedCgroup::RemoveAbandoned(const fs::path& parent, std::chrono::milliseco
 
 OwnedCgroup::~OwnedCgroup() {
   ::rmdir(path_.c_str());
-  RemoveAbandoned(path_.parent_path());  // what it killed when it began has ended since
+  RemoveAbandoned(path_.parent_path());  // processes killed in Create have ended by now
 }
 
 void OwnedCgroup::KillAll() const { KillGroup(folder_); }

@@ -1,18 +1,18 @@
 #pragma once
 
-// OwnedCgroup: a v2 control group for processes that its owner starts, so that everything below
-// them can be killed at once and nothing can slip out: not by a session of its own, not by forking
-// faster than somebody kills.
+// OwnedCgroup is a v2 control group for child processes, which lets the owner kill all descendants
+// at once. A process cannot escape by starting its own session or by forking faster than it is
+// killed.
 //
-// A group holds its owner's mark (owner_mark.h), and its owner holds a lock on it. One whose
-// owner is provably gone is ended and removed by whoever looks after the owner's end, or by the
-// next owner of a group beside it, or by several at once: they share the lock, and each finishes
-// where another ends in the middle. Without that proof a group is somebody else's, whatever it is
-// called.
+// The group holds its owner's mark (owner_mark.h), and the owner holds a lock on it. A group is
+// abandoned when its owner has provably ended. Abandoned groups are killed and removed by
+// RemoveAbandoned and by the next Create in the same parent. Several processes may do so at once:
+// they share the lock, and each continues if another stops midway. Without that proof a group
+// belongs to another owner, regardless of its name.
 //
-// There is none where a group may not be made or marked (no v2, no permission).
+// Create fails when a group cannot be made or marked (no v2, no permission).
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <chrono>
 #include <filesystem>
@@ -26,15 +26,15 @@ namespace ds {
 
 class OwnedCgroup {
  public:
-  // Makes the group dsrun-`name` below `parent`. Any error means: not here.
+  // Creates the group dsrun-`name` below `parent`. An error means that no group can be used here.
   static StatusOr<std::unique_ptr<OwnedCgroup>> Create(const std::filesystem::path& parent,
                                                        const std::string& name);
-  // Ends and removes the groups below `parent` whose owners are gone. One whose processes have not
-  // ended after `patience` stays for the next time.
+  // Kills and removes the abandoned groups below `parent`. Waits up to `patience` in total, and
+  // leaves a group that still has processes for the next call.
   static void RemoveAbandoned(const std::filesystem::path& parent,
                               std::chrono::milliseconds patience = {});
-  // Removes the group, and what Create has found abandoned; requires that their processes have
-  // ended, else they stay behind.
+  // Removes the group, and the groups that Create found abandoned. A group with running processes
+  // is left in place.
   ~OwnedCgroup();
   OwnedCgroup(const OwnedCgroup&) = delete;
   OwnedCgroup& operator=(const OwnedCgroup&) = delete;
@@ -42,7 +42,7 @@ class OwnedCgroup {
   // The open folder, for CloneChild.
   int fd() const { return folder_.get(); }
   const std::filesystem::path& path() const { return path_; }
-  // SIGKILL to every process in it.
+  // Sends SIGKILL to every process in the group.
   void KillAll() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pipe: both ends of a pipe, close-on-exec. They block unless `flags` says O_NONBLOCK.
+// Pipe holds both ends of a pipe, close-on-exec. They block unless `flags` contains O_NONBLOCK.
 
 #include <fcntl.h>
 #include <unistd.h>

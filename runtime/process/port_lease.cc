@@ -10,7 +10,7 @@
 namespace ds {
 namespace {
 
-// Dual-stack where the host has IPv6, as servers that listen on every address do.
+// Uses a dual-stack socket if the host has IPv6, like servers that listen on every address.
 StatusOr<UniqueFd> MakeSocket(int family) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket");
@@ -38,7 +38,7 @@ int BindAnyAddress(int fd, int family, std::uint16_t port) {
 }
 
 StatusOr<std::uint16_t> ReadBoundPort(int fd) {
-  sockaddr_in6 bound{};  // the port lies at the same place in both kinds of address
+  sockaddr_in6 bound{};  // the port is at the same offset in both address types
   socklen_t length = sizeof(bound);
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
     return ErrnoError(errno, "getsockname");

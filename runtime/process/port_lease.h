@@ -1,14 +1,14 @@
 #pragma once
 
-// PortLease: a TCP port kept for the rendezvous of rank 0.
+// PortLease reserves a TCP port for the rendezvous of rank 0.
 //
-// The port stays bound, without listening and with SO_REUSEADDR, for as long as the lease lives.
-// So the kernel gives it to nobody who asks for any port, while a server that names it and sets
-// SO_REUSEADDR (c10d's TCPStore, gRPC, nearly every server) binds and listens beside the lease:
-// there is no moment in which it could be taken. Release() is for ports the user has named, whose
+// The port stays bound with SO_REUSEADDR, without listening, for the lifetime of the lease. The
+// kernel then never hands it out as a free port. A server that names the port and sets SO_REUSEADDR
+// (c10d's TCPStore, gRPC, nearly every server) can bind and listen during the lease, so no other
+// process can take the port in between. Call Release() for a port named by the user, because its
 // server may not set SO_REUSEADDR.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 
@@ -19,8 +19,8 @@ namespace ds {
 
 class PortLease {
  public:
-  // Leases `port` on every address of this host, any free one for 0. kAlreadyExists when it is in
-  // use, kPermissionDenied for a port below 1024 without the right to it.
+  // Leases `port` on every address of this host; 0 picks any free port. Fails with kAlreadyExists
+  // when it is in use, and with kPermissionDenied for a port below 1024 without the privilege.
   static StatusOr<PortLease> Take(std::uint16_t port);
 
   std::uint16_t port() const { return port_; }

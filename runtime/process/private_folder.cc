@@ -21,14 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Narrows the search. Only a mark proves that a folder is ours.
+// The prefix narrows the search. Only a mark proves that a folder is ours.
 constexpr std::string_view kPrefix = "dsrun-job-";
 
-// 132 random bits: nobody else has or guesses the name.
+// Returns a name with 132 random bits, which is unique and cannot be guessed.
 std::string DrawName() {
   constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  constexpr int kCount = 22;  // of six bits each
+  constexpr int kCount = 22;  // letters of six bits each
   std::random_device random;
   std::string name(kPrefix);
   for (int i = 0; i < kCount; ++i) name += kLetters[random() % kLetters.size()];
@@ -39,10 +39,10 @@ UniqueFd OpenFolder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// The mark goes last: a removal that is cut off in the middle can be finished by the next process.
+// Removes the mark last, so that the next process can finish an interrupted removal.
 void RemoveFolder(const fs::path& folder) {
   std::error_code error;
-  if (!fs::is_directory(fs::symlink_status(folder, error))) return;  // a link that took its place
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return;  // a link has replaced it
   std::vector<fs::path> entries;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
@@ -65,7 +65,7 @@ void RemoveLeft(const fs::path& base) {
   }
 }
 
-// A shared lock; none when the folder is being removed, or has been.
+// Takes a shared lock. Returns false when the folder is being removed, or has been.
 bool Hold(const UniqueFd& folder) {
   if (!folder.valid()) return false;
   if (::flock(folder.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
@@ -74,7 +74,7 @@ bool Hold(const UniqueFd& folder) {
 }
 
 std::vector<std::string> ListBases() {
-  // A socket's path may have 107 bytes: ours has 33, and ssh's "/master.", with 16 letters, 24.
+  // A socket's path may have 107 bytes: our part has 33, and ssh's "/master.", with 16 letters, 24.
   constexpr std::size_t kLongestBase = 48;
   std::vector<std::string> bases;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
@@ -85,7 +85,7 @@ std::vector<std::string> ListBases() {
   return bases;
 }
 
-// OK when `folder` is a directory, no link, that this user owns and nobody else may enter.
+// Returns OK when `folder` is a directory, not a link, owned by this user and closed to others.
 Status CheckPrivate(const fs::path& folder) {
   struct stat info {};
   if (::lstat(folder.c_str(), &info) != 0) return ErrnoError(errno, folder.string());
@@ -109,7 +109,7 @@ StatusOr<PrivateFolder> PrivateFolder::Make() {
     }
     UniqueFd folder = OpenFolder(path);
     Status status = Hold(folder) ? OkStatus() : ErrnoError(errno, path.string());
-    // Without /proc there is no mark, and nobody else ever removes the folder.
+    // Without /proc there is no mark, and no other process ever removes the folder.
     const std::string mark = MakeOwnMark();
     if (status.ok() && !mark.empty()) status = LeaveMark(folder.get(), MarkPlace::kFile, mark);
     if (status.ok()) return PrivateFolder(path, std::move(folder));

@@ -1,15 +1,15 @@
 #pragma once
 
-// PrivateFolder: a folder that only this user can enter (0700), for the sockets and files of one
-// job, under $XDG_RUNTIME_DIR or /tmp. Its path leaves room for the name of a unix socket, so a
-// long $XDG_RUNTIME_DIR is passed over.
+// PrivateFolder is a folder that only this user can enter (0700), for the sockets and files of one
+// job. It is made under $XDG_RUNTIME_DIR or /tmp. A $XDG_RUNTIME_DIR too long for the path of a
+// unix socket in the folder is skipped.
 //
-// The folder holds its maker's mark (owner_mark.h), and every process that uses it holds a lock on
-// it, which ends with the process. The next Make, of any job, removes a folder of this user that
-// has the mark of a process that has ended and that nobody holds. Where files cannot be locked
-// nothing is removed like that.
+// The folder holds its maker's mark (owner_mark.h). Every process that uses the folder holds a lock
+// on it, which ends with the process. The next Make, of any job, removes folders of this user that
+// are unlocked and have the mark of an ended process. On a file system without file locks no such
+// folder is removed.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <filesystem>
 
@@ -20,17 +20,18 @@ namespace ds {
 
 class PrivateFolder {
  public:
-  PrivateFolder() = default;  // none
+  PrivateFolder() = default;  // holds no folder
   static StatusOr<PrivateFolder> Make();
-  // Holds one that another process has made and holds now. kPermissionDenied when others may enter.
+  // Opens and locks a folder that another process has made and holds. Fails with kPermissionDenied
+  // when others may enter it.
   static StatusOr<PrivateFolder> Join(const std::filesystem::path& path);
-  // Removes those of this user whose makers have ended and that nobody holds.
+  // Removes this user's folders that no process holds after their maker has ended.
   static void RemoveAbandoned();
 
   const std::filesystem::path& path() const { return path_; }
-  // Removes it with all that is in it. Its end alone only lets go of it.
+  // Removes the folder and its contents. The destructor only releases the lock.
   void Remove();
-  // Removes it if it holds nothing but its mark: for those that have joined it.
+  // Removes the folder if it contains nothing but its mark. For processes that joined it.
   void RemoveIfUnused() const;
 
  private:

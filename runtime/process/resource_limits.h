@@ -1,8 +1,8 @@
 #pragma once
 
-// Resource limits of processes (setrlimit) by the names that ulimit and docker use.
+// Resource limits of processes (setrlimit), by the names that ulimit and docker use.
 //
-// Pure; safe from any thread.
+// Pure; thread-safe.
 
 #include <cstdint>
 #include <limits>
@@ -15,10 +15,10 @@ namespace ds {
 
 inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-// The RLIMIT_ number of "nofile", "memlock", "core", ...; none for any other name.
+// Returns the RLIMIT_ number of "nofile", "memlock", "core", ...; nullopt for any other name.
 std::optional<int> FindResourceNumber(std::string_view name);
 
-// All of them, for messages.
+// Returns all names, for messages.
 std::vector<std::string> ListResourceNames();
 
 }  // namespace ds

@@ -31,7 +31,8 @@ StatusOr<int> SpawnInNewSession(const std::string& program, std::vector<std::str
   FileActions files;
   std::vector<UniqueFd> copies;
   for (const InheritedFd& entry : inherited) {
-    // From above all the numbers, so that no dup2 overwrites what another one needs.
+    // Duplicate above all target numbers, so that no dup2 overwrites a descriptor that another
+    // needs.
     copies.emplace_back(::fcntl(entry.fd, F_DUPFD_CLOEXEC, highest + 1));
     if (!copies.back().valid()) return ErrnoError(errno, "fcntl");
     posix_spawn_file_actions_adddup2(&files.actions, copies.back().get(), entry.number);

@@ -1,9 +1,10 @@
 #pragma once
 
-// SpawnInNewSession: a child process with a session of its own (a terminal's Ctrl-C is not for it),
-// no signal blocked, this process's environment, and chosen descriptors under chosen numbers.
+// SpawnInNewSession starts a child process in a new session, so that a terminal's Ctrl-C does not
+// reach it. The child has no blocked signals, this process's environment, and selected descriptors
+// under selected numbers.
 //
-// Threads: safe to call concurrently.
+// Thread-safe.
 
 #include <span>
 #include <string>
@@ -14,11 +15,12 @@
 namespace ds {
 
 struct InheritedFd {
-  int fd;      // stays open here
-  int number;  // what the child finds it under; all differ
+  int fd;      // the caller keeps it open
+  int number;  // its number in the child; must be unique
 };
 
-// The child's pid, which is to be waited for. `program` is a path; argv[0] is what it is told.
+// Returns the child's pid. The caller must wait for it. `program` is a path; the child sees `argv`
+// as its arguments, from argv[0] on.
 StatusOr<int> SpawnInNewSession(const std::string& program, std::vector<std::string> argv,
                                 std::span<const InheritedFd> inherited);
 

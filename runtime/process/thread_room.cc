@@ -38,7 +38,7 @@ Status CheckThreadRoom(int count) {
   }
   done.count_down();
   for (std::thread& thread : threads) thread.join();
-  // A thread that has been joined counts until the kernel knows it no more, a moment later.
+  // A joined thread counts against the limit until the kernel has released it, a moment later.
   for (std::size_t i = 0; i < threads.size(); ++i) {
     while (::syscall(SYS_tgkill, ::getpid(), numbers[i], 0) == 0) std::this_thread::yield();
   }

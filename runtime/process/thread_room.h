@@ -1,8 +1,8 @@
 #pragma once
 
-// CheckThreadRoom looks whether there is room for threads, for code that cannot do without those
-// that it starts. gRPC is such code: where it does not get one of its own it waits for that one's
-// work for ever, or aborts.
+// CheckThreadRoom tests whether enough threads can be started, for code that depends on them. gRPC
+// is such code: when it cannot start a thread of its own, it waits for that thread's work forever,
+// or aborts.
 
 #include <string>
 
@@ -10,14 +10,15 @@
 
 namespace ds {
 
-// Says where to look, of what fork and its kin mean by EAGAIN: kResourceExhausted.
+// Returns kResourceExhausted for an EAGAIN of fork or thread creation, and names the limits to
+// check.
 Status NoRoomError(const std::string& what);
 
-// Starts so many threads beside those of this process and ends them again. kResourceExhausted says
-// of how many the machine has room, and by what that is limited. Who has looked starts his own at
-// once: nothing is kept for him.
+// Starts `count` threads in addition to the process's own threads and ends them again. On failure
+// returns kResourceExhausted with the number that could be started and the reason. The quota is not
+// reserved, so start the needed threads right after the check.
 //
-// Threads: safe from any.
+// Thread-safe.
 Status CheckThreadRoom(int count);
 
 }  // namespace ds

@@ -38,7 +38,7 @@ StatusOr<UniqueFd> ListenUnix(const std::filesystem::path& path) {
   DS_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket");
-  // The mode of the socket's file is that of the descriptor, less the umask.
+  // The socket's file gets the mode of the descriptor, less the umask.
   ::fchmod(fd.get(), S_IRUSR | S_IWUSR);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == EADDRINUSE) return AlreadyExistsError(path.string() + " is there already");

@@ -1,8 +1,8 @@
 #pragma once
 
-// Unix sockets between processes of one user: connected pairs, and sockets that lie in a folder.
+// Unix sockets between processes of one user: connected pairs and listening sockets in a folder.
 //
-// Threads: safe to call concurrently.
+// Thread-safe.
 
 #include <filesystem>
 
@@ -15,13 +15,14 @@ struct SocketPair {
   UniqueFd ours;
   UniqueFd theirs;
 };
-// Two ends of one stream, close-on-exec.
+// Returns the two ends of a stream, close-on-exec.
 StatusOr<SocketPair> MakeSocketPair();
 
-// A listening socket, 0600 and close-on-exec. kAlreadyExists when something lies at `path`.
+// Returns a listening socket with mode 0600, close-on-exec. Fails with kAlreadyExists when `path`
+// exists.
 StatusOr<UniqueFd> ListenUnix(const std::filesystem::path& path);
 
-// Never waits: kUnavailable when nobody listens, or too many wait already.
+// Connects without waiting. Fails with kUnavailable when no process listens or the backlog is full.
 StatusOr<UniqueFd> ConnectUnix(const std::filesystem::path& path);
 
 }  // namespace ds
