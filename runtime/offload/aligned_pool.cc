@@ -32,12 +32,12 @@ AlignedBuffer AlignedPool::Take(std::int64_t bytes) {
   return {this, memory};
 }
 
-// Not from the heap, which keeps what has been freed (device/heap.h).
+// Maps pages directly, because the heap keeps freed memory (device/heap.h).
 AlignedPool::Memory AlignedPool::Map(std::size_t size) {
   void* const start =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) throw std::bad_alloc();
-  static_cast<void>(::madvise(start, size, MADV_HUGEPAGE));  // fewer page faults, where it can
+  static_cast<void>(::madvise(start, size, MADV_HUGEPAGE));  // fewer page faults, where supported
   const std::span<std::byte> bytes(static_cast<std::byte*>(start), size);
   book_(static_cast<std::int64_t>(size));
   return {.bytes = bytes, .registered = queue_.Register(bytes), .pinned = pinning_.pin(bytes)};

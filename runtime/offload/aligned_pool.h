@@ -1,12 +1,11 @@
 #pragma once
 
-// AlignedPool: memory in whole pages that files are read into and written from, past the page
-// cache. What is given back is kept for the next one of its size, registered with the queue. Of
-// what is idle no more than `most_idle` bytes are kept: those that have come back last, as a step's
-// next transfers are of the sizes of the ones before.
+// AlignedPool hands out page-aligned memory for file transfers that bypass the page cache. A
+// returned buffer stays in the pool, registered with the queue, for the next request of its size.
+// The pool keeps at most `most_idle` bytes of idle buffers, the latest returned ones, because the
+// transfers of one step have the sizes of the step before.
 //
-// Threads: all methods are safe to call concurrently. Lifetimes: the queue outlives the pool, the
-// pool its buffers.
+// Thread-safe. The queue must outlive the pool, and the pool its buffers.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +22,7 @@ namespace ds::offload {
 
 class AlignedPool;
 
-// Goes back to its pool with its destructor. Move-only.
+// A buffer of the pool. The destructor returns it. Move-only.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
@@ -55,11 +54,11 @@ class AlignedBuffer {
 class AlignedPool {
  public:
   static constexpr std::int64_t kPage = 4096;
-  // Is told of every change of the bytes that the pool holds, idle ones too.
+  // Receives every change of the number of bytes that the pool holds, idle ones included.
   using BookBytes = std::function<void(std::int64_t change)>;
 
-  // Lock memory for a device's copies, and let it go; a pool without them does neither. `pin` may
-  // fail: the copies are slower then.
+  // Functions that pin memory for a device's copies and unpin it. By default a pool pins nothing.
+  // `pin` may fail; the copies are slower then.
   struct Pinning {
     std::function<bool(std::span<std::byte>)> pin = [](std::span<std::byte>) { return false; };
     std::function<void(std::span<std::byte>)> unpin = [](std::span<std::byte>) {};
@@ -70,7 +69,7 @@ class AlignedPool {
   AlignedPool(const AlignedPool&) = delete;
   AlignedPool& operator=(const AlignedPool&) = delete;
 
-  // Returns at least `bytes`, in whole pages, of undefined values; throws std::bad_alloc.
+  // Returns an uninitialized buffer of `bytes`, rounded up to full pages. Throws std::bad_alloc.
   AlignedBuffer Take(std::int64_t bytes);
 
  private:
@@ -85,8 +84,8 @@ class AlignedPool {
   const std::int64_t most_idle_;
   const BookBytes book_;
   const Pinning pinning_;
-  std::mutex mutex_;        // guards what follows
-  std::list<Memory> idle_;  // in the order in which it came back
+  std::mutex mutex_;        // guards the fields below
+  std::list<Memory> idle_;  // in order of return
   std::int64_t idle_bytes_ = 0;
 };
 

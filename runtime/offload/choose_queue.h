@@ -1,6 +1,6 @@
 #pragma once
 
-// ChooseQueue: io_uring where this kernel lets us have it, else threads.
+// ChooseQueue returns an io_uring queue if this kernel allows one, otherwise a queue of threads.
 
 #include <memory>
 #include <mutex>
@@ -22,20 +22,20 @@ enum class QueueChoice {
 
 struct ChosenQueue {
   std::unique_ptr<IoQueue> queue;
-  std::string why_not_ring = {};  // empty where it is one
+  std::string why_not_ring = {};  // the reason against io_uring; empty if it is used
 };
 
-// Files are read and written through `system` where threads do it.
+// Creates the queue. A queue of threads reads and writes files through `system`.
 ChosenQueue ChooseQueue(const IoOptions& options, QueueChoice choice, FileSystem& system);
 
-// RingQueue: an IoQueue over io_uring. Each of its threads has a ring of its own and sleeps in the
-// kernel while its blocks are under way.
+// RingQueue is an IoQueue over io_uring. Each of its threads has its own ring, and sleeps in the
+// kernel while its blocks are in flight.
 //
-// Memory that is registered is mapped into the kernel once, not for every block.
+// Registered memory is mapped into the kernel once instead of for every block.
 
 class RingQueue : public IoQueue {
  public:
-  // Fails where the kernel has no io_uring or forbids it.
+  // Fails when the kernel has no io_uring or forbids it.
   static StatusOr<std::unique_ptr<RingQueue>> Create(const IoOptions& options);
   ~RingQueue() override;
 
@@ -53,17 +53,17 @@ class RingQueue : public IoQueue {
 
   PendingBlocks list_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::mutex mutex_;               // guards what follows
-  std::vector<int> free_numbers_;  // for memory to be registered
+  std::mutex mutex_;               // guards the fields below
+  std::vector<int> free_numbers_;  // unused registration numbers
 };
 
-// ThreadQueue: an IoQueue of threads that each wait for one block at a time. For machines where
-// io_uring is forbidden (containers, hardened kernels).
+// ThreadQueue is an IoQueue of threads that each wait for one block at a time. It serves machines
+// where io_uring is forbidden (containers, hardened kernels).
 
 class ThreadQueue : public IoQueue {
  public:
-  // Has as many threads as RingQueue has blocks under way, at most kMostThreads: a thread that
-  // waits is one block under way.
+  // The queue has one thread per block that a RingQueue would have in flight, at most kMostThreads.
+  // Each waiting thread is one block in flight.
   static constexpr int kMostThreads = 32;
 
   ThreadQueue(const IoOptions& options, FileSystem& system);

@@ -57,7 +57,8 @@ FileTier::~FileTier() {
   for (const Writing& each : writing_) static_cast<void>(each.transfer->Wait());
 }
 
-// A file system may refuse what it has let us ask for, or have no room at all: better now.
+// A file system may accept O_DIRECT and then refuse such transfers, or have no space. Fails now
+// rather than at the first transfer.
 Status FileTier::TryFiles() {
   const auto files = static_cast<std::int64_t>(files_.size());
   StatusOr<Extent> extent = Allocate(unit_bytes_ * files);
@@ -115,7 +116,7 @@ StatusOr<Extent> FileTier::Allocate(std::int64_t bytes) {
   extent.tier_ = this;
   const std::int64_t file_bytes =
       RoundUp(extent.first_ + extent.units_, files) / files * unit_bytes_;
-  // Files only grow, and nobody has written behind their ends.
+  // Files only grow, and nothing has been written after their ends.
   extent.fresh_ = extent.first_ / files * unit_bytes_ >= files_.back().size();
   for (ScratchFile& file : files_) DS_RETURN_IF_ERROR(file.Grow(file_bytes));
   return extent;
@@ -179,7 +180,7 @@ FileTransfer FileTier::WriteBehind(const Extent& extent, std::int64_t offset, Al
     under_way += static_cast<std::int64_t>(each.buffer.bytes().size());
   }
   while (under_way > most_writing_ && !writing_.empty()) {
-    static_cast<void>(writing_.front().transfer->Wait());  // whose failure its owner asks about
+    static_cast<void>(writing_.front().transfer->Wait());  // its owner receives the error
     under_way -= static_cast<std::int64_t>(writing_.front().buffer.bytes().size());
     writing_.pop_front();
   }

@@ -1,13 +1,14 @@
 #pragma once
 
-// IoQueue: reads and writes of files that go on while their caller does something else.
+// IoQueue reads and writes files in the background.
 //
-// A transfer is a list of blocks. The queue works on several at once, in no particular order, goes
-// on where the system has done only a part of one, and tells the transfer when the last one has
-// ended. Two implementations: RingQueue (io_uring) and ThreadQueue; ChooseQueue picks.
+// A transfer is a list of blocks. The queue processes several blocks at once, in no particular
+// order. It continues a block that the system transferred only in part, and completes the transfer
+// after the last block. There are two implementations: RingQueue (io_uring) and ThreadQueue.
+// ChooseQueue selects one.
 //
-// Threads: all methods are safe to call concurrently. Lifetimes: memory and file of a block are the
-// queue's until its transfer has ended; a queue ends after its transfers.
+// Thread-safe. Memory and file of a block must stay valid until its transfer has ended. Destroy a
+// queue only after all its transfers have ended.
 
 #include <sys/types.h>
 
@@ -28,23 +29,23 @@ struct IoBlock {
   int fd = -1;
   std::int64_t offset = 0;
   std::span<std::byte> bytes;
-  std::optional<int> registered = {};  // where all of them lie (IoQueue::Register)
+  std::optional<int> registered = {};  // registration of the memory (IoQueue::Register)
 };
 
 struct IoFailure {
-  IoBlock block;  // what of it was not transferred
-  int error = 0;  // errno; 0: the file ends before the block does
+  IoBlock block;  // the part that was not transferred
+  int error = 0;  // errno, or 0 if the file ends before the block
 };
 
 class IoTransfer {
  public:
   explicit IoTransfer(std::size_t blocks) : left_(blocks) {}
 
-  // Waits for all blocks. Returns the first failure.
+  // Waits for all blocks. Returns the first failure, or nullopt.
   std::optional<IoFailure> Wait();
   bool done() const;
 
-  // Called by the queue, once for each block.
+  // Called by the queue once per block.
   void EndBlock(std::optional<IoFailure> failure);
 
  private:
@@ -54,28 +55,28 @@ class IoTransfer {
   std::optional<IoFailure> failure_;
 };
 
-// The `aio` section of a ds_config: how many blocks are under way, and how they are asked for.
+// The `aio` section of a ds_config: the number of blocks in flight and the way to submit them.
 struct IoOptions {
   std::int64_t block_bytes = std::int64_t{1} << 20;
-  int queue_depth = 8;         // blocks that one thread has under way
+  int queue_depth = 8;         // blocks in flight per thread
   int threads = 1;             // intra_op_parallelism
-  bool single_submit = false;  // each block is a system call of its own
-  bool overlap_events = true;  // more are asked for before all of the earlier ones have ended
+  bool single_submit = false;  // one system call per block
+  bool overlap_events = true;  // submit more blocks before all earlier ones have ended
 };
 
 class IoQueue {
  public:
   virtual ~IoQueue() = default;
 
-  // Begins the blocks; their number is what the transfer was made with.
+  // Starts the blocks. Their number must equal the number passed to the transfer's constructor.
   virtual void Begin(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer) = 0;
 
-  // Tells the system of memory that blocks will lie in again and again: a number for their
-  // `registered`, or none where it does not want to know. Unregister before the memory goes.
+  // Registers memory that will hold many blocks. Returns the number for their `registered`, or
+  // nullopt if the system does not register it. Call Unregister before freeing the memory.
   virtual std::optional<int> Register(std::span<std::byte> memory) = 0;
   virtual void Unregister(int number) = 0;
 
-  // "io_uring" or "threads".
+  // Returns "io_uring" or "threads".
   virtual std::string_view name() const = 0;
 };
 

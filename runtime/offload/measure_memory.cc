@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kPasses = 6;
 
-// Wide enough for one thread to be bound by memory.
+// This vector is wide enough for one thread to be bound by memory.
 using Vector [[gnu::vector_size(32)]] = float;
 
 class Mapping {
@@ -54,7 +54,7 @@ StatusOr<MemorySpeed> MeasureMemory(int threads, std::int64_t bytes) {
   const Mapping memory(static_cast<std::size_t>(bytes));
   if (!memory.is_there()) return ErrnoError(errno, "memory to measure");
   const std::size_t each = memory.vectors().size() / static_cast<std::size_t>(threads);
-  // Once all have come, before a pass and behind it, the last one reads the clock.
+  // The last thread to arrive reads the clock, before and after each pass.
   std::vector<std::chrono::steady_clock::time_point> times;
   std::barrier all(threads, [&]() noexcept { times.push_back(std::chrono::steady_clock::now()); });
   times.reserve(kPasses + 1);

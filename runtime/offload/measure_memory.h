@@ -1,7 +1,7 @@
 #pragma once
 
-// MeasureMemory: how fast this host's memory is read and written in place, as a host's optimizer
-// does it: a bound for how fast it can update what it keeps there.
+// MeasureMemory measures how fast this host's memory is read and written in place. This bounds the
+// speed of a host optimizer, which updates state in host memory the same way.
 
 #include <cstdint>
 #include <vector>
@@ -12,14 +12,15 @@ namespace ds::offload {
 
 struct MemorySpeed {
   int threads = 1;
-  double bytes_per_second = 0.0;  // read, and as many written, together
+  double bytes_per_second = 0.0;  // bytes read plus bytes written (equal amounts)
 };
 
-// Each thread goes over its own part of `bytes`, which it has touched first; the best of several
-// passes. Requires much more bytes than caches have. Fails where there is no such memory.
+// Returns the best of several passes. Each thread updates its own part of `bytes`, which it has
+// touched first. `bytes` must be much larger than the caches. Fails when the memory cannot be
+// mapped.
 StatusOr<MemorySpeed> MeasureMemory(int threads, std::int64_t bytes);
 
-// 1, 2, 4, ... up to what this process may run on, and that.
+// Returns 1, 2, 4, ... below the number of cpus this process may run on, and that number.
 std::vector<int> ListThreadCounts();
 
 }  // namespace ds::offload

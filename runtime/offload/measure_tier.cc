@@ -8,10 +8,10 @@
 namespace ds::offload {
 namespace {
 
-// One transfer moves as much: a sub-group of the optimizer.
+// Bytes of one transfer, the size of an optimizer sub-group.
 constexpr std::int64_t kTransferBytes = std::int64_t{16} << 20;
 
-// Goes through the extent, two transfers under way; returns bytes per second.
+// Transfers the full extent with two transfers in flight. Returns bytes per second.
 StatusOr<double> Pass(FileTier& tier, const Extent& extent, bool writes) {
   std::array<AlignedBuffer, 2> buffers{tier.pool().Take(kTransferBytes),
                                        tier.pool().Take(kTransferBytes)};
@@ -29,7 +29,7 @@ StatusOr<double> Pass(FileTier& tier, const Extent& extent, bool writes) {
     under_way[side] = writes ? tier.Write(extent, at, buffers[side], count)
                              : tier.Read(extent, at, buffers[side], count);
   }
-  // The buffers must not go before both have ended.
+  // Both transfers must end before the buffers are destroyed.
   for (const FileTransfer& transfer : under_way) {
     if (!transfer) continue;
     const Status ended = tier.Wait(transfer);

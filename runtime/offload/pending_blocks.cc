@@ -9,7 +9,7 @@ namespace ds::offload {
 bool PendingBlock::Advance(std::int64_t result) {
   if (result == -EINTR || result == -EAGAIN) return false;
   if (result <= 0) {
-    // A write that has written nothing and says no reason would say so again.
+    // Retrying would not help a write that transferred nothing and reported no error.
     const int error = result == 0 && block.writes ? EIO : static_cast<int>(-result);
     transfer->EndBlock(IoFailure{.block = block, .error = error});
     return true;

@@ -1,8 +1,8 @@
 #pragma once
 
-// PendingBlocks: the blocks that an IoQueue's threads have yet to begin, first come, first served.
+// PendingBlocks is the FIFO queue of blocks that an IoQueue's threads have not started.
 //
-// Threads: all methods are safe to call concurrently.
+// Thread-safe.
 
 #include <condition_variable>
 #include <deque>
@@ -14,22 +14,22 @@
 
 namespace ds::offload {
 
-// A block and how far the system has come with it.
+// A block and its remaining part.
 struct PendingBlock {
   IoBlock block;
   std::shared_ptr<IoTransfer> transfer;
 
-  // Takes what one call of the system has returned: bytes, or the negative errno. Tells whether the
-  // block has ended; if not, the rest of it has to be asked for.
+  // Processes the result of one system call: the number of bytes, or the negative errno. Returns
+  // true when the block has ended. Otherwise the caller submits the remaining part.
   bool Advance(std::int64_t result);
 };
 
 class PendingBlocks {
  public:
   void Add(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer);
-  // Takes at most `most` blocks. With `wait` it comes back with nothing only after Close.
+  // Takes at most `most` blocks. With `wait`, returns an empty list only after Close.
   std::vector<PendingBlock> Take(std::size_t most, bool wait);
-  // Nothing will be added.
+  // Wakes all waiting threads. Do not call Add after this.
   void Close();
 
  private:

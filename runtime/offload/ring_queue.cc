@@ -55,7 +55,7 @@ class RingQueue::Worker {
   io_uring& ring() { return ring_; }
 
  private:
-  // Kernels before 5.6 have rings that cannot do what this asks for, nor tell.
+  // Returns false on kernels before 5.6, where io_uring lacks these operations or the probe.
   bool HasOperations() {
     io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
     if (probe == nullptr) return false;
@@ -87,7 +87,7 @@ class RingQueue::Worker {
     }
   }
 
-  // Puts the rest of a slot's block into the ring, which has as many entries as there are slots.
+  // Submits the remaining part of a slot's block. The ring has one entry per slot.
   void Ask(std::size_t slot) {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     DS_CHECK(entry != nullptr);
@@ -110,7 +110,8 @@ class RingQueue::Worker {
 
   void SubmitAndWait(unsigned count) {
     const int result = io_uring_submit_and_wait(&ring_, count);
-    // The kernel is short of memory for more requests: those that end give it back.
+    // On EAGAIN and EBUSY the kernel lacks memory for more requests; finished requests release
+    // some.
     const bool passes = result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY;
     DS_CHECK_MSG(passes, "io_uring_submit_and_wait: errno " + std::to_string(-result));
   }
@@ -121,7 +122,8 @@ class RingQueue::Worker {
       const auto slot = static_cast<std::size_t>(io_uring_cqe_get_data64(entry));
       std::int64_t result = entry->res;
       io_uring_cqe_seen(&ring_, entry);
-      // The kernel cancels what it needs a thread of its own for where this user may have no more.
+      // The kernel cancels a request that needs a kernel thread when the user's thread limit is
+      // reached.
       if (result == -ECANCELED) result = TransferHere(slots_[slot].block);
       if (slots_[slot].Advance(result)) {
         slots_[slot] = {};
@@ -159,7 +161,7 @@ StatusOr<std::unique_ptr<RingQueue>> RingQueue::Create(const IoOptions& options)
   return queue;
 }
 
-// A container may not let it have so many threads: those that it gets have all blocks.
+// A container may limit the number of threads. The threads that start process all blocks.
 Status RingQueue::StartWorkers() {
   for (std::size_t started = 0; started < workers_.size(); ++started) {
     try {
@@ -186,8 +188,8 @@ bool RingQueue::Update(int number, std::span<std::byte> memory) {
   });
 }
 
-// Where a user may lock only so much memory (RLIMIT_MEMLOCK), what is beyond that is not
-// registered.
+// RLIMIT_MEMLOCK may limit the memory that a user can lock. Memory above the limit stays
+// unregistered.
 std::optional<int> RingQueue::Register(std::span<std::byte> memory) {
   const std::lock_guard lock(mutex_);
   if (free_numbers_.empty()) return std::nullopt;

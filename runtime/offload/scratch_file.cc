@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kFlags = O_RDWR | O_CLOEXEC;
 constexpr mode_t kMode = 0600;
-// Magic numbers that <linux/magic.h> leaves out, or may.
+// Magic numbers that some versions of <linux/magic.h> lack.
 constexpr long kXfs = 0x58465342;
 constexpr long kNfs = 0x6969;
 constexpr long kFuse = 0x65735546;
@@ -58,13 +58,13 @@ std::string NameOf(long magic) {
   return text;
 }
 
-// File systems without O_TMPFILE say so with one of these.
+// Returns true for the errors of file systems without O_TMPFILE.
 bool HasNoUnnamedFiles(int error) {
   return error == EOPNOTSUPP || error == EISDIR || error == ENOENT || error == EINVAL;
 }
 
-// Opens a file without a name: by the file system's own way, or by taking the name away at once.
-// Returns the descriptor or the negative errno.
+// Opens an unnamed file: with O_TMPFILE, or by unlinking the name right after creation. Returns the
+// descriptor or the negative errno.
 int OpenUnnamed(const std::filesystem::path& folder, int flags, FileSystem& system) {
   const int fd = system.Open(folder, flags | O_TMPFILE, kMode);
   if (fd >= 0 || !HasNoUnnamedFiles(-fd)) return fd;
@@ -72,8 +72,8 @@ int OpenUnnamed(const std::filesystem::path& folder, int flags, FileSystem& syst
       folder / (".dsrun-offload-" + std::to_string(::getpid()) + "-" +
                 std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
   const int named = system.Open(path, flags | O_CREAT | O_EXCL, kMode);
-  if (named == -EEXIST) return named;  // it is somebody else's
-  // A file system that has no O_DIRECT says so when it has made the file.
+  if (named == -EEXIST) return named;  // it belongs to another process
+  // A file system without O_DIRECT fails after it has created the file.
   const int removed = system.Unlink(path, 0);
   if (named < 0 || removed == 0) return named;
   system.Close(named);
@@ -90,10 +90,10 @@ std::int64_t AlignmentOf(int fd) {
 #else
   static_cast<void>(fd);
 #endif
-  return 4096;  // no drive asks for more
+  return 4096;  // no drive needs more
 }
 
-// -1 where `asked` says that nobody knows.
+// Returns -1 when statvfs failed.
 std::int64_t FreeBytesOf(int asked, const struct statvfs& room) {
   if (asked != 0) return -1;
   return static_cast<std::int64_t>(room.f_bavail) * static_cast<std::int64_t>(room.f_frsize);
@@ -144,9 +144,9 @@ StatusOr<ScratchFile> ScratchFile::Create(const std::filesystem::path& folder, F
 Status ScratchFile::Grow(std::int64_t size) {
   if (size <= size_) return OkStatus();
   const int allocated = system_->Allocate(fd_, size_, size - size_);
-  // Where room cannot be taken ahead, a write will say that there is none.
+  // If the file system cannot reserve space, a later write reports a full disk.
   if (allocated < 0 && allocated != -EOPNOTSUPP) {
-    // Some file systems (ext4) leave what they found before the disk was full.
+    // Some file systems (ext4) keep the space that they allocated before the disk was full.
     const bool given_back = ::ftruncate(fd_, size_) == 0;
     return DescribeError(
         -allocated, "making room for " + ByteSize(static_cast<std::uint64_t>(size - size_)) +
@@ -160,7 +160,7 @@ Status ScratchFile::Grow(std::int64_t size) {
 Status ScratchFile::DescribeError(int error, const std::string& what) const {
   const std::string where = what + " in the offload file of " + facts_.folder.string() + " (" +
                             facts_.file_system + ") on host " + HostName("this host");
-  // Of the file's own disk: its folder may have gone, or be another disk's by now.
+  // Asks the descriptor, because the folder may be gone or be on another disk by now.
   struct statvfs disk = {};
   const int asked = ::fstatvfs(fd_, &disk);
   const std::int64_t free = FreeBytesOf(asked, disk);

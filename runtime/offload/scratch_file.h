@@ -1,13 +1,13 @@
 #pragma once
 
-// ScratchFile: a file without a name in a folder, as memory beside the memory. It ends with the
-// process, however that ends: nothing is ever left in the folder.
+// ScratchFile is an unnamed file in a folder, used to extend memory. The file disappears when the
+// process ends for any reason, so nothing is left in the folder.
 //
-// It is read and written past the page cache (O_DIRECT) where the file system can, so that its
-// bytes do not take the place of others in memory. Offsets, lengths and memory are then multiples
-// of `facts().alignment`.
+// Transfers bypass the page cache (O_DIRECT) if the file system supports it, so that they do not
+// evict other pages. Offsets, lengths and memory addresses must then be multiples of
+// `facts().alignment`.
 //
-// Threads: Grow one at a time; the descriptor is anybody's.
+// Call Grow from one thread at a time. Any thread may use the descriptor.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,14 +22,14 @@ namespace ds::offload {
 struct FolderFacts {
   std::filesystem::path folder;
   std::string file_system;        // "ext4", "tmpfs", or its magic number
-  bool in_memory = false;         // a file there saves none
-  bool direct = false;            // past the page cache
-  std::int64_t alignment = 4096;  // bytes
+  bool in_memory = false;         // files there use memory, too
+  bool direct = false;            // bypasses the page cache
+  std::int64_t alignment = 4096;  // in bytes
 };
 
 class ScratchFile {
  public:
-  // Fails, in words, where the folder is not there, is none, or cannot be written.
+  // Fails with an explanation when the folder does not exist, is not a folder, or is not writable.
   static StatusOr<ScratchFile> Create(const std::filesystem::path& folder, FileSystem& system);
   ScratchFile(ScratchFile&& other) noexcept;
   ScratchFile& operator=(ScratchFile&&) = delete;
@@ -39,10 +39,10 @@ class ScratchFile {
   int fd() const { return fd_; }
   std::int64_t size() const { return size_; }
 
-  // Makes room on the disk up to `size` bytes; what has never been written reads as zeros.
+  // Reserves disk space up to `size` bytes. Bytes that were never written read as zeros.
   Status Grow(std::int64_t size);
 
-  // Says of what has failed: what, where, why, and how much room the disk has.
+  // Returns an error that names the operation, the file, the cause and the free disk space.
   Status DescribeError(int error, const std::string& what) const;
 
  private:
@@ -54,7 +54,7 @@ class ScratchFile {
   std::int64_t size_ = 0;
 };
 
-// Bytes that a user may still write into the folder; -1 where nobody knows.
+// Returns the number of bytes that the user may still write in the folder; -1 if unknown.
 std::int64_t FreeBytes(const std::filesystem::path& folder);
 
 }  // namespace ds::offload

@@ -15,7 +15,8 @@ ThreadQueue::ThreadQueue(const IoOptions& options, FileSystem& system) : system_
   try {
     for (std::int64_t i = 0; i < count; ++i) threads_.emplace_back([this] { Run(); });
   } catch (const std::system_error&) {
-    // A container may not let it have so many. One does everything, if less of it at once.
+    // A container may limit the number of threads. A single thread can process all blocks, only
+    // with fewer in flight.
     if (threads_.empty()) throw;
   }
 }

@@ -51,7 +51,7 @@ Status Windows::AwaitWrites(const ByteRange& range) {
     if (!write.range.Meets(range) && !write.transfer->done()) return false;
     const Status written = tier_.Wait(write.transfer);
     if (first.ok()) first = written;
-    return written.ok();  // a failure is told of again: the bytes are lost
+    return written.ok();  // keep a failed write to report it again: the bytes are lost
   });
   return first;
 }
@@ -76,7 +76,7 @@ StatusOr<WindowUse> Windows::Acquire(const ByteRange& range, Access access) {
   WindowPtr window = Find(range);
   if (!window) {
     const ByteRange wide = Widen(range);
-    // What lies behind the last byte is nobody's.
+    // The rest of the page after the last byte is unused.
     const bool whole =
         wide.first == range.first && (wide.end() == range.end() || range.end() == extent_.bytes());
     DS_ASSIGN_OR_RETURN(window, Open(wide, access != Access::kOverwrite || !whole));
@@ -119,7 +119,7 @@ Status Windows::Release(const ByteRange& range) {
       ++window;
       continue;
     }
-    if ((*window)->read) static_cast<void>((*window)->read->Wait());  // it was read for nobody
+    if ((*window)->read) static_cast<void>((*window)->read->Wait());  // prefetched but never used
     if ((*window)->changed) DS_RETURN_IF_ERROR(WriteBack(**window));
     window = windows_.erase(window);
   }

@@ -1,14 +1,15 @@
 #pragma once
 
-// Windows: bytes that lie in a file, and come into memory range by range for who uses them.
+// Windows gives access to bytes in a file by loading ranges into memory on request.
 //
 //   StatusOr<WindowUse> use = windows.Acquire({first, count}, Access::kUpdate);
 //   ... use->bytes() ...
-//   use = WindowUse();                          // nobody uses them now
-//   DS_RETURN_IF_ERROR(windows.Release());      // what was changed is being written back
+//   use = WindowUse();                          // ends the use
+//   DS_RETURN_IF_ERROR(windows.Release());      // starts to write changes back
 //
-// Threads: one thread at a time; a use may end on any. Lifetimes: the tier outlives this, this its
-// uses. The destructor waits for what is under way, whose outcome nobody asks about any more.
+// Not thread-safe, but a WindowUse may be destroyed on any thread. The tier must outlive this
+// object, which must outlive its uses. The destructor waits for transfers in flight and ignores
+// their errors.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,10 +36,10 @@ struct ByteRange {
 enum class Access {
   kRead,
   kUpdate,     // reads and writes
-  kOverwrite,  // writes all of it: the values before are not read, where no page is cut
+  kOverwrite,  // writes the full range; old values are read only for partial pages
 };
 
-// The right to use bytes in memory, for as long as a copy of it lives.
+// The right to access bytes in memory. The right lasts until the last copy is destroyed.
 class WindowUse {
  public:
   WindowUse() = default;
@@ -53,33 +54,33 @@ class WindowUse {
 
 class Windows {
  public:
-  // Takes room in the tier for `bytes` of undefined values.
+  // Reserves `bytes` of undefined values in the tier.
   static StatusOr<std::unique_ptr<Windows>> Create(FileTier& tier, std::int64_t bytes);
   ~Windows();
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
 
-  // They are zeros, as nobody has written any.
+  // Returns true if all bytes are zeros because none has been written.
   bool are_zeros() const { return extent_.fresh() && !written_; }
 
-  // Waits until the bytes are in memory. Requires that nobody uses a part of them with others.
-  // Fails where they could not be read, or be written back before.
+  // Waits until the bytes are in memory. Requires that every window in use that overlaps the range
+  // contains the full range. Fails when a read, or an earlier write-back of these bytes, failed.
   StatusOr<WindowUse> Acquire(const ByteRange& range, Access access);
-  // Begins to read them, ahead of an Acquire of the same range. Does nothing where a part of them
-  // is in memory already.
+  // Starts to read the bytes ahead of an Acquire of the same range. Does nothing when any of
+  // these bytes is in memory already.
   Status Prefetch(const ByteRange& range);
-  // Takes care of what meets the range and nobody uses: begins to write back what has been changed,
-  // whose memory is free once it is written, and drops the rest.
+  // Releases unused windows that overlap the range. Starts to write changed ones back, which frees
+  // their memory after the write, and drops unchanged ones.
   Status Release(const ByteRange& range);
   Status Release() { return Release({0, extent_.bytes()}); }
-  // Waits until it is.
+  // Waits until all writes have ended. Returns the first error.
   Status Settle();
 
  private:
   struct Window {
-    ByteRange range;  // of whole pages
+    ByteRange range;  // full pages
     AlignedBuffer buffer;
-    FileTransfer read;  // null: it is there
+    FileTransfer read;  // null once the data is in memory
     bool changed = false;
   };
   using WindowPtr = std::shared_ptr<Window>;
@@ -93,17 +94,17 @@ class Windows {
   bool MeetsWindow(const ByteRange& range) const;
   ByteRange Widen(const ByteRange& range) const;
   WindowPtr Find(const ByteRange& range) const;
-  // Makes a window, which is read unless its values do not matter.
+  // Creates a window, and starts to read it if `reads`.
   StatusOr<WindowPtr> Open(const ByteRange& range, bool reads);
-  // Waits for the writes that meet the range.
+  // Waits for the writes that overlap the range.
   Status AwaitWrites(const ByteRange& range);
   Status WriteBack(Window& window);
 
   FileTier& tier_;
   const Extent extent_;
   bool written_ = false;
-  std::vector<WindowPtr> windows_;  // no two meet
-  std::vector<Write> writes_;       // under way, or not asked about yet
+  std::vector<WindowPtr> windows_;  // disjoint
+  std::vector<Write> writes_;       // in flight, or not checked for errors yet
 };
 
 }  // namespace ds::offload
