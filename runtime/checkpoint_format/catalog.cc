@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 struct Candidate {
   ListedCheckpoint listed;
-  std::optional<Lineage> lineage;  // nothing when the manifest is damaged or cannot be read now
-  bool told = false;               // by the manifest
-  Status unknown;                  // why the manifest cannot be read now
+  std::optional<Lineage> lineage;  // nullopt when the manifest is damaged or cannot be read now
+  bool told = false;               // true if the manifest contains a lineage
+  Status unknown;                  // the error if the manifest cannot be read now
 };
 
 std::vector<Candidate> ReadCandidates(const std::vector<ListedCheckpoint>& listed,
@@ -42,13 +42,13 @@ std::vector<Candidate> ReadCandidates(const std::vector<ListedCheckpoint>& liste
   return candidates;
 }
 
-// The newest checkpoint of the living line, good or not, there or not.
+// The newest checkpoint of the living line. It may be damaged or missing.
 struct Head {
   std::int64_t step = -1;
   Lineage lineage;
 };
 
-// Without a `latest` that names one, it is the highest step of the newest generation.
+// Returns the head when no `latest` names one: the highest step of the newest generation.
 Head HighestOf(const std::vector<Candidate>& candidates) {
   Head head;
   for (const Candidate& candidate : candidates) {
@@ -58,7 +58,7 @@ Head HighestOf(const std::vector<Candidate>& candidates) {
   return head;
 }
 
-// Without a `latest` nothing tells which of two jobs the folder belongs to.
+// Refuses checkpoints of two jobs, because without a `latest` the folder's owner is unknown.
 Status CheckOneJob(const std::vector<Candidate>& candidates, const fs::path& root) {
   const Candidate* first = nullptr;
   for (const Candidate& candidate : candidates) {
@@ -74,14 +74,14 @@ Status CheckOneJob(const std::vector<Candidate>& candidates, const fs::path& roo
   return OkStatus();
 }
 
-// True of what the ranks wrote that may save, as `latest` tells.
+// Returns true if ranks that may save, according to `latest`, wrote the checkpoint.
 bool IsOfWriter(const Lineage& lineage, const Latest& latest) {
   return latest.start != 0 ? lineage.start == latest.start
                            : lineage.generation >= latest.generation;
 }
 
-// The checkpoint that the ranks that may save wrote right behind `head`: a crash came, or the disk
-// was full, before `latest` named it.
+// Returns the direct successor of `head` written by ranks that may save. It exists when a crash or
+// a full disk prevented `latest` from naming it.
 const Candidate* FindChild(const std::vector<Candidate>& candidates, const Head& head,
                            const Latest& latest) {
   const CheckpointId parent = IdOf(head.lineage, head.step);
@@ -101,9 +101,9 @@ bool HaveOneStart(const Lineage& a, const Lineage& b) {
   return IsOfOneStart(IdOf(a, /*step=*/0), IdOf(b, /*step=*/0));
 }
 
-// The candidate whose folder has the step of the head that `latest` tells of may be of another job:
-// somebody copied it there. A newer start of this job that saved the step again has its parent on
-// the line.
+// Returns true if the candidate at the step named by `latest` belongs to this job. A user may have
+// copied another job's checkpoint there. A newer start of this job that saved the step again has
+// its parent on the line.
 bool IsHeadOf(const Candidate& candidate, const Latest& latest) {
   if (!candidate.listed.latest || !candidate.lineage) return false;
   if (!latest.lineage || HaveOneStart(*candidate.lineage, *latest.lineage)) return true;
@@ -123,20 +123,21 @@ Head FindHead(const std::vector<Candidate>& candidates, const std::optional<Late
   return head;
 }
 
-// One whose manifest tells nothing may be: it is not good, and its problem is reported.
+// Returns true for a candidate on the line, and for one with an unreadable manifest: it is not
+// good, but its problem is reported.
 bool MayBeOnLine(const Candidate& candidate, const Head& head) {
   if (!candidate.lineage || candidate.listed.step == head.step) return true;
   return candidate.listed.step < head.step &&
          ComesFrom(head.lineage, IdOf(*candidate.lineage, candidate.listed.step));
 }
 
-// True when another job wrote the checkpoint that has the head's place.
+// Returns true if another job wrote the checkpoint at the head's step.
 bool IsForeign(const Candidate& candidate, const Head& head) {
   return candidate.lineage && candidate.listed.step == head.step &&
          !HaveOneStart(*candidate.lineage, head.lineage);
 }
 
-// Says why nobody can go on from the checkpoint; "" for a good one.
+// Returns the reason why a job cannot resume from the checkpoint; "" for a good one.
 StatusOr<std::string> FirstProblem(const Candidate& candidate, const Head& head,
                                    FileSystem& system) {
   if (IsForeign(candidate, head)) {
@@ -149,7 +150,8 @@ StatusOr<std::string> FirstProblem(const Candidate& candidate, const Head& head,
          (report.ok() ? Describe(report->damages.front()) : report.status().message());
 }
 
-// Without a `latest` any manifest may tell the newest generation.
+// Returns the first unreadable manifest's error. Without a `latest`, any manifest may hold the
+// newest generation.
 Status FirstUnknown(const std::vector<Candidate>& candidates) {
   for (const Candidate& candidate : candidates) {
     if (!candidate.unknown.ok()) return candidate.unknown;
@@ -186,7 +188,7 @@ StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const fs::path& root, Fi
     if (failed && !ProvesAbsence(failed.value())) {
       return ReadError(failed.value(), entries->path().string());
     }
-    // increment() turns the iterator into the end on an error.
+    // On an error increment() sets the iterator to the end.
   }
   if (error) return ReadError(error.value(), root.string());
   DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root, system));
@@ -207,7 +209,7 @@ StatusOr<NewestCheckpoint> FindNewestGood(const fs::path& root, FileSystem& syst
   }
   const Head head = FindHead(candidates, latest);
   NewestCheckpoint newest;
-  // A line's steps ascend: the highest one is the newest.
+  // The steps of a line ascend, so the highest one is the newest.
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
     if (!MayBeOnLine(*candidate, head)) continue;
     DS_RETURN_IF_ERROR(candidate->unknown);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Lists the checkpoints of a folder, and picks the one to go on from.
+// Lists the checkpoints in a folder and selects the one to resume from.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,32 +19,38 @@ struct ListedCheckpoint {
   bool latest = false;  // named by root/latest
 };
 
-// The folder of a step: root/step-N, or root/step-N.old when a crash cut off its replacement.
+// Returns the folder of a step: root/step-N, or root/step-N.old when a crash interrupted its
+// replacement.
 std::filesystem::path DirectoryOfStep(const std::filesystem::path& root, std::int64_t step);
 
-// Returns the finished ones, by step; unfinished ones (step-N.tmp-...) are not listed. A root that
-// is not there is kNotFound, one that cannot be read now kUnavailable (reading.h).
+// Returns the finished checkpoints in ascending order of steps, without unfinished ones
+// (step-N.tmp-...). Fails with kNotFound when `root` does not exist, and with kUnavailable when it
+// cannot be read now (reading.h).
 StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::filesystem::path& root,
                                                         FileSystem& system = FileSystem::System());
 
 struct SkippedCheckpoint {
   std::filesystem::path directory;
-  std::string reason;  // "it is damaged: ...", or "it is another job's: ..."
+  std::string reason;  // "it is damaged: ..." or "it is another job's: ..."
 };
 
 struct NewestCheckpoint {
   std::optional<ListedCheckpoint> found;
-  std::vector<SkippedCheckpoint> skipped;  // damaged or foreign ones that would have been preferred
+  std::vector<SkippedCheckpoint> skipped;  // preferred, but damaged or foreign
 };
 
-// Picks the newest good one of the job's living line (lineage.h): of the head, which `latest` names
-// or a checkpoint right behind it is, and what the head comes from. What a job left behind when it
-// was sent back is never picked, however high its step. Without a `latest`, the head is the highest
-// step of the newest generation, and checkpoints of two jobs are kFailedPrecondition. Another job's
-// checkpoint that was copied into the folder is on no line of this one (lineage.h). Finding none is
-// not an error: an empty result says why each was skipped. kUnavailable when one that would be
-// preferred cannot be read now (reading.h): it may be good, and an older one is not taken in its
-// place.
+// Returns the newest good checkpoint on the job's living line (lineage.h). The line consists of the
+// head and the head's past. The head is the checkpoint named by `latest`, or its newest successor
+// when `latest` was not updated in time. Checkpoints that a job left when it was rolled back are
+// never selected, however high their steps.
+//
+// Without a `latest`, the head is the highest step of the newest generation, and checkpoints of two
+// jobs are kFailedPrecondition. A checkpoint copied from another job's folder is on no line of this
+// job (lineage.h).
+//
+// Finding no good checkpoint is not an error: the result is empty and gives a reason for each
+// skipped one. Fails with kUnavailable when a preferred checkpoint cannot be read now (reading.h).
+// It may be good, so no older one is returned in its place.
 StatusOr<NewestCheckpoint> FindNewestGood(const std::filesystem::path& root,
                                           FileSystem& system = FileSystem::System());
 

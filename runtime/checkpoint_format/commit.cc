@@ -34,14 +34,15 @@ StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& root) {
   return entries;
 }
 
-// True when a checkpoint's writer made the folder: it holds a writer's mark or a manifest.
+// Returns true when a checkpoint writer made the folder: it holds a writer's mark or a manifest.
 bool IsOurs(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / kWriterFile, error) ||
          fs::is_regular_file(folder / kManifestFile, error);
 }
 
-// RemoveMadeFolder, for which a user's file in the folder is no reason not to save.
+// Like RemoveMadeFolder, but user files in the folder are a warning, not an error that stops the
+// save.
 Status RemoveOurs(const fs::path& folder, FileSystem& system) {
   Status removed = RemoveMadeFolder(folder, system);
   if (removed.code() != StatusCode::kFailedPrecondition) return removed;
@@ -49,8 +50,8 @@ Status RemoveOurs(const fs::path& folder, FileSystem& system) {
   return OkStatus();
 }
 
-// Removes an unfinished checkpoint whose writer has ended. A crash between the folder and its mark
-// leaves an empty folder; a link, and one with other content, is somebody else's.
+// Removes an unfinished checkpoint after its writer has ended. A crash before the mark is written
+// leaves an empty folder. A link, and a folder with other content, belongs to the user.
 Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
   if (CheckOwnFolder(folder).ok() && IsOurs(folder)) return RemoveOurs(folder, system);
   const int removed = system.Unlink(folder, AT_REMOVEDIR);
@@ -60,14 +61,14 @@ Status RemoveUnfinished(const fs::path& folder, FileSystem& system) {
   return OkStatus();
 }
 
-// Ends the replacement of a checkpoint that a crash cut off: step-N.old gets its name back, or goes
-// when the newer one has it. A mark says that a replacement made it, not the user. Where there
-// are no locks a living writer may be in the middle of it: its renames, which replace nothing that
-// is not empty, fail then, and the older one stays.
+// Completes a replacement that a crash interrupted: renames step-N.old back, or removes it when the
+// newer step-N exists. The mark proves that a replacement made it, not the user. Without locks, a
+// living writer may be in the middle of the replacement. Its renames replace only empty folders, so
+// they fail then, and the older one stays.
 Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const bool is_ours, HasWriterMark(replaced));
   if (!is_ours) {
-    system.Unlink(replaced, AT_REMOVEDIR);  // the rest of a removal; one with content stays
+    system.Unlink(replaced, AT_REMOVEDIR);  // left by an interrupted removal; only if empty
     return OkStatus();
   }
   const fs::path final = fs::path(replaced).replace_extension();
@@ -78,8 +79,8 @@ Status EndReplacement(const fs::path& replaced, FileSystem& system) {
   return CheckOwnFolder(replaced).ok() ? RemoveOurs(replaced, system) : OkStatus();
 }
 
-// A `latest` that a crash cut off before it got its name, with the beginning of a step's name in
-// it, or nothing.
+// Returns true for a temporary file of `latest` left by a crash, with the start of a step's name in
+// it, or empty.
 bool IsLatestDraft(const fs::path& path) {
   constexpr std::string_view kStart = "step-";
   std::error_code error;
@@ -91,8 +92,8 @@ bool IsLatestDraft(const fs::path& path) {
   return text.ok() && (text->starts_with(kStart) || kStart.starts_with(*text));
 }
 
-// Makes the names of `root` and of the folders above it durable: a checkpoint in a folder whose
-// name a crash takes away is lost. Whoever made those folders need not have synced them.
+// Makes the names of `root` and its parent folders durable. Otherwise a crash could remove such a
+// name and lose the checkpoints below. The creator of those folders may not have synced them.
 Status SyncWayTo(const fs::path& root, FileSystem& system) {
   std::error_code error;
   fs::path folder = fs::canonical(root, error);
@@ -100,13 +101,13 @@ Status SyncWayTo(const fs::path& root, FileSystem& system) {
   while (folder.has_relative_path()) {
     folder = folder.parent_path();
     const Status synced = SyncDirectory(folder, system);
-    // Nobody makes folders where he may not look.
+    // If this user cannot read the folder, its entries were not created by this user.
     if (!synced.ok() && synced.code() != StatusCode::kPermissionDenied) return synced;
   }
   return OkStatus();
 }
 
-// Removes what crashes have left. What generations before `living` have left is followed.
+// Cleans up after crashes. Generations before `living` may not commit any more.
 Status Recover(const fs::path& root, std::int64_t living, const FolderLock& lock,
                FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(root));
@@ -126,7 +127,7 @@ Status Recover(const fs::path& root, std::int64_t living, const FolderLock& lock
   return OkStatus();
 }
 
-// Finds how far each file must reach, by the manifest.
+// Returns the minimum size of each file according to the manifest.
 std::map<std::string, std::uint64_t> NeededSizes(const Manifest& manifest) {
   std::map<std::string, std::uint64_t> needed;
   for (const StoredTensor& tensor : manifest.tensors) {
@@ -166,7 +167,7 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
       fmt::format("{}: not what was written", (directory / kManifestFile).string()));
 }
 
-// Gives a folder that this job may not remove a name that no checkpoint has.
+// Renames a folder that this job may not remove, to a name that no checkpoint has.
 Status SetAside(const fs::path& folder, const fs::path& final, const std::string& reason,
                 FileSystem& system) {
   const std::uint64_t nonce = DrawUnfinishedName(0, 0).nonce;
@@ -176,7 +177,7 @@ Status SetAside(const fs::path& folder, const fs::path& final, const std::string
   return OkStatus();
 }
 
-// A checkpoint that was copied here from another job's folder has the name that this one needs.
+// Sets a checkpoint aside that was copied from another job's folder and has the name needed now.
 Status SetOtherJobAside(const fs::path& final, const Manifest& manifest, FileSystem& system) {
   if (!CheckOwnFolder(final).ok()) return OkStatus();
   const StatusOr<Manifest> there = ReadManifest(final);
@@ -185,9 +186,9 @@ Status SetOtherJobAside(const fs::path& final, const Manifest& manifest, FileSys
   return SetAside(final, final, "it is another job's, and this job saves the step", system);
 }
 
-// Removes what a newer checkpoint, `final`, has replaced. The newer one is good whether it works or
-// not, and the next save removes what is left. Of a link to a checkpoint elsewhere only the link
-// goes; a file is the user's.
+// Removes the folder that `final` has replaced. Failures are warnings, because the newer checkpoint
+// is good and the next save removes leftovers. If `replaced` is a link to a checkpoint elsewhere,
+// only the link is removed. A file belongs to the user.
 void RemoveReplaced(const fs::path& replaced, const fs::path& final, FileSystem& system) {
   std::error_code error;
   const bool is_link = fs::is_symlink(replaced, error);
@@ -198,11 +199,11 @@ void RemoveReplaced(const fs::path& replaced, const fs::path& final, FileSystem&
   if (!removed.ok()) LogWarning("an older checkpoint is left: " + removed.message());
 }
 
-// Puts `unfinished` in the place of `final` by renames without flags. A crash between two of them
-// leaves step-N.old without step-N, which whoever lists or saves next takes for step-N.
+// Replaces `final` with `unfinished` by renames without flags. A crash between two renames leaves
+// step-N.old without step-N; the next listing or save treats it as step-N.
 Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
   const fs::path replaced = final.string() + kReplacedSuffix;
-  std::optional<StatusOr<WriterMark>> mark;  // locked until the end; none in a link's folder
+  std::optional<StatusOr<WriterMark>> mark;  // locked until the end; none for the target of a link
   if (CheckOwnFolder(final).ok()) mark.emplace(WriterMark::Leave(final, system));
   const Status marked = mark ? mark->status() : OkStatus();
   if (!marked.ok() && marked.code() != StatusCode::kAlreadyExists) return marked;
@@ -218,11 +219,11 @@ Status ReplaceInSteps(const fs::path& unfinished, const fs::path& final, FileSys
   return OkStatus();
 }
 
-// Gives `unfinished` the name `final`. When that is taken, the two change names in one move, where
-// the file system can, and the older one goes.
+// Renames `unfinished` to `final`. If `final` exists, exchanges the two in one rename where the
+// file system can, and removes the older one.
 Status TakeName(const fs::path& unfinished, const fs::path& final, FileSystem& system) {
   Status taken = RenameDurably(unfinished, final, system);
-  std::error_code error;  // rename(2) without flags calls a link in the way no folder
+  std::error_code error;  // for plain rename(2) a link in the way is ENOTDIR
   const bool is_link = !taken.ok() && fs::is_symlink(final, error);
   if (taken.code() != StatusCode::kAlreadyExists && !is_link) return taken;
   const int exchanged = system.Rename(unfinished, final, RENAME_EXCHANGE);
@@ -260,7 +261,7 @@ Status RemoveMadeFolder(const fs::path& folder, FileSystem& system) {
     const bool is_last = name == kWriterFile || name == kManifestFile;
     if (IsCheckpointFile(name) && !is_last) DS_RETURN_IF_ERROR(RemoveTree(entry, system));
   }
-  // The writer's mark proves more than the manifest, and goes after it.
+  // The writer's mark is the stronger proof, so it is removed after the manifest.
   for (const char* name : {kManifestFile, kWriterFile}) {
     DS_RETURN_IF_ERROR(RemoveTree(folder / name, system));
   }
@@ -319,10 +320,10 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
   if (!status.ok()) return status.WithContext("the parts' shards do not make whole tensors");
   DS_RETURN_IF_ERROR(CheckFiles(directory, manifest));
   DS_RETURN_IF_ERROR(WriteManifest(directory, manifest, system));
-  // From here on no other writer looks at the folder or gives the job to a newer generation.
+  // While this lock is held, no other writer inspects the folder or lets a newer generation save.
   DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
   DS_RETURN_IF_ERROR(CheckMaySave(root, manifest.lineage));
-  // A mark that is left in a good checkpoint harms nobody.
+  // A mark left in a good checkpoint is harmless.
   system.Unlink(directory / kWriterFile, 0);
   DS_RETURN_IF_ERROR(SetOtherJobAside(final, manifest, system));
   DS_RETURN_IF_ERROR(TakeName(directory, final, system));
@@ -339,7 +340,7 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
 }
 
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished, FileSystem& system) {
-  // The failure that led here is what is reported; the next save tries again to remove it.
+  // The caller reports the failure that led here. The next save retries the removal.
   static_cast<void>(
       RemoveMadeFolder(UnfinishedDirectory(unfinished.root, unfinished.name), system));
 }

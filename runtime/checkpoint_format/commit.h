@@ -1,12 +1,12 @@
 #pragma once
 
-// Brings a checkpoint into being: unfinished under a temporary name, then whole under its own.
-// At every moment, a crash included, what has a final name is complete, and a step that had a
-// checkpoint has one.
+// Creates a checkpoint: written under a temporary name, then renamed to its final name. At every
+// moment, including after a crash, a folder with a final name is complete, and a step that had a
+// checkpoint still has one.
 //
-// Several writers may work in one root (writers.h says how they know of each other): each has a
-// folder of its own, and a checkpoint holds the files of one. One process of a writer (rank 0)
-// calls these.
+// Several writers may save to one root (writers.h explains how they coordinate). Each has its own
+// folder, and a checkpoint holds the files of one writer. Only one process of a writer (rank 0)
+// calls these functions.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,57 +20,60 @@
 
 namespace ds::checkpoint {
 
-// A save that is under way.
+// A save in progress.
 struct UnfinishedCheckpoint {
   std::filesystem::path root;
   UnfinishedName name;
   WriterMark mark;
 };
 
-// A name that no other writer has.
+// Returns a name that no other writer has.
 UnfinishedName DrawUnfinishedName(std::int64_t step, std::int64_t generation);
 
-// The folder in `root` where the ranks put their files.
+// Returns the folder in `root` to which the ranks write their files.
 std::filesystem::path UnfinishedDirectory(const std::filesystem::path& root,
                                           const UnfinishedName& name);
 
-// Creates root and an unfinished folder that holds the writer's mark alone; a root without latest
-// has its name, and those of the folders above it, synced. Before, it cleans up behind a crash:
-// unfinished folders go, since they may fill the disk, unless their writer may live, and a
-// step-N.old without a step-N gets its name back.
+// Creates `root` and an unfinished folder that holds only the writer's mark. If `root` has no
+// `latest`, also makes the names of `root` and its parent folders durable. First cleans up after
+// crashes: removes unfinished folders, which may fill the disk, unless their writer may be alive,
+// and renames a step-N.old without a step-N back.
 //
-// Before anything is touched, ranks of a generation that may not save any more are refused.
+// Refuses ranks of a generation that may no longer save, before it changes anything.
 StatusOr<UnfinishedCheckpoint> BeginCheckpoint(const std::filesystem::path& root, std::int64_t step,
                                                const std::optional<Lineage>& lineage = std::nullopt,
                                                FileSystem& system = FileSystem::System());
 
-// Every shard file must be there and synced. Writes the manifest and reads it back, checks that
-// every shard lies within its file, renames to root/step-N, and names it in root/latest. An older
-// root/step-N is replaced in one move, or by way of root/step-N.old where renames have no flags.
-// Returns root/step-N. On an error there is the old step-N or the whole new one, and latest is what
-// it was. A generation that may not save any more is refused. A latest that cannot be written is no
-// error, but a warning in the log: the checkpoint is good, and one that tells its lineage is found
-// by its parent. Another job's root/step-N, and the user's files in a replaced one, stay under
-// root/step-N.other-X, with a warning, too.
+// Commits a checkpoint. Call it after all shard files are written and synced. Writes the manifest
+// and reads it back, checks that every shard lies within its file, renames the folder to
+// root/step-N, and names it in root/latest. An older root/step-N is replaced by one exchange, or by
+// way of root/step-N.old when the file system has no rename flags. Returns root/step-N.
+//
+// On an error, the old step-N or the complete new one exists, and `latest` is unchanged. Refuses a
+// generation that may no longer save. A `latest` that cannot be written is a warning in the log,
+// not an error: the checkpoint is good, and FindNewestGood finds it by its parent if it has a
+// lineage. Another job's root/step-N, and user files in a replaced one, are kept under
+// root/step-N.other-X, also with a warning.
 StatusOr<std::filesystem::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
                                                  const Manifest& manifest,
                                                  FileSystem& system = FileSystem::System());
 
-// Fails for a link, which may name a folder that the user keeps elsewhere, and for all that is no
-// folder: nothing may be removed through it.
+// Fails for anything but a folder. Nothing may be removed through a link, because it may lead to a
+// folder that the user keeps elsewhere.
 Status CheckOwnFolder(const std::filesystem::path& folder);
 
-// Removes a checkpoint's folder, finished or not, that the caller knows to be of this format. The
-// writer's mark and the manifest go last: a removal that a crash cuts off leaves a folder that the
-// next save knows as well. The user's files stay, with the folder: kFailedPrecondition names one.
+// Removes a checkpoint's folder, finished or not. The caller must know that it has this format. The
+// manifest and the writer's mark are removed last, so that the next save still recognizes the
+// folder after a crash. If the folder holds user files, it stays with them, and kFailedPrecondition
+// names one.
 Status RemoveMadeFolder(const std::filesystem::path& folder,
                         FileSystem& system = FileSystem::System());
 
-// The first entry of the folder that no checkpoint's writer makes; "" for none.
+// Returns the first entry of the folder that no checkpoint writer creates; "" if there is none.
 StatusOr<std::string> FindForeignEntry(const std::filesystem::path& folder);
 std::string DescribeForeign(const std::filesystem::path& folder, const std::string& entry);
 
-// Removes the unfinished folder, as far as possible.
+// Removes the unfinished folder. Ignores errors.
 void AbandonCheckpoint(const UnfinishedCheckpoint& unfinished,
                        FileSystem& system = FileSystem::System());
 

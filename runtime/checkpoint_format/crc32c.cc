@@ -22,7 +22,8 @@ using Table = std::array<std::uint32_t, 256>;
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;
 
-// tables[k][b]: what byte b does to the checksum when k more bytes follow it (slicing by eight).
+// tables[k][b] is the effect of byte b on the checksum when k more bytes follow it (slicing by
+// eight).
 constexpr std::array<Table, 8> MakeSlicingTables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -72,8 +73,8 @@ std::uint32_t RunTables(std::uint32_t state, std::span<const std::byte> bytes) {
 
 #if defined(DS_CRC32C_TARGET)
 
-// The instruction has a latency of three cycles and a throughput of one, so three streams of
-// kStreamBytes run side by side and are joined afterwards (M. Adler, crc32c.c).
+// The instruction has a latency of three cycles and a throughput of one. So three streams of
+// kStreamBytes run in parallel and are combined afterwards (M. Adler, crc32c.c).
 constexpr std::size_t kStreamBytes = 2048;
 
 // skip[k][b]: byte k of a register holding b, after kStreamBytes zero bytes. The map is linear, so
@@ -111,9 +112,9 @@ bool AskForInstruction() {
   unsigned edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_SSE4_2) != 0;
 }
-// Asked once, because under a hypervisor CPUID is a trap of 5 us or more, and not by
-// __builtin_cpu_supports, for which a constructor asks a dozen times in each program that links
-// this.
+// Checked once, because under a hypervisor CPUID is a trap of 5 us or more. Does not use
+// __builtin_cpu_supports, because its constructor executes CPUID a dozen times in each program that
+// links this.
 bool HasInstruction() {
   static const bool has = AskForInstruction();
   return has;

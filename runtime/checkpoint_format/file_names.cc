@@ -18,7 +18,7 @@ std::string StepDirectoryName(std::int64_t step) { return fmt::format("{}{}", kS
 std::optional<std::int64_t> StepOfDirectoryName(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   const auto step = ParseNumber<std::int64_t>(name.substr(kStepPrefix.size()));
-  // One spelling per step: the name made from the number is the name that was read.
+  // Accept only one spelling per step: the name made from the number must equal the input.
   if (step.value_or(-1) < 0 || StepDirectoryName(*step) != name) return std::nullopt;
   return step;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Names of what lies in a checkpoint folder (FORMAT.md).
+// File and folder names of the checkpoint format (FORMAT.md).
 
 #include <cstdint>
 #include <optional>
@@ -15,39 +15,40 @@ inline constexpr char kReplacedSuffix[] = ".old";
 inline constexpr char kFolderLockFile[] = ".lock";
 inline constexpr char kWriterFile[] = "writer";
 
-// "step-20".
+// Returns "step-20".
 std::string StepDirectoryName(std::int64_t step);
 
-// The step of "step-20"; nothing for any other spelling ("step-020", "step-20.tmp", "step-").
+// Parses "step-20". Returns nullopt for any other spelling ("step-020", "step-20.tmp", "step-").
 std::optional<std::int64_t> StepOfDirectoryName(std::string_view name);
 
-// The step of "step-20.old", the older one of two while they change places; nothing for any other
-// spelling.
+// Parses "step-20.old", the name of the older checkpoint during a replacement. Returns nullopt for
+// any other spelling.
 std::optional<std::int64_t> StepOfReplacedName(std::string_view name);
 
-// The folder of a save that is under way. Two writers never have the same one.
+// The folder of a save in progress. Two writers never have the same name.
 struct UnfinishedName {
   std::int64_t step = 0;
-  std::int64_t generation = 0;  // of the writer
-  std::uint64_t nonce = 0;      // drawn for this save
+  std::int64_t generation = 0;  // generation of the writer
+  std::uint64_t nonce = 0;      // random number of this save
   friend bool operator==(const UnfinishedName&, const UnfinishedName&) = default;
 };
 
-// "step-20.tmp-3-00c0ffee00c0ffee".
+// Returns "step-20.tmp-3-00c0ffee00c0ffee".
 std::string UnfinishedDirectoryName(const UnfinishedName& name);
 
-// Nothing for any other spelling.
+// Returns nullopt for any other spelling.
 std::optional<UnfinishedName> ParseUnfinishedName(std::string_view name);
 
-// "rank-00003.bin".
+// Returns "rank-00003.bin".
 std::string ShardFileName(int rank);
 
-// True for the files that writers put into a checkpoint's folder, their drafts, and the names that
-// file servers give to removed files that are open. Everything else there is the user's.
+// Returns true for the files that writers create in a checkpoint folder, their temporary files, and
+// the names that file servers give to removed files that are still open. All other files there are
+// the user's.
 bool IsCheckpointFile(std::string_view name);
 
-// True for the name of `file` before WriteFileAtomically has renamed it: "latest." with 16
-// hexadecimal digits.
+// Returns true for a temporary name of `file` in WriteFileAtomically: "latest." plus 16 hexadecimal
+// digits.
 bool IsDraftOf(std::string_view file, std::string_view name);
 
 }  // namespace ds::checkpoint

@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = ".shared-";
 
-// No job takes so long from its mark to its ranks.
+// No job needs this long from making its mark to starting its ranks.
 constexpr std::chrono::hours kAbandonedAfter{24};
 constexpr std::uint64_t kLongestOwner = 256;
 
-// A day-old mark of an owner that has ended goes. Marks of another boot stay, since they may be of
-// another host. Ages are counted from the new mark's own time: the folder's host may have another
-// clock.
+// Removes marks that are a day old and have an owner that has ended. Marks of another boot stay,
+// because they may belong to another host. Ages are relative to the time of the new mark, because
+// the file server may have another clock.
 void RemoveAbandonedMarks(const fs::path& folder, const std::string& mark) {
   std::error_code error;
   const fs::file_time_type now = fs::last_write_time(folder / mark, error);

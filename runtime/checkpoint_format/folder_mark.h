@@ -1,8 +1,7 @@
 #pragma once
 
-// FolderMark: a file by which processes of several hosts find out whether a folder is the
-// same one for all of them. dsrun looks for checkpoints where it runs, ranks write them where they
-// run.
+// FolderMark is a file with which processes on several hosts check that they share a folder. dsrun
+// looks for checkpoints on its own host, and ranks write them on theirs.
 
 #include <filesystem>
 #include <string>
@@ -11,12 +10,13 @@
 
 namespace ds::checkpoint {
 
-// Creates the folder, and in it a file with a name that no other has and this process's owner mark
-// (owner_mark.h). Removes the marks that have been there for a day and whose owners have ended:
-// other jobs may be starting. Returns the name.
+// Creates the folder, and a file in it with a unique name and this process's owner mark
+// (owner_mark.h). Returns the name. Removes marks that are a day old and have an owner that has
+// ended. Younger ones stay, because other jobs may be starting.
 StatusOr<std::string> MakeFolderMark(const std::filesystem::path& folder);
 
-// kFailedPrecondition when the folder has no such mark, another code when it cannot be looked at.
+// Fails with kFailedPrecondition when the folder has no such mark, and with another code when it
+// cannot be accessed.
 Status FindFolderMark(const std::filesystem::path& folder, const std::string& mark);
 
 void RemoveFolderMark(const std::filesystem::path& folder, const std::string& mark);

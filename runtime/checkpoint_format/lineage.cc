@@ -15,7 +15,7 @@ std::optional<std::int64_t> CountOf(const nlohmann::json& value) {
   return value.get<std::int64_t>();
 }
 
-// [generation, step] or [generation, step, start].
+// Parses [generation, step] or [generation, step, start].
 std::optional<CheckpointId> IdFromJson(const nlohmann::json& json) {
   if (!json.is_array() || json.size() < 2 || json.size() > 3) return std::nullopt;
   const auto generation = CountOf(json[0]), step = CountOf(json[1]);
@@ -30,7 +30,7 @@ nlohmann::json IdToJson(const CheckpointId& id) {
   return json;
 }
 
-// The starts that a lineage tells, by their generations.
+// Returns the starts in a lineage by generation.
 std::multimap<std::int64_t, std::int64_t> StartsOf(const Lineage& lineage) {
   std::multimap<std::int64_t, std::int64_t> starts{{lineage.generation, lineage.start}};
   for (const CheckpointId& id : lineage.past) starts.emplace(id.generation, id.start);

@@ -1,13 +1,14 @@
 #pragma once
 
-// Lineage: the checkpoints that a checkpoint comes from.
+// Lineage records the checkpoints from which a checkpoint descends.
 //
-// A job that is sent back to an earlier checkpoint leaves the ones behind it to another future. The
-// line of a checkpoint tells those from its own past, whatever was deleted or damaged since. Every
-// start of a job's ranks is a generation; a line holds, of each generation it went through, the
-// last checkpoint, and with it the earlier ones of that generation. Two jobs number their
-// generations alike, so each start draws an id, too: a checkpoint that was copied from another
-// job's folder is on no line of this one.
+// When a job is rolled back to an earlier checkpoint, the later ones belong to an abandoned branch.
+// The lineage of a checkpoint identifies the checkpoints of its own past, even if some were deleted
+// or damaged since. Every start of a job's ranks is a generation. For each generation, a lineage
+// stores the last checkpoint, which implies the earlier ones of that generation.
+//
+// Two jobs number their generations alike, so each start also draws an id. A checkpoint copied from
+// another job's folder is therefore on no line of this job.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -18,47 +19,48 @@
 
 namespace ds::checkpoint {
 
-// Names one checkpoint of a job: two of one step are of different starts.
+// Identifies a checkpoint of a job. Two checkpoints of the same step have different starts.
 struct CheckpointId {
   std::int64_t generation = 0;
   std::int64_t step = 0;
-  std::int64_t start = 0;  // DrawStart(); 0 when the writer draws none
+  std::int64_t start = 0;  // from DrawStart(); 0 when the writer draws none
   friend bool operator==(const CheckpointId&, const CheckpointId&) = default;
 };
 
-// True when the same start of ranks wrote both.
+// Returns true when the same start of ranks wrote both.
 bool IsOfOneStart(const CheckpointId& a, const CheckpointId& b);
 
 struct Lineage {
-  std::int64_t generation = 0;     // that writes, or has written
+  std::int64_t generation = 0;     // generation of the writer
   std::vector<CheckpointId> past;  // generations never descend; the last one is the parent
-  std::int64_t start = 0;          // of that generation
+  std::int64_t start = 0;          // start id of that generation
   friend bool operator==(const Lineage&, const Lineage&) = default;
 };
 
-// The id of the checkpoint of this lineage and step.
+// Returns the id of the checkpoint with this lineage and step.
 CheckpointId IdOf(const Lineage& lineage, std::int64_t step);
 
-// Draws the id of a start: positive, of 53 bits, which every JSON reader keeps exactly.
+// Draws the id of a start: a positive number of 53 bits, which every JSON reader keeps exactly.
 std::int64_t DrawStart();
 
-// The lineage of a checkpoint that does not tell: generation 0, and every lower step of it is its
-// past.
+// Returns the lineage of a checkpoint that stores none: generation 0, with every lower step of that
+// generation as its past.
 Lineage AssumeLineage(std::int64_t step);
 
-// True when a checkpoint of this lineage comes from `id`.
+// Returns true when a checkpoint with this lineage descends from `id`.
 bool ComesFrom(const Lineage& lineage, const CheckpointId& id);
 
-// False when both tell starts of a generation and none is the same: a job has one start of a
-// generation, and the copy of a job's folder goes on by starts of its own. A job that began again
-// from scratch has other generations.
+// Returns false when both lineages contain starts of some generation but share none of these. A job
+// has one start per generation, and a copy of a job's folder continues with other starts. A job
+// that began again from scratch has other generations.
 bool MayBeOfOneJob(const Lineage& a, const Lineage& b);
 
-// The lineage of what `writer`, whose past does not count, writes after the checkpoint `parent` of
-// step `step`. A generation lower than the parent's counts as the parent's.
+// Returns the lineage of checkpoints that `writer` saves after the checkpoint of lineage `parent`
+// and step `step`. The past of `writer` is ignored. A generation lower than the parent's counts as
+// the parent's.
 Lineage ContinueLineage(const Lineage& parent, std::int64_t step, const Lineage& writer);
 
-// {"generation": 3, "past": [[0, 10], [3, 20, 61]], "start": 61}; an id 0 is left out.
+// Returns {"generation": 3, "past": [[0, 10], [3, 20, 61]], "start": 61}; an id of 0 is omitted.
 nlohmann::json LineageToJson(const Lineage& lineage);
 StatusOr<Lineage> LineageFromJson(const nlohmann::json& json);
 

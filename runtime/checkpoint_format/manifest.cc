@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, std::uint64_t>, 10> kDtypes = {
     {"bool", 1},
 }};
 
-// A name that can only mean a file inside the checkpoint folder.
+// Returns true for a name that can only mean a file inside the checkpoint folder.
 bool IsPlainFileName(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -33,7 +33,7 @@ bool IsPlainFileName(std::string_view name) {
          });
 }
 
-// One of each chunk; in version 1 one of the whole shard, which may be none but that.
+// Expects one checksum per chunk. In version 1 one checksum over the full shard is allowed.
 bool HasItsChecksums(const StoredShard& shard, int version) {
   const std::uint64_t chunks = (shard.length + kChunkBytes - 1) / kChunkBytes;
   const bool one = shard.crc32c.size() == 1;
@@ -59,7 +59,7 @@ Status CheckShard(const StoredTensor& tensor, const StoredShard& shard, int vers
   return OkStatus();
 }
 
-// Ranges without a box must follow one another without gap or overlap.
+// Checks that ranges without a box follow one another without gap or overlap.
 Status CheckRanges(const StoredTensor& tensor, std::int64_t elements) {
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   std::int64_t sum = 0;

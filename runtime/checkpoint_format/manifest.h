@@ -1,10 +1,10 @@
 #pragma once
 
-// The manifest of a checkpoint: what it holds, where each shard lies and what its checksum is.
+// The manifest lists the tensors of a checkpoint, with the location and checksums of each shard.
 // FORMAT.md describes the text.
 //
-// Parsing is safe on hostile input: every number is bounded and every name is a plain one before
-// anything is opened, allocated or multiplied by it.
+// Parsing is safe on hostile input: every number is bounded, and every name is checked to be a
+// plain file name, before any file is opened or memory allocated.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,22 +22,22 @@
 
 namespace ds::checkpoint {
 
-inline constexpr int kFormatVersion = 2;        // what is written
-inline constexpr int kOldestFormatVersion = 1;  // what is read, too
+inline constexpr int kFormatVersion = 2;        // version that is written
+inline constexpr int kOldestFormatVersion = 1;  // oldest version that can be read
 
-// A checksum covers so many bytes of a shard, so that what is read in part is verified in part.
+// Bytes of a shard that one checksum covers, so that partial reads can be verified.
 inline constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
 
 struct StoredShard {
   Region region;
   std::string file;  // plain name inside the checkpoint folder
   std::uint64_t offset = 0;
-  std::uint64_t length = 0;  // bytes: elements times the dtype's size
-  // One of each chunk of kChunkBytes, counted from the shard's start; the last may be shorter.
-  // Format 1 has one checksum over the whole shard, however long it is.
+  std::uint64_t length = 0;  // in bytes: elements times the dtype's size
+  // One checksum per chunk of kChunkBytes, counted from the shard's start; the last chunk may be
+  // shorter. Format 1 has one checksum over the full shard, of any length.
   std::vector<std::uint32_t> crc32c;
 
-  // The bytes that one checksum covers, but for the last one.
+  // Returns the bytes that each checksum covers, except for the last one.
   std::uint64_t ChecksummedBytes() const { return crc32c.size() == 1 ? length : kChunkBytes; }
   friend bool operator==(const StoredShard&, const StoredShard&) = default;
 };
@@ -54,31 +54,32 @@ struct Manifest {
   int version = kFormatVersion;
   std::int64_t step = 0;
   std::vector<StoredTensor> tensors;                     // names are unique
-  nlohmann::json state = nlohmann::json::object();       // by Stateful::state_name()
+  nlohmann::json state = nlohmann::json::object();       // keyed by Stateful::state_name()
   nlohmann::json written_by = nlohmann::json::object();  // informational
-  std::optional<Lineage> lineage;                        // nothing: AssumeLineage()
+  std::optional<Lineage> lineage;                        // nullopt means AssumeLineage()
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-// Bytes per element of "float32", "bfloat16", "float16", "float64", "int64", "int32", "int16",
-// "int8", "uint8", "bool"; nothing for any other name.
+// Returns the bytes per element of "float32", "bfloat16", "float16", "float64", "int64", "int32",
+// "int16", "int8", "uint8", "bool"; nullopt for any other name.
 std::optional<std::uint64_t> DtypeSize(std::string_view dtype);
 
 // Checks that names, shapes, regions, lengths and checksums fit one another and the version, and
-// that the shards of each tensor add up to the whole of it. ParseManifest does so, too.
+// that the shards of each tensor cover it exactly. ParseManifest calls this, too.
 Status CheckManifest(const Manifest& manifest);
 
-// The text ends with a checksum of itself. Requires CheckManifest(manifest).ok().
+// Returns the text, which ends with a checksum of itself. Requires CheckManifest(manifest).ok().
 std::string SerializeManifest(const Manifest& manifest);
 
 StatusOr<Manifest> ParseManifest(std::string_view text);
 
-// The list of tensors alone, unchecked against one another: how a rank tells rank 0 what it wrote.
+// Serializes only the list of tensors, without the checks of CheckManifest. A rank uses it to
+// report its tensors to rank 0.
 std::string SerializeTensors(std::span<const StoredTensor> tensors);
 StatusOr<std::vector<StoredTensor>> ParseTensors(std::string_view text);
 
-// Reads and parses directory/manifest.json. kNotFound when there is none, kDataLoss when it is
-// damaged, kUnavailable when it cannot be read now (reading.h).
+// Reads and parses directory/manifest.json. Fails with kNotFound when there is none, kDataLoss when
+// it is damaged, and kUnavailable when it cannot be read now (reading.h).
 StatusOr<Manifest> ReadManifest(const std::filesystem::path& directory,
                                 FileSystem& system = FileSystem::System());
 

@@ -1,4 +1,4 @@
-// The text of a manifest, both ways.
+// Serializes and parses the text of a manifest.
 
 #include <fmt/format.h>
 
@@ -66,7 +66,7 @@ StatusOr<const nlohmann::json*> GetField(const nlohmann::json& object, const cha
 }
 
 StatusOr<std::int64_t> AsInteger(const nlohmann::json& value, std::string_view key) {
-  // Unsigned is what the JSON library calls every number without a sign.
+  // The JSON library stores every number without a sign as unsigned.
   if (!value.is_number_integer() ||
       (value.is_number_unsigned() &&
        value.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})) {
@@ -108,7 +108,7 @@ StatusOr<std::vector<std::uint32_t>> ParseChecksums(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); at += kChecksumDigits) {
     const std::string_view digits = text.substr(at, kChecksumDigits);
     const std::optional<std::uint32_t> crc = ParseNumber<std::uint32_t>(digits, 16);
-    // One spelling per value: eight lower-case digits.
+    // Accept only one spelling per value: eight lower-case digits.
     if (!crc.has_value() || ChecksumText(*crc) != digits) {
       return BadField("crc32c", "8 hex digits a chunk");
     }
@@ -163,7 +163,7 @@ StatusOr<std::vector<StoredTensor>> TensorsFromJson(const nlohmann::json& json) 
   return tensors;
 }
 
-// The version.
+// Returns the version.
 StatusOr<int> CheckHeader(const nlohmann::json& json) {
   DS_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
   if (format != kFormatName) return BadField("format", fmt::format("'{}'", kFormatName));
@@ -176,7 +176,7 @@ StatusOr<int> CheckHeader(const nlohmann::json& json) {
   return static_cast<int>(version);
 }
 
-// The text without its trailer, when the trailer's checksum is right.
+// Returns the text without its trailer if the trailer's checksum is right.
 StatusOr<std::string_view> CheckedBody(std::string_view text) {
   const Status damaged =
       DataLossError("its text does not match its checksum: it is cut or changed");
@@ -210,7 +210,7 @@ StatusOr<Manifest> FromJson(const nlohmann::json& json) {
 }  // namespace
 
 std::string SerializeTensors(std::span<const StoredTensor> tensors) {
-  // One tensor a line keeps the file readable without the cost of full indentation.
+  // One tensor per line keeps the file readable without the cost of full indentation.
   std::string text = "[";
   std::string_view separator = "\n";
   for (const StoredTensor& tensor : tensors) {

@@ -41,7 +41,7 @@ StatusOr<std::string> ReadText(const fs::path& path, std::uint64_t max_bytes, Fi
   if (!S_ISREG(info.st_mode)) return DataLossError(path.string() + ": it is not a regular file");
   const Status too_large =
       DataLossError(path.string() + ": larger than " + std::to_string(max_bytes) + " bytes");
-  // A sparse file may claim more than there is memory.
+  // A sparse file may claim a size above the memory of the machine.
   if (static_cast<std::uint64_t>(info.st_size) > max_bytes) return too_large;
   std::string text;
   while (true) {

@@ -1,13 +1,13 @@
 #pragma once
 
-// Reads of a checkpoint's files with three outcomes: good, proven bad, unknown.
+// Functions that read checkpoint files with three outcomes: good, proven bad, unknown.
 //
-// An errno proves that a file is missing or of another kind only when it is one of a short list
-// (ENOENT, ENOTDIR, ...). Any other one (EAGAIN, EIO, ESTALE, ETIMEDOUT, EACCES, EMFILE, ENOMEM)
-// says nothing about the file: it is kUnavailable, and the caller tries again or gives up. It never
-// takes the file for damaged or missing.
+// Only a short list of errnos (ENOENT, ENOTDIR, ...) proves that a file is missing or of another
+// kind. Any other errno (EAGAIN, EIO, ESTALE, ETIMEDOUT, EACCES, EMFILE, ENOMEM) proves nothing and
+// becomes kUnavailable. The caller then retries or gives up; it never treats the file as damaged or
+// missing.
 //
-// Threads: all functions are safe to call concurrently.
+// Thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,18 +19,18 @@
 
 namespace ds::checkpoint {
 
-// True for an errno of open(2) or stat(2) that proves that there is no such regular file.
+// Returns true for an errno of open(2) or stat(2) that proves that no such regular file exists.
 bool ProvesAbsence(int error_number);
 
-// "`what`: Stale file handle". kUnavailable unless the errno proves something.
+// Returns "`what`: Stale file handle". The code is kUnavailable unless the errno proves absence.
 Status ReadError(int error_number, std::string_view what);
 
-// The whole file. kNotFound when it is missing, kDataLoss when it is no regular file or larger than
-// `max_bytes`, kUnavailable when it cannot be read now.
+// Returns the content of the file. Fails with kNotFound when it is missing, kDataLoss when it is
+// not a regular file or larger than `max_bytes`, and kUnavailable when it cannot be read now.
 StatusOr<std::string> ReadText(const std::filesystem::path& path, std::uint64_t max_bytes,
                                FileSystem& system);
 
-// False when there is nothing of that name; kUnavailable when it cannot be looked at now.
+// Returns false when `path` does not exist. Fails with kUnavailable when that is unknown now.
 StatusOr<bool> Exists(const std::filesystem::path& path);
 
 }  // namespace ds::checkpoint

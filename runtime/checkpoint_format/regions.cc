@@ -8,7 +8,7 @@
 namespace ds::checkpoint {
 namespace {
 
-// Leaves room for sums and byte counts in 64 bits.
+// Sums and byte counts of this many elements fit in 64 bits.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
 
 Status CheckBox(std::span<const std::int64_t> tensor_shape, const Box& box) {
@@ -24,14 +24,15 @@ Status CheckBox(std::span<const std::int64_t> tensor_shape, const Box& box) {
   return OkStatus();
 }
 
-// The dimension along which several boxes lie side by side: the first in which two of them differ.
+// Returns the dimension along which the boxes are placed side by side: the first in which two of
+// the boxes differ.
 std::size_t FindAlong(const Boxes& boxes) {
   const Shape &first = boxes[0].offset, &second = boxes[1].offset;
   return static_cast<std::size_t>(std::mismatch(first.begin(), first.end(), second.begin()).first -
                                   first.begin());
 }
 
-// Requires boxes that CheckBox takes.
+// Requires boxes that pass CheckBox.
 Status CheckSideBySide(std::span<const std::int64_t> tensor_shape, const Boxes& boxes) {
   const std::size_t along = FindAlong(boxes);
   const Status apart = InvalidArgumentError("the boxes do not lie side by side in ascending order");
@@ -50,8 +51,8 @@ Status CheckSideBySide(std::span<const std::int64_t> tensor_shape, const Boxes& 
   return OkStatus();
 }
 
-// Dimensions from which on the box spans the tensor wholly: rows of a box are contiguous stretches
-// of (its extent in the last partial dimension) x (everything behind that dimension).
+// Returns the first dimension from which on the box spans the tensor fully. A row of the box is a
+// contiguous stretch: its extent in the last partial dimension times all later dimensions.
 std::size_t FirstWholeDimension(std::span<const std::int64_t> tensor_shape, const Box& box) {
   std::size_t whole = tensor_shape.size();
   while (whole > 0 && box.shape[whole - 1] == tensor_shape[whole - 1]) --whole;
@@ -64,14 +65,14 @@ std::int64_t Product(std::span<const std::int64_t> shape) {
   return product;
 }
 
-// Finds where row `row` of the box (its rows being `row_dimensions` dimensions deep) starts
-// globally.
+// Returns the start of row `row` of the box in the flattened global tensor. Only the first
+// `row_dimensions` dimensions of the box are partial.
 std::int64_t GlobalStartOfRow(std::span<const std::int64_t> tensor_shape, const Box& box,
                               std::size_t row_dimensions, std::int64_t row) {
   std::int64_t start = 0;
   std::int64_t stride = Product(tensor_shape.subspan(row_dimensions));
   for (std::size_t i = row_dimensions; i > 0; --i) {
-    // The innermost of these dimensions is part of the row itself: its coordinate is the offset.
+    // The innermost of these dimensions is part of the row itself, so its coordinate is the offset.
     std::int64_t coordinate = box.offset[i - 1];
     if (i < row_dimensions) {
       coordinate += row % box.shape[i - 1];
@@ -83,7 +84,7 @@ std::int64_t GlobalStartOfRow(std::span<const std::int64_t> tensor_shape, const 
   return start;
 }
 
-// Every row of the dimensions before that along which the boxes lie has a stretch of each box.
+// Each row of the dimensions before `along` contains one stretch of each box.
 std::vector<Stretch> FindStretchesOfBoxes(std::span<const std::int64_t> tensor_shape,
                                           const Region& region) {
   const std::size_t along = FindAlong(region.boxes);

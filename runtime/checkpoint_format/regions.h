@@ -1,15 +1,16 @@
 #pragma once
 
-// Region: the elements of a global tensor that a shard holds. Intersecting the regions of two
-// shards is the whole of resharding, as integers.
+// A Region identifies the elements of a global tensor that a shard holds. Resharding is
+// intersecting the regions of two shards, with integers only.
 //
-// A shard is a contiguous range of a flattened part of the tensor. ZeRO cuts the flattened tensor
-// itself (no box); tensor parallelism cuts a box out first, or several side by side: a part of the
-// queries, of the keys and of the values of one weight. All are a list of stretches, the maximal
-// parts that are contiguous in the flattened global tensor. The stretches of one region ascend, in
-// the tensor and in the region alike, so two regions are intersected by one walk over both.
+// A shard is a contiguous range of a flattened part of the tensor. ZeRO partitions the flattened
+// tensor itself (no box). Tensor parallelism first selects a box, or several boxes side by side: a
+// part of the queries, of the keys and of the values of one weight. Every region is a list of
+// stretches, the maximal parts that are contiguous in the flattened global tensor. The stretches of
+// a region ascend both in the tensor and in the region, so one walk over both lists intersects two
+// regions.
 //
-// Requires of all functions here: valid regions (CheckRegion).
+// All functions here require valid regions (CheckRegion).
 
 #include <cstdint>
 #include <span>
@@ -27,11 +28,12 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// None: the whole tensor. Several lie side by side, ascending and apart, along one dimension, and
-// span all others wholly: the tensor of these boxes is their concatenation along it.
+// No box means the full tensor. Several boxes are disjoint and ascend along one dimension, and each
+// spans all other dimensions fully. The tensor of these boxes is their concatenation along that
+// dimension.
 using Boxes = std::vector<Box>;
 
-// Elements [flat_start, flat_start + flat_count) of the tensor of the boxes, flattened.
+// Elements [flat_start, flat_start + flat_count) of the flattened tensor of the boxes.
 struct Region {
   Boxes boxes;
   std::int64_t flat_start = 0;
@@ -39,16 +41,18 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-// Product of the dimensions (1 for a scalar); an error when one is negative or it exceeds 2^56.
+// Returns the product of the dimensions (1 for a scalar). Fails when a dimension is negative or the
+// product exceeds 2^56.
 StatusOr<std::int64_t> ElementCount(std::span<const std::int64_t> shape);
 
-// The shape of the tensor of the boxes. Requires boxes that CheckRegion takes.
+// Returns the shape of the tensor of the boxes. The boxes must be valid for CheckRegion.
 Shape ShapeOf(std::span<const std::int64_t> tensor_shape, const Boxes& boxes);
 
-// Fails unless the region lies within the tensor and its boxes are what is said above.
+// Fails unless the region lies within the tensor and its boxes meet the rules of Boxes.
 Status CheckRegion(std::span<const std::int64_t> tensor_shape, const Region& region);
 
-// `count` elements that start at `global` in the flattened tensor and at `local` in the region.
+// A run of `count` elements that starts at `global` in the flattened tensor and at `local` in the
+// region.
 struct Stretch {
   std::int64_t global = 0;
   std::int64_t local = 0;
@@ -59,7 +63,7 @@ struct Stretch {
 std::vector<Stretch> FindStretches(std::span<const std::int64_t> tensor_shape,
                                    const Region& region);
 
-// `count` elements to be copied from `source` in one region to `target` in the other.
+// A copy of `count` elements from `source` in one region to `target` in the other.
 struct Copy {
   std::int64_t source = 0;
   std::int64_t target = 0;
@@ -70,8 +74,8 @@ struct Copy {
 std::vector<Copy> IntersectStretches(std::span<const Stretch> source,
                                      std::span<const Stretch> target);
 
-// The part [first, first + count) of `total` elements that replica `index` of `replicas` writes:
-// parts are contiguous, disjoint, cover everything and differ by at most one element.
+// The range [first, first + count) of `total` elements that replica `index` of `replicas` writes.
+// The ranges are contiguous and disjoint, cover everything and differ by at most one element.
 struct Share {
   std::int64_t first = 0;
   std::int64_t count = 0;

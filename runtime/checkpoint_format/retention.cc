@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// True when the manifest of root/step-N proves that the lineage comes from this checkpoint.
+// Returns true when the manifest of root/step-N proves that the lineage descends from this
+// checkpoint.
 bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage) {
   if (!CheckOwnFolder(root / StepDirectoryName(step)).ok()) return false;
   const StatusOr<Manifest> manifest = ReadManifest(root / StepDirectoryName(step));
@@ -26,7 +27,8 @@ bool IsOfLineage(const fs::path& root, std::int64_t step, const Lineage& lineage
   return ComesFrom(lineage, IdOf(manifest->lineage.value_or(Lineage{}), step));
 }
 
-// A head that `latest` does not name is found by its parents, so these must stay.
+// Returns true when `latest` names the parent of `lineage`. Otherwise the head is found by its
+// parents, so these must stay.
 bool NamesTheNewest(const fs::path& root, const Lineage& lineage) {
   const StatusOr<std::optional<Latest>> latest = ReadLatest(root);
   return latest.ok() && latest->has_value() && !lineage.past.empty() &&
@@ -50,7 +52,7 @@ Status CheckRemovable(const fs::path& root, std::int64_t step, const Lineage& li
   return FailedPreconditionError(DescribeForeign(directory, foreign));
 }
 
-// Under the folder's lock: renames the checkpoint, if it may go. Returns the new name.
+// Renames the checkpoint under the folder's lock, if it may be removed. Returns the new name.
 StatusOr<fs::path> TakeAway(const fs::path& root, std::int64_t step, const Lineage& lineage,
                             FileSystem& system) {
   DS_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(root, system));
@@ -65,7 +67,7 @@ StatusOr<fs::path> TakeAway(const fs::path& root, std::int64_t step, const Linea
 std::vector<std::int64_t> ChooseStepsToRemove(std::span<const std::int64_t> steps,
                                               const RetentionPolicy& policy) {
   if (policy.limit <= 0 || steps.empty()) return {};
-  std::vector<std::int64_t> others;  // that nothing but their age keeps
+  std::vector<std::int64_t> others;  // steps with no reason to stay but their age
   std::int64_t left = policy.limit;
   for (const std::int64_t step : steps) {
     if (step == steps.back() || step == policy.best) {

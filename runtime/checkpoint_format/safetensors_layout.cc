@@ -1,4 +1,4 @@
-// The header: dtype sizes, parsing and its checks.
+// Parses and checks the header, and defines dtype sizes.
 
 #include "runtime/checkpoint_format/safetensors_layout.h"
 
@@ -21,8 +21,7 @@
 namespace ds::checkpoint {
 namespace {
 
-// Its objects are searched in logarithmic time, which an ordered_json's are not: a header may name
-// a million tensors.
+// Searches an object in logarithmic time, unlike ordered_json. A header may name a million tensors.
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kLengthBytes = 8;
@@ -39,7 +38,7 @@ Status Malformed(const std::string& what) {
   return DataLossError("not a valid safetensors header: " + what);
 }
 
-// Finds a name that the top level has twice, which a parsed object does not show.
+// Detects names that occur twice at the top level, which a parsed object does not show.
 class NameCheck : public JsonEvents<Json> {
  public:
   const std::string& repeated() const { return repeated_; }
@@ -59,8 +58,8 @@ class NameCheck : public JsonEvents<Json> {
   std::string repeated_;
 };
 
-// The whole JSON text; a name repeated on the top level is refused. Read twice: a parser with a
-// callback looks through all earlier tensors behind each one.
+// Parses the complete JSON text and refuses repeated names at the top level. It reads the text
+// twice, because a parser with a callback searches all earlier tensors after each one.
 StatusOr<Json> ParseJson(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Malformed("it is not JSON");
@@ -86,7 +85,7 @@ std::optional<std::uint64_t> ElementBytes(std::string_view dtype) {
   return std::nullopt;
 }
 
-// Bytes of `shape` elements, or nothing when they exceed what a file can have.
+// Returns the bytes of `shape` elements, or nullopt when they exceed the size of any file.
 std::optional<std::uint64_t> BytesOf(const std::vector<std::int64_t>& shape, std::uint64_t bytes) {
   for (const std::int64_t extent : shape) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) return {};
@@ -94,7 +93,8 @@ std::optional<std::uint64_t> BytesOf(const std::vector<std::int64_t>& shape, std
   return bytes;
 }
 
-// Elements of a dtype that is not in the table have at least one bit.
+// Returns true if the byte count fits dtype and shape. Elements of an unknown dtype have at least
+// one bit.
 bool FillsItsBytes(const SafetensorsTensor& tensor) {
   if (const auto element_bytes = ElementBytes(tensor.dtype)) {
     return BytesOf(tensor.shape, *element_bytes) == tensor.bytes;
@@ -125,7 +125,7 @@ StatusOr<SafetensorsTensor> ParseTensor(const Json& json) {
   return tensor;
 }
 
-// The entries lie one behind the other and fill `data_bytes`.
+// Checks that the entries are adjacent and fill `data_bytes`.
 Status CheckLayout(const SafetensorsLayout& entries, std::uint64_t data_bytes) {
   std::vector<std::pair<std::string, SafetensorsTensor>> sorted(entries.begin(), entries.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
@@ -151,7 +151,7 @@ Status CheckLayout(const SafetensorsLayout& entries, std::uint64_t data_bytes) {
 }  // namespace
 
 std::int64_t SafetensorsTensor::Elements() const {
-  std::int64_t elements = 1;  // the parser has made sure that they are no more than bits in a file
+  std::int64_t elements = 1;  // the parser has bounded them by the number of bits in a file
   for (const std::int64_t extent : shape) elements *= extent;
   return elements;
 }

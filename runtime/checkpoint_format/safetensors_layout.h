@@ -1,12 +1,13 @@
 #pragma once
 
-// SafetensorsLayout: names, dtypes, shapes and offsets of a safetensors file's tensors, without
-// their bytes. https://github.com/huggingface/safetensors
+// SafetensorsLayout holds the names, dtypes, shapes and offsets of the tensors in a safetensors
+// file, without their data. https://github.com/huggingface/safetensors
 //
-// Eight bytes of header length, a JSON header, then the tensors' bytes. Nothing in it is trusted:
-// lengths, offsets and shapes are checked against the file, and tensors must fill the data part
-// without gap or overlap. A dtype that nobody here knows is no error: only who asks for such a
-// tensor needs to know it. Torch-free, so that dsrun counts a model's parameters too.
+// A file has eight bytes of header length, a JSON header, then the tensor data. Nothing in it is
+// trusted: lengths, offsets and shapes are checked against the file, and the tensors must fill the
+// data part without gap or overlap. An unknown dtype is not an error here; it becomes one when such
+// a tensor is read. This header does not use LibTorch, so dsrun can count a model's parameters,
+// too.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,7 +21,7 @@
 namespace ds::checkpoint {
 
 struct SafetensorsTensor {
-  std::string dtype;  // as the file spells it: "BF16"
+  std::string dtype;  // spelled as in the file: "BF16"
   std::vector<std::int64_t> shape;
   std::uint64_t offset = 0;  // from the start of the file
   std::uint64_t bytes = 0;
@@ -30,21 +31,21 @@ struct SafetensorsTensor {
 
 using SafetensorsLayout = std::map<std::string, SafetensorsTensor>;
 
-// Parses the header's JSON text. `data_start` is where the tensors' bytes begin, `file_bytes` where
-// the file ends. Errors do not name the file.
+// Parses the header's JSON text. The tensor data starts at `data_start`, and the file ends at
+// `file_bytes`. Error messages do not name the file.
 StatusOr<SafetensorsLayout> ParseSafetensorsLayout(std::string_view json, std::uint64_t data_start,
                                                    std::uint64_t file_bytes);
 
-// Reads and parses the header of an open file. Errors do not name the file.
+// Reads and parses the header of an open file. Error messages do not name the file.
 StatusOr<SafetensorsLayout> ReadSafetensorsLayout(int fd);
 
-// The header of a file that dsrun wrote begins with this.
+// Prefix of the header of a file that dsrun wrote.
 inline constexpr std::string_view kSafetensorsMark =
     R"({"__metadata__":{"format":"pt","writer":"dsrun"})";
-// False of a file that cannot be read, too.
+// Returns true if the file starts with that header; false also when it cannot be read.
 bool HasSafetensorsMark(const std::filesystem::path& path);
 
-// Exactly `bytes` bytes at `offset` of the file, or an error.
+// Reads exactly `bytes` bytes at `offset` of the file, or fails.
 Status ReadExactly(int fd, std::uint64_t offset, std::uint64_t bytes, void* to);
 
 }  // namespace ds::checkpoint

@@ -15,10 +15,10 @@
 namespace ds::checkpoint {
 namespace {
 
-// Small enough that the bytes summed are still in the cache when they are copied to the page cache.
+// At this size the summed bytes are still in the cache when they are copied to the page cache.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-// The storage starts on what is written this long ago while the rest is still being summed.
+// Storage starts to write this many bytes while later ones are still being summed.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -51,7 +51,7 @@ Status ShardFileWriter::Append(std::span<const std::byte> bytes) {
   return OkStatus();
 }
 
-// A hint only: Finish() reports what went wrong.
+// Only a hint, so errors are ignored. Finish() reports them.
 void ShardFileWriter::StartWriteback() {
   if (end_ < handed_over_ + kWritebackBytes) return;
   ::sync_file_range(fd_.get(), static_cast<off_t>(handed_over_),
@@ -73,7 +73,7 @@ Status ShardFileWriter::Finish() {
 Status CheckFreeSpace(const std::filesystem::path& directory, std::uint64_t needed) {
   struct statvfs info {};
   if (::statvfs(directory.c_str(), &info) != 0) return ErrnoError(errno, directory.string());
-  // Some network and user-space file systems do not say; writing will tell.
+  // Some network and user-space file systems report no sizes. There a write reports a full disk.
   if (info.f_blocks == 0) return OkStatus();
   const std::uint64_t free = std::uint64_t{info.f_bavail} * info.f_frsize;
   if (needed <= free) return OkStatus();

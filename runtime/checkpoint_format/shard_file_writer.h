@@ -1,9 +1,9 @@
 #pragma once
 
-// ShardFileWriter writes one rank's data file: raw little-endian elements, nothing else, each shard
-// at a multiple of kShardAlignment.
+// ShardFileWriter writes one rank's data file. It contains only raw little-endian elements, with
+// each shard at a multiple of kShardAlignment.
 //
-// Threads: one writer per file, used by one thread.
+// Not thread-safe. Use one writer per file.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,21 +19,20 @@
 
 namespace ds::checkpoint {
 
-// Every shard starts at a multiple of this in its file, so that a reader may map it or read it
-// past the page cache.
+// Alignment of every shard in its file, so that a reader can map it or bypass the page cache.
 inline constexpr std::uint64_t kShardAlignment = 4096;
 
 class ShardFileWriter {
  public:
-  // Creates the file, whose plain name the shards will carry; an existing one is an error.
+  // Creates the file. The shards will carry its plain name. Fails when the file exists.
   static StatusOr<ShardFileWriter> Create(const std::filesystem::path& path, FileSystem& system);
 
-  // A shard is begun, appended in any number of calls, and ended.
+  // Call BeginShard, then Append any number of times, then EndShard.
   void BeginShard();
   Status Append(std::span<const std::byte> bytes);
   StoredShard EndShard(Region region);
 
-  // Returns when everything written is on the storage. Nothing can be appended then.
+  // Syncs all data to storage and closes the file. Do not append afterwards.
   Status Finish();
 
  private:
@@ -46,12 +45,12 @@ class ShardFileWriter {
   FileSystem* system_;
   std::uint64_t shard_offset_ = 0;
   std::uint64_t end_ = 0;
-  std::uint64_t handed_over_ = 0;    // to the storage, up to here
-  std::vector<std::uint32_t> crcs_;  // of the shard's chunks; the last one may not be full
+  std::uint64_t handed_over_ = 0;    // writeback started up to here
+  std::vector<std::uint32_t> crcs_;  // of the shard's chunks; the last one may be partial
 };
 
-// Refuses (kResourceExhausted, saying what is needed and free) when the file system of `directory`
-// has less than `needed` bytes free.
+// Fails with kResourceExhausted when the file system of `directory` has less than `needed` bytes
+// free. The message states the needed and the free bytes.
 Status CheckFreeSpace(const std::filesystem::path& directory, std::uint64_t needed);
 
 }  // namespace ds::checkpoint

@@ -1,12 +1,10 @@
 #pragma once
 
-// ShardReader: reads parts of a stored shard, verified.
+// ShardReader reads and verifies parts of a stored shard.
 //
-// A part is verified by the checksums of the chunks it touches; one that it shares with another
-// part is read once while parts ascend. A shard of format 1 that is longer than a chunk has one
-// checksum only: it is verified behind its last byte when all of it has been read in order, and not
-// at all otherwise.
-// Threads: one thread uses a reader.
+// A part is verified with the checksums of its chunks. A chunk shared by two parts is read once if
+// the parts ascend. A shard of format 1 longer than a chunk has only one checksum. It is verified
+// at its last byte if the full shard was read in order, and not at all otherwise. Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,12 +21,12 @@ namespace ds::checkpoint {
 
 class ShardReader {
  public:
-  // `shard` outlives the reader.
+  // Opens the file of `shard`, which must outlive the reader.
   static StatusOr<ShardReader> Open(const std::filesystem::path& directory,
                                     const StoredShard& shard);
 
-  // Fills `into` with the shard's bytes from `at`. kDataLoss when they are not what was saved.
-  // Requires at + into.size() <= shard.length.
+  // Fills `into` with the shard's bytes from `at`. Fails with kDataLoss when a checksum does not
+  // match. Requires at + into.size() <= shard.length.
   Status Read(std::uint64_t at, std::span<std::byte> into);
 
  private:
@@ -41,9 +39,10 @@ class ShardReader {
   UniqueFd fd_;
   std::string path_;
   const StoredShard* shard_;
-  std::vector<std::byte> held_;  // the chunk that was read in part last
+  std::vector<std::byte> held_;  // the chunk that was last read in part
   std::uint64_t held_chunk_ = 0;
-  std::uint64_t read_in_order_ = 0;  // bytes from the start, with this checksum
+  // Bytes read from the start without a gap, and their checksum.
+  std::uint64_t read_in_order_ = 0;
   std::uint32_t crc_in_order_ = 0;
 };
 

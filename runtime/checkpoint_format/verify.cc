@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-// A file that is being verified.
+// An open file under verification.
 struct OpenFile {
   FileSystem& system;
   int fd;
@@ -31,8 +31,8 @@ struct OpenFile {
   std::vector<std::byte> buffer;
 };
 
-// The checksum of [at, end) as the file has it. kDataLoss when it ends before, kUnavailable when it
-// cannot be read now.
+// Returns the checksum of [at, end) of the file. Fails with kDataLoss when the file ends before
+// `end`, and with kUnavailable when it cannot be read now.
 StatusOr<std::uint32_t> ChecksumOf(OpenFile* file, std::uint64_t at, std::uint64_t end) {
   std::uint32_t crc = 0;
   while (at < end) {
@@ -47,7 +47,7 @@ StatusOr<std::uint32_t> ChecksumOf(OpenFile* file, std::uint64_t at, std::uint64
   return crc;
 }
 
-// kDataLoss with the damage, kUnavailable as above.
+// Fails with kDataLoss, which describes the damage, or kUnavailable as above.
 Status CheckShard(OpenFile* file, const StoredShard& shard) {
   if (shard.offset + shard.length > file->size) {
     return DataLossError(
@@ -80,7 +80,7 @@ ShardsByFile GroupByFile(const Manifest& manifest) {
   return files;
 }
 
-// Proven damages count more than files that cannot be read now.
+// Reports proven damages in preference to files that cannot be read now.
 StatusOr<std::vector<Damage>> VerifyFiles(const fs::path& directory, const ShardsByFile& files,
                                           FileSystem& system) {
   std::vector<const ShardsByFile::value_type*> work;

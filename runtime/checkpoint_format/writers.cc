@@ -16,12 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// True for the errno with which a file system says that it has no locks.
+// Returns true for the errno of a file system without locks.
 bool LacksLocks(int error) {
   return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
 }
 
-// Differs between hosts and is the same in all containers of one.
+// The boot id differs between hosts and is the same in all containers of one host.
 StatusOr<std::string> ReadBootId() { return ReadFile("/proc/sys/kernel/random/boot_id"); }
 
 }  // namespace
@@ -56,7 +56,7 @@ bool IsAbandoned(const fs::path& unfinished, bool followed, const FolderLock& lo
   if (!lock.held()) return followed;
   const fs::path path = unfinished / kWriterFile;
   const int opened = system.Open(path, O_RDWR, 0);
-  // Under the folder's lock no living writer is without its mark. Another error proves nothing.
+  // Under the folder's lock every living writer has a mark. Another error proves nothing.
   if (opened < 0) return opened == -ENOENT;
   const UniqueFd file(opened);
   const int locked = system.Lock(file.get(), LOCK_EX | LOCK_NB);
@@ -64,8 +64,8 @@ bool IsAbandoned(const fs::path& unfinished, bool followed, const FolderLock& lo
   if (followed) return true;
   const StatusOr<std::string> own = ReadBootId();
   const StatusOr<std::string> writers = ReadFile(path);
-  // What a full disk or an end in the middle of Leave() cut short was written under the folder's
-  // lock, too.
+  // A mark cut short by a full disk or a crash in Leave() was written under the folder's lock, too,
+  // so a prefix of the boot id suffices.
   return own.ok() && writers.ok() && own->starts_with(*writers);
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
-// FolderLock and WriterMark let the writers of one checkpoint folder know of each other: who
-// changes names there just now, and whether who began an unfinished checkpoint still lives. Age
-// proves nothing: a writer may have been stopped, or its host cut off, for any time.
+// FolderLock and WriterMark coordinate the writers of one checkpoint folder. They show which writer
+// is changing names there, and whether the writer of an unfinished checkpoint is alive. Age proves
+// nothing: a writer may have been stopped, or its host cut off, for any time.
 //
-// Both rest on flock(2), which the kernel gives up when its holder ends. Where a file system has no
-// locks the generation alone tells: ranks of one that has been followed commit nothing.
+// Both use flock(2); the kernel releases the lock when its holder ends. On a file system without
+// locks only the generation decides: ranks of a superseded generation commit nothing.
 
 #include <filesystem>
 #include <utility>
@@ -16,11 +16,11 @@
 
 namespace ds::checkpoint {
 
-// The lock of a checkpoint folder, root/.lock: held for the moments in which names there are
-// looked at and changed, and given up with the object.
+// The lock of a checkpoint folder, root/.lock. Hold it only while names in the folder are read and
+// changed. The destructor releases it.
 class FolderLock {
  public:
-  // Waits while another writer holds it. A file system without locks is no error.
+  // Waits while another writer holds the lock. Succeeds on a file system without locks.
   static StatusOr<FolderLock> Take(const std::filesystem::path& root, FileSystem& system);
 
   bool held() const { return held_; }
@@ -31,8 +31,7 @@ class FolderLock {
   bool held_;
 };
 
-// A writer's proof of life: a file in its unfinished folder which names the host's boot and which
-// it keeps locked.
+// Proof that a writer is alive: a locked file in its unfinished folder with the host's boot id.
 class WriterMark {
  public:
   static StatusOr<WriterMark> Leave(const std::filesystem::path& unfinished, FileSystem& system);
@@ -42,12 +41,13 @@ class WriterMark {
   UniqueFd file_;
 };
 
-// True when a writer's mark is in the folder, which a user's copy of a checkpoint has not.
+// Returns true when the folder holds a writer's mark. A user's copy of a checkpoint has none.
 StatusOr<bool> HasWriterMark(const std::filesystem::path& folder);
 
-// True when nobody will ever finish the folder: its writer has ended, which its lock tells on the
-// host that it ran on (locks of some network file systems end at the host), or it may not commit
-// any more, being of a generation that was `followed`, and does not prove that it lives.
+// Returns true when no writer will ever finish the folder. Either its writer has ended, as its lock
+// shows on the writer's own host (locks of some network file systems are local to a host). Or its
+// generation was superseded (`followed`), so that it may not commit, and it does not prove that it
+// is alive.
 bool IsAbandoned(const std::filesystem::path& unfinished, bool followed, const FolderLock& lock,
                  FileSystem& system);
 
