@@ -1,12 +1,12 @@
 #pragma once
 
-// Saving and loading a training job's whole state; the format is in FORMAT.md.
+// Saves and loads the complete state of a training job; FORMAT.md describes the format.
 //
-// Both are collective: every rank of `world` calls with the same arguments and its own parts, and
-// every rank returns the same status. A rank that fails says so before the others go on, so none
-// waits for it.
+// Both functions are collective: every rank of `world` calls them with the same arguments and its
+// own parts, and every rank returns the same status. The ranks agree on errors before they
+// continue, so no rank waits for a failed one.
 //
-// Throws only what `world` throws when a peer is gone.
+// Throws only the exceptions that `world` throws when a peer is gone.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,33 +22,35 @@
 namespace ds::checkpoint {
 
 struct SaveRequest {
-  std::filesystem::path root;  // the folder of all checkpoints of the job; created when missing
-  std::int64_t step = 0;       // finished optimizer steps: the checkpoint is root/step-N
-  // Informational, never read back: {"program", "zero_stage", ...}; the world size is added.
+  std::filesystem::path root;  // folder of all checkpoints of the job; created if missing
+  std::int64_t step = 0;       // finished optimizer steps; the checkpoint is root/step-N
+  // Informational, never read back: {"program", "zero_stage", ...}. The save adds the world size.
   nlohmann::json written_by = nlohmann::json::object();
-  // The job's own past, extended by each save; a LoadCheckpoint sets it. Without it, a checkpoint
-  // counts as coming from all of lower steps. Rank 0's is written.
+  // The job's own past. Each save extends it, and LoadCheckpoint sets it. Without it, a checkpoint
+  // is assumed to descend from all lower steps. Only rank 0's value is written.
   Lineage* lineage = nullptr;
   FileSystem* file_system = &FileSystem::System();
 };
 
-// Writes a folder root/step-N.tmp-..., each rank its own file, checks what is on disk, renames it
-// to root/step-N (which replaces an older step-N in one move) and names it in root/latest. Returns
-// the path of the checkpoint. On failure that folder is removed and what was there before is
-// untouched. A full disk is kResourceExhausted and says what is needed and free. Requires a root
-// that all ranks see.
+// Saves a checkpoint. Each rank writes its own file to the folder root/step-N.tmp-..., and reads it
+// back to verify it. Rank 0 then renames the folder to root/step-N (which replaces an older step-N
+// in one move) and names it in root/latest. Returns the path of the checkpoint. On failure the
+// temporary folder is removed and earlier checkpoints are unchanged. A full disk is
+// kResourceExhausted, with the needed and the free bytes. All ranks must see the same `root`.
 StatusOr<std::filesystem::path> SaveCheckpoint(const SaveRequest& request,
                                                std::span<Stateful* const> parts,
                                                comm::Communicator& world);
 
-// Fills the parts' shards and then their states from the checkpoint folder `directory`, whatever
-// world size and ZeRO stage wrote it. Each rank reads only what overlaps its shards, and checks the
-// checksums of the chunks that it reads; call VerifyCheckpoint() first to check all of them.
+// Fills first the shards and then the states of all parts from the checkpoint folder `directory`.
+// The checkpoint may come from any world size and ZeRO stage. Each rank reads only the chunks that
+// overlap its shards, and verifies their checksums. Call VerifyCheckpoint() first to verify all
+// chunks.
 //
-// Errors name the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
-// After an error the parts hold a mixture and must not be used.
+// An error names the tensor: missing in the checkpoint, unknown to the parts, other shape or dtype.
+// After an error the parts hold a mixture of old and new values and must not be used.
 //
-// `lineage` says which generation loads, and is told what it comes from now.
+// `lineage` must hold the generation that loads. On success it is set to descend from this
+// checkpoint.
 Status LoadCheckpoint(const std::filesystem::path& directory, std::span<Stateful* const> parts,
                       comm::Communicator& world, Lineage* lineage = nullptr);
 

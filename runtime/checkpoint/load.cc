@@ -1,4 +1,4 @@
-// LoadCheckpoint: each rank reads what overlaps its shards.
+// Implements LoadCheckpoint: each rank reads the chunks that overlap its shards.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the elements of one copy, a bounded range at a time, which ends where a chunk of the stored
-// shard does: what is verified together is then read together.
+// Reads the elements of one copy in ranges of bounded size. The ranges end at chunk boundaries of
+// the stored shard, so that each chunk is read and verified once.
 Status ReadCopy(const Copy& copy, ShardReader* reader, TensorSource& target) {
   const std::int64_t item_size = target.item_size();
   const std::int64_t at_once = kMostBytesAtOnce / item_size;
@@ -35,7 +35,7 @@ Status ReadCopy(const Copy& copy, ShardReader* reader, TensorSource& target) {
   return OkStatus();
 }
 
-// Reads the elements that `stored` has of the ones wanted. Returns how many those are.
+// Reads the requested elements that `stored` holds. Returns their number.
 StatusOr<std::int64_t> ReadOverlap(const fs::path& directory, const StoredShard& stored,
                                    std::span<const Copy> copies, TensorSource& target) {
   if (copies.empty()) return 0;
@@ -90,7 +90,7 @@ TensorPlaces PlacesOf(const Manifest& manifest) {
   return places;
 }
 
-// Fills the shards and marks in `wanted` which tensors of the manifest somebody asked for.
+// Fills the shards, and marks in `wanted` the tensors of the manifest that a part requested.
 Status ReadShards(const fs::path& directory, const Manifest& manifest,
                   const std::vector<TensorShard>& shards, std::span<std::int64_t> wanted) {
   const TensorPlaces places = PlacesOf(manifest);
@@ -133,7 +133,7 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
   return CheckNoneLeft(manifest, marks);
 }
 
-// Calls `visit(part, its state)` until one fails.
+// Calls `visit(part, its state)` for each part until one fails.
 template <typename Visit>
 Status ForEachState(const Manifest& manifest, std::span<Stateful* const> parts, Visit visit) {
   for (Stateful* part : parts) {

@@ -1,10 +1,11 @@
 #pragma once
 
-// Placement: what a rank's local tensor is of a parameter that the ranks of a job hold together.
-// The gradient norm and checkpoints know no more of how a model is cut.
+// Placement locates a rank's local tensor within a global parameter that is distributed over the
+// ranks of a job. The gradient norm and checkpoints need no other knowledge of how a model is
+// sharded.
 //
-// A tensor that lies as a whole on its ranks is not cut by this; ZeRO cuts it again, flattened,
-// among the ranks of its shard group: along kShardAxes for a dense parameter.
+// A replicated tensor has no boxes. ZeRO shards local tensors further: it flattens them and splits
+// them among the ranks of the shard group, along kShardAxes for a dense parameter.
 
 #include <vector>
 
@@ -15,15 +16,16 @@ namespace ds::checkpoint {
 
 struct Placement {
   Shape global_shape;  // empty for a scalar
-  Boxes boxes = {};    // the local tensor is this part of it; without one, all of it
-  // Ranks whose coordinates differ along these alone hold the same elements.
+  Boxes boxes = {};    // the local tensor is these parts of it; all of it if empty
+  // Ranks with coordinates that differ only along these axes hold the same elements.
   topology::AxisSet copy_axes = topology::kReplicaAxes;
-  // Gradients of ranks whose coordinates differ along these alone add up.
+  // Gradients of ranks with coordinates that differ only along these axes must be summed.
   topology::AxisSet gradient_axes = topology::kGradientAxes;
-  // An expert's: it is cut among the ranks that hold the same experts.
+  // True for a parameter of an expert. ZeRO splits it among the ranks that hold the same experts.
   bool expert = false;
-  // Stages of a pipeline that hold it, in ascending order, this rank's among them, where there are
-  // several, as of a table that is read by the first block and the last. Their gradients add up.
+  // Pipeline stages that hold the parameter, ascending and with this rank's stage, if there are
+  // several. An example is an embedding table that the first and the last block read. Their
+  // gradients are summed.
   std::vector<int> stages = {};
 };
 

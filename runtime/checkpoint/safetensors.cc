@@ -29,7 +29,7 @@ constexpr std::pair<std::string_view, at::ScalarType> kDtypes[] = {
     {"I64", at::kLong},   {"I32", at::kInt},   {"I16", at::kShort}, {"I8", at::kChar},
     {"U8", at::kByte},    {"BOOL", at::kBool}};
 
-// "BF16" -> at::kBFloat16; nothing for a name without a LibTorch dtype here.
+// Maps "BF16" to at::kBFloat16; nullopt for a name without a supported LibTorch dtype.
 std::optional<at::ScalarType> DtypeOfSafetensorsName(std::string_view name) {
   for (const auto& [known, dtype] : kDtypes) {
     if (known == name) return dtype;
@@ -37,7 +37,7 @@ std::optional<at::ScalarType> DtypeOfSafetensorsName(std::string_view name) {
   return std::nullopt;
 }
 
-// "" for a dtype that safetensors files of ours do not hold.
+// Returns "" for a dtype that this writer does not support.
 std::string_view SafetensorsNameOfDtype(at::ScalarType dtype) {
   for (const auto& [name, known] : kDtypes) {
     if (known == dtype) return name;
@@ -53,10 +53,10 @@ std::string ShapeText(at::IntArrayRef shape) {
   return text + "]";
 }
 
-// The length and the JSON, padded so that the data behind it is aligned to eight bytes.
+// Returns the length and the JSON, padded so that the data after it is aligned to eight bytes.
 std::string HeaderText(const std::vector<SafetensorsDeclaration>& declarations) {
-  // transformers asks for the metadata's format before it loads a file; a later run asks for the
-  // writer before it replaces one (kSafetensorsMark).
+  // transformers requires the metadata's format to load a file. A later run checks the writer
+  // before it replaces a file (kSafetensorsMark).
   nlohmann::ordered_json json = {{"__metadata__", {{"format", "pt"}, {"writer", "dsrun"}}}};
   std::uint64_t begin = 0;
   for (const SafetensorsDeclaration& declared : declarations) {
@@ -72,7 +72,7 @@ std::string HeaderText(const std::vector<SafetensorsDeclaration>& declarations) 
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
 
-// One pass without a copy: both ends of the values are NaN where one of them is.
+// Checks all values in one pass without a copy: aminmax returns NaN if any value is NaN.
 Status CheckFinite(const at::Tensor& values) {
   if (!c10::isFloatingType(values.scalar_type()) || values.numel() == 0) return OkStatus();
   const auto [least, most] = at::aminmax(values.view({-1}));

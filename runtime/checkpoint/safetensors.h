@@ -1,14 +1,14 @@
 #pragma once
 
-// safetensors files: eight bytes of header length, a JSON header, then the tensors' bytes.
-// https://github.com/huggingface/safetensors
+// Reads and writes safetensors files: eight bytes of header length, a JSON header, then the tensor
+// data. https://github.com/huggingface/safetensors
 //
-// The reader trusts nothing: lengths, offsets and shapes are checked against the file before a byte
-// is used, tensors must fill the data part without gap or overlap, and data is read by offset, so
-// that a file that shrinks meanwhile is an error and not a signal. Only what is asked for is read.
-// The writer's file appears whole under its name or not at all.
+// The reader treats files as untrusted. It checks lengths, offsets and shapes against the file
+// before it uses a byte, and the tensors must fill the data part without gap or overlap. It reads
+// data by offset, so that a file that shrinks meanwhile causes an error and not a signal. It reads
+// only the requested elements. The writer's file appears complete under its name or not at all.
 //
-// Threads: Read is safe to call concurrently; a writer belongs to one thread.
+// Read is thread-safe. Use a writer from one thread only.
 
 #include <ATen/core/Tensor.h>
 
@@ -27,14 +27,15 @@
 namespace ds::checkpoint {
 
 struct SafetensorsEntry {
-  at::ScalarType dtype = at::kFloat;  // Undefined for one that cannot be read here
-  std::string dtype_name;             // as the file spells it: "BF16"
+  at::ScalarType dtype = at::kFloat;  // Undefined if unsupported
+  std::string dtype_name;             // spelled as in the file: "BF16"
   std::vector<std::int64_t> shape;
   std::uint64_t offset = 0;  // from the start of the file
   std::uint64_t bytes = 0;
 };
 
-// Reads and checks the header (format/safetensors_layout.h). Errors do not name the file.
+// Reads and checks the header (checkpoint_format/safetensors_layout.h). Error messages do not name
+// the file.
 StatusOr<std::map<std::string, SafetensorsEntry>> ReadSafetensorsHeader(int fd);
 
 class SafetensorsFile {
@@ -44,15 +45,16 @@ class SafetensorsFile {
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // OK when Read could fill all of a tensor: the file's has its shape, and its dtype or, both being
-  // floating-point, another. Refuses one whose dtype cannot be read here. Reads nothing.
+  // Returns OK when Read could fill a complete tensor of this shape and dtype. The shapes must be
+  // equal. The dtypes must be equal or both floating-point. Refuses a stored dtype that is not
+  // supported. Does not read the data.
   Status CheckReadable(const std::string& name, at::IntArrayRef shape, at::ScalarType dtype) const;
 
-  // Fills `out`, contiguous, with the elements [first, first + out.numel()) of the tensor `name`,
-  // and reads no others. Rounds when the floating-point dtypes differ; then, and for other devices,
-  // it needs 16 MiB beside `out`. NotFound, Unimplemented (a dtype that cannot be read) and
-  // InvalidArgument (another dtype, a range past the end, values that are NaN or infinite) name
-  // file and tensor.
+  // Fills the contiguous tensor `out` with the elements [first, first + out.numel()) of the tensor
+  // `name`, and reads no others. Rounds when the floating-point dtypes differ. In that case, and
+  // for other devices, it needs 16 MiB in addition to `out`. Fails with NotFound, Unimplemented (an
+  // unsupported dtype) or InvalidArgument (another dtype, a range past the end, values that are NaN
+  // or infinite); the message names file and tensor.
   Status Read(const std::string& name, std::int64_t first, const at::Tensor& out) const;
 
  private:
@@ -76,10 +78,11 @@ struct SafetensorsDeclaration {
   std::uint64_t Bytes() const;
 };
 
-// Writes one file tensor by tensor, in any order, holding none of them.
+// Writes a file tensor by tensor, in any order, without keeping a tensor in memory.
 class SafetensorsWriter {
  public:
-  // Starts a temporary file beside `path` that Commit renames to it; without Commit it is removed.
+  // Creates a temporary file in the folder of `path`, which Commit renames to `path`. Without
+  // Commit, the destructor removes it.
   static StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::filesystem::path& path, const std::vector<SafetensorsDeclaration>& declarations,
       FileSystem& system = FileSystem::System());
@@ -87,10 +90,10 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // Writes a declared tensor, from any device, converted to its declared dtype.
+  // Writes a declared tensor from any device, converted to its declared dtype.
   Status Write(const std::string& name, const at::Tensor& tensor);
 
-  // Makes the file durable under its name. Refuses while a declared tensor is missing.
+  // Syncs the file and renames it to its final name. Fails when a declared tensor is missing.
   Status Commit();
 
  private:

@@ -1,4 +1,4 @@
-// SaveCheckpoint: each rank writes its file, rank 0 commits.
+// Implements SaveCheckpoint: each rank writes its file, and rank 0 commits.
 
 #include <fmt/format.h>
 
@@ -70,7 +70,7 @@ Status ReadBack(const fs::path& path, const std::vector<StoredTensor>& tensors) 
   return DataLossError(fmt::format("read back after writing: {}", Describe(damages.front())));
 }
 
-// Counts the bytes of this rank's file, gaps included.
+// Returns the size of this rank's file in bytes, gaps included.
 std::uint64_t RankFileBytes(const std::vector<TensorShard>& shards) {
   std::uint64_t bytes = 0;
   for (const TensorShard& shard : shards) {
@@ -81,9 +81,9 @@ std::uint64_t RankFileBytes(const std::vector<TensorShard>& shards) {
   return bytes;
 }
 
-// Creates, writes and syncs the file, then reads it back against its checksums. Returns what it
-// holds; a tensor of which this rank writes nothing is listed without shards, so that a tensor
-// without elements is known too. Requires CheckShard() of every shard.
+// Creates, writes and syncs the file, then reads it back and verifies its checksums. Returns its
+// content. A tensor without elements in this file is listed without shards, so that an empty tensor
+// is known, too. Requires CheckShard() of every shard.
 StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>& shards,
                                                   const fs::path& path, FileSystem& system) {
   DS_ASSIGN_OR_RETURN(ShardFileWriter writer, ShardFileWriter::Create(path, system));
@@ -101,7 +101,7 @@ std::optional<Lineage> ToldLineage(const SaveRequest& request) {
   return request.lineage != nullptr ? std::optional(*request.lineage) : std::nullopt;
 }
 
-// Rank 0: makes the unfinished folder if the disk has room for what all ranks will write.
+// Called on rank 0: creates the unfinished folder if the disk has space for the files of all ranks.
 StatusOr<UnfinishedCheckpoint> BeginSave(const SaveRequest& request, std::int64_t needed_bytes) {
   DS_ASSIGN_OR_RETURN(
       UnfinishedCheckpoint unfinished,
@@ -112,7 +112,7 @@ StatusOr<UnfinishedCheckpoint> BeginSave(const SaveRequest& request, std::int64_
   return room;
 }
 
-// The folder that rank 0 has made, on every rank.
+// Returns the folder that rank 0 has created, on every rank.
 fs::path TellDirectory(const SaveRequest& request, const UnfinishedCheckpoint* begun,
                        comm::Communicator& world) {
   const auto own = begun != nullptr ? static_cast<std::int64_t>(begun->name.nonce) : 0;
@@ -122,7 +122,7 @@ fs::path TellDirectory(const SaveRequest& request, const UnfinishedCheckpoint* b
                              {request.step, generation, static_cast<std::uint64_t>(nonce)});
 }
 
-// Every rank: writes its file and says what is in it.
+// Called on every rank: writes its file and returns the serialized list of its tensors.
 StatusOr<std::string> WriteOwnFile(const SaveRequest& request, const fs::path& directory,
                                    const std::vector<TensorShard>& shards, int rank) {
   DS_ASSIGN_OR_RETURN(const std::vector<StoredTensor> tensors,
@@ -130,7 +130,7 @@ StatusOr<std::string> WriteOwnFile(const SaveRequest& request, const fs::path& d
   return SerializeTensors(tensors);
 }
 
-// The tensors of all ranks, in the order in which the ranks name them.
+// Merges the tensors of all ranks, in the order in which the ranks list them.
 StatusOr<std::vector<StoredTensor>> MergeTensors(const std::vector<std::string>& lists) {
   std::vector<StoredTensor> merged;
   std::unordered_map<std::string, std::size_t> indices;
@@ -153,7 +153,7 @@ StatusOr<std::vector<StoredTensor>> MergeTensors(const std::vector<std::string>&
   return merged;
 }
 
-// Rank 0: the manifest, and the final name.
+// Called on rank 0: writes the manifest and renames the folder to its final name.
 Status CommitSave(const SaveRequest& request, const UnfinishedCheckpoint& unfinished,
                   std::span<Stateful* const> parts, const std::vector<std::string>& lists) {
   Manifest manifest;
@@ -173,7 +173,7 @@ Status CheckSavable(std::span<Stateful* const> parts) {
   return OkStatus();
 }
 
-// From the unfinished folder, which rank 0 has, to the final name.
+// Performs the save after rank 0 has created the unfinished folder, up to the final name.
 Status WriteAndCommit(const SaveRequest& request, const UnfinishedCheckpoint* unfinished,
                       std::span<Stateful* const> parts, const std::vector<TensorShard>& shards,
                       comm::Communicator& world) {
@@ -213,7 +213,7 @@ StatusOr<fs::path> SaveCheckpoint(const SaveRequest& request, std::span<Stateful
     return request.root / StepDirectoryName(request.step);
   }
   if (unfinished) AbandonCheckpoint(*unfinished, *request.file_system);
-  // No rank reports the failure while the unfinished folder is still there.
+  // Wait, so that no rank reports the failure before the unfinished folder is removed.
   world.control().Barrier();
   return status;
 }

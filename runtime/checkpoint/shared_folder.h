@@ -1,8 +1,8 @@
 #pragma once
 
-// CheckSharedFolder: whether all ranks, and dsrun, see one and the same folder. A checkpoint is
-// written by all ranks, committed by rank 0, which reads what the others have written, and found by
-// dsrun when the job has to go on.
+// CheckSharedFolder checks that all ranks and dsrun see the same folder. All ranks write a
+// checkpoint; rank 0 reads the other ranks' files and commits it; dsrun finds it when the job
+// resumes.
 
 #include <filesystem>
 #include <string>
@@ -12,8 +12,9 @@
 
 namespace ds::checkpoint {
 
-// kFailedPrecondition, on all ranks alike, when one of them does not find the mark that dsrun has
-// made there (format/folder_mark.h). Removes the mark. Collective.
+// Fails on all ranks with kFailedPrecondition when some rank does not find the mark that dsrun has
+// created in the folder (checkpoint_format/folder_mark.h). Removes the mark. Collective: all ranks
+// of `world` call it.
 Status CheckSharedFolder(const std::filesystem::path& folder, const std::string& mark,
                          comm::Communicator& world);
 

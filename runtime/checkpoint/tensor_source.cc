@@ -28,7 +28,7 @@ class WholeTensor : public TensorSource {
   std::int64_t count() const override { return tensor_.numel(); }
   at::ScalarType dtype() const override { return tensor_.scalar_type(); }
 
-  // What is on another device passes through the host.
+  // Data on another device is copied through host memory.
   Status Read(std::int64_t first, std::int64_t count, const TakeBytes& take) override {
     return take(BytesOf(tensor_.narrow(0, first, count).cpu()));
   }

@@ -1,13 +1,13 @@
 #pragma once
 
-// TensorSource: elements of one tensor that a rank holds, wherever their bytes lie, for a
-// checkpoint to read and write range by range. A tensor is one kind of it; what lies on another
-// tier has no tensor.
+// TensorSource lets a checkpoint read and write a rank's elements of one tensor, range by range, in
+// any kind of storage. A tensor in memory is one implementation; elements on an offload tier have
+// no tensor.
 //
-// Bytes change hands inside a call, so that what has them in memory copies nothing and what has not
-// needs no more memory than for the range asked for.
+// Bytes are passed to a callback. A source in memory therefore copies nothing, and any other source
+// needs memory only for the requested range.
 //
-// Threads: one thread at a time. Borrowed until the save or load that asked for it returns.
+// Not thread-safe. A source is borrowed until the save or load that requested it returns.
 
 #include <ATen/core/Tensor.h>
 
@@ -21,7 +21,7 @@
 
 namespace ds::checkpoint {
 
-// A save and a load ask a source for no more than this at once: their memory beside the state.
+// Maximum bytes that a save or load requests at once, and so its memory in addition to the state.
 inline constexpr std::int64_t kMostBytesAtOnce = std::int64_t{16} << 20;
 
 class TensorSource {
@@ -30,24 +30,23 @@ class TensorSource {
   using FillBytes = std::function<Status(std::span<std::byte>)>;
 
   virtual ~TensorSource() = default;
-  virtual std::int64_t count() const = 0;    // elements
-  virtual at::ScalarType dtype() const = 0;  // in the checkpoint
+  virtual std::int64_t count() const = 0;    // number of elements
+  virtual at::ScalarType dtype() const = 0;  // dtype in the checkpoint
   std::int64_t item_size() const { return static_cast<std::int64_t>(c10::elementSize(dtype())); }
 
-  // Calls `take` once with the bytes of elements [first, first + count), which last as long as the
-  // call. Returns why they could not be read, or what `take` has returned.
+  // Calls `take` once with the bytes of elements [first, first + count). The bytes are valid only
+  // during the call. Returns the read error, or the result of `take`.
   virtual Status Read(std::int64_t first, std::int64_t count, const TakeBytes& take) = 0;
-  // Calls `fill` once with memory for these elements, and makes what it has put there their bytes
-  // unless it fails.
+  // Calls `fill` once with memory for these elements, and stores the bytes if `fill` succeeds.
   virtual Status Write(std::int64_t first, std::int64_t count, const FillBytes& fill) = 0;
 };
 
-// The elements of a tensor, 1-D and contiguous, on any device. It views the live state.
+// Returns a source for a 1-D contiguous tensor on any device. It is a view of the live tensor.
 std::shared_ptr<TensorSource> SourceOf(at::Tensor tensor);
 
-// All elements, in the memory of the host.
+// Reads all elements into host memory.
 StatusOr<at::Tensor> ReadAll(TensorSource& source);
-// Requires as many values as the source has elements; converts them.
+// Converts `values` and writes them. Requires one value per element of the source.
 Status WriteAll(const at::Tensor& values, TensorSource& source);
 
 }  // namespace ds::checkpoint
