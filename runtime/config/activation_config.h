@@ -1,7 +1,7 @@
 #pragma once
 
-// ActivationCheckpointingConfig: the section of that name. It says whether layers are recomputed
-// (config/recompute_choice.h) and how their inputs are kept.
+// ActivationCheckpointingConfig holds the section `activation_checkpointing`. The section selects
+// whether layers are recomputed (config/recompute_choice.h) and how their inputs are kept.
 
 #include <cstdint>
 #include <optional>
@@ -9,13 +9,13 @@
 namespace ds::config {
 
 struct ActivationCheckpointingConfig {
-  bool asked_for = false;              // a key of the section is not at its default
-  bool partition_activations = false;  // each tensor rank keeps its part of them
-  // Parts lie in one buffer for so many of them; absent: in memory of their own.
+  bool asked_for = false;              // a key of the section differs from its default
+  bool partition_activations = false;  // each tensor rank keeps its part of the inputs
+  // One buffer holds the parts of this many layers. Absent: each part has memory of its own.
   std::optional<std::int64_t> buffered_parts;
   bool cpu_checkpointing = false;
   bool synchronize_checkpoint_boundary = false;
-  bool profile = false;  // the times of recomputed blocks, by step
+  bool profile = false;  // reports the times of recomputed blocks, per step
 };
 
 }  // namespace ds::config

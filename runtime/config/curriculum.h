@@ -1,11 +1,12 @@
 #pragma once
 
-// Says what a step sees of the data, where that grows: how many tokens of its samples, by
-// curriculum learning on the length of samples (https://arxiv.org/abs/2108.06084) and random
-// layerwise token dropping (https://arxiv.org/abs/2211.11586), and which samples, by curriculum
-// learning on their metrics (https://arxiv.org/abs/2212.03597). Schedules are DeepSpeed's
-// (CurriculumScheduler, RandomLTDScheduler): pure functions of the step, so that a resumed run goes
-// on exactly.
+// Schedules of data that grow with the steps of training. Three features use them: curriculum
+// learning on sample length (https://arxiv.org/abs/2108.06084), random layerwise token dropping
+// (https://arxiv.org/abs/2211.11586), and selection of samples by their metrics
+// (https://arxiv.org/abs/2212.03597).
+//
+// The schedules are DeepSpeed's (CurriculumScheduler, RandomLTDScheduler). They are pure functions
+// of the step, so a resumed run continues exactly.
 
 #include <cstdint>
 #include <optional>
@@ -16,8 +17,9 @@
 
 namespace ds::config {
 
-// A difficulty that grows: the tokens that samples are cut to, or a bound of their metric. There
-// are lists, of fixed_discrete, or steps (fixed_linear and fixed_root, of degree 1 and others).
+// A difficulty that grows: the length that samples are truncated to, or a bound of their metric.
+// fixed_discrete fills the lists; fixed_linear and fixed_root fill the steps (root_degree is 1 for
+// fixed_linear).
 struct CurriculumConfig {
   std::int64_t min_difficulty = 1, max_difficulty = 1;
   std::int64_t total_curriculum_step = 1, difficulty_step = 1, root_degree = 1;
@@ -26,21 +28,22 @@ struct CurriculumConfig {
   friend bool operator==(const CurriculumConfig&, const CurriculumConfig&) = default;
 };
 
-// Finds the difficulty of a step, counted from 1.
+// Returns the difficulty of a step, counted from 1.
 std::int64_t DifficultyAt(const CurriculumConfig& curriculum, std::int64_t step);
 
-// Finds the first step whose difficulty is at least this; nothing if none of the first 2^40 has it.
-// Requires a curriculum that never falls.
+// Returns the first step with at least this difficulty, or nothing if none of the first 2^40 steps
+// reaches it. Requires a curriculum that never falls.
 std::optional<std::int64_t> FirstStepAt(const CurriculumConfig& curriculum,
                                         std::int64_t difficulty);
 
-// Samples are seen once a difficulty has come to their metric, or to their place among all samples,
-// the easiest first, counted in parts of max_difficulty (`by_percentile`).
+// Selects samples by a metric: a sample is used once the difficulty reaches its metric. With
+// `by_percentile`, the difficulty is compared with the sample's position among all samples instead,
+// the easiest first, in units of 1 / max_difficulty of them.
 struct SampleMetric {
   std::string name;
-  // These are files that DeepSpeed's data analyzer has written, without .idx and .bin: rows of
-  // samples that have the same metric, from the easiest on, and each row's metric, which
-  // percentiles do not need. Empty: the metric is computed here.
+  // Paths of files written by DeepSpeed's data analyzer, without .idx and .bin. The first has a row
+  // for each metric value, in ascending order, with the samples of that value. The second has the
+  // metric of each row; percentiles do not need it. Empty: the metric is computed here.
   std::string index_to_sample_path = {}, index_to_metric_path = {};
   bool by_percentile = false;
   CurriculumConfig difficulty = {};
@@ -48,7 +51,8 @@ struct SampleMetric {
   friend bool operator==(const SampleMetric&, const SampleMetric&) = default;
 };
 
-// Some layers see so many tokens of a sample, chosen anew.
+// Random layerwise token dropping: the listed layers process a random subset of a sample's tokens,
+// drawn again in each step.
 struct RandomLtdConfig {
   std::int64_t total_layer_num = 1;
   std::vector<std::int64_t> layers;
@@ -58,15 +62,15 @@ struct RandomLtdConfig {
   friend bool operator==(const RandomLtdConfig&, const RandomLtdConfig&) = default;
 };
 
-// Holds what the training loop, not the engine, reads of a ds_config.
+// The data settings of a ds_config, which the training loop reads, not the engine.
 struct DataEfficiency {
-  std::optional<CurriculumConfig> curriculum;  // of the length that samples are cut to
+  std::optional<CurriculumConfig> curriculum;  // of the length that samples are truncated to
   std::optional<RandomLtdConfig> random_ltd;
-  std::vector<SampleMetric> sample_metrics = {};  // all of which a sample is held to
+  std::vector<SampleMetric> sample_metrics = {};  // a sample must satisfy all of these
   std::optional<DynamicBatching> dynamic_batching = {};
 };
 
-// Finds the tokens that such a layer keeps behind so many finished steps.
+// Returns the number of tokens that such a layer keeps after `finished_steps` steps.
 std::int64_t KeptTokensAt(const RandomLtdConfig& random_ltd, std::int64_t finished_steps);
 
 }  // namespace ds::config

@@ -1,11 +1,13 @@
 #pragma once
 
-// DsConfig: the ds_config of one job after checking, as the training runtime reads it.
+// DsConfig is the checked ds_config of one job, as the training runtime reads it.
 //
-// A plain value: a small struct per feature, filled by CheckConfig (check_config.h). Every field is
-// named after its key; settings.json holds each key's meaning, its cost and the default that the
-// initializers below repeat (a test keeps the two equal). Keys without effect end in CheckConfig.
-// Units: bucket sizes and thresholds are elements, not bytes. Threads: a value.
+// It is a plain value: a small struct per feature, filled by CheckConfig (check_config.h). Every
+// field has the name of its key. settings.json documents each key's meaning, its cost and its
+// default; the initializers below repeat the defaults (a test keeps the two equal). Keys without
+// effect are handled by CheckConfig and have no field.
+//
+// Units: bucket sizes and thresholds are elements, not bytes.
 
 #include <cstdint>
 #include <optional>
@@ -23,16 +25,16 @@ namespace ds::config {
 
 enum class DataType { kFp32, kFp16, kBf16 };
 
-// train_batch_size == micro * accumulation steps * world size, always.
+// train_batch_size == micro-batch size * accumulation steps * world size, always.
 struct BatchConfig {
   std::int64_t train_batch_size = 1, train_micro_batch_size_per_gpu = 1;
   std::int64_t gradient_accumulation_steps = 1;
 };
 
-// Says what becomes of the inputs of parts that are recomputed (RecomputeChoice: which ones).
+// Mixed precision in fp16, with loss scaling.
 struct Fp16Config {
   bool enabled = false;
-  bool auto_cast = false;   // inputs of the model become fp16
+  bool auto_cast = false;   // casts inputs of the model to fp16
   double loss_scale = 0.0;  // above 0: static
   // Settings of dynamic loss scaling (engine/loss_scaler.h).
   std::int64_t initial_scale_power = 16;
@@ -54,48 +56,49 @@ struct Bf16Config {
 struct TorchAutocastConfig {
   bool enabled = false;
   DataType dtype = DataType::kBf16;
-  // The modules whose gradients travel in `dtype`, by PyTorch's names.
+  // PyTorch names of the modules with gradients that are reduced in `dtype`.
   std::vector<std::string> lower_precision_safe_modules;
 };
 
-// Into how many parts a job is cut beside data parallelism; what is left of the ranks are those
-// with samples of their own (sections/parallel_section.h).
+// The degrees of parallelism other than data parallelism. The remaining factor of the world size is
+// the number of ranks with samples of their own (sections/parallel_section.h).
 struct ParallelConfig {
   int pipeline = 1, sequence = 1, tensor = 1;
-  int expert = 1;  // of the ranks that share the state: holders of different experts
+  int expert = 1;  // ranks, of those that share the state, that hold different experts
   bool data_before_expert = false;  // topology::Degrees
-  // Sums of tensor ranks go on under the products of weights' gradients (models::SharedAffine).
+  // Sums over tensor ranks overlap the matrix products for weight gradients (models::SharedAffine).
   bool tensor_sums_overlap = false;
 
   std::int64_t ranks_of_a_sample() const { return std::int64_t{pipeline} * sequence * tensor; }
 };
 
-// PipelineConfig says how stages are made, where there are several.
+// PipelineConfig selects how a model is split into pipeline stages.
 struct PipelineConfig {
-  std::string partition = "best";          // as pipeline::CutBlocks reads it
-  int activation_checkpoint_interval = 0;  // 1: layers are computed again in the backward pass
-  // Tensor ranks send parts of what stages send each other; false: each sends the whole.
+  std::string partition = "best";          // one that pipeline::CutBlocks knows
+  int activation_checkpoint_interval = 0;  // 1: recomputes layers in the backward pass
+  // Each tensor rank sends its part of the tensors that stages exchange; false: each sends all.
   bool pipe_partitioned = true;  // of activations
   bool grad_partitioned = true;  // of their gradients
 };
 
-// LoCo: what 4 bits take from a gradient comes with the next one.
+// LoCo: the error of quantizing a gradient to 4 bits is added to the next gradient.
 struct LocoConfig {
-  double err_beta = 0.8;            // of the error before
-  std::int64_t reset_every = 1024;  // reductions
+  double err_beta = 0.8;            // weight of the previous error
+  std::int64_t reset_every = 1024;  // reductions between resets of the error
 };
 
 struct ZeroConfig {
   int stage = 0;
-  bool ignore_unused_parameters = true;  // false: a trained one without a gradient ends the run
-  std::optional<int> mics_shard_size;    // ranks among which state is cut; absent: all of them
+  // False: a trained parameter without a gradient ends the run.
+  bool ignore_unused_parameters = true;
+  std::optional<int> mics_shard_size;  // ranks that state is sharded over; absent: all of them
   // ZeRO++, at stage 3.
-  int hpz_partition_size = 1;  // ranks that keep second shards; 1: nobody does
+  int hpz_partition_size = 1;  // ranks that hold a second set of shards; 1: no second set
   bool quantized_weights = false;
   bool quantized_gradients = false;
-  bool quantized_frozen_weights = false;  // kept and gathered so
+  bool quantized_frozen_weights = false;  // stores and gathers frozen weights quantized
   std::optional<LocoConfig> loco;
-  bool overlap_comm = false;  // collectives go on beside the computation, where that pays
+  bool overlap_comm = false;  // overlaps collectives with computation, where that pays
   // Elements; absent: the runtime's own choice (plan/zero/residency_budgets.h).
   std::optional<std::int64_t> reduce_bucket_size;
   std::optional<std::int64_t> allgather_bucket_size;
@@ -114,8 +117,8 @@ struct DsConfig {
   BatchConfig batch;
   OptimizerConfig optimizer;
   Schedule scheduler;
-  // The schedules of the parameter groups, where scheduler.params has lists; `scheduler` is the
-  // first one's.
+  // The schedules of the parameter groups, where scheduler.params has lists. `scheduler` is the
+  // first of these.
   std::vector<Schedule> group_schedules;
   Fp16Config fp16;
   Bf16Config bf16;
@@ -130,17 +133,17 @@ struct DsConfig {
   bool managed_gradient_accumulation = true;  // false: every Engine::step() updates
   // Absent: the training precision.
   std::optional<DataType> communication_data_type, grad_accum_dtype;
-  std::optional<DataType> buffer_dtype;  // absent: the model's buffers stay as they are
-  // The combination of ranks' gradients (device/gradient_reduction.h).
+  std::optional<DataType> buffer_dtype;  // absent: the model's buffers keep their dtype
+  // Selects how gradients of ranks are combined (device/gradient_reduction.h).
   GradientReduceOp gradient_allreduce_op = GradientReduceOp::kMean;
   bool prescale_gradients = false;
   double gradient_predivide_factor = 1.0;
-  bool sparse_gradients = false;  // embedding tables travel by rows at stage 0
-  // Memory by use at the ends of a step's phases is reported, and how long each of them takes.
+  bool sparse_gradients = false;  // reduces embedding tables by rows at stage 0
+  // Reports memory by use at the end of each phase of a step, and the time that each phase takes.
   bool memory_breakdown = false, wall_clock_breakdown = false;
   StepMonitorConfig csv_monitor, tensorboard;
 
-  // The dtype of parameters and activations.
+  // Returns the dtype of parameters and activations.
   DataType training_dtype() const {
     if (fp16.enabled) return DataType::kFp16;
     return bf16.enabled ? DataType::kBf16 : DataType::kFp32;

@@ -1,8 +1,9 @@
 #pragma once
 
-// MoeConfig: the `moe` section of a ds_config, the arguments of DeepSpeed's MoE layer
-// (deepspeed.moe.layer.MoE) for the experts of a built-in model. ExpertGateConfig: the gate of that
-// layer, in the place of the routing that the model has; the initializers are the layer's defaults.
+// MoeConfig holds the `moe` section of a ds_config: the arguments of DeepSpeed's MoE layer
+// (deepspeed.moe.layer.MoE), applied to the experts of a built-in model. ExpertGateConfig is the
+// gate of that layer, which replaces the model's own routing. The initializers are the layer's
+// defaults.
 
 #include <cstdint>
 #include <optional>
@@ -12,23 +13,23 @@ namespace ds::config {
 enum class ExpertGateNoise { kNone, kJitter, kRSample };
 
 struct ExpertGateConfig {
-  double capacity_factor = 1.0;             // in training, of an even share of a rank's tokens
-  double evaluation_capacity_factor = 1.0;  // in evaluation
+  double capacity_factor = 1.0;             // training: times an even share of a rank's tokens
+  double evaluation_capacity_factor = 1.0;  // the same in evaluation
   std::int64_t min_capacity = 4;            // tokens
-  bool drops_tokens = true;                 // false: an expert takes all that come
+  bool drops_tokens = true;                 // false: an expert takes all tokens routed to it
   ExpertGateNoise noise = ExpertGateNoise::kNone;  // while training
-  bool selects_at_random = true;  // one expert a token: which tokens a full expert keeps
-  bool draws_second = true;       // two experts a token: the second one is drawn
+  bool selects_at_random = true;  // top-1: a full expert keeps a random subset of its tokens
+  bool draws_second = true;       // top-2: the second expert is drawn at random
 
   friend bool operator==(const ExpertGateConfig&, const ExpertGateConfig&) = default;
 };
 
 // The `moe` section.
 struct MoeConfig {
-  // These must hold of the model; 0: nothing is said.
+  // The model must have these numbers; 0: not given, not checked.
   std::int64_t experts = 0, experts_per_token = 0;
   std::optional<ExpertGateConfig> gate;  // absent: the model's own routing
-  bool residual = false;                 // an MLP next to the experts, mixed with them
+  bool residual = false;  // an MLP in parallel with the experts, mixed with their output
 
   friend bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };

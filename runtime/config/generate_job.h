@@ -1,6 +1,6 @@
 #pragma once
 
-// GenerateJob: everything dsrank needs for `dsrun generate`, as dsrun hands it over.
+// GenerateJob holds everything that dsrank needs for `dsrun generate`.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -17,21 +17,21 @@ struct GenerateJob {
   std::string model;         // a folder, a config.json or a preset
   std::string tokenizer;     // its folder; "" = a token is a byte
   std::string lora_adapter;  // a PEFT folder for the model; "" = none
-  // Each a text, a list of messages, or an object with "messages" and the chat template's
+  // Each prompt is a text, a list of messages, or an object with "messages" and the chat template's
   // "variables".
   std::vector<nlohmann::ordered_json> prompts;
-  // These take the place of what the folder's generation_config.json says.
+  // Override the values of the folder's generation_config.json.
   std::optional<std::int64_t> max_new_tokens;
   std::optional<bool> draws;
   std::optional<double> temperature;
   std::optional<std::int64_t> top_k;
   std::optional<double> top_p;
   std::optional<double> repetition_penalty;
-  bool ignore_generation_config = false;  // but for the ends of a text
-  std::uint64_t seed = 1234;              // of draws, and of weights without a file
+  bool ignore_generation_config = false;  // except for its end-of-text tokens
+  std::uint64_t seed = 1234;              // of sampling, and of weights without a file
   std::string dtype = "auto";             // or float32, bfloat16, float16
-  std::string device = "cpu";             // or cuda, the first GPU; auto: that, if there is one
-  std::int64_t batch_size = 8;            // prompts that run together
+  std::string device = "cpu";             // or cuda (the first GPU); auto: the GPU if there is one
+  std::int64_t batch_size = 8;            // prompts in one batch
   bool json = false;                      // a line of JSON for each prompt
   int status_offset = 0;                  // added to statuses of exit_codes.h (kDistinctBase)
 
@@ -39,7 +39,7 @@ struct GenerateJob {
 };
 
 std::string ToJson(const GenerateJob& job);
-// The inverse; every field is needed, of the right type and in range.
+// Parses ToJson's output. Every field is required, of the right type and in range.
 StatusOr<GenerateJob> GenerateJobFromJson(std::string_view json);
 
 }  // namespace ds::config

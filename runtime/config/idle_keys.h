@@ -1,6 +1,6 @@
 #pragma once
 
-// ListIdleKeys: keys that a ds_config gives and that change nothing where its ranks compute. Pure.
+// ListIdleKeys lists the keys of a ds_config that have no effect on the ranks of this job. Pure.
 
 #include <string>
 #include <string_view>
@@ -15,7 +15,7 @@ struct RankPlaces {
   bool one_host = false;
 };
 
-// A sentence for each of them. `given` is the ds_config as the user gave it, as JSON (TrainJob).
+// Returns one sentence per such key. `given` is the user's ds_config as JSON (TrainJob).
 std::vector<std::string> ListIdleKeys(std::string_view given, const DsConfig& config,
                                       RankPlaces places);
 

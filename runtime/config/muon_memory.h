@@ -1,7 +1,7 @@
 #pragma once
 
-// This says what of a model Muon updates and what memory it takes for that, in numbers, without
-// LibTorch: a plan asks it as well as Muon itself.
+// Computes which parameters Muon updates and how much memory its update takes. Does not need
+// LibTorch, so the planner uses it as well as Muon itself.
 
 #include <algorithm>
 #include <cctype>
@@ -11,8 +11,8 @@
 
 namespace ds::config {
 
-// Tells whether Muon updates a parameter of this name if it is a matrix: it holds neither "embed"
-// nor "lm_head", in any case. DeepSpeed's rule, which takes GPT-2's wte for a hidden matrix.
+// Returns true if Muon updates a matrix of this name: the name contains neither "embed" nor
+// "lm_head", in any case. This is DeepSpeed's rule, which takes GPT-2's wte for a hidden matrix.
 inline bool IsMuonName(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -20,25 +20,26 @@ inline bool IsMuonName(std::string_view name) {
   return lower.find("embed") == std::string::npos && lower.find("lm_head") == std::string::npos;
 }
 
-// Counts the elements that making a matrix orthogonal takes at the most: two of its iterates and as
-// many squares of its smaller side, or, on the Gram matrix, one iterate and five.
+// Returns the peak number of elements that orthogonalizing a matrix takes: two iterates and two
+// squares of its smaller side, or, on the Gram matrix, one iterate and five squares.
 inline std::int64_t CountIterationElements(std::int64_t rows, std::int64_t columns, bool gram) {
   const std::int64_t side = std::min(rows, columns), iterate = rows * columns;
   const std::int64_t plain = 2 * iterate + 2 * side * side;
   return gram && rows != columns ? std::max(plain, iterate + 5 * side * side) : plain;
 }
 
-// The part of a buffer that Muon updates at once, in elements.
+// The part of a buffer that Muon updates at once. Sizes are in elements.
 struct MuonPart {
   std::int64_t views = 0;  // of this rank
-  std::int64_t shard = 0;  // the shard in which they lie
-  std::int64_t whole = 0;  // the buffer
+  std::int64_t shard = 0;  // the shard that contains the views
+  std::int64_t whole = 0;  // the full buffer
   bool sharded = false;
   std::int64_t iteration = 0;  // CountIterationElements of the largest matrix
 };
 
-// Counts what the update takes beside that: u, the whole of it if it is sharded, the result, and,
-// in turn, an iteration and this rank's shard of the result.
+// Returns the elements that the update takes in addition to the part itself: `u`, the full `u` if
+// it is sharded, the result, and, one after the other, an iteration and this rank's shard of the
+// result.
 inline std::int64_t CountMuonElements(const MuonPart& part) {
   if (!part.sharded) return 2 * part.views + part.iteration;
   return part.views + 2 * part.whole + std::max(part.iteration, part.shard);

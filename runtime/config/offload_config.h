@@ -1,6 +1,6 @@
 #pragma once
 
-// Offload of model state, and the transfers to and from files that it takes: a part of DsConfig.
+// Settings of model-state offload and of its file transfers; members of DsConfig.
 
 #include <cstdint>
 #include <optional>
@@ -15,7 +15,7 @@ enum class OffloadDevice { kNone, kCpu, kNvme };
 
 struct OffloadParamConfig {
   OffloadDevice device = OffloadDevice::kNone;
-  std::vector<std::string> nvme_path;  // folders; of kNvme at least one
+  std::vector<std::string> nvme_path;  // folders; at least one for kNvme
   // Elements.
   std::int64_t buffer_count = 5;
   std::int64_t buffer_size = 100'000'000;
@@ -28,10 +28,10 @@ struct OffloadOptimizerConfig {
   std::int64_t buffer_count = 4;
   bool pipeline_read = false;
   bool pipeline_write = false;
-  double ratio = 1.0;          // of the state, at least so much is there
-  bool super_offload = false;  // updates in the backward pass
-  // This share of a rank's cores is such updates' alone; absent: none is, and the rank's own thread
-  // updates between blocks.
+  double ratio = 1.0;          // at least this fraction of the state is offloaded
+  bool super_offload = false;  // updates blocks in the backward pass
+  // Fraction of a rank's cores reserved for these updates. Absent: none is reserved, and the rank's
+  // own thread updates between blocks.
   std::optional<double> update_cores = {};
 };
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// OptimizerConfig: how parameters follow from gradients. One struct per algorithm, fields named
-// after optimizer.params; optimizer.cc says which parameters fill it, the headers of runtime/optim
-// hold the formulas. The initializers are the defaults of optimizer.params (a test keeps them so).
+// OptimizerConfig holds the settings of the optimizer. There is one struct per algorithm, with
+// fields named after optimizer.params. optimizer.cc lists the parameters that fill each struct; the
+// headers of runtime/optim hold the formulas. The initializers are the defaults of optimizer.params
+// (a test keeps them equal).
 
 #include <cstdint>
 #include <span>
@@ -61,7 +62,7 @@ enum class NewtonSchulz { kGram, kStandard };
 struct MuonConfig {
   double momentum = 0.95;
   NewtonSchulz newton_schulz = NewtonSchulz::kGram;
-  // AdamW updates what is no matrix, at a rate of its own.
+  // AdamW updates parameters that are not matrices, at a learning rate of its own.
   double adam_lr = 3e-4;
   AdamConfig adam = {.beta2 = 0.95, .eps = 1e-10};
   friend bool operator==(const MuonConfig&, const MuonConfig&) = default;
@@ -104,45 +105,45 @@ using OptimizerAlgorithm =
     std::variant<AdamConfig, SgdConfig, AdagradConfig, LionConfig, LambConfig, MuonConfig,
                  OneBitAdamConfig, OneBitLambConfig, ZeroOneAdamConfig>;
 
-// Beside an element's own values, its update follows from:
+// The values that an element's update depends on, in addition to the element's own.
 enum class Reach {
-  kElement,  // nothing else: parts may be cut anywhere
-  kRange,    // its training range, which is one part
-  kModel,    // all parts, which are there together
+  kElement,  // none: a buffer may be split anywhere
+  kRange,    // its training range, which is a single part
+  kModel,    // all parts, which are resident together
 };
-// The farthest that the update of any parameter reaches.
+// Returns the widest reach of any parameter's update.
 Reach ReachOf(const OptimizerAlgorithm& algorithm);
 
-// The optimizer of a config, and what every one has.
+// The optimizer of a config, with the settings that all algorithms share.
 struct OptimizerConfig {
   double lr = 1e-3;
   double weight_decay = 0.0;
   OptimizerAlgorithm algorithm;
   std::string base_shapes;            // MuAdam, MuAdamW, MuSGD: a .bsh file; empty for the others
   bool fp32_optimizer_states = true;  // false: in the dtype of the master weights
-  bool blockwise_states = false;      // a byte a value, in blocks (Adam8bit, AdamW8bit)
+  bool blockwise_states = false;      // one byte per value, in blocks (Adam8bit, AdamW8bit)
 };
 
-// Counts the values that the optimizer keeps for each parameter: Adam's two. Of those that Muon
-// updates it has one less.
+// Returns the number of values that the optimizer keeps per parameter, for example two for Adam.
+// For matrices that Muon updates, it keeps one less.
 int CountOptimizerStates(const OptimizerConfig& optimizer);
 
 class Values;
 
-// A parameter that an optimizer takes, and what it is when not given.
+// A parameter that an optimizer accepts, and its default.
 struct OptimizerParam {
   Key key;
   std::string_view otherwise = {};  // JSON; "" for the default of the registry
-  bool is_fixed = false;            // always `otherwise`: the optimizer does not take it
+  bool is_fixed = false;            // always `otherwise`: not a setting of the optimizer
 };
 
 struct OptimizerType {
   std::string_view name;                   // the optimizer.type
-  std::span<const OptimizerParam> params;  // beside lr and weight_decay, which all of them take
-  // Requires values without errors.
+  std::span<const OptimizerParam> params;  // in addition to lr and weight_decay
+  // Builds the algorithm's settings. Requires values without errors.
   OptimizerAlgorithm (*fill)(const Values& values);
   bool is_elementwise = false;        // Reach::kElement, and no state in blocks
-  bool takes_narrow_masters = false;  // 16-bit master weights are built for it
+  bool takes_narrow_masters = false;  // 16-bit master weights are implemented for it
   bool is_blockwise = false;          // OptimizerConfig::blockwise_states
 };
 std::span<const OptimizerType> OptimizerTypes();

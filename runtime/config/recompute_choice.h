@@ -1,7 +1,7 @@
 #pragma once
 
-// RecomputeChoice: which activations of a step are not kept but computed again in the backward pass
-// (`train --recompute`, EngineOptions::recompute), and what a ds_config says of it.
+// RecomputeChoice selects the activations that are recomputed in the backward pass instead of being
+// kept (`train --recompute`, EngineOptions::recompute), and reads the choice of a ds_config.
 
 #include <cstdint>
 #include <string_view>
@@ -15,13 +15,13 @@ struct DsConfig;
 struct RecomputeChoice {
   enum class Kind {
     kNone,
-    kBlocks,     // of whole blocks: what a block was given is kept, and no more of it
-    kAttention,  // of attention, in the blocks of the known families: its q, k and v are kept
-    kByConfig,   // as the ds_config says: no choice before DecideRecompute has made it one
+    kBlocks,     // full blocks: only the input of a block is kept
+    kAttention,  // attention in blocks of the known families: q, k and v are kept
+    kByConfig,   // as in the ds_config; DecideRecompute replaces it
   };
 
   Kind kind = Kind::kNone;
-  int every = 1;  // of kBlocks: each so manieth block, the second of the model first
+  int every = 1;  // kBlocks: recomputes every Nth block, from the model's second block on
 
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
@@ -29,18 +29,18 @@ struct RecomputeChoice {
 // Reads "none", "full", "attention", "every:N" with N of at least 1, or "auto" (kByConfig).
 StatusOr<RecomputeChoice> ParseRecompute(std::string_view text);
 
-// Returns `choice`, which rules, none included. Where the ds_config is to say it: all blocks if a
-// key of activation_checkpointing is not at its default, or stages of a pipeline have an
-// activation_checkpoint_interval; else none.
+// Returns `choice` unless it is kByConfig; an explicit kNone is kept, too. For kByConfig, returns
+// all blocks if a key of activation_checkpointing differs from its default, or if pipeline stages
+// have an activation_checkpoint_interval; else none.
 RecomputeChoice DecideRecompute(const RecomputeChoice& choice, const DsConfig& config);
 
-// Tells whether block `index` of a model with so many is computed again as a whole. The first one
-// never is, for what it makes of the batch is its only activation in a language model, nor is the
-// last, with whose loss the backward pass begins.
+// Returns true if block `index` of a model with `blocks` blocks is recomputed in full. The first
+// block never is: in a language model its output is its only activation. Nor is the last, since the
+// backward pass begins with its loss.
 bool IsRecomputed(const RecomputeChoice& choice, int index, int blocks);
 
-// OK where the buffer of contiguous_memory_optimization has a part for each of the layers that a
-// rank recomputes in a pass. The error names the numbers that do.
+// Returns OK if the buffer of contiguous_memory_optimization has a part for each of the layers that
+// a rank recomputes in a pass. The error names a number of parts that suffices.
 Status CheckBufferedParts(std::int64_t parts, std::int64_t recomputed_layers);
 
 }  // namespace ds::config

@@ -1,8 +1,9 @@
 #pragma once
 
-// Schedule: how the learning rate changes, counted in updates. One struct per scheduler.type,
-// fields named after scheduler.params, filled as schedule.cc says; plan/schedule has the formulas.
-// The defaults are those of DeepSpeed, PyTorch and transformers; a field without one is required.
+// Schedule describes how the learning rate changes, counted in updates. There is one struct per
+// scheduler.type, with fields named after scheduler.params and filled by schedule.cc. plan/schedule
+// has the formulas. The defaults are those of DeepSpeed, PyTorch and transformers; a field without
+// one is required.
 
 #include <cstdint>
 #include <optional>
@@ -15,7 +16,7 @@ namespace ds::config {
 
 struct ConstantRate {};  // no scheduler: the optimizer's lr
 
-// DeepSpeed's own.
+// DeepSpeed's schedules.
 struct LrRangeTest {
   double min_lr = 1e-3;
   std::int64_t step_size = 2000;
@@ -45,7 +46,7 @@ struct WarmupLr {
   std::optional<double> max_lr;  // the lr of each parameter group unless given
   std::int64_t num_steps = 1000;
   WarmupType type = WarmupType::kLog;
-  std::optional<std::int64_t> total_num_steps;  // WarmupDecayLR: where the rate reaches 0
+  std::optional<std::int64_t> total_num_steps;  // WarmupDecayLR: the rate reaches 0 at this update
 };
 
 struct WarmupCosineLr {
@@ -56,7 +57,7 @@ struct WarmupCosineLr {
   WarmupType type = WarmupType::kLog;
 };
 
-// PyTorch's.
+// PyTorch's schedules.
 struct StepLr {
   std::int64_t step_size = 1;
   double gamma = 0.1;

@@ -1,10 +1,10 @@
 #pragma once
 
-// ScheduleType: a scheduler.type by its name, with the parameters it takes, their defaults and the
-// Schedule they fill. DeepSpeed's and PyTorch's are rows of schedule.cc, those of transformers of
-// transformers_schedule.cc.
+// ScheduleType describes a scheduler.type: its name, the parameters it accepts, their defaults and
+// the Schedule that they fill. DeepSpeed's and PyTorch's types are rows of schedule.cc, those from
+// transformers are rows of transformers_schedule.cc.
 //
-// Threads: constants.
+// Thread-safe: constants.
 
 #include <nlohmann/json.hpp>
 #include <span>
@@ -19,7 +19,7 @@ namespace ds::config {
 
 class Values;
 
-// A parameter of a schedule, and what it is when not given.
+// A parameter of a schedule, and its default.
 struct ScheduleParam {
   Key key;
   std::string_view otherwise;  // JSON, "required", or "" for the default of the registry
@@ -28,26 +28,27 @@ struct ScheduleParam {
 struct ScheduleType {
   std::string_view name;  // the scheduler.type
   std::span<const ScheduleParam> params;
-  // Requires values without errors. `group` counts where parameters are lists, one per group.
+  // Builds the schedule of a parameter group. `group` selects the element where parameters are
+  // lists, one per group. Requires values without errors.
   Schedule (*fill)(const Values& values, std::size_t group);
 
   bool Takes(Key key) const;
 };
 
-// The chosen scheduler.type; null without one, and for one that is refused.
+// Returns the chosen scheduler.type; null without one, and for a rejected one.
 const ScheduleType* ChosenSchedule(const Values& values);
 
-// The schedules of transformers' get_scheduler. Their warm-up may have 0 steps, and their lengths
-// have DeepSpeed's names: warmup_num_steps, total_num_steps.
+// Returns the schedules of transformers' get_scheduler. Their warm-up may have 0 steps. Their
+// lengths have DeepSpeed's names: warmup_num_steps, total_num_steps.
 std::span<const ScheduleType> TransformersSchedules();
-// Null for a name that is none of theirs.
+// Returns null for an unknown name.
 const ScheduleType* FindTransformersSchedule(std::string_view name);
 
-// The `scheduler` section of one of them: its lengths are "auto", the other parameters `kwargs`,
-// an object.
+// Builds the `scheduler` section of one of these types. Its lengths are "auto"; the other
+// parameters come from `kwargs`, an object.
 nlohmann::ordered_json MakeTransformersSection(const ScheduleType& type,
                                                const nlohmann::ordered_json& kwargs);
-// The names of the kwargs that it takes.
+// Returns the names of the kwargs that it accepts.
 std::vector<std::string> KwargNames(const ScheduleType& type);
 
 }  // namespace ds::config

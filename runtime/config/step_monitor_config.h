@@ -1,6 +1,6 @@
 #pragma once
 
-// Files for other tools that hold numbers of each step: a part of DsConfig.
+// Files with the metrics of each step, for other tools; a member of DsConfig.
 
 #include <string>
 
@@ -9,7 +9,7 @@ namespace ds::config {
 struct StepMonitorConfig {
   bool enabled = false;
   std::string output_path;                    // relative to the working directory of the first rank
-  std::string job_name = "DeepSpeedJobName";  // a folder in it
+  std::string job_name = "DeepSpeedJobName";  // a folder in output_path
 };
 
 }  // namespace ds::config

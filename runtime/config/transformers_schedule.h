@@ -3,9 +3,9 @@
 // The schedules of transformers' get_scheduler, under its names: "linear", "cosine" and others.
 // transformers' Trainer uses them where a ds_config has no scheduler.
 //
-// Lengths are counted in updates. A rate is a share of the parameter group's own rate. `warmup` is
-// the length of the warm-up (0: none), `total` is the update at which the decay ends. Fields are
-// filled as schedule.cc says; plan/schedule has the formulas.
+// Lengths are counted in updates. A rate is a fraction of the parameter group's own rate. `warmup`
+// is the length of the warm-up (0: none), `total` is the update at which the decay ends.
+// schedule.cc fills the fields; plan/schedule has the formulas.
 
 #include <cstdint>
 #include <optional>
@@ -35,7 +35,7 @@ struct HfCosineWithRestarts {
   double cycles = 1.0;
 };
 
-// cosine_warmup_with_min_lr: its warm-up does not begin with 0.
+// cosine_warmup_with_min_lr: its warm-up does not start from 0.
 struct HfCosineWarmupWithMinLr {
   std::int64_t warmup = 0;
   std::int64_t total = 0;
@@ -47,7 +47,7 @@ struct HfCosineWarmupWithMinLr {
 struct HfPolynomial {
   std::int64_t warmup = 0;
   std::int64_t total = 0;
-  double lr = 0.0;  // of the optimizer, which `lr_end` is a share of
+  double lr = 0.0;  // the optimizer's; `lr_end` is a fraction of it
   double lr_end = 1e-7;
   double power = 1.0;
 };

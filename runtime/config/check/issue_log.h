@@ -1,6 +1,6 @@
 #pragma once
 
-// IssueLog gathers what is wrong with one config file, so that everything is reported at once.
+// IssueLog collects the errors and warnings of one config file, so that all are reported at once.
 
 #include <string>
 #include <string_view>
@@ -10,11 +10,11 @@
 
 namespace ds::config {
 
-// One thing that is wrong with a config file, or that its user should know.
+// An error in a config file, or a warning to its user.
 struct Issue {
   std::string key;      // dotted path, for example "zero_optimization.stage"; "" for the whole file
-  std::string message;  // starts with the place: "ds.json:3:12: ..."
-  int line = 0;         // 1-based; 0 when the file has no place for it (a missing key)
+  std::string message;  // starts with the position: "ds.json:3:12: ..."
+  int line = 0;         // 1-based; 0 without a position in the file (a missing key)
   int column = 0;
 };
 
@@ -22,14 +22,14 @@ class IssueLog {
  public:
   explicit IssueLog(std::string_view file_name) : file_name_(file_name) {}
 
-  // `message` is a sentence without the place, which is put in front of it.
+  // Logs `message`, a sentence without the position, which is put in front of it.
   void Error(std::string_view key, std::string_view message, JsonPosition position = {});
   void Warning(std::string_view key, std::string_view message, JsonPosition position = {});
 
-  // "ds.json:3:12", or "ds.json" for an unknown place.
+  // Returns "ds.json:3:12", or "ds.json" for an unknown position.
   std::string DescribePosition(JsonPosition position) const;
 
-  // Returns what was logged, in the order of the file.
+  // Return the logged issues in the order of the file.
   std::vector<Issue> errors() const;
   std::vector<Issue> warnings() const;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Reads the tree of a config file key by key: known names, aliases, types, ranges, "auto", and what
-// is not built. What several keys say together is the rules' business (rule.h).
+// ReadValues reads the tree of a config file key by key: known names, aliases, types, ranges,
+// "auto", and features that are not built. Rules (rule.h) check keys against each other.
 
 #include <nlohmann/json.hpp>
 
@@ -13,13 +13,13 @@ namespace ds::config {
 
 enum class UnknownKeys { kRefused, kIgnored };
 
-// Fills `values` with what the file gives and logs every problem. Returns the same config in plain
-// form: names and values in the registry's spelling, without null and "auto" and without sections
-// that hold nothing else.
+// Fills `values` with the file's values and logs every problem. Returns the same config in plain
+// form: names and values in the registry's spelling, without null, "auto" and sections that hold
+// nothing else.
 //
-// Comments are passed over: keys that begin with "_", "#" or "//" or are called "comment",
-// anywhere, and `origins` beside the keys of the file, where a resolved config says where its
-// values are from. Ignored unknown keys are one warning.
+// Comments are skipped: keys that begin with "_", "#" or "//" or are called "comment", at any
+// level, and the top-level key `origins`, where a resolved config records the source of each value.
+// Ignored unknown keys make one warning.
 nlohmann::ordered_json ReadValues(const JsonNode& root, Values* values, IssueLog* issues,
                                   UnknownKeys unknown = UnknownKeys::kRefused);
 

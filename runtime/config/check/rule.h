@@ -1,10 +1,10 @@
 #pragma once
 
-// Rule: what keys say together. Each rule is one named function with one test.
+// Rule checks several keys against each other. Each rule is one named function with one test.
 //
-// A rule reads the values in force, logs what contradicts itself, and derives what follows from
-// other keys. Each section lists its own; section_order.h puts the sections in order, which matters
-// only where one rule derives what another reads.
+// A rule reads the values in force, logs contradictions, and derives values from other keys. Each
+// section lists its own rules. section_order.h puts the sections in order, which matters only where
+// one rule derives a value that another reads.
 
 #include <array>
 #include <string_view>
@@ -20,18 +20,19 @@ struct RuleContext {
   IssueLog& issues;
   const JobFacts& facts;
 
-  // Tells whether a switch is true.
+  // Returns true if a switch is true.
   bool IsOn(Key key) const { return values.Get(key) == true; }
-  // Tells whether the user gives the key with a value other than the default.
+  // Returns true if the user gives the key with a value other than the default.
   bool IsChanged(Key key) const;
-  // Blames `key`, which begins the sentence, at its place in the file.
+  // Logs an error about `key` at its position in the file. `problem` continues a sentence that
+  // begins with the key.
   void Refuse(Key key, std::string_view problem);
 };
 
 struct Rule {
   std::string_view name;
-  // The keys it reads. A rule is left out when the file gives one of them a value that was refused:
-  // that has been reported, and what would follow from it means nothing.
+  // The keys it reads. The rule is skipped when the file gives one of these keys a rejected value:
+  // that error is reported already, and the rule's result would be meaningless.
   std::array<Key, 4> keys;
   void (*apply)(RuleContext& context);
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// Values: what every key of one config is, and why. Filled by the reader with what the file gives,
-// then by the rules with what follows from it; a key neither touches has its default.
+// Values holds the value of every key of one config, and its origin. The reader fills in the values
+// of the file, then the rules derive others. A key that neither sets has its default.
 //
 // Keys are concrete dotted paths. Not thread-safe while it is being filled.
 
@@ -22,39 +22,39 @@ class Values {
     const Setting* setting = nullptr;
     nlohmann::ordered_json value;
     std::string origin;     // "ds.json:3:4" or "derived from ..."
-    JsonPosition position;  // in the file; unknown for what is derived
+    JsonPosition position;  // in the file; unknown for derived values
     bool given = false;     // by the user
-    bool broken = false;    // given, but refused: rules that read it have nothing to say
-    bool travels = false;   // from outside the file: goes to the ranks with what the file gives
+    bool broken = false;    // given, but rejected: rules that read it are skipped
+    bool travels = false;   // from outside the file: sent to the ranks with the file's values
   };
   enum class Source { kUser, kAuto };
 
-  // Requires that `key` is not set yet.
+  // Sets a value read from the file. Requires that `key` is not set yet.
   void Give(std::string key, Entry entry);
-  // Sets or replaces the value of a key of the registry.
+  // Sets or replaces the value of a registry key.
   void Derive(Key key, nlohmann::ordered_json value, std::string origin);
-  // Gives a key of the registry the value that the file gives by an older name, `old`.
+  // Sets a registry key to the converted value of its older name, given in the file as `old`.
   void Carry(Key key, nlohmann::ordered_json value, const Entry& old);
-  // The value of a key of the registry that comes from outside the file: the user's, or what
-  // "auto" stands for in this job.
+  // Sets a registry key to a value from outside the file: the user's (a flag), or the resolution of
+  // "auto" in this job.
   void Resolve(Key key, nlohmann::ordered_json value, std::string origin, Source source);
   void MarkAuto(const std::string& key, JsonPosition position) { autos_[key] = position; }
   void MarkBroken(const std::string& key);
 
-  // The value in force; the default when nothing else is known, null when there is none.
+  // Returns the value in force: the default for a key that is not set, null without a default.
   nlohmann::ordered_json Get(Key key) const;
-  // "default" when nothing else is known.
+  // Returns "default" for a key that is not set.
   std::string OriginOf(Key key) const;
 
-  // Given by the user with a value other than null or "auto".
+  // Returns true if the user gave a value other than null or "auto".
   bool IsGiven(Key key) const;
-  // Given, or found from outside the file (Resolve).
+  // Returns true if the value was given, or found outside the file (Resolve).
   bool IsKnown(Key key) const;
   bool IsBroken(Key key) const;
   JsonPosition PositionOf(Key key) const;
 
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
-  // The keys that the file gives as "auto", and where.
+  // Returns the keys that the file gives as "auto", with their positions.
   const std::map<std::string, JsonPosition, std::less<>>& autos() const { return autos_; }
 
  private:

@@ -1,11 +1,12 @@
 #pragma once
 
-// CheckConfig: a ds_config file's text in, a checked DsConfig or every reason against it out.
+// CheckConfig turns the text of a ds_config file into a checked DsConfig, or into the list of all
+// its errors.
 //
-// The text is Hjson (base/positioned_json.h), of which JSON is a part. Duplicate and unknown keys,
-// wrong types, values out of range, contradictions and features that are not built are errors, all
-// of them reported at once. A key at its default is always accepted. Needs no GPU, no model and no
-// other host. Pure: no files, no globals, safe from any thread.
+// The text is Hjson (base/positioned_json.h), a superset of JSON. Duplicate and unknown keys, wrong
+// types, values out of range, contradictions and features that are not built are errors; all are
+// reported at once. A key at its default is always accepted. Needs no GPU, no model and no other
+// host. Pure: no files, no globals. Thread-safe.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,38 +26,40 @@ struct CheckResult {
   std::vector<Issue> warnings;
   DataEfficiency data_efficiency;  // as `config`
   DsConfig config;                 // meaningful only when ok
-  // The config in force and where its values are from (resolved_config.h).
+  // The config in force and the origin of each value (resolved_config.h).
   nlohmann::ordered_json resolved;
   nlohmann::ordered_json origins;
-  // The keys given as "auto"; `resolved` has what they stand for and why.
+  // The keys given as "auto"; `resolved` and `origins` have their values and why.
   std::vector<std::string> autos;
   // The user's own keys and values, aliases and "auto" resolved, without comments.
   nlohmann::ordered_json given;
-  // The keys of `given` whose values stand for "auto", or for a share of all steps: they hold for
-  // this model and these steps, and another run finds them anew (PutAutosBack).
+  // The keys of `given` with a value that was resolved from "auto" or from a fraction of all steps.
+  // These values hold for this model and these steps only; another run resolves them anew
+  // (PutAutosBack).
   std::vector<std::string> derived;
-  // Says that the schedule ends before the run does, as one of the warnings; "" where it does not,
-  // and where the steps are not known.
+  // The warning that the schedule ends before the run does; "" where it does not, or where the
+  // number of steps is unknown.
   std::string early_end;
 };
 
-// Requires facts.world_size >= 1.
+// Checks a config. Requires facts.world_size >= 1.
 CheckResult CheckConfig(std::string_view text, std::string_view file_name, const JobFacts& facts);
 
-// The same where no more than the number of ranks is known.
+// Checks a config where only the number of ranks is known.
 CheckResult CheckConfig(std::string_view text, std::string_view file_name, int world_size);
 
-// The checked config as one line of plain JSON that CheckConfig accepts again, on any world size
-// that the batch sizes allow: what the user gave, nothing derived. Requires result.ok.
+// Returns the checked config as one line of plain JSON. It holds only the user's values, nothing
+// derived, so CheckConfig accepts it again on any world size that the batch sizes allow. Requires
+// result.ok.
 std::string ToDsConfigJson(const CheckResult& result);
 
-// Makes a run's config.resolved.json, which `dsrun check --json` prints of a good config: the
-// config in force, a ds_config of its own, and beside its keys {"origins": {"optimizer.params.lr":
-// "ds.json:3:12", ...}}, which CheckConfig and DeepSpeed pass over.
+// Returns the content of a run's config.resolved.json, which `dsrun check --json` also prints for a
+// valid config. It is a ds_config of its own with one more key, {"origins": {"optimizer.params.lr":
+// "ds.json:3:12", ...}}, which CheckConfig and DeepSpeed ignore.
 nlohmann::ordered_json ToResolvedConfigJson(const CheckResult& result);
 
-// Makes what `dsrun check --json` prints of a bad config: {"ok", "errors": [{"key", "message"}],
-// "warnings"}.
+// Returns the output of `dsrun check --json` for an invalid config: {"ok", "errors": [{"key",
+// "message"}], "warnings"}.
 nlohmann::ordered_json ToErrorReport(const CheckResult& result);
 
 }  // namespace ds::config

@@ -1,7 +1,7 @@
 #pragma once
 
-// The text of a ds_config as a command line names it: by its path or, as DeepSpeed takes it too, by
-// the URL-safe base64 form of the text itself.
+// Reads the text of a ds_config named on a command line: by its path or, as in DeepSpeed, by the
+// URL-safe base64 form of the text itself.
 
 #include <string>
 #include <string_view>
@@ -12,11 +12,11 @@ namespace ds::config {
 
 struct ConfigText {
   std::string text;
-  std::string name;  // for messages: the path, or that it was base64
+  std::string name;  // for messages: the path, or a note that it was base64
 };
 
-// A file of that name goes first. An argument is base64 only when it is the base64 of an object in
-// braces, so that a misspelt path stays one.
+// Prefers a file of that name. An argument counts as base64 only if it decodes to an object in
+// braces, so that a misspelt path is reported as a path.
 StatusOr<ConfigText> ReadConfigText(const std::string& argument);
 
 }  // namespace ds::config

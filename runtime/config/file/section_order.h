@@ -1,6 +1,7 @@
 #pragma once
 
-// The sections of a ds_config in the order in which their rules run and their values are filled in.
+// Lists the sections of a ds_config in the order in which their rules run and their values are
+// filled in.
 
 #include <vector>
 
@@ -13,10 +14,11 @@ std::vector<Rule> AllRules();
 
 void ApplyRules(RuleContext& context);
 
-// Says whether a config with the same values is better written without `key`.
+// Returns true if a resolved config should omit `key`.
 bool LeavesOut(const Values& values, Key key);
 
-// The DsConfig that `values` describe. Requires that all rules have been applied without an error.
+// Returns the DsConfig described by `values`. Requires that all rules have been applied without an
+// error.
 DsConfig FillConfig(const Values& values);
 
 }  // namespace ds::config

@@ -1,11 +1,11 @@
 #pragma once
 
-// Resolves "auto", and what the flags of training say, as the DeepSpeed integration of transformers
-// does (integrations/deepspeed.py, goldens), from flags, model and world size.
+// Resolves "auto" and the training flags from flags, model and world size, as the DeepSpeed
+// integration of transformers does (integrations/deepspeed.py, goldens).
 //
-// Where that integration differs from itself or from a command line without defaults, the README of
-// the folder says what is done here. A value that comes from outside the file goes to the ranks
-// with the file's own keys, so that they need none of it again.
+// Where that integration is inconsistent, with itself or with a command line without defaults, the
+// README of this folder documents the behaviour here. A value from outside the file is sent to the
+// ranks with the file's own keys, so the ranks need not resolve it again.
 
 #include <span>
 #include <vector>
@@ -17,24 +17,25 @@ namespace ds::config {
 
 std::span<const Rule> AutoValueRules();
 
-// The first of these rules: a flag fills its key where the file leaves it open (absent or "auto"),
-// and contradicting the file is an error.
+// The first of these rules: a flag fills its key where the file leaves it open (absent or "auto").
+// A flag that contradicts the file is an error.
 void FillFromFlags(RuleContext& context);
 
-// The same, and the file's numbers that transformers holds against what it counts itself: the
-// steps of the run and the samples of a step.
+// Applies FillFromFlags, and checks the file's numbers that transformers compares with its own
+// counts: the steps of the run and the samples of a step.
 void AgreeWithTrainer(RuleContext& context);
 
-// A key that a given flag fills, or only has to agree with: another rule derives it.
+// A key that a given flag fills. Where `fills` is false, another rule derives the key, and it only
+// has to agree with the flag.
 struct FlagKey {
   Key key;
   bool fills = true;
-  bool switches_off = false;  // it sets the key, the "enabled" of a precision, to false
+  bool switches_off = false;  // sets the key, the "enabled" of a precision, to false
 };
 std::vector<FlagKey> KeysOfFlags(const TrainingFlags& flags);
 
-// The betas that the flags ask for. The one without a flag is that of `betas`, an optimizer's, or
-// transformers' default where these are no pair of numbers.
+// Returns the betas requested by the flags. A beta without a flag is taken from `betas`, an
+// optimizer's, or is transformers' default if these are not a pair of numbers.
 nlohmann::ordered_json BetasOfFlags(const TrainingFlags& flags,
                                     const nlohmann::ordered_json& betas);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The curricula of a ds_config as its keys spell them: the older section `curriculum_learning`, and
-// the metrics of data_efficiency's. CurriculumPath names one of them.
+// Reads the curricula of a ds_config: the older section `curriculum_learning`, and the metrics of
+// data_efficiency. A CurriculumPath names one of these.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,9 +18,10 @@ class CurriculumPath {
   static CurriculumPath Legacy() { return CurriculumPath("curriculum_learning."); }
   static CurriculumPath Metric(const std::string& name);
 
-  // The path of a curriculum's key in the file.
+  // Returns the path of a curriculum's key in the file.
   std::string Of(std::string_view key) const { return prefix_ + std::string(key); }
-  // Finds what the file has under it, or under it in schedule_config; null without.
+  // Return the file's value of the key, in the curriculum or in its schedule_config; null without
+  // one.
   nlohmann::ordered_json Value(const Values& values, std::string_view key) const;
   nlohmann::ordered_json ScheduleValue(const Values& values, std::string_view key) const;
 
@@ -29,14 +30,14 @@ class CurriculumPath {
   std::string prefix_;
 };
 
-// The names of the metrics that the file has, each once.
+// Returns the names of the metrics in the file, each once.
 std::vector<std::string> ListMetrics(const Values& values);
 
-// Tells whether a metric cuts samples to a length (in DeepSpeed's terms its samples are of a single
-// cluster) or says which of them are seen.
+// Returns true if a metric truncates samples to a length (single_cluster in DeepSpeed's terms),
+// false if it selects samples.
 bool CutsSamples(const Values& values, const std::string& metric);
 
-// The keys of schedule_config that a schedule_type takes; none for an unknown type.
+// Returns the keys of schedule_config that a schedule_type needs; none for an unknown type.
 std::vector<std::string_view> NeededBySchedule(const nlohmann::ordered_json& type);
 
 // Requires values without errors.

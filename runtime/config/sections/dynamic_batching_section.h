@@ -1,6 +1,6 @@
 #pragma once
 
-// data_efficiency.data_sampling.dynamic_batching: what it needs, and what its keys say.
+// Checks and reads data_efficiency.data_sampling.dynamic_batching.
 
 #include <optional>
 
@@ -13,7 +13,7 @@ namespace ds::config {
 // A rule of the section data_efficiency.
 void DynamicBatchingIsDefined(RuleContext& context);
 
-// Nothing where it is off. Requires values without errors.
+// Returns nothing where it is off. Requires values without errors.
 std::optional<DynamicBatching> ReadDynamicBatching(const Values& values);
 
 }  // namespace ds::config

@@ -1,6 +1,6 @@
 #pragma once
 
-// The `elasticity` section of a ds_config: read, checked, and what follows from it.
+// Reads and checks the `elasticity` section of a ds_config and derives the batch sizes from it.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,27 +14,27 @@
 namespace ds::config {
 
 std::span<const Rule> ElasticityRules();
-// The section itself: the batch sizes that it decides stand for it, and DeepSpeed 0.19.8 refuses
-// it.
+// Returns true for the section itself: a resolved config has the batch sizes that it decides
+// instead, and DeepSpeed 0.19.8 rejects the section.
 bool ElasticityLeavesOut(const Values& values, Key key);
 
-// The environment variable in which a resource scheduler leaves the section that it has seen.
+// The environment variable in which a resource scheduler stores the section it has read.
 inline constexpr char kSchedulerElasticity[] = "DEEPSPEED_ELASTICITY_CONFIG";
 
-// Fails unless that section (`scheduler_json`) has the cap, the micro-batch sizes and the version
-// of a config that was checked without errors, CheckResult::given; always OK when elasticity is off
-// there.
+// Fails unless that section (`scheduler_json`) has the same cap, micro-batch sizes and version as
+// `given`, the CheckResult::given of a config without errors. Always OK when elasticity is off in
+// `given`.
 Status AgreesWithScheduler(const nlohmann::ordered_json& given, std::string_view scheduler_json);
 
 // The number of GPUs of the job, as far as it is known.
 struct ElasticQuestion {
   std::optional<std::int64_t> num_gpus;
-  // Taken when `num_gpus` is absent, but only by version 0.2, which needs a number.
+  // Used when `num_gpus` is absent, but only by version 0.2, which needs a number.
   std::optional<std::int64_t> num_gpus_of_environment;
 };
 
-// The answer for the section of a ds_config file, whose other keys are not judged. The error has a
-// line with place and key for everything that is wrong.
+// Solves the section of a ds_config file; other keys are not checked. The error has a line with
+// position and key for every problem.
 StatusOr<ElasticBatch> ElasticBatchOf(std::string_view json_text, std::string_view file_name,
                                       const ElasticQuestion& question);
 

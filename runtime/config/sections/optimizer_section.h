@@ -1,6 +1,6 @@
 #pragma once
 
-// The `optimizer` section of a ds_config: which parameters each optimizer takes, their defaults.
+// The `optimizer` section of a ds_config: the parameters of each optimizer and their defaults.
 
 #include <span>
 #include <string>
@@ -11,16 +11,16 @@
 namespace ds::config {
 
 std::span<const Rule> OptimizerRules();
-// The optimizer that is chosen; null where none is, or none that there is.
+// Returns the chosen optimizer; null where none is chosen, or an unknown one.
 const OptimizerType* OptimizerTypeOf(const Values& values);
-// Tells whether it takes the parameter; false where none is chosen.
+// Returns true if the chosen optimizer accepts the parameter; false where none is chosen.
 bool OptimizerTakes(const Values& values, Key key);
-// The optimizers that have the property: "A, B or C".
+// Lists the optimizers that have the property: "A, B or C".
 std::string ListOptimizers(bool OptimizerType::*property);
 // Requires values without errors.
 void FillOptimizer(const Values& values, DsConfig* config);
-// Parameters that the optimizer does not take, and those that nothing has set: DeepSpeed hands all
-// that are there to the constructor.
+// Returns true for parameters that the optimizer does not accept or that are not set: DeepSpeed
+// passes all parameters that are present to the constructor.
 bool OptimizerLeavesOut(const Values& values, Key key);
 
 }  // namespace ds::config

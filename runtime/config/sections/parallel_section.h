@@ -1,8 +1,8 @@
 #pragma once
 
-// The keys of a ds_config that cut a job beside data parallelism, and how many ranks that leaves
-// with samples of their own. Those ranks, not all of the job, are what the batch formula,
-// elasticity and ZeRO's groups count.
+// Reads the keys of a ds_config for parallelism other than data parallelism, and computes how many
+// ranks have samples of their own. The batch formula, elasticity and ZeRO's groups count these
+// ranks, not all ranks of the job.
 
 #include <cstdint>
 #include <optional>
@@ -18,15 +18,15 @@ std::span<const Rule> ParallelRules();
 // Requires values without errors.
 void FillParallel(const Values& values, DsConfig* config);
 
-// The parallelism that the values ask for, built or not.
+// Returns the requested degrees of parallelism, built or not.
 ParallelConfig ReadParallel(const Values& values);
 
-// The ranks with samples of their own; absent where the degrees do not divide the ranks of the job,
-// which has been reported.
+// Returns the number of ranks with samples of their own; absent where the degrees do not divide the
+// ranks of the job, which is reported already.
 std::optional<std::int64_t> DataRanks(const RuleContext& context);
-// The ranks that can share a dense parameter's state; absent as above.
+// Returns the number of ranks that can share a dense parameter's state; absent as above.
 std::optional<std::int64_t> StateRanks(const RuleContext& context);
-// These ranks in an origin: "world size 8", or of which degrees they are what is left.
+// Describes these ranks for an origin: "world size 8", or the degrees that they result from.
 std::string NameDataRanks(const RuleContext& context);
 
 }  // namespace ds::config

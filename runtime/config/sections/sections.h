@@ -1,7 +1,7 @@
 #pragma once
 
-// The sections of a ds_config that nothing but their order knows of (file/section_order.h): rules,
-// filling, and what of them a resolved config leaves out.
+// The sections of a ds_config without a header of their own. Only file/section_order.h uses them:
+// their rules, their filling, and the keys that a resolved config omits.
 
 #include <cstdint>
 #include <optional>
@@ -14,21 +14,22 @@
 
 namespace ds::config {
 
-// The sections `curriculum_learning` and `data_efficiency` of a ds_config: what of the data a step
+// The sections `curriculum_learning` and `data_efficiency` of a ds_config: the data that a step
 // sees (config/curriculum.h).
 
 std::span<const Rule> DataEfficiencyRules();
 // Requires values without errors.
 DataEfficiency ReadDataEfficiency(const Values& values);
-// Parameters of what is off, and of shapes that the schedule does not have.
+// Returns true for parameters of features that are off, and of shapes that the schedule does not
+// have.
 bool DataEfficiencyLeavesOut(const Values& values, Key key);
 
-// Rules for what the keys of features that are not built say together: their contradictions are
-// named all the same, so that the rule is there with the feature.
+// Rules for keys of features that are not built. Their contradictions are reported nevertheless, so
+// that the rules exist once the feature does.
 //
 // Where DeepSpeed contradicts itself by defect rather than by design (Muon with reduce_scatter,
-// which is on by default) there is no rule; tests/unit/config/reference_rules_test.cc goes through
-// DeepSpeed's checks line by line and says what became of each.
+// which is on by default) there is no rule. tests/unit/config/reference_rules_test.cc lists
+// DeepSpeed's checks line by line, and how each is treated here.
 
 std::span<const Rule> NotBuiltRules();
 
@@ -44,16 +45,15 @@ void FillOffload(const Values& values, DsConfig* config);
 std::span<const Rule> PrecisionRules();
 // Requires values without errors.
 void FillPrecision(const Values& values, DsConfig* config);
-// A key that a newer DeepSpeed would not read.
+// Returns true for a key that a newer DeepSpeed would not read.
 bool PrecisionLeavesOut(const Values& values, Key key);
 
 // The `scheduler` section of a ds_config. schedule_types.h has the table of all schedules.
 
 std::span<const Rule> SchedulerRules();
-// Rules that read its values once all have their defaults.
+// Rules that read its values after all defaults are set.
 std::span<const Rule> ScheduleValueRules();
-// A schedule that ends before a run of so many steps does: the key that says so, and a sentence.
-// Requires values without errors.
+// A schedule that ends before a run of `steps` steps: the key that causes it, and a sentence.
 struct EarlyEnd {
   Key key;
   std::string message;
@@ -61,7 +61,7 @@ struct EarlyEnd {
 std::optional<EarlyEnd> FindEarlyEnd(const Values& values, std::int64_t steps);
 // Requires values without errors.
 void FillScheduler(const Values& values, DsConfig* config);
-// Parameters that the schedule does not take.
+// Returns true for parameters that the schedule does not accept.
 bool SchedulerLeavesOut(const Values& values, Key key);
 
 }  // namespace ds::config

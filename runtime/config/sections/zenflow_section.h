@@ -1,6 +1,6 @@
 #pragma once
 
-// The `zero_optimization.zenflow` section of a ds_config, whose presence switches ZenFlow on.
+// The `zero_optimization.zenflow` section of a ds_config. Its presence switches ZenFlow on.
 
 #include <span>
 
@@ -11,7 +11,7 @@ namespace ds::config {
 
 std::span<const Rule> ZenFlowRules();
 bool ZenFlowLeavesOut(const Values& values, Key key);
-// Behind FillZero. Requires values without errors.
+// Call it after FillZero. Requires values without errors.
 void FillZenFlow(const Values& values, DsConfig* config);
 
 }  // namespace ds::config

@@ -11,17 +11,17 @@
 namespace ds::config {
 
 std::span<const Rule> ZeroRules();
-// The key must not stand in a resolved config: DeepSpeed 0.19.8 refuses it, or it changes something
-// by being there.
+// Returns true if a resolved config must omit the key: DeepSpeed 0.19.8 rejects it, or its presence
+// changes something.
 bool ZeroLeavesOut(const Values& values, Key key);
 // Requires values without errors.
 void FillZero(const Values& values, DsConfig* config);
 
-// A key is written out, or somebody has changed its value: that of what the runtime has defaults of
-// its own for is then meant.
+// Returns true if the key is written out, or if its value differs from the registry's default. For
+// keys with a default of the runtime's own: only then is the key's value used.
 bool IsMeant(const Values& values, Key key);
 
-// The stage in force.
+// Returns the stage in force.
 std::int64_t ZeroStage(const Values& values);
 
 }  // namespace ds::config
