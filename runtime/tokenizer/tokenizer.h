@@ -1,16 +1,15 @@
 #pragma once
 
-// Tokenizer: text to token ids and back, as a Hugging Face folder defines it. Ids, offsets and
-// decoded text are those of Hugging Face's `tokenizers`.
+// Tokenizer converts text to token ids and back, as a Hugging Face folder defines it. Ids, offsets
+// and decoded text equal those of Hugging Face's `tokenizers`.
 //
 //     DS_ASSIGN_OR_RETURN(const Tokenizer tokenizer, ReadTokenizer("/models/llama"));
 //     Encoder encoder(tokenizer);
 //     DS_ASSIGN_OR_RETURN(const Encoding encoding, encoder.Encode("Hello"));
 //     std::string text = *tokenizer.Decode(encoding.ids);
 //
-// Torch-free. Threads: a Tokenizer does not change, and any number of threads may use it; an
-// Encoder remembers the words that it has cut and belongs to one thread. The Tokenizer outlives its
-// Encoders.
+// Torch-free. A Tokenizer is immutable and thread-safe. An Encoder caches words and belongs to one
+// thread. The Tokenizer must outlive its Encoders.
 
 #include <cstdint>
 #include <filesystem>
@@ -29,9 +28,9 @@ struct TokenizerParts;
 class WordCache;
 
 struct EncodeOptions {
-  bool special_tokens = true;  // with the ones that the post-processor puts around a text
-  bool offsets = false;        // with where every token comes from, and its text
-  bool truncate = true;        // to the length that the tokenizer's file sets, if it does
+  bool special_tokens = true;  // adds the post-processor's special tokens around a text
+  bool offsets = false;        // fills in the source range and the text of every token
+  bool truncate = true;        // to the maximum length in the tokenizer's file, if any
 };
 
 class Tokenizer {
@@ -41,15 +40,15 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // The text of these ids. Ids that no token has are left out, as Hugging Face's library does.
+  // Returns the text of these ids. Ids without a token are ignored, as in Hugging Face's library.
   StatusOr<std::string> Decode(std::span<const std::uint32_t> ids,
                                bool skip_special_tokens = false) const;
 
   std::optional<std::uint32_t> IdOf(std::string_view token) const;
-  // The token of an id; nothing when there is none.
+  // Returns the token of an id; nothing when there is none.
   std::optional<std::string> TokenOf(std::uint32_t id) const;
   bool IsSpecial(std::uint32_t id) const;
-  // Every id is below.
+  // Returns a bound that all ids are below.
   std::size_t id_limit() const;
 
   const TokenizerParts& parts() const { return *parts_; }
@@ -65,7 +64,8 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  // The tokens of a text of less than 4 GiB. Refuses what is no UTF-8, and says at which byte.
+  // Returns the tokens of a text of less than 4 GiB. Rejects invalid UTF-8, with the position of
+  // the byte.
   StatusOr<Encoding> Encode(std::string_view text, const EncodeOptions& options = {});
   StatusOr<Encoding> EncodePair(std::string_view first, std::string_view second,
                                 const EncodeOptions& options = {});

@@ -1,6 +1,6 @@
 #pragma once
 
-// TokenizerParts: what a Tokenizer is made of, whatever files it was read from.
+// TokenizerParts holds the components of a Tokenizer, independent of the files they were read from.
 
 #include <cstdint>
 #include <map>
@@ -26,69 +26,71 @@
 
 namespace ds::tokenizer {
 
-// AddedTokens: tokens that are found in a text before it is cut into words: special ones, and those
-// that were added to a trained vocabulary; "added_tokens" of a tokenizer.json.
+// AddedTokens are tokens that are matched in a text before it is split into words: special tokens,
+// and tokens added to a trained vocabulary; "added_tokens" of a tokenizer.json.
 //
-// Threads: const functions may be called concurrently.
+// Thread-safe: const functions may be called concurrently.
 
 struct AddedToken {
   std::string content;
-  bool single_word = false;  // not inside of a word
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and that behind it
-  bool normalized = true;    // looked for in the normalized text, itself normalized
-  bool special = false;      // left out when decoding without special tokens
+  bool single_word = false;  // does not match inside a word
+  bool lstrip = false;       // absorbs white space before it
+  bool rstrip = false;       // absorbs white space after it
+  bool normalized = true;    // matched in the normalized text, after normalizing the content
+  bool special = false;      // omitted when decoding without special tokens
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
 
-  // Gives every token the id of its content in the vocabulary, else the next one that is free, as
-  // Hugging Face's library does. `normalizer` may be null.
+  // Gives every token the id of its content in the vocabulary, else the next free id, as Hugging
+  // Face's library does. `normalizer` may be null.
   static StatusOr<AddedTokens> Create(std::vector<AddedToken> tokens, const Vocabulary& vocabulary,
                                       const Normalizer* normalizer);
 
-  // Cuts the text at what it holds of the tokens, and normalizes what lies between.
+  // Splits the text at the tokens found in it, and normalizes the text between them.
   Status Extract(const AlignedText& text, const Normalizer* normalizer, Words* words) const;
 
   std::optional<std::uint32_t> Find(std::string_view content) const;
-  // Null when no added token has the id.
+  // Returns null when no added token has the id.
   const AddedToken* TokenOf(std::uint32_t id) const;
-  // Decoding puts this for it: the content, normalized where that is looked for.
+  // Returns the text for decoding the token: the content, normalized if the token matches
+  // normalized text.
   std::string DecodedText(std::uint32_t id) const;
   bool IsSpecial(std::string_view content) const { return special_.contains(std::string(content)); }
-  // The largest id and one; 0 when there is no token.
+  // Returns the largest id plus one; 0 when there are no tokens.
   std::size_t id_limit() const { return tokens_.empty() ? 0 : tokens_.rbegin()->first + 1; }
 
  private:
   struct Found {
-    std::uint32_t begin, end, token;  // kNoToken: what lies between
+    std::uint32_t begin, end, token;  // kNoToken: the text between tokens
   };
   std::vector<Found> FindIn(std::string_view text, const ByteTrie& trie) const;
   bool StandsAlone(std::string_view text, const Found& found) const;
 
   std::map<std::uint32_t, AddedToken> tokens_;  // by id
   std::unordered_map<std::string, std::uint32_t> ids_;
-  std::unordered_map<std::uint32_t, std::string> normalized_;  // contents that normalizing changes
+  std::unordered_map<std::uint32_t, std::string> normalized_;  // contents changed by the normalizer
   std::unordered_set<std::string> special_;
   ByteTrie raw_trie_, normalized_trie_;
 };
 
-// Truncation: how many tokens a text, or a pair, may have; "truncation" of a tokenizer.json. Pure.
+// Truncation limits the number of tokens of a text or a pair; "truncation" of a tokenizer.json.
+// Pure.
 
 enum class TruncationStrategy { kLongestFirst, kOnlyFirst, kOnlySecond };
 
 struct Truncation {
-  std::size_t max_length = 512;  // with the special tokens
+  std::size_t max_length = 512;  // including the special tokens
   TruncationStrategy strategy = TruncationStrategy::kLongestFirst;
-  bool from_left = false;  // the tokens at the beginning go
+  bool from_left = false;  // removes tokens at the beginning
 };
 
 StatusOr<Truncation> ReadTruncation(const JsonObject& component);
 
-// Shortens one encoding or two so that they have `max_length` tokens with the `added` ones. What
-// cannot be shortened so far is an error.
+// Shortens one or two encodings so that they have `max_length` tokens, including `added` special
+// tokens. Fails if they cannot be shortened that far.
 Status Truncate(const Truncation& truncation, std::size_t added, std::vector<Encoding>* parts);
 
 struct TokenizerParts {
@@ -97,7 +99,8 @@ struct TokenizerParts {
   std::unique_ptr<Model> model;
   AddedTokens added;
   PostProcessor post_processor;
-  std::optional<std::vector<std::unique_ptr<Decoder>>> decoder;  // without one, blanks join tokens
+  // Without a decoder, tokens are joined with blanks.
+  std::optional<std::vector<std::unique_ptr<Decoder>>> decoder;
   std::optional<Truncation> truncation;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Budget: what a rendering may still use. Whoever does work that grows with its input, or makes
-// something, asks first.
+// Budget limits the steps and memory of one rendering. Code whose work grows with its input, or
+// that allocates, spends from the budget first.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace ds::tokenizer {
 
 struct RenderLimits {
   std::uint64_t steps = 5'000'000;
-  std::uint64_t bytes = std::uint64_t{256} << 20;  // of all texts and lists, made or looked through
+  std::uint64_t bytes = std::uint64_t{256} << 20;  // of all texts and lists, made or searched
   int depth = 60;                                  // of blocks and calls
 };
 
@@ -30,7 +30,7 @@ class Budget {
                                   " steps");
   }
 
-  // Numbers that are too large to add up are refused, too.
+  // Also rejects byte counts that overflow.
   Status Spend(std::uint64_t bytes) {
     if (bytes <= limits_.bytes - bytes_) {
       bytes_ += bytes;

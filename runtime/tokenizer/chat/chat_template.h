@@ -1,14 +1,14 @@
 #pragma once
 
-// ChatTemplate: messages to the text that a model was trained on, by the Jinja template of its
-// Hugging Face folder; the text that transformers' apply_chat_template makes.
+// ChatTemplate renders messages to text with the Jinja template of a Hugging Face folder. The text
+// equals that of transformers' apply_chat_template.
 //
-// A template is a program from outside: it reads no file, changes nothing, and is bounded in time
-// and memory. What it may use of Jinja: for (with if and else), if, set, set blocks, macro, break,
-// continue, generation, raw, all operators, filters, tests and methods that published templates
-// use. include, import, extends, call and filter blocks are refused.
+// A template is untrusted code: it reads no file, changes nothing, and is bounded in time and
+// memory. Supported Jinja: for (with if and else), if, set, set blocks, macro, break, continue,
+// generation, raw, and all operators, filters, tests and methods used by published templates.
+// include, import, extends, call and filter blocks are rejected.
 //
-// Threads: const functions may be called concurrently.
+// Thread-safe: const functions may be called concurrently.
 
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -25,18 +25,18 @@ namespace ds::tokenizer {
 
 struct ChatOptions {
   bool add_generation_prompt = false;
-  // Further names of the template: tools, documents, bos_token, enable_thinking ...
+  // More variables of the template: tools, documents, bos_token, enable_thinking ...
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  std::optional<std::tm> now;  // for strftime_now; absent: the clock's
+  std::optional<std::tm> now;  // for strftime_now; absent: the current time
   RenderLimits limits;
 };
 
 struct RenderedChat {
   std::string text;
-  // The assistant's words, in bytes of the text: what {% generation %} blocks have put out.
+  // Byte ranges of the assistant's words: the output of {% generation %} blocks.
   std::vector<Span> generated;
-  // The parts of the text by their messages, in the order of the text. Output outside of the
-  // template's loops over the messages is in none.
+  // The parts of the text by message, in the order of the text. Output outside the template's loops
+  // over the messages belongs to no part.
   std::vector<ChatTurn> turns;
 };
 
@@ -45,8 +45,8 @@ class ChatTemplate {
   // Errors name the line of the template.
   static StatusOr<ChatTemplate> Parse(std::string_view source);
 
-  // `messages` is a list of objects with role and content. What the template raises is
-  // kInvalidArgument, with the template's words.
+  // Renders `messages`, a list of objects with role and content. An error raised by the template is
+  // kInvalidArgument, with the template's message.
   StatusOr<RenderedChat> Render(const nlohmann::ordered_json& messages,
                                 const ChatOptions& options = {}) const;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// ExpressionParser: Jinja's expressions, by recursive descent. Nesting is bounded.
+// ExpressionParser parses Jinja expressions by recursive descent. Nesting is bounded.
 
 #include <string>
 #include <string_view>
@@ -12,17 +12,17 @@
 
 namespace ds::tokenizer {
 
-// The words of a Jinja template, as Jinja 3 reads it with trim_blocks and lstrip_blocks, which is
-// how transformers reads chat templates. Pure.
+// Splits a Jinja template into lexemes, as Jinja 3 does with trim_blocks and lstrip_blocks, the
+// options that transformers uses for chat templates. Pure.
 
 enum class LexemeKind {
-  kData,  // text that is put out as it is
+  kData,  // text that is output as it is
   kBlockBegin,
   kBlockEnd,
   kVariableBegin,
   kVariableEnd,
   kName,
-  kConstant,  // a number or a text
+  kConstant,  // a number or a string
   kOperator,
   kEnd,
 };
@@ -48,19 +48,19 @@ class ExpressionParser {
   }
   bool IsOperator(std::string_view text) const { return Is(LexemeKind::kOperator, text); }
   bool IsName(std::string_view text) const { return Is(LexemeKind::kName, text); }
-  // Takes the operator or name when it is there.
+  // Consumes the operator or name if it is next; returns false otherwise.
   bool Skip(LexemeKind kind, std::string_view text);
   Status Expect(LexemeKind kind, std::string_view text);
   StatusOr<std::string> ExpectName();
   Status Unexpected() const;
 
-  // An expression with its condition: a if b else c.
+  // Parses an expression with a condition: a if b else c.
   StatusOr<ExpressionPtr> ParseExpression();
-  // One without, for the value of a loop: for x in a if b.
+  // Parses an expression without one, for the iterable of a loop: for x in a if b.
   StatusOr<ExpressionPtr> ParseOr();
-  // Several with commas between are a list.
+  // Parses expressions; several, separated by commas, make a list.
   StatusOr<ExpressionPtr> ParseTuple();
-  // Filters behind an operand: | a | b(c).
+  // Parses the filters after an operand: | a | b(c).
   StatusOr<ExpressionPtr> ParseFilters(ExpressionPtr operand);
 
  private:
@@ -77,7 +77,7 @@ class ExpressionParser {
   StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr operand);
   StatusOr<ExpressionPtr> ParseTest(ExpressionPtr operand);
   Status ParseArguments(Expression* call);
-  // Finishes an expression; one that is too tall to be walked through is refused.
+  // Finishes an expression. Rejects one that is too tall to be walked recursively.
   StatusOr<ExpressionPtr> Seal(std::unique_ptr<Expression> made) const;
   std::unique_ptr<Expression> Make(ExpressionKind kind, std::string name = "") const;
 

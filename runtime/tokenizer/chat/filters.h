@@ -1,6 +1,6 @@
 #pragma once
 
-// The filters and tests of Jinja that chat templates use, with transformers' tojson. Pure.
+// The filters and tests of Jinja that chat templates use, including transformers' tojson. Pure.
 
 #include <string>
 
@@ -15,7 +15,7 @@ StatusOr<Value> ApplyFilter(const std::string& name, const Value& value,
 // value is name(arguments). An unknown name is an error.
 StatusOr<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments);
 
-// The filters that make lists, or something of the elements of one. Pure.
+// Applies a filter that returns a list, or that works on the elements of one. Pure.
 
 // An unknown name is an error.
 StatusOr<Value> ApplyListFilter(const std::string& name, const Value& value,

@@ -1,9 +1,9 @@
 #pragma once
 
-// Renderer: runs a template. Bounded: every step and every byte that is made is counted, loops and
-// calls are nested to a depth, and beyond a limit the rendering ends with an error.
+// Renderer runs a template. Execution is bounded: every step and every produced byte is counted,
+// and loops and calls have a maximum depth. Beyond a limit the rendering ends with an error.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 #include <ctime>
@@ -19,54 +19,55 @@
 
 namespace ds::tokenizer {
 
-// Names of a part of the template: a loop's turn, a macro's call.
+// The names defined in one iteration of a loop or one call of a macro.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<std::string, Value>> values;
 
   void Set(const std::string& name, Value value);
-  // Counts those of its parents, too.
+  // Counts the names of its parents, too.
   std::size_t CountNames() const;
-  // Null when neither it nor its parents know the name.
+  // Returns null when neither this scope nor its parents define the name.
   const Value* Find(std::string_view name) const;
 };
 
-// A part of the text, and the message of it: the one in whose turn of a for loop it was put out.
+// A part of the text and its message: the message of the for-loop iteration that output it.
 struct ChatTurn {
   Origin message = kNoOrigin;
   Span span;
-  Origin origin = kNoOrigin;  // of the words in it: this message's, kNoOrigin, or of others as well
+  // Origin of the words in the part: this message, kNoOrigin, or kManyOrigins.
+  Origin origin = kNoOrigin;
 };
 
 class Renderer {
  public:
-  // `now` is what strftime_now formats.
+  // `now` is the time that strftime_now formats.
   Renderer(RenderLimits limits, std::tm now) : budget_(limits), now_(now) {}
 
-  // Puts out what the template says with the names of `scope`.
+  // Renders the block with the names of `scope`, and appends its output to the text.
   Status Run(const Block& block, const std::shared_ptr<Scope>& scope);
 
   const std::string& text() const { return *out_; }
-  // The parts of the text that {% generation %} blocks have put out.
+  // Returns the parts of the text that {% generation %} blocks output.
   const std::vector<Span>& generated() const { return generated_; }
-  // The parts of the text that loops over the messages have put out, in the order of the text.
+  // Returns the parts of the text that loops over the messages output, in the order of the text.
   const std::vector<ChatTurn>& turns() const { return turns_; }
 
  private:
   enum class Flow { kOn, kBreak, kContinue };
   using ScopePtr = std::shared_ptr<Scope>;
 
-  // A step, and so many bytes.
+  // Spends one step and this many bytes.
   Status Spend(std::uint64_t bytes);
   StatusOr<Flow> RunBlock(const Block& block, const ScopePtr& scope);
   StatusOr<Flow> RunStatement(const Statement& statement, const ScopePtr& scope);
   StatusOr<Flow> RunFor(const Statement& loop, const ScopePtr& scope);
   StatusOr<ValueList> SelectElements(const Statement& loop, const ScopePtr& scope);
-  // Output from here on is of this message.
+  // Marks output from here on as belonging to this message.
   Status BeginTurn(Origin message);
   Status Assign(const std::vector<std::string>& targets, const Value& value, Scope* scope);
   Status RunSet(const Statement& statement, const ScopePtr& scope);
-  // Runs a block and returns what it puts out, in place of putting it out.
+  // Runs a block and returns its output instead of appending it to the text.
   StatusOr<Value> Capture(const Block& block, const ScopePtr& scope);
 
   StatusOr<Value> Evaluate(const Expression& expression, const ScopePtr& scope);
@@ -90,14 +91,14 @@ class Renderer {
   Budget budget_;
   const std::tm now_;
   int depth_ = 0;        // of blocks
-  int expressions_ = 0;  // that are being computed, one inside of the other
+  int expressions_ = 0;  // nesting depth of expressions being evaluated
   std::string whole_;
   std::string* out_ = &whole_;
   std::vector<Span> generated_;
   std::vector<ChatTurn> turns_;
-  ChatTurn turn_;             // the one that is being put out; its span ends where the text does
+  ChatTurn turn_;             // the current turn; its span ends at the end of the text
   Origin words_ = kNoOrigin;  // the origin of the output since the turn or capture began
-  bool by_index_ = false;  // the innermost loop goes over numbers, which may be indices of messages
+  bool by_index_ = false;  // the innermost loop runs over numbers, which may be indices of messages
 };
 
 }  // namespace ds::tokenizer

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of a chat template: expressions and statements. Built by template_parser.cc, run by
-// renderer.h.
+// The syntax tree of a chat template: expressions and statements. template_parser.cc builds it, and
+// renderer.h runs it.
 
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ enum class ExpressionKind {
   kDict,       // children: key, value, key, value ...
   kAttribute,  // children[0].name
   kItem,       // children[0][children[1]]
-  kSlice,      // children[0][children[1]:children[2]:children[3]], each of them may be null
+  kSlice,      // children[0][children[1]:children[2]:children[3]]; each bound may be null
   kCall,       // children[0](children[1]..., named)
   kFilter,     // children[0] | name(children[1]..., named)
   kTest,       // children[0] is name(children[1]..., named)
@@ -41,7 +41,7 @@ struct Expression {
   std::vector<ExpressionPtr> children;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
   int line = 0;
-  int height = 1;  // of the tree below it, itself included
+  int height = 1;  // of this subtree, at least 1
 };
 
 struct Statement;
@@ -52,11 +52,11 @@ enum class StatementKind {
   kText,        // text
   kOutput,      // value
   kIf,          // branches, otherwise
-  kFor,         // targets in value if condition: body, otherwise when there is nothing
+  kFor,         // targets in value if condition: body; otherwise for no elements
   kSet,         // targets = value; or of a namespace: space.attribute = value
-  kSetBlock,    // targets[0] = what body puts out, through the filters of value
+  kSetBlock,    // targets[0] = output of body, passed through the filters of value
   kMacro,       // macro
-  kGeneration,  // body, which the assistant has said
+  kGeneration,  // body, the assistant's words
   kBreak,
   kContinue,
 };
@@ -64,7 +64,7 @@ enum class StatementKind {
 struct Macro {
   std::string name;
   std::vector<std::string> parameters;
-  std::vector<ExpressionPtr> defaults;  // null: there is none
+  std::vector<ExpressionPtr> defaults;  // null: no default
   Block body;
 };
 
@@ -80,11 +80,12 @@ struct Statement {
   int line = 0;
 };
 
-// In a kSetBlock statement, the innermost operand of `value` is this name: what was put out.
+// In a kSetBlock statement, the innermost operand of `value` is this name. It stands for the output
+// of the body.
 inline constexpr std::string_view kBlockText = " text";
 
-// Parses a template. Errors name the line; what templates may not do here (include, import,
-// extends, call and filter blocks) is refused by its name.
+// Parses a template. Errors name the line. Unsupported statements (include, import, extends, call
+// and filter blocks) are rejected by name.
 StatusOr<Block> ParseTemplate(std::string_view source);
 
 }  // namespace ds::tokenizer

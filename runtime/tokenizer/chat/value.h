@@ -1,9 +1,9 @@
 #pragma once
 
-// Value: what a chat template computes with, as Python has it: undefined, None, bool, int, float,
-// str, list, dict, a namespace, and what can be called. Lists and dicts are shared, not copied.
+// Value is a value of a chat template with Python's types: undefined, None, bool, int, float, str,
+// list, dict, namespace and callable. Lists and dicts are shared, not copied.
 //
-// Threads: a value and what it shares belong to one rendering.
+// Not thread-safe: a value and its shared parts belong to one rendering.
 
 #include <cstdint>
 #include <memory>
@@ -24,22 +24,22 @@ struct Macro;
 
 using ValueList = std::vector<Value>;
 
-// A dict keeps the order in which its keys came. Keys are looked for one by one: those of messages
-// and tools are few.
+// A dict in insertion order. Look-up is linear: dicts of messages and tools have few keys.
 struct ValueDict {
   std::vector<std::pair<Value, Value>> entries;
 
-  // Null when there is no such key.
+  // Returns null when there is no such key.
   const Value* Find(const Value& key) const;
   void Set(const Value& key, Value value);
 };
 
-// Tells what it costs to walk through a value, and how deep that goes. A value that is part of
-// another one several times counts as often.
+// The cost and depth of walking through a value. A value that is part of another one several times
+// is counted each time.
 struct ValueShape {
-  static constexpr std::uint64_t kMost = std::uint64_t{1} << 56;  // more is this; sums have room
+  // Larger weights saturate here, so that sums do not overflow.
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 56;
 
-  std::uint64_t weight = 8;  // about its bytes as text
+  std::uint64_t weight = 8;  // approximate bytes as text
   int depth = 0;
   bool has_namespace = false;
   Origin origin = kNoOrigin;  // of all texts in it
@@ -47,19 +47,19 @@ struct ValueShape {
   void Add(const ValueShape& part);
 };
 
-// Lists and dicts do not change once they are values, so their shape is known.
+// A list or dict with its shape. Values are immutable, so the shape is computed once.
 template <typename T>
 struct Shaped {
   T value;
   ValueShape shape;
-  Origin message = kNoOrigin;  // the index of the message that this dict is
+  Origin message = kNoOrigin;  // index of the message that this dict represents
 };
 
-// Something that can be called: a method of a value, or a function of the template's own.
+// A callable: a method of a value, or a function defined by the template.
 struct Callable {
   std::string name;
-  std::shared_ptr<const Value> self;   // of a method
-  std::shared_ptr<const Macro> macro;  // of a macro, and where it is defined
+  std::shared_ptr<const Value> self;   // for a method
+  std::shared_ptr<const Macro> macro;  // for a macro; `scope` is where it is defined
   std::weak_ptr<Scope> scope;
 };
 
@@ -69,7 +69,7 @@ class Value {
     std::string why;  // "'x' is undefined", for the error when it is used
   };
   struct None {};
-  // One that {% set ns.x = ... %} may change.
+  // A namespace object, which {% set ns.x = ... %} may change.
   struct Namespace {
     std::shared_ptr<ValueDict> values;
   };
@@ -88,7 +88,7 @@ class Value {
   Value(Callable callable) : data_(std::move(callable)) {}     // NOLINT
 
   static Value FromJson(const nlohmann::ordered_json& json, Origin origin = kNoOrigin);
-  // The list of messages: each dict knows its index, each text its origin (origin.h).
+  // Returns the list of messages. Each dict knows its index, and each text its origin (origin.h).
   static Value FromMessages(const nlohmann::ordered_json& messages);
 
   template <typename T>
@@ -96,30 +96,30 @@ class Value {
     return std::get_if<T>(&data_);
   }
   const std::string* text() const { return As<std::string>(); }
-  // Null for what is no list, or no dict; a namespace counts as a dict.
+  // Return null if the value is not a list or a dict, respectively. A namespace counts as a dict.
   const ValueList* list() const;
   const ValueDict* dict() const;
 
   bool is_undefined() const { return As<Undefined>() != nullptr; }
   bool is_none() const { return As<None>() != nullptr; }
-  // Numbers, booleans included.
+  // Returns true for numbers and booleans.
   bool is_number() const;
   double number() const;  // requires is_number()
 
   ValueShape shape() const;
 
   Origin origin() const { return text() != nullptr ? origin_ : shape().origin; }
-  // The same text, or list of texts, with this origin added.
+  // Returns the same text, or list of texts, with this origin added.
   Value&& WithOrigin(Origin origin) &&;
-  // The index of the message that this dict is; kNoOrigin for every other value.
+  // Returns the index of the message that this dict represents; kNoOrigin for every other value.
   Origin message() const;
 
-  // Python's bool().
+  // Implements Python's bool().
   bool Truth() const;
-  // Python's str() and repr().
+  // Implement Python's str() and repr().
   std::string Str() const;
   std::string Repr() const;
-  // "str", "list", ... for errors.
+  // Returns "str", "list", ... for errors.
   std::string TypeName() const;
 
   friend bool operator==(const Value& a, const Value& b);
@@ -134,11 +134,11 @@ class Value {
   Origin origin_ = kNoOrigin;  // of a text
 };
 
-// Python's repr() of a float, and of a text.
+// Implement Python's repr() of a float and of a text.
 std::string ReprOfFloat(double value);
 std::string ReprOfText(std::string_view text);
 
-// The style of what json.dumps(value, ensure_ascii=False) writes; `indent` below 0 is none.
+// The style of json.dumps(value, ensure_ascii=False). `indent` below 0 means none.
 struct JsonStyle {
   int indent = -1;
   bool sort_keys = false;

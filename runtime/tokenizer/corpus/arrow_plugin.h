@@ -1,10 +1,11 @@
 #pragma once
 
-// Says what dsrun and dsrank ask of the Arrow plugin, a library that is loaded when a Parquet or
-// Arrow file is read: Arrow's own libraries are larger than both programs together, and few need
-// them.
+// The C interface of the Arrow plugin, a library that dsrun and dsrank load when they read a
+// Parquet or Arrow file. It is a plugin because Arrow's own libraries are larger than both programs
+// together, and few users need them.
 //
-// Plain C, so that nothing of the plugin's C++ meets theirs. Threads: a file belongs to one.
+// Plain C, so that the C++ symbols of the plugin and of the programs do not mix. Each file must be
+// used by one thread only.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,11 +15,11 @@ extern "C" {
 struct DsRowFile;  // an open file
 
 struct DsArrowPlugin {
-  // Opens a file of either format; null, and what is wrong with it in `error`, where it cannot.
+  // Opens a file of either format. On failure returns null and writes the reason to `error`.
   DsRowFile* (*open)(const char* path, char* error, std::size_t error_size);
-  // The next rows as JSON objects, a line each, which are there until the next call: how many; 0 at
-  // the end; -1, and what is wrong in `error`, where they cannot be read. arrow_values.h says what
-  // stands for values that JSON has not.
+  // Reads the next rows as JSON objects, one per line, valid until the next call. Returns their
+  // number; 0 at the end; on failure -1, with the reason in `error`. arrow_values.h defines the
+  // encoding of values that JSON cannot represent.
   std::int64_t (*next)(DsRowFile* file, const char** lines, std::size_t* size, char* error,
                        std::size_t error_size);
   void (*close)(DsRowFile* file);

@@ -1,10 +1,11 @@
 #pragma once
 
-// Values of Parquet and Arrow columns for which JSON has no place, as the plugin (arrow_plugin.h)
-// writes them into rows: {"arrow": TYPE} for a value of a type that is not read, as bytes and dates
-// are; a row of kArrowFaultKey alone for one with a JSON column whose text is no JSON.
+// The encoding of Parquet and Arrow values that JSON cannot represent, as the plugin
+// (arrow_plugin.h) writes them into rows. A value of an unsupported type, such as bytes and dates,
+// is {"arrow": TYPE}. A row with invalid JSON in a JSON column is replaced by a single key,
+// kArrowFaultKey.
 //
-// Pure. Threads: any.
+// Pure. Thread-safe.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,11 +19,11 @@ inline constexpr char kArrowTypeKey[] = "arrow";
 // Its value is {"column": name, "text": text}.
 inline constexpr char kArrowFaultKey[] = "arrow_fault";
 
-// Says what is wrong with the text of a JSON column, where the row is of that kind.
+// Returns an error with the problem of a JSON column, if the row is such a replacement.
 Status CheckArrowColumns(const nlohmann::ordered_json& row);
 
-// Says which of the row's values under `keys` have a type that is no text, and what to do; ""
-// where none has.
+// Describes the row's values under `keys` that are not texts because of their type, and what to do;
+// "" where there are none.
 std::string AdviseOnArrowTypes(const nlohmann::ordered_json& row,
                                const std::vector<std::string>& keys);
 

@@ -1,24 +1,25 @@
 #pragma once
 
-// FindAssistant: the learnt parts of a rendered conversation, which are the words of the
-// assistant's messages, as TRL's training templates mark them.
+// FindAssistant finds the parts of a rendered conversation that contribute to the loss: the words
+// of the assistant's messages, as TRL's training templates mark them.
 //
 // A template with {% generation %} blocks marks them itself. For every other template they are
-// found in one rendering of the whole conversation, since many templates write a message in another
-// way once more messages follow:
-//   - A message's part of the text is the output of that message's turn of a loop over the messages
-//     (RenderedChat::turns). Answers of tools that a template writes inside of the calling turn are
-//     no part of it.
-//   - The part begins with a header, and the header is not learnt. It is the text that the template
-//     adds for a generation prompt after the messages before this one. Where the prompt opens the
-//     model's thinking, the header ends before that.
-//   - The part ends with the mark of the end of a turn, which is learnt: with line breaks but
-//     without spaces after it; for the last message with the eos_token that ends the conversation;
-//     for a template without such a mark (GLM) the special token that begins the next turn.
+// found in one rendering of the full conversation, since many templates render a message
+// differently once more messages follow:
+// - A message's part of the text is the output of its iteration of a loop over the messages
+//   (RenderedChat::turns). Tool results that a template writes within the calling message's
+//   iteration are not part of it.
+// - The part begins with a header, which does not contribute to the loss. The header is the text
+//   that the template adds as a generation prompt after the preceding messages. Where the prompt
+//   opens the model's thinking, the header ends before that.
+// - The part ends with the end-of-turn mark, which contributes to the loss, together with line
+//   breaks but not spaces after it. For the last message it is the eos_token that ends the
+//   conversation, if there is one. For a template without such a mark (GLM) it is the special token
+//   that begins the next turn.
 //
-// Spans that cannot be found are kUnimplemented, with the message and the trouble. Where the
-// template leaves out all words of a message, or one of its calls, the error is kInvalidArgument.
-// Threads: may be called concurrently.
+// If spans cannot be found, the error is kUnimplemented and names the message and the problem. If
+// the template omits all words of a message, or one of its calls, the error is kInvalidArgument.
+// Thread-safe.
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -32,8 +33,8 @@ struct AssistantSpan {
   Span span;
 };
 
-// `whole` is the rendering of these messages and options by folder.chat_template, without a
-// generation prompt. Returns the spans in the order of the text.
+// Returns the spans in the order of the text. `whole` is the rendering of these messages and
+// options by folder.chat_template, without a generation prompt.
 StatusOr<std::vector<AssistantSpan>> FindAssistant(const TokenizerFolder& folder,
                                                    const nlohmann::ordered_json& messages,
                                                    const ChatOptions& options,

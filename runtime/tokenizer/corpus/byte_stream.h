@@ -1,10 +1,10 @@
 #pragma once
 
-// ByteStream: the bytes of a file from its begin to its end. A file in gzip's format is
-// decompressed, by its first bytes and not by its name; a UTF-8 byte order mark is left out. After
-// a member of a gzip file only another member and zeros may follow, as for Python's gzip.
+// ByteStream reads the bytes of a file from beginning to end. A gzip file is decompressed; it is
+// recognized by its first bytes, not by its name. A UTF-8 byte order mark is skipped. After a
+// member of a gzip file only another member or zeros may follow, as in Python's gzip.
 //
-// Errors name the file. Threads: one.
+// Errors name the file. Not thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -24,10 +24,10 @@ class ByteStream {
  public:
   static StatusOr<ByteStream> Open(const std::filesystem::path& path);
 
-  // Appends up to `most` bytes; false at the end of the file. A file that is cut off is an error.
+  // Appends up to `most` bytes; returns false at the end of the file. A truncated file is an error.
   StatusOr<bool> ReadMore(std::size_t most, std::string* bytes);
 
-  // Counts the bytes of the file, as it lies on the disk, that have been read.
+  // Returns the number of bytes read from the file on disk, before decompression.
   std::uint64_t position() const;
 
   const std::filesystem::path& path() const { return path_; }
@@ -47,9 +47,9 @@ class ByteStream {
 
   std::filesystem::path path_;
   UniqueFd file_;
-  std::string raw_;  // bytes of the file, of which those from raw_at_ on are not taken
+  std::string raw_;  // bytes of the file; those from raw_at_ on are unused
   std::size_t raw_at_ = 0;
-  std::uint64_t raw_bytes_ = 0;        // of the file, read so far
+  std::uint64_t raw_bytes_ = 0;        // read from the file so far
   std::unique_ptr<Gzip, Close> gzip_;  // null for other files
   std::string begin_;                  // read ahead to find a byte order mark
   bool has_begun_ = false;

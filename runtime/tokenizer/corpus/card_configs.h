@@ -1,7 +1,7 @@
 #pragma once
 
-// The `configs` of a data set's card: the YAML between two lines "---" at the begin of README.md,
-// which says the files of each split. Pure.
+// Reads the `configs` of a dataset card: the YAML between two lines "---" at the beginning of
+// README.md, which lists the files of each split. Pure.
 
 #include <optional>
 #include <string>
@@ -20,13 +20,13 @@ struct CardSplit {
 struct CardConfig {
   std::string name;
   bool is_default = false;
-  std::string data_dir;           // a folder that the patterns are below; "" for the folder itself
-  std::vector<CardSplit> splits;  // empty: the names of files say them
-  std::vector<std::string> other_keys;  // that say how to read the files, such as "sep"
+  std::string data_dir;  // the patterns are relative to this folder; "" for the folder itself
+  std::vector<CardSplit> splits;        // empty: file names determine them
+  std::vector<std::string> other_keys;  // options of the file format, such as "sep"
 };
 
-// Empty without a header or without `configs`. YAML that is not understood, a key that is there
-// twice and two configs or splits of one name are errors, which name the line or the config.
+// Returns nothing without a header or without `configs`. YAML that is not understood, duplicate
+// keys, and two configs or splits of the same name are errors. Errors name the line or the config.
 StatusOr<std::vector<CardConfig>> ReadCardConfigs(std::string_view card);
 
 }  // namespace ds::tokenizer

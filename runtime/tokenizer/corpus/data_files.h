@@ -1,11 +1,11 @@
 #pragma once
 
-// ListDataFiles: the files that --data, --eval_data and the FILES of `tokenize` stand for.
+// ListDataFiles expands the paths of --data, --eval_data and the FILES of `tokenize` to data files.
 //
-// A path is a file, a pattern (base/glob.h) or a folder. Of a folder only data files are taken
-// (data_kind.h), sorted by path; of a folder with splits, one split alone (dataset_folder.h).
-// `dsrun` calls it before ranks start, and so does every rank: the errors are the same. Reads the
-// first bytes of every file. Threads: any.
+// A path is a file, a pattern (base/glob.h) or a folder. From a folder it takes only data files
+// (data_kind.h), sorted by path; from a folder with splits, one split only (dataset_folder.h).
+// `dsrun` calls it before the ranks start, and every rank calls it again, with the same errors.
+// Reads the first bytes of every file. Thread-safe.
 
 #include <string>
 #include <vector>
@@ -16,10 +16,10 @@ namespace ds::tokenizer {
 
 struct DataFiles {
   std::vector<DataFile> files;
-  std::vector<std::string> notices;  // one for each folder that has files which are not taken
+  std::vector<std::string> notices;  // one for each folder with files that are skipped
 };
 
-// Refuses a path that does not exist, a pattern without a match, files that are empty or cannot be
+// Rejects a path that does not exist, a pattern without a match, files that are empty or cannot be
 // read as data, a folder without data files, and a folder with files of several formats.
 StatusOr<DataFiles> ListDataFiles(const std::vector<std::string>& paths,
                                   DataUse use = DataUse::kTraining);

@@ -1,13 +1,13 @@
 #pragma once
 
-// DocumentEncoder: texts and rows (row.h) as the token ids that a model is trained on, and which of
-// them it is to learn.
+// DocumentEncoder encodes texts and rows (row.h) as token ids for training, and marks the tokens
+// that contribute to the loss.
 //
 // A text, and a completion of a text, is followed by the folder's end-of-text token. A conversation
-// is written by the folder's chat template, which writes its own ends. Ids and learnt
-// tokens of prompts with completions equal those of TRL's SFTTrainer.
+// is rendered by the folder's chat template, which writes its own end tokens. For prompts with
+// completions, the ids and the marked tokens equal those of TRL's SFTTrainer.
 //
-// Threads: one.
+// Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -22,19 +22,19 @@ namespace ds::tokenizer {
 
 struct EncodedDocument {
   std::vector<std::uint32_t> ids = {};
-  std::vector<bool> learnt = {};  // by token; empty: all of them
+  std::vector<bool> learnt = {};  // per token: contributes to the loss; empty: all do
 
-  // Then there are no ids.
+  // The reason why the document is left out. It then has no ids.
   enum class LeftOut { kNo, kRejected, kTooLong };
   LeftOut left_out = LeftOut::kNo;
 
-  // True when a token is learnt, or all are.
+  // Returns true if at least one token contributes to the loss.
   bool learns() const;
 };
 
 class DocumentEncoder {
  public:
-  // `folder` outlives this.
+  // `folder` must outlive this object.
   DocumentEncoder(const TokenizerFolder& folder, DocumentOptions options)
       : folder_(folder), options_(std::move(options)), encoder_(folder.tokenizer) {}
 
@@ -45,10 +45,10 @@ class DocumentEncoder {
   StatusOr<EncodedDocument> EncodeRow(const Row& row);
   StatusOr<EncodedDocument> EncodeWholeText(std::string_view text);
   StatusOr<EncodedDocument> EncodeChat(const ChatRow& chat);
-  // Learns from the first token on that differs from the tokens of the prompt alone.
+  // Computes the loss from the first token that differs from the tokens of the prompt alone.
   StatusOr<EncodedDocument> EncodeCompletion(std::string_view prompt, std::string_view whole,
                                              bool special_tokens);
-  // The bytes of `text` in `learnt` are what is learnt.
+  // The byte ranges `learnt` of `text` contribute to the loss.
   StatusOr<EncodedDocument> EncodePartly(std::string_view text, const std::vector<Span>& learnt);
   void End(EncodedDocument* document) const;
   EncodedDocument CutOff(EncodedDocument document) const;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Rows with "instruction", "input" and "output", as Alpaca has them: their prompt as a text or as a
+// Reads rows with "instruction", "input" and "output", Alpaca's format, as a text prompt or as a
 // conversation.
 //
-// Pure. Errors are kInvalidArgument and name the key. Threads: any.
+// Pure. Errors are kInvalidArgument and name the key. Thread-safe.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,11 +13,12 @@
 
 namespace ds::tokenizer {
 
-// Stanford Alpaca's prompt, with an input or without. Refuses keys that it has no place for.
+// Writes Stanford Alpaca's prompt, with or without an input. Rejects keys that the prompt cannot
+// hold.
 StatusOr<std::string> WriteAlpacaPrompt(const nlohmann::ordered_json& row);
 
-// The turns of "history", then the instruction with the input on lines of its own, as LLaMA-Factory
-// writes them. The answers of the history are learnt.
+// Returns the turns of "history", then the instruction and, on lines of its own, the input, as
+// LLaMA-Factory does. The answers of the history contribute to the loss.
 StatusOr<ChatRow> ReadInstructionChat(const nlohmann::ordered_json& row);
 
 }  // namespace ds::tokenizer

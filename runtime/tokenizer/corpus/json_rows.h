@@ -1,11 +1,11 @@
 #pragma once
 
-// JsonRows: the rows of a .json file, as datasets.load_dataset("json") reads it: an array of
-// objects, objects one after the other, or, with a field, one object that has the array under it.
-// A text in an array is a row {"text": ...}.
+// JsonRows reads the rows of a .json file as datasets.load_dataset("json") does: an array of
+// objects, concatenated objects, or, with a field, one object with the array under that field. A
+// text in an array is a row {"text": ...}.
 //
-// A row is found by its brackets and quotes, so that memory holds one batch; its content is
-// judged by its reader. Threads: one.
+// Rows are delimited by their brackets and quotes only, so that memory holds one batch. The reader
+// of a row validates its content. Not thread-safe.
 
 #include "runtime/tokenizer/corpus/byte_stream.h"
 #include "runtime/tokenizer/corpus/row_source.h"
@@ -14,7 +14,7 @@ namespace ds::tokenizer {
 
 class JsonRows : public RowSource {
  public:
-  // `field`: where the array is; empty: the file itself holds the rows.
+  // `field` holds the array; empty: the file itself holds the rows.
   JsonRows(ByteStream stream, std::string field)
       : stream_(std::move(stream)), field_(std::move(field)) {}
 
@@ -24,14 +24,14 @@ class JsonRows : public RowSource {
  private:
   enum class State { kStart, kArray, kValues, kEnd };
 
-  // The next character that is no blank, which stays; 0 at the end of the file.
+  // Returns the next character that is not blank, without consuming it; 0 at the end of the file.
   StatusOr<char> Peek();
   StatusOr<bool> Fill();
   Status Start();
   Status FindField();
-  // The value at the position, without line breaks.
+  // Returns the value at the current position, without line breaks.
   StatusOr<std::string> TakeValue();
-  // The next row; nothing after the last.
+  // Returns the next row; nothing after the last.
   StatusOr<std::optional<std::string>> TakeRow();
   Status EndElement();
   StatusOr<std::optional<std::string>> TakeFromValues();

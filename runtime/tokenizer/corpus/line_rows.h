@@ -1,6 +1,6 @@
 #pragma once
 
-// LineRows: the lines of a .jsonl file as they are. Threads: one.
+// LineRows reads the lines of a .jsonl file unchanged. Not thread-safe.
 
 #include "runtime/tokenizer/corpus/byte_stream.h"
 #include "runtime/tokenizer/corpus/row_source.h"
@@ -16,7 +16,7 @@ class LineRows : public RowSource {
 
  private:
   ByteStream stream_;
-  std::string rest_;  // read, but after the last whole line
+  std::string rest_;  // bytes read after the last complete line
   std::uint64_t line_ = 1;
   bool at_end_ = false;
 };

@@ -1,14 +1,14 @@
 #pragma once
 
-// ReadRow: one row of training data, a JSON object on a line, as a text or a conversation with the
-// part that is learnt. TRL, ShareGPT, Alpaca, OpenAI and KTO define the formats; `dsrun help rows`
-// describes them to users.
+// ReadRow parses one row of training data, a JSON object on a line, as a text or a conversation.
+// The result marks the part that contributes to the loss. TRL, ShareGPT, Alpaca, OpenAI and KTO
+// define the formats; `dsrun help rows` documents them for users.
 //
-// A key with null is absent. A known key with a meaning is honoured, or refused by its name; other
-// keys are ignored.
+// A key with null counts as absent. A known key is honoured, or rejected by name; other keys are
+// ignored.
 //
-// Pure: no tokenizer and no chat template. Errors are kInvalidArgument and name the key. Threads:
-// any.
+// Pure: needs no tokenizer and no chat template. Errors are kInvalidArgument and name the key.
+// Thread-safe.
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -23,36 +23,39 @@
 
 namespace ds::tokenizer {
 
-// All of it is learnt.
+// The full text contributes to the loss.
 struct TextRow {
   std::string text;
 };
 
-// The completion is learnt.
+// Only the completion contributes to the loss.
 struct CompletionRow {
   std::string prompt, completion;
 };
 
-// Messages as chat templates read them: role, content, tool_calls ...
+// Messages in the form of chat templates: role, content, tool_calls ...
 struct ChatRow {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  // The template gets these: "tools", and the entries of "chat_template_kwargs".
+  // Variables passed to the template: "tools", and the entries of "chat_template_kwargs".
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  // Learnt are the assistant's messages for which this is true, by message.
+  // By message: an assistant's message contributes to the loss if this is true.
   std::vector<bool> learnt;
-  // In their place: everything that follows the prompt, the first prompt_messages messages.
+  // Replaces `learnt`: everything after the prompt contributes to the loss. The prompt is the first
+  // prompt_messages messages.
   std::optional<std::size_t> prompt_messages;
 };
 
-// Nothing of it is to be learnt: "label" is false.
+// A row to skip: its "label" is false.
 struct RejectedRow {};
 
 using Row = std::variant<TextRow, CompletionRow, ChatRow, RejectedRow>;
 
-// `has_template` decides how instructions are written where options.prompt_style is empty.
+// Parses a row. `has_template` selects the rendering of instructions where options.prompt_style is
+// empty.
 StatusOr<Row> ReadRow(std::string_view line, const RowOptions& options, bool has_template);
 
-// A row to be answered: its prompt, or its conversation so far. Only TextRow and ChatRow.
+// Parses a row to be answered: its prompt, or its conversation so far. Returns TextRow or ChatRow
+// only.
 StatusOr<Row> ReadPromptRow(std::string_view line, const RowOptions& options, bool has_template);
 
 }  // namespace ds::tokenizer

@@ -1,9 +1,10 @@
 #pragma once
 
-// RowFile: the rows of a Parquet or Arrow file as lines of JSON, one object a row, in batches.
-// Arrow's libraries come with a plugin (arrow_plugin.h), which is loaded with the first file.
+// RowFile reads the rows of a Parquet or Arrow file as lines of JSON, one object per row, in
+// batches. Arrow's libraries come with a plugin (arrow_plugin.h), which is loaded for the first
+// file.
 //
-// Threads: one.
+// Not thread-safe.
 
 #include <filesystem>
 #include <memory>
@@ -18,12 +19,13 @@ namespace ds::tokenizer {
 
 class RowFile : public RowSource {
  public:
-  // Fails where the file is damaged, and, saying how to get them, where there are no libraries.
+  // Fails if the file is damaged, or if Arrow's libraries are missing; that error explains how to
+  // get them.
   static StatusOr<RowFile> Open(const std::filesystem::path& path);
 
-  // Errors name the row after which nothing can be read.
+  // Errors name the last row that was read.
   StatusOr<std::optional<Rows>> Next() override;
-  std::uint64_t position() const override { return 0; }  // Arrow does not say
+  std::uint64_t position() const override { return 0; }  // Arrow does not report it
 
  private:
   struct Close {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The JSON of rows as Python's json module writes it: with NaN and Infinity, which JSON does not
-// have. Pure.
+// Parses the JSON of rows in the dialect of Python's json module, with NaN and Infinity, which
+// standard JSON does not have. Pure.
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -12,21 +12,21 @@
 
 namespace ds::tokenizer {
 
-// The most keys of one object of a row.
+// Maximum number of keys in one object of a row.
 inline constexpr std::size_t kMostRowKeys = 10'000;
 
-// The row with null in place of NaN, Infinity and -Infinity outside texts: no field that is read is
-// one of these. Returns `row` itself where there are none; `changed` holds the other.
+// Replaces NaN, Infinity and -Infinity outside of strings by null. This loses nothing, as no field
+// that is read holds one of these. Returns `row` itself where there are none; otherwise the result
+// is stored in `changed`.
 std::string_view ReplaceNaN(std::string_view row, std::string* changed);
 
-// The JSON of a text; a discarded value where the text is no JSON. Refuses lists and objects
-// that are nested deeper than kMostNestedJson, an object with a key twice or with more than
-// kMostRowKeys, and whole numbers of more than 64 bits with a sign that stand in `exact_depth`
-// lists and objects or more.
+// Parses a text; returns a discarded value if it is not JSON. Rejects lists and objects nested
+// deeper than kMostNestedJson, an object with a duplicate key or with more than kMostRowKeys keys,
+// and integers beyond signed 64 bits at a nesting depth of `exact_depth` or more.
 StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text, int exact_depth = 0);
 
-// OK for a JSON object; else the reason, with the column if it has one: a lone surrogate, a byte
-// that is no UTF-8, a bracket that is missing, a number past the range of doubles.
+// Returns OK for a JSON object; else the reason, with the column if known: a lone surrogate, a byte
+// that is not UTF-8, a missing bracket, a number beyond the range of doubles.
 Status CheckRow(std::string_view row);
 
 }  // namespace ds::tokenizer

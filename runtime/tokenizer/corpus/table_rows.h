@@ -1,12 +1,12 @@
 #pragma once
 
-// TableRows: the rows of a .csv or .tsv file (RFC 4180, a header first), with the types that
-// datasets.load_dataset("csv") gives them: a column of numbers, of True and False, or of texts;
-// empty cells and the words for "missing" of pandas ("NA", "null", "nan", ...) are null.
+// TableRows reads the rows of a .csv or .tsv file (RFC 4180, with a header). Columns get the types
+// of datasets.load_dataset("csv"): numbers, True and False, or texts. Empty cells and pandas' words
+// for missing values ("NA", "null", "nan", ...) are null.
 //
-// The first rows (kTypedRows, of large rows fewer) decide the types of the columns; a later cell
-// with another type is an error. Memory: these rows, at most Limits::typed_bytes and one row.
-// Threads: one.
+// The first rows (kTypedRows, fewer if rows are large) determine the column types; a later cell of
+// another type is an error. Memory holds these rows, at most Limits::typed_bytes and one row. Not
+// thread-safe.
 
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -19,14 +19,14 @@ namespace ds::tokenizer {
 
 class TableRows : public RowSource {
  public:
-  // `datasets` decides types on as many rows.
+  // The number of rows from which `datasets` infers types.
   static constexpr std::size_t kTypedRows = 10'000;
 
-  // Bounds of the memory: a small compressed file can hold a large table.
+  // Memory limits: a small compressed file can hold a large table.
   struct Limits {
     std::size_t row_bytes = kLongestRow;
     std::size_t columns = 16'384;
-    std::size_t typed_bytes = kLongestRow;  // of the rows that decide the types
+    std::size_t typed_bytes = kLongestRow;  // of the rows that determine the types
   };
 
   TableRows(ByteStream stream, char separator) : TableRows(std::move(stream), separator, {}) {}
@@ -41,21 +41,21 @@ class TableRows : public RowSource {
   struct Record {
     std::vector<std::string> cells;
     std::uint64_t line = 0;
-    std::size_t bytes = 0;  // in memory, without the last cell's text while it is read
+    std::size_t bytes = 0;  // in memory, without the text of the last cell while it is read
   };
 
   // -1 at the end of the file.
   StatusOr<int> NextChar();
   void PutBack() { --at_; }
-  // Appends the characters that are read already, up to one of `marks`.
+  // Appends buffered characters, up to one of `marks`.
   void TakeRun(std::string_view marks, std::string* cell);
-  // The text of the record's last cell.
+  // Reads the quoted text of the record's last cell.
   Status ReadQuoted(Record* record);
-  // The mark after the cell: the separator, '\n' or -1.
+  // Returns the mark after the cell: the separator, '\n' or -1.
   StatusOr<int> ReadCell(Record* record, bool* is_quoted);
   Status CheckSize(const Record& record) const;
   StatusOr<std::optional<Record>> ReadRecord();
-  // The next record that is not blank, with a cell for each column.
+  // Returns the next record that is not blank, with a cell for each column.
   StatusOr<std::optional<Record>> ReadRow();
   Status ReadHeader();
   Status Start();
@@ -72,9 +72,9 @@ class TableRows : public RowSource {
   bool has_started_ = false;
   std::vector<std::string> names_;
   std::vector<Type> types_;
-  std::vector<Record> typed_;  // read for the types and not yet handed out
+  std::vector<Record> typed_;  // read to infer types and not yet returned
   std::size_t next_typed_ = 0;
-  std::size_t typed_rows_ = 0;  // that have decided the types
+  std::size_t typed_rows_ = 0;  // number of rows that determined the types
 };
 
 }  // namespace ds::tokenizer

@@ -1,7 +1,7 @@
 #pragma once
 
-// TokenizerFolder: what a Hugging Face folder says of texts: how they are cut, what ends one, and
-// how conversations are written.
+// TokenizerFolder holds the text settings of a Hugging Face folder: its tokenizer, its end-of-text
+// token and its chat template.
 
 #include <filesystem>
 #include <optional>
@@ -18,14 +18,14 @@ struct TokenizerFolder {
   nlohmann::ordered_json chat_variables;  // bos_token, eos_token ... by name
 };
 
-// Files of the folder that decide how texts are cut; those of them that are there.
+// Returns the existing files of the folder that affect tokenization.
 std::vector<std::filesystem::path> TokenizerFilesIn(const std::filesystem::path& folder);
 
-// True when the folder has a tokenizer that ReadTokenizer finds.
+// Returns true if the folder has a tokenizer that ReadTokenizer finds.
 bool HasTokenizer(const std::filesystem::path& folder);
 
 // Reads the tokenizer, tokenizer_config.json with special_tokens_map.json, chat_template.jinja, and
-// of the model's config.json what ends a text. Errors name the file.
+// the end-of-text token of the model's config.json. Errors name the file.
 StatusOr<TokenizerFolder> ReadTokenizerFolder(const std::filesystem::path& folder);
 
 }  // namespace ds::tokenizer

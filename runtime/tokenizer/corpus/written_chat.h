@@ -1,8 +1,8 @@
 #pragma once
 
-// WriteChat: a conversation as the chat template of a folder writes it.
+// WriteChat renders a conversation with the chat template of a folder.
 //
-// Errors are the template's, or kFailedPrecondition without one. Threads: any.
+// Errors are the template's, or kFailedPrecondition without a template. Thread-safe.
 
 #include <nlohmann/json.hpp>
 
@@ -13,16 +13,17 @@
 namespace ds::tokenizer {
 
 struct WrittenChat {
-  // Messages and options with which the template wrote the text. The content of messages is a list
-  // of parts only where the template reads such lists: for others the texts of a message are one,
-  // with a line break between them. Arguments of calls are JSON text for a template that fails on
-  // objects (DeepSeek-V3's).
+  // The messages and options with which the template rendered the text. The content of messages is
+  // a list of parts only if the template reads such lists; otherwise the texts of a message are
+  // joined with line breaks. Arguments of calls are JSON text for a template that fails on objects
+  // (DeepSeek-V3's).
   nlohmann::ordered_json messages;
   ChatOptions options;
   RenderedChat whole;
 };
 
-// `add_generation_prompt` ends the text with the head of the assistant's next message.
+// Renders a conversation. With `add_generation_prompt`, the text ends with the header of the
+// assistant's next message.
 StatusOr<WrittenChat> WriteChat(const ChatRow& chat, const TokenizerFolder& folder,
                                 bool add_generation_prompt = false);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Decoder: makes text of tokens again; "decoder" of a tokenizer.json. Threads: const functions may
-// be called concurrently.
+// Decoder turns tokens back into text; "decoder" of a tokenizer.json. Thread-safe: const functions
+// may be called concurrently.
 
 #include <memory>
 #include <string>
@@ -15,14 +15,15 @@ namespace ds::tokenizer {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  // Rewrites the tokens; the texts that are left then are joined.
+  // Rewrites the tokens. After all decoders, the remaining texts are joined.
   virtual Status Apply(std::vector<std::string>* tokens) const = 0;
 };
 
-// The steps of the component, in order; sequences are flat. An unknown type is refused by its name.
+// Returns the steps of the component, in order; sequences are flattened. An unknown type is
+// rejected by name.
 StatusOr<std::vector<std::unique_ptr<Decoder>>> ReadDecoder(const JsonObject& component);
 
-// Bytes as UTF-8, each part that is none replaced by U+FFFD, as Rust's from_utf8_lossy does.
+// Replaces each invalid part of UTF-8 by U+FFFD, as Rust's from_utf8_lossy does.
 std::string ReplaceInvalidUtf8(std::string_view bytes);
 
 }  // namespace ds::tokenizer

@@ -1,9 +1,9 @@
 #pragma once
 
-// SideFiles: the small JSON files of a Hugging Face folder that name special tokens and add others:
-// tokenizer_config.json, special_tokens_map.json and added_tokens.json, with the precedence of
-// transformers 5: where tokenizer_config.json has added_tokens_decoder, the other two are not read;
-// else special_tokens_map.json goes before tokenizer_config.json.
+// SideFiles holds the small JSON files of a Hugging Face folder that name special tokens and add
+// others: tokenizer_config.json, special_tokens_map.json and added_tokens.json. The precedence is
+// that of transformers 5: where tokenizer_config.json has added_tokens_decoder, the other two are
+// not read; otherwise special_tokens_map.json overrides tokenizer_config.json.
 //
 // Errors name the file and the key.
 
@@ -20,31 +20,31 @@ namespace ds::tokenizer {
 struct SideFiles {
   Json config = Json::object();  // tokenizer_config.json
   std::string config_name;       // for errors
-  Json map = Json::object();     // special_tokens_map.json, empty where it is not read
+  Json map = Json::object();     // special_tokens_map.json, empty if it is not read
   std::string map_name;
-  Json later = Json::object();  // added_tokens.json, the same
+  Json later = Json::object();  // added_tokens.json, empty if it is not read
   std::string later_name;
 
-  // "" where no file names one.
+  // Returns the tokenizer class; "" where no file names one.
   StatusOr<std::string> ClassName() const;
   StatusOr<bool> FlagOr(std::string_view key, bool otherwise) const;
-  // bos_token, eos_token and the others, as texts or objects; null ones are left out. `defaults`
-  // fill in.
+  // Returns bos_token, eos_token and the others, as texts or objects, without null ones. `defaults`
+  // fill in missing ones.
   Json NamedTokens(const Json& defaults) const;
 };
 
 StatusOr<SideFiles> ReadSideFiles(const std::filesystem::path& folder);
 
-// The content of a token that is a text or an object; "" of anything else.
+// Returns the content of a token given as a text or an object; "" for any other value.
 std::string ContentOfToken(const Json& token);
 
-// Adds the tokens that the files name to those of a tokenizer.json, `root`: new ones, and other
-// flags of its own where the config has added_tokens_decoder.
+// Adds the tokens of the side files to a tokenizer.json, `root`. Adds new tokens, and overrides
+// flags of existing ones where the config has added_tokens_decoder.
 Status AddSideTokens(const SideFiles& files, Json* root);
 
-// The "added_tokens" of a tokenizer.json that the files mean, in the order in which those that the
-// vocabulary lacks get ids. `named` is NamedTokens'; `own` are the model's own special tokens,
-// where no list of additional ones takes their place.
+// Returns the equivalent "added_tokens" of a tokenizer.json. Tokens that the vocabulary lacks get
+// ids in this order. `named` is the result of NamedTokens. `own` are the model's own special
+// tokens, used where no list of additional ones replaces them.
 StatusOr<Json> ListAddedTokens(const SideFiles& files, const Json& named, const Json& own);
 
 }  // namespace ds::tokenizer

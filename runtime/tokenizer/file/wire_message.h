@@ -1,9 +1,9 @@
 #pragma once
 
-// WireMessage: the fields of a message of protobuf, one after the other. Every length is checked
-// against the bytes that are there.
+// WireMessage iterates over the fields of a protobuf message. Every length is checked against the
+// remaining bytes.
 //
-// Views the bytes, which must outlive it.
+// The bytes must outlive this object.
 
 #include <cstdint>
 #include <optional>
@@ -15,15 +15,15 @@ namespace ds::tokenizer {
 
 struct WireField {
   std::uint32_t number = 0;
-  std::uint64_t varint = 0;  // of a number; of a float its bits
-  std::string_view bytes;    // of a text, or a message inside
+  std::uint64_t varint = 0;  // a number, or the bits of a float
+  std::string_view bytes;    // a text, or a nested message
 };
 
 class WireMessage {
  public:
   explicit WireMessage(std::string_view bytes) : rest_(bytes) {}
 
-  // The next field; nothing at the end. Damaged bytes are kInvalidArgument.
+  // Returns the next field; nothing at the end. Damaged bytes are kInvalidArgument.
   StatusOr<std::optional<WireField>> Next();
 
  private:

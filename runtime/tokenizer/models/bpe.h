@@ -1,10 +1,10 @@
 #pragma once
 
-// Bpe: byte-pair encoding (Sennrich et al. 2016): the characters of a word, and then the earliest
-// merge of two neighbours, from the left, until none is left.
+// Bpe implements byte-pair encoding (Sennrich et al. 2016). It starts from the characters of a word
+// and applies the earliest-ranked merge of two neighbours, from the left, until none applies.
 //
-// Short words are merged by looking at all neighbours each time, long ones with a heap, in
-// n log n; both give the same tokens.
+// Short words are merged by scanning all neighbours each time, long ones with a heap in n log n;
+// both give the same tokens.
 
 #include <array>
 #include <utility>
@@ -15,19 +15,19 @@
 namespace ds::tokenizer {
 
 struct BpeSettings {
-  std::string unk_token;                  // "": there is none, and unknown characters are left out
-  std::string continuing_subword_prefix;  // before all characters of a word but the first
-  std::string end_of_word_suffix;         // behind the last one
+  std::string unk_token;                  // "": none, unknown characters are left out
+  std::string continuing_subword_prefix;  // before all characters of a word except the first
+  std::string end_of_word_suffix;         // after the last one
   bool fuse_unk = false;                  // one unknown token for unknown characters in a row
   bool byte_fallback = false;             // tokens <0x00> to <0xFF> for unknown characters
-  bool ignore_merges = false;             // a word that is a token stays whole
+  bool ignore_merges = false;             // a word that is a token is not split
 };
 
 class Bpe final : public Model {
  public:
   using Merges = std::vector<std::pair<std::string, std::string>>;
-  // Refuses merges of what is not in the vocabulary. `ranks` tells how early each is, where that is
-  // not by its place: of merges that are equally early the leftmost comes first.
+  // Rejects merges of tokens that are not in the vocabulary. `ranks` gives the rank of each merge
+  // if it is not its index. Of merges with equal rank the leftmost is applied first.
   static StatusOr<std::unique_ptr<Bpe>> Create(Vocabulary vocabulary, const Merges& merges,
                                                BpeSettings settings,
                                                const std::vector<std::uint32_t>& ranks = {});
@@ -37,7 +37,7 @@ class Bpe final : public Model {
   bool ReadBytes() override;
 
  private:
-  // A part of a word on its way; its place is the sum of the lengths before it.
+  // A part of a word during merging; its position is the sum of the lengths before it.
   struct Symbol {
     std::uint32_t id = 0;
     std::uint32_t length = 0;
@@ -57,12 +57,12 @@ class Bpe final : public Model {
   PairTable pairs_;
   std::array<std::optional<std::uint32_t>, 128> ascii_ids_;
   std::array<std::optional<std::uint32_t>, 256> byte_tokens_;  // <0x00> ...
-  // The vocabulary's letters stand for bytes.
+  // The letters of the vocabulary stand for bytes.
   bool reads_bytes_ = false;
   std::array<std::uint32_t, 256> byte_ids_ = {};
   std::unordered_map<std::string, std::uint32_t> whole_words_;  // by their bytes
-  // True when no token goes on with U+2581 behind another character: words are cut there, so that
-  // the cache knows them even where a text is one word.
+  // True when no token has U+2581 after another character. Words are then split before U+2581, so
+  // that the cache is effective even where a text is one word.
   bool cuts_at_blanks_ = false;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Model: cuts a word into tokens of its vocabulary; "model" of a tokenizer.json.
-// Threads: const functions may be called concurrently, each with a cache of its own.
+// Model splits a word into tokens of its vocabulary; "model" of a tokenizer.json. Thread-safe:
+// const functions may be called concurrently, each with its own cache.
 
 #include <memory>
 #include <string>
@@ -19,16 +19,16 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // Appends the tokens of a word. Requires valid UTF-8, unless the model reads bytes. An unknown
-  // character without a token for such is kFailedPrecondition.
+  // Appends the tokens of a word. Requires valid UTF-8, unless the model reads bytes. Returns
+  // kFailedPrecondition for an unknown character if there is no token for unknown characters.
   virtual Status Tokenize(std::string_view word, WordCache* cache,
                           std::vector<Token>* tokens) const = 0;
 
-  // The text of a token that was cut from `word`.
+  // Returns the text of a token of `word`.
   virtual std::string TextOf(const Token& token, std::string_view word) const;
 
-  // Makes the model read the bytes that GPT-2's letters stand for; false when it cannot, as its
-  // vocabulary is no one of letters.
+  // Switches the model to reading raw bytes instead of GPT-2's letters for them. Returns false if
+  // it cannot, because its vocabulary does not consist of these letters.
   virtual bool ReadBytes() { return false; }
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -40,8 +40,8 @@ class Model {
   Vocabulary vocabulary_;
 };
 
-// Reads the component. Files without a "type" are told apart by their keys, as they always were; an
-// unknown type is refused by its name.
+// Reads the component. Files without a "type" are distinguished by their keys; an unknown type is
+// rejected by name.
 StatusOr<std::unique_ptr<Model>> ReadModel(const JsonObject& component);
 
 // Reads "vocab" as an object of tokens and ids.

@@ -1,9 +1,9 @@
 #pragma once
 
-// PairTable: which two tokens merge, how early, and into what. A flat hash table, as merging asks
-// for every pair of neighbours.
+// PairTable maps a pair of tokens to its merge: the rank and the resulting token. It is a flat hash
+// table, as merging looks up every pair of neighbours.
 //
-// Threads: const functions may be called concurrently.
+// Thread-safe: const functions may be called concurrently.
 
 #include <cstdint>
 #include <vector>
@@ -15,13 +15,13 @@ class PairTable {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
   struct Merge {
     std::uint32_t rank = kNone;  // kNone: the two do not merge
-    std::uint32_t id = 0;        // of the token that they become
+    std::uint32_t id = 0;        // the resulting token
   };
 
-  // Room for this many pairs.
+  // Allocates space for `count` pairs.
   explicit PairTable(std::size_t count = 0);
 
-  // The last merge counts when a pair is added twice. Requires room.
+  // Adds a merge; a later merge of the same pair replaces the earlier one. Requires free space.
   void Add(std::uint32_t left, std::uint32_t right, Merge merge);
 
   Merge Find(std::uint32_t left, std::uint32_t right) const {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Unigram: the cut of a word whose tokens have the largest sum of scores (Kudo 2018), by Viterbi's
+// Unigram finds the split of a word with the largest sum of token scores (Kudo 2018), by Viterbi's
 // algorithm over a trie of the vocabulary.
 
 #include "runtime/tokenizer/models/model.h"
@@ -13,8 +13,8 @@ class Unigram final : public Model {
   struct Settings {
     std::optional<std::uint32_t> unk_id;  // without it unknown characters are an error
     bool byte_fallback = false;           // tokens <0x00> to <0xFF> for unknown characters
-    bool single_precision = false;        // sums are of floats, as SentencePiece's are
-    std::vector<bool> hidden;             // by id: tokens that no text has; empty: none
+    bool single_precision = false;        // sums floats, as SentencePiece does
+    std::vector<bool> hidden;             // by id: tokens that never match a text; empty: none
   };
 
   // The token of id i has scores[i].
@@ -22,7 +22,7 @@ class Unigram final : public Model {
 
   Status Tokenize(std::string_view word, WordCache* cache,
                   std::vector<Token>* tokens) const override;
-  // An unknown token's is the text that it was cut from.
+  // Returns the source text for an unknown token.
   std::string TextOf(const Token& token, std::string_view word) const override;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Vocabulary: the tokens of a model and their ids, both ways. Threads: const functions may be
+// Vocabulary maps the tokens of a model to their ids, and back. Thread-safe: const functions may be
 // called concurrently.
 
 #include <cstdint>
@@ -23,22 +23,22 @@ class Vocabulary {
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  // Adds a token; one that is there already gets this id. Ids far above the number of tokens are
-  // refused, as they would only cost memory.
+  // Adds a token, or changes the id of an existing one. Rejects ids far above the number of tokens,
+  // as they would only waste memory.
   Status Add(std::string token, std::uint32_t id, std::size_t expected_size);
 
   std::optional<std::uint32_t> Find(std::string_view token) const;
-  // Null when no token has the id.
+  // Returns null when no token has the id.
   const std::string* TokenOf(std::uint32_t id) const {
     return id < by_id_.size() ? by_id_[id] : nullptr;
   }
 
-  // The number of tokens.
+  // Returns the number of tokens.
   std::size_t size() const { return ids_.size(); }
-  // The largest id and one.
+  // Returns the largest id plus one.
   std::size_t id_limit() const { return by_id_.size(); }
 
-  // Calls use(token, id) with every token.
+  // Calls use(token, id) for every token.
   template <typename Use>
   void ForEach(Use use) const {
     for (const auto& [token, id] : ids_) use(token, id);

@@ -1,9 +1,9 @@
 #pragma once
 
-// WordCache: the tokens of words that a model has cut before. Texts repeat their words, and a
-// look-up costs a small part of cutting one. Bounded: it starts anew when it is full.
+// WordCache caches the tokens of words that a model has split. Texts repeat their words, and a
+// look-up is much cheaper than splitting. Bounded: it is cleared when it is full.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace ds::tokenizer {
 
-// A token of a word: its id, and the bytes of the word that it stands for.
+// A token of a word: its id, and the bytes of the word that it covers.
 struct Token {
   std::uint32_t id = 0;
   std::uint32_t begin = 0;
@@ -26,12 +26,14 @@ class WordCache {
  public:
   WordCache();
 
-  // Longer words are not worth a place.
+  // Longer words are not cached.
   static constexpr std::size_t kLongestWord = 256;
 
-  // Appends the word's tokens, `offset` added to their places; false when the word is not here.
+  // Appends the word's tokens, with `offset` added to their positions; returns false when the word
+  // is not cached.
   bool Find(std::string_view word, std::uint32_t offset, std::vector<Token>* tokens);
-  // Keeps the tokens of the word that Find has just not found. Their places count from `offset`.
+  // Stores the tokens of a word that the preceding Find did not find. Their positions include
+  // `offset`.
   void Keep(std::string_view word, std::uint32_t offset, std::span<const Token> tokens);
 
  private:

@@ -1,7 +1,8 @@
 #pragma once
 
-// WordPiece (the longest token that a word begins with, then the longest that goes on, marked by a
-// prefix; a word that cannot be cut so is unknown) and WordLevel (a word is a token, or unknown).
+// WordPiece and WordLevel. WordPiece takes the longest token that a word begins with, then
+// repeatedly the longest continuation token, marked by a prefix; a word that cannot be split so is
+// unknown. WordLevel maps a full word to a token, or to unknown.
 
 #include "runtime/tokenizer/models/model.h"
 #include "runtime/tokenizer/text/byte_trie.h"
@@ -25,8 +26,8 @@ class WordPiece final : public Model {
   bool Cut(std::string_view word, std::vector<Token>* tokens) const;
 
   Settings settings_;
-  ByteTrie first_;   // what a word may begin with
-  ByteTrie others_;  // what may follow, without the prefix
+  ByteTrie first_;   // tokens that may begin a word
+  ByteTrie others_;  // tokens that may follow, without the prefix
 };
 
 class WordLevel final : public Model {

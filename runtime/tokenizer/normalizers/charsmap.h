@@ -1,9 +1,10 @@
 #pragma once
 
-// Charsmap: SentencePiece's compiled table of replacements ("precompiled_charsmap"): the size of a
-// double array in bytes, the array (darts-clone), and the replacements, each ended by a zero byte.
+// Charsmap is SentencePiece's compiled table of replacements ("precompiled_charsmap"). Its layout:
+// the size of a double array in bytes, the array (darts-clone), and the replacements, each
+// terminated by a zero byte.
 //
-// Every offset of the table is checked against its bounds while it is followed. Threads: const
+// Every offset of the table is checked against its bounds when it is followed. Thread-safe: const
 // functions may be called concurrently.
 
 #include <cstdint>
@@ -19,19 +20,19 @@ namespace ds::tokenizer {
 
 class Charsmap {
  public:
-  // Replaces nothing.
+  // Creates an empty table, which replaces nothing.
   Charsmap() = default;
   static StatusOr<Charsmap> Parse(std::string_view bytes);
 
   bool empty() const { return units_.empty(); }
 
   struct Replacement {
-    std::size_t length = 0;  // of what is replaced
+    std::size_t length = 0;  // of the replaced text
     std::string_view text;
   };
-  // Finds what replaces the beginning of `text`, by the shortest entry that it begins with.
+  // Returns the replacement of the beginning of `text`, by the shortest entry that matches there.
   std::optional<Replacement> FindShortest(std::string_view text) const;
-  // The same by the longest entry, as SentencePiece itself does.
+  // Returns the same by the longest entry, as SentencePiece itself does.
   std::optional<Replacement> FindLongest(std::string_view text) const;
 
  private:
@@ -43,8 +44,8 @@ class Charsmap {
   std::string replacements_;
 };
 
-// "Precompiled" of a tokenizer.json, which has the table in base64 and applies it as Hugging Face's
-// library does: to clusters of less than six bytes, else to characters.
+// Reads "Precompiled" of a tokenizer.json, which has the table in base64. It is applied as in
+// Hugging Face's library: to clusters of less than six bytes, else to characters.
 StatusOr<std::unique_ptr<Normalizer>> ReadPrecompiled(const JsonObject& component);
 
 }  // namespace ds::tokenizer

@@ -1,7 +1,7 @@
 #pragma once
 
-// Normalizer: what happens to a text before it is cut into words; "normalizer" of a tokenizer.json.
-// Threads: const functions may be called concurrently.
+// Normalizer rewrites a text before it is split into words; "normalizer" of a tokenizer.json.
+// Thread-safe: const functions may be called concurrently.
 
 #include <memory>
 
@@ -17,7 +17,7 @@ class Normalizer {
   virtual Status Apply(AlignedText* text) const = 0;
 };
 
-// Reads the component; an unknown type is refused by its name.
+// Reads the component; an unknown type is rejected by name.
 StatusOr<std::unique_ptr<Normalizer>> ReadNormalizer(const JsonObject& component);
 
 }  // namespace ds::tokenizer

@@ -1,6 +1,6 @@
 #pragma once
 
-// Encoding: the tokens of a text, or of a pair of texts.
+// Encoding holds the tokens of a text, or of a pair of texts.
 
 #include <cstdint>
 #include <string>
@@ -14,10 +14,10 @@ struct Encoding {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint32_t>
       type_ids;  // which of a pair's texts, as the tokenizer's file numbers them
-  std::vector<std::uint8_t> is_special;  // 1: not from the text, put there by the post-processor
+  std::vector<std::uint8_t> is_special;  // 1: added by the post-processor, not from the text
 
-  // Filled on request: the bytes of the text that each token stands for (0 to 0 for special ones),
-  // and the token itself.
+  // Filled on request: the byte range of the text for each token (0 to 0 for special ones), and the
+  // token itself.
   std::vector<Span> offsets;
   std::vector<std::string> tokens;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// PostProcessor: puts special tokens around the tokens of a text or a pair, and takes blanks out of
-// offsets; "post_processor" of a tokenizer.json. Threads: const functions may be called
+// PostProcessor adds special tokens around the tokens of a text or a pair, and removes blanks from
+// offsets; "post_processor" of a tokenizer.json. Thread-safe: const functions may be called
 // concurrently.
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace ds::tokenizer {
 
-// A place of a template: one of the texts, or special tokens.
+// An element of a template: one of the texts, or special tokens.
 struct TemplateEntry {
   int sequence = -1;  // 0 or 1: the text; -1: special tokens
   std::uint32_t type_id = 0;
@@ -27,22 +27,22 @@ using Template = std::vector<TemplateEntry>;
 
 class PostProcessor {
  public:
-  // Joins the texts and adds nothing.
+  // Creates one that joins the texts and adds nothing.
   PostProcessor() = default;
 
   static StatusOr<PostProcessor> Read(const JsonObject& component);
 
-  // Makes one with special tokens before and behind each text.
+  // Creates one that adds special tokens before and after each text.
   static PostProcessor Around(const Template& before, const Template& behind);
 
-  // The special tokens that it adds to one text, or to two.
+  // Returns the number of special tokens that it adds to one text, or to two.
   std::size_t CountAdded(bool pair) const;
 
-  // Takes blanks that tokens begin or end with out of their offsets; `text` is the one they are of.
+  // Removes blanks at the ends of tokens from their offsets, which refer to `text`.
   void TrimOffsets(std::string_view text, Encoding* encoding) const;
 
-  // Makes one encoding of one or two. Without `special_tokens` none are added; with `offsets` they
-  // have offsets, too.
+  // Makes one encoding of one or two parts. Without `special_tokens` none are added. With
+  // `offsets`, the special tokens get offsets, too.
   Encoding Apply(std::vector<Encoding> parts, bool special_tokens, bool offsets) const;
 
  private:
@@ -51,10 +51,10 @@ class PostProcessor {
   Status AddClsSep(const JsonObject& component, bool roberta);
   Status SetTemplates(const JsonObject& component, Template single, Template pair);
 
-  std::vector<bool> trims_;  // each takes blanks out of offsets; true: but for a prefixed one
+  std::vector<bool> trims_;  // one per trimming step; true: keeps an added prefix blank
   std::optional<std::array<Template, 2>> templates_;  // of one text, of two
-  bool types_are_zero_ = false;                       // without special tokens, too
-  bool keeps_types_ = false;                          // without special tokens, texts keep 0 and 1
+  bool types_are_zero_ = false;                       // also without special tokens
+  bool keeps_types_ = false;  // without special tokens, texts keep types 0 and 1
 };
 
 }  // namespace ds::tokenizer

@@ -1,7 +1,7 @@
 #pragma once
 
-// PreTokenizer: cuts a normalized text into the words that the model reads one by one;
-// "pre_tokenizer" of a tokenizer.json. Threads: const functions may be called concurrently.
+// PreTokenizer splits a normalized text into words, which the model reads one by one;
+// "pre_tokenizer" of a tokenizer.json. Thread-safe: const functions may be called concurrently.
 
 #include <memory>
 #include <vector>
@@ -17,16 +17,18 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   virtual Status Apply(Words* words) const = 0;
 
-  // True of the step that puts GPT-2's letters for bytes. A model that reads bytes can do without.
+  // Returns true for the step that replaces bytes by GPT-2's letters. A model that reads bytes can
+  // skip it.
   virtual bool PutsLetters() const { return false; }
-  // True when it looks at where a word comes from, so that the text must be aligned.
+  // Returns true if the step uses the origin of a word, so that the text must be aligned.
   virtual bool NeedsOrigins() const { return false; }
 };
 
-// The steps of the component, in order; sequences are flat. An unknown type is refused by its name.
+// Returns the steps of the component, in order; sequences are flattened. An unknown type is
+// rejected by name.
 StatusOr<std::vector<std::unique_ptr<PreTokenizer>>> ReadPreTokenizer(const JsonObject& component);
 
-// PrependScheme says how a Metaspace marks the beginning of a text.
+// PrependScheme selects how a Metaspace marks the beginning of a text.
 enum class PrependScheme { kAlways, kFirst, kNever };
 StatusOr<PrependScheme> ReadPrependScheme(const JsonObject& metaspace);
 

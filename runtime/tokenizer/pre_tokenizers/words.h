@@ -1,7 +1,7 @@
 #pragma once
 
-// Words: a text that is being cut into words. Cutting never moves text; what is rewritten is
-// rewritten word by word.
+// Words is a text that is being split into words. Splitting never moves text; rewriting is done
+// word by word.
 
 #include <cstdint>
 #include <functional>
@@ -13,16 +13,16 @@
 
 namespace ds::tokenizer {
 
-// A word that is no added token.
+// Marks a word that is not an added token.
 inline constexpr std::uint32_t kNoToken = 0xFFFFFFFF;
 
 struct Word {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
-  std::uint32_t token = kNoToken;  // an added token, which nothing cuts or rewrites
+  std::uint32_t token = kNoToken;  // an added token, never split or rewritten
 };
 
-// SplitBehavior says what becomes of a match; "the-final--countdown" is cut at "-" into:
+// SplitBehavior selects the treatment of a match. "the-final--countdown" split at "-" becomes:
 enum class SplitBehavior {
   kRemoved,             // the final countdown
   kIsolated,            // the - final - - countdown
@@ -31,15 +31,15 @@ enum class SplitBehavior {
   kContiguous,          // the - final -- countdown
 };
 
-// Fills `matches` with what is in a word; they cover it in order.
+// Fills `matches` with the matches and gaps of a word, which cover it in order.
 using FindMatches = std::function<Status(std::string_view word, std::vector<Match>* matches)>;
 
 class Words {
  public:
-  // Starts with nothing.
+  // Creates an empty list.
   Words() = default;
 
-  // Adds a word at the end; nothing when it is empty.
+  // Appends a word; does nothing if it is empty.
   void Add(const AlignedText& text, std::uint32_t token = kNoToken);
 
   const AlignedText& text() const { return text_; }
@@ -48,24 +48,24 @@ class Words {
     return std::string_view(text_.text()).substr(word.begin, word.end - word.begin);
   }
 
-  // Cuts every word that is no token; `invert` takes matches for gaps and gaps for matches.
+  // Splits every word that is not a token; `invert` swaps matches and gaps.
   Status Split(const FindMatches& find, SplitBehavior behavior, bool invert);
 
-  // Takes tokens out of every word that is none: `starts` tells the length and the id of the one
-  // that a text begins with, or the length 0.
+  // Splits tokens off every word that is not a token. `starts` returns the length and the id of the
+  // token that a text begins with, or the length 0.
   void SplitTokens(
       const std::function<std::pair<std::size_t, std::uint32_t>(std::string_view text)>& starts);
 
-  // Rewrites every word that is no token; `first` tells that it begins where the user's text does.
-  // Requires an aligned text when `first` is looked at.
+  // Rewrites every word that is not a token. `first` is true if the word begins at the start of the
+  // user's text. Requires an aligned text if `rewrite` uses `first`.
   void Rewrite(const std::function<void(AlignedText* word, bool first)>& rewrite);
 
  private:
   AlignedText text_;
-  std::vector<Word> list_;  // none is empty
+  std::vector<Word> list_;  // no empty words
 };
 
-// The find for Split that matches single characters.
+// Returns a FindMatches for Split that matches single characters.
 FindMatches CharactersThat(bool (*is)(char32_t character));
 
 }  // namespace ds::tokenizer

@@ -1,13 +1,14 @@
 #pragma once
 
-// AlignedText: a text on its way from what the user gave to what the model reads, which knows of
-// each of its bytes which bytes of the user's text it stands for.
+// AlignedText is a text on its way from the user's input to the model. For each of its bytes it
+// knows the bytes of the user's text that it stands for.
 //
-// Without alignment (`aligned` false) the same changes cost only the text; nothing asks where it
-// came from then. The rules by which inserted and removed characters are aligned are those of
-// Hugging Face's NormalizedString, so that offsets are equal to its offsets.
+// Without alignment (`aligned` false) the same operations cover only the text, and cost less;
+// origins are then not available. Inserted and removed characters are aligned by the rules of
+// Hugging Face's NormalizedString, so that offsets equal its offsets.
 //
-// Texts are UTF-8 of less than 4 GiB; every function keeps them so. Threads: a plain value.
+// Texts are UTF-8 of less than 4 GiB; every function preserves this. Not thread-safe: a plain
+// value.
 
 #include <cstdint>
 #include <functional>
@@ -19,15 +20,15 @@
 
 namespace ds::tokenizer {
 
-// One character of a new text. `shift` is 0 when it takes the place of a character of the old one,
-// 1 when it is inserted behind the previous one, and -N when it takes a place and the N old
-// characters behind that are removed.
+// One character of a new text. `shift` is 0 if it replaces a character of the old text, 1 if it is
+// inserted after the previous character, and -N if it replaces a character and the N old characters
+// after that one are removed.
 struct Edit {
   char32_t code_point = 0;
   int shift = 0;
 };
 
-// A part of a text that a pattern has matched, or what lies between two of them.
+// A match of a pattern in a text, or the gap between two matches.
 struct Match {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
@@ -44,24 +45,26 @@ class AlignedText {
   bool aligned() const { return aligned_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(text_.size()); }
 
-  // The bytes of the user's text that [begin, end) stands for. Requires aligned() and begin < end.
+  // Returns the bytes of the user's text that [begin, end) stands for. Requires aligned() and begin
+  // < end.
   Span Origin(std::uint32_t begin, std::uint32_t end) const {
     return {origins_[begin].begin, origins_[end - 1].end};
   }
 
-  // The part [begin, end), which keeps its alignment.
+  // Returns the part [begin, end), with its alignment.
   AlignedText Slice(std::uint32_t begin, std::uint32_t end) const;
   void Append(const AlignedText& more);
 
-  // Makes the text these characters; the first `removed_at_start` old characters are gone.
+  // Replaces the text by these characters; the first `removed_at_start` old characters are removed.
   void Transform(const std::vector<Edit>& edits, std::size_t removed_at_start);
   void Filter(const std::function<bool(char32_t)>& keep);
   void Map(const std::function<char32_t(char32_t)>& map);
-  // Nothing happens to an empty text.
+  // Does nothing to an empty text.
   void Prepend(std::string_view prefix);
-  // Puts `content` in the place of every match; `matches` cover the text in its order.
+  // Replaces every match by `content`; `matches` cover the text in order.
   void Replace(const std::vector<Match>& matches, std::string_view content);
-  // Makes the text these in a row; each stands for the bytes [begin, end) of the old text.
+  // Replaces the text by these texts in a row; each stands for the bytes [begin, end) of the old
+  // text.
   struct Rewritten {
     std::string text;
     std::uint32_t begin = 0;
@@ -70,8 +73,8 @@ class AlignedText {
   void Rewrite(const std::vector<Rewritten>& rewritten);
   // Removes white space at the ends.
   void Strip(bool left, bool right);
-  // Puts a character for each byte, letters[byte], as GPT-2 does. Requires letters of one or two
-  // bytes of UTF-8.
+  // Replaces each byte by the character letters[byte], as GPT-2 does. Requires letters of one or
+  // two bytes of UTF-8.
   void BytesToLetters(const std::string (&letters)[256]);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// Two ways to write bytes as text: GPT-2's letters, a printable character for each byte, so that a
-// vocabulary of bytes is one of texts (openai/gpt-2, encoder.py), and SentencePiece's tokens <0x00>
+// Two ways to write bytes as text. GPT-2 uses letters, one printable character per byte, so that a
+// vocabulary of bytes is one of texts (openai/gpt-2, encoder.py). SentencePiece uses tokens <0x00>
 // to <0xFF>.
 
 #include <array>
@@ -11,16 +11,17 @@
 
 namespace ds::tokenizer {
 
-// The letter of each byte, in UTF-8.
+// Returns the letter of each byte, in UTF-8.
 const std::string (&ByteLetters())[256];
 
-// The byte whose letter this is, if any.
+// Returns the byte of this letter, if any.
 std::optional<char> LetterByte(char32_t letter);
 
-// The bytes that a text of letters stands for; nothing when a character of it is no letter.
+// Returns the bytes that a text of letters stands for; nothing if one of its characters is not a
+// letter.
 std::optional<std::string> LettersToBytes(std::string_view letters);
 
-// SentencePiece's token of a byte, "<0x0A>", and the byte of such a token.
+// Return SentencePiece's token of a byte, "<0x0A>", and the byte of such a token.
 std::string ByteToken(unsigned char byte);
 std::optional<char> TokenByte(std::string_view token);
 

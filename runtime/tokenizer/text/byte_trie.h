@@ -1,8 +1,8 @@
 #pragma once
 
-// ByteTrie: which of many texts begin at a place of another one; a double array (Aoe 1989).
+// ByteTrie finds all of its keys that a text begins with; a double array (Aoe 1989).
 //
-// Threads: const functions may be called concurrently.
+// Thread-safe: const functions may be called concurrently.
 
 #include <cstdint>
 #include <string>
@@ -14,10 +14,10 @@ namespace ds::tokenizer {
 
 class ByteTrie {
  public:
-  // Each key with its value; of equal keys the last one counts. Empty keys are left out.
+  // Builds the trie of keys with values; of equal keys the last one counts. Empty keys are ignored.
   explicit ByteTrie(std::vector<std::pair<std::string, std::uint32_t>> keys = {});
 
-  // Calls use(length, value) with every key that `text` begins with, the shortest first.
+  // Calls use(length, value) for every key that `text` begins with, the shortest first.
   template <typename Use>
   void ForEachPrefix(std::string_view text, Use use) const {
     std::int32_t node = 0;
@@ -38,7 +38,7 @@ class ByteTrie {
     std::int32_t parent = -1;  // -1: free
     std::uint32_t value = kNoValue;
   };
-  struct Range;  // of sorted keys that share a beginning
+  struct Range;  // of sorted keys with a common prefix
 
   std::int32_t Child(std::int32_t node, unsigned char byte) const {
     const std::int32_t child = nodes_[static_cast<std::size_t>(node)].base + byte + 1;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The classes of a character in Unicode's terms: white space, punctuation, a mark. They are those
-// that Rust's `char` and the crates of Hugging Face's library have. Pure.
+// Unicode classes of a character: white space, punctuation, mark. They equal those of Rust's `char`
+// and of the crates of Hugging Face's library. Pure.
 
 #include <cstddef>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace ds::tokenizer {
 
-// The bytes of a character of UTF-8 that begins with `first`. Requires valid UTF-8.
+// Returns the length in bytes of a UTF-8 character that begins with `first`. Requires valid UTF-8.
 inline std::size_t Utf8Length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   if (byte < 0x80) return 1;
@@ -19,7 +19,7 @@ inline std::size_t Utf8Length(char first) {
   return byte < 0xF0 ? 3 : 4;
 }
 
-// Calls use(code_point) with each character. Requires valid UTF-8.
+// Calls use(code_point) for each character. Requires valid UTF-8.
 template <typename Use>
 void ForEachCharacter(std::string_view text, Use use) {
   while (!text.empty()) {
@@ -34,14 +34,14 @@ bool IsAscii(std::string_view text);
 
 bool IsWhiteSpace(char32_t character);      // the property White_Space
 bool IsNumeric(char32_t character);         // categories Nd, Nl, No
-bool IsPunctuation(char32_t character);     // ASCII's and categories P*
+bool IsPunctuation(char32_t character);     // ASCII punctuation and categories P*
 bool IsCombiningMark(char32_t character);   // categories M*
 bool IsNonspacingMark(char32_t character);  // category Mn
-bool IsOther(char32_t character);           // categories Cc, Cf, Co and what is not assigned
+bool IsOther(char32_t character);           // categories Cc, Cf, Co and unassigned
 bool IsWordCharacter(char32_t character);   // letters, marks, decimal digits, connectors
-bool IsChinese(char32_t character);         // the blocks that BERT puts blanks around
+bool IsChinese(char32_t character);         // the blocks that BERT surrounds with blanks
 
-// Calls use(code_point) with the characters that are the lower case of this one: one, or more.
+// Calls use(code_point) for the characters of this one's lower case: one, or more.
 template <typename Use>
 void ForEachLowerCase(char32_t character, Use use);
 

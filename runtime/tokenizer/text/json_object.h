@@ -1,9 +1,9 @@
 #pragma once
 
-// JsonObject: an object of a tokenizer's file, read key by key, with errors that name the file and
-// the key: "tokenizer.json: model.unk_token must be a text, not 7".
+// JsonObject reads an object of a tokenizer's file key by key. Its errors name the file and the
+// key: "tokenizer.json: model.unk_token must be a text, not 7".
 //
-// Views the parsed file, which must outlive it.
+// The parsed file must outlive this object.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -18,10 +18,10 @@ namespace ds::tokenizer {
 
 using Json = nlohmann::json;
 
-// The largest file of a tokenizer that is read.
+// Maximum size of a tokenizer's file.
 inline constexpr std::uint64_t kMaxTokenizerBytes = std::uint64_t{256} << 20;
 
-// Parses a whole file; `name` is how errors call it. Refuses invalid UTF-8 and what is no object.
+// Parses a full file; errors call it `name`. Rejects invalid UTF-8 and values that are not objects.
 StatusOr<Json> ParseJsonFile(std::string_view text, const std::string& name);
 
 class JsonObject {
@@ -31,27 +31,27 @@ class JsonObject {
 
   const Json& json() const { return *value_; }
 
-  // "tokenizer.json: model.vocab".
+  // Returns "tokenizer.json: model.vocab".
   std::string Where(std::string_view key) const;
-  // An error about the value of a key.
+  // Returns an error about the value of a key.
   Status Error(std::string_view key, const std::string& what) const;
 
-  // Null when the key is absent, or its value is null.
+  // Returns null when the key is absent, or its value is null.
   const Json* Find(std::string_view key) const;
   StatusOr<const Json*> Need(std::string_view key) const;
 
-  // The value of a key that must be there.
+  // Return the value of a required key.
   StatusOr<std::string> Text(std::string_view key) const;
   StatusOr<bool> Flag(std::string_view key) const;
   StatusOr<std::uint32_t> Number(std::string_view key) const;
-  // A text of exactly one character.
+  // Returns a text of exactly one character.
   StatusOr<char32_t> Character(std::string_view key) const;
 
-  // The same where an absent key, or null, means `otherwise`.
+  // Return `otherwise` where the key is absent or null.
   StatusOr<std::string> TextOr(std::string_view key, std::string otherwise) const;
   StatusOr<bool> FlagOr(std::string_view key, bool otherwise) const;
 
-  // Objects below: of a key, and of a list of them.
+  // Return nested objects: the object under a key, and the list of objects under a key.
   StatusOr<JsonObject> Object(std::string_view key) const;
   StatusOr<std::vector<JsonObject>> Objects(std::string_view key) const;
 
@@ -63,10 +63,10 @@ class JsonObject {
   std::string file_, path_;
 };
 
-// The component's "type"; "" when it has none.
+// Returns the component's "type"; "" when it has none.
 StatusOr<std::string> TypeOf(const JsonObject& component);
 
-// The error about a "type" that is none of these.
+// Returns the error for an unknown "type".
 Status UnknownType(const JsonObject& component, const std::string& what, const std::string& type);
 
 }  // namespace ds::tokenizer

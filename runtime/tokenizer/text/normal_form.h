@@ -1,6 +1,7 @@
 #pragma once
 
-// NormalForm: Unicode's normal forms (UAX #15), with what an AlignedText needs to stay aligned.
+// NormalForm selects one of Unicode's normal forms (UAX #15). Normalize keeps an AlignedText
+// aligned.
 
 #include "runtime/tokenizer/text/aligned_text.h"
 

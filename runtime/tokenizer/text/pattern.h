@@ -1,7 +1,7 @@
 #pragma once
 
-// Pattern: what a Replace or Split looks for, a text or a regular expression, as a tokenizer.json
-// says it: {"String": " "} or {"Regex": "\\s+"}.
+// Pattern is the pattern of a Replace or Split, a text or a regular expression, in the notation of
+// a tokenizer.json: {"String": " "} or {"Regex": "\\s+"}.
 
 #include <optional>
 
@@ -15,7 +15,7 @@ class Pattern {
   static Pattern OfText(std::string text);
   static StatusOr<Pattern> OfRegex(std::string_view regex);
 
-  // Does what Regex::FindMatches does.
+  // Does the same as Regex::FindMatches.
   Status FindMatches(std::string_view text, std::vector<Match>* matches) const;
 
  private:

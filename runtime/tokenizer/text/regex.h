@@ -1,12 +1,13 @@
 #pragma once
 
-// Regex: a pattern of a tokenizer's file, run by PCRE2's just-in-time compiler.
+// Regex is a pattern of a tokenizer's file, run by PCRE2's just-in-time compiler.
 //
 // The patterns are written for Oniguruma with Ruby's syntax, as Hugging Face's library runs them.
-// Where PCRE2 would read one differently it is translated (\s, \w, \h, \u, scripts, (?m)); what
-// cannot be translated (nested sets, && in sets, {n,m}+) is refused with its place.
+// Constructs that PCRE2 would read differently are translated (\s, \w, \h, \u, scripts, (?m)).
+// Constructs that cannot be translated (nested sets, && in sets, {n,m}+) are rejected with their
+// position.
 //
-// Threads: const functions may be called concurrently.
+// Thread-safe: const functions may be called concurrently.
 
 #include <memory>
 #include <string>
@@ -24,8 +25,8 @@ class Regex {
  public:
   static StatusOr<Regex> Compile(std::string_view pattern);
 
-  // The matches and what lies between them, in order, covering the whole text; an empty text is one
-  // part that does not match. Requires valid UTF-8. A pattern that takes too long is
+  // Fills in the matches and the gaps between them, in order, covering the full text; an empty text
+  // is one part that does not match. Requires valid UTF-8. A pattern that takes too long is
   // kResourceExhausted.
   Status FindMatches(std::string_view text, std::vector<Match>* matches) const;
 
@@ -38,7 +39,8 @@ class Regex {
   std::unique_ptr<pcre2_real_code_8, Free> code_;
 };
 
-// The pattern in PCRE2's words, or where it says what they cannot.
+// Translates the pattern to PCRE2's syntax. The error names the position of a construct that cannot
+// be translated.
 StatusOr<std::string> TranslateOnigurumaPattern(std::string_view pattern);
 
 }  // namespace ds::tokenizer

@@ -1,6 +1,6 @@
 #pragma once
 
-// Span: a range of bytes of a text, as tokens know where they come from.
+// Span is a range of bytes of a text; tokens store their source as a span.
 
 #include <cstdint>
 
