@@ -6,7 +6,7 @@
 namespace ds::config {
 namespace {
 
-// The value of a root's curve from `least` to `most`, lowered to a multiple of `multiple`.
+// Returns the root curve's value from `least` to `most`, lowered to a multiple of `multiple`.
 std::int64_t OnCurve(double share, std::int64_t least, std::int64_t most, std::int64_t multiple) {
   const double exact = share * static_cast<double>(most - least) + static_cast<double>(least);
   const auto whole = static_cast<std::int64_t>(std::floor(std::min(exact, 1e15)));
@@ -15,7 +15,7 @@ std::int64_t OnCurve(double share, std::int64_t least, std::int64_t most, std::i
 
 std::int64_t FindDiscrete(const CurriculumConfig& curriculum, std::int64_t step) {
   std::size_t i = 0;
-  // What has come to the end stays there, whatever the list goes on with.
+  // Once max_difficulty is reached it is kept, even if the list goes on.
   while (i < curriculum.max_step.size() && step > curriculum.max_step[i] &&
          curriculum.difficulty[i] < curriculum.max_difficulty) {
     ++i;
@@ -39,7 +39,8 @@ std::int64_t DifficultyAt(const CurriculumConfig& curriculum, std::int64_t step)
 
 std::optional<std::int64_t> FirstStepAt(const CurriculumConfig& curriculum,
                                         std::int64_t difficulty) {
-  std::int64_t below = 0, reached = std::int64_t{1} << 40;  // a step before it, and one that has it
+  // The step `below` does not reach the difficulty, the step `reached` does.
+  std::int64_t below = 0, reached = std::int64_t{1} << 40;
   if (DifficultyAt(curriculum, reached) < difficulty) return std::nullopt;
   while (reached - below > 1) {
     const std::int64_t step = below + (reached - below) / 2;

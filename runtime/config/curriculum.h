@@ -38,7 +38,7 @@ std::optional<std::int64_t> FirstStepAt(const CurriculumConfig& curriculum,
 
 // Selects samples by a metric: a sample is used once the difficulty reaches its metric. With
 // `by_percentile`, the difficulty is compared with the sample's position among all samples instead,
-// the easiest first, in units of 1 / max_difficulty of them.
+// the easiest first, in units of 1 / max_difficulty of their number.
 struct SampleMetric {
   std::string name;
   // Paths of files written by DeepSpeed's data analyzer, without .idx and .bin. The first has a row

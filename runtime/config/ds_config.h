@@ -91,7 +91,7 @@ struct ZeroConfig {
   int stage = 0;
   // False: a trained parameter without a gradient ends the run.
   bool ignore_unused_parameters = true;
-  std::optional<int> mics_shard_size;  // ranks that state is sharded over; absent: all of them
+  std::optional<int> mics_shard_size;  // ranks that state is sharded over; absent: all ranks
   // ZeRO++, at stage 3.
   int hpz_partition_size = 1;  // ranks that hold a second set of shards; 1: no second set
   bool quantized_weights = false;

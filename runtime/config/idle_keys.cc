@@ -13,7 +13,7 @@ std::vector<std::string> ListIdleKeys(std::string_view given, const DsConfig& co
     idle.emplace_back(
         "activation_checkpointing.cpu_checkpointing moves nothing: the ranks compute on the CPU");
   }
-  // Stage 3 has it without being asked, which nobody needs to be told of.
+  // Stage 3 sets overlap_comm by default, which is not worth a message, so only `given` counts.
   const Json json = Json::parse(given, nullptr, /*allow_exceptions=*/false);
   const Json::json_pointer overlap("/zero_optimization/overlap_comm");
   if (places.one_host && json.is_object() && json.contains(overlap) && json.at(overlap) == true) {

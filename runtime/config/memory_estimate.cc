@@ -6,7 +6,7 @@
 namespace ds::config {
 namespace {
 
-// Up to here 18 bytes for each parameter are exact in a double, which the formulas need.
+// Largest count for which 18 bytes per parameter are exact in a double, as the formulas need.
 constexpr std::int64_t kMostParams = 100'000'000'000'000;
 constexpr std::int64_t kMostGpusPerNode = 4096;
 constexpr std::int64_t kMostNodes = 1 << 20;
@@ -17,7 +17,7 @@ constexpr std::int64_t kFull = 4;        // in 32 bit
 constexpr std::int64_t kLayer = 4;       // a gathered layer: parameters and gradients in 16 bit
 constexpr std::int64_t kAllStates = 18;  // gradients in 16 and 32 bit, 32-bit copy, two moments
 constexpr std::int64_t kOffloaded = 16;  // without the 16-bit parameters
-constexpr double kBufferFactor = 1.5;    // what the host needs besides
+constexpr double kBufferFactor = 1.5;    // further memory of the host
 
 Status CheckRange(const char* name, std::int64_t value, std::int64_t most) {
   if (value >= 1 && value <= most) return OkStatus();
@@ -43,7 +43,7 @@ Status Check(const MemoryQuestion& question) {
   return InvalidArgumentError("so many parameters on so many GPUs need more than 8 EiB");
 }
 
-// Every formula in the reference's own order of operations: its fractions are doubles.
+// Computes every formula in the reference's order of operations: its fractions are doubles.
 class Estimator {
  public:
   explicit Estimator(const MemoryQuestion& question)
@@ -78,7 +78,7 @@ class Estimator {
   }
 
  private:
-  // Of what is cut into as many pieces as there are GPUs.
+  // Returns the share of one GPU.
   std::int64_t Share(std::int64_t bytes) const {
     return static_cast<std::int64_t>(static_cast<double>(bytes * question_.params) /
                                      static_cast<double>(gpus_));
@@ -86,7 +86,7 @@ class Estimator {
 
   double Params(std::int64_t bytes) const { return static_cast<double>(question_.params * bytes); }
 
-  // The host's part of the states, or what its processes need while each builds the whole model.
+  // Returns the host's part of the states, or the peak while each process builds the full model.
   std::int64_t OffloadedHost(std::int64_t bytes, std::int64_t building, bool zero_init) const {
     if (zero_init) return Host(Params(bytes) * per_node_);
     const double part = static_cast<double>(bytes) * per_node_;

@@ -18,7 +18,7 @@ constexpr OptimizerParam kMuAdam[] = {{keys::kOptimizerParamsBetas},
                                       {keys::kOptimizerParamsAdamWMode, "false", true}};
 constexpr OptimizerParam kMuAdamW[] = {
     {keys::kOptimizerParamsBetas}, {keys::kOptimizerParamsEps}, {keys::kOptimizerParamsBaseShapes}};
-// bitsandbytes decays weights in both of them as AdamW does.
+// bitsandbytes decays weights in both types as AdamW does.
 constexpr OptimizerParam kAdam8bit[] = {{keys::kOptimizerParamsBetas},
                                         {keys::kOptimizerParamsEps},
                                         {keys::kOptimizerParamsAdamWMode, "true", true}};

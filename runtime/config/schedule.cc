@@ -86,7 +86,7 @@ constexpr ScheduleParam kOneCycleLr[] = {{keys::kSchedulerParamsMaxLr, kRequired
                                          {keys::kSchedulerParamsFinalDivFactor, "1e4"},
                                          {keys::kSchedulerParamsThreePhase, kRegistryDefault}};
 
-// Reads the parameters as they are for one parameter group.
+// Reads the parameters of a schedule for one parameter group.
 class Params {
  public:
   Params(const Values& values, std::size_t group) : values_(values), group_(group) {}
@@ -95,12 +95,12 @@ class Params {
     const Json value = values_.Get(key);
     return FindSetting(key)->per_group && value.is_array() ? value.at(group_) : value;
   }
-  // The value of `key` unless that is null.
+  // Returns the value of `key`, or of `otherwise` if that is null.
   Json Or(Key key, Key otherwise) const {
     Json value = (*this)[key];
     return value.is_null() ? (*this)[otherwise] : value;
   }
-  // 0 where they are still "auto": the run will know (JobFacts::steps_come_later).
+  // Returns 0 while the value is still "auto": the run resolves it (JobFacts::steps_come_later).
   std::int64_t Steps(Key key) const {
     const Json steps = (*this)[key];
     return steps.is_number() ? steps.get<std::int64_t>() : 0;

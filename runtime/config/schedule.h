@@ -2,8 +2,8 @@
 
 // Schedule describes how the learning rate changes, counted in updates. There is one struct per
 // scheduler.type, with fields named after scheduler.params and filled by schedule.cc. plan/schedule
-// has the formulas. The defaults are those of DeepSpeed, PyTorch and transformers; a field without
-// one is required.
+// has the formulas. The defaults come from DeepSpeed, PyTorch and transformers; a field without one
+// is required.
 
 #include <cstdint>
 #include <optional>

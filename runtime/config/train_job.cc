@@ -14,7 +14,7 @@
 namespace ds::config {
 namespace {
 
-// Name and place of every field, in the order of the file. The one list behind both directions.
+// Name and member of every field, in the order of the file. Both directions use this list.
 constexpr auto kFields = std::tuple{
     std::pair{"model", &TrainJob::model},
     std::pair{"data", &TrainJob::data},

@@ -53,7 +53,7 @@ std::string NameOfParam(Key key) {
   return std::string(key.substr(keys::kSchedulerParams.size() + 1));
 }
 
-// 0 where they are still "auto": the run will know (JobFacts::steps_come_later).
+// Returns 0 while the value is still "auto": the run resolves it (JobFacts::steps_come_later).
 std::int64_t StepsAt(const Values& values, Key key) {
   const Json steps = values.Get(key);
   return steps.is_number() ? steps.get<std::int64_t>() : 0;
@@ -67,7 +67,7 @@ Schedule FillHfLinear(const Values& v) {
   return HfLinear{.warmup = StepsAt(v, kWarmupSteps), .total = StepsAt(v, kTotalSteps)};
 }
 
-// The lowest rate as a share of the optimizer's.
+// Returns the lowest rate as a fraction of the optimizer's rate.
 double MinRate(const Values& v) {
   const Json lowest = v.Get(keys::kSchedulerParamsMinLr);
   if (lowest.is_null()) return v.Get(keys::kSchedulerParamsMinLrRate);

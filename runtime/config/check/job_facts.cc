@@ -17,7 +17,7 @@ std::optional<std::int64_t> AsSize(const nlohmann::json& value) {
   return fits ? std::optional(static_cast<std::int64_t>(size)) : std::nullopt;
 }
 
-// The first of these names that is a size.
+// Returns the value of the first of these names that is a valid size.
 std::optional<std::int64_t> SizeIn(const nlohmann::json& config,
                                    std::initializer_list<const char*> names) {
   for (const char* name : names) {

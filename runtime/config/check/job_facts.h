@@ -57,8 +57,8 @@ struct JobFacts {
 };
 
 // Reads the facts from the text of a Hugging Face config.json. The hidden size is the value of
-// hidden_size, n_embd, d_model or dim, else the largest of hidden_sizes, else that of text_config.
-// The other sizes are read alike. A text that is not a JSON object yields no sizes.
+// hidden_size, n_embd, d_model or dim, else the largest of hidden_sizes, else text_config's. The
+// other sizes are read alike. A text that is not a JSON object yields no sizes.
 ModelFacts ReadModelFacts(std::string_view config_json, std::string name);
 
 }  // namespace ds::config

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One key of the file: `path` finds it in the registry, `key` is what the user sees.
+// One key of the file: `path` finds it in the registry, `key` is its name in messages.
 struct FileKey {
   std::string path;
   std::string key;
@@ -50,7 +50,7 @@ class ValueReader {
       if (std::optional<Json> value = ReadMember(member.node, *place)) {
         const std::string name = place->key.substr(parent.key.empty() ? 0 : parent.key.size() + 1);
         if (name == member.name) {
-          plain[name] = *std::move(value);  // dots are part of a name of the user's own
+          plain[name] = *std::move(value);  // dots are part of a user-chosen name
         } else {
           Put(name, *std::move(value), &plain);
         }
@@ -60,7 +60,7 @@ class ValueReader {
   }
 
  private:
-  // An alias may be of a key in a section below its own: "inner.name".
+  // Sets `name` in `section`. An alias may stand for a key of a nested section: "inner.name".
   static void Put(std::string_view name, Json value, Json* section) {
     for (std::size_t dot; (dot = name.find('.')) != std::string_view::npos;) {
       section = &(*section)[std::string(name.substr(0, dot))];
@@ -73,7 +73,7 @@ class ValueReader {
     }
   }
 
-  // Where the registry has the member; logs and returns nothing when it has not.
+  // Returns the registry key of the member. Logs an error and returns nothing for an unknown one.
   std::optional<FileKey> FindKey(const JsonMember& member, const FileKey& parent) {
     const std::string& name = member.name;
     const std::string prefix = parent.key.empty() ? "" : parent.key + ".";
@@ -86,7 +86,8 @@ class ValueReader {
     const std::string key = prefix + (registered.starts_with('<') ? name : registered);
     const auto [seen, is_first] = names_seen_.emplace(key, name);
     if (is_first) return FileKey{path, key};
-    // The same name twice has been reported where the text was parsed.
+    // A repeated name was reported when the text was parsed; two names of one key are reported
+    // here.
     if (seen->second != name) {
       issues_.Error(key, "'" + seen->second + "' and '" + name + "' are two names of " + key,
                     member.position);
@@ -94,7 +95,7 @@ class ValueReader {
     return std::nullopt;
   }
 
-  // What DeepSpeed refuses by name is never ignored.
+  // Keys that DeepSpeed rejects by name are never ignored.
   void RefuseOrIgnore(const std::string& key, const FileKey& parent, const JsonMember& member) {
     const std::string retired(FindRetiredHint(key));
     if (!retired.empty()) {
@@ -110,7 +111,7 @@ class ValueReader {
     }
   }
 
-  // What is meant is found by meaning first, then by letters.
+  // Looks for a replacement by meaning first, then by spelling.
   static std::string Remedy(const JsonMember& member, const std::string& key,
                             const FileKey& parent) {
     const std::string& name = member.name;
@@ -127,13 +128,14 @@ class ValueReader {
     return hint.empty() ? MeantElsewhere(member) : hint;
   }
 
-  // Tells whether the value could be one of this key.
+  // Returns true if the value is valid for this key.
   static bool CouldBe(const Setting& setting, Json value) {
     if (setting.state == SettingState::kSection) return value.is_object();
     return value == "auto" || !CheckValue(setting, &value);
   }
 
-  // For a key that exists, but in another section: in one alone, for values of this kind.
+  // Suggests a key of the same name: at the top level, or in another section if exactly one has it
+  // and accepts such a value.
   static std::string MeantElsewhere(const JsonMember& member) {
     const std::string& name = member.name;
     if (!MemberPath("", name).empty()) return "; did you mean '" + name + "' at the top level?";
@@ -167,7 +169,7 @@ class ValueReader {
       return std::nullopt;
     }
     if (setting != nullptr && setting->enables) ReportPresence(node, place);
-    // The user has named it, so that it is meant to be there.
+    // The user chose this name, so the section is kept even if it is empty.
     if (node.members.empty() && place.path.ends_with('>')) {
       issues_.Error(place.key, place.key + " is empty: give its keys, or remove it", node.position);
     }
@@ -175,7 +177,7 @@ class ValueReader {
     return plain.empty() ? std::nullopt : std::optional(std::move(plain));
   }
 
-  // Old files switch ZeRO on and off by a bare boolean.
+  // Old files switch ZeRO on and off by a plain boolean.
   Json ReadLegacyZero(const JsonNode& node) {
     const int stage = node.scalar.get<bool>() ? 1 : 0;
     const std::string key(keys::kZeroOptimizationStage);
@@ -187,7 +189,7 @@ class ValueReader {
     return {{"stage", stage}};
   }
 
-  // A key of the section that works; "" if there is none.
+  // Returns a key of the section that works; "" if there is none.
   static std::string FindBuiltKey(const std::string& section) {
     for (const std::string& name : MemberNames(section)) {
       const Setting* setting = FindSetting(section + "." + name);
@@ -196,8 +198,9 @@ class ValueReader {
     return "";
   }
 
-  // Sections that switch a feature on by being there. Keys at their default are always accepted,
-  // so that only an empty section can be refused, and one that says what is to be learnt.
+  // Reports sections that switch a feature on by being present. Keys at their default are always
+  // accepted, so only an empty section is an error, and sparse_attention, which changes the trained
+  // model.
   void ReportPresence(const JsonNode& node, const FileKey& place) {
     if (const std::string key = FindBuiltKey(place.path); !key.empty()) {
       if (!node.members.empty()) return;
@@ -268,7 +271,7 @@ class ValueReader {
     return has_default ? " (default " + std::string(setting.default_json) + ")" : "";
   }
 
-  // The objects of a list whose members are keys of their own, such as layer_specs.
+  // Reads the objects of a list with members that are keys of their own, such as layer_specs.
   void ReadElements(const JsonNode& node, const FileKey& place) {
     if (!HasChildren(place.path + "[]")) return;
     for (std::size_t i = 0; i < node.elements.size(); ++i) {
@@ -292,9 +295,9 @@ class ValueReader {
   Values& values_;
   IssueLog& issues_;
   UnknownKeys unknown_;
-  std::string ignored_;  // the unknown keys that were passed over, as a list
+  std::string ignored_;  // the ignored unknown keys, as a list
   JsonPosition first_ignored_;
-  std::map<std::string, std::string> names_seen_;  // key to the name that the file gave it by
+  std::map<std::string, std::string> names_seen_;  // maps a key to its name in the file
 };
 
 }  // namespace

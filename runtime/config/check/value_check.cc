@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Doubles up to here are exact whole numbers.
+// All integers up to here are exact in a double.
 constexpr double kLargestExactWhole = 9007199254740992.0;
 
 bool IsWholeNumber(const Json& value) {
@@ -64,8 +64,9 @@ std::string_view TypeName(ValueType type) {
   return "";
 }
 
-// "8" where 8 is meant, the commonest wrong type of all, and Python's True for true. A text without
-// quotes goes on to the end of its line, so that it has the comma there.
+// Adds a hint for common wrong types: "8" instead of 8, which is the most frequent one, and
+// Python's True instead of true. A Hjson string without quotes extends to the end of its line, so
+// it includes the comma.
 std::string HintAtWhatWasMeant(const Json& value, ValueType type) {
   if (!value.is_string()) return "";
   std::string text = value.get<std::string>();
@@ -121,10 +122,10 @@ std::optional<std::string> CheckRange(const Setting& setting, const Json& value)
          ShortDump(value);
 }
 
-// Where a key that is absent is "unset", null is a value of its own.
+// Returns true for keys with the default "unset": for these, null is a distinct value.
 bool TellsNullFromNothing(const Setting& setting) { return setting.default_json == R"("unset")"; }
 
-// One for each parameter group.
+// Checks a list with one number for each parameter group.
 std::optional<std::string> CheckNumbers(const Setting& setting, Json* list) {
   if (list->empty()) return "must be a number or a list of them, not []";
   for (Json& value : *list) {

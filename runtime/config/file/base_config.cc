@@ -30,7 +30,7 @@ void EraseAll(std::span<const std::string_view> set, Json* config) {
   for (const std::string_view key : set) config->erase(std::string(key));
 }
 
-// Takes a key away, and the sections that are empty without it.
+// Removes a key, and the sections that are empty without it.
 void EraseKey(std::string_view key, Json* config) {
   const std::string name = TopOf(key);
   const auto found = config->find(name);
@@ -43,8 +43,8 @@ void EraseKey(std::string_view key, Json* config) {
   config->erase(name);
 }
 
-// A size of the batch follows from the two others, so that a flag leaves one of the base's at most.
-// An "auto" agrees with any flag.
+// A batch size follows from the two others, so a flag leaves at most one size of the base. An
+// "auto" agrees with any flag.
 void EraseForFlag(Key key, Json* config) {
   EraseKey(key, config);
   const Json* const whole = FindIn(*config, keys::kTrainBatchSize);
@@ -56,7 +56,7 @@ void EraseForFlag(Key key, Json* config) {
   }
 }
 
-// Takes a precision away that a flag switches off, and autocast to its dtype.
+// Removes a precision that a flag switches off, and autocast to its dtype.
 void EraseSwitchedOff(Key key, Json* config) {
   config->erase(TopOf(key));
   const Json* const dtype = FindIn(*config, keys::kTorchAutocastDtype);
@@ -72,7 +72,7 @@ void ReplaceIfThere(std::string_view key, const Json& value, Json* config) {
   if (FindIn(*config, key) != nullptr) PutAt(key, value, config);
 }
 
-// One flag of two leaves the other beta as it is.
+// With a flag for one of the betas, the other beta is kept.
 bool ReplacesOneBeta(Key key, const TrainingFlags& flags, Json* config) {
   const Json* const betas = FindIn(*config, key);
   const bool is_one = flags.adam_beta1.has_value() != flags.adam_beta2.has_value();
@@ -92,7 +92,7 @@ Json WhatIsOpen(const BaseConfig& base, const TrainingFlags& flags,
   return DropWhatFlagsFill(std::move(open), flags);
 }
 
-// The tree of a value that stands in no file.
+// Builds the tree of a value that is not in a file.
 JsonNode NodeOf(const Json& value) {
   JsonNode node;
   node.scalar = value;
@@ -140,7 +140,7 @@ Json PutAutosBack(Json config, const std::vector<std::string>& derived) {
 void AddBaseConfig(const BaseConfig& base, const TrainingFlags& flags, Values* values,
                    IssueLog* issues, Json* given) {
   std::set<std::string> names;
-  // What was refused counts as given: it is an error already.
+  // Rejected keys count as given: they are reported already.
   for (const auto& [key, entry] : values->entries()) names.insert(TopOf(key));
   for (const auto& [key, position] : values->autos()) names.insert(TopOf(key));
   const Json added = ReadValues(NodeOf(WhatIsOpen(base, flags, names)), values, issues);

@@ -17,13 +17,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A file name is bytes; what the reports hold must be UTF-8.
+// A file name is arbitrary bytes, but reports must be UTF-8.
 std::string Printable(std::string_view name) {
   const std::string quoted = Json(name).dump(-1, ' ', false, Json::error_handler_t::replace);
   return Json::parse(quoted).get<std::string>();
 }
 
-// Puts what was resolved from outside the file into its plain form.
+// Adds the values from outside the file (Entry::travels) to the given keys.
 void AddWhatTravels(const Values& values, CheckResult* result) {
   for (const auto& [key, entry] : values.entries()) {
     if (!entry.travels) continue;

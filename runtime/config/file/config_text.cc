@@ -10,7 +10,7 @@
 namespace ds::config {
 namespace {
 
-// The six bits that a character of either base64 alphabet stands for.
+// Returns the six bits of a character of either base64 alphabet.
 std::optional<std::uint32_t> SixBits(char c) {
   if (c == '-') c = '+';
   if (c == '_') c = '/';

@@ -16,7 +16,7 @@ bool StandsForItself(const Setting& setting) {
          setting.key.find_first_of("<[") == std::string_view::npos;
 }
 
-// Set by the user, by a flag or by "auto", or read by the runtime.
+// Returns true if the key was set by the user, a flag or "auto", or is read by the runtime.
 bool IsInForce(const Values& values, const Setting& setting) {
   const auto entry = values.entries().find(setting.key);
   const bool is_set = entry != values.entries().end() && !entry->second.broken &&
@@ -24,7 +24,7 @@ bool IsInForce(const Values& values, const Setting& setting) {
   return is_set || values.autos().contains(setting.key) || setting.state == SettingState::kWorks;
 }
 
-// Takes a key away, and the sections that are empty then. Does nothing where it is not there.
+// Removes a key, and the sections that are empty then. Does nothing if it is absent.
 void Erase(std::string_view path, Json* config) {
   const std::size_t dot = path.find('.');
   const auto found = config->find(std::string(path.substr(0, dot)));
@@ -72,7 +72,7 @@ Json MakeResolvedConfig(const Values& values, const Json& given) {
 }
 
 Json ListOrigins(const Values& values) {
-  // Filled as the vector of pairs it is: looking each name up first would cost time.
+  // Filled as the vector of pairs that it is, since looking up each name first would be slow.
   Json::object_t origins;
   for (const Setting& setting : AllSettings()) {
     if (!StandsForItself(setting)) continue;

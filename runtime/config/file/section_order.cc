@@ -24,26 +24,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Rules that hold for every key alike: what its state in the registry (keys/setting.h) makes of a
-// value.
+// Rules for every key: the effect of its state in the registry (keys/setting.h) on a value.
 
-// What to do instead of giving `value`, or "" when what it asks for is built.
+// Returns the remedy for giving `value`, or "" if its feature is built.
 std::string WayOut(const Setting& setting, const Json& value) {
-  // A switch answers for all keys of its feature.
+  // A switch is reported for all keys of its feature.
   const bool answers = setting.state == SettingState::kRefused && setting.switch_key.empty();
   if (!answers || IsInList(setting.harmless_json, value)) return "";
   const std::string default_value(setting.default_json);
   return setting.required ? "remove it" : "remove it or leave it at " + default_value;
 }
 
-// What the value of a renamed key is called now.
+// Converts the value of a renamed key to its current name.
 Json CarriedValue(const Setting& setting, const Json& value) {
   const Json carries = Json::parse(setting.carries_json);
   const auto found = carries.find(value.dump());
   return found == carries.end() ? value : *found;
 }
 
-// A deprecated name stands for the new one, which may then not be given as well.
+// Moves the values of deprecated names to the new names, which may then not be given as well.
 void DeprecatedNamesCarryTheirValue(RuleContext& context) {
   Values& values = context.values;
   std::vector<std::pair<std::string, Values::Entry>> renamed;
@@ -68,7 +67,7 @@ void DeprecatedNamesCarryTheirValue(RuleContext& context) {
   }
 }
 
-// A feature is not built, and a key asks for it.
+// Rejects keys that request a feature that is not built.
 void RefuseWhatIsNotBuilt(RuleContext& context) {
   for (const auto& [key, entry] : context.values.entries()) {
     if (!entry.given || entry.broken || IsDefault(*entry.setting, entry.value)) continue;
@@ -81,14 +80,14 @@ void RefuseWhatIsNotBuilt(RuleContext& context) {
   }
 }
 
-// Tells whether a feature's switch is off. A degree of 1 cuts nothing, as its default does.
+// Returns true if a feature's switch is off. A degree of 1 splits nothing, like its default.
 bool IsOff(const Setting& setting, const Json& value) {
   const bool is_degree =
       setting.key == keys::kTensorParallelAutotpSize || setting.key == keys::kPipelineStages;
   return IsDefault(setting, value) || (is_degree && value == 1);
 }
 
-// A key is given that changes nothing here; the user should know.
+// Warns about keys that have no effect here.
 void ReportWhatHasNoEffect(RuleContext& context) {
   const Values& values = context.values;
   for (const auto& [key, entry] : values.entries()) {
@@ -107,10 +106,11 @@ void ReportWhatHasNoEffect(RuleContext& context) {
   }
 }
 
-// Before any other rule: values of deprecated names go to the new ones.
+// Runs before any other rule: moves the values of deprecated names to the new names.
 constexpr Rule kRenamedKeyRules[] = {
     {"DeprecatedNamesCarryTheirValue", {}, DeprecatedNamesCarryTheirValue}};
-// Once flags and "auto" are known: what is not built is refused, what has no effect is reported.
+// Runs once flags and "auto" are resolved: rejects features that are not built, and reports keys
+// without effect.
 constexpr Rule kKeyStateRules[] = {{"RefuseWhatIsNotBuilt", {}, RefuseWhatIsNotBuilt},
                                    {"ReportWhatHasNoEffect", {}, ReportWhatHasNoEffect}};
 
@@ -121,7 +121,7 @@ constexpr Key kPartitions = keys::kActivationCheckpointingPartitionActivations;
 constexpr Key kBuffers = keys::kActivationCheckpointingContiguousMemoryOptimization;
 constexpr Key kParts = keys::kActivationCheckpointingNumberCheckpoints;
 
-// What the section asks for and cannot have in this job.
+// Warns about keys of the section that have no effect in this job.
 void ReportIdleCheckpointing(RuleContext& context) {
   if (context.IsChanged(kParts) && !context.IsOn(kBuffers)) {
     context.issues.Warning(kParts,
@@ -138,7 +138,7 @@ void ReportIdleCheckpointing(RuleContext& context) {
                          context.values.PositionOf(kPartitions));
 }
 
-// DeepSpeed asserts the same.
+// Checks the buffer's parts as DeepSpeed does.
 void BufferedPartsAreParts(RuleContext& context) {
   if (!context.IsOn(kBuffers)) return;
   if (!context.IsOn(kPartitions)) {
@@ -163,7 +163,7 @@ constexpr Rule kActivationRules[] = {
     {"BufferedPartsAreParts", {kPartitions, kBuffers, kParts}, BufferedPartsAreParts}};
 std::span<const Rule> ActivationRules() { return kActivationRules; }
 
-// Tells whether a key of the section says more than its default.
+// Returns true if a key of the section differs from its default.
 bool AsksForCheckpointing(const Values& values) {
   const Key section("activation_checkpointing");
   return std::any_of(values.entries().begin(), values.entries().end(), [&](const auto& named) {
@@ -184,7 +184,7 @@ void FillActivation(const Values& values, DsConfig* config) {
       .profile = values.Get(keys::kActivationCheckpointingProfile)};
 }
 
-// "num_experts" of DeepSpeed's guides is a number, or a list with one for all layers.
+// Reads "num_experts", in DeepSpeed's guides a number, or a list with one for all layers.
 std::int64_t ReadExpertCount(const Json& given) {
   const Json& number = given.is_array() && given.size() == 1 ? given[0] : given;
   return number.is_number_integer() ? number.get<std::int64_t>() : 0;
@@ -197,7 +197,7 @@ void ExpertCountIsOneNumber(RuleContext& context) {
                                            ShortDump(given) + ": all of its layers have as many");
 }
 
-// DeepSpeed's examples have it by that name, its layer by the other.
+// DeepSpeed's examples use this name, its layer uses the other.
 void MlpTypeSaysWhatUseResidualDoes(RuleContext& context) {
   Values& values = context.values;
   constexpr Key kType = keys::kMoeMlpType, kSwitch = keys::kMoeUseResidual;
@@ -213,7 +213,7 @@ void MlpTypeSaysWhatUseResidualDoes(RuleContext& context) {
   if (is_residual) values.Derive(kSwitch, true, "derived from " + std::string(kType));
 }
 
-// What stands for nothing that is given is DeepSpeed's default, once any key of the gate is given.
+// Once any key of the gate is given, the keys that are not given have DeepSpeed's defaults.
 constexpr Key kGateKeys[] = {keys::kMoeCapacityFactor,       keys::kMoeEvalCapacityFactor,
                              keys::kMoeMinCapacity,          keys::kMoeDropTokens,
                              keys::kMoeNoisyGatePolicy,      keys::kMoeUseRts,
@@ -248,7 +248,7 @@ constexpr Rule kExpertGateRules[] = {
      {keys::kMoeMlpType, keys::kMoeUseResidual},
      MlpTypeSaysWhatUseResidualDoes}};
 std::span<const Rule> ExpertGateRules() { return kExpertGateRules; }
-// DeepSpeed knows no such section, so that it stands in no config that does not use it.
+// Omits the section where it is unused, since DeepSpeed does not know it.
 bool ExpertGateLeavesOut(const Values& values, Key key) {
   return Key("moe").Has(key) && values.Get(keys::kMoeEnabled) != true;
 }
@@ -264,7 +264,7 @@ void FillMonitors(const Values& values, DsConfig* config) {
 
 struct Section {
   std::span<const Rule> (*rules)();
-  void (*fill)(const Values& values, DsConfig* config) = nullptr;  // null: nothing for the runtime
+  void (*fill)(const Values& values, DsConfig* config) = nullptr;  // null: nothing to fill in
   bool (*leaves_out)(const Values& values, Key key) = nullptr;     // null: no key
 };
 
@@ -275,15 +275,15 @@ constexpr Section kSections[] = {
     {AutoValueRules},
     {KeyStateRules},
     {ParallelRules, FillParallel},                    // says how many ranks share the batch
-    {ElasticityRules, nullptr, ElasticityLeavesOut},  // decides the batch sizes where it is on
+    {ElasticityRules, nullptr, ElasticityLeavesOut},  // decides the batch sizes when enabled
     {BatchRules, FillBatch},
     {OptimizerRules, FillOptimizer, OptimizerLeavesOut},
-    {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // asks which optimizer there is
+    {PrecisionRules, FillPrecision, PrecisionLeavesOut},  // reads the chosen optimizer
     {SchedulerRules, FillScheduler, SchedulerLeavesOut},  // replaces the optimizer's betas
     {ScheduleValueRules},
     {ZeroRules, FillZero, ZeroLeavesOut},
     {ZenFlowRules, FillZenFlow, ZenFlowLeavesOut},
-    {OffloadRules, FillOffload},  // adds to what FillZero has filled
+    {OffloadRules, FillOffload},  // extends the result of FillZero
     {ActivationRules, FillActivation},
     {ExpertGateRules, FillExpertGate, ExpertGateLeavesOut},
     {DataEfficiencyRules, nullptr, DataEfficiencyLeavesOut},

@@ -1,13 +1,12 @@
-// Turns settings.json into settings_table.inc, the constant table behind registry.h, into keys.h, a
-// constant for each key, and into the reference page of all keys.
+// Generates three files from settings.json: settings_table.inc, the constant table behind
+// registry.h; keys.h, with a constant for each key; and the reference page of all keys.
 //
 //     ds_generate_settings SETTINGS_JSON TABLE KEYS PAGE
 //
-// An entry that makes no sense (unknown field, a default outside its own type, range or choices, a
-// switch that does not exist) fails the build with the entry's key, and so does one that leaves a
-// question open: what a working key costs, why an accepted one has no effect, which missing feature
-// a refused one belongs to ("not_built", by the longest prefix of the key), where the value of a
-// renamed one goes.
+// An inconsistent entry fails the build with the entry's key: an unknown field, a default outside
+// its own type, range or choices, a switch that does not exist. So does an incomplete one: a
+// working key without its cost, an accepted key without a reason, a refused key without a missing
+// feature ("not_built", by the longest prefix of the key), a renamed key without a target.
 
 #include <algorithm>
 #include <cctype>
@@ -45,7 +44,7 @@ const std::vector<std::string> kFields = {
     "default", "auto",    "required", "harmless",   "state",       "reason",   "switch",
     "enables", "doc",     "cost",     "renamed_to", "carries",     "per_group"};
 
-// A problem of settings.json ends the program: this is a build step.
+// Reports a problem of settings.json and ends the program: this is a build step.
 [[noreturn]] void Fail(const std::string& key, const std::string& problem) {
   std::cerr << "settings.json: " << key << ": " << problem << "\n";
   std::exit(1);
@@ -113,7 +112,8 @@ void CheckEntry(const Json& entry, const std::vector<std::string>& keys) {
   if (entry.contains("default")) CheckDefault(entry, key);
 }
 
-// The longest of `prefixes` (names of an object) that `key` begins with, dot by dot, or "".
+// Returns the longest of `prefixes` (names of an object) that `key` begins with, by dotted parts,
+// or "".
 std::string LongestPrefix(const std::string& key, const Json& prefixes) {
   std::string prefix = key;
   while (!prefix.empty() && !prefixes.contains(prefix)) {
@@ -123,7 +123,7 @@ std::string LongestPrefix(const std::string& key, const Json& prefixes) {
   return prefix;
 }
 
-// In these sections DeepSpeed takes "auto" for the default, so every key does that has one.
+// In these sections DeepSpeed treats "auto" as the default, for every key that has a default.
 void FillAutoRules(Json* registry) {
   Json sections = Json::object();
   for (const Json& section : registry->at("auto_is_default")) sections[section] = true;
@@ -134,7 +134,7 @@ void FillAutoRules(Json* registry) {
   }
 }
 
-// Gives each refused entry the reason of its feature.
+// Sets the reason of each refused entry to the reason of its feature.
 void FillReasons(Json* registry) {
   const Json& not_built = registry->at("not_built");
   std::set<std::string> missing;
@@ -150,7 +150,7 @@ void FillReasons(Json* registry) {
   }
 }
 
-// A C++ string literal: JSON's escapes are C++'s, for the characters that occur here.
+// Returns a C++ string literal. JSON's escapes equal C++'s for the characters used here.
 std::string Quoted(const std::string& text) { return Json(text).dump(); }
 
 std::string ListLiteral(const Json& entry, const char* field) {
@@ -202,7 +202,7 @@ void CheckRegistry(const Json& registry, const std::vector<std::string>& keys) {
   }
 }
 
-// Maps each foreign name to the text that says what to write instead.
+// Maps each foreign name to the text with its replacement.
 Json ForeignNames(const Json& registry) {
   Json names = Json::object();
   for (const Json& row : registry["foreign"]) {
@@ -237,7 +237,7 @@ std::string ConstantName(const std::string& key) {
   return name;
 }
 
-// Code has no use for deprecated names, and none for a path with a placeholder.
+// Omits deprecated names and paths with a placeholder, which code does not use.
 std::string KeyConstants(const Json& registry) {
   std::string text = "#pragma once\n\n#include \"runtime/config/keys/key.h\"\n\n";
   text += "namespace ds::config::keys {\n\n";
@@ -254,7 +254,7 @@ std::string KeyConstants(const Json& registry) {
 
 std::string Code(const std::string& text) { return "`" + text + "`"; }
 
-// Text inside a cell of a table.
+// Escapes text for a cell of a table.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -308,8 +308,8 @@ std::string MeaningCell(const Json& entry, const std::vector<std::string>& alias
   return text;
 }
 
-// The reference page: a table for every section, a row for every key. Requires a checked registry
-// with the reasons of refused keys filled in.
+// Builds the reference page: a table for every section, a row for every key. Requires a checked
+// registry with the reasons of refused keys filled in.
 std::string MakeSettingsPage(const Json& registry) {
   std::map<std::string, std::vector<std::string>> aliases;
   for (const auto& [alias, key] : registry["aliases"].items()) aliases[key].push_back(alias);

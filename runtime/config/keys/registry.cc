@@ -21,7 +21,7 @@ std::string Join(std::string_view parent, std::string_view name) {
   return parent.empty() ? std::string(name) : std::string(parent) + "." + std::string(name);
 }
 
-// Every indexed key that starts with `prefix`, in the order of keys.
+// Returns every indexed key that starts with `prefix`, in sorted order.
 std::span<const std::uint16_t> KeysStartingWith(std::string_view prefix) {
   const auto* begin =
       std::lower_bound(std::begin(kByKey), std::end(kByKey), prefix,
@@ -40,7 +40,7 @@ std::string_view Find(std::span<const NamePair> pairs, std::string_view name) {
 
 bool IsPlaceholder(std::string_view name) { return name.starts_with('<'); }
 
-// The first name of `path` below `parent`: "stage" of "zero_optimization.stage".
+// Returns the first name of `path` below `parent`: "stage" of "zero_optimization.stage".
 std::string_view NameBelow(std::string_view path, std::string_view parent) {
   if (!parent.empty()) path.remove_prefix(parent.size() + 1);
   const std::string_view name = path.substr(0, path.find('.'));
@@ -64,7 +64,7 @@ std::string_view AliasTarget(std::string_view path) { return Find(kAliases, path
 
 std::string_view FindRetiredHint(std::string_view path) { return Find(kRetired, path); }
 
-// "*.name" is a name that means the same in every section.
+// "*.name" matches a name in every section.
 std::string_view FindForeignHint(std::string_view path) {
   const std::string_view exact = Find(kForeign, path);
   if (!exact.empty()) return exact;
@@ -72,7 +72,7 @@ std::string_view FindForeignHint(std::string_view path) {
 }
 
 std::string MemberPath(std::string_view parent, std::string_view name) {
-  // A dot or a placeholder in the file's own text is a name like any other, never a path.
+  // A dot or a placeholder in the file's text is part of a name, never a path.
   const bool plain = name.find_first_of(".<[") == std::string_view::npos && !name.empty();
   if (plain) {
     std::string path = Join(parent, name);

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The defaults of transformers' TrainingArguments that are not DeepSpeed's own.
+// The defaults of transformers' TrainingArguments that differ from DeepSpeed's.
 constexpr std::int64_t kDefaultMicroBatch = 8;
 constexpr double kDefaultLearningRate = 5e-5;
 constexpr double kDefaultBeta1 = 0.9;
@@ -34,29 +34,31 @@ constexpr Key kReduceBucket = keys::kZeroOptimizationReduceBucketSize;
 constexpr Key kPrefetchBucket = keys::kZeroOptimizationStage3PrefetchBucketSize;
 constexpr Key kPersistence = keys::kZeroOptimizationStage3ParamPersistenceThreshold;
 
-// FlagValue is what a flag says about a key.
+// FlagValue is the value of a flag for a key.
 struct FlagValue {
   Key key;
   std::string flag;
   Json value;
-  bool fills = true;  // false: it only has to agree, as another rule derives the key
+  bool fills = true;  // false: only has to agree; another rule derives the key
   Json said = value;  // as the user wrote it
   Values::Source source = Values::Source::kUser;
 };
 
-// The shortest warm-up: DeepSpeed wants a positive number, schedules of transformers do without.
+// Returns the shortest warm-up: DeepSpeed needs a positive number, schedules of transformers do
+// not.
 std::int64_t NoWarmup(const Values& values) {
   const ScheduleType* const type = ChosenSchedule(values);
   return type != nullptr && FindTransformersSchedule(type->name) != nullptr ? 0 : 1;
 }
 
-// A warm-up of 0 steps, where there is none anyway.
+// Returns true for a warm-up of 0 steps where there is no warm-up anyway.
 bool AsksForNothing(const Values& values, double warmup) {
   const ScheduleType* const type = ChosenSchedule(values);
   return warmup == 0.0 && (type == nullptr || !type->Takes(kWarmupSteps));
 }
 
-// Scheduler steps of a warm-up given as steps or as a share of all steps, as transformers counts.
+// Returns the scheduler steps of a warm-up given as steps or as a fraction of all steps, counted as
+// in transformers.
 std::optional<std::int64_t> WarmupSteps(double given, std::optional<std::int64_t> total,
                                         std::int64_t least) {
   if (given >= 1 || given == 0) return std::max(least, static_cast<std::int64_t>(given));
@@ -64,7 +66,7 @@ std::optional<std::int64_t> WarmupSteps(double given, std::optional<std::int64_t
   return std::max(least, static_cast<std::int64_t>(std::ceil(given * static_cast<double>(*total))));
 }
 
-// Requires `betas`, those of the config, for what the flags leave open.
+// Lists the keys of the given flags. `betas` are the config's, used for a beta without a flag.
 std::vector<FlagValue> GivenFlags(const TrainingFlags& flags, const Json& betas) {
   std::vector<FlagValue> given;
   const auto add = [&](Key key, const char* flag, const auto& value) {
@@ -112,7 +114,7 @@ void FillOrAgree(RuleContext& context, FlagValue flag) {
   }
 }
 
-// A share of steps that only the run will know.
+// Leaves a fraction of steps to the run, which knows the total.
 void LeaveWarmupToTheRun(RuleContext& context) {
   Values& values = context.values;
   if (values.IsBroken(kWarmupSteps)) return;
@@ -128,7 +130,7 @@ void LeaveWarmupToTheRun(RuleContext& context) {
                  Values::Source::kAuto);
 }
 
-// The file's total against the steps of the run, which epochs do not say yet.
+// Compares the file's total with the steps of the run, unless epochs leave these open.
 void AgreeOnSteps(RuleContext& context) {
   const auto& steps = context.facts.total_steps;
   if (steps) {
@@ -144,7 +146,7 @@ void AgreeOnSteps(RuleContext& context) {
                        context.values.PositionOf(kTotalSteps));
 }
 
-// The file's samples of a step against those of the flags.
+// Compares the file's samples per step with the flags'.
 void AgreeOnSamples(RuleContext& context) {
   const TrainingFlags& flags = context.facts.flags;
   const auto ranks = DataRanks(context);
@@ -153,7 +155,7 @@ void AgreeOnSamples(RuleContext& context) {
   if (__builtin_mul_overflow(*flags.per_device_train_batch_size, *flags.gradient_accumulation_steps,
                              &samples) ||
       __builtin_mul_overflow(samples, *ranks, &samples)) {
-    return;  // the batch's own rules refuse it
+    return;  // reported by the batch's own rules
   }
   FillOrAgree(context, {.key = kTrainBatch,
                         .flag = "--per_device_train_batch_size x --gradient_accumulation_steps x " +
@@ -162,11 +164,11 @@ void AgreeOnSamples(RuleContext& context) {
                         .fills = false});
 }
 
-// What an "auto" was found to stand for. Nothing at all leaves the key to the other rules.
+// The resolution of an "auto". An empty answer leaves the key to the other rules.
 struct Answer {
   Json value;
   std::string why;
-  std::string problem;  // why it cannot be resolved, and what to do
+  std::string problem;  // why it cannot be resolved, and a remedy
 };
 
 Answer MicroBatch(const RuleContext& context) {
@@ -192,7 +194,7 @@ Answer TotalSteps(const RuleContext& context) {
   return {*context.facts.total_steps, "the steps of this run", ""};
 }
 
-// `rule` makes the value from the hidden size and says so.
+// Derives a value from the hidden size by `rule`, which also describes the derivation.
 template <typename Rule>
 Answer FromHiddenSize(const RuleContext& context, Key key, const Rule& rule) {
   const auto& model = context.facts.model;
@@ -230,7 +232,7 @@ struct AutoKey {
   Key key;
   Answer (*resolve)(const RuleContext& context);
   bool stage_3_only = false;  // elsewhere it is the default
-  Key answered_by = key;      // the key that gets the answer, unless it has one
+  Key answered_by = key;      // the key that receives the answer, unless it is set
 };
 
 constexpr AutoKey kAutoKeys[] = {{kMicroBatch, MicroBatch},
@@ -258,7 +260,7 @@ void ResolveAuto(RuleContext& context, const AutoKey& key, JsonPosition position
       Values::Source::kAuto);
 }
 
-// The keys whose "auto" needs more than the file.
+// Resolves the keys for which "auto" depends on more than the file.
 void AutoFollowsTransformers(RuleContext& context) {
   for (const AutoKey& key : kAutoKeys) {
     const auto& autos = context.values.autos();

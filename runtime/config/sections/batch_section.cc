@@ -10,7 +10,7 @@
 namespace ds::config {
 namespace {
 
-// Batches beyond this are mistakes; below it no product of three factors can overflow unnoticed.
+// Larger batches are mistakes. Below this limit no product of three factors overflows unnoticed.
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;
 
 std::optional<std::int64_t> Product(std::int64_t a, std::int64_t b, std::int64_t c) {
@@ -44,10 +44,10 @@ std::string Named(Key name, std::int64_t value, bool was_given) {
   return std::string(name) + " " + std::to_string(value) + (was_given ? "" : " (derived)");
 }
 
-// "set a to 1, or b to 2": the changes of one number that make the equation hold.
+// Returns "set a to 1, or b to 2": the changes of one number that satisfy the equation.
 std::string Fixes(const BatchConfig& batch, std::int64_t world_size) {
   const std::int64_t train = batch.train_batch_size;
-  // A size that floor division left at 0 is repaired as 1.
+  // A size that floor division left at 0 counts as 1.
   const std::int64_t micro = std::max<std::int64_t>(batch.train_micro_batch_size_per_gpu, 1);
   const std::int64_t accumulation = std::max<std::int64_t>(batch.gradient_accumulation_steps, 1);
   std::string text;

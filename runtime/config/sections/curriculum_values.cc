@@ -25,7 +25,7 @@ Json CurriculumPath::Value(const Values& values, std::string_view key) const {
   return Find(values, Of(key));
 }
 
-// Of a metric it is one value, an object.
+// A metric's schedule_config is one value, an object.
 Json CurriculumPath::ScheduleValue(const Values& values, std::string_view key) const {
   const Json whole = Find(values, Of("schedule_config"));
   if (whole.is_object()) return whole.value(std::string(key), Json());

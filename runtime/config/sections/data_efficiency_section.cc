@@ -41,7 +41,7 @@ bool HasRandomLtd(const Values& values) {
 
 struct CurriculumInUse {
   CurriculumPath path;
-  bool cuts = true;  // else it chooses samples
+  bool cuts = true;  // false: it selects samples
 };
 
 std::vector<CurriculumInUse> ListCurricula(const Values& values) {
@@ -89,7 +89,7 @@ bool AreCounts(const Json& list) {
   return list.is_array() && !list.empty() && std::all_of(list.begin(), list.end(), IsCount);
 }
 
-// A discrete schedule's lists.
+// Checks the lists of a discrete schedule.
 void CheckLevels(RuleContext& context, const CurriculumInUse& curriculum) {
   const Json levels = curriculum.path.ScheduleValue(context.values, "difficulty");
   const Json steps = curriculum.path.ScheduleValue(context.values, "max_step");
@@ -113,7 +113,8 @@ void TellOfNoEffect(RuleContext& context, const CurriculumPath& path, const std:
                          context.values.PositionOf(Key(given)));
 }
 
-// A metric's schedule_config is one value: nobody else knows what may stand in it.
+// Reports unread keys of a metric's schedule_config. It is one value for the registry, which does
+// not check its keys.
 void TellOfUnread(RuleContext& context, const CurriculumPath& path, const std::string& type) {
   const Json shape = path.Value(context.values, "schedule_config");
   if (!shape.is_object()) return;
@@ -160,7 +161,7 @@ void CurriculumIsDefined(RuleContext& context) {
     context.Refuse(kLegacy, "is the older form of data_efficiency's: give one");
   }
   for (const CurriculumInUse& curriculum : ListCurricula(values)) {
-    // What is missing has been said.
+    // Missing keys are reported already.
     if (HasItsKeys(values, curriculum.path)) CheckSchedule(context, curriculum);
   }
 }
@@ -245,7 +246,7 @@ constexpr Key kLtdMultiple =
 constexpr Key kLtdKeys[] = {kLtdTotal, kLtdNumber,   kLtdLayers, kLtdModel,   kLtdMin,
                             kLtdMax,   kLtdSchedule, kLtdSteps,  kLtdMultiple};
 
-// The layers that drop tokens; nothing where the list does not name layers of the model.
+// Returns the layers that drop tokens; nothing if the list does not name layers of the model.
 std::optional<std::set<std::int64_t>> FindLtdLayers(const Values& values) {
   std::set<std::int64_t> ids;
   for (const Json& layer : values.Get(kLtdLayers)) {
@@ -287,7 +288,7 @@ void RandomLtdIsDefined(RuleContext& context) {
   }
 }
 
-// Attention is of whole samples there, of which each rank has a part.
+// With sequence parallelism, attention covers full samples, and each rank holds a part.
 void LengthsAreOfWholeSamples(RuleContext& context) {
   const Json ranks = context.values.Get(keys::kSequenceParallelSize);
   if (!ranks.is_number() || ranks <= Json(1)) return;

@@ -15,7 +15,7 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 using Version = ElasticityConfig::Version;
 
-// Beyond these an answer would take long and mean little.
+// Beyond these limits the search takes long and the result is of little use.
 constexpr std::int64_t kLargestBatch = std::int64_t{1} << 40;
 constexpr std::size_t kMostMicroBatchSizes = 256;
 
@@ -34,14 +34,14 @@ std::string Text(const Counts& numbers) {
   return text;
 }
 
-// In version 0.2 a node is the unit of counting: so many data-parallel ranks.
+// Returns the data-parallel ranks per unit of counting. The unit is a node in version 0.2.
 std::int64_t RanksPerUnit(const ElasticityConfig& config) {
   const bool by_node = config.version == Version::k02;
   return by_node ? config.num_gpus_per_node / config.model_parallel_size : 1;
 }
 
-// Search is what the search for candidates sees: in version 0.2 everything is divided by the size
-// of a node.
+// The input of the search for candidates. In version 0.2 all counts are divided by the size of a
+// node.
 struct Search {
   const Counts& micro_batches;
   std::int64_t max_batch;
@@ -116,7 +116,7 @@ Status CheckNode(const ElasticityConfig& config) {
                               " is less than one node: num_gpus_per_node is " + Text(gpus));
 }
 
-// Runs after the others have passed.
+// Runs after the other checks have passed.
 Status CheckMicroBatchesFit(const ElasticityConfig& config) {
   const Search search = SearchOf(config);
   const std::int64_t largest =
@@ -137,7 +137,7 @@ constexpr ElasticityCheck kChecks[] = {
     {keys::kElasticityNumGpusPerNode, CheckNode},
 };
 
-// The least common multiple of `numbers`, or nothing when it is more than `most`.
+// Returns the least common multiple of `numbers`, or nothing if it exceeds `most`.
 std::optional<std::int64_t> LeastCommonMultiple(const Counts& numbers, std::int64_t most) {
   std::int64_t multiple = 1;
   for (const std::int64_t number : numbers) {
@@ -148,7 +148,7 @@ std::optional<std::int64_t> LeastCommonMultiple(const Counts& numbers, std::int6
   return multiple;
 }
 
-// Every base times the largest highly composite number that the cap allows.
+// Returns every base times the largest highly composite number that the cap allows.
 std::set<std::int64_t> Candidates(const Search& search) {
   Counts bases = search.micro_batches;
   if (const auto common = LeastCommonMultiple(search.micro_batches, search.max_batch)) {
@@ -174,7 +174,7 @@ Counts Divisors(std::int64_t number) {
   return divisors;
 }
 
-// The numbers of units that share `batch` evenly in micro-batches of one of the sizes.
+// Returns the numbers of units that divide `batch` evenly into micro-batches of one of the sizes.
 Counts ValidUnits(const Search& search, std::int64_t batch) {
   Counts units = Divisors(batch);
   std::erase_if(units, [&](std::int64_t count) {
@@ -185,13 +185,13 @@ Counts ValidUnits(const Search& search, std::int64_t batch) {
   return units;
 }
 
-// The candidate that suits most numbers of units; nothing when none suits any.
+// Returns the candidate that suits most numbers of units; nothing if none suits any.
 std::optional<ElasticBatch> BestCandidate(const Search& search) {
   std::optional<ElasticBatch> best;
   for (const std::int64_t batch : Candidates(search)) {
     Counts units = ValidUnits(search, batch);
     const std::size_t most = best ? best->valid_gpus.size() : 0;
-    // They come in ascending order, so that a later one is larger.
+    // Candidates come in ascending order, so a later one is larger.
     const bool tie_won = !units.empty() && units.size() == most && search.prefer_larger;
     if (units.size() > most || tie_won) best = {batch, std::move(units), std::nullopt};
   }
@@ -217,7 +217,7 @@ Status NoGpuCountFits(const ElasticityConfig& config) {
                               Text(config.micro_batch_sizes));
 }
 
-// " (the nearest are 64 and 144)" around a number that is not in the list.
+// Returns " (the nearest are 64 and 144)" around a number that is not in the list.
 std::string Nearest(const Counts& sorted, std::int64_t number) {
   const auto above = std::upper_bound(sorted.begin(), sorted.end(), number);
   if (above == sorted.begin()) return "the nearest is " + Text(*above);
@@ -241,7 +241,7 @@ StatusOr<ElasticBatch> SolveByGpus(const ElasticityConfig& config,
   return *best;
 }
 
-// The batch for a number of ranks that the best candidate does not suit: as many whole
+// Returns the batch for a number of ranks that does not suit the best candidate: as many full
 // micro-batches on every rank as the cap allows.
 StatusOr<ElasticBatch> BatchForRanks(const ElasticityConfig& config, std::int64_t ranks) {
   std::optional<std::int64_t> chosen;

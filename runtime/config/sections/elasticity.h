@@ -53,7 +53,7 @@ struct ElasticityCheck {
 std::span<const ElasticityCheck> ElasticityChecks();
 
 // Finds the batch size. `num_gpus` is the number of GPUs of the job, if known; version 0.2 requires
-// it. The error is that of the first failed check, or explains why no batch exists at all or for
+// it. The error comes from the first failed check, or explains why no batch exists at all or for
 // this number of GPUs.
 StatusOr<ElasticBatch> SolveElasticity(const ElasticityConfig& config,
                                        std::optional<std::int64_t> num_gpus);

@@ -31,7 +31,7 @@ bool IsInt64(const Json& value) {
   return value.is_number_integer();
 }
 
-// The section of a file, with nothing else in it.
+// Returns a tree with only this section of the file.
 JsonNode OnlyTheSection(const JsonNode& root) {
   JsonNode only = root;
   std::erase_if(only.members, [](const JsonMember& member) { return member.name != kSection; });
@@ -72,7 +72,7 @@ class SectionReader {
     std::vector<std::int64_t> sizes;
     const Json list = values_.Get(kMicroBatches);
     for (const Json& size : list) {
-      // Python would take true for 1.
+      // Python would treat true as 1.
       if (!IsInt64(size)) {
         Error(
             kMicroBatches,
@@ -105,7 +105,7 @@ class SectionReader {
   bool failed_ = false;
 };
 
-// Batch sizes beside the section: refused, or overridden when the section says so.
+// Rejects batch sizes in addition to the section, or overrides them if the section says so.
 bool BatchIsLeftToElasticity(RuleContext& context) {
   const Values& values = context.values;
   const bool ignore = values.Get(keys::kElasticityIgnoreNonElasticBatchInfo);
@@ -128,7 +128,7 @@ bool BatchIsLeftToElasticity(RuleContext& context) {
   return left;
 }
 
-// Checks what the training of this build demands beside the section itself.
+// Checks the requirements of training with this build that the section itself does not check.
 bool IsTrainable(const ElasticityConfig& config, RuleContext& context) {
   const std::int64_t together = ReadParallel(context.values).ranks_of_a_sample();
   if (config.model_parallel_size == together) return true;
@@ -150,14 +150,14 @@ std::string AllErrors(const IssueLog& issues) {
   return text;
 }
 
-// The section's values, or nothing when `issues` holds what is wrong with them. Requires that
+// Returns the section's values, or nothing after logging its problems to `issues`. Requires that
 // elasticity is enabled.
 std::optional<ElasticityConfig> ReadElasticity(const Values& values, IssueLog& issues) {
-  if (IsAnythingBroken(values)) return std::nullopt;  // it has been reported
+  if (IsAnythingBroken(values)) return std::nullopt;  // already reported
   return SectionReader(values, issues).Read();
 }
 
-// An enabled section decides the three batch sizes, which must not be given beside it.
+// An enabled section decides the three batch sizes, which must not be given as well.
 void ElasticityDecidesTheBatch(RuleContext& context) {
   Values& values = context.values;
   if (values.Get(kEnabled) != true) return;

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 constexpr Key kStage = keys::kZeroOptimizationStage;
 constexpr Key kOffloadOptimizer = keys::kZeroOptimizationOffloadOptimizerDevice;
 
-// A number above 1 where 1 is "off"; a key may also hold "auto".
+// Returns true for a number above 1, where 1 means off; a key may also hold "auto".
 bool IsAboveOne(const RuleContext& context, Key key) {
   const Json value = context.values.Get(key);
   return value.is_number() && value > 1;

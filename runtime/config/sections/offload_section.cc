@@ -28,14 +28,14 @@ constexpr Target kOptimizer{keys::kZeroOptimizationOffloadOptimizerDevice,
 constexpr Target kParam{keys::kZeroOptimizationOffloadParamDevice,
                         keys::kZeroOptimizationOffloadParamNvmePath};
 
-// DeepSpeed refuses it, too: state that nobody shards is the training program's own.
+// DeepSpeed rejects it, too: without ZeRO the state belongs to the training program.
 void OptimizerOffloadNeedsZero(RuleContext& context) {
   const Json device = context.values.Get(kOptimizer.device);
   if (device == "none" || ZeroStage(context.values) > 0) return;
   context.Refuse(kOptimizer.device, device.dump() + " needs zero_optimization.stage 1, 2 or 3");
 }
 
-// DeepSpeed reads it at stage 3 alone, without a word.
+// DeepSpeed ignores it silently below stage 3.
 void ParameterOffloadNeedsStage3(RuleContext& context) {
   if (context.values.Get(kParam.device) == "none" || ZeroStage(context.values) == 3) return;
   context.issues.Warning(kParam.device,
@@ -43,7 +43,7 @@ void ParameterOffloadNeedsStage3(RuleContext& context) {
                          context.values.PositionOf(kParam.device));
 }
 
-// The folders between commas; none of them may be empty.
+// Splits the folders at commas; none may be empty.
 std::vector<std::string> ListFolders(const Json& path) {
   std::vector<std::string> folders;
   if (!path.is_string()) return folders;
@@ -68,8 +68,9 @@ void BlocksAreWholePages(RuleContext& context) {
   context.Refuse(kBlockSize, "must be a multiple of 4096: transfers pass by the page cache");
 }
 
-// What needs all gradients before the first block is updated, but for their norm, by which a step
-// is clipped or skipped: that takes the update back (Tiers::takes_back).
+// Rejects settings that need all gradients before the first block is updated. Exempt is the
+// gradient norm, by which a step is clipped or skipped: it rolls the update back
+// (Tiers::takes_back).
 void UpdatesInBackwardNeedNoOtherBlock(RuleContext& context) {
   if (!context.IsOn(kSuperOffload)) return;
   const auto refuse = [&](Key key, std::string_view problem) {

@@ -26,7 +26,7 @@ bool Takes(const OptimizerType& type, std::string_view key) {
   });
 }
 
-// A parameter that another optimizer has is refused, as its constructor would.
+// Rejects a parameter of another optimizer, as the optimizer's constructor would.
 void OptimizersTakeTheirOwnParameters(RuleContext& context) {
   const OptimizerType* const type = OptimizerTypeOf(context.values);
   if (type == nullptr) return;
@@ -40,7 +40,7 @@ void OptimizersTakeTheirOwnParameters(RuleContext& context) {
   }
 }
 
-// One key, several optimizers, several defaults.
+// Sets the defaults of keys for which optimizers have different defaults.
 void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
   const OptimizerType* const type = OptimizerTypeOf(context.values);
   if (type == nullptr) return;
@@ -51,8 +51,9 @@ void OptimizersHaveTheirOwnDefaults(RuleContext& context) {
   }
 }
 
-// DeepSpeed's Adam does not decay unless told to, PyTorch's AdamW by 0.01, and torch_adam is the
-// choice between them. Muon's halves have their own default whichever is below.
+// DeepSpeed's Adam does not decay by default, PyTorch's AdamW decays by 0.01; torch_adam selects
+// between them. Muon is excluded: both of its halves have their own default, whichever Adam is
+// used.
 void TorchAdamWDecaysByDefault(RuleContext& context) {
   constexpr Key kDecay = keys::kOptimizerParamsWeightDecay;
   Values& values = context.values;
@@ -64,8 +65,9 @@ void TorchAdamWDecaysByDefault(RuleContext& context) {
   values.Derive(kDecay, kTorchAdamWDecay, "default of torch.optim.AdamW (torch_adam)");
 }
 
-// Muon's rate and that of the parameters AdamW updates: each its own, else lr, else a default. A
-// schedule moves each from its own rate; a number that it has is that of both.
+// Sets the rates of Muon and of the parameters that AdamW updates: each its own key, else lr, else
+// a default. A schedule scales each from its own rate; an absolute rate in the schedule applies to
+// both.
 void MuonHasTwoRates(RuleContext& context) {
   constexpr Key kLr = keys::kOptimizerParamsLr;
   Values& values = context.values;
@@ -84,7 +86,7 @@ void MuonHasTwoRates(RuleContext& context) {
                 "derived from optimizer.params.muon_lr");
 }
 
-// Nesterov's momentum needs a momentum, undamped.
+// Nesterov momentum needs a momentum without dampening.
 void NesterovNeedsMomentum(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kOptimizerParamsNesterov) != true) return;
@@ -98,7 +100,7 @@ void NesterovNeedsMomentum(RuleContext& context) {
                        values.PositionOf(keys::kOptimizerParamsNesterov));
 }
 
-// The mup package learns base shapes by set_base_shapes; a job here learns them by its config.
+// The mup package gets base shapes from set_base_shapes; here the config names them.
 void MuOptimizersNeedBaseShapes(RuleContext& context) {
   constexpr Key kBaseShapes = keys::kOptimizerParamsBaseShapes;
   if (!OptimizerTakes(context.values, kBaseShapes)) return;
@@ -111,7 +113,7 @@ void MuOptimizersNeedBaseShapes(RuleContext& context) {
                        context.values.PositionOf(keys::kOptimizerType));
 }
 
-// LAMB's trust ratio and 1-bit LAMB's factor lie between their limits.
+// Checks that the limits of LAMB's trust ratio and of 1-bit LAMB's factor are in order.
 void LambLimitsAreInOrder(RuleContext& context) {
   const Values& values = context.values;
   const auto check = [&](Key low, Key high) {

@@ -19,17 +19,17 @@ constexpr Key kTensor = keys::kTensorParallelAutotpSize;
 constexpr Key kExpert = keys::kExpertParallelAutoepSize;
 constexpr Key kOptimizerType = keys::kOptimizerType;
 
-// No job has more; products of three stay numbers.
+// No job has more ranks; products of three degrees do not overflow.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
-// 0 and "auto" are "off".
+// Returns the degree; 0 and "auto" mean off.
 int DegreeOf(const Values& values, Key key) {
   const Json value = values.Get(key);
   if (!value.is_number()) return 1;
   return static_cast<int>(std::clamp<std::int64_t>(value, 1, kMostRanks));
 }
 
-// The first key that cuts anything.
+// Returns the first key with a degree above 1.
 Key FirstCut(const Values& values) {
   for (const Key key : {kPipeline, kTensor, kSequence}) {
     if (DegreeOf(values, key) > 1) return key;
@@ -48,7 +48,7 @@ void DegreesDivideTheRanks(RuleContext& context) {
                      std::to_string(context.facts.world_size));
 }
 
-// The `moe` section of guides says among how many ranks experts are shared out by another name.
+// The `moe` section of guides has another name for the number of ranks that share the experts.
 void MoeSectionSharesOutExperts(RuleContext& context) {
   Values& values = context.values;
   if (!context.IsOn(keys::kMoeEnabled) || !context.IsChanged(keys::kMoeEpSize)) return;
@@ -75,7 +75,7 @@ void ExpertsDivideTheStateRanks(RuleContext& context) {
                               ": take " + NameNearestDivisors(*ranks, experts));
 }
 
-// DeepSpeed refuses sequence ranks and MiCS as well, which have nothing against experts here.
+// DeepSpeed also rejects sequence ranks and MiCS, which work with experts here.
 void ExpertParallelismAgrees(RuleContext& context) {
   if (!context.IsOn(keys::kExpertParallelEnabled)) return;
   const Json groups = context.values.Get(keys::kExpertParallelNumExpertGroups);
@@ -111,8 +111,8 @@ void RefuseOptimizersOfMatrices(RuleContext& context, const std::string& with,
                                      ListOptimizers(&OptimizerType::is_elementwise));
 }
 
-// What looks at more than single elements, or lies in files of a rank whose part of the model may
-// become another.
+// Rejects features that depend on more than single elements, and files of a rank that may later
+// hold another part of the model.
 void TensorPartsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (DegreeOf(values, kTensor) == 1) return;
@@ -132,7 +132,7 @@ void TensorPartsSuitTheRest(RuleContext& context) {
   }
   for (const auto& [path, entry] : values.entries()) {
     const Key key(path);
-    // Of an element of a list only its entry knows the setting, and of what is broken none.
+    // Only the entry of a list element knows its setting; the entry of a broken key has none.
     const bool is_changed = entry.given && !entry.broken && !IsDefault(*entry.setting, entry.value);
     if (is_changed && Key("tensor_parallel").Has(key) &&
         entry.setting->state == SettingState::kRefused) {
@@ -163,7 +163,7 @@ void StagesSuitTheRest(RuleContext& context) {
   }
 }
 
-// What looks at the whole model, and what has groups of its own.
+// Rejects features that depend on the full model or have rank groups of their own.
 void ExpertsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (ReadParallel(values).expert == 1) return;

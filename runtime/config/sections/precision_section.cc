@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The enumerator that `name`, a choice of the registry, stands for.
+// Returns the enumerator for `name`, a choice of the registry.
 template <typename Enum, std::size_t N>
 Enum ChosenOf(const std::pair<std::string_view, Enum> (&choices)[N], const Json& name) {
   for (const auto& [known, value] : choices) {
@@ -29,11 +29,11 @@ Enum ChosenOf(const std::pair<std::string_view, Enum> (&choices)[N], const Json&
   CheckFailed(__FILE__, __LINE__, "a choice of the registry", name.dump());
 }
 
-// What lower_precision_safe_modules null stands for.
+// The value of lower_precision_safe_modules where it is null.
 constexpr std::string_view kSafeModules[] = {"torch.nn.Linear", "torch.nn.Conv1d",
                                              "torch.nn.Conv2d", "torch.nn.Conv3d"};
 
-// The key that asks for 16-bit master weights; empty when none does.
+// Returns the key that requests 16-bit master weights; empty if none does.
 Key MastersIn16Bit(const Values& values) {
   constexpr std::pair<Key, Key> kSwitches[] = {
       {keys::kFp16Enabled, keys::kFp16Fp16MasterWeightsAndGrads},
@@ -53,7 +53,8 @@ void Fp16ExcludesBf16(RuleContext& context) {
   }
 }
 
-// Narrower sums would lose what the training dtype holds; fp16 and bf16 do not hold each other.
+// Narrower sums would lose precision of the training dtype; neither fp16 nor bf16 contains the
+// other.
 void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
   const Values& values = context.values;
   const Json dtype = values.Get(keys::kDataTypesGradAccumDtype);
@@ -68,7 +69,7 @@ void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
                        values.PositionOf(keys::kDataTypesGradAccumDtype));
 }
 
-// Another key has decided it, as in DeepSpeed.
+// Other keys decide the parameter dtype, as in DeepSpeed.
 void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kDataTypesParamDtype;
@@ -84,7 +85,7 @@ void ParameterDtypeIsTheTrainingDtype(RuleContext& context) {
                        values.PositionOf(kKey));
 }
 
-// A dynamic scale that may become 0 is none.
+// A dynamic scale that may become 0 is rejected.
 void LossScaleStaysPositive(RuleContext& context) {
   const Values& values = context.values;
   const bool is_dynamic =
@@ -96,7 +97,7 @@ void LossScaleStaysPositive(RuleContext& context) {
                        values.PositionOf(keys::kFp16MinLossScale));
 }
 
-// The rule of stage 0 has no hysteresis, in DeepSpeed as here.
+// The rule of stage 0 has no hysteresis, in DeepSpeed and here.
 void HysteresisNeedsZero(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kFp16Enabled) != true || values.Get(keys::kZeroOptimizationStage) != 0)
@@ -111,7 +112,7 @@ void HysteresisNeedsZero(RuleContext& context) {
   }
 }
 
-// DeepSpeed reduces in it where there are sequence ranks, and only there.
+// DeepSpeed uses this dtype for reductions with sequence ranks only.
 void SequenceDtypeIsOfSequenceRanks(RuleContext& context) {
   constexpr Key kKey = keys::kSeqParallelCommunicationDataType;
   if (!context.IsChanged(kKey) || ReadParallel(context.values).sequence > 1) return;
@@ -136,8 +137,8 @@ void PredivideFactorIsPositive(RuleContext& context) {
   }
 }
 
-// In DeepSpeed, whose overlapped reduction needs to know the boundary in advance. A null there
-// follows the stage and is no wish.
+// Follows DeepSpeed, where the overlapped reduction must know the accumulation boundary in advance.
+// A null overlap_comm follows the stage and is not a request.
 void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
   const Values& values = context.values;
   if (values.Get(keys::kManagedGradientAccumulation) != false) return;
@@ -162,9 +163,8 @@ void SumOverRanksIsNotForStage3(RuleContext& context) {
                        values.PositionOf(keys::kGradientAllreduceOp));
 }
 
-// Masters in 16 bit: from ZeRO stage 1, as in DeepSpeed. Beside them DeepSpeed keeps fp32 state
-// only where its Adam for the host runs (offload_optimizer); here every optimizer does that works
-// element by element.
+// 16-bit masters require ZeRO stage 1 or higher, as in DeepSpeed. With them, DeepSpeed keeps fp32
+// state only where its CPU Adam runs (offload_optimizer); here every elementwise optimizer does.
 void SixteenBitMastersNeedZero(RuleContext& context) {
   const Values& values = context.values;
   const Key key = MastersIn16Bit(values);
@@ -179,11 +179,11 @@ void SixteenBitMastersNeedZero(RuleContext& context) {
   }
 }
 
-// DeepSpeed has bf16 state beside bf16 masters only. fp32 masters go with it, too, and lose no
-// update; state that is to have the masters' dtype is in fp32 beside them.
+// DeepSpeed allows bf16 state only with bf16 masters. Here it also works with fp32 masters, without
+// losing updates; state in the masters' dtype is then fp32.
 void NarrowStatesNeedElements(RuleContext& context) {
   const Values& values = context.values;
-  if (!MastersIn16Bit(values).empty()) return;  // which need the same
+  if (!MastersIn16Bit(values).empty()) return;  // 16-bit masters have the same requirement
   constexpr Key kBf16 = keys::kBf16Bf16OptimizerStates;
   const OptimizerType* const optimizer = OptimizerTypeOf(values);
   const bool rounds = optimizer != nullptr && optimizer->takes_narrow_masters;
@@ -201,15 +201,15 @@ void NarrowStatesNeedElements(RuleContext& context) {
   }
 }
 
-// torch_autocast has PyTorch's names, too.
+// torch_autocast also accepts PyTorch's names.
 constexpr std::pair<std::string_view, DataType> kAutocastTypes[] = {
     {"bfloat16", DataType::kBf16},       {"bf16", DataType::kBf16},
     {"torch.bfloat16", DataType::kBf16}, {"float16", DataType::kFp16},
     {"fp16", DataType::kFp16},           {"half", DataType::kFp16},
     {"torch.float16", DataType::kFp16}};
 
-// Autocast is for fp32 weights, or for those that have its dtype, which bf16 can keep without a
-// loss scale. DeepSpeed's ZeRO fails without a dtype.
+// Autocast is for fp32 weights, or for weights in its own dtype, which bf16 can keep without a loss
+// scale. DeepSpeed's ZeRO fails without a dtype.
 void AutocastIsOnePrecision(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kEnabled = keys::kTorchAutocastEnabled;
@@ -231,8 +231,8 @@ void AutocastIsOnePrecision(RuleContext& context) {
   }
 }
 
-// A class that no model here can have asks for what would not happen. What is no name at all is
-// wrong where autocast is off, too, as in DeepSpeed.
+// A class that no model here can have would have no effect. A malformed name is an error even if
+// autocast is off, as in DeepSpeed.
 void SafeModulesAreKnown(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kTorchAutocastLowerPrecisionSafeModules;
@@ -254,7 +254,7 @@ void SafeModulesAreKnown(RuleContext& context) {
   }
 }
 
-// Where state or gradients are sharded they go by shards, in DeepSpeed too.
+// Where state or gradients are sharded, gradients are reduced by shards, as in DeepSpeed.
 void SparseGradientsAreForStage0(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kKey = keys::kSparseGradients;
@@ -353,7 +353,7 @@ constexpr Rule kRules[] = {
 std::span<const Rule> PrecisionRules() { return kRules; }
 
 bool PrecisionLeavesOut(const Values& values, Key key) {
-  // DeepSpeed 0.19.8 refuses the key whatever its value; older ones read it.
+  // DeepSpeed 0.19.8 rejects the key with any value; older versions read it.
   return key == keys::kSparseGradients && values.OriginOf(key) == "default";
 }
 

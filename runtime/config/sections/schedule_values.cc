@@ -20,7 +20,7 @@ constexpr Key kMinLrRate = keys::kSchedulerParamsMinLrRate;
 constexpr Key kLrEnd = keys::kSchedulerParamsLrEnd;
 constexpr Key kLr = keys::kOptimizerParamsLr;
 
-// DeepSpeed and transformers have warm-ups of other lengths and shapes under the same keys.
+// DeepSpeed and transformers use the same keys for warm-ups of different lengths and shapes.
 void WarmupFitsTheSchedule(RuleContext& context) {
   const Values& values = context.values;
   const ScheduleType* const type = ChosenSchedule(values);
@@ -42,7 +42,7 @@ void WarmupFitsTheSchedule(RuleContext& context) {
   }
 }
 
-// get_scheduler fails likewise.
+// get_scheduler fails for this, too.
 void LowestRateIsBelowTheRate(RuleContext& context) {
   const Values& values = context.values;
   const ScheduleType* const type = ChosenSchedule(values);
@@ -64,7 +64,7 @@ void LowestRateIsBelowTheRate(RuleContext& context) {
   }
 }
 
-// The update at which the schedule has fallen to its lowest rate, and the key that says so.
+// The update at which the schedule reaches its lowest rate, and the key that sets it.
 struct End {
   Key key;
   std::int64_t update = 0;
@@ -88,7 +88,7 @@ std::optional<End> EndOf(const Values& values, const ScheduleType& type) {
   return falls ? std::optional(End{kIters, values.Get(kIters)}) : std::nullopt;
 }
 
-// A run may go on after that; the user should know.
+// Warns about a schedule that ends before the run; training may continue after it.
 void ScheduleLastsAsLongAsTheRun(RuleContext& context) {
   if (!context.facts.total_steps || !context.issues.errors().empty()) return;
   const auto end = FindEarlyEnd(context.values, *context.facts.total_steps);

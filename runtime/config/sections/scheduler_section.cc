@@ -33,10 +33,11 @@ std::string NamesOf(const ScheduleType& type) {
   return names;
 }
 
-// Tells whether the user gives a parameter of a schedule with something to say, by "auto", too.
+// Returns true if the user gives a parameter of a schedule a value other than its default, or
+// "auto".
 bool SaysSomething(const std::string& key, const Values::Entry& entry) {
   return keys::kSchedulerParams.Has(key) && (entry.given || entry.travels) && !entry.broken &&
-         entry.setting->state != SettingState::kRefused &&  // which says enough
+         entry.setting->state != SettingState::kRefused &&  // which is reported already
          !IsDefault(*entry.setting, entry.value);
 }
 
@@ -47,7 +48,7 @@ void FillIn(RuleContext& context, const ScheduleType& type, const ScheduleParam&
   if (values.IsKnown(key) || values.IsBroken(key)) return;
   if (param.otherwise == "required") {
     if (values.autos().contains(key))
-      return;  // AutoFollowsTransformers has said why it is not there
+      return;  // AutoFollowsTransformers has reported why it is missing
     const bool takes_auto = FindSetting(key)->auto_rule == AutoRule::kResolved;
     context.issues.Error(key,
                          "scheduler.type \"" + name + "\" needs " + std::string(key) +
@@ -58,8 +59,8 @@ void FillIn(RuleContext& context, const ScheduleType& type, const ScheduleParam&
   }
 }
 
-// Tells whether `predicate` holds for the parameter's number, or one of its numbers, if it has not
-// been refused.
+// Returns true if `predicate` holds for the parameter's number, or for one of its numbers. Returns
+// false for a rejected parameter.
 template <typename Predicate>
 bool Is(const Values& values, Key key, Predicate predicate) {
   Json value = values.Get(key);
@@ -69,7 +70,7 @@ bool Is(const Values& values, Key key, Predicate predicate) {
   });
 }
 
-// The parameters of the chosen schedule that are lists with a number for each parameter group.
+// Returns the parameters of the chosen schedule that are lists with a number per parameter group.
 std::vector<Key> ListsOf(const Values& values) {
   std::vector<Key> keys;
   const ScheduleType* type = ChosenSchedule(values);
@@ -81,7 +82,7 @@ std::vector<Key> ListsOf(const Values& values) {
   return keys;
 }
 
-// Parameters without a scheduler.type would be ignored.
+// Rejects parameters without a scheduler.type, which would be ignored.
 void SchedulerParamsNeedAType(RuleContext& context) {
   if (context.values.IsGiven(kType) || context.values.IsBroken(kType)) return;
   for (const auto& [key, entry] : context.values.entries()) {
@@ -92,7 +93,7 @@ void SchedulerParamsNeedAType(RuleContext& context) {
   }
 }
 
-// LambdaLR and its like cannot be described by JSON.
+// Rejects LambdaLR and similar schedules, which JSON cannot describe.
 void ScheduleIsDescribedByNumbers(RuleContext& context) {
   const Values& values = context.values;
   const Json type = values.Get(kType);
@@ -113,8 +114,8 @@ void ScheduleIsDescribedByNumbers(RuleContext& context) {
                        values.PositionOf(kType));
 }
 
-// Does as the constructor of the schedule: what it does not know is refused, what it needs and
-// lacks is asked for, the rest gets its default.
+// Acts as the constructor of the schedule: rejects unknown parameters, requires the mandatory ones,
+// and sets the defaults of the others.
 void ScheduleTakesItsParams(RuleContext& context) {
   const ScheduleType* type = ChosenSchedule(context.values);
   if (type == nullptr) return;
@@ -128,7 +129,7 @@ void ScheduleTakesItsParams(RuleContext& context) {
   for (const ScheduleParam& param : type->params) FillIn(context, *type, param);
 }
 
-// Values that their own range admits, but not the schedule.
+// Rejects values within a key's range that the schedule does not allow.
 void ScheduleIsDefined(RuleContext& context) {
   const Values& values = context.values;
   const Json milestones = values.Get(keys::kSchedulerParamsMilestones);
@@ -166,7 +167,7 @@ void ScheduleIsDefined(RuleContext& context) {
                        values.PositionOf(kType));
 }
 
-// A list has a number for each parameter group; how many there are only the model says.
+// Lists have a number per parameter group. Only the model knows how many groups there are.
 void ListsHaveOneLength(RuleContext& context) {
   const Values& values = context.values;
   const std::vector<Key> keys = ListsOf(values);
@@ -181,8 +182,8 @@ void ListsHaveOneLength(RuleContext& context) {
   }
 }
 
-// WarmupLR ends at each group's own rate unless told otherwise, which a number is not: it would be
-// that of all groups. WarmupDecayLR ends at 0.001; "auto" is the optimizer's lr.
+// WarmupLR ends at each group's own rate by default; a number would be the same for all groups.
+// WarmupDecayLR ends at 0.001 by default. "auto" is the optimizer's lr.
 void WarmupEndsAtTheLearningRate(RuleContext& context) {
   Values& values = context.values;
   constexpr Key key = keys::kSchedulerParamsWarmupMaxLr;
@@ -204,7 +205,7 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
                          values.PositionOf(kType));
 }
 
-// Tells whether the schedule brings a rate that replaces that of every parameter group.
+// Returns true if the schedule sets a rate that replaces every parameter group's own.
 bool BringsItsOwnRate(const Values& values) {
   const Json type = values.Get(kType);
   if (type == "WarmupLR") return !values.Get(keys::kSchedulerParamsWarmupMaxLr).is_null();
@@ -213,7 +214,7 @@ bool BringsItsOwnRate(const Values& values) {
   return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
 }
 
-// As in DeepSpeed, where the schedule sets the rate of all groups.
+// Follows DeepSpeed, where the schedule sets the rate of all groups.
 void ScheduleReplacesMuonsRates(RuleContext& context) {
   const Values& values = context.values;
   constexpr Key kAdamLr = keys::kOptimizerParamsAdamLr;
@@ -230,9 +231,9 @@ void ScheduleReplacesMuonsRates(RuleContext& context) {
                          values.PositionOf(kType));
 }
 
-// Optimizers without betas: OneCycle leaves their momentum alone, as in DeepSpeed; PyTorch's cyclic
-// schedules move SGD's, if it has one. Muon keeps its momentum, and the betas of its AdamW, where
-// no schedule looks for them.
+// Handles optimizers without betas. OneCycle does not change their momentum, as in DeepSpeed;
+// PyTorch's cyclic schedules change SGD's, if it has one. Muon keeps its momentum, and the betas of
+// its AdamW, since schedules do not reach them.
 void CycledMomentumNeedsAPlace(RuleContext& context) {
   Values& values = context.values;
   const Json type = values.Get(kType);
@@ -259,7 +260,7 @@ void CycledMomentumNeedsAPlace(RuleContext& context) {
   values.Derive(keys::kSchedulerParamsCycleMomentum, false, "derived from optimizer.type");
 }
 
-// OneCycle with momentum replaces both betas of the optimizer, beta2 by 0.99.
+// OneCycle with momentum replaces both betas of the optimizer; beta2 becomes 0.99.
 void OneCycleReplacesTheBetas(RuleContext& context) {
   Values& values = context.values;
   const bool cycles =
@@ -275,7 +276,7 @@ void OneCycleReplacesTheBetas(RuleContext& context) {
   values.Derive(keys::kOptimizerParamsBetas, betas, "derived from scheduler.type OneCycle");
 }
 
-// Counts the numbers of the lists among the parameters; 0 without lists.
+// Returns the length of the lists among the parameters; 0 without lists.
 std::size_t GroupsOfLists(const Values& values) {
   const std::vector<Key> keys = ListsOf(values);
   return keys.empty() ? 0 : values.Get(keys[0]).size();

@@ -22,9 +22,9 @@ constexpr Key kSelect = keys::kZeroOptimizationZenflowSelectInterval;
 constexpr Key kComputeCores = keys::kZeroOptimizationZenflowPtReservedCoresPerc;
 constexpr Key kUpdate = keys::kZeroOptimizationZenflowUpdateInterval;
 
-// The first key of the section that the file has, and means: without a host's optimizer a section
-// of defaults asks for nothing, as every key may be written at its default. Null where there is
-// none.
+// Returns the first key of the section that the file gives on purpose; null if there is none.
+// Without an optimizer on the host, a section of defaults requests nothing, as every key may be
+// written at its default.
 const std::string* FindZenFlow(const Values& values) {
   const bool is_ready = values.Get(kDevice) == "cpu";
   for (const auto& [key, entry] : values.entries()) {
@@ -66,7 +66,7 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
   }
 }
 
-// Selected columns are whole ones of a parameter that every rank has the gradients of.
+// Selected columns are full columns of a parameter, so every rank needs all of its gradients.
 void ZenFlowNeedsDataParallelRanks(RuleContext& context) {
   const std::string* const key = FindZenFlow(context.values);
   const ParallelConfig parallel = ReadParallel(context.values);
@@ -124,7 +124,7 @@ void ZenFlowKeysTakeEffect(RuleContext& context) {
   }
 }
 
-// Epochs are at least as long as any interval that a user means.
+// Not checked for epochs, which are at least as long as any sensible interval.
 void ZenFlowUpdatesBeforeItSelects(RuleContext& context) {
   const Json select = context.values.Get(kSelect), update = context.values.Get(kUpdate);
   if (!select.is_number() || !update.is_number() || select == 0 || select >= update) return;

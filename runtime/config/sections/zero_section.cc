@@ -32,7 +32,7 @@ void LoadingBesideComputingNeedsStage3(RuleContext& context) {
   }
 }
 
-// DeepSpeed reads it at stage 3 alone; state that is cut can be cut among fewer ranks at any stage.
+// DeepSpeed reads it at stage 3 only; here sharded state can use smaller groups at any stage.
 void MicsGroupsAreOfOneSize(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationMicsShardSize;
   const std::int64_t size = context.values.Get(kKey);
@@ -84,7 +84,7 @@ void ZeroPlusPlusNeedsStage3(RuleContext& context) {
   }
 }
 
-// DeepSpeed looks in the optimizer of stages 1 and 2, and there only with offload_optimizer.
+// DeepSpeed checks this in the optimizer of stages 1 and 2, and there only with offload_optimizer.
 void UnusedParametersAreLookedForInStages1And2(RuleContext& context) {
   constexpr Key kKey = keys::kZeroOptimizationIgnoreUnusedParameters;
   if (context.values.Get(kKey) == true || ZeroStage(context.values) == 1 ||
@@ -120,7 +120,7 @@ constexpr Rule kRules[] = {
     {"SequentialGatherPrefetchesNothing", {}, SequentialGatherPrefetchesNothing},
 };
 
-// The section switches it on, whatever it says.
+// The presence of the section switches it on, with any values.
 bool HasLoco(const Values& values) { return values.IsGiven(kLoco[0]) || values.IsGiven(kLoco[1]); }
 
 std::optional<LocoConfig> ReadLoco(const Values& values) {
@@ -129,7 +129,8 @@ std::optional<LocoConfig> ReadLoco(const Values& values) {
   return LocoConfig{.err_beta = values.Get(kLoco[0]), .reset_every = values.Get(kLoco[1])};
 }
 
-// DeepSpeed's defaults of these are not the runtime's: one that is written out is meant.
+// DeepSpeed's defaults of these differ from the runtime's: a written value is used even if it is
+// DeepSpeed's default.
 constexpr Key kOwnDefaults[] = {keys::kZeroOptimizationReduceBucketSize,
                                 keys::kZeroOptimizationStage3PrefetchBucketSize,
                                 keys::kZeroOptimizationStage3ParamPersistenceThreshold,
@@ -139,7 +140,7 @@ constexpr Key kOwnDefaults[] = {keys::kZeroOptimizationReduceBucketSize,
                                 keys::kZeroOptimizationAllgatherBucketSize,
                                 keys::kZeroOptimizationOffloadOptimizerCpuadamCoresPerc};
 
-// DeepSpeed 0.19.8 refuses whatever names them, their defaults included.
+// DeepSpeed 0.19.8 rejects any config that names them, even at their defaults.
 constexpr Key kMics[] = {keys::kZeroOptimizationMicsShardSize,
                          keys::kZeroOptimizationMicsHierarchicalParamsGather};
 
