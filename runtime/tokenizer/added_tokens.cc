@@ -13,7 +13,7 @@ char32_t LastCharacter(std::string_view text) {
   return FirstUtf8Character(text.substr(at)).code_point;
 }
 
-// Finds where the white space that ends at `end` begins; not before `least`.
+// Returns the beginning of the white space that ends at `end`, but not before `least`.
 std::uint32_t SkipBlanksBack(std::string_view text, std::uint32_t least, std::uint32_t end) {
   while (end > least) {
     std::uint32_t at = end - 1;
@@ -24,7 +24,7 @@ std::uint32_t SkipBlanksBack(std::string_view text, std::uint32_t least, std::ui
   return end;
 }
 
-// Finds where the white space that begins at `at` ends.
+// Returns the end of the white space that begins at `at`.
 std::uint32_t SkipBlanks(std::string_view text, std::uint32_t at) {
   while (at < text.size()) {
     const Utf8Character next = FirstUtf8Character(text.substr(at));
@@ -88,14 +88,14 @@ bool AddedTokens::StandsAlone(std::string_view text, const Found& found) const {
   return free_left && free_right;
 }
 
-// The longest token at the leftmost place, then on behind it. A token that is dropped for standing
-// inside of a word has taken its bytes all the same.
+// Finds the longest token at the leftmost position, then continues after it. A single_word token
+// that is inside a word is dropped, but its bytes are skipped nevertheless.
 std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
                                                     const ByteTrie& trie) const {
   std::vector<Found> all;
   const auto size = static_cast<std::uint32_t>(text.size());
   std::uint32_t covered = 0;
-  std::uint32_t blanks_end = 0;  // of the white space that was looked at last
+  std::uint32_t blanks_end = 0;  // of the white space scanned last
   for (std::uint32_t at = 0; at < size && !trie.empty();) {
     Found found{at, 0, kNoToken};
     trie.ForEachPrefix(text.substr(at), [&](std::size_t length, std::uint32_t id) {
@@ -114,7 +114,7 @@ std::vector<AddedTokens::Found> AddedTokens::FindIn(std::string_view text,
       found.begin = std::max(found.begin, covered);
     }
     if (token.rstrip) {
-      // White space of which each is a token is looked at once, not once for each.
+      // A run of white space where each character is a token is scanned once, not once per token.
       if (found.end > blanks_end) blanks_end = SkipBlanks(text, found.end);
       found.end = blanks_end;
     }

@@ -9,9 +9,9 @@
 namespace ds::tokenizer {
 namespace {
 
-constexpr std::size_t kLongestText = 0xFFFFFFFF;  // places are of 32 bits
+constexpr std::size_t kLongestText = 0xFFFFFFFF;  // positions have 32 bits
 
-// A model that reads bytes spares the letters that would stand for them.
+// With a model that reads bytes, the step that replaces them by letters is skipped.
 void ReadBytesInPlaceOfLetters(TokenizerParts* parts) {
   auto& steps = parts->pre_tokenizer;
   const bool letters_last = !steps.empty() && steps.back()->PutsLetters();
@@ -27,7 +27,7 @@ Status CheckText(std::string_view text) {
   return InvalidArgumentError("byte " + std::to_string(valid) + " of the text is no UTF-8");
 }
 
-// A token's place in the user's text; one that stands for nothing of the word keeps its own.
+// Returns a token's position in the user's text. A token without text of the word keeps its own.
 Span OriginOf(const AlignedText& text, const Word& word, const Token& token) {
   if (token.begin >= token.end || word.begin + token.end > word.end) {
     return {token.begin, token.end};

@@ -1,7 +1,7 @@
 #pragma once
 
 // Tokenizer converts text to token ids and back, as a Hugging Face folder defines it. Ids, offsets
-// and decoded text equal those of Hugging Face's `tokenizers`.
+// and decoded text equal Hugging Face's `tokenizers`.
 //
 //     DS_ASSIGN_OR_RETURN(const Tokenizer tokenizer, ReadTokenizer("/models/llama"));
 //     Encoder encoder(tokenizer);

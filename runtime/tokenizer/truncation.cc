@@ -24,7 +24,8 @@ void KeepTokens(std::size_t count, bool from_left, Encoding* encoding) {
   Keep(count, from_left, &encoding->tokens);
 }
 
-// Tells how many tokens each of a pair keeps: the shorter one all, if it has less than half.
+// Returns the number of tokens that each of a pair keeps. The shorter one keeps all if it has less
+// than half.
 std::pair<std::size_t, std::size_t> ShareOut(std::size_t first, std::size_t second,
                                              std::size_t most) {
   std::size_t less = std::min(first, second);

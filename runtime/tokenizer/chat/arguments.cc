@@ -15,7 +15,7 @@ Value Missing(const Value& value, const std::string& name) {
   return Value(Value::Undefined{ObjectName(value) + " has no attribute '" + name + "'"});
 }
 
-// The element that a whole number names, from the end when it is below 0.
+// Returns the element at an index, counted from the end when it is below 0.
 Value ElementAt(const ValueList& list, std::int64_t index) {
   const auto size = static_cast<std::int64_t>(list.size());
   if (index < 0) index += size;
@@ -135,7 +135,7 @@ std::uint64_t ComparisonCost(const Value& a, const Value& b) {
     return std::min(a.shape().weight, b.shape().weight);
   }
   if (a.dict() == nullptr || b.dict() == nullptr) return 1;
-  // Each key is looked for among the others.
+  // Each key is searched for among the others.
   std::uint64_t cost = 0;
   const std::uint64_t weight = std::max(a.shape().weight, b.shape().weight);
   const bool huge = __builtin_mul_overflow(weight, a.dict()->entries.size() + 1, &cost);

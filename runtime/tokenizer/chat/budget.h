@@ -1,6 +1,6 @@
 #pragma once
 
-// Budget limits the steps and memory of one rendering. Code whose work grows with its input, or
+// Budget limits the steps and memory of one rendering. Code with work that grows with its input, or
 // that allocates, spends from the budget first.
 //
 // Not thread-safe.

@@ -44,7 +44,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const nlohmann::ordered_json& messag
   DS_RETURN_IF_ERROR(CheckDepth(messages, kDeepestJson));
   DS_RETURN_IF_ERROR(CheckDepth(options.variables, kDeepestJson));
   const auto scope = std::make_shared<Scope>();
-  // transformers gives every template these names, None when there is nothing.
+  // transformers passes these names to every template, with None for absent values.
   scope->Set("messages", Value::FromMessages(messages));
   scope->Set("tools", Value(Value::None{}));
   scope->Set("documents", Value(Value::None{}));

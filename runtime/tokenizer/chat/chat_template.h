@@ -1,7 +1,7 @@
 #pragma once
 
 // ChatTemplate renders messages to text with the Jinja template of a Hugging Face folder. The text
-// equals that of transformers' apply_chat_template.
+// equals the output of transformers' apply_chat_template.
 //
 // A template is untrusted code: it reads no file, changes nothing, and is bounded in time and
 // memory. Supported Jinja: for (with if and else), if, set, set blocks, macro, break, continue,

@@ -9,10 +9,10 @@
 namespace ds::tokenizer {
 namespace {
 
-constexpr std::int64_t kLongestRange = 100000;  // Jinja's sandbox has the same
-constexpr int kDeepestExpression = 600;         // of all that wait for one another, macros included
+constexpr std::int64_t kLongestRange = 100000;  // as in Jinja's sandbox
+constexpr int kDeepestExpression = 600;         // nested, macros included
 constexpr int kDeepestValue = 200;
-constexpr std::uint64_t kNamesPerByte = 8;  // that are looked through for what a byte costs
+constexpr std::uint64_t kNamesPerByte = 8;  // searched for the cost of one byte
 
 constexpr std::string_view kFunctions[] = {"raise_exception", "strftime_now", "namespace", "range",
                                            "dict"};
@@ -124,7 +124,7 @@ std::string FormatTime(const std::string& format, const std::tm& time) {
   return {buffer.data(), size};
 }
 
-// The places that [start:stop:step] takes of `size`, as Python does.
+// Returns the indices that [start:stop:step] selects from `size` elements, as Python does.
 std::vector<std::size_t> SlicePlaces(std::int64_t size, const Value& start, const Value& stop,
                                      std::int64_t step) {
   const auto bound = [&](const Value& value, std::int64_t otherwise) {
@@ -199,7 +199,7 @@ StatusOr<Value> Renderer::EvaluateKind(const Expression& expression, const Scope
   return EvaluateOperand(expression, operand, scope);
 }
 
-// The kinds that begin with an operand.
+// Evaluates the kinds of expressions that begin with an operand.
 StatusOr<Value> Renderer::EvaluateOperand(const Expression& expression, const Value& operand,
                                           const ScopePtr& scope) {
   if (const ValueDict* dict = operand.dict()) {
@@ -247,7 +247,7 @@ StatusOr<Value> Renderer::EvaluateList(const Expression& expression, const Scope
 }
 
 StatusOr<Value> Renderer::EvaluateDict(const Expression& expression, const ScopePtr& scope) {
-  // Each key is looked for among those that are there.
+  // Each key is searched for among the existing ones.
   DS_RETURN_IF_ERROR(budget_.Spend(expression.children.size(), expression.children.size()));
   ValueDict dict;
   for (std::size_t i = 0; i + 1 < expression.children.size(); i += 2) {

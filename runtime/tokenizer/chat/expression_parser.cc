@@ -10,7 +10,7 @@ namespace {
 constexpr int kDeepest = 60;
 constexpr int kTallest = 400;  // a + b + c ... is a tree that leans to the left
 
-// Operators from the loosest to the tightest; behind them come unary ones.
+// Operators from the lowest to the highest precedence; unary ones bind tighter.
 constexpr std::string_view kLevels[][4] = {{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};
 constexpr int kLevelCount = 4;
 
@@ -144,8 +144,8 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseNot() {
   return Seal(std::move(made));
 }
 
-// a < b < c compares neighbours; as operands have no effects, that is (a < b) and (b < c) with b
-// parsed once and looked at twice.
+// a < b < c compares neighbours. Since operands have no side effects, it becomes (a < b) and (b <
+// c), with b parsed once and evaluated twice.
 StatusOr<ExpressionPtr> ExpressionParser::ParseCompare() {
   constexpr std::string_view kComparisons[] = {"==", "!=", "<", "<=", ">", ">="};
   DS_ASSIGN_OR_RETURN(ExpressionPtr left, ParseBinary(0));
@@ -227,7 +227,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParsePrimary() {
   if (Is(LexemeKind::kConstant)) {
     auto made = Make(ExpressionKind::kConstant);
     made->constant = Take().constant;
-    // Texts side by side are one.
+    // Adjacent strings are concatenated.
     while (made->constant.text() != nullptr && Is(LexemeKind::kConstant) &&
            current().constant.text() != nullptr) {
       made->constant = Value(*made->constant.text() + *Take().constant.text());

@@ -13,7 +13,7 @@ namespace ds::tokenizer {
 namespace {
 
 StatusOr<Value> ToJsonFilter(const Value& value, const Arguments& arguments) {
-  // transformers' own: json.dumps with these arguments, and not Jinja's, which escapes for HTML.
+  // transformers' own tojson: json.dumps with these arguments. Jinja's would escape HTML.
   if (value.is_undefined()) return TypeError("", value);
   JsonStyle style;
   DS_ASSIGN_OR_RETURN(const std::int64_t indent, arguments.Whole(1, "indent", -1));
@@ -27,7 +27,7 @@ StatusOr<Value> ToJsonFilter(const Value& value, const Arguments& arguments) {
     }
   }
   style.sort_keys = arguments.Truth(3, "sort_keys", false);
-  // Before every element stands what separates it from the one before, and its line's blanks.
+  // Each element is preceded by a separator and the indentation of its line.
   const ValueShape shape = value.shape();
   const std::uint64_t blanks = indent < 0 ? 0 : static_cast<std::uint64_t>(indent * shape.depth);
   DS_RETURN_IF_ERROR(arguments.budget->Spend(
@@ -47,7 +47,7 @@ StatusOr<Value> Length(const Value& value) {
   return TypeError("only lists, dicts and texts have a length", value);
 }
 
-// The beginning of each line but the first, or of all, gets blanks; empty lines only on request.
+// Indents each line except the first, or all lines; empty lines only on request.
 StatusOr<Value> Indent(const Value& value, const Arguments& arguments) {
   const std::string text = value.Str();
   const Value* width = arguments.Find(0, "width");
@@ -170,7 +170,7 @@ StatusOr<std::optional<Value>> ApplyTextFilter(const std::string& name, const Va
   return Found();
 }
 
-// These make a text of their value, however much there is in it.
+// These convert their value to text, at a cost of its full size.
 constexpr std::string_view kReadAll[] = {"string", "safe",       "upper",   "lower",  "title",
                                          "trim",   "capitalize", "replace", "escape", "e",
                                          "indent", "wordcount",  "join"};

@@ -46,7 +46,7 @@ class Lexer {
     lexemes_.push_back({kind, std::move(text), std::move(constant), line_});
   }
 
-  // Text up to the next tag, and the tag.
+  // Reads the text up to the next tag, and the tag.
   Status Data() {
     std::size_t open = at_;
     while (true) {
@@ -79,7 +79,7 @@ class Lexer {
     return Expression("}}", LexemeKind::kVariableEnd);
   }
 
-  // lstrip_blocks: blanks between the beginning of the line and a tag go.
+  // Implements lstrip_blocks: removes blanks between the beginning of the line and a tag.
   std::string_view WithoutIndent(std::string_view data) const {
     const std::size_t last = data.find_last_not_of(" \t\f\v");
     if (last == std::string_view::npos) {
@@ -94,7 +94,7 @@ class Lexer {
     Advance((next == std::string_view::npos ? source_.size() : next) - at_);
   }
 
-  // What follows the end of a tag: trim_blocks takes one newline.
+  // Handles the text after a tag: trim_blocks removes one newline.
   void AfterTag(char sign, bool trims) {
     if (sign == '-') {
       SkipBlanks();
@@ -146,9 +146,9 @@ class Lexer {
     return Error("a raw block has no end");
   }
 
-  // The words of an expression up to the end of the tag.
+  // Reads the lexemes of an expression up to the end of the tag.
   Status Expression(std::string_view end, LexemeKind end_kind) {
-    std::string open;  // brackets that are not closed yet
+    std::string open;  // brackets still open
     while (true) {
       SkipBlanks();
       if (at_ >= source_.size()) return Error("a tag has no end: '" + std::string(end) + "'");
@@ -274,7 +274,7 @@ class Lexer {
 }  // namespace
 
 StatusOr<std::vector<Lexeme>> ReadLexemes(std::string_view source) {
-  // Jinja leaves out the newline that ends a template.
+  // Jinja removes the newline at the end of a template.
   if (source.ends_with('\n')) source.remove_suffix(1);
   if (source.ends_with('\r')) source.remove_suffix(1);
   return Lexer(source).Run();

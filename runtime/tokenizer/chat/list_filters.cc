@@ -9,7 +9,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// "a.b.0" of a value.
+// Returns the nested attribute "a.b.0" of a value.
 Value PathOf(Value value, std::string_view path) {
   while (!path.empty()) {
     const std::string_view name = path.substr(0, path.find('.'));
@@ -20,7 +20,7 @@ Value PathOf(Value value, std::string_view path) {
   return value;
 }
 
-// map(attribute="a", default=x), or map("filter", ...).
+// Implements map(attribute="a", default=x) and map("filter", ...).
 StatusOr<Value> MapElements(const ValueList& elements, const Arguments& arguments) {
   ValueList mapped;
   const Value* attribute = arguments.Find(arguments.positional.size(), "attribute");
@@ -38,7 +38,7 @@ StatusOr<Value> MapElements(const ValueList& elements, const Arguments& argument
   return Value(std::move(mapped));
 }
 
-// select("test", ...), selectattr("attribute", "test", ...), and what leaves out what they keep.
+// Implements select("test", ...), selectattr("attribute", "test", ...), reject and rejectattr.
 StatusOr<Value> SelectElements(const std::string& name, const ValueList& elements,
                                const Arguments& arguments) {
   const bool by_attribute = name.ends_with("attr");
@@ -79,7 +79,7 @@ Value SortKey(const Value& element, const Value* attribute, bool case_sensitive)
   return key;
 }
 
-// For comparing each element so many times.
+// Spends the cost of comparing each element `times` times.
 Status SpendOnComparing(const ValueList& elements, std::uint64_t times,
                         const Arguments& arguments) {
   for (const Value& element : elements) {
@@ -150,7 +150,7 @@ StatusOr<Value> Sum(const ValueList& elements, const Arguments& arguments) {
   return whole ? Value(whole_total) : Value(total);
 }
 
-// items of a dict, or of nothing; dictsort has them by key.
+// Returns the items of a dict, or no items for an undefined value; dictsort sorts them by key.
 StatusOr<Value> Items(const Value& value, bool sorted, const Arguments& arguments) {
   DS_RETURN_IF_ERROR(arguments.budget->Spend(3 * ElementsCost(value)));
   ValueList items;
@@ -205,7 +205,7 @@ StatusOr<Value> ApplyListFilter(const std::string& name, const Value& value,
   }
   DS_RETURN_IF_ERROR(arguments.budget->Spend(ElementsCost(value)));
   DS_ASSIGN_OR_RETURN(ValueList elements, ElementsOf(value));
-  // Each element is looked at with the texts that the filter is given: paths, separators.
+  // Each element is processed with the texts passed to the filter: paths, separators.
   DS_RETURN_IF_ERROR(arguments.budget->Spend(elements.size(), 1 + arguments.text_bytes()));
   if (name == "map") return MapElements(elements, arguments);
   if (name.starts_with("select") || name.starts_with("reject")) {

@@ -19,7 +19,7 @@ constexpr std::string_view kTextMethods[] = {
     "removeprefix", "removesuffix", "zfill",   "ljust",   "rjust",   "format"};
 constexpr std::string_view kDictMethods[] = {"items", "keys", "values", "get"};
 constexpr std::string_view kListMethods[] = {"index", "count"};
-// They are there in Python, and Jinja's sandbox refuses to call them.
+// These exist in Python, but Jinja's sandbox rejects calls to these.
 constexpr std::string_view kForbidden[] = {"append",  "extend",     "insert", "pop",
                                            "remove",  "sort",       "update", "clear",
                                            "reverse", "setdefault", "popitem"};
@@ -54,7 +54,7 @@ bool IsPythonBlank(char32_t c) {
   return IsWhiteSpace(c) || (c >= 0x1C && c <= 0x1F);  // Python counts separators, too
 }
 
-// Takes characters off the beginning as long as they are blanks, or as long as they are none.
+// Removes characters from the beginning while they are blanks, or while they are not.
 std::string_view SkipCharacters(std::string_view text, bool blanks) {
   while (!text.empty()) {
     const Utf8Character next = FirstUtf8Character(text);
@@ -64,7 +64,7 @@ std::string_view SkipCharacters(std::string_view text, bool blanks) {
   return text;
 }
 
-// A list of texts, each of them spent before it is made.
+// A list of texts. The cost of each is spent before it is made.
 class TextList {
  public:
   explicit TextList(Budget* budget) : budget_(budget) {}
@@ -106,7 +106,7 @@ StatusOr<Value> Split(const std::string& text, const Arguments& arguments, bool 
   if (given == nullptr || given->is_none()) return SplitAtBlanks(text, most, arguments.budget);
   DS_ASSIGN_OR_RETURN(const std::string separator, arguments.Text(0, "sep", ""));
   if (separator.empty()) return InvalidArgumentError("split needs a separator that is not empty");
-  // From the right a try may look at much of the separator at every place.
+  // From the right, an attempt may compare much of the separator at every position.
   DS_RETURN_IF_ERROR(arguments.budget->Spend(text.size(), from_right ? separator.size() / 8 : 0));
   TextList parts(arguments.budget);
   std::string_view rest = text;
@@ -132,7 +132,7 @@ StatusOr<Value> SplitLines(std::string_view text, Budget* budget) {
   return lines.Take();
 }
 
-// str.startswith takes a text, or several of which one is enough.
+// str.startswith accepts a text, or several, and returns true if one matches.
 StatusOr<Value> MatchesEnd(const std::string& text, const Arguments& arguments, bool start) {
   const Value* given = arguments.Find(0, "");
   if (given == nullptr) return InvalidArgumentError("startswith and endswith need a text");

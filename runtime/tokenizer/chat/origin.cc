@@ -13,8 +13,8 @@ Origin MergeOrigins(Origin a, Origin b) {
 
 namespace {
 
-// transformers gives every template the model's thinking under the names that templates read, for
-// each of the three names in use. Nothing for a message without thinking.
+// Adds the names under which templates read the model's thinking, as transformers does for each of
+// the three names in use. Returns nothing for a message without thinking.
 std::optional<nlohmann::ordered_json> WithReasoning(const nlohmann::ordered_json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);
@@ -42,7 +42,7 @@ Value Value::FromMessages(const nlohmann::ordered_json& messages) {
     ValueDict dict;
     const auto renamed = WithReasoning(message);
     for (const auto& [key, value] : (renamed ? *renamed : message).items()) {
-      // Gemma's format keeps the answers of tools in the message that calls them.
+      // Gemma's format keeps tool results in the message that calls the tools.
       const Origin origin = key == "tool_responses" ? kManyOrigins : index;
       dict.entries.emplace_back(key, FromJson(value, key == "role" ? kNoOrigin : origin));
     }

@@ -7,12 +7,12 @@ namespace ds::tokenizer {
 namespace {
 
 Status AtLine(const Status& status, int line) {
-  // The innermost line is the one that helps.
+  // The innermost line is the most useful one.
   if (status.message().starts_with("line ")) return status;
   return status.WithContext("line " + std::to_string(line));
 }
 
-// Makes what a loop's body knows as `loop`.
+// Builds the `loop` variable of a loop's body.
 ValueDict LoopOf(const ValueList& elements, std::size_t index, std::int64_t depth) {
   const auto size = static_cast<std::int64_t>(elements.size());
   const auto at = static_cast<std::int64_t>(index);
@@ -133,7 +133,7 @@ StatusOr<Renderer::Flow> Renderer::RunStatement(const Statement& statement, cons
   return Flow::kOn;
 }
 
-// The elements that the loop goes over; its condition decides before the first turn, so that
+// Returns the elements of the loop. Its condition is evaluated before the first iteration, so that
 // loop.length is right.
 StatusOr<ValueList> Renderer::SelectElements(const Statement& loop, const ScopePtr& scope) {
   DS_ASSIGN_OR_RETURN(const Value value, Evaluate(*loop.value, scope));
@@ -177,8 +177,8 @@ StatusOr<Renderer::Flow> Renderer::RunFor(const Statement& loop, const ScopePtr&
   return Flow::kOn;
 }
 
-// Turns are parts of the whole text. The output of a macro or a set block becomes a value, and part
-// of the turn that puts the value out.
+// Turns are parts of the final text. The output of a macro or a set block becomes a value, and then
+// part of the turn that outputs the value.
 Status Renderer::BeginTurn(Origin message) {
   if (out_ != &whole_ || message == turn_.message) return OkStatus();
   turn_.span.end = static_cast<std::uint32_t>(whole_.size());

@@ -35,7 +35,8 @@ struct Scope {
 struct ChatTurn {
   Origin message = kNoOrigin;
   Span span;
-  // Origin of the words in the part: this message, kNoOrigin, or kManyOrigins.
+  // The merged origin of the words in the part: `message`, kNoOrigin, or another value if the part
+  // has words of other messages.
   Origin origin = kNoOrigin;
 };
 

@@ -22,7 +22,7 @@ class TemplateParser {
  private:
   using Ends = std::vector<std::string_view>;
 
-  // Statements up to a tag that has one of these names, whose name is taken and left in end_.
+  // Parses statements up to a tag with one of these names. Consumes the name and stores it in end_.
   StatusOr<Block> ParseBlock(const Ends& ends) {
     if (++depth_ > kDeepestBlock) return Refuse("blocks that are nested too deep");
     Block block;
@@ -62,7 +62,7 @@ class TemplateParser {
 
   Status EndTag() { return words_.Expect(LexemeKind::kBlockEnd, ""); }
 
-  // The rest of the tag, and what follows up to its end tag.
+  // Parses the rest of the tag, and its body up to the end tag.
   StatusOr<Block> BodyTo(std::string_view end) {
     DS_RETURN_IF_ERROR(EndTag());
     DS_ASSIGN_OR_RETURN(Block body, ParseBlock({end}));

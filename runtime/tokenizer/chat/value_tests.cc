@@ -6,7 +6,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// Tests without an argument.
+// Applies a test without an argument.
 std::optional<bool> TestKind(const std::string& name, const Value& value) {
   const bool whole = value.As<std::int64_t>() != nullptr;
   const bool* flag = value.As<bool>();
@@ -39,10 +39,10 @@ StatusOr<bool> TestDivision(const std::string& name, const Value& value,
   if (name == "odd") return *number % 2 != 0;
   DS_ASSIGN_OR_RETURN(const std::int64_t divisor, arguments.Whole(0, "num", 0));
   if (divisor == 0) return InvalidArgumentError("division by zero");
-  return divisor == -1 || *number % divisor == 0;  // the smallest number has no % -1
+  return divisor == -1 || *number % divisor == 0;  // the smallest number % -1 would overflow
 }
 
-// Tests that compare with an argument.
+// Applies a test that compares with an argument.
 StatusOr<bool> TestAgainst(const std::string& name, const Value& value, const Value& other) {
   if (name == "equalto" || name == "eq" || name == "==") return value == other;
   if (name == "ne" || name == "!=") return !(value == other);

@@ -16,10 +16,10 @@
 #include "runtime/tokenizer/corpus/arrow_values.h"
 
 struct DsRowFile {
-  std::unique_ptr<parquet::arrow::FileReader> parquet;        // outlives its batches
-  std::shared_ptr<arrow::ipc::RecordBatchFileReader> blocks;  // of Arrow's file format
+  std::unique_ptr<parquet::arrow::FileReader> parquet;        // must outlive its batches
+  std::shared_ptr<arrow::ipc::RecordBatchFileReader> blocks;  // for Arrow's file format
   int next_block = 0;
-  std::shared_ptr<arrow::RecordBatchReader> batches;  // of the others
+  std::shared_ptr<arrow::RecordBatchReader> batches;  // for the other formats
   std::string lines;
 };
 
@@ -27,7 +27,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kRows = 1024;  // that are read at once
+constexpr std::int64_t kRows = 1024;  // rows per batch
 
 template <typename ArrayType>
 Json ValueOf(const arrow::Array& array, std::int64_t i) {
@@ -83,17 +83,17 @@ Json NumberOf(const arrow::Array& array, std::int64_t i) {
       return ValueOf<arrow::FloatArray>(array, i);
     case arrow::Type::DOUBLE:
       return ValueOf<arrow::DoubleArray>(array, i);
-    default:  // dates, bytes, ...: an object, which no key of a row with a meaning takes
+    default:  // dates, bytes, ...: an object, which no known key of a row accepts
       return {{ds::tokenizer::kArrowTypeKey, array.type()->ToString()}};
   }
 }
 
-// The text of a cell of a JSON column that is no JSON, or is nested without end.
+// The text of a damaged cell in a JSON column: not JSON, or nested too deeply.
 struct DamagedCell {
   std::string text;
 };
 
-// Keeps hostile text from using up the stack, as of rows.
+// Keeps hostile text from exhausting the stack, as for rows.
 Json ParseCell(const std::string& text) {
   bool too_deep = false;
   const auto bound = [&](int depth, Json::parse_event_t, Json&) {
@@ -105,7 +105,8 @@ Json ParseCell(const std::string& text) {
   return value;
 }
 
-// `datasets` keeps objects that differ between rows as JSON text, in the extension type arrow.json.
+// `datasets` stores objects that differ between rows as JSON text, in the extension type
+// arrow.json.
 Json ExtensionOf(const arrow::ExtensionArray& array, std::int64_t i) {
   Json value = ToJson(*array.storage(), i);
   const auto& type = static_cast<const arrow::ExtensionType&>(*array.type());
@@ -114,7 +115,7 @@ Json ExtensionOf(const arrow::ExtensionArray& array, std::int64_t i) {
              : value;
 }
 
-// Elements as JSON has them.
+// Converts an element to JSON.
 Json ToJson(const arrow::Array& array, std::int64_t i) {
   if (array.IsNull(i)) return {};
   switch (array.type_id()) {
@@ -153,7 +154,7 @@ arrow::Status OpenArrow(const std::shared_ptr<arrow::io::RandomAccessFile>& inpu
   return arrow::Status::OK();
 }
 
-// Tells the formats by their first bytes.
+// Detects the format by the first bytes.
 arrow::Status Open(const char* path, DsRowFile* file) {
   ARROW_ASSIGN_OR_RAISE(const auto input, arrow::io::ReadableFile::Open(path));
   ARROW_ASSIGN_OR_RAISE(const auto begin, input->ReadAt(0, 6));
@@ -177,7 +178,7 @@ arrow::Result<std::shared_ptr<arrow::RecordBatch>> ReadBatch(DsRowFile* file) {
   return file->blocks->ReadRecordBatch(file->next_block++);
 }
 
-// One damaged cell makes its row a bad one, and leaves the others as they are.
+// A damaged cell invalidates its row only.
 Json RowOf(const arrow::RecordBatch& batch, std::int64_t row) {
   Json object = Json::object();
   for (int column = 0; column < batch.num_columns(); ++column) {

@@ -8,13 +8,13 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The text under a key; null where there is none.
+// Returns the text under a key; null where there is none.
 const std::string* FindText(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : found->get_ptr<const std::string*>();
 }
 
-// The type of a value that is not read; null of others.
+// Returns the type of an unsupported value; null for other values.
 const std::string* FindType(const OrderedJson& row, const std::string& key) {
   const auto found = row.find(key);
   if (found == row.end() || !found->is_object() || found->size() != 1) return nullptr;

@@ -22,8 +22,8 @@ inline constexpr char kArrowFaultKey[] = "arrow_fault";
 // Returns an error with the problem of a JSON column, if the row is such a replacement.
 Status CheckArrowColumns(const nlohmann::ordered_json& row);
 
-// Describes the row's values under `keys` that are not texts because of their type, and what to do;
-// "" where there are none.
+// Describes the row's values under `keys` that are not texts because of their type, and suggests a
+// fix; "" where there are none.
 std::string AdviseOnArrowTypes(const nlohmann::ordered_json& row,
                                const std::vector<std::string>& keys);
 

@@ -11,27 +11,27 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The texts that may stand before the words of an answer, the longer one first.
+// The possible texts before the words of an answer, the longer one first.
 struct Headers {
   std::vector<std::string> texts;
-  bool required = true;  // one is always there
+  bool required = true;  // one of the texts is always present
 };
 
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kLongestSpecial = 64;
-// A character of Unicode's private use: no template writes it.
+// A character of Unicode's private use area, which templates do not use.
 constexpr char kProbe[] = "\xEE\x80\x80";
-// Begins the names of calls in a rendering that shows which calls are written.
+// Prefix of the call names in the rendering that tests which calls are rendered.
 constexpr char kCallProbe[] = "qzkdsvx";
 
-// Tells how a template writes an answer: the text before its words, and whether a special token
-// follows them. Blanks are no header.
+// The way a template renders an answer: the text before its words, and whether a special token
+// follows the words. Blanks are not a header.
 struct Answer {
   std::string header;
   bool has_end = true;
 };
 
-// A text by its name, empty when there is none.
+// Returns the text under a name, empty when there is none.
 std::string TextUnderName(const OrderedJson& values, const char* name) {
   const auto found = values.find(name);
   return found != values.end() && found->is_string() ? found->get<std::string>() : "";
@@ -46,7 +46,7 @@ std::string_view TrimRight(std::string_view text) {
 }
 
 // Ends a generation prompt before the mark that opens the model's thinking: "<think>", "[THINK]",
-// "<|channel>thought". TRL's training templates learn that mark.
+// "<|channel>thought". In TRL's training templates that mark contributes to the loss.
 std::string_view CutThinking(std::string_view prompt) {
   std::string lower(prompt);
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -61,11 +61,11 @@ std::string_view CutThinking(std::string_view prompt) {
   return prompt.substr(0, mark);
 }
 
-// The text of `asked` that `plain` lacks, between their common beginning and end.
+// Returns the text that `asked` adds to `plain`, between their common beginning and end.
 std::string_view Added(std::string_view asked, std::string_view plain) {
   const auto shared = std::mismatch(asked.begin(), asked.end(), plain.begin(), plain.end());
   auto begin = static_cast<std::size_t>(shared.first - asked.begin());
-  // Two marks may begin alike: "<|assistant|>" and "<|end|>".
+  // Two marks may have a common beginning: "<|assistant|>" and "<|end|>".
   const std::size_t open = asked.substr(0, begin).find_last_of("<[");
   const bool is_open = open != std::string_view::npos &&
                        asked.substr(open, begin - open).find_first_of(">]") == std::string::npos;
@@ -87,7 +87,7 @@ OrderedJson Message(const char* role, const char* content) {
   return {{"role", role}, {"content", content}};
 }
 
-// The beginning of a text, for an error.
+// Returns the beginning of a text, for an error.
 std::string Quoted(std::string_view text) {
   std::size_t end = std::min<std::size_t>(text.size(), 40);
   while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
@@ -111,7 +111,7 @@ class AssistantFinder {
         if (part.begin < part.end) found.push_back({i, part});
       }
     }
-    // A part of a later message may stand inside of an earlier one.
+    // A part of a later message may be inside an earlier one.
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.span.begin < b.span.begin; });
     return found;
@@ -126,7 +126,7 @@ class AssistantFinder {
                               "in the template");
   }
 
-  // Only parts of later messages may stand between two parts of a message.
+  // Only parts of later messages may occur between two parts of a message.
   StatusOr<std::vector<Span>> PartsOf(std::size_t message) const {
     const auto index = static_cast<Origin>(message);
     std::vector<Span> parts;
@@ -158,7 +158,7 @@ class AssistantFinder {
       }
       if (const auto begin = SkipHeader(headers_[role], part)) return *begin;
     }
-    // DeepSeek-V3's writes no header before calls that are not the first ones.
+    // DeepSeek-V3's template writes no header before calls after the first one.
     const std::string& header = headers_[role].texts.front();
     if (PlainAnswer().header == header && Words(part).find(header) == std::string_view::npos) {
       return part.begin;
@@ -167,8 +167,9 @@ class AssistantFinder {
                                 " and a generation prompt with " + Quoted(header));
   }
 
-  // The header of an answer to the messages before this one: the text after their last turn when a
-  // prompt is asked for, or the text that the prompt adds. A template may want a question.
+  // Returns the header of an answer to the preceding messages: the text after their last turn in a
+  // rendering with a generation prompt, or the text that the prompt adds. A template may require a
+  // question.
   StatusOr<Headers> HeadersBefore(std::size_t message) {
     OrderedJson before(messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(message));
     ChatOptions asking = options_;
@@ -208,8 +209,8 @@ class AssistantFinder {
     return *plain_;
   }
 
-  // The end of the header that the part begins with, or that stands right before it; nothing when
-  // it is none of the headers.
+  // Returns the end of the header that the part begins with, or that is right before it; nothing
+  // for an unknown header.
   std::optional<std::uint32_t> SkipHeader(const Headers& headers, const Span& part) const {
     const std::string_view text = std::string_view(whole_.text).substr(0, part.end);
     std::string_view rest = TrimLeft(text.substr(part.begin));
@@ -258,7 +259,8 @@ class AssistantFinder {
     return false;
   }
 
-  // The size of the special token that a text begins with; 0 for none, and for a bos_token.
+  // Returns the size of the special token at the beginning of a text; 0 for none, and for a
+  // bos_token.
   std::size_t SpecialAt(std::string_view text) const {
     for (std::size_t size = std::min(kLongestSpecial, text.size()); size > 0; --size) {
       const std::string_view token = text.substr(0, size);
@@ -274,7 +276,7 @@ class AssistantFinder {
   const OrderedJson& messages_;
   const ChatOptions& options_;
   const RenderedChat& whole_;
-  std::map<std::string, Headers> headers_;  // by the role of the message before
+  std::map<std::string, Headers> headers_;  // by the role of the preceding message
   std::optional<Answer> plain_;
 };
 
@@ -291,7 +293,7 @@ Status NotWritten(std::size_t message, const std::string& what, const std::strin
                               remedy);
 }
 
-// The text of a message's turns, and the message that it comes from.
+// The text of a message's turns, and its origin.
 struct TurnText {
   std::string text;
   Origin origin = kNoOrigin;
@@ -313,7 +315,7 @@ struct Call {
   std::string name, probe;
 };
 
-// Gives each call of the assistant's messages a name that stands nowhere else.
+// Gives each call of the assistant's messages a name that occurs nowhere else.
 std::vector<Call> RenameCalls(OrderedJson* messages) {
   std::vector<Call> calls;
   for (std::size_t i = 0; i < messages->size(); ++i) {
@@ -330,8 +332,8 @@ std::vector<Call> RenameCalls(OrderedJson* messages) {
   return calls;
 }
 
-// Renders the messages once more with other names of the calls: a tool's own name may also stand
-// in the answer's words. Where the template refuses these names, its own name is looked for.
+// Renders the messages again with other names for the calls, since a tool's own name may also occur
+// in the answer's words. If the template rejects these names, checks for the tool's own name.
 Status CheckCalls(const TokenizerFolder& folder, OrderedJson messages, const ChatOptions& options,
                   const RenderedChat& whole) {
   const std::vector<Call> calls = RenameCalls(&messages);
@@ -347,7 +349,7 @@ Status CheckCalls(const TokenizerFolder& folder, OrderedJson messages, const Cha
   return OkStatus();
 }
 
-// Some templates pass over content that is no list of parts.
+// Some templates ignore content that is not a list of parts.
 Status CheckWords(const OrderedJson& message, std::size_t index, const RenderedChat& whole) {
   const TurnText turn = TurnTextOf(index, whole);
   const bool is_written = turn.text.empty() || turn.origin != kNoOrigin;
@@ -356,7 +358,8 @@ Status CheckWords(const OrderedJson& message, std::size_t index, const RenderedC
                     "some templates read content as a list of {\"type\": \"text\"} parts only");
 }
 
-// Of a block outside of the loops over the messages, one block is one message.
+// Returns the spans of {% generation %} blocks. Blocks outside the loops over the messages are
+// assigned to the assistant's messages in order.
 std::vector<AssistantSpan> GeneratedSpans(const OrderedJson& messages, const RenderedChat& whole) {
   if (messages.empty()) return {};
   std::vector<std::size_t> assistant;

@@ -14,14 +14,14 @@ namespace ds::tokenizer {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 17;
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 20;  // decompressed by one call
-constexpr int kGzipWindow = 15 + 16;                       // zlib's way to ask for gzip's format
+constexpr std::size_t kMostAtOnce = std::size_t{1} << 20;  // decompressed bytes per call
+constexpr int kGzipWindow = 15 + 16;                       // zlib's code for gzip's format
 
 }  // namespace
 
 struct ByteStream::Gzip {
   z_stream stream = {};
-  bool at_end = false;  // of a member
+  bool at_end = false;  // at the end of a member
 };
 
 void ByteStream::Close::operator()(Gzip* gzip) const {
@@ -42,7 +42,7 @@ StatusOr<ByteStream> ByteStream::Open(const std::filesystem::path& path) {
   return stream;
 }
 
-// False at the end of the file. Reads nothing while there are bytes that are not taken.
+// Returns false at the end of the file. Does nothing while unused bytes remain.
 StatusOr<bool> ByteStream::FillRaw() {
   if (raw_at_ < raw_.size()) return true;
   raw_.resize(kBufferBytes);
@@ -64,7 +64,7 @@ StatusOr<bool> ByteStream::FillRaw() {
   return size > 0;
 }
 
-// Passes over zeros to the begin of another member; false at the end of the file.
+// Skips zeros up to the beginning of another member; returns false at the end of the file.
 StatusOr<bool> ByteStream::StartMember() {
   while (true) {
     DS_ASSIGN_OR_RETURN(const bool more, FillRaw());

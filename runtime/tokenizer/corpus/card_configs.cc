@@ -30,7 +30,7 @@ bool IsOneOf(std::string_view text, std::initializer_list<std::string_view> word
   return std::find(words.begin(), words.end(), text) != words.end();
 }
 
-// Finds the ':' after a key; npos for a scalar and for a value in brackets.
+// Returns the position of the ':' after a key; npos for a scalar and for a value in brackets.
 std::size_t KeyEnd(std::string_view text) {
   if (text.starts_with('{') || text.starts_with('[')) return std::string_view::npos;
   const bool is_quoted = text.starts_with('"') || text.starts_with('\'');
@@ -44,7 +44,8 @@ std::size_t KeyEnd(std::string_view text) {
   return std::string_view::npos;
 }
 
-// False for another key of the header. True for a line in a form that the reader refuses.
+// Returns false for another key of the header, and true for a line in a form that the reader
+// rejects.
 bool MayBeConfigs(std::string_view text) {
   const std::size_t end = KeyEnd(text);
   std::string_view key = StripBlanks(text.substr(0, end));
@@ -53,7 +54,7 @@ bool MayBeConfigs(std::string_view text) {
   return key == "configs";
 }
 
-// The lines of the header's key "configs" and its value, without blank ones and comments.
+// Returns the lines of the header's key "configs" and its value, without blank lines and comments.
 std::vector<Line> LinesOfConfigs(std::string_view card) {
   std::vector<Line> lines;
   if (card.starts_with(kByteOrderMark)) card.remove_prefix(kByteOrderMark.size());
@@ -78,8 +79,8 @@ std::vector<Line> LinesOfConfigs(std::string_view card) {
   return {};
 }
 
-// Reads the YAML that cards are written in: maps and lists by indentation, lists in brackets,
-// scalars with quotes or without.
+// Reads the subset of YAML used by cards: maps and lists by indentation, lists in brackets, scalars
+// with or without quotes.
 class YamlReader {
  public:
   explicit YamlReader(std::vector<Line> lines) : lines_(std::move(lines)) {}
@@ -110,7 +111,7 @@ class YamlReader {
     OrderedJson list = OrderedJson::array();
     while (at_ < lines_.size() && lines_[at_].indent == indent &&
            lines_[at_].text.starts_with("- ")) {
-      // The element is what follows the dash, at its own column.
+      // The element is the text after the dash, at its own column.
       Line& line = lines_[at_];
       const std::string_view rest = StripBlanks(line.text.substr(1));
       line.indent += line.text.size() - rest.size();
@@ -150,7 +151,7 @@ class YamlReader {
     return map;
   }
 
-  // A list may stand at the column of its key.
+  // A list may begin at the column of its key.
   bool HoldsValue(std::size_t indent) const {
     const Line& next = lines_[at_];
     return next.indent > indent || (next.indent == indent && next.text.starts_with("- "));
@@ -165,7 +166,7 @@ class YamlReader {
     return OrderedJson(std::string(inner));
   }
 
-  // True for nothing and for a comment.
+  // Returns true for an empty text and for a comment.
   static bool IsEnd(std::string_view text) {
     const std::string_view rest = StripBlanks(text);
     return rest.empty() || (rest.size() < text.size() && rest.starts_with('#'));
@@ -207,7 +208,7 @@ class YamlReader {
   int depth_ = 0;
 };
 
-// One pattern or a list.
+// Reads one pattern or a list of patterns.
 std::optional<std::vector<std::string>> ReadPatterns(const OrderedJson& value) {
   if (value.is_string()) return std::vector{value.get<std::string>()};
   if (!value.is_array() || value.empty()) return std::nullopt;
@@ -234,7 +235,7 @@ std::optional<std::vector<CardSplit>> ReadSplits(const OrderedJson& data_files) 
   return splits;
 }
 
-// Refuses two configurations, or two splits of one, of the same name.
+// Rejects two configurations, or two splits of one, with the same name.
 template <typename Named>
 Status RefuseTwice(const std::vector<Named>& all, const std::string& kind) {
   std::set<std::string> names;

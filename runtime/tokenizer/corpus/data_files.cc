@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first bytes as they lie on the disk.
+// Returns the first bytes on disk, before decompression.
 StatusOr<std::string> ReadRaw(const fs::path& path) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return ErrnoError(errno, ShortenPath(path));
@@ -78,7 +78,7 @@ Status AddPath(const fs::path& path, DataUse use, DataFiles* data) {
   return OkStatus();
 }
 
-// Tells a file that says where the documents of the .bin file next to it end.
+// Returns true for the index of the .bin file next to it, which lists the ends of documents.
 bool IsIndex(const fs::path& path) {
   std::error_code error;
   return path.extension() == ".idx" && fs::exists(fs::path(path).replace_extension(".bin"), error);

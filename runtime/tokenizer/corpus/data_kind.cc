@@ -36,7 +36,7 @@ constexpr auto kEndings = std::to_array<Ending>({
     {".bin", DataGroup::kTokens, DataKind::kTokens},
 });
 
-// Source code and text markup. ".md" is not here: in a folder it is a card.
+// Source code and text markup. ".md" is excluded: in a folder it is a card.
 constexpr auto kSourceEndings = std::to_array<std::string_view>(
     {".c",     ".cc",  ".cpp", ".cxx",  ".h",   ".hh", ".hpp",   ".cu",   ".cuh",  ".cs",    ".css",
      ".dart",  ".el",  ".erl", ".ex",   ".f90", ".go", ".hs",    ".htm",  ".html", ".java",  ".jl",
@@ -98,7 +98,7 @@ bool IsCompressedName(const fs::path& path) {
   return std::find(kCompressed.begin(), kCompressed.end(), ending) != kCompressed.end();
 }
 
-// The name without the ending of a compression.
+// Returns the name without the extension of a compression.
 fs::path InnerName(const fs::path& path) {
   return IsCompressedName(path) ? path.filename().stem() : path.filename();
 }
@@ -134,8 +134,8 @@ Status CheckPacked(const fs::path& path, std::string_view begin) {
   return OkStatus();
 }
 
-// True for a text of two bytes per character without a byte order mark: every second byte of ASCII
-// is 0.
+// Returns true for a text of two bytes per character without a byte order mark: every second byte
+// of ASCII is 0.
 bool LooksLikeUtf16(std::string_view begin) {
   std::size_t zeros[2] = {0, 0};
   for (std::size_t i = 0; i < begin.size(); ++i) zeros[i % 2] += begin[i] == '\0' ? 1 : 0;
@@ -177,10 +177,10 @@ Status CheckRowFile(const fs::path& path, std::string_view begin) {
                               "another format?");
 }
 
-// A file that nothing in its name describes.
+// Judges a file by its bytes if its name is unknown.
 StatusOr<DataFile> JudgeUnknown(const fs::path& path, std::string_view begin) {
   const std::size_t valid = ValidUtf8Prefix(begin);
-  // The last character may be cut.
+  // The last character may be incomplete.
   if (begin.size() - valid > (begin.size() == kJudgedBytes ? 3 : 0)) {
     return RefuseFile(
         path, "the ending says no format, and byte " + std::to_string(valid) + " is no UTF-8 text");

@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 using Paths = std::vector<std::string>;  // relative to the folder
 using Splits = std::map<std::string, Paths>;
 
-constexpr std::size_t kMostNames = 4;  // that a notice lists
+constexpr std::size_t kMostNames = 4;  // listed in a notice
 
-// The splits for a use, the first that is there.
+// Returns the splits for a use, in order of preference.
 Paths SplitsFor(DataUse use) {
   return use == DataUse::kTraining ? Paths{"train"} : Paths{"validation", "test"};
 }
@@ -49,7 +49,7 @@ StatusOr<Json> ReadJson(const fs::path& path) {
   return ParseJsonFile(text, ShortenPath(path));
 }
 
-// The names in a folder, sorted.
+// Returns the names in a folder, sorted.
 StatusOr<std::vector<fs::path>> ListEntries(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -62,7 +62,7 @@ StatusOr<std::vector<fs::path>> ListEntries(const fs::path& folder) {
   return found;
 }
 
-// True for a folder of the Hugging Face cache.
+// Returns true for a folder of the Hugging Face cache.
 StatusOr<bool> IsOfCache(const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(const bool has_snapshots, PathExists(folder / "snapshots"));
   DS_ASSIGN_OR_RETURN(const bool has_refs, PathExists(folder / "refs"));
@@ -70,7 +70,7 @@ StatusOr<bool> IsOfCache(const fs::path& folder) {
   return has_snapshots && (has_refs || has_blobs);
 }
 
-// The snapshot of a folder of the Hugging Face cache; other folders as they are.
+// Returns the snapshot of a folder of the Hugging Face cache; other folders unchanged.
 StatusOr<fs::path> FindSnapshot(const fs::path& folder) {
   const fs::path snapshots = folder / "snapshots";
   DS_ASSIGN_OR_RETURN(const bool is_of_cache, IsOfCache(folder));
@@ -92,10 +92,10 @@ StatusOr<fs::path> FindSnapshot(const fs::path& folder) {
 
 struct Listing {
   Paths data;
-  Paths others;  // visible files that are not data by their names, or empty
+  Paths others;  // visible files that are empty or not data by their names
 };
 
-// Hidden ones, and folders such as __pycache__.
+// Returns true for hidden entries, and for folders such as __pycache__.
 bool IsLeftOut(const fs::path& path, fs::file_type type) {
   const std::string name = path.filename().string();
   return name.starts_with(".") || (name.starts_with("__") && type == fs::file_type::directory);
@@ -117,7 +117,7 @@ StatusOr<fs::file_type> TypeOfEntry(const fs::directory_entry& entry) {
   return type;
 }
 
-// The visible files of a folder and its folders, sorted.
+// Returns the visible files of a folder and its subfolders, sorted.
 StatusOr<std::vector<fs::path>> ListVisible(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -152,7 +152,7 @@ StatusOr<Listing> ListNames(const fs::path& folder) {
   return listing;
 }
 
-// The files of a folder that Dataset.save_to_disk has written.
+// Lists the files of a folder written by Dataset.save_to_disk.
 StatusOr<FolderData> ListSaved(const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(const Json state, ReadJson(folder / "state.json"));
   FolderData data;
@@ -174,7 +174,7 @@ StatusOr<FolderData> ListSaved(const fs::path& folder) {
   return data;
 }
 
-// The split of a folder that DatasetDict.save_to_disk has written.
+// Lists the split of a folder written by DatasetDict.save_to_disk.
 StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
   DS_ASSIGN_OR_RETURN(const Json names, ReadJson(folder / "dataset_dict.json"));
   Paths others;
@@ -197,7 +197,8 @@ StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
                       NoSplit(use) + "; name the folder of one of its splits: " + Join(others));
 }
 
-// The configuration that `datasets` takes without a name. Requires one configuration or more.
+// Returns the configuration that `datasets` selects without a name. Requires one configuration or
+// more.
 StatusOr<CardConfig> TakeDefault(const std::vector<CardConfig>& configs) {
   if (configs.size() == 1) return configs.front();
   Paths names;
@@ -215,7 +216,7 @@ StatusOr<CardConfig> TakeDefault(const std::vector<CardConfig>& configs) {
                               ", and none is the default: name the files of one of them");
 }
 
-// The configuration of the card; null without a card.
+// Returns the configuration of the card; null without a card.
 StatusOr<std::optional<CardConfig>> ChooseConfig(const fs::path& folder) {
   const fs::path other_card = folder / ".huggingface.yaml";
   DS_ASSIGN_OR_RETURN(const bool has_other, PathExists(other_card));
@@ -254,8 +255,8 @@ Splits MatchSplits(const CardConfig& config, const Paths& paths) {
   return splits;
 }
 
-// The splits of the folder's files; empty where neither the card nor a name says one. `paths` loses
-// the files outside the card's folder.
+// Returns the splits of the folder's files; empty where neither the card nor a name contains one.
+// Removes the files outside the card's folder from `paths`.
 StatusOr<Splits> FindFolderSplits(const fs::path& folder, Paths* paths) {
   DS_ASSIGN_OR_RETURN(const auto config, ChooseConfig(folder));
   if (config && !config->splits.empty()) return MatchSplits(*config, *paths);
@@ -274,8 +275,8 @@ StatusOr<Splits> FindFolderSplits(const fs::path& folder, Paths* paths) {
   return splits;
 }
 
-// Refuses files of several formats. Source code is a text as .txt is; next to rows it is left out,
-// as by `datasets`.
+// Rejects files of several formats. Source code counts as text, like .txt; next to rows it is
+// skipped, as in `datasets`.
 StatusOr<Paths> TakeOneFormat(const fs::path& folder, const Paths& paths) {
   std::map<DataGroup, Paths> groups;
   for (const std::string& path : paths) groups[*GroupOf(path)].push_back(path);
@@ -295,10 +296,10 @@ StatusOr<Paths> TakeOneFormat(const fs::path& folder, const Paths& paths) {
                   ShortenPath(folder / ("*" + fs::path(paths[0]).extension().string())) + "'");
 }
 
-// The part of the folder's files that is read.
+// The selected part of the folder's files.
 struct Taken {
   Paths paths;
-  std::string split;  // "" where there are none
+  std::string split;  // "" if there are no splits
 };
 
 StatusOr<Taken> TakeSplit(const fs::path& folder, const Splits& splits, DataUse use, Paths all) {
@@ -313,7 +314,7 @@ StatusOr<Taken> TakeSplit(const fs::path& folder, const Splits& splits, DataUse 
                                   ": name the files to read");
 }
 
-// Says which files are read and which are not; "" where all are.
+// Lists the files that are read and the skipped ones; "" if all are read.
 std::string DescribeRest(const fs::path& folder, const Taken& taken, const Splits& splits,
                          const Listing& listing) {
   const std::set<std::string> read(taken.paths.begin(), taken.paths.end());

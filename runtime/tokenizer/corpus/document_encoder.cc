@@ -16,7 +16,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The parts of the messages that are learnt.
+// Returns the spans of the messages that contribute to the loss.
 std::vector<Span> KeepLearnt(const ChatRow& chat, const std::vector<AssistantSpan>& answers) {
   std::vector<Span> kept;
   for (const AssistantSpan& each : answers) {
@@ -105,8 +105,9 @@ StatusOr<EncodedDocument> DocumentEncoder::EncodeCompletion(std::string_view pro
   return document;
 }
 
-// The template has written the special tokens. A token that is partly in a span is learnt, as in
-// transformers: the blank after a head and the first letters of an answer may be one token.
+// The template has written the special tokens. A token that overlaps a span contributes to the
+// loss, as in transformers: the blank after a header and the first letters of an answer may be one
+// token.
 StatusOr<EncodedDocument> DocumentEncoder::EncodePartly(std::string_view text,
                                                         const std::vector<Span>& learnt) {
   DS_ASSIGN_OR_RETURN(
@@ -128,8 +129,8 @@ void DocumentEncoder::End(EncodedDocument* document) const {
   if (!document->learnt.empty()) document->learnt.push_back(true);
 }
 
-// The end-of-text token is cut off with the rest, as in TRL. A document that never had a learnt
-// token stays.
+// The end-of-text token is removed with the rest, as in TRL. A document that never had a loss token
+// is kept.
 EncodedDocument DocumentEncoder::CutOff(EncodedDocument document) const {
   if (options_.max_length == 0) return document;
   const auto most = static_cast<std::size_t>(options_.max_length);

@@ -5,7 +5,7 @@
 //
 // A text, and a completion of a text, is followed by the folder's end-of-text token. A conversation
 // is rendered by the folder's chat template, which writes its own end tokens. For prompts with
-// completions, the ids and the marked tokens equal those of TRL's SFTTrainer.
+// completions, the ids and the marked tokens equal TRL's SFTTrainer's.
 //
 // Not thread-safe.
 

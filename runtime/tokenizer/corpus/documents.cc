@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The whole text is in memory, several times while it is cut.
+// The full text is held in memory, several times while it is split.
 constexpr std::uint64_t kLargestText = std::uint64_t{1} << 30;
 
 std::uint64_t SizeOf(const fs::path& path) {

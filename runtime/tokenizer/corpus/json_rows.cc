@@ -16,10 +16,10 @@ using OrderedJson = nlohmann::ordered_json;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-// Follows one value by its brackets and quotes.
+// Finds the end of one value by its brackets and quotes.
 class ValueEnd {
  public:
-  // True when `c` belongs to the value.
+  // Returns true when `c` belongs to the value.
   bool Takes(char c) {
     if (in_text_) {
       in_text_ = escaped_ || c != '"';
@@ -43,7 +43,7 @@ class ValueEnd {
 
   bool in_text() const { return in_text_; }
   bool is_whole() const { return is_whole_; }
-  // True where the end of the file may end the value.
+  // Returns true if the value may end at the end of the file.
   bool may_end() const { return !in_text_ && depth_ == 0; }
 
  private:
@@ -60,8 +60,8 @@ bool IsListOf(const OrderedJson& value, bool messages) {
          IsMessage(value[0]) == messages;
 }
 
-// The fields with lists of objects, of an object that is no row itself: it has neither a text nor
-// messages. Comma-separated; empty for a row.
+// Returns the fields of an object that hold lists of objects, comma-separated, if the object is not
+// a row itself: it has neither a text nor messages. Empty for a row.
 std::string ListsOf(const OrderedJson& object) {
   std::string names;
   for (const auto& [name, value] : object.items()) {
@@ -169,7 +169,7 @@ Status JsonRows::Start() {
   return OkStatus();
 }
 
-// Moves past the ',' after an element, or past the array's end.
+// Moves past the ',' after an element, or past the end of the array.
 Status JsonRows::EndElement() {
   DS_ASSIGN_OR_RETURN(const char next, Peek());
   if (next == ',') {
@@ -182,7 +182,8 @@ Status JsonRows::EndElement() {
   return OkStatus();
 }
 
-// Refuses a file that is one object with lists: the error says how to name the list with the rows.
+// Rejects a file that is one object with lists; the error explains how to name the list with the
+// rows.
 StatusOr<std::optional<std::string>> JsonRows::TakeFromValues() {
   DS_ASSIGN_OR_RETURN(const char first, Peek());
   if (first == '\0') {
@@ -196,7 +197,7 @@ StatusOr<std::optional<std::string>> JsonRows::TakeFromValues() {
   if (rows_++ > 0) return std::optional(std::move(row));
   DS_ASSIGN_OR_RETURN(const char next, Peek());
   if (next != '\0') return std::optional(std::move(row));
-  const auto object = ParseNested(row);  // what it refuses is said when the row is read
+  const auto object = ParseNested(row);  // its errors are reported when the row is read
   const std::string lists = object.ok() && object->is_object() ? ListsOf(*object) : "";
   if (lists.empty()) return std::optional(std::move(row));
   return InvalidArgumentError(ShortenPath(stream_.path()) +

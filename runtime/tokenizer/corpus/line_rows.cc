@@ -12,7 +12,7 @@ StatusOr<std::optional<Rows>> LineRows::Next() {
   if (at_end_) return std::optional<Rows>();
   Rows rows{.lines = std::move(rest_), .first = line_, .places = {}};
   rest_.clear();
-  std::size_t end = std::string::npos;  // of the last whole line
+  std::size_t end = std::string::npos;  // of the last complete line
   while (end == std::string::npos || rows.lines.size() < kBatchBytes) {
     const std::size_t before = rows.lines.size();
     DS_ASSIGN_OR_RETURN(const bool more, stream_.ReadMore(kBatchBytes, &rows.lines));

@@ -20,19 +20,19 @@ constexpr const char* kFormats =
     "given with --messages_field, --prompt_field and --completion_field, or --text_field (dsrun "
     "help rows)";
 
-// What other trainers read and is not built here.
+// Keys that other trainers read and that are not supported here.
 constexpr const char* kRefusedKeys[] = {"image",       "images", "video",     "videos",
                                         "audio",       "audios", "input_ids", "preferred_output",
                                         "mask_history"};
 
-// The text under a name; null when there is none.
+// Returns the text under a name; null when there is none.
 const std::string* TextUnder(const OrderedJson& row, const std::string& name) {
   const auto found = row.find(name);
   return found == row.end() ? nullptr : found->get_ptr<const std::string*>();
 }
 
-// Counts the bytes that both texts begin with, up to a whole word and never within a character: a
-// blank that stands before the answers is of the answers, as in TRL's extract_prompt.
+// Returns the length of the common prefix of two texts, up to a full word and never within a
+// character. A blank before the answers belongs to the answers, as in TRL's extract_prompt.
 std::size_t CountShared(const std::string& a, const std::string& b) {
   auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
   const auto is_inside = [](char byte) {
@@ -82,15 +82,15 @@ class RowReader {
   Status AddSystem(ChatRow* chat) const;
   StatusOr<std::string> FindConversation() const;
   Status RefuseKeys() const;
-  // False where the row's label says that it is a bad answer.
+  // Returns false if the row's label marks a bad answer.
   StatusOr<bool> IsLearnt(const Row& row) const;
-  // Refuses keys that would say something of a conversation, and nothing of a text.
+  // Rejects keys that have a meaning for a conversation but not for a text.
   Status RefuseChatKeys(const std::string& format) const;
   bool WritesChat() const {
     return options_.prompt_style.empty() ? has_template_ : options_.prompt_style == "chat";
   }
   Status Unknown() const;
-  // What to add to an error where values are of Arrow's types.
+  // Returns the advice to add to an error where values have Arrow types.
   std::string OnTypes(const std::vector<std::string>& keys) const {
     return AdviseOnArrowTypes(row_, keys);
   }
@@ -129,7 +129,7 @@ StatusOr<Row> RowReader::Read() const {
   return learnt ? std::move(row) : Row(RejectedRow{});
 }
 
-// Takes the format that TRL takes where there are several: the text before its instruction.
+// Of several formats, selects the one that TRL selects: the text before its instruction.
 StatusOr<Row> RowReader::ReadFormat() const {
   if (NamesMessages()) return ReadConversation(options_.messages_field);
   if (NamesPrompt()) return ReadCompletion();
@@ -153,8 +153,8 @@ StatusOr<std::string> RowReader::FindConversation() const {
   return std::string(has_messages ? "messages" : has_conversations ? "conversations" : "");
 }
 
-// A row of TRL's KTO, and of LLaMA-Factory's. Of a text a label is a class. Where the options name
-// the keys, a label that is neither true nor false means something else.
+// Reads the label of a row of TRL's KTO and LLaMA-Factory's. A label of a text is a class. If the
+// options name the keys, a label that is neither true nor false has another meaning.
 StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
   if (std::holds_alternative<TextRow>(row)) return true;
   const bool names_keys = NamesPrompt() || NamesMessages();
@@ -333,7 +333,7 @@ StatusOr<Row> RowReader::ReadPrompt() const {
 }
 
 StatusOr<OrderedJson> ParseRow(std::string_view line) {
-  // No format reads a number right under a key of the row.
+  // No format reads a number directly under a key of the row.
   DS_ASSIGN_OR_RETURN(OrderedJson row, ParseNested(line, /*exact_depth=*/2));
   if (row.is_object()) {
     DS_RETURN_IF_ERROR(CheckArrowColumns(row));

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program; as of tests, beside the programs; or where an installed one lies.
+// Looks next to the program, for tests next to the programs, and in the installed location.
 StatusOr<const DsArrowPlugin*> LoadPlugin() {
   DS_ASSIGN_OR_RETURN(const fs::path program, FindOwnExecutable());
   const fs::path folder = program.parent_path();
@@ -20,7 +20,7 @@ StatusOr<const DsArrowPlugin*> LoadPlugin() {
   for (const fs::path& place : {folder, above / "bin", above / "lib"}) {
     const fs::path file = place / kArrowPluginFile;
     if (!fs::exists(file, error)) continue;
-    // Never unloaded: Arrow has threads of its own.
+    // Never unloaded, since Arrow has threads of its own.
     void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return NotFoundError(std::string(::dlerror()));
     const auto entry = reinterpret_cast<DsArrowPluginEntry>(::dlsym(handle, kArrowPluginEntry));

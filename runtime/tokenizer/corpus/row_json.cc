@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kWords = std::to_array<std::string_view>({"NaN", "Infinity", "-Infinity"});
 
-// The end of a text whose opening quote is at `at`.
+// Returns the end of the string with its opening quote at `at`.
 std::size_t EndOfText(std::string_view row, std::size_t at) {
   for (++at; at < row.size() && row[at] != '"'; ++at) {
     if (row[at] == '\\') ++at;
@@ -26,9 +26,9 @@ std::size_t EndOfText(std::string_view row, std::size_t at) {
   return std::min(at + 1, row.size());
 }
 
-// Of a text that the parser could not read, an error shows this many bytes.
+// Number of bytes of unreadable text that an error shows.
 constexpr std::size_t kQuotedBytes = 80;
-// The first double that is no 64-bit whole number.
+// The first double that is beyond 64-bit integers.
 constexpr double kPast64Bits = 9223372036854775808.0;
 
 bool IsLongInteger(std::string_view number) {
@@ -36,8 +36,8 @@ bool IsLongInteger(std::string_view number) {
   return number.size() > 18 && !ParseNumber<std::int64_t>(number);
 }
 
-// Looks for a whole number of more than 64 bits that stands in `depth` lists and objects, or in
-// more: a double has only its first digits. Refuses it with its column.
+// Rejects an integer of more than 64 bits at a nesting depth of `depth` or more, with its column: a
+// double would keep only its first digits.
 Status RefuseLongInteger(std::string_view json, int depth) {
   int open = 0;
   for (std::size_t at = 0; at < json.size();) {
@@ -61,8 +61,8 @@ Status RefuseLongInteger(std::string_view json, int depth) {
   return OkStatus();
 }
 
-// Looks through a text for what its value would not show, or not in time: an ordered object looks
-// through all its keys for each new one.
+// Checks a text for problems that the parsed value would not show, or only slowly: an ordered
+// object searches all of its keys for each new one.
 class JsonWatch : public JsonEvents<nlohmann::ordered_json> {
  public:
   explicit JsonWatch(int exact_depth) : exact_depth_(exact_depth) {}
@@ -125,7 +125,7 @@ class JsonWatch : public JsonEvents<nlohmann::ordered_json> {
   const int exact_depth_;
   int depth_ = 0;
   bool too_deep_ = false, too_many_ = false, is_large_ = false;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the open objects
   std::optional<std::string> twice_;
 };
 
@@ -157,7 +157,7 @@ std::string_view ReplaceNaN(std::string_view row, std::string* changed) {
 
 StatusOr<nlohmann::ordered_json> ParseNested(std::string_view text, int exact_depth) {
   using OrderedJson = nlohmann::ordered_json;
-  // Read twice: a parser with a callback looks through all earlier elements behind each one.
+  // Parsed twice: a parser with a callback searches all earlier elements after each one.
   JsonWatch watch(exact_depth);
   const bool is_json = OrderedJson::sax_parse(text, &watch);
   DS_RETURN_IF_ERROR(watch.Check(text));

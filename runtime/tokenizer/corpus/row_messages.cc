@@ -12,13 +12,13 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Names that data sets use for the roles of chat templates.
+// Names in data sets for the roles of chat templates.
 constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
     {"human", "user"},       {"gpt", "assistant"},  {"chatgpt", "assistant"},
     {"bing", "assistant"},   {"bard", "assistant"}, {"function_call", "assistant"},
     {"observation", "tool"}, {"function", "tool"},  {"function_response", "tool"}};
 
-// Parameters of transformers' apply_chat_template, which are no variables of a template.
+// Parameters of transformers' apply_chat_template, which are not variables of a template.
 constexpr std::string_view kNoVariables[] = {"messages",
                                              "conversation",
                                              "chat_template",
@@ -33,8 +33,8 @@ constexpr std::string_view kNoVariables[] = {"messages",
                                              "return_assistant_tokens_mask",
                                              "tokenizer_kwargs"};
 
-// Files with columns hold null under keys that other rows have. Values stay as they are: a null in
-// the arguments of a call says something.
+// Files with columns hold null under keys that other rows have. Nested values are kept: a null in
+// the arguments of a call has a meaning.
 void DropNulls(OrderedJson* object) {
   if (!object->is_object()) return;
   for (auto it = object->begin(); it != object->end();) {
@@ -42,7 +42,7 @@ void DropNulls(OrderedJson* object) {
   }
 }
 
-// Takes the first value under the names that is not null out; null without one.
+// Removes and returns the first value under these names that is not null; null without one.
 OrderedJson Take(OrderedJson* message, std::initializer_list<std::string> names) {
   for (const std::string& name : names) {
     const auto found = message->find(name);
@@ -60,7 +60,8 @@ StatusOr<OrderedJson> ParseText(const OrderedJson& value, const std::string& nam
   return parsed;
 }
 
-// A call as templates read it. OpenAI writes its arguments as the text of an object.
+// Converts a call to the form that templates read. OpenAI writes its arguments as the JSON text of
+// an object.
 StatusOr<OrderedJson> ReadFunction(OrderedJson function, const std::string& name) {
   if (!function.is_object() || !function.contains("name")) {
     return InvalidArgumentError(name + " is no object with a \"name\"");
@@ -86,7 +87,7 @@ Status ReadToolCalls(OrderedJson* message) {
     for (const char* const key : {"id", "type", "function"}) {
       if (call.contains(key) && call[key].is_null()) call.erase(key);
     }
-    // Some write the function's name and arguments without the object around them.
+    // Some data sets write the function's name and arguments without the enclosing object.
     OrderedJson& function = call.contains("function") ? call["function"] : call;
     DS_ASSIGN_OR_RETURN(function, ReadFunction(function, "a function of \"tool_calls\""));
   }
@@ -94,7 +95,7 @@ Status ReadToolCalls(OrderedJson* message) {
   return OkStatus();
 }
 
-// Calls that stand elsewhere: as the text of a ShareGPT message, or under OpenAI's older key.
+// Moves calls from other positions: the text of a ShareGPT message, or OpenAI's older key.
 Status MoveCalls(const std::string& said_role, OrderedJson* content, OrderedJson* message) {
   OrderedJson functions = Take(message, {"function_call"});
   if (said_role == "function_call") {
@@ -129,7 +130,7 @@ Status CheckContent(const OrderedJson& content) {
   return OkStatus();
 }
 
-// Tells whether the message is learnt.
+// Returns true if the message contributes to the loss.
 StatusOr<bool> ReadWeight(OrderedJson* message, bool is_assistant) {
   for (const char* const key : {"train_detail", "training_detail"}) {
     if (Take(message, {key}).is_null()) continue;
@@ -183,7 +184,7 @@ Status ReadMessage(OrderedJson message, const RowOptions& options, ChatRow* chat
   DS_RETURN_IF_ERROR(CheckContent(content));
   DS_RETURN_IF_ERROR(MoveCalls(said_role, &content, &message));
   DS_RETURN_IF_ERROR(ReadToolCalls(&message));
-  // Where the options name other keys, these two mean something else.
+  // If the options name other keys, these two have another meaning.
   message.erase("role");
   message.erase("content");
   OrderedJson read{{"role", role}};
@@ -206,7 +207,7 @@ StatusOr<OrderedJson> ReadTools(OrderedJson tools, const std::string& key) {
     return InvalidArgumentError(Quoted(key) + " has an element that is no object: " + tool.dump());
   }
   return tools.empty() ? OrderedJson()
-                       : tools;  // some templates write about tools where the list is empty
+                       : tools;  // some templates write about tools if the list is empty
 }
 
 }  // namespace

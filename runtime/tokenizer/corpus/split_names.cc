@@ -15,7 +15,7 @@ using Splits = std::map<std::string, std::vector<std::string>>;
 
 struct Keywords {
   const char* split;
-  std::array<std::string_view, 4> words;  // "" fills up
+  std::array<std::string_view, 4> words;  // "" for unused entries
 };
 
 constexpr auto kKeywords =
@@ -27,7 +27,7 @@ bool IsSeparator(char c) {
   return std::string_view("-._ ").find(c) != std::string_view::npos || (c >= '0' && c <= '9');
 }
 
-// True when the word stands in the name between separators. A file's name goes on after it.
+// Returns true if the name contains the word between separators. A file's name continues after it.
 bool HasWord(std::string_view name, std::string_view word, bool is_file) {
   for (std::size_t at = name.find(word); at != std::string_view::npos;
        at = name.find(word, at + 1)) {
@@ -70,7 +70,7 @@ Splits FindByKeywords(const std::vector<std::string>& paths, bool by_folder) {
   return splits;
 }
 
-// The split of data/SPLIT-00000-of-00001.ENDING.
+// Returns the split of data/SPLIT-00000-of-00001.ENDING.
 std::optional<std::string> SplitOfShard(const std::string& path) {
   static constexpr char kShard[] =
       "data/*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]*.*";

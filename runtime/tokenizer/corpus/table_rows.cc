@@ -64,7 +64,7 @@ Status TableRows::Error(std::uint64_t line, const std::string& what) const {
 
 StatusOr<int> TableRows::NextChar() {
   if (at_ == buffer_.size()) {
-    // The last character stays for PutBack.
+    // The last character is kept for PutBack.
     buffer_.erase(0, buffer_.empty() ? 0 : buffer_.size() - 1);
     at_ = buffer_.size();
     DS_ASSIGN_OR_RETURN(const bool more, stream_.ReadMore(kBatchBytes / 4, &buffer_));
@@ -94,7 +94,7 @@ Status TableRows::CheckSize(const Record& record) const {
   return OkStatus();
 }
 
-// After the opening quote; to the closing one.
+// Reads from after the opening quote to the closing one.
 Status TableRows::ReadQuoted(Record* record) {
   std::string* const cell = &record->cells.back();
   while (true) {
@@ -170,7 +170,7 @@ StatusOr<std::optional<TableRows::Record>> TableRows::ReadRow() {
   return record;
 }
 
-// A column without a name, or with the name of another, is called as pandas does.
+// A column without a name, or with a duplicate name, is named as in pandas.
 Status TableRows::ReadHeader() {
   DS_ASSIGN_OR_RETURN(auto header, ReadRecord());
   if (!header) return OkStatus();
@@ -259,7 +259,7 @@ StatusOr<OrderedJson> TableRows::ToJson(const Record& record) const {
                                       std::to_string(typed_rows_) + " rows");
       }
     }
-    // The names differ, and a search for each would cost the square of their number.
+    // Appends without a search: the names differ, and searching would take quadratic time.
     row.emplace_back(names_[i], std::move(value));
   }
   return OrderedJson(std::move(row));

@@ -18,7 +18,8 @@ StatusOr<Json> ReadConfig(const fs::path& file) {
   return ParseJsonFile(text, ShortenPath(file));
 }
 
-// By its name, or, where no file of the tokenizer has one, as in GPT-2's folder, by the model's id.
+// Finds the token by its name or, where no file of the tokenizer has one, as in GPT-2's folder, by
+// the model's id.
 std::optional<std::uint32_t> FindEndOfText(const Tokenizer& tokenizer, const Json& named,
                                            const Json& model) {
   if (const auto end = named.find("eos_token"); end != named.end()) {
@@ -30,7 +31,8 @@ std::optional<std::uint32_t> FindEndOfText(const Tokenizer& tokenizer, const Jso
   return is_id ? std::optional(id.get<std::uint32_t>()) : std::nullopt;
 }
 
-// The folder's template: a file of its own, else the config's, of several the default one.
+// Returns the folder's template: a file of its own, else the config's; from several, the default
+// one.
 StatusOr<std::optional<std::string>> FindChatTemplate(const fs::path& folder, const Json& config) {
   const fs::path file = folder / "chat_template.jinja";
   DS_ASSIGN_OR_RETURN(const bool exists, PathExists(file));

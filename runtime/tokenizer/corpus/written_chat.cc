@@ -11,14 +11,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A word that no template has.
+// A word that no template contains.
 constexpr const char* kPartProbe = "qzkdsvx";
 
 bool HasParts(const OrderedJson& message) {
   return message.is_object() && message.value("content", OrderedJson()).is_array();
 }
 
-// A short conversation with one message of the role, the probe its only part.
+// Builds a short conversation with one message of the role; the probe is its only part.
 OrderedJson ProbeOf(const std::string& role) {
   const OrderedJson part{{"type", "text"}, {"text", kPartProbe}};
   const OrderedJson probe{{"role", role}, {"content", OrderedJson::array({part})}};
@@ -40,7 +40,7 @@ bool ReadsParts(const ChatTemplate& chat_template, const ChatOptions& options,
   if (!chat.ok()) return false;
   const std::size_t at = chat->text.find(kPartProbe);
   if (at == std::string::npos) return false;
-  // In a list it stands between quotes.
+  // In a list, the probe is in quotes.
   return at == 0 || (chat->text[at - 1] != '\'' && chat->text[at - 1] != '"');
 }
 
@@ -53,7 +53,7 @@ OrderedJson JoinParts(const OrderedJson& parts) {
   return text;
 }
 
-// Some templates read the content of some roles as a text only.
+// Some templates read the content of some roles only as a text.
 OrderedJson FitContent(OrderedJson messages, const ChatTemplate& chat_template,
                        const ChatOptions& options) {
   std::map<std::string, bool> reads;
@@ -67,7 +67,7 @@ OrderedJson FitContent(OrderedJson messages, const ChatTemplate& chat_template,
   return messages;
 }
 
-// The messages with the arguments of calls as JSON text, which is all that some templates write.
+// Converts the arguments of calls to JSON text, the only form that some templates can write.
 OrderedJson WithTextArguments(OrderedJson messages) {
   for (OrderedJson& message : messages) {
     const auto calls = message.find("tool_calls");

@@ -34,7 +34,7 @@ void ReplaceAll(std::string_view what, std::string_view with, std::string* text)
   }
 }
 
-// Undoes what tokenizing has put between words of English.
+// Removes the blanks that tokenization adds between English words.
 void CleanUp(std::string* text) {
   constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -53,7 +53,7 @@ Status JoinLetters(Tokens* tokens) {
   return OkStatus();
 }
 
-// Bytes in a row become the text that they spell, or a replacement character for each.
+// Replaces consecutive byte tokens by the text that they spell, or each by a replacement character.
 Status JoinByteTokens(Tokens* tokens) {
   Tokens joined;
   std::string bytes;
@@ -90,7 +90,7 @@ Status AddDecoder(std::function<Status(Tokens*)> apply, Decoders* decoders) {
   return OkStatus();
 }
 
-// The mark becomes a blank, but for that of the first token, which was put before the text.
+// The mark becomes a blank, except in the first token, where it was added before the text.
 Status AddMetaspaceDecoder(const JsonObject& component, Decoders* decoders) {
   DS_ASSIGN_OR_RETURN(const char32_t mark, component.Character("replacement"));
   DS_ASSIGN_OR_RETURN(const PrependScheme scheme, ReadPrependScheme(component));
@@ -135,7 +135,7 @@ Status AddBpeDecoder(const JsonObject& component, Decoders* decoders) {
   return AddDecoder(apply, decoders);
 }
 
-// Takes one character off the ends of every token, as often as it is said and there.
+// Removes one character from the ends of every token, at most the given number of times.
 Status AddStripDecoder(const JsonObject& component, Decoders* decoders) {
   DS_ASSIGN_OR_RETURN(const char32_t character, component.Character("content"));
   DS_ASSIGN_OR_RETURN(const std::uint32_t start, component.Number("start"));
@@ -175,7 +175,7 @@ Status AddReplaceDecoder(const JsonObject& component, Decoders* decoders) {
   return AddDecoder(apply, decoders);
 }
 
-// For speech: the same token in a row is one, and a pad token parts equal ones.
+// For speech: merges repeated tokens; a pad token separates equal ones.
 Status AddCtcDecoder(const JsonObject& component, Decoders* decoders) {
   DS_ASSIGN_OR_RETURN(const std::string pad, component.Text("pad_token"));
   DS_ASSIGN_OR_RETURN(const std::string delimiter, component.Text("word_delimiter_token"));
@@ -215,9 +215,9 @@ Status AddDecoders(const JsonObject& component, Decoders* decoders) {
   return OkStatus();
 }
 
-// The bytes of a damaged character that belong together: its beginning as far as it is right.
+// Returns the number of bytes at the beginning of a damaged character that belong together.
 std::size_t CutCharacterBytes(std::string_view bytes) {
-  // What makes the beginning whole tells that it was right so far.
+  // If an ending completes the bytes to a character, they were valid so far.
   constexpr std::string_view kEnds[] = {"\x80", "\x80\x80"};
   for (std::size_t size = std::min<std::size_t>(3, bytes.size()); size > 1; --size) {
     for (const std::string_view end : kEnds) {
@@ -236,8 +236,8 @@ StatusOr<std::vector<std::unique_ptr<Decoder>>> ReadDecoder(const JsonObject& co
   return decoders;
 }
 
-// One replacement for each longest beginning of a character that is cut short, and for each byte
-// that begins none.
+// Writes one replacement for each longest prefix of a truncated character, and for each byte that
+// begins no character.
 std::string ReplaceInvalidUtf8(std::string_view bytes) {
   std::string text;
   while (true) {

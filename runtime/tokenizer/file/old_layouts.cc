@@ -15,7 +15,7 @@ constexpr char kQwen2Words[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// A class of transformers, and the tokens that it names where no file does.
+// A class of transformers, and its default tokens, used where no file names them.
 struct TokenizerClass {
   std::string_view name;
   enum class Kind { kGpt2, kQwen2, kLlama } kind;
@@ -67,7 +67,7 @@ StatusOr<Json> ReadMergeLines(const fs::path& file) {
   return lines;
 }
 
-// The steps of the class before its model: normalizer, pre-tokenizer, decoder.
+// Adds the steps of the class around its model: normalizer, pre-tokenizer, decoder.
 void AddWords(TokenizerClass::Kind kind, bool prefix, Json* root) {
   const bool is_gpt2 = kind == TokenizerClass::Kind::kGpt2;
   const Json bytes = {{"type", "ByteLevel"},

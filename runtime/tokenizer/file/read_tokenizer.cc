@@ -30,12 +30,12 @@ StatusOr<std::vector<AddedToken>> ReadAddedTokens(const JsonObject& root) {
   return tokens;
 }
 
-// What the file says a token's id is has to be the id that it gets.
+// Checks that a token's id in the file equals the id that it gets.
 Status CheckIds(const JsonObject& root, const AddedTokens& added) {
   if (root.Find("added_tokens") == nullptr) return OkStatus();
   DS_ASSIGN_OR_RETURN(const auto objects, root.Objects("added_tokens"));
   for (const JsonObject& object : objects) {
-    if (object.Find("id") == nullptr) continue;  // of an old layout: the next that is free
+    if (object.Find("id") == nullptr) continue;  // of an old layout: the next free id
     DS_ASSIGN_OR_RETURN(const std::string content, object.Text("content"));
     DS_ASSIGN_OR_RETURN(const std::uint32_t id, object.Number("id"));
     const auto given = added.Find(content);
@@ -86,7 +86,7 @@ StatusOr<Tokenizer> MakeTokenizer(const Json& json, const std::string& name) {
   return Tokenizer(std::move(parts));
 }
 
-// A token as a template's one entry; none for "".
+// Returns the template with this token as its only entry; an empty one for "".
 StatusOr<Template> FindEnd(const TokenizerParts& parts, const std::string& content,
                            const std::string& name) {
   if (content.empty()) return Template();
@@ -105,10 +105,10 @@ StatusOr<Tokenizer> MakeFromLayout(const OldLayout& layout) {
   return Tokenizer(std::move(parts));
 }
 
-// Classes whose ids are those of their tokenizer.model, with or without tokens around a text.
+// Classes with the ids of their tokenizer.model, with or without tokens around a text.
 constexpr std::string_view kModelClasses[] = {"CodeLlama", "Gemma", "PreTrained", "Tokenizers"};
 
-// The added tokens of a folder whose tokenizer.model is read as SentencePiece reads it.
+// Returns the added tokens of a folder with a tokenizer.model that is read as SentencePiece does.
 StatusOr<std::vector<AddedToken>> ReadModelTokens(const SideFiles& files, Json* added) {
   DS_ASSIGN_OR_RETURN(const std::string name, files.ClassName());
   const bool known =
@@ -143,7 +143,7 @@ StatusOr<Tokenizer> ReadSentencePieceFolder(const fs::path& folder) {
   return Tokenizer(*std::move(parts));
 }
 
-// Tells whether a step of the pipeline is a ByteLevel that puts no blank before a text.
+// Returns true if a step of the pipeline is a ByteLevel that adds no blank before a text.
 bool LacksPrefix(const Json& step) {
   if (!step.is_object()) return false;
   const Json steps = step.value("pretokenizers", Json::array());
@@ -152,7 +152,7 @@ bool LacksPrefix(const Json& step) {
          std::any_of(steps.begin(), steps.end(), LacksPrefix);
 }
 
-// Tells whether a step of the pipeline puts a blank before a text, as SentencePiece does.
+// Returns true if a step of the pipeline adds a blank before a text, as SentencePiece does.
 bool WritesPrefix(const Json& step) {
   if (!step.is_object()) return false;
   const Json type = step.value("type", Json());
@@ -165,7 +165,7 @@ bool WritesPrefix(const Json& step) {
   return false;
 }
 
-// transformers builds these classes' pipeline anew, by this key.
+// transformers rebuilds the pipeline of these classes, depending on this key.
 Status CheckLacksPrefix(const SideFiles& files, const Json& root) {
   DS_ASSIGN_OR_RETURN(const bool prefix, files.FlagOr("add_prefix_space", true));
   DS_ASSIGN_OR_RETURN(const std::string name, files.ClassName());
@@ -180,7 +180,7 @@ Status CheckLacksPrefix(const SideFiles& files, const Json& root) {
                             "transformers save the folder again");
 }
 
-// transformers lays these keys over the pipeline of tokenizer.json, the second one for some
+// transformers lets these keys override the pipeline of tokenizer.json, the second one for some
 // classes.
 Status CheckPipelineKeys(const SideFiles& files, const Json& root) {
   DS_RETURN_IF_ERROR(CheckLacksPrefix(files, root));

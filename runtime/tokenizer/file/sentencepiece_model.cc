@@ -97,8 +97,8 @@ StatusOr<Vocabulary> VocabularyOf(const SentencePieceFile& file) {
   return vocabulary;
 }
 
-// Two neighbours merge when they are a piece together, the one with the best score first: every cut
-// of a piece into two pieces is a merge, as early as the piece's score is good.
+// Two neighbours merge if they form a piece, the piece with the best score first. Every split of a
+// piece into two pieces is thus a merge, ranked by the piece's score.
 StatusOr<std::unique_ptr<Model>> MakeBpe(const SentencePieceFile& file) {
   DS_ASSIGN_OR_RETURN(Vocabulary vocabulary, VocabularyOf(file));
   std::vector<std::size_t> order;
@@ -146,7 +146,7 @@ StatusOr<std::unique_ptr<Model>> MakeUnigram(const SentencePieceFile& file) {
   }
   for (std::size_t id = 0; id < file.list.size(); ++id) {
     const SentencePiece& piece = file.list[id];
-    // What the user has defined is better than anything that the model has learnt.
+    // User-defined pieces score better than any piece of the trained model.
     const float bonus = static_cast<float>(piece.text.size()) * best - 0.1F;
     scores.push_back(static_cast<double>(piece.type == kUserDefined ? bonus : piece.score));
     settings.hidden.push_back(piece.type != kNormal && piece.type != kUserDefined);
@@ -156,7 +156,7 @@ StatusOr<std::unique_ptr<Model>> MakeUnigram(const SentencePieceFile& file) {
       std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), std::move(settings)));
 }
 
-// Control pieces are found in texts as special tokens, as transformers has it.
+// Control pieces match in texts as special tokens, as in transformers.
 StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const TokenizerParts& parts,
                                       std::vector<AddedToken> added) {
   std::vector<AddedToken> tokens;
@@ -168,8 +168,7 @@ StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const Token
   return AddedTokens::Create(std::move(tokens), parts.model->vocabulary(), parts.normalizer.get());
 }
 
-// The config says whether texts begin and end with special tokens; where it does not, the class
-// does.
+// The config sets whether texts begin and end with special tokens; by default the class does.
 StatusOr<PostProcessor> ReadEnds(const JsonObject& config, const SentencePieceFile& file) {
   DS_ASSIGN_OR_RETURN(const std::string name, config.TextOr("tokenizer_class", ""));
   const bool begins =
@@ -191,14 +190,14 @@ StatusOr<PostProcessor> ReadEnds(const JsonObject& config, const SentencePieceFi
 
 constexpr std::uint32_t kAllBlanks = std::uint32_t{1} << 30;
 
-// ▁ becomes a blank again, bytes become text, and the blank before the text goes.
+// Turns ▁ into a blank and bytes into text, and removes the blank before the text.
 StatusOr<std::vector<std::unique_ptr<Decoder>>> DecoderOf(const SentencePieceFile& file) {
   Json decoders = Json::array();
   decoders.push_back(
       {{"type", "Replace"}, {"pattern", {{"String", "\xE2\x96\x81"}}}, {"content", " "}});
   decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
-  // Texts that have lost their blanks at the ends get none back.
+  // Blanks that were removed at the ends of texts are not restored.
   const std::uint32_t blanks = file.rules.remove_extra_blanks ? kAllBlanks
                                : file.rules.add_dummy_prefix  ? 1
                                                               : 0;
@@ -273,7 +272,8 @@ namespace {
 
 constexpr std::string_view kEscapedBlank = "\xE2\x96\x81";  // U+2581
 
-// The longest symbol that a text begins with: its length, 0 when there is none, and its id.
+// Returns the length and the id of the longest symbol that a text begins with; length 0 when there
+// is none.
 std::pair<std::size_t, std::uint32_t> LongestSymbol(const ByteTrie& symbols,
                                                     std::string_view text) {
   std::pair<std::size_t, std::uint32_t> found{0, 0};
@@ -325,7 +325,7 @@ class SentencePieceNormalizer final : public Normalizer {
   }
 
  private:
-  // What the text goes on with: a symbol, what the table replaces, or a character.
+  // Returns the next unit of the text: a symbol, a replacement of the table, or a character.
   AlignedText::Rewritten Next(const std::string& text, std::uint32_t at) const {
     const std::string_view rest = std::string_view(text).substr(at);
     const auto made = [&](std::string_view with, std::size_t length) {

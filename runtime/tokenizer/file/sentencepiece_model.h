@@ -31,7 +31,7 @@ struct SentencePieceVocabulary {
 };
 StatusOr<SentencePieceVocabulary> ReadSentencePieceVocabulary(std::string_view bytes);
 
-// Returns a normalizer that does what SentencePiece does before its model reads a text.
+// Returns a normalizer that does the same as SentencePiece before its model reads a text.
 //
 // Thread-safe: const functions may be called concurrently.
 

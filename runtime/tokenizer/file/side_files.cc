@@ -35,7 +35,7 @@ bool IsToken(const Json& token) {
   return !token.is_object() || !token.contains("special") || token["special"].is_boolean();
 }
 
-// A token as an object of "added_tokens". A text is a special token.
+// Makes an object of "added_tokens" from a token. A token given as a text is a special token.
 Json MakeToken(const Json& token) {
   if (token.is_string()) return {{"content", token}, {"special", true}, {"normalized", false}};
   Json made = token;
@@ -49,15 +49,15 @@ Json MakeSpecial(const Json& token) {
   return made;
 }
 
-// A name makes a token special; its other flags stay as they are. What is no token stays as it is
-// and is refused later, by its place in the file.
+// A named token is special; its other flags are kept. A value that is not a token is kept, and is
+// rejected later with its position in the file.
 void MarkSpecial(Json* token) {
   if (!token->is_object() || !IsToken(*token)) return;
   if (!token->contains("normalized")) (*token)["normalized"] = !token->value("special", false);
   (*token)["special"] = true;
 }
 
-// The tokens of added_tokens_decoder, in the order of their ids.
+// Returns the tokens of added_tokens_decoder, in the order of their ids.
 StatusOr<std::map<std::uint32_t, Json>> ReadDecoder(const SideFiles& files) {
   std::map<std::uint32_t, Json> by_id;
   for (const auto& [key, token] : files.config["added_tokens_decoder"].items()) {
@@ -70,7 +70,7 @@ StatusOr<std::map<std::uint32_t, Json>> ReadDecoder(const SideFiles& files) {
   return by_id;
 }
 
-// Those of added_tokens.json: special are the ones that are named.
+// Returns the tokens of added_tokens.json; the named ones are special.
 StatusOr<std::map<std::uint32_t, Json>> ReadLater(const SideFiles& files,
                                                   const std::set<std::string>& special) {
   std::map<std::uint32_t, Json> by_id;
@@ -92,7 +92,7 @@ bool HasDecoder(const Json& config) {
   return found != config.end() && found->is_object();
 }
 
-// The config's list of tokens beyond the named ones; empty without one.
+// Returns the config's list of tokens in addition to the named ones; empty without one.
 StatusOr<Json> ReadExtra(const SideFiles& files) {
   Json list = Json::array();
   for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
@@ -123,7 +123,7 @@ StatusOr<Json> ReadExtraOfMap(const SideFiles& files) {
   return list;
 }
 
-// Tokens of a model's own names ("image_token"), which are special ones.
+// Returns tokens with names of the model's own ("image_token"), which are special.
 Json ListOwnNames(const Json& config) {
   Json list = Json::array();
   for (const auto& [key, value] : config.items()) {
@@ -183,7 +183,7 @@ StatusOr<SideFiles> ReadSideFiles(const fs::path& folder) {
 
 StatusOr<Json> ListAddedTokens(const SideFiles& files, const Json& named, const Json& own) {
   for (const auto& [name, token] : named.items()) {
-    // Those of special_tokens_map.json are special whatever they say.
+    // Tokens of special_tokens_map.json are special, regardless of their flag.
     if (!IsToken(token)) return TokenError(files.config_name, name);
   }
   DS_ASSIGN_OR_RETURN(Json extra, ReadExtra(files));
@@ -224,7 +224,7 @@ Status AddSideTokens(const SideFiles& files, Json* root) {
   DS_ASSIGN_OR_RETURN(const Json side, ListAddedTokens(files, named, Json::array()));
   Json& added = (*root)["added_tokens"];
   if (added.is_null()) added = Json::array();
-  if (!added.is_array()) return OkStatus();  // refused later, by its name
+  if (!added.is_array()) return OkStatus();  // rejected later, by its name
   std::set<std::string> special, own;
   for (const Json& token : named) special.insert(ContentOfToken(token));
   for (Json& token : added) {

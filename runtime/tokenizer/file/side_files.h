@@ -1,8 +1,8 @@
 #pragma once
 
 // SideFiles holds the small JSON files of a Hugging Face folder that name special tokens and add
-// others: tokenizer_config.json, special_tokens_map.json and added_tokens.json. The precedence is
-// that of transformers 5: where tokenizer_config.json has added_tokens_decoder, the other two are
+// others: tokenizer_config.json, special_tokens_map.json and added_tokens.json. The precedence
+// follows transformers 5: where tokenizer_config.json has added_tokens_decoder, the other two are
 // not read; otherwise special_tokens_map.json overrides tokenizer_config.json.
 //
 // Errors name the file and the key.

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t kShortWord = 40;               // symbols
 
-// Tells whether U+2581 stands behind another character somewhere in the token.
+// Returns true if the token contains U+2581 after another character.
 bool HasInnerBlank(std::string_view token) {
   for (std::size_t at = token.find(kBlank, 1); at != std::string_view::npos;
        at = token.find(kBlank, at + 1)) {
@@ -117,7 +117,7 @@ Status Bpe::Tokenize(std::string_view word, WordCache* cache, std::vector<Token>
   return OkStatus();
 }
 
-// Finds where the part that begins here ends: at the next blank behind something else.
+// Returns the end of the part that begins here: the next blank after another character.
 std::size_t Bpe::EndOfPart(std::string_view word, std::size_t begin) const {
   std::size_t at = begin;
   while (word.substr(at).starts_with(kBlank)) at += kBlank.size();
@@ -145,7 +145,7 @@ Status Bpe::TokenizePart(std::string_view part, std::uint32_t offset,
   return OkStatus();
 }
 
-// The first symbols: characters, bytes of unknown ones, or the token of the unknown.
+// Makes the first symbols: characters, bytes of unknown characters, or the unknown token.
 Status Bpe::Spell(std::string_view part, std::vector<Symbol>* symbols) const {
   std::optional<Symbol> unknown;  // not yet added
   std::string text;
@@ -215,8 +215,8 @@ void Bpe::MergeShort(std::vector<Symbol>* symbols) const {
   symbols->resize(count);
 }
 
-// Symbols in a linked list, and their merges in a heap by rank and place. What a merge has made out
-// of date is left in the heap and told by its rank.
+// Keeps symbols in a linked list, and their merges in a heap by rank and position. Merges that
+// became outdated stay in the heap and are recognized by their rank.
 void Bpe::MergeLong(std::vector<Symbol>* symbols) const {
   constexpr std::uint32_t kEnd = 0xFFFFFFFF;
   const auto count = static_cast<std::uint32_t>(symbols->size());

@@ -9,7 +9,7 @@ namespace {
 
 using MadeModel = StatusOr<std::unique_ptr<Model>>;
 
-// "a b" or ["a", "b"].
+// Reads "a b" or ["a", "b"].
 StatusOr<std::pair<std::string, std::string>> ReadMerge(const Json& merge) {
   const Status bad = InvalidArgumentError("must be two tokens");
   if (merge.is_array()) {
@@ -82,7 +82,7 @@ MadeModel ReadWordLevel(const JsonObject& component) {
       std::make_unique<WordLevel>(std::move(vocabulary), std::move(unk_token)));
 }
 
-// The vocabulary is a list of tokens and their scores; the place in it is the id.
+// The vocabulary is a list of tokens and their scores; the index is the id.
 MadeModel ReadUnigram(const JsonObject& component) {
   DS_ASSIGN_OR_RETURN(const Json* list, component.Need("vocab"));
   if (!list->is_array()) return component.Error("vocab", "must be a list of tokens with scores");
@@ -111,7 +111,7 @@ MadeModel ReadUnigram(const JsonObject& component) {
       std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), settings));
 }
 
-// What a file of the library's first versions means.
+// Returns the type that a file of the library's first versions implies.
 std::string TypeByKeys(const JsonObject& component) {
   if (component.Find("merges") != nullptr) return "BPE";
   if (component.Find("max_input_chars_per_word") != nullptr) return "WordPiece";

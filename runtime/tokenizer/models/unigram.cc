@@ -9,7 +9,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// An unknown character is so much worse than the worst token.
+// An unknown character scores this much below the worst token.
 constexpr double kUnknownPenalty = 10;
 
 ByteTrie TrieOf(const Vocabulary& vocabulary, const std::vector<bool>& hidden) {
@@ -86,7 +86,7 @@ Status Unigram::Tokenize(std::string_view word, WordCache* cache,
       tokens->push_back(token);
       continue;
     }
-    // Unknown characters in a row are one token.
+    // Consecutive unknown characters become one token.
     for (; i + 1 < path.size() && path[i + 1].id == *settings_.unk_id; ++i) {
       token.end = path[i + 1].end;
     }

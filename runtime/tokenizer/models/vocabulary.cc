@@ -5,7 +5,7 @@
 namespace ds::tokenizer {
 namespace {
 
-constexpr std::size_t kSparseIds = std::size_t{1} << 20;  // that many may be missing
+constexpr std::size_t kSparseIds = std::size_t{1} << 20;  // number of ids that may be missing
 
 }  // namespace
 

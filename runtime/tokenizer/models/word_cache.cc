@@ -31,7 +31,7 @@ std::uint64_t HashOf(std::string_view word) {
 
 WordCache::WordCache() : entries_(kPlaces) {}
 
-// Where the word is, or the free place where it belongs.
+// Returns the slot of the word, or the free slot where it belongs.
 std::size_t WordCache::PlaceOf(std::uint64_t hash, std::string_view word) const {
   std::size_t place = hash >> 20 & (kPlaces - 1);
   while (entries_[place].hash != 0) {

@@ -6,7 +6,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// The tokens that begin with `prefix`, without it.
+// Returns a trie of the tokens that begin with `prefix`, without the prefix.
 ByteTrie TrieBehind(const Vocabulary& vocabulary, std::string_view prefix) {
   std::vector<std::pair<std::string, std::uint32_t>> keys;
   vocabulary.ForEach([&](std::string_view token, std::uint32_t id) {

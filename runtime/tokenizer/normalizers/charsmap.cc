@@ -10,7 +10,7 @@
 namespace ds::tokenizer {
 namespace {
 
-constexpr std::size_t kMostClusterBytes = 6;  // larger clusters are taken character by character
+constexpr std::size_t kMostClusterBytes = 6;  // larger clusters are processed by character
 
 std::uint32_t LittleEndian(std::string_view bytes) {
   std::uint32_t value = 0;
@@ -41,7 +41,7 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
   return bytes;
 }
 
-// The bytes of the first cluster of characters that a reader takes for one.
+// Returns the bytes of the first grapheme cluster.
 std::size_t ClusterBytes(std::string_view text) {
   Utf8Character last = FirstUtf8Character(text);
   std::size_t bytes = last.length;
@@ -59,7 +59,7 @@ std::size_t ClusterBytes(std::string_view text) {
   return bytes;
 }
 
-// The characters of `text` in the place of `count` old ones.
+// Replaces `count` old characters by the characters of `text`.
 void PutReplacement(std::string_view text, std::size_t count, std::vector<Edit>* edits) {
   const std::size_t first = edits->size();
   ForEachCharacter(text, [&](char32_t c) { edits->push_back({c, 0}); });
@@ -126,8 +126,8 @@ StatusOr<Charsmap> Charsmap::Parse(std::string_view bytes) {
   return map;
 }
 
-// The units are darts-clone's: a label in the low byte, the offset to the children above, bit 8 for
-// "an entry ends here", whose value is in the unit that the offset leads to.
+// The units have darts-clone's format: a label in the low byte, the offset to the children above
+// it, and bit 8 for "an entry ends here". The value is in the unit at that offset.
 template <typename Use>
 void Charsmap::ForEachPrefix(std::string_view text, Use use) const {
   const auto offset = [](std::uint32_t unit) { return (unit >> 10) << ((unit & 0x200U) >> 6); };
@@ -147,7 +147,7 @@ void Charsmap::ForEachPrefix(std::string_view text, Use use) const {
 std::string_view Charsmap::ReplacementAt(std::uint32_t offset) const {
   if (offset >= replacements_.size()) return {};
   std::string_view text = std::string_view(replacements_).substr(offset);
-  // An offset into the middle of a character is none that SentencePiece has written.
+  // SentencePiece writes no offset into the middle of a character.
   if ((static_cast<unsigned char>(text.front()) & 0xC0) == 0x80) return {};
   return text.substr(0, text.find('\0'));
 }

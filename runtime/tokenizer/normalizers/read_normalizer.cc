@@ -13,7 +13,7 @@ namespace {
 
 using MadeNormalizer = StatusOr<std::unique_ptr<Normalizer>>;
 
-// One that cannot fail and needs no class of its own.
+// A normalizer that cannot fail and needs no class of its own.
 class SimpleNormalizer final : public Normalizer {
  public:
   explicit SimpleNormalizer(std::function<void(AlignedText*)> apply) : apply_(std::move(apply)) {}
@@ -98,8 +98,8 @@ void SeparateChinese(AlignedText* text) {
   text->Transform(edits, 0);
 }
 
-// BERT's cleaning: no control characters, plain blanks, blanks around Chinese characters, no
-// accents, lower case.
+// BERT's cleaning: removes control characters and accents, normalizes blanks, puts blanks around
+// Chinese characters, and converts to lower case.
 class BertNormalizer final : public Normalizer {
  public:
   explicit BertNormalizer(BertSettings settings) : settings_(settings) {}
@@ -122,7 +122,7 @@ class BertNormalizer final : public Normalizer {
   BertSettings settings_;
 };
 
-// What SentencePiece's NMT rules do to control characters and blanks.
+// Implements SentencePiece's NMT rules for control characters and blanks.
 bool IsKeptByNmt(char32_t c) {
   return !((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
            c == 0x8F || c == 0x9F);

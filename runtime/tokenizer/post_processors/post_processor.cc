@@ -9,7 +9,7 @@ namespace {
 
 constexpr char32_t kLetterOfBlank = 0x120;  // GPT-2's letter of a blank
 
-// A token begins and ends with so many blanks.
+// The number of blanks at the beginning and end of a token.
 struct Blanks {
   std::uint32_t leading = 0, trailing = 0;
 };
@@ -30,7 +30,7 @@ bool ContinuesCharacter(std::string_view text, std::uint32_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
-// Moves the ends of a span inwards by characters of the text, as far as they are there.
+// Moves the ends of a span inwards by this many characters, as far as the text has them.
 void Shrink(std::string_view text, const Blanks& blanks, Span* span) {
   for (std::uint32_t i = 0; i < blanks.leading && span->begin < span->end; ++i) {
     do {
@@ -112,7 +112,7 @@ StatusOr<Template> ReadTemplate(const JsonObject& component, const std::string& 
   return entries;
 }
 
-// ["[CLS]", 101]
+// Reads ["[CLS]", 101].
 StatusOr<TemplateEntry> ReadTokenWithId(const JsonObject& component, std::string_view key) {
   DS_ASSIGN_OR_RETURN(const Json* value, component.Need(key));
   const bool good = value->is_array() && value->size() == 2 && (*value)[0].is_string() &&

@@ -12,10 +12,10 @@ using Steps = std::vector<std::unique_ptr<PreTokenizer>>;
 // GPT-2's words (openai/gpt-2, encoder.py).
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Words and punctuation as Rust's regular expressions tell them apart.
+// Words and punctuation as in Rust's regular expressions.
 constexpr std::string_view kWhitespacePattern = R"([\w\p{Join_Control}]+|[^\w\s\p{Join_Control}]+)";
 
-// Cuts at what a pattern or a class of characters matches.
+// Splits at the matches of a pattern or a class of characters.
 class SplitStep final : public PreTokenizer {
  public:
   SplitStep(FindMatches find, SplitBehavior behavior, bool invert)
@@ -36,7 +36,7 @@ class SplitStep final : public PreTokenizer {
   bool invert_;
 };
 
-// Puts a blank before words that have none.
+// Adds a blank before words that do not begin with one.
 class PrefixSpaceStep final : public PreTokenizer {
  public:
   Status Apply(Words* words) const override {
@@ -56,7 +56,7 @@ class LettersStep final : public PreTokenizer {
   bool PutsLetters() const override { return true; }
 };
 
-// Puts a visible character for every blank, and before words that do not begin with it.
+// Replaces every blank by a visible character, and adds it before words that do not begin with it.
 class MetaspaceStep final : public PreTokenizer {
  public:
   MetaspaceStep(std::string replacement, PrependScheme scheme, bool split)
@@ -69,7 +69,7 @@ class MetaspaceStep final : public PreTokenizer {
   Status Apply(Words* words) const override {
     std::vector<Match> matches;
     words->Rewrite([&](AlignedText* word, bool first) {
-      (void)blank_.FindMatches(word->text(), &matches).ok();  // a text is always found
+      (void)blank_.FindMatches(word->text(), &matches).ok();  // searching for a text cannot fail
       word->Replace(matches, replacement_);
       const bool wanted =
           scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && first);
@@ -189,7 +189,7 @@ StatusOr<std::vector<std::unique_ptr<PreTokenizer>>> ReadPreTokenizer(const Json
   return steps;
 }
 
-// Files of older versions say add_prefix_space instead.
+// Files of older versions use add_prefix_space instead.
 StatusOr<PrependScheme> ReadPrependScheme(const JsonObject& metaspace) {
   DS_ASSIGN_OR_RETURN(const bool prefix, metaspace.FlagOr("add_prefix_space", true));
   DS_ASSIGN_OR_RETURN(const std::string name, metaspace.TextOr("prepend_scheme", "always"));

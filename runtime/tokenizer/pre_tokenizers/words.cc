@@ -7,13 +7,13 @@
 namespace ds::tokenizer {
 namespace {
 
-// Joins matches as the behaviour says. What is left with `matched` is removed.
+// Joins matches by the behavior. Parts that are still `matched` afterwards are removed.
 void JoinMatches(SplitBehavior behavior, std::vector<Match>* matches) {
   if (behavior == SplitBehavior::kRemoved) return;
   const bool backwards = behavior == SplitBehavior::kMergedWithNext;
   if (backwards) std::reverse(matches->begin(), matches->end());
   std::size_t kept = 0;
-  bool previous = false;  // whether the part before this one had matched
+  bool previous = false;  // whether the preceding part matched
   for (std::size_t i = 0; i < matches->size(); ++i) {
     const Match part = (*matches)[i];
     bool joins = false;
@@ -70,7 +70,7 @@ void Words::SplitTokens(
     const std::function<std::pair<std::size_t, std::uint32_t>(std::string_view text)>& starts) {
   std::vector<Word> cut;
   for (const Word& word : list_) {
-    Word open{word.begin, word.begin, kNoToken};  // what lies before the next token
+    Word open{word.begin, word.begin, kNoToken};  // the text before the next token
     for (std::uint32_t at = word.begin; at < word.end && word.token == kNoToken;) {
       const auto [length, id] = starts(TextOf({at, word.end, kNoToken}));
       if (length == 0) {

@@ -6,7 +6,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// The bytes of the first `count` characters behind `at`.
+// Returns the bytes of the first `count` characters from `at` on.
 std::size_t CharacterBytes(std::string_view text, std::size_t at, std::size_t count) {
   std::size_t bytes = 0;
   for (; count > 0 && at + bytes < text.size(); --count) {
@@ -86,7 +86,7 @@ void AlignedText::Filter(const std::function<bool(char32_t)>& keep) {
     removed = 0;
     edits.push_back({character, 0});
   });
-  if (edits.size() == text_.size()) return;  // nothing is gone
+  if (edits.size() == text_.size()) return;  // nothing was removed
   if (!edits.empty()) edits.back().shift = -removed;
   Transform(edits, removed_at_start);
 }

@@ -6,13 +6,13 @@
 namespace ds::tokenizer {
 namespace {
 
-constexpr std::int32_t kRootParent = 0x7FFFFFFF;  // the root is nobody's child, and not free
+constexpr std::int32_t kRootParent = 0x7FFFFFFF;  // the root is not a child, and not free
 
 }  // namespace
 
 struct ByteTrie::Range {
   std::size_t begin, end;  // of the keys
-  std::size_t depth;       // the bytes that they share
+  std::size_t depth;       // length of their common prefix
   std::int32_t node;
 };
 
@@ -53,7 +53,7 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string, std::uint32_t>> keys) {
   }
 }
 
-// The first place where a child for every label fits.
+// Returns the first base with a free node for the child of every label.
 std::int32_t ByteTrie::FindBase(const std::vector<unsigned char>& labels) {
   while (first_free_ < nodes_.size() && nodes_[first_free_].parent >= 0) ++first_free_;
   std::size_t tried = 0;
@@ -65,7 +65,7 @@ std::int32_t ByteTrie::FindBase(const std::vector<unsigned char>& labels) {
       return nodes_[static_cast<std::size_t>(base + label + 1)].parent < 0;
     });
     if (fits) return static_cast<std::int32_t>(base);
-    // Crowded ground is left behind, or finding a place would take ever longer.
+    // Skips crowded regions, since the search would otherwise take longer and longer.
     if (++tried > 64) first_free_ = first;
   }
 }

@@ -70,7 +70,7 @@ bool IsWordCharacter(char32_t c) {
   const utf8proc_category_t category = CategoryOf(c);
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
          category == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D ||
-         (c >= 0x24B6 && c <= 0x24E9);  // the circled letters count as letters
+         (c >= 0x24B6 && c <= 0x24E9);  // circled letters count as letters
 }
 
 bool IsChinese(char32_t c) {

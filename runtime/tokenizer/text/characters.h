@@ -1,7 +1,7 @@
 #pragma once
 
-// Unicode classes of a character: white space, punctuation, mark. They equal those of Rust's `char`
-// and of the crates of Hugging Face's library. Pure.
+// Unicode classes of a character: white space, punctuation, mark. They match Rust's `char` and the
+// crates of Hugging Face's library. Pure.
 
 #include <cstddef>
 #include <string>

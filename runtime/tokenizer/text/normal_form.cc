@@ -10,7 +10,7 @@
 namespace ds::tokenizer {
 namespace {
 
-// A decomposed character, and how the place of each differs from the old text's.
+// A decomposed character, and its position relative to the old text.
 struct Mark {
   Edit edit;
   int combining_class = 0;
@@ -25,7 +25,7 @@ std::vector<Mark> Decompose(std::string_view text, bool compatible) {
   marks.reserve(text.size());
   const auto options =
       static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
-  std::size_t run = 0;  // where the marks that have to be put in order begin
+  std::size_t run = 0;  // beginning of the marks to be reordered
   const auto sort_run = [&] {
     std::stable_sort(
         marks.begin() + static_cast<std::ptrdiff_t>(run), marks.end(),
@@ -77,13 +77,13 @@ std::optional<char32_t> Compose(char32_t a, char32_t b) {
   return static_cast<char32_t>(pair[0]);
 }
 
-// Composes what the decomposition has left apart; a composed character's shift counts the ones that
-// it has taken in.
+// Composes the decomposed characters; the shift of a composed character counts the characters that
+// it absorbed.
 std::vector<Edit> Recompose(const std::vector<Mark>& marks) {
   std::vector<Edit> edits;
   edits.reserve(marks.size());
   std::optional<std::size_t> starter;  // in edits
-  int last_class = -1;                 // of a mark between it and here; -1: there is none
+  int last_class = -1;                 // of a mark between the starter and here; -1: none
   for (const Mark& mark : marks) {
     const bool blocked = last_class >= mark.combining_class && last_class != -1;
     if (starter && !blocked) {

@@ -7,11 +7,11 @@
 namespace ds::tokenizer {
 namespace {
 
-// What \w is there: in PCRE2's words, as the inside of a set.
+// Oniguruma's \w in PCRE2's syntax, for use inside a set.
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kHexDigit = "0-9A-Fa-f";
 
-// Properties that PCRE2 knows by the same name; other long names are scripts.
+// Properties with the same name in PCRE2; other long names are scripts.
 constexpr std::string_view kProperties[] = {
     "any",       "join_control",          "alphabetic", "lowercase",
     "uppercase", "white_space",           "emoji",      "ideographic",
@@ -107,7 +107,7 @@ class Translator {
     return OkStatus();
   }
 
-  // A set in a set adds what is in it, as if it had no brackets.
+  // A set in a set adds its characters, as if it had no brackets.
   Status InnerSet() {
     if (Follows("[^")) return Refuse("a negated set in a set");
     if (Follows("[:")) return Refuse("a POSIX bracket");
@@ -116,7 +116,7 @@ class Translator {
     return OkStatus();
   }
 
-  // A class that is a set in PCRE2's words: `inside`, or everything else.
+  // Writes a class that is a set in PCRE2's syntax: `inside`, or its complement.
   Status Class(std::string_view inside, bool negated) {
     if (in_set_ && negated) return Refuse("a negated class in a set");
     at_ += 2;

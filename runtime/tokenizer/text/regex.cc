@@ -17,8 +17,8 @@ std::string ErrorText(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// Search is what one search works on. The stack is only made when the small one of the compiled
-// code is full.
+// Search holds the state of one search. The stack is only allocated when the small one of the
+// compiled code is full.
 struct Search {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = nullptr;
@@ -70,7 +70,7 @@ StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   return Regex(code);
 }
 
-// An empty match directly behind a match does not count, as in the `onig` crate's find_iter.
+// An empty match directly after a match does not count, as in the `onig` crate's find_iter.
 Status Regex::FindMatches(std::string_view text, std::vector<Match>* matches) const {
   matches->clear();
   const auto size = static_cast<std::uint32_t>(text.size());
