@@ -1,7 +1,7 @@
 #pragma once
 
-// ReadAdapterLayout: layers, ranks and whole parameters of an adapter_model.safetensors, checked
-// against its adapter_config.json.
+// ReadAdapterLayout: reads the layers, ranks and full (non-LoRA) parameters of an
+// adapter_model.safetensors, checked against its adapter_config.json.
 
 #include <filesystem>
 
@@ -10,7 +10,7 @@
 
 namespace ds::models {
 
-// Fills in the layers and whole parameters of `spec`. Needs its rules. Reads the header only.
+// Fills in the layers and full parameters of `spec`. Requires spec->rules. Reads only the header.
 Status ReadAdapterLayout(const std::filesystem::path& folder, LoraSpec* spec);
 
 }  // namespace ds::models

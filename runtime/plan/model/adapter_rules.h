@@ -1,8 +1,8 @@
 #pragma once
 
 // AdapterRules: the layers that an adapter_config.json adapts, their ranks and alphas, and the
-// parameters that are saved whole, as PEFT 0.21 decides it (check_target_module_exists,
-// get_pattern_key). Layers are named in full: "model.layers.0.self_attn.q_proj".
+// parameters saved in full. Follows PEFT 0.21 (check_target_module_exists, get_pattern_key). Layers
+// have full names: "model.layers.0.self_attn.q_proj".
 //
 // Threads: const functions may be called concurrently.
 
@@ -19,35 +19,35 @@
 
 namespace ds::models {
 
-// PEFT's INCLUDE_LINEAR_LAYERS_SHORTHAND: target_modules that are all linear layers but the head.
+// PEFT's INCLUDE_LINEAR_LAYERS_SHORTHAND: as target_modules, all linear layers except the head.
 inline constexpr char kAllLinear[] = "all-linear";
 
-// True when `name` names the layer as an element of target_modules does: in full, or its end after
-// a dot.
+// True when `name` matches the layer as an element of target_modules does: it is the full name, or
+// the part of it after some dot.
 bool NamesModule(const std::string& name, const std::string& layer);
 
-// True when the parameter is in a module with a name that ends so: the rule of modules_to_save.
+// True when the name of a module around the parameter ends with `module`: the rule of
+// modules_to_save.
 bool IsSavedWith(std::string_view module, std::string_view parameter);
 
 class AdapterRules {
  public:
-  // Errors name the key.
+  // Errors name the offending key.
   static StatusOr<AdapterRules> Parse(const nlohmann::ordered_json& config);
 
-  // True when the config adapts the linear layer. Where it names no targets ("all-linear", null),
-  // every layer may be.
+  // True when the config adapts the linear layer. Without targets ("all-linear", null) every layer
+  // qualifies, unless exclude_modules or modules_to_save covers it.
   StatusOr<bool> Targets(const std::string& layer) const;
-  // False when the config names no targets: then the file decides.
+  // False when the config names no targets; the weights file then decides.
   bool has_targets() const { return targets_.has_value(); }
 
-  // The layer's values in rank_pattern and alpha_pattern; nothing: r and lora_alpha hold.
+  // The layer's value in rank_pattern or alpha_pattern; nullopt means r or lora_alpha applies.
   StatusOr<std::optional<double>> RankOf(const std::string& layer) const;
   StatusOr<std::optional<double>> AlphaOf(const std::string& layer) const;
 
-  // True when modules_to_save or bias says that the parameter is trained, so that the file has it
-  // whole.
+  // True when modules_to_save or bias marks the parameter as trained, so the file has it in full.
   bool TrainsWhole(const std::string& parameter) const;
-  // The same, and true of the embedding and the head, which PEFT may save without training them.
+  // Like TrainsWhole, but also true of the embedding and the head: PEFT may save them untrained.
   bool SavesWhole(const std::string& parameter) const;
   const std::vector<std::string>& modules_to_save() const { return modules_to_save_; }
 
@@ -58,7 +58,7 @@ class AdapterRules {
     std::optional<ModulePattern> pattern;
     StatusOr<bool> Match(const std::string& layer) const;
   };
-  using Values = std::vector<std::pair<ModulePattern, double>>;  // the first that matches counts
+  using Values = std::vector<std::pair<ModulePattern, double>>;  // the first match applies
 
   static StatusOr<std::optional<Modules>> ReadModules(const nlohmann::ordered_json& config,
                                                       const char* key);

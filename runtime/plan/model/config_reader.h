@@ -1,11 +1,11 @@
 #pragma once
 
-// ConfigReader: the keys of one config.json, read with defaults and checks. It remembers the first
-// error, so that what it is read for is a plain list of keys. Every key must be asked for or be
-// listed as harmless; one that nobody knows may change the mathematics and is an error.
+// ConfigReader: reads the keys of one config.json with defaults and checks. It keeps the first
+// error, so that callers are plain lists of keys. Every key must be read or marked with IgnoreKey;
+// any other key may change the mathematics and is an error.
 //
-// A key that is absent has the given default. A null counts as absent, but where "OrNone" says that
-// it means none.
+// An absent key has the given default. Null counts as absent, except in the functions named
+// "OrNone", which return 0 for it.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -20,43 +20,43 @@ namespace ds::models {
 
 class ConfigReader {
  public:
-  // `json` is an object and outlives the reader; messages begin with `file_name` unless it is
-  // empty.
+  // Requires `json` to be an object that outlives this one. Messages begin with `file_name` unless
+  // it is empty.
   ConfigReader(const nlohmann::ordered_json& json, const std::string& file_name)
       : json_(json), prefix_(file_name.empty() ? "" : file_name + ": ") {}
 
-  // A whole number from 1 to 2^30.
+  // Reads an integer from 1 to 2^30.
   std::int64_t Int(const std::string& key, std::int64_t absent);
-  // The same, or 0 for null.
+  // Like Int, but returns 0 for null.
   std::int64_t IntOrNone(const std::string& key, std::int64_t absent);
-  // A finite number from `least` to `most`.
+  // Reads a finite number from `least` to `most`.
   struct Range {
     double least = 0.0, most = 1.0;
   };
   double Number(const std::string& key, double absent, Range range);
-  // The same, or 0 for null.
+  // Like Number, but returns 0 for null.
   double NumberOrNone(const std::string& key, double absent, Range range);
   bool Bool(const std::string& key, bool absent);
   std::string String(const std::string& key, const std::string& absent);
-  // The object under `key`, or an empty one.
+  // Returns the object under `key`, or an empty one.
   nlohmann::ordered_json Object(const std::string& key);
-  // A list of numbers or of strings; absent: no value.
+  // Reads a list of numbers or of strings; nullopt when absent.
   std::optional<std::vector<double>> Numbers(const std::string& key);
   std::optional<std::vector<std::string>> Strings(const std::string& key);
 
-  // Marks a key as known whatever its value: it does not change the training mathematics.
+  // Marks a key as known with any value: it does not change the training mathematics.
   void IgnoreKey(const std::string& key) { known_.insert(key); }
 
-  // Records `message` unless an earlier error is there.
+  // Records `message`, unless there is an earlier error.
   void Refuse(const std::string& message);
 
   // The first error so far.
   const Status& status() const { return status_; }
-  // The first error, or the first key that nobody asked for.
+  // Returns the first error, or an error that names the first unknown key.
   Status Finish() const;
 
  private:
-  // The value, unless it is absent or null.
+  // Returns the value, or null if it is absent or null.
   const nlohmann::ordered_json* Find(const std::string& key);
   bool IsNull(const std::string& key) const;
   template <typename Element>

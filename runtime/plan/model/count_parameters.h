@@ -12,11 +12,12 @@ namespace ds::models {
 
 struct ParameterCount {
   std::int64_t all = 0;
-  // The most that one module of transformers' holds itself, not counting the modules inside it.
+  // The largest number of parameters that one module of transformers owns directly, without its
+  // submodules.
   std::int64_t largest_module = 0;
 };
 
-// The counts of what transformers builds. An error above 1e15 parameters.
+// Counts the parameters of the model that transformers builds. Fails above 1e15 parameters.
 StatusOr<ParameterCount> CountParameters(const DecoderSpec& spec);
 
 struct BlockCount {
@@ -24,7 +25,7 @@ struct BlockCount {
   std::int64_t parameters = 0;
 };
 
-// Lists the blocks in their order; of a tied head's matrix the embedding's block has it.
+// Lists the blocks in order. The embedding's block counts the matrix of a tied head.
 StatusOr<std::vector<BlockCount>> CountBlocks(const DecoderSpec& spec);
 
 }  // namespace ds::models

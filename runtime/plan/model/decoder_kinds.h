@@ -1,6 +1,6 @@
 #pragma once
 
-// The kinds of parts that a decoder may have (decoder_spec.h).
+// These enums list the variants of each component of a decoder (decoder_spec.h).
 
 namespace ds::models {
 
@@ -9,12 +9,11 @@ enum class Activation { kGeluTanh, kGeluErf, kRelu, kSilu };
 enum class NormKind {
   kLayer,       // LayerNorm
   kRms,         // x over its root mean square, rounded to x's dtype, times the weight
-  kRmsWide,     // rounded behind the weight
-  kRmsPlusOne,  // the same, times one plus the weight, which starts at 0
+  kRmsWide,     // rounded after the multiplication by the weight
+  kRmsPlusOne,  // like kRmsWide, times one plus the weight, which starts at 0
 };
 
-// The norms of a layer stand in one of these places; x is what flows through the layers, f
-// attention or MLP.
+// The location of a layer's norms. x is the residual stream, f attention or MLP.
 enum class NormPlace {
   kBefore,     // x + f(norm(x))
   kBehind,     // x + norm(f(x))
@@ -23,25 +22,26 @@ enum class NormPlace {
 };
 
 enum class Residual {
-  kInTurn,           // the MLP sees what attention has added
-  kParallel,         // both see x, each through its norm
-  kParallelOneNorm,  // both see x through one norm
+  kInTurn,           // the MLP reads the output of attention
+  kParallel,         // both read x, each through its own norm
+  kParallelOneNorm,  // both read x through one norm
 };
 
 enum class QkvLayout {
-  kApart,         // a weight each
+  kApart,         // one weight each
   kConcatenated,  // all queries, all keys, all values
-  kByGroup,       // per head of the keys: its queries, its key, its value
-  kLatent,        // keys and values widened from one narrow row a token (decoder_attention.h)
+  kByGroup,       // per key head: its queries, its key, its value
+  kLatent,        // K and V are projected up from one narrow row per token (decoder_attention.h)
 };
 
 enum class QueryKeyNorm { kNone, kPerHead, kWhole };
 
-// An expert that all tokens go through joins its result to that of a token's own ones.
+// SharedExpertMix combines the output of the shared expert, which receives all tokens, with that of
+// the routed experts.
 enum class SharedExpertMix {
   kAdded,
-  kGated,     // added, times a sigmoid of a product
-  kWeighted,  // both are weighted, by a softmax of a product (residual experts, arXiv 2201.05596)
+  kGated,     // added, times a sigmoid of a linear projection
+  kWeighted,  // both weighted by a softmax of a projection (residual experts, arXiv 2201.05596)
 };
 
 enum class Positions {
@@ -49,10 +49,10 @@ enum class Positions {
   kLearned,
   kRotary,
   kAlibi,         // arXiv 2108.12409
-  kAlibiRounded,  // the same with slopes and products in bf16, and scaled as the scores are
+  kAlibiRounded,  // slopes and products in bf16, and scaled as the scores are
 };
 
-// A layer may differ from the others in these.
+// Properties that may differ between layers.
 struct LayerKind {
   bool windowed = false;
   bool rotary = true;

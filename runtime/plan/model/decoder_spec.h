@@ -1,10 +1,11 @@
 #pragma once
 
-// DecoderSpec: what a decoder computes and what its weights are called, whatever its family.
+// DecoderSpec: describes the computation of a decoder and the names of its weights, for all
+// families.
 //
-// The families of Hugging Face are rows of a table (families.h), which say how their config.json
-// fills it; one implementation (models/decoder.h) builds and runs it. Without LibTorch, so that
-// `dsrun estimate` counts by the same description.
+// Each Hugging Face family is a row of a table (families.h) that maps its config.json to a
+// DecoderSpec. One implementation (models/decoder.h) builds and runs it. Free of LibTorch, so that
+// `dsrun estimate` counts from the same description.
 
 #include <cstdint>
 #include <optional>
@@ -21,8 +22,8 @@
 namespace ds::models {
 
 struct DecoderSpec {
-  std::string model_type;    // of config.json
-  std::string architecture;  // the class of transformers that loads it
+  std::string model_type;    // from config.json
+  std::string architecture;  // the transformers class that loads it
 
   std::int64_t vocabulary = 0;
   std::int64_t width = 0;
@@ -34,13 +35,13 @@ struct DecoderSpec {
   std::int64_t max_positions = 0;
 
   Positions positions = Positions::kRotary;
-  std::int64_t first_position = 0;        // kLearned: the row of the table that position 0 has
+  std::int64_t first_position = 0;        // kLearned: the table row of position 0
   RopeSpec rope;                          // kRotary
-  std::optional<RopeSpec> windowed_rope;  // that of windowed layers, where it is another
+  std::optional<RopeSpec> windowed_rope;  // of windowed layers, if different
 
-  std::optional<std::int64_t> padding_token;  // its row starts at 0 and learns as a head only
+  std::optional<std::int64_t> padding_token;  // its row starts at 0; trained by the head only
   bool embedding_norm = false;
-  bool scales_embedding = false;  // by the root of the width
+  bool scales_embedding = false;  // by the square root of the width
   double embedding_dropout = 0.0;
 
   NormKind norm = NormKind::kRms;
@@ -48,52 +49,52 @@ struct DecoderSpec {
   Residual residual = Residual::kInTurn;
   bool final_norm = true;
   double norm_epsilon = 1e-6;
-  double residual_dropout = 0.0;  // of what attention and MLP add
+  double residual_dropout = 0.0;  // of the outputs of attention and MLP
 
   QkvLayout qkv = QkvLayout::kApart;
-  bool qkv_bias = false;                // kLatent: of the products that narrow
-  std::int64_t latent_width = 0;        // kLatent: of the row that keys and values come from
-  std::int64_t query_latent_width = 0;  // of a row that queries come from; 0: they come from x
-  std::int64_t value_width = 0;         // of a head of the values; 0: the heads' width
+  bool qkv_bias = false;                // kLatent: of the down-projections
+  std::int64_t latent_width = 0;        // kLatent: of the row from which K and V are projected
+  std::int64_t query_latent_width = 0;  // of the row from which Q is projected; 0: from x
+  std::int64_t value_width = 0;         // of one head of V; 0: head_width
   bool attention_output_bias = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::kNone;
-  bool scales_scores = true;        // divides them by the root of query_scale_width
-  double query_scale_width = 0.0;   // 0: the heads' width
-  bool scales_by_layer = false;     // divides them by one plus the layer's index, too
-  bool scales_by_rope = false;      // multiplies them by the square of the rope's magnitude, too
+  bool scales_scores = true;        // divides them by the square root of query_scale_width
+  double query_scale_width = 0.0;   // 0: head_width
+  bool scales_by_layer = false;     // also divides them by one plus the layer's index
+  bool scales_by_rope = false;      // also multiplies them by the squared RoPE magnitude
   double attention_soft_cap = 0.0;  // c in c tanh(score / c); 0: none
   double attention_dropout = 0.0;
-  std::int64_t window = 0;             // of windowed layers: how many tokens a token sees; 0: all
-  std::vector<LayerKind> layer_kinds;  // empty: all are windowed, and rotary
+  std::int64_t window = 0;             // of windowed layers: the tokens a token attends to; 0: all
+  std::vector<LayerKind> layer_kinds;  // empty: all layers are windowed and rotary
 
   bool gated_mlp = true;
-  bool fused_gate_up = false;  // one weight: all of the gate, all of the other
+  bool fused_gate_up = false;  // one weight: first the gate, then up
   bool mlp_bias = false;
   Activation activation = Activation::kSilu;
-  std::int64_t experts = 0;  // in a layer, in place of its MLP; 0: there are none
+  std::int64_t experts = 0;  // per layer, in place of its MLP; 0: no experts
   std::int64_t experts_per_token = 0;
-  std::int64_t expert_width = 0;         // 0: the MLP's
-  std::int64_t shared_expert_width = 0;  // of one that all tokens go through, too; 0: none
+  std::int64_t expert_width = 0;         // 0: mlp_width
+  std::int64_t shared_expert_width = 0;  // of an additional expert for all tokens; 0: none
   SharedExpertMix shared_expert_mix = SharedExpertMix::kGated;
-  bool normalises_routes = true;        // the weights of a token's experts add up to 1
-  double route_scale = 1.0;             // they are multiplied by it
-  std::int64_t route_groups = 1;        // of neighbouring experts
-  std::int64_t kept_route_groups = 1;   // a token's experts are of so many, the most probable ones
-  bool routes_in_fp32 = false;          // the router's product, whatever the model's dtype
-  std::int64_t expert_interval = 1;     // one layer of so many has experts
-  std::set<std::int64_t> dense_layers;  // these have an MLP nevertheless
+  bool normalises_routes = true;        // the weights of a token's experts sum to 1
+  double route_scale = 1.0;             // multiplies these weights
+  std::int64_t route_groups = 1;        // groups of neighbouring experts
+  std::int64_t kept_route_groups = 1;   // a token's experts come from the N most probable groups
+  bool routes_in_fp32 = false;          // computes the router's product in fp32 for any model dtype
+  std::int64_t expert_interval = 1;     // every N-th layer has experts
+  std::set<std::int64_t> dense_layers;  // these layers have an MLP instead
   bool has_balance_loss = false;        // transformers' models of the family have one
-  bool balances_experts = false;        // adds the experts' balance loss to the loss
+  bool balances_experts = false;        // adds the expert balance loss to the loss
   double balance_loss_scale = 0.0;
-  // The gate that routes by capacity, in place of the model's own rule; no part of a folder.
+  // A gate with expert capacity replaces the model's own rule; it is not part of a model folder.
   std::optional<config::ExpertGateConfig> expert_gate = {};
 
-  bool tied_head = false;  // the head's matrix is the embedding's
+  bool tied_head = false;  // the head shares the embedding's matrix
   double logit_soft_cap = 0.0;
 
   bool weights_are_in_out = false;  // [in, out] in attention and MLP (transformers' Conv1D)
   double initializer_range = 0.02;
-  bool shrinks_residual_init = false;  // what adds to x starts smaller with the number of layers
+  bool shrinks_residual_init = false;  // output projections start smaller with more layers
 
   WeightNames names;
 
@@ -106,12 +107,12 @@ struct DecoderSpec {
   }
 };
 
-// Puts an MLP as wide as an expert next to each layer's experts, mixed with them by a softmax: what
-// deepspeed.moe.layer.MoE calls residual. No folder of Hugging Face's has its weights. Requires
-// experts, and no expert that all tokens go through already.
+// Adds an MLP as wide as an expert to each layer with experts, mixed with them by a softmax:
+// deepspeed.moe.layer.MoE calls this residual. No Hugging Face folder has its weights. Requires
+// experts and no shared expert.
 void AddResidualMlp(DecoderSpec* spec);
 
-// Returns how wide one of a layer's experts is.
+// Returns the width of one expert.
 inline std::int64_t WidthOfExpert(const DecoderSpec& spec) {
   return spec.expert_width > 0 ? spec.expert_width : spec.mlp_width;
 }
@@ -120,15 +121,15 @@ inline std::int64_t WidthOfValue(const DecoderSpec& spec) {
   return spec.value_width > 0 ? spec.value_width : spec.head_width;
 }
 
-// Returns how many of a head's elements are turned by its position.
+// Returns the number of a head's elements that RoPE rotates.
 inline std::int64_t TurnedWidth(const DecoderSpec& spec) {
   return 2 * RotatedPairs(spec.rope, spec.head_width);
 }
 
-// OK where a sequence of so many tokens has a position for each. The error says what would fit.
+// Fails when the model has fewer positions than `tokens`. The error names the limit.
 Status CheckLength(const DecoderSpec& spec, std::int64_t tokens);
 
-// Returns what the scores of a layer's attention are multiplied by.
+// Returns the factor that multiplies the attention scores of a layer.
 double AttentionScale(const DecoderSpec& spec, std::int64_t layer);
 
 }  // namespace ds::models

@@ -1,8 +1,8 @@
 #pragma once
 
-// The families: how the config.json of each fills a DecoderSpec. A family is a row: what it always
-// is and what transformers takes where a key is absent, the names of its keys and of its weights,
-// and a rule where keys mean more than their value.
+// The table of model families maps the config.json of each family to a DecoderSpec. A row has the
+// family's fixed values, transformers' defaults for absent keys, the names of keys and weights, and
+// a function for keys that need more than a copy of their value.
 
 #include <span>
 #include <string>
@@ -15,20 +15,20 @@
 
 namespace ds::models {
 
-// A key of config.json and the field that it fills. Absent, the field stays as it is.
+// A key of config.json and the field that it sets. An absent key leaves the field unchanged.
 struct ConfigKey {
   enum class Rule {
-    kValue,    // null is absent
-    kOrNone,   // null is 0: none, or derived from other keys
-    kIgnored,  // it changes nothing that is computed here
-    kOnly,     // a flag that must be `only`, or a number that must be 0
+    kValue,    // null counts as absent
+    kOrNone,   // null sets 0: none, or derived from other keys
+    kIgnored,  // changes nothing that is computed here
+    kOnly,     // a flag that must equal `only`, or a number that must be 0
   };
   using Field = std::variant<std::monostate, std::int64_t DecoderSpec::*, double DecoderSpec::*,
                              bool DecoderSpec::*, Activation DecoderSpec::*>;
   const char* name;
   Rule rule = Rule::kValue;
   Field field = {};
-  double most = 1.0;  // of a number
+  double most = 1.0;  // upper limit of a number
   std::variant<bool, double> only = false;
 };
 
@@ -45,7 +45,7 @@ constexpr ConfigKey Only(const char* name, std::variant<bool, double> value) {
   return {.name = name, .rule = ConfigKey::Rule::kOnly, .only = value};
 }
 
-// The keys that Llama, Gemma and their descendants have in common.
+// The keys common to Llama, Gemma and their descendants.
 inline constexpr ConfigKey kDecoderSizes[] = {
     Key("vocab_size", &DecoderSpec::vocabulary),
     Key("hidden_size", &DecoderSpec::width),
@@ -64,13 +64,13 @@ struct Family {
   DecoderSpec spec;
   std::vector<std::span<const ConfigKey>> keys;
   RopeKeys rope_keys = {};
-  bool has_padding_row = false;  // transformers leaves the row of pad_token_id untrained
-  // Derives what single keys do not say; widths and heads that follow from others are filled in
-  // behind it.
+  bool has_padding_row = false;  // the row of pad_token_id is not trained
+  // Sets fields that depend on several keys. Widths and head counts that follow from others are
+  // filled in afterwards.
   void (*derive)(ConfigReader& reader, DecoderSpec* spec) = nullptr;
 };
 
-// All of them, sorted by model_type.
+// Returns all families, sorted by model_type.
 const std::vector<Family>& Families();
 std::vector<Family> LlamaLikeFamilies();
 std::vector<Family> GemmaFamilies();
@@ -80,8 +80,8 @@ bool IsFamily(const std::string& model_type);
 
 enum class UnknownKeys { kRefuse, kIgnore };
 
-// Reads a config.json. Errors name the key, behind `file_name` unless that is empty; UNIMPLEMENTED
-// where the family is not known.
+// Reads a config.json. Errors name the key, preceded by `file_name` unless that is empty.
+// UNIMPLEMENTED when the family is not known.
 StatusOr<DecoderSpec> ReadDecoderSpec(const nlohmann::ordered_json& json,
                                       const std::string& file_name,
                                       UnknownKeys unknown = UnknownKeys::kRefuse);

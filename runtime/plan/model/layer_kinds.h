@@ -1,6 +1,6 @@
 #pragma once
 
-// These functions say which layers of a decoder are windowed, as transformers' layer_types do.
+// These functions set which layers of a decoder are windowed, like transformers' layer_types.
 
 #include <cstdint>
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace ds::models {
 
-// Gives every layer a kind, windowed where `is_windowed` says so.
+// Sets the kind of every layer; a layer is windowed if `is_windowed` returns true.
 void SetLayerTypes(DecoderSpec* spec, const std::function<bool(std::int64_t)>& is_windowed);
 
-// Reads "layer_types" over the kinds that are there, if it is given.
+// Reads "layer_types", if present, over the existing kinds.
 void ReadLayerTypes(ConfigReader& reader, DecoderSpec* spec);
 
 }  // namespace ds::models

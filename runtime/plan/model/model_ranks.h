@@ -1,7 +1,7 @@
 #pragma once
 
-// This says what a decoder allows of the ranks that have one model and the same samples between
-// them. Pure; safe from any thread.
+// These functions check how tensor, sequence and expert ranks can split a decoder and its samples.
+// Pure. Thread-safe.
 
 #include "runtime/base/status.h"
 #include "runtime/plan/model/tensor_plan.h"
@@ -13,17 +13,17 @@ namespace ds::models {
 using sequence_parallel::ParseSequenceKind;
 using sequence_parallel::SequenceKind;
 
-// Decides which heads of the plan's slice each of so many sequence ranks has; of a ring, all.
+// Assigns the heads of the plan's slice to `sequence` ranks. A ring gives every rank all heads.
 StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence,
                                                    SequenceKind kind = SequenceKind::kUlysses);
 
-// OK when each of `tensor` ranks can have a slice of the decoder, `sequence` ranks of this kind can
-// share the heads of every slice, and `expert` ranks the experts of a layer.
+// Fails unless each of `tensor` ranks can have a slice of the decoder, `sequence` ranks of this
+// kind can share the heads of every slice, and `expert` ranks can share the experts of a layer.
 Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int expert = 1,
                        SequenceKind kind = SequenceKind::kUlysses);
 
-// OK when as many ranks can have equal parts of samples of `seq_len` tokens, and, of this kind, of
-// portions of so many tokens (0: there are none).
+// Fails unless `sequence` divides `seq_len` and `portion`, the tokens of an FPDT chunk (0: no
+// chunks). Chunks with several sequence ranks need SequenceKind::kUlysses.
 Status CheckSampleParts(std::int64_t seq_len, int sequence,
                         SequenceKind kind = SequenceKind::kUlysses, std::int64_t portion = 0);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// ModulePattern: a regular expression over names of modules, as PEFT's configs have them (written
-// for Python's re, run by PCRE2 with a bound on its steps).
+// ModulePattern: a regular expression over module names in PEFT's configs. The patterns are written
+// for Python's re; PCRE2 runs them with a limit on its steps.
 //
 // Threads: const functions may be called concurrently.
 
@@ -17,10 +17,10 @@ namespace ds::models {
 
 class ModulePattern {
  public:
-  // The error says why the pattern is not understood.
+  // Fails with the reason when the pattern cannot be compiled.
   static StatusOr<ModulePattern> Compile(const std::string& pattern);
 
-  // True when the whole name matches. A pattern that takes too many steps is an error.
+  // True when the full name matches. A pattern that exceeds the step limit is an error.
   StatusOr<bool> Matches(std::string_view name) const;
 
  private:

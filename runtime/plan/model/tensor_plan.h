@@ -1,15 +1,15 @@
 #pragma once
 
-// TensorPlan: what one of the parts into which tensor parallelism cuts a decoder has of it.
+// TensorPlan: the slice of a decoder that one tensor-parallel rank (a part) holds.
 //
-// Matrices that a layer applies first (queries, keys, values; gate and up) are cut by their
-// outputs, those behind them (the attention's output, down) by their inputs, so that the parts'
-// results of attention and MLP add up, and those of every expert; tables and head are cut by the
-// vocabulary; every part has the rest whole. Heads stay whole: a part has heads of the keys and the
-// queries that share them. Parts are as even as can be, the first ones larger. Where there are more
-// parts than heads of the keys, all parts have all keys and values, and each uses one head of them.
+// The first matrices of a block (queries, keys, values; gate and up) are split by outputs, the
+// second ones (attention output, down) by inputs, so that the ranks' results of attention, of the
+// MLP and of every expert sum up. Tables and the head are split by the vocabulary; all other
+// weights are replicated. Heads are not split: a part has heads of the keys and the queries that
+// share them. Parts are as even as possible, the first ones larger. With more parts than key heads,
+// every part has all keys and values and uses one head.
 //
-// Pure; safe from any thread.
+// Pure. Thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -27,37 +27,37 @@ struct IndexRange {
   friend bool operator==(const IndexRange&, const IndexRange&) = default;
 };
 
-// A part has these indices of a dimension of a weight, one behind the other.
+// The indices of one dimension of a weight that a part holds, concatenated.
 struct WeightSlice {
   std::size_t dimension = 0;
-  std::int64_t extent = 0;  // of that dimension in the whole weight
+  std::int64_t extent = 0;  // of that dimension in the full weight
   std::vector<IndexRange> kept;
 };
 
 class TensorPlan {
  public:
-  // Part `part` of `parts`. Refuses a decoder that cannot be cut so, naming the numbers of parts
-  // next to it into which it can.
+  // Creates the plan of part `part` of `parts`. Refuses a decoder that cannot be split this way;
+  // the error names the nearest numbers of parts that work.
   static StatusOr<TensorPlan> Create(const DecoderSpec& spec, int part, int parts);
 
   int parts() const { return parts_; }
-  // The decoder of this part alone: its heads, widths and vocabulary are the part's.
+  // The decoder of this part alone, with the part's heads, widths and vocabulary.
   const DecoderSpec& slice() const { return slice_; }
   std::int64_t first_head() const { return heads_.first; }
   const IndexRange& vocabulary() const { return vocabulary_; }
   std::int64_t whole_vocabulary() const { return whole_.vocabulary; }
   std::int64_t whole_heads() const { return whole_.heads; }
-  // The one head of the keys that this part uses, where every part has all of them.
+  // The key head that this part uses, where every part has all key heads.
   std::optional<std::int64_t> copied_key_head() const { return copied_key_head_; }
 
-  // Tells what the part has of the weight with this full name, or of an adapter's beside it (of A
-  // inputs, of B and magnitudes outputs); nothing: all of it.
+  // Returns the part's slice of the weight with this full name, or of an adapter's parameter
+  // (inputs of A; outputs of B and magnitudes). nullopt: all of it.
   std::optional<WeightSlice> SliceOf(const std::string& name) const;
 
  private:
-  // The weight of a product or a table and its bias.
+  // The weight of a linear layer or a table, and its bias.
   struct Row {
-    std::string module;  // the end of its name
+    std::string module;  // suffix of its name
     bool by_outputs = true;
     bool in_out = false;  // the layout of the weight
     std::int64_t extent = 0;
@@ -65,9 +65,9 @@ class TensorPlan {
   };
 
   TensorPlan(const DecoderSpec& spec, int part, int parts);
-  const Row* FindRow(std::string_view module) const;  // null: all parts have all of it
+  const Row* FindRow(std::string_view module) const;  // null: replicated in all parts
   void AddAttention();
-  // An MLP that stands at `path` in a layer.
+  // Adds the MLP at `path` in a layer.
   void AddMlp(const std::string& path, std::int64_t width, int part);
 
   DecoderSpec whole_, slice_;

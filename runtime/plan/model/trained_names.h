@@ -1,10 +1,10 @@
 #pragma once
 
-// The names that decide which parameters of a model are trained: targets of adapters, and patterns
-// of frozen parameters.
+// These functions decide by name which parameters of a model are trained: adapter targets, and
+// patterns of frozen parameters.
 //
-// Ranks apply these rules to the model that they have built, dsrun to its description, so that both
-// refuse the same. Threads: a FrozenNames belongs to one, functions are pure.
+// Ranks apply the rules to the model they have built, dsrun to its description, so that both refuse
+// the same configs. Threads: FrozenNames is not thread-safe; the functions are pure.
 
 #include <set>
 #include <string>
@@ -15,38 +15,37 @@
 
 namespace ds::models {
 
-// Reads targets as users write them, which are PEFT's target_modules: names of layers (last,
-// partial or full ones), also with commas between them; one word that is no name: a regular
-// expression of full names; or "all-linear". Refuses an expression that is not understood.
+// Parses targets in the form of PEFT's target_modules: names of layers (last component, partial or
+// full), optionally separated by commas; a single word that is not a name, as a regular expression
+// of full names; or "all-linear". Refuses an expression that does not compile.
 Status ReadTargets(const std::vector<std::string>& words, LoraSpec* spec);
 
-// Finds the layers of the model that have adapters (LoraSpec::layers), and fills in the targets
-// where the spec names none. Refuses targets that no layer has, and a PEFT folder that does not
-// fit.
+// Finds the layers of the model that have adapters (LoraSpec::layers), and fills in the targets if
+// the spec names none. Refuses targets that match no layer, and a PEFT folder that does not fit.
 Status ChooseLayers(const ModelNames& model, LoraSpec* spec);
 
-// Refuses magnitudes (DoRA) of an adapted layer where each tensor rank has a part of its rows.
+// Refuses magnitudes (DoRA) of an adapted layer if tensor ranks split its rows.
 Status CheckMagnitudes(const LoraSpec& spec, const std::string& layer, bool rows_are_shared);
 
-// Refuses bytes (--quantize_base) for a weight that a PEFT folder has whole, to train it.
-// `parameters` are those that are left once bytes stand for the others.
+// Refuses --quantize_base for a weight that a PEFT folder trains in full. `parameters` are the
+// names left once quantized bytes replace the frozen weights.
 Status CheckUnquantized(const LoraSpec& spec, const std::vector<std::string>& parameters);
 
-// Finds the parameters whose full names match one of the patterns (as of file names: *, ?, [a-z]).
+// Finds the parameters with full names that match one of the shell patterns (*, ?, [a-z]).
 class FrozenNames {
  public:
   explicit FrozenNames(const std::vector<std::string>& patterns)
       : patterns_(patterns), unmatched_(patterns.begin(), patterns.end()) {}
 
-  // True of a name that a pattern matches. Takes the names of all parameters.
+  // True if a pattern matches. Call it with the names of all parameters.
   bool Freezes(const std::string& name);
-  // Refuses a pattern that no name has matched, and to leave nothing to train.
+  // Refuses a pattern that matched no name, and a model with nothing left to train.
   Status Check(bool trains) const;
 
  private:
   std::vector<std::string> patterns_;
   std::set<std::string> unmatched_;
-  std::string example_;  // of the names
+  std::string example_;  // of a name
 };
 
 }  // namespace ds::models

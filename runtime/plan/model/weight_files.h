@@ -1,9 +1,9 @@
 #pragma once
 
-// WeightFiles: which tensors a Hugging Face model folder has in which safetensors file, by the
-// headers alone: model.safetensors, or shards with model.safetensors.index.json.
+// WeightFiles: maps the tensors of a Hugging Face model folder to their safetensors files, from the
+// headers alone. The files are model.safetensors, or shards with model.safetensors.index.json.
 //
-// Without LibTorch, so that dsrun refuses a folder that ranks would refuse. Threads: const
+// Free of LibTorch, so that dsrun refuses the folders that ranks would refuse. Threads: const
 // functions may be called concurrently.
 
 #include <cstdint>
@@ -22,26 +22,26 @@ namespace ds::models {
 
 class WeightFiles {
  public:
-  // Nothing when the folder has no weights (training starts from random ones). Refuses a folder
-  // whose only weights are in a format that is not read, or are not complete, by their files'
-  // names.
+  // Returns nullopt when the folder has no weights (training starts from random ones). Refuses, by
+  // their file names, weights in an unsupported format and incomplete weights.
   static StatusOr<std::optional<WeightFiles>> Open(const std::filesystem::path& folder);
-  // The file that Open would read first: model.safetensors or the index; "" when the folder has no
-  // weights. Refuses what Open refuses by names.
+  // Returns the file that Open would read first: model.safetensors or the index; "" when the folder
+  // has no weights. Refuses the same file names as Open.
   static StatusOr<std::filesystem::path> FindFirst(const std::filesystem::path& folder);
 
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
 
-  // The name under which the folder has `name`, which a base model was saved without the first
-  // part of: "transformer.wte.weight" -> "wte.weight". `name` itself when there is neither.
+  // Returns the name under which the folder stores `name`. A base model may be saved without the
+  // first component: "transformer.wte.weight" -> "wte.weight". Returns `name` if neither is stored.
   std::string FindStoredName(const std::string& name) const;
   bool Has(const std::string& stored_name) const { return tensors_.contains(stored_name); }
-  // The path of a stored tensor.
+  // Returns the path of the file with this stored tensor.
   StatusOr<const std::filesystem::path*> FindFile(const std::string& stored_name) const;
 
-  // OK where a parameter with this full name and shape, of floating-point numbers, can be read.
+  // OK if a floating-point parameter with this full name and shape can be read.
   Status Check(const std::string& name, std::span<const std::int64_t> shape) const;
-  // Stored tensors but for these, and for constants that older versions of transformers stored.
+  // Lists the stored tensors other than `stored_names`, without the constant buffers that older
+  // versions of transformers stored.
   std::vector<std::string> ListOthers(const std::set<std::string>& stored_names) const;
 
  private:
