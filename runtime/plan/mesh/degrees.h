@@ -1,17 +1,18 @@
 #pragma once
 
-// Degrees: into how many parts a job is cut along each axis of parallelism, and in which order the
-// axes number the ranks. The axes:
+// Degrees: the degree of each axis of parallelism of a job, and the order in which the axes number
+// the ranks. The axes:
 //
-//   pipeline   stages: each rank has some of the blocks
-//   replicate  copies of everything that the axes below cut; each has samples of its own
-//   shard      ZeRO: parts of the model state; each rank has samples of its own
+//   pipeline   stages: each rank holds some of the blocks
+//   replicate  copies of everything the axes below split; each has samples of its own
+//   shard      ZeRO: shards of the model state; each rank has samples of its own
 //   sequence   parts of the same samples
 //   tensor     parts of every matrix
 //
-// Experts lie across shard x sequence: `expert` ranks of it hold different ones.
+// Experts are distributed over shard x sequence, in groups of `expert` ranks that hold different
+// experts.
 //
-// Pure; safe from any thread.
+// Pure. Thread-safe.
 
 #include <array>
 #include <cstddef>
@@ -30,7 +31,7 @@ inline constexpr std::size_t kAxisCount = 5;
 
 std::string_view NameOf(Axis axis);
 
-// A set of axes. Those with a meaning of their own:
+// A set of axes. The constants below name the sets with a meaning of their own.
 class AxisSet {
  public:
   constexpr AxisSet(std::initializer_list<Axis> axes) {
@@ -57,11 +58,11 @@ class AxisSet {
  private:
   unsigned bits_ = 0;
 };
-// Ranks with samples of their own: the batch formula, the mean of the losses.
+// Ranks with samples of their own: they count in the batch formula and the mean of the losses.
 inline constexpr AxisSet kDataAxes{Axis::kReplicate, Axis::kShard};
-// Ranks whose gradients of a dense parameter add up; they hold, whole or in parts, the same model.
+// Ranks that sum their gradients of a dense parameter. They hold the same model, full or sharded.
 inline constexpr AxisSet kGradientAxes{Axis::kReplicate, Axis::kShard, Axis::kSequence};
-// Ranks among which a dense parameter is cut.
+// Ranks that shard a dense parameter.
 inline constexpr AxisSet kShardAxes{Axis::kShard, Axis::kSequence};
 // Ranks that hold equal shards.
 inline constexpr AxisSet kReplicaAxes{Axis::kReplicate};
@@ -72,23 +73,24 @@ struct Degrees {
   int shard = 1;
   int sequence = 1;
   int tensor = 1;
-  int expert = 1;  // a divisor of shard x sequence
-  // Neighbours hold different experts, or, by this second order, the same ones.
+  int expert = 1;  // divides shard x sequence
+  // False: neighbouring ranks hold different experts. True: they hold the same experts.
   bool data_before_expert = false;
-  // Outermost first: ranks that are neighbours along the last axis have neighbouring numbers.
+  // Outermost first: neighbours along the last axis have consecutive rank numbers.
   std::array<Axis, kAxisCount> order{Axis::kPipeline, Axis::kReplicate, Axis::kShard,
                                      Axis::kSequence, Axis::kTensor};
 
   int along(Axis axis) const;
 };
 
-// Reads "pipeline=2,tensor=4": the axes are ordered as they are named, those without a name stand
-// where the default order has them. Where `shard` has no degree, it takes the ranks that are left.
+// Parses "pipeline=2,tensor=4". Named axes are ordered as in the text; unnamed axes keep their
+// positions in the default order. If `shard` is not named, its degree is the world size over the
+// product of the others.
 StatusOr<Degrees> ParseDegrees(std::string_view text, int world_size);
 
-// Refuses more stages than layers, and experts that `expert` does not divide, naming the degrees
-// next to it that do. A fact that the model does not tell is not held against it. What tensor and
-// sequence ranks can share of a model's heads is told by plan/model/model_ranks.h.
+// Refuses more stages than layers, and an `expert` that does not divide the model's experts; the
+// error names the nearest degrees that do. Facts missing from `model` are not checked.
+// plan/model/model_ranks.h checks how tensor and sequence ranks share the heads.
 Status CheckFitsModel(const Degrees& degrees, const config::ModelFacts& model);
 
 }  // namespace ds::topology

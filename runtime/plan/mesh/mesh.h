@@ -3,11 +3,11 @@
 // Mesh: the grid of all ranks of a job. A rank has a coordinate along every axis (degrees.h); ranks
 // are numbered row by row in the declared order, the last axis fastest.
 //
-// The group of a rank over some axes are the ranks that differ from it in nothing but these axes'
-// coordinates, itself included. Groups are lists of ranks in ascending order, so every member gets
-// the same one, and each rank is in exactly one group of a kind.
+// The group of a rank over a set of axes is the set of ranks that differ from it only in the
+// coordinates of these axes, itself included. Groups are lists of ranks in ascending order, so all
+// members get the same list. Each rank belongs to exactly one group of a kind.
 //
-// Pure integers: no communication, no state. Safe from any thread.
+// Pure integers: no communication, no state. Thread-safe.
 
 #include <array>
 #include <optional>
@@ -18,26 +18,26 @@
 
 namespace ds::topology {
 
-// One of `count` ranks, by its place among them.
+// A rank's index within a group of `count` ranks.
 struct Member {
   int index = 0;
   int count = 1;
 };
 
-// By axis (static_cast<std::size_t>(axis)).
+// Indexed by static_cast<std::size_t>(axis).
 using Coordinates = std::array<int, kAxisCount>;
 
 class Mesh {
  public:
   // Makes the mesh of one rank.
   Mesh() = default;
-  // Refuses a degree below 1, degrees whose product is not world_size, an order that does not name
-  // every axis once, and an `expert` that does not divide shard x sequence.
+  // Refuses a degree below 1, degrees with a product other than world_size, an order that does not
+  // name every axis once, and an `expert` that does not divide shard x sequence.
   static StatusOr<Mesh> Create(const Degrees& degrees, int world_size);
 
   const Degrees& degrees() const { return degrees_; }
   int world_size() const { return world_size_; }
-  // The ranks of a group over these axes.
+  // Returns the number of ranks in a group over these axes.
   int CountOver(AxisSet axes) const;
 
   // Requires 0 <= rank < world_size().
@@ -48,22 +48,22 @@ class Mesh {
   std::vector<int> GroupOf(int rank, AxisSet axes) const;
   Member MemberOf(int rank, AxisSet axes) const;
 
-  // The rank that is `distance` further along the axis; nothing past either end.
+  // Returns the rank `distance` further along the axis, or nullopt past either end.
   std::optional<int> Neighbour(int rank, Axis axis, int distance) const;
 
-  // Tells which of the `expert` parts of all experts the rank holds.
+  // Returns the index of the rank's part of the experts, in [0, expert).
   int ExpertPartOf(int rank) const;
-  // Within the rank's group over kShardAxes: the `expert` ranks that hold all experts together, one
-  // part each, in the parts' order.
+  // Within the rank's group over kShardAxes: the `expert` ranks that together hold all experts, one
+  // part each, in the order of the parts.
   std::vector<int> ExpertGroupOf(int rank) const;
-  // The ranks of its group over these axes that hold the same experts. Over kShardAxes these are
-  // cut among them; over kGradientAxes their gradients add up.
+  // Returns the ranks of its group over these axes that hold the same experts. Over kShardAxes they
+  // shard these experts; over kGradientAxes they sum their gradients.
   std::vector<int> SameExpertsOf(int rank, AxisSet axes) const;
 
  private:
   Degrees degrees_;
   int world_size_ = 1;
-  std::array<int, kAxisCount> strides_{1, 1, 1, 1, 1};  // by axis: between neighbours
+  std::array<int, kAxisCount> strides_{1, 1, 1, 1, 1};  // by axis: distance between neighbours
 };
 
 }  // namespace ds::topology
