@@ -1,7 +1,6 @@
 #pragma once
 
-// ShareHeads decides which heads of a layer each of the ranks along the sequence axis computes.
-// Pure; safe from any thread.
+// ShareHeads assigns the heads of a layer to the ranks along the sequence axis. Pure. Thread-safe.
 
 #include <cstdint>
 #include <vector>
@@ -15,16 +14,17 @@ struct HeadRange {
   friend bool operator==(const HeadRange&, const HeadRange&) = default;
 };
 
-// By rank. All ranges of queries together are all heads, in their order; those of the keys, which
-// are those of the values too, may overlap.
+// Indexed by rank. The ranges of queries cover all heads, in order. The ranges of keys, which are
+// also the ranges of values, may overlap.
 struct HeadShares {
   std::vector<HeadRange> queries, keys;
 };
 
-// A rank has whole heads of the keys and the queries that share them, the first ranks one more
-// where they do not divide the heads. Of more ranks than heads of the keys, each has one, and
-// several have the same: the ranks have to divide the queries then, and be a multiple of the keys.
-// Else the error names the numbers of ranks next to it that can share the heads.
+// With at most as many ranks as key heads, a rank has full key heads and the queries that share
+// them; if the ranks do not divide the heads, the first ranks have one more. With more ranks than
+// key heads, each rank has one key head and several ranks have the same one: the ranks must then
+// divide the queries and be a multiple of the keys. Otherwise the error names the nearest numbers
+// of ranks that can share the heads.
 StatusOr<HeadShares> ShareHeads(std::int64_t queries, std::int64_t keys, int ranks);
 
 }  // namespace ds::sequence_parallel

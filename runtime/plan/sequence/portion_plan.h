@@ -1,10 +1,10 @@
 #pragma once
 
-// Portions: the attention part of a layer takes some of a sample's tokens at a time, so that no
-// more than one portion's queries, keys and values are there while the keys and values of the
-// portions before it wait elsewhere and are brought one ahead (FPDT: Yao et al. 2024, arXiv
-// 2408.16978, its chunks). This plans which keys a portion's queries look at, in which order, and
-// when keys have been looked at for the last time. Pure; safe from any thread.
+// These functions plan the order in which attention visits the portions (FPDT chunks) of a sample:
+// which keys each chunk's queries attend to, and when keys are used for the last time. At most one
+// chunk's queries, keys and values are resident at a time. The keys and values of earlier chunks
+// are offloaded and prefetched one chunk ahead (Yao et al. 2024, arXiv 2408.16978). Pure.
+// Thread-safe.
 
 #include <cstdint>
 #include <functional>
@@ -14,33 +14,32 @@
 
 namespace ds::sequence_parallel {
 
-// The portions of a sample, of `portion` tokens each; the last one has what is left.
+// Splits a sample into chunks of `portion` tokens each; the last chunk has the remainder.
 std::vector<TokenRange> CutPortions(std::int64_t tokens, std::int64_t portion);
 
-// Tells of portion `queries` whether it looks at the keys of one before it.
+// Returns whether the queries of chunk `queries` attend to the keys of the earlier chunk `keys`.
 using LooksAt = std::function<bool(int queries, int keys)>;
 
-// Keys and values of an earlier portion. The next ones of the step are brought meanwhile.
+// A visit to the keys and values of an earlier chunk. The step's next ones are fetched meanwhile.
 struct KeyVisit {
   int keys = 0;
-  bool last = false;  // no step behind this one looks at them
+  bool last = false;  // no later step attends to them
   friend bool operator==(const KeyVisit&, const KeyVisit&) = default;
 };
 
-// One portion's queries, over its own keys and those, in this order.
+// The queries of one chunk, over its own keys and the keys of `earlier`, in this order.
 struct PortionStep {
   int queries = 0;
   std::vector<KeyVisit> earlier;
-  // A step behind this one looks at this portion's keys: of the forward pass, which keeps them.
+  // A later step attends to this chunk's keys. Set in a forward pass, which keeps the keys.
   bool keys_wait = false;
   friend bool operator==(const PortionStep&, const PortionStep&) = default;
 };
 
-// The steps of a forward pass, from the first portion to the last one.
+// Plans the steps of a forward pass, from the first chunk to the last.
 std::vector<PortionStep> PlanForward(int portions, const LooksAt& looks_at);
-// Those of a backward pass, from the last one to the first. Gradients of keys are complete when
-// their own portion's step comes, for only portions behind it and that one itself have looked at
-// them: a step then has all of its portion's.
+// Plans the steps of a backward pass, from the last chunk to the first. A chunk's key gradients are
+// complete when its own step ends: only that chunk and later ones have attended to its keys.
 std::vector<PortionStep> PlanBackward(int portions, const LooksAt& looks_at);
 
 }  // namespace ds::sequence_parallel

@@ -1,7 +1,7 @@
 #pragma once
 
-// SequenceKind says how ranks that have parts of the same samples compute attention, which looks at
-// whole samples; FindTokens, which tokens each of them has. Pure; safe from any thread.
+// SequenceKind: how ranks that split the same samples compute attention over full samples.
+// FindTokens returns the tokens of each rank. Pure. Thread-safe.
 
 #include <cstdint>
 #include <string_view>
@@ -13,13 +13,13 @@ namespace ds::sequence_parallel {
 
 enum class SequenceKind {
   kUlysses,  // each has some of the heads, over all tokens (arXiv 2309.14509)
-  kRing,  // each has all heads of its own tokens, and keys and values go round (arXiv 2310.01889)
+  kRing,     // each has all heads of its own tokens; K and V circulate (arXiv 2310.01889)
 };
 
 // Reads "ulysses" or "ring".
 StatusOr<SequenceKind> ParseSequenceKind(std::string_view name);
 
-// Tokens of a sample that lie side by side.
+// Consecutive tokens of a sample.
 struct TokenRange {
   std::int64_t first = 0, count = 0;
 
@@ -27,14 +27,14 @@ struct TokenRange {
   friend bool operator==(const TokenRange&, const TokenRange&) = default;
 };
 
-// The tokens that `rank` of `ranks` has of a sample, in their order, none empty. Of Ulysses each
-// has one stretch. Of a ring a token sees only those before it, so that later stretches cost more:
-// the sample is cut into twice as many stretches as ranks, and each rank has one of the front and
-// the one as far from the end. Requires that `ranks` divides `tokens`.
+// Returns the tokens of a sample that `rank` of `ranks` has, in order, no range empty. Under
+// Ulysses each rank has one range. In a ring a token attends only to earlier ones, so later ranges
+// cost more: the sample is split into 2 * ranks ranges, and each rank has one from the front and
+// the one equally far from the end. Requires that `ranks` divides `tokens`.
 //
-// A rank of Ulysses whose attention takes `portion` tokens of a sample at a time (portion_plan.h)
-// has one stretch of each portion, so that they are exchanged one by one: `ranks` divides that,
-// too. 0: all at once.
+// If attention takes `portion` tokens of a sample at a time (portion_plan.h, Ulysses only), a rank
+// has one range of each chunk, so that chunks are exchanged one by one. `ranks` must then divide
+// `portion`, too. 0: all tokens at once.
 std::vector<TokenRange> FindTokens(SequenceKind kind, std::int64_t tokens, int rank, int ranks,
                                    std::int64_t portion = 0);
 
