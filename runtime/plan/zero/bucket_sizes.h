@@ -1,7 +1,7 @@
 #pragma once
 
-// MeasureBuckets: the bytes of a rank's buckets, and where they rest while nobody uses them, as
-// Bucket, OptimizerShard and Store find them. Pure.
+// MeasureBuckets: the bytes of a rank's buckets, and their locations while unused, as Bucket,
+// OptimizerShard and Store place them. Pure.
 
 #include <cstdint>
 #include <vector>
@@ -10,34 +10,34 @@
 
 namespace ds::zero {
 
-// CountBucketBytes: what one flat buffer, its shards and its gradients take in each of the forms in
-// which they are there, and what goes on beside them for a while. Pure: a plan adds them up.
+// CountBucketBytes: the bytes of one flat buffer, its shards and its gradients, in each of their
+// forms, and of the temporaries next to them. Pure: a plan adds them up.
 
-// In bytes.
+// All sizes are in bytes, except own_elements.
 struct BucketBytes {
-  std::int64_t own_elements = 0;    // of this rank's shard
-  std::int64_t parameters = 0;      // whole
+  std::int64_t own_elements = 0;    // in this rank's shard
+  std::int64_t parameters = 0;      // full
   std::int64_t own_parameters = 0;  // this rank's shard
   std::int64_t largest = 0;         // of one parameter
-  std::int64_t gathered = 0;        // as it travels to all ranks that share it
-  std::int64_t near_gathered = 0;   // ... to near ones
+  std::int64_t gathered = 0;        // by a gather over all ranks that share it
+  std::int64_t near_gathered = 0;   // by a gather over near ranks
 
-  // A trained one has these.
-  std::int64_t travelling = 0;         // gradients between ranks
-  std::int64_t gradients = 0;          // whole, where they are added up
-  std::int64_t own_gradients = 0;      // this rank's part of those
-  std::int64_t masters = 0;            // as this rank updates them
-  std::vector<std::int64_t> states{};  // of each value that the optimizer keeps for a range
-  std::int64_t update_buffers = 0;     // beside the update
-  std::int64_t publish_buffers = 0;    // where parameters are published in parts
+  // The fields below apply to trained buckets.
+  std::int64_t travelling = 0;         // full gradients in the communication dtype
+  std::int64_t gradients = 0;          // full gradients in the accumulation dtype
+  std::int64_t own_gradients = 0;      // this rank's shard of `gradients`
+  std::int64_t masters = 0;            // the master weights that this rank updates
+  std::vector<std::int64_t> states{};  // of each optimizer state of each range
+  std::int64_t update_buffers = 0;     // temporaries of the update
+  std::int64_t publish_buffers = 0;    // if parameters are published in parts
 
-  // ZeRO++ adds these.
+  // The fields below apply to ZeRO++.
   std::int64_t secondary_shard = 0;
-  std::int64_t gather_buffers = 0;     // beside a gather that is rounded
-  std::int64_t near_buffers = 0;       // beside one from near ranks
-  std::int64_t reduction_buffers = 0;  // beside a reduction that is rounded
-  std::int64_t rounded_exchange = 0;   // what such a reduction sends; 0: it is not rounded
-  std::int64_t lost_values = 0;        // that LoCo keeps for the next reduction
+  std::int64_t gather_buffers = 0;     // of a quantized gather
+  std::int64_t near_buffers = 0;       // of a quantized gather from near ranks
+  std::int64_t reduction_buffers = 0;  // of a quantized reduction
+  std::int64_t rounded_exchange = 0;   // sent by a quantized reduction; 0: not quantized
+  std::int64_t lost_values = 0;        // kept by LoCo for the next reduction
 };
 
 BucketBytes CountBucketBytes(const BucketShape& shape, const StepMemoryInput& input);
@@ -48,18 +48,18 @@ struct BucketSizes {
   bool of_experts = false;
   bool on_two_stages = false;
   config::Sharding sharding;
-  // The rest tells what is elsewhere while nobody uses it.
-  Rest own_rest = Rest::kHere;      // the reduced shard's
+  // Rest: the location while the data is unused.
+  Rest own_rest = Rest::kHere;      // of the reduced shard
   std::int64_t fetched_bytes = 0;   // of this rank's shard of the parameters
-  bool parameters_on_host = false;  // there it rests
-  // From the host, for one turn of the update, and the next one.
+  bool parameters_on_host = false;  // the location of that shard
+  // Bytes brought from the host for one sub-group of the update and for the next one.
   HeldMemory brought = {};
-  bool has_turns = false;  // more than one
+  bool has_turns = false;  // more than one sub-group
 };
 
 struct MeasuredModel {
   std::vector<std::vector<BucketSizes>> units;
-  HeldMemory here;  // model state that is always there
+  HeldMemory here;  // permanent model state where the rank computes
   AwayMemory away;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// SplitCores: which of a rank's cores the update beside the backward pass has for itself
-// (offload_optimizer.cpuadam_cores_perc, zenflow.pt_reserved_cores_perc), as DeepSpeed's
-// SuperOffload and ZenFlow split them: the first ones compute, the last ones update. Unlike theirs
-// no side is left without a core.
+// SplitCores: splits a rank's cores between computation and an update that overlaps the backward
+// pass (offload_optimizer.cpuadam_cores_perc, zenflow.pt_reserved_cores_perc). As in DeepSpeed's
+// SuperOffload and ZenFlow, the first cores compute and the last ones update. Unlike there, neither
+// side is left without a core.
 
 #include <cstddef>
 #include <string>
@@ -12,19 +12,19 @@
 namespace ds::zero {
 
 struct CoreSplit {
-  std::vector<int> compute, update;  // logical ones; of no split both are empty
-  std::string why_not;               // of no split
+  std::vector<int> compute, update;  // logical cores; both empty without a split
+  std::string why_not;               // the reason for no split
 };
 
-// Splits `cores` so that this share of them, rounded up, computes, and each side has one at least.
-// None are split of a share of 0 or 1, by which one side has nothing to do, and of a single core.
+// Splits `cores` so that `compute_share` of them, rounded up, computes, and each side has at least
+// one. A share of 0 or 1, or a single core, gives no split.
 CoreSplit SplitCores(const std::vector<int>& cores, double compute_share);
 
-// Leaves the computation so many of its cores, the first ones, where it has more.
+// Limits the computation to its first `most` cores.
 CoreSplit LimitCompute(CoreSplit split, std::size_t most);
 
-// Takes member `index`'s part of cores that `count` ranks of a host have in common, in order; those
-// that are left over go to the first ranks. Where there are fewer cores than ranks they share them.
+// Returns the cores of rank `index` out of `count` ranks on a host, in order; the first ranks have
+// one more if the cores do not divide evenly. With fewer cores than ranks, ranks share cores.
 std::vector<int> TakeOwnCores(const std::vector<int>& cores, int index, int count);
 
 }  // namespace ds::zero

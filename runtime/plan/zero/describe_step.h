@@ -1,6 +1,6 @@
 #pragma once
 
-// DescribeStep: what a config says about the memory of a step, for PlanStepMemory. Pure.
+// DescribeStep: derives the input of PlanStepMemory from a config. Pure.
 
 #include "runtime/config/ds_config.h"
 #include "runtime/plan/zero/residency_budgets.h"
@@ -10,17 +10,17 @@ namespace ds::zero {
 
 struct StepSetting {
   int ranks = 1;          // of the job
-  int ranks_of_host = 0;  // the most; 0: all of them
+  int ranks_of_host = 0;  // the largest host's; 0: all of them
   bool on_gpu = false;
 };
 
-// Tells whether fewer ranks than all that share the state have secondary shards (hpZ).
+// True if secondary shards (hpZ) are shared by fewer ranks than the `shards` that share the state.
 bool HasSecondaryShards(const config::ZeroConfig& zero, int shards);
 
-// Takes from a config all but the model's units, what they make of a micro-batch, and its inputs.
+// Fills in all fields from the config, except the model's units, their activations and its inputs.
 StepMemoryInput DescribeStep(const config::DsConfig& config, const StepSetting& setting);
 
-// The windows of the step, once it has its units.
+// Chooses the windows of the step. Requires step.units.
 StepWindows ChooseWindows(const config::DsConfig& config, const StepMemoryInput& step);
 
 }  // namespace ds::zero

@@ -1,12 +1,12 @@
 #pragma once
 
-// Place and Action: where a rank is in the passes through a model's units, and what it does there.
+// Place and Action: a rank's position in the passes through a model's units, and its actions there.
 
 #include <cstdint>
 
 namespace ds::zero {
 
-// UnitRange is the units [first, end).
+// UnitRange: the units [first, end).
 struct UnitRange {
   int first = 0, end = 0;
 };
@@ -14,10 +14,10 @@ struct UnitRange {
 struct Place {
   enum class Kind {
     kForward,          // of the unit
-    kBackward,         // of the unit; those of one micro-batch come in descending order
-    kWeightGradient,   // the same, where gradients of weights come behind the backward pass
-    kEndOfMicroBatch,  // behind its backward
-    kRest,             // neither: nothing has to be present, and what is small may be
+    kBackward,         // of the unit; in descending order within a micro-batch
+    kWeightGradient,   // weight gradients of the unit, if they follow the backward pass
+    kEndOfMicroBatch,  // after its backward
+    kRest,             // outside passes: no unit has to be present, small ones may be
   };
 
   Kind kind = Kind::kRest;
@@ -34,9 +34,9 @@ struct Action {
     kKeepWhole,
     kRelease,
     kGather,  // begins
-    kFetch,   // this rank's shards come from another tier
-    kStow,    // and go back there
-    // Where calls go on beside the computation, the rank waits until what was begun has ended.
+    kFetch,   // fetches this rank's shards from another tier
+    kStow,    // offloads them to that tier
+    // If calls overlap with computation, these wait for a call in flight.
     kAwaitParameters,
     kAwaitGradients,
   };
@@ -44,7 +44,7 @@ struct Action {
   Kind kind = Kind::kGather;
   int unit = 0;
 
-  // Tells whether all ranks of the group take part.
+  // True if all ranks of the group take part.
   bool collective() const { return kind == Kind::kReduce || kind == Kind::kGather; }
   friend bool operator==(const Action&, const Action&) = default;
 };

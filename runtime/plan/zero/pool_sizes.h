@@ -1,11 +1,11 @@
 #pragma once
 
-// PoolSizes: which buffers a pool of flat buffers keeps when they are given back, which it hands
-// out again and which it frees, by their sizes alone. Pure: BufferPool has the memory.
+// PoolSizes: decides by size which buffers a pool of flat buffers keeps when they are returned,
+// reuses and frees. Pure: BufferPool owns the memory.
 //
-// Buffers of a size that more than one unit uses, as layers have, are kept when given back. One
-// buffer of any other size is kept (fresh memory costs a page fault every 4 KiB), until memory has
-// to be found for another size: a large embedding's never lies idle beside a large head's.
+// Returned buffers of a size that more than one unit uses, such as layers, are kept. One buffer of
+// any other size is kept (fresh memory costs a page fault every 4 KiB), until another size needs
+// memory: a large embedding's buffer is never idle next to a large head's.
 
 #include <cstdint>
 #include <map>
@@ -15,20 +15,20 @@ namespace ds::zero {
 
 class PoolSizes {
  public:
-  // Says that one more tensor will take buffers of this size.
+  // Registers one more tensor that will take buffers of this size.
   void AddUser(std::int64_t bytes) { ++sizes_[bytes].users; }
 
   struct Taking {
-    bool is_idle = false;                  // one of the idle buffers of this size is taken
-    std::vector<std::int64_t> freed = {};  // else: sizes whose idle buffers go first
+    bool is_idle = false;                  // takes an idle buffer of this size
+    std::vector<std::int64_t> freed = {};  // else: frees the idle buffers of these sizes first
   };
   Taking Take(std::int64_t bytes);
-  // Tells whether the buffer stays, idle.
+  // Returns true if the buffer stays, idle.
   bool Return(std::int64_t bytes);
-  // All idle buffers go.
+  // Frees all idle buffers.
   void FreeIdle();
 
-  // In use or idle.
+  // The bytes of buffers in use or idle.
   std::int64_t held_bytes() const { return held_bytes_; }
 
   friend bool operator==(const PoolSizes&, const PoolSizes&) = default;

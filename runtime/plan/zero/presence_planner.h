@@ -1,7 +1,7 @@
 #pragma once
 
-// PresencePlanner: which units are present, and whose shards are on the device ahead of being
-// gathered, from place to place of a plan (residency_plan.h says by which rules). Pure.
+// PresencePlanner: computes, from place to place of a plan, the present units and the units with
+// shards fetched ahead of their gather (rules: residency_plan.h). Pure.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace ds::zero {
 
-// Lookahead: the units that the visits behind a place will need, as many in their order as a budget
-// of bytes takes. It moves from place to place; all moves together take time in proportion to the
-// visits, however far the budget reaches. Pure.
+// Lookahead: the units that the coming visits need, in order, as many as fit into a budget of
+// bytes. All moves together take time proportional to the number of visits, for any budget. Pure.
 
 class Lookahead {
  public:
-  // `needs`: by place, the units that it needs; `stretch`: by place, a number that never falls.
-  // From a place only places of its own stretch are looked at. `bytes`: by unit. All outlive this.
+  // `needs`: by place, the units it needs. `stretch`: by place, a number that never falls; only
+  // places of the current stretch are considered. `bytes`: by unit. `needs` and `stretch` must
+  // outlive this object.
   Lookahead(const std::vector<std::vector<int>>& needs, const std::vector<int>& stretch,
             std::vector<std::int64_t> bytes);
 
-  // Goes on to a later place. What that needs itself is not counted. Appends the units for which
-  // Contains or the needs may have changed, those that come first.
+  // Moves to a later place. The units which that place needs are not counted. Appends to `changed`
+  // the units with a possibly changed Contains or need, in the order of their visits.
   void MoveTo(std::size_t place, std::int64_t budget, std::vector<int>* changed);
 
-  // From here on the unit takes nothing of the budget.
+  // From now on the unit uses none of the budget.
   void SetFree(int unit);
 
-  // Tells whether the unit, which the place does not need itself, is needed soon enough.
+  // True if the unit is needed soon enough. False for units that the current place needs.
   bool Contains(int unit) const { return IsCounted(static_cast<std::size_t>(unit)); }
-  std::int64_t bytes() const { return sum_; }  // of all these
+  std::int64_t bytes() const { return sum_; }  // of all contained units
 
  private:
   struct Visit {
@@ -49,12 +49,12 @@ class Lookahead {
   const std::vector<std::vector<int>>& needs_;
   const std::vector<int>& stretch_;
   std::vector<std::int64_t> bytes_;
-  std::vector<Visit> visits_;  // of all places
-  std::size_t begin_ = 0;      // of the visits that are looked at
+  std::vector<Visit> visits_;  // at all places
+  std::size_t begin_ = 0;      // of the visits within the budget
   std::size_t end_ = 0;
-  std::vector<int> visits_of_;   // by unit: how many of those
-  std::vector<bool> is_needed_;  // by unit: at the place itself
-  std::vector<int> needed_;      // the same as a list
+  std::vector<int> visits_of_;   // by unit: its visits in [begin_, end_)
+  std::vector<bool> is_needed_;  // by unit: at the current place
+  std::vector<int> needed_;      // is_needed_ as a list
   std::int64_t sum_ = 0;
 };
 
@@ -62,22 +62,22 @@ class PresencePlanner {
  public:
   using Changes = std::vector<UnitChange>;
 
-  // `input` outlives this.
+  // `input` must outlive this object.
   explicit PresencePlanner(const ResidencyPlan::Input& input);
 
-  // Goes on to the next place of the plan; appends what changes there.
+  // Moves to the next place of the plan; appends the changes there.
   void GoTo(std::size_t place, Changes* presence, Changes* fetched);
 
  private:
-  // By unit.
+  // The state of one unit.
   struct State {
     bool present = false;
     bool fetched = false;
     bool kept = false;                   // present for the sake of its next use
-    bool ahead = false;                  // is gathered before it is needed
+    bool ahead = false;                  // gathered before it is needed
     bool persistent = false;             // stays once it is present
-    std::size_t next_use = 0;            // in `uses`, of those that the plan has not come past
-    std::vector<std::size_t> uses = {};  // places, those to be expected behind the plan too
+    std::size_t next_use = 0;            // in `uses`: the first one that the plan has not passed
+    std::vector<std::size_t> uses = {};  // places, including the expected ones after the plan
   };
 
   State& of(int unit) { return states_[static_cast<std::size_t>(unit)]; }
@@ -95,16 +95,16 @@ class PresencePlanner {
 
   const ResidencyPlan::Input& input_;
   const std::vector<std::vector<int>> needs_;  // by place
-  const std::vector<int> stretch_;             // by place: how many rests there are before it
-  std::vector<std::int64_t> bytes_before_{0};  // by place: of the needs of all places before it
+  const std::vector<int> stretch_;             // by place: rests before it
+  std::vector<std::int64_t> bytes_before_{0};  // by place: needs of all earlier places
   std::vector<State> states_;
-  std::vector<int> arrived_;  // what the plan begins with, until its first visit
+  std::vector<int> arrived_;  // initial units of the plan, until its first visit
   Lookahead gathered_;
   Lookahead fetched_;
   std::set<std::pair<std::size_t, int>> kept_;  // (next use, unit)
   std::int64_t kept_bytes_ = 0;
   std::int64_t persistent_bytes_ = 0;  // of persistent units that are present
-  std::int64_t ahead_bytes_ = 0;       // of the shards of what is gathered ahead
+  std::int64_t ahead_bytes_ = 0;       // of the shards of units gathered ahead
 };
 
 }  // namespace ds::zero

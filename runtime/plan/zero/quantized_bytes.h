@@ -1,7 +1,6 @@
 #pragma once
 
-// CountQuantizedBytes: what quantised elements take (zero/storage/block_quantization.h), in
-// numbers.
+// CountQuantizedBytes: the size of quantized elements (zero/storage/block_quantization.h).
 
 #include <cstdint>
 
@@ -13,7 +12,7 @@ inline constexpr std::int64_t kQuantizationBlock = 2048;
 
 enum class QuantizedBits { k4 = 4, k8 = 8 };
 
-// The bytes that `count` elements take with their scales. Requires a multiple of 8.
+// Returns the bytes of `count` elements with their scales. Requires a multiple of 8.
 inline std::int64_t CountQuantizedBytes(std::int64_t count, QuantizedBits bits) {
   DS_CHECK(count % 8 == 0);
   const std::int64_t blocks = (count + kQuantizationBlock - 1) / kQuantizationBlock;

@@ -1,13 +1,13 @@
 #pragma once
 
-// ResidencyBudgets from a ds_config, whose keys count elements of parameters, and whether calls go
-// on beside the computation.
+// MakeResidencyBudgets: derives ResidencyBudgets from a ds_config, which counts elements of
+// parameters. ChooseOverlap: decides whether calls overlap with computation.
 //
-// A value that a config writes out counts, DeepSpeed's defaults included: those keep a small model
-// gathered from its first forward pass on. Where a config is silent, the runtime has its own:
-// where calls block, nothing is gathered ahead or kept, however much may be live, and nothing stays
-// because it is small; where they go on beside the computation, one place is gathered ahead, and as
-// much as the largest place has is reduced at once.
+// Values written in a config apply, even if they equal DeepSpeed's defaults; those keep a small
+// model gathered from its first forward pass on. For absent keys the runtime has its own defaults.
+// Blocking calls: nothing is gathered ahead or kept for any max_live_bytes, and nothing stays
+// because it is small. Overlapped calls: one place is gathered ahead, and at most the gradients of
+// the largest place are reduced at once.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@
 
 namespace ds::zero {
 
-// In bytes: of a parameter, and of a gradient between ranks.
+// Bytes per element, of a parameter and of a gradient between ranks.
 struct ElementSizes {
   std::int64_t parameter = 4;
   std::int64_t gradient = 4;
@@ -25,15 +25,15 @@ struct ElementSizes {
 ResidencyBudgets MakeResidencyBudgets(const config::ZeroConfig& config, const ElementSizes& sizes,
                                       bool overlap);
 
-// CallSetting tells where the ranks of a group are.
+// CallSetting: the location of the ranks of a group.
 struct CallSetting {
   bool spans_hosts = false;
   bool on_gpu = false;
 };
 
-// Lets calls go on beside the computation where they wait for something else than the cores that
-// compute, if the config wants it. Between CPU ranks of one host a call is copies by these: there
-// it blocks, whatever the config says.
+// Returns true if the config enables overlap and calls wait for something other than the cores that
+// compute. A call between CPU ranks of one host is a copy by these cores: it blocks with any
+// config.
 bool ChooseOverlap(const config::ZeroConfig& config, const CallSetting& setting);
 
 }  // namespace ds::zero

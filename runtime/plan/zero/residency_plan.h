@@ -1,27 +1,29 @@
 #pragma once
 
-// ResidencyPlan: what of a model is brought, taken away and reduced at each place of its forward
-// and backward passes, as a function of numbers that all ranks of a group have. Pure.
+// ResidencyPlan: lists the units of a model to gather, release and reduce at each place of its
+// forward and backward passes. It is a function of numbers that all ranks of a group share. Pure.
 //
-// A place is what the rank is about to do. At the place of a unit that unit and what it also reads
-// are present, unless it is a backward that reads no parameters, and behind them, in the order of
-// the places to come, as many units as the budgets let be gathered ahead. What is present and used
-// again soon enough stays, and what is small enough stays until it is taken away from outside.
-// Everything else is away: without budgets all but the unit itself.
+// A place is a step of a pass. At a unit's place, the unit and the units it also reads are present,
+// unless it is a backward that reads no parameters. Behind these, in the order of the coming
+// places, as many units are gathered ahead as the budgets allow. A present unit stays if it is used
+// again soon enough; a small unit stays until it is released from outside the plan. All other units
+// are released: without budgets, all but the unit itself.
 //
-// A unit whose shards lie on another tier than the device has them fetched before it is gathered,
-// as far ahead as the budget for that reaches behind what is gathered ahead, and stowed behind
-// that.
+// A unit with shards on a tier other than the device has them fetched before its gather, as far
+// ahead as fetch_bytes reaches past the units gathered ahead. They are offloaded again after the
+// gather.
 //
-// Where calls go on beside the computation, a gather or reduction is begun at one place and awaited
-// at another: parameters where they are needed; gradients where too many would be under way, and at
-// the end of their micro-batch. Gathers are begun before reductions, as they are needed sooner.
+// If calls overlap with computation, a gather or reduction begins at one place and is awaited at
+// another. Parameters are awaited where they are needed. Gradients are awaited when too many are in
+// flight, and at the end of their micro-batch. Gathers begin before reductions: they are needed
+// sooner.
 //
-// In a window (step_windows.h) what has been gathered stays until its end.
+// In a window (step_windows.h) gathered units stay until its end.
 //
-// A micro-batch is one forward pass and the backward of its graph. A unit's gradient of it ends, by
-// reduction or kept whole for later, once: at the first place behind the backward of all that have
-// read the unit. Where passes lead through a part of the units, those of the part's micro-batch.
+// A micro-batch is one forward pass and the backward of its graph. A unit's gradient of a
+// micro-batch ends exactly once, by reduction or kept unreduced for later: at the first place after
+// the backward of all units that read it. If passes cover a range of the units, this holds for the
+// micro-batch of that range.
 
 #include <cstdint>
 #include <limits>
@@ -33,38 +35,38 @@
 
 namespace ds::zero {
 
-// A unit as a plan sees it.
+// The numbers of a unit that a plan needs.
 struct PlannedUnit {
-  std::int64_t bytes = 0;            // of its parameters while they are gathered
-  std::int64_t fetched_bytes = 0;    // of this rank's shards, if they are on another tier
+  std::int64_t bytes = 0;            // of its parameters while gathered
+  std::int64_t fetched_bytes = 0;    // of this rank's shards, if on another tier
   std::int64_t largest_bytes = 0;    // of one of its parameters
-  std::int64_t reduced_bytes = 0;    // of its gradients as they travel
-  bool trained = false;              // at least one of them
+  std::int64_t reduced_bytes = 0;    // of its gradients in the communication dtype
+  bool trained = false;              // at least one parameter
   std::vector<int> also_reads = {};  // earlier units
-  bool backward_reads = true;        // parameters, its own or those
+  bool backward_reads = true;        // reads parameters, its own or those of also_reads
 
   friend bool operator==(const PlannedUnit&, const PlannedUnit&) = default;
 };
 
 struct ResidencyBudgets {
-  // A budget as large as the most that one place needs.
+  // A budget equal to the largest need of any single place.
   static constexpr std::int64_t kLargestPlace = -1;
 
   std::int64_t prefetch_bytes = 0;  // gathered ahead of the place that needs them
   std::int64_t max_live_bytes = std::numeric_limits<std::int64_t>::max();  // gathered at once
-  // A present unit stays when fewer bytes are needed between a place and the unit's next use.
+  // A present unit stays if the places between and its next use need fewer bytes than this.
   std::int64_t reuse_bytes = 0;
-  std::int64_t fetch_bytes = 0;   // of shards that are fetched ahead of the gather
-  std::int64_t reduce_bytes = 0;  // of gradients under way; one unit's may be more
-  // A unit none of whose parameters is larger than that stays once it is there, as long as all that
-  // stay so are not more than this.
+  std::int64_t fetch_bytes = 0;   // of shards fetched ahead of the gather
+  std::int64_t reduce_bytes = 0;  // of gradients in flight; one unit alone may exceed it
+  // A unit with no parameter larger than persistent_parameter_bytes stays once present, as long as
+  // the sum of these units is at most persistent_bytes.
   std::int64_t persistent_parameter_bytes = 0;
   std::int64_t persistent_bytes = std::numeric_limits<std::int64_t>::max();
 
   friend bool operator==(const ResidencyBudgets&, const ResidencyBudgets&) = default;
 };
 
-// A unit begins or ends to be present, or to be fetched.
+// A unit starts or stops being present, or being fetched.
 struct UnitChange {
   int unit = 0;
   bool begins = false;
@@ -76,33 +78,33 @@ class ResidencyPlan {
     std::vector<PlannedUnit> units;
     config::Sharding sharding;
     ResidencyBudgets budgets;
-    bool overlap = false;           // calls go on beside the computation
-    bool keeps_parameters = false;  // what is gathered stays: a window is open
-    bool hold_gradients = false;    // sharded ones stay whole, too
-    // No other micro-batch of the step follows: whole ones are reduced, too.
+    bool overlap = false;           // calls overlap with computation
+    bool keeps_parameters = false;  // gathered units stay: a window is open
+    bool hold_gradients = false;    // sharded gradients also stay unreduced
+    // No other micro-batch of the step follows: unsharded gradients are reduced, too.
     bool reduce_whole_gradients = false;
-    bool gradients_come_later = false;  // no unit's end in this backward pass
+    bool gradients_come_later = false;  // no gradient ends in this backward pass
     std::vector<Place> places;
-    std::vector<Place> expected = {};  // what is to come behind them, for reuse alone
-    std::vector<int> present = {};     // units, before the first place
-    std::vector<int> fetched = {};     // those whose shards have been, and are not gathered
-    // Those that the places lead through, and with what they also read the ones whose gradients end
-    // in a backward pass. None: all.
+    std::vector<Place> expected = {};  // the places after these, for reuse only
+    std::vector<int> present = {};     // units present before the first place
+    std::vector<int> fetched = {};     // units with fetched shards that are not gathered
+    // The units that the places pass through. Their gradients, and those of units that they also
+    // read, end in a backward pass. nullopt: all units.
     std::optional<UnitRange> pass = {};
     // Lists the units whose parameters are read at the place, in ascending order.
     std::vector<int> ListNeeds(const Place& place) const;
   };
 
-  explicit ResidencyPlan(Input input);  // of places of units that there are
+  explicit ResidencyPlan(Input input);  // requires places of existing units
 
   const std::vector<Place>& places() const { return input_.places; }
 
-  // Lists in order what is to be done at place `to` by a rank that has been at place `from` last
-  // (-1: at none). A backward pass may leave out places, as its loss may not depend on a unit's
-  // output: gradients end all the same, and nothing is gathered for them.
+  // Lists, in order, the actions of a rank that moves from place `from` (-1: none yet) to place
+  // `to`. A backward pass may skip places if its loss does not depend on a unit's output: the
+  // gradients of skipped units still end, and nothing is gathered for them.
   std::vector<Action> ListActions(int from, int to) const;
 
-  // Hashes the input and all actions: ranks with equal plans get the same.
+  // Hashes the input and all actions: equal plans have equal hashes.
   std::uint64_t hash() const { return hash_; }
 
  private:
@@ -114,9 +116,9 @@ class ResidencyPlan {
   void AppendMoves(int from, int to, std::vector<Action>* actions) const;
 
   Input input_;
-  // By place.
+  // Indexed by place.
   std::vector<std::vector<UnitChange>> presence_, fetched_;
-  std::vector<std::vector<Action>> gradients_;  // what is done with those that end before it
+  std::vector<std::vector<Action>> gradients_;  // for gradients that end before the place
   std::uint64_t hash_ = 0;
 };
 

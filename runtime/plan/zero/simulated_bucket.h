@@ -1,7 +1,7 @@
 #pragma once
 
-// SimulatedBucket: one flat buffer of a rank on its way through a step, in sizes: it does with the
-// rank's books what FlatParameters, FlatGradients and OptimizerShard do with memory. Pure.
+// SimulatedBucket: simulates the sizes of one flat buffer of a rank through a step. It changes the
+// rank's books as FlatParameters, FlatGradients and OptimizerShard change memory. Pure.
 
 #include <cstdint>
 
@@ -11,9 +11,9 @@
 
 namespace ds::zero {
 
-// RankBooks have what a rank holds just now.
+// RankBooks: the memory that a rank holds at the moment.
 struct RankBooks {
-  HeldMemory held;  // but for the pool, activations and what is there for a moment
+  HeldMemory held;  // without the pool, activations and temporaries
   PoolSizes pool;
 
   friend bool operator==(const RankBooks&, const RankBooks&) = default;
@@ -21,8 +21,9 @@ struct RankBooks {
 
 class SimulatedBucket {
  public:
-  // The buffer of sharded parameters is taken: it goes once they have values. What is there for
-  // good the books have. `input` and `books` outlive this.
+  // Takes the buffer of sharded parameters from the pool; the caller returns it once they have
+  // values. `books` must already include permanent memory. `input` and `books` must outlive this
+  // object.
   SimulatedBucket(int unit, const BucketSizes& sizes, const StepMemoryInput& input,
                   RankBooks* books);
 
@@ -31,7 +32,8 @@ class SimulatedBucket {
   bool trained() const { return sizes_.trained; }
   bool of_experts() const { return sizes_.of_experts; }
   const config::Sharding& sharding() const { return sizes_.sharding; }
-  // Its gradients are this rank's alone. An expert's are the sum of several ranks' tokens.
+  // True if its gradients are this rank's alone. An expert's gradients sum the tokens of several
+  // ranks.
   bool is_alone() const {
     return input_.gradient_ranks == 1 && !sharding().optimizer && !sizes_.of_experts;
   }
@@ -42,43 +44,44 @@ class SimulatedBucket {
   void Fetch();
   void Stow();
 
-  void AcquireGradients();  // requires that no reduction is under way
+  void AcquireGradients();  // requires that no reduction is in flight
   void BeginReduction();
   void EndReduction();
   bool has_whole_gradients() const { return has_.whole || has_.block; }
-  // Bytes of gradients in the type in which they travel, where they lie in another.
+  // Returns the bytes of a copy of the gradients in the communication dtype, or 0 if they are
+  // stored in it.
   std::int64_t travelling_copy() const;
 
-  // They count what calls are about: the next gather, a reduction that begins, the step's end with
-  // what is published then, in place of what is `present` too.
+  // These count the bytes of collectives: the next gather; a reduction that begins; the step's end.
+  // At the end updated parameters are published; sharded ones only if `present`.
   std::int64_t gathered_bytes() const {
     return has_.near ? bytes().near_gathered : bytes().gathered;
   }
   void CountReduction(StepTraffic* traffic) const;
   void CountEnd(bool present, StepTraffic* traffic) const;
 
-  // Brings what is updated, and takes it away.
+  // Add and remove the memory that an update needs.
   void BeginUpdate();
   void EndUpdate();
-  // Ends an update in the backward pass, with the gradients unless they may be needed again: at
-  // once, or, of one that goes on beside, with EndUpdateBeside.
+  // Ends an update in the backward pass, and drops the gradients unless a rollback may need them.
+  // An overlapped update (Tiers::updates_beside) ends in EndUpdateBeside instead.
   void EndEarlyUpdate();
   void EndUpdateBeside();
-  // The gradients go, and what the rank has gathered is old.
+  // Drops the gradients, and marks secondary shards as stale.
   void EndStep();
 
-  // All on which it depends what comes next, beside the books.
+  // The state, apart from the books, that determines later results.
   struct Presence {
-    bool arriving = false;   // a gather is under way
-    bool stows = false;      // and its shard goes when that has ended
-    bool secondary = false;  // hpZ's shard is there
-    bool near = false;       // and true
+    bool arriving = false;   // a gather is in flight
+    bool stows = false;      // its shard is offloaded when the gather ends
+    bool secondary = false;  // hpZ's secondary shard exists
+    bool near = false;       // and is up to date
     bool block = false;      // the pooled buffer of sharded gradients
-    bool whole = false;      // that of whole ones
+    bool whole = false;      // the buffer of full gradients
     bool own = false;        // the reduced shard
     bool reducing = false;
     bool lost_values = false;
-    bool updating = false;  // beside
+    bool updating = false;  // in the background
 
     friend bool operator==(const Presence&, const Presence&) = default;
   };

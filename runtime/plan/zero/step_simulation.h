@@ -1,6 +1,6 @@
 #pragma once
 
-// StepSimulation: a rank on its way through a step, in sizes (step_memory.h). Pure.
+// StepSimulation: simulates a rank's memory through a step, by sizes (step_memory.h). Pure.
 
 #include <cstdint>
 #include <map>
@@ -14,10 +14,10 @@
 
 namespace ds::zero {
 
-// A rank on its way through a step.
+// Simulates one rank.
 class StepSimulation {
  public:
-  // `input` outlives this.
+  // `input` must outlive this object.
   explicit StepSimulation(const StepMemoryInput& input);
 
   StepMemory Run();
@@ -43,8 +43,8 @@ class StepSimulation {
   struct PassEnd {
     std::vector<Place> expected = {};
     std::optional<UnitRange> units = {};
-    bool is_last = false, later = false;  // so come gradients of weights
-    bool held = false;                    // sharded ones stay whole
+    bool is_last = false, later = false;  // later: weight gradients are delayed
+    bool held = false;                    // sharded gradients stay unreduced
   };
   ResidencyPlan MakePlan(std::vector<Place> places, PassEnd end) const;
   void Execute(const ResidencyPlan& plan, int place);
@@ -55,7 +55,7 @@ class StepSimulation {
   void Reduce(SimulatedBucket* bucket, bool awaits);
   void EndReduction(SimulatedBucket* bucket);
   void AcquireGradients(int unit, bool of_experts);
-  void AcquireGradientsOfAll(int unit) {  // and of those that it also reads, which have no experts
+  void AcquireGradientsOfAll(int unit) {  // and those of units it also reads, which have no experts
     const auto& reads = input_.units[static_cast<std::size_t>(unit)].also_reads;
     for (const int other : reads) AcquireGradients(other, /*of_experts=*/false);
     AcquireGradients(unit, /*of_experts=*/false);
@@ -78,7 +78,7 @@ class StepSimulation {
     }
   }
 
-  // All on which it depends what comes next.
+  // The state that determines later results.
   struct State {
     RankBooks books;
     std::vector<int> present = {}, fetched = {};
@@ -91,21 +91,21 @@ class StepSimulation {
   StepTraffic* traffic() { return &traffic_[micro_batch_]; }
 
   HeldMemory now(std::int64_t activations = 0, std::int64_t copies = 0) const;
-  // The rank holds this beside its flat buffers, for a moment.
+  // Records a moment at which the rank also holds `activations` and `copies`.
   void Note(const std::string& when, std::int64_t activations, std::int64_t copies = 0);
 
   const StepMemoryInput& input_;
-  int first_trained_ = 0;  // the backward pass ends here
-  bool updates_ = false;   // in the backward pass that this is in
+  int first_trained_ = 0;  // the backward pass ends at this unit
+  bool updates_ = false;   // the current backward pass updates buckets
   bool keeps_parameters_ = false;
-  std::int64_t last_micro_batch_ = 0;  // of those that are planned
+  std::int64_t last_micro_batch_ = 0;  // of the planned micro-batches
   std::vector<PlannedUnit> planned_;
   RankBooks books_;
   std::vector<std::vector<SimulatedBucket>> buckets_;  // by unit
   std::vector<int> present_, fetched_;
-  std::int64_t kept_ = 0;         // activations of passes that are over, for those that are to come
-  std::int64_t returning_ = 0;    // of these, the gradient that the stage before is being sent
-  std::int64_t micro_batch_ = 0;  // whose pass this is in
+  std::int64_t kept_ = 0;         // activations of finished passes, needed by later passes
+  std::int64_t returning_ = 0;    // of kept_: the gradient being sent to the previous stage
+  std::int64_t micro_batch_ = 0;  // of the current pass
   std::map<std::int64_t, StepTraffic> traffic_;  // by micro-batch
   StepMemory result_;
 };

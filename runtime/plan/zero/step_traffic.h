@@ -1,19 +1,19 @@
 #pragma once
 
-// StepTraffic: what calls for model state, and messages between stages, are about in a step of a
-// rank: bytes as comm/traffic.h counts them, whole tensors whatever each rank has of them.
+// StepTraffic: the bytes of a rank's collectives for model state, and of its messages between
+// stages, in a step. Counted like comm/traffic.h: full tensors, independent of each rank's share.
 
 #include <cstdint>
 
 namespace ds::zero {
 
 struct StepTraffic {
-  std::int64_t all_gather = 0;      // parameters, but for whole updates (Muon)
-  std::int64_t reduce_scatter = 0;  // gradients, likewise
-  // Those that no rank has a part of, and between groups of MiCS and stages with tied weights.
+  std::int64_t all_gather = 0;      // parameters, without full updates (Muon)
+  std::int64_t reduce_scatter = 0;  // gradients, without full updates (Muon)
+  // Unsharded gradients, and sums between MiCS groups and between stages with tied weights.
   std::int64_t all_reduce = 0;
-  std::int64_t all_to_all = 0;      // those that ZeRO++ rounds
-  std::int64_t between_stages = 0;  // without the headers of messages
+  std::int64_t all_to_all = 0;      // gradients quantized by ZeRO++
+  std::int64_t between_stages = 0;  // without message headers
 
   void Add(const StepTraffic& other, std::int64_t times = 1) {
     all_gather += times * other.all_gather;

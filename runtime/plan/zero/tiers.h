@@ -1,7 +1,7 @@
 #pragma once
 
-// Tiers: where the bytes of stores lie while nobody has a lease of them, and how they come and go;
-// and what a config makes of that.
+// Tiers: where stores keep their bytes while no lease is held, and how the bytes move, as a config
+// sets it.
 
 #include <cstdint>
 #include <limits>
@@ -19,68 +19,69 @@ class UpdateThread;
 
 enum class Rest {
   kHere,  // where the rank computes
-  kHost,  // in host memory, pinned where the device is not the CPU
+  kHost,  // in host memory, pinned if the device is not the CPU
   kFile,
 };
 
 struct Tiers {
-  // This says where what is sharded rests: this rank's shards of the parameters and of reduced
-  // gradients, the masters and the optimizer's state. What is not sharded is here.
+  // The location of this rank's shards of the parameters and of reduced gradients, of the masters
+  // and of the optimizer's state. Unsharded state stays where the rank computes.
   Rest parameters = Rest::kHere;
   Rest gradients = Rest::kHere;
   Rest optimizer = Rest::kHere;
 
-  // For Rest::kFile; borrowed.
+  // For Rest::kFile; not owned.
   offload::FileTier* parameter_files = nullptr;
   offload::FileTier* optimizer_files = nullptr;  // of gradients, too
-  std::int64_t smallest_bytes = 1;               // of a store in a file; what is smaller is here
-  // The rank computes on a device, which does not see the host's buffers of files: what comes is
-  // copied for its lease, and back behind it where that may have changed it.
+  std::int64_t smallest_bytes = 1;               // smaller stores stay where the rank computes
+  // The rank computes on a device that cannot access the host's file buffers. A lease of a store in
+  // a file is a copy, written back after the lease if the lease may have changed it.
   bool copies_from_files = false;
-  // The first units keep so much of their shards in memory all the same: in the host's.
+  // The first units keep up to this many bytes of their shards in memory (kept_parameters).
   std::int64_t kept_parameter_bytes = 0;
   Rest kept_parameters = Rest::kHere;
-  // At most so much of memory waits for being written, of each kind of files, and so much is kept
-  // for the next transfer.
+  // At most this many bytes wait to be written, per kind of files, and as many stay allocated for
+  // the next transfer.
   std::int64_t waiting_bytes = 0;
 
-  // At least this share of the optimizer's elements rests there, with reduced gradients; what
-  // belongs to the first buckets is here.
+  // At least this share of the optimizer's elements, with their reduced gradients, is stored in the
+  // tiers above. The state of the first buckets stays where the rank computes.
   double optimizer_share = 1.0;
 
-  // The device holds what leaves for the host until it is there: at most so much.
+  // Peak bytes that the device holds of copies in transit to the host.
   std::int64_t leaving_bytes = 0;
 
-  // So the optimizer goes through what rests in files, or on the host.
-  std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // updated at once
-  bool reads_ahead = false;    // the next ones come while these are updated
-  bool writes_behind = false;  // these are written while the next ones are
+  // The fields below set how the optimizer steps through state in files or on the host.
+  std::int64_t most_elements = std::numeric_limits<std::int64_t>::max();  // in one sub-group
+  bool reads_ahead = false;    // reads the next sub-group during the update of this one
+  bool writes_behind = false;  // writes this sub-group during the update of the next one
 
-  // Buckets are updated in the step's last backward pass, each once its gradients are reduced.
+  // Buckets are updated in the step's last backward pass, each after the reduction of its
+  // gradients.
   bool updates_in_backward = false;
-  // Such an update may be the wrong one, as the step is clipped or skipped once its norm is known:
-  // what was there before is kept beside it.
+  // Such an update may have to be rolled back: clipping or skipping is known only with the norm. A
+  // copy of the previous values is kept.
   bool takes_back = false;
-  // Each goes on beside the backward of the next one, on a thread of its own, and has ended when
-  // that has, or the pass.
+  // Each such update overlaps the backward of the next unit, on a thread of its own. It ends at the
+  // latest with that backward, or with the pass.
   bool updates_beside = false;
 
-  // Has cores for itself, for what updates beside the model's computation; borrowed. Null: none are
-  // reserved.
+  // Runs updates that overlap the model's computation, on reserved cores; not owned. Null: no cores
+  // are reserved.
   UpdateThread* update_thread = nullptr;
 };
 
-// Takes offload_param and offload_optimizer of a config, all but the files and the thread, which
-// updates_beside counts on. On CPU ranks the host is where they compute.
+// Derives the tiers from offload_param and offload_optimizer of a config. The caller adds the
+// files, and the thread that updates_beside requires. On CPU ranks the host is where they compute.
 Tiers PlanTiers(const config::DsConfig& config, bool on_gpu);
 
-// Tells of trained buckets, in order, by a rank's shares of their elements, whether their
-// optimizer's state and reduced gradients are here (Tiers::optimizer_share): each one that leaves
-// enough of the rest to be elsewhere.
+// Returns for each trained bucket whether its optimizer state and reduced gradients stay where the
+// rank computes. `shard_numels`: the rank's elements of each bucket, in order. A bucket stays if
+// the part left for `optimizer_share` (Tiers::optimizer_share) remains large enough.
 std::vector<bool> ListKept(const std::vector<std::int64_t>& shard_numels, double optimizer_share);
 
-// Counts what of a rank's shards of parameters, elements of so many bytes, may be read ahead of its
-// gather (ResidencyBudgets).
+// Returns the bytes of a rank's parameter shards that may be fetched ahead of their gather
+// (ResidencyBudgets::fetch_bytes). `element_size` is in bytes.
 std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t element_size);
 
 }  // namespace ds::zero

@@ -1,32 +1,31 @@
 #pragma once
 
-// UnitShape: the parameters of a block in numbers, as a plan of a step's memory is given them.
+// UnitShape: the parameter counts of a block, the input of a plan of a step's memory.
 
 #include <cstdint>
 #include <vector>
 
 namespace ds::zero {
 
-// Parameters of a flat buffer that are trained alike.
+// A range of parameters in a flat buffer that share one kind of optimizer.
 struct RangeShape {
-  int first = 0;  // from this one on
+  int first = 0;  // the first parameter; ends at the next range
   bool muon = false;
   std::int64_t iteration = 0;  // elements (config::CountIterationElements) of Muon's largest matrix
 };
 
-// Parameters of one flat buffer, in order.
+// The parameters of one flat buffer, in order.
 struct BucketShape {
   std::vector<std::int64_t> numels;
   bool trained = true;
-  bool of_bytes = false;                // that stand for frozen weights, and are not converted
-  bool of_experts = false;              // that other ranks have others of
-  bool on_two_stages = false;           // another one of the pipeline has the same, tied
-  bool rounded = false;                 // may travel so (ZeRO++), or, frozen, be kept so
-  std::vector<RangeShape> ranges = {};  // none: all are trained alike, and not by Muon
+  bool of_bytes = false;       // quantized bytes of frozen weights; not converted
+  bool of_experts = false;     // other ranks have different ones
+  bool on_two_stages = false;  // tied: another pipeline stage has the same
+  bool rounded = false;        // may be quantized for transfer (ZeRO++) or, if frozen, stored so
+  std::vector<RangeShape> ranges = {};  // empty: one range, without Muon
 };
 
-// The parameters of a block. Nothing is done in the backward pass of those before the first trained
-// one.
+// The parameters of a block. The backward pass does nothing before the first trained unit.
 struct UnitShape {
   std::vector<BucketShape> buckets;
   std::vector<int> also_reads = {};  // earlier units

@@ -1,11 +1,11 @@
 #pragma once
 
-// ZenFlow's schedule: which of a matrix's columns are updated in every step, when they are chosen
-// anew, and when everything else is updated. Pure; the rule is DeepSpeed's (runtime/zenflow), where
-// a step is what it calls a micro-step.
+// ZenFlow's schedule decides which columns of a matrix are updated in every step, when they are
+// selected anew, and when everything else is updated. Pure. The rule is DeepSpeed's
+// (runtime/zenflow); a step here is its micro-step.
 //
-// A column of a matrix of torch::nn::Linear belongs to one of its inputs. What is no matrix is
-// always important.
+// A column of a torch::nn::Linear's matrix corresponds to one of its inputs. Non-matrix parameters
+// are always important.
 
 #include <cstdint>
 #include <optional>
@@ -16,20 +16,22 @@
 namespace ds::zero {
 
 struct ZenFlowStep {
-  bool has_important = false;  // updates them: the warm-up is over
-  bool selects = false;        // chooses the columns first, whose moments are zeros then
-  // Updates everything else by the mean gradient of the steps since the last time, this one
-  // included. With update_interval "auto" so does a step for which ZenFlowBalance says so.
+  bool has_important = false;  // updates the important columns: the warm-up is over
+  bool selects = false;        // first selects the columns; their moments are reset to 0
+  // Updates everything else by the mean gradient of the steps since the last such update, this step
+  // included. With update_interval "auto", so does a step for which ZenFlowBalance::Add returns
+  // true.
   bool updates_rest = false;
 };
 
-// Steps between selections; 0: there is one. Epochs of unknown length are never over.
+// Returns the steps between selections; 0: select only once. Epochs of unknown length never end.
 std::int64_t SelectInterval(const config::ZenFlowConfig& config);
 
-// The updates are counted from 1.
+// Plans the step with this number; updates are counted from 1.
 ZenFlowStep PlanZenFlowStep(const config::ZenFlowConfig& config, std::int64_t update);
 
-// Columns of the largest sums, ascending: max(1, ratio of them). Of equal sums the first ones.
+// Returns the columns with the largest sums, ascending: max(1, ratio of all columns). Ties go to
+// the first ones.
 std::vector<std::int64_t> ChooseColumns(const std::vector<float>& sums, double ratio);
 
 // Sums of |gradient| of one matrix in a step.
@@ -38,13 +40,13 @@ struct ZenFlowSums {
   double rest = 0.0;
 };
 
-// update_interval "auto": the rest is updated once what has come for it, by column, is as much as
-// an average step's for the important columns, in auto_ratio of all matrices.
+// update_interval "auto": the rest is due once its accumulated gradient, per column, reaches an
+// average step's for the important columns, in auto_ratio of all matrices.
 class ZenFlowBalance {
  public:
-  // Adds a step, with the sums of every matrix, and tells whether the rest is due in it.
+  // Adds a step with the sums of every matrix. Returns true if the rest is due in this step.
   bool Add(const std::vector<ZenFlowSums>& matrices, const config::ZenFlowConfig& config);
-  // The rest has been updated.
+  // Resets the balance. Call it after an update of the rest.
   void Clear();
 
   std::int64_t steps() const { return steps_; }
@@ -56,7 +58,7 @@ class ZenFlowBalance {
   std::vector<ZenFlowSums> sums_;  // over the steps
 };
 
-// Counts the values of the important columns of a rank's `elements`, at most.
+// Returns the most values of important columns that a rank with `elements` elements may have.
 std::int64_t CountImportant(const config::ZenFlowConfig& config, std::int64_t elements);
 
 }  // namespace ds::zero
