@@ -1,27 +1,30 @@
 #pragma once
 
-// Schedule: what every stage of a pipeline computes in one step, in order. Pure integers; safe from
-// any thread.
+// Schedule: the tasks that every stage of a pipeline computes in one step, in order. Pure integers.
+// Thread-safe.
 //
-// A model's blocks are cut into virtual stages, runs of neighbouring blocks that are numbered in
-// the order of the forward pass. A stage (the ranks of one coordinate along the pipeline axis) has
-// `chunks` of them, and numbers its own from 0. Every micro-batch goes forward through all virtual
-// stages and then backward through all of them.
+// A model's blocks are split into virtual stages: runs of neighbouring blocks, numbered in the
+// order of the forward pass. A stage (the ranks with one coordinate along the pipeline axis) has
+// `chunks` virtual stages, and numbers its own from 0. Every micro-batch goes forward through all
+// virtual stages and then backward through them.
 //
-// Kinds, for S stages and M micro-batches; a forward takes F, a backward B for the gradients of
-// what came in and W for those of the weights:
+// Kinds, for S stages and M micro-batches. A forward takes time F; a backward takes B for the input
+// gradients and W for the weight gradients.
 //
 //   GPipe        all forwards, then all backwards. Idle (S-1)(F+B+W); every stage holds M
 //                micro-batches. Huang et al., 2019.
-//   1F1B         each backward as early as it can be: the same idle time, at most S-s micro-batches
-//                are held by stage s. Narayanan et al., 2019 (PipeDream-flush).
+//   1F1B         each backward as early as possible: the same idle time, stage s holds at most S-s
+//                micro-batches. Narayanan et al., 2019 (PipeDream-flush).
 //   interleaved  1F1B over several chunks, virtual stage v on stage v mod S: idle (S-1)(F+B+W) of
 //                one chunk, for more sends. Narayanan et al., 2021 (Megatron-LM).
-//   ZB-H1        1F1B with W apart from B, put where a stage would wait: idle (S-1)(F+B-W), at most
-//                S micro-batches are held. Qi et al., 2023.
-//   ZB-V         the same over two chunks, of which the second goes back up (the first stage has
-//                the first and the last blocks): no stage waits between its first and its last task
-//                where F = B = W and M >= 2S-1; at most 2S chunks are held. Qi et al., 2024.
+//   ZB-H1        1F1B with W separate from B, placed where a stage would wait: idle (S-1)(F+B-W),
+//   at
+//                most S micro-batches are held. Qi et al., 2023.
+//   ZB-V         like ZB-H1 over two chunks; the second runs through the stages in reverse order
+//   (the
+//                first stage has the first and the last blocks). No stage waits between its first
+//                and its last task if F = B = W and M >= 2S-1; at most 2S chunks are held. Qi et
+//                al., 2024.
 
 #include <string>
 #include <string_view>
@@ -39,13 +42,14 @@ enum class ScheduleKind {
   kZeroBubbleV,
 };
 
-// "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v". The error of the second lists them.
+// Converts between kinds and "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v". The error of
+// ParseScheduleKind lists the names.
 std::string_view NameOf(ScheduleKind kind);
 StatusOr<ScheduleKind> ParseScheduleKind(std::string_view name);
 
 struct PipelineShape {
   int stages = 1;
-  int chunks = 1;  // of every stage
+  int chunks = 1;  // per stage
   int micro_batches = 1;
 
   int virtual_stages() const { return stages * chunks; }
@@ -55,8 +59,8 @@ struct Task {
   enum class Kind {
     kForward,
     kBackward,        // both gradients
-    kInputGradient,   // B alone
-    kWeightGradient,  // W alone, behind it
+    kInputGradient,   // B only
+    kWeightGradient,  // W only, after B
   };
 
   Kind kind = Kind::kForward;
@@ -66,7 +70,7 @@ struct Task {
   friend bool operator==(const Task&, const Task&) = default;
 };
 
-// The place of a virtual stage.
+// The location of a virtual stage.
 struct ChunkPlace {
   int stage = 0;
   int chunk = 0;
@@ -74,25 +78,25 @@ struct ChunkPlace {
   friend bool operator==(const ChunkPlace&, const ChunkPlace&) = default;
 };
 
-// VirtualStages says where each of them is.
+// VirtualStages: maps virtual stages to their locations.
 struct VirtualStages {
   ScheduleKind kind = ScheduleKind::kOneForwardOneBackward;
   int stages = 1;
-  int chunks = 1;  // of every stage
+  int chunks = 1;  // per stage
 
   int count() const { return stages * chunks; }
   ChunkPlace PlaceOf(int virtual_stage) const;
   int At(const ChunkPlace& place) const;
 };
 
-// The chunks that a stage has where nobody says how many.
+// Returns the number of chunks per stage that a kind has by default.
 int DefaultChunksOf(ScheduleKind kind);
 
 class Schedule {
  public:
-  // Refuses sizes below 1, chunks that the kind does not have (two for ZB-V, two or more for
-  // interleaved, one for the others), and an interleaved schedule whose micro-batches the stages
-  // do not divide.
+  // Refuses sizes below 1, a number of chunks that the kind does not have (two for ZB-V, two or
+  // more for interleaved, one for the others), and an interleaved schedule with micro-batches that
+  // are not a multiple of the stages.
   static StatusOr<Schedule> Create(ScheduleKind kind, const PipelineShape& shape);
 
   ScheduleKind kind() const { return kind_; }
@@ -104,8 +108,8 @@ class Schedule {
   VirtualStages virtual_stages() const { return {kind_, shape_.stages, shape_.chunks}; }
   ChunkPlace PlaceOf(int virtual_stage) const { return virtual_stages().PlaceOf(virtual_stage); }
   int VirtualStageAt(const ChunkPlace& place) const { return virtual_stages().At(place); }
-  // Counts the micro-batches, once for each of its chunks, of which the stage holds activations at
-  // once.
+  // Returns the most activations that the stage holds at once, in micro-batches, counted once per
+  // chunk.
   int CountHeld(int stage) const;
 
  private:
@@ -116,8 +120,8 @@ class Schedule {
   std::vector<std::vector<Task>> tasks_;  // by stage
 };
 
-// "F0.1" (forward of chunk 0, micro-batch 1), "B...", "I..." (input), "W...". Without the chunk
-// where a stage has one.
+// Returns "F0.1" (forward of chunk 0, micro-batch 1), "B...", "I..." (input gradient) or "W...".
+// The chunk is omitted if stages have one.
 std::string DescribeTask(const Task& task, const PipelineShape& shape);
 
 }  // namespace ds::pipeline

@@ -1,9 +1,9 @@
 #pragma once
 
-// Simulation of a step of a pipeline: when every stage would compute what, from how long its tasks
-// take. It runs the stages' programs as ranks would, so it finds what a list does wrong, too: a
-// task whose input has not come, messages that are received in another order than they are sent,
-// stages that wait for each other. Pure; safe from any thread.
+// Simulation of a pipeline step: computes the timeline of every stage from the durations of its
+// tasks. It runs the stages' programs as ranks would, so it also finds their errors: a task before
+// its input, messages received in another order than sent, deadlocks between stages. Pure.
+// Thread-safe.
 
 #include <vector>
 
@@ -12,7 +12,7 @@
 
 namespace ds::pipeline {
 
-// Times of one virtual stage, in any unit. A backward takes the last two together.
+// Durations of one virtual stage's tasks, in any unit. A backward takes both gradients' times.
 struct TaskTimes {
   double forward = 1.0;
   double input_gradient = 1.0;
@@ -33,13 +33,13 @@ struct TaskSpan {
 struct Timeline {
   std::vector<std::vector<TaskSpan>> spans;  // by stage, in order
 
-  // From the first task of any stage to the last one's end.
+  // Returns the time from the first task of any stage to the end of the last one.
   double Length() const;
-  // The share of the stages' time in which they compute nothing.
+  // Returns the fraction of the stages' time in which they are idle.
   double BubbleFraction() const;
 };
 
-// Requires times of every virtual stage. InternalError says what is wrong with the programs.
+// Requires durations for every virtual stage. InternalError describes an error in the programs.
 StatusOr<Timeline> SimulateStep(const Schedule& schedule, const std::vector<StageProgram>& programs,
                                 const StepTimes& times);
 
