@@ -1,7 +1,7 @@
 #pragma once
 
-// The states of a model that each rank of `dsrun train` holds at ZeRO's four stages, in bf16 with
-// Adam: nothing is offloaded. Pure.
+// These functions count and show the model states that each rank of `dsrun train` holds at ZeRO's
+// four stages, in bf16 with Adam, without offloading. Pure.
 
 #include <string>
 #include <vector>
@@ -11,10 +11,10 @@
 
 namespace ds::plan {
 
-// By stage.
+// Indexed by stage.
 std::vector<config::ModelStateBytes> CountRankBytes(const config::MemoryQuestion& question);
 
-// A blank line, a title and a line for each stage.
+// Returns a blank line, a title and a line for each stage.
 std::string DrawRankTable(const std::vector<config::ModelStateBytes>& stages);
 
 }  // namespace ds::plan

@@ -1,8 +1,8 @@
 #pragma once
 
-// PlanStages: what the ranks of every stage of a pipeline hold in a step, and what they gather,
-// reduce and send, for `dsrun plan`. By the code that ranks follow (runtime/plan/memory). Pure;
-// safe from any thread.
+// PlanStages: plans the memory of each pipeline stage's ranks in a step, and the bytes they gather,
+// reduce and send, for `dsrun plan`. Uses the code that ranks follow (runtime/plan/memory). Pure.
+// Thread-safe.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -21,12 +21,12 @@ struct StagePlans {
   std::vector<zero::StepMemory> stages;
 };
 
-// Refuses what engine::CheckMemoryIsKnown does.
+// Fails like engine::CheckMemoryIsKnown.
 StatusOr<StagePlans> PlanStages(const config::DsConfig& config, const engine::JobShape& job);
 
-// Two lines for each stage, under one for all. Ends with a newline.
+// Returns one line for the job and two for each stage. Ends with a newline.
 std::string ToText(const StagePlans& plans);
-// [engine::ToJson of a stage's step], by stage.
+// Returns [engine::ToJson of a stage's step], by stage.
 nlohmann::ordered_json ToJson(const StagePlans& plans);
 
 }  // namespace ds::plan
