@@ -1,10 +1,10 @@
 #pragma once
 
-// TextCutter: the texts of a job's data as token ids, one document after the other. What is kept of
-// them is its caller's choice: FindOrCutTokens writes all of it to a cache, TryData
-// (try_data.h) looks at the first ones.
+// TextCutter: converts the texts of a job's data to token ids, one document after the other. Its
+// caller chooses the documents to keep: FindOrCutTokens writes them all to a cache, TryData
+// (try_data.h) checks the first ones.
 //
-// Threads: one.
+// Not thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,20 +21,20 @@
 namespace ds::data {
 
 struct TokenRequest {
-  std::vector<std::string> files;  // that tokenizer::ListDataFiles has found
+  std::vector<std::string> files;  // found by tokenizer::ListDataFiles
   std::filesystem::path tokenizer;
   std::string data_field;  // of .json files (tokenizer::DocumentReader)
   tokenizer::DocumentOptions documents;
-  bool skip_bad_data = false;  // passes over texts that cannot be used, in place of an error
+  bool skip_bad_data = false;  // skips unusable texts instead of failing
 };
 
-// Counts the texts that are no documents, and those that teach nothing.
+// Counts the texts that are skipped or left out, and those without a token in the loss.
 struct LeftOutTexts {
   std::int64_t skipped = 0;
-  std::string first_skipped;  // which, and why
-  // Rows that are left out: their label is false, or cut off they have nothing to learn.
+  std::string first_skipped;  // its place and the reason
+  // Rows that are left out: the label is false, or truncation leaves no token in the loss.
   std::int64_t rejected = 0, cut_empty = 0;
-  // Rows that stay without a learnt token: conversations in which nobody is the assistant.
+  // Rows that stay although no token contributes to the loss: conversations without an assistant.
   std::int64_t unlearnt = 0;
   std::string first_unlearnt;  // its place
 };
@@ -44,15 +44,15 @@ class TextCutter {
   // Reads the tokenizer.
   static StatusOr<std::unique_ptr<TextCutter>> Open(const TokenRequest& request);
 
-  // Takes a document; `place` is its file, and the line of a row.
+  // Receives a document; `place` is its file, and the line number of a row.
   using Keep =
       std::function<Status(const tokenizer::EncodedDocument& document, const std::string& place)>;
-  // Encodes a text, or a row, and keeps it unless it is left out. Errors of the text name its
-  // place, and are counted where the request asks for it; others are those of `keep`.
+  // Encodes a text or a row, and passes it to `keep` unless it is left out. Errors of the text name
+  // its place; with skip_bad_data they are counted instead. Errors of `keep` are returned.
   Status Cut(std::string_view text, bool is_row, const std::string& place, const Keep& keep);
 
-  // OK once a document has had a token that is learnt and follows another. Else the error says what
-  // has been left out.
+  // OK if some document had a token that contributes to the loss and follows another token.
+  // Otherwise the error reports the texts that were left out.
   Status CheckLearns() const;
 
   const LeftOutTexts& left_out() const { return left_out_; }

@@ -1,10 +1,10 @@
 #pragma once
 
-// DocumentIndex: where the documents of a row of tokens end, in their order: in a file of
-// little-endian uint64, one for each document, or wherever else somebody knows it.
+// DocumentIndex: the ends of the documents in a row of tokens, in order. The ends are in a file of
+// little-endian uint64, one per document, or come from a function.
 //
-// One end in a thousand is held in memory, the others are read when they are needed. Threads: const
-// functions may be called concurrently.
+// One end in a thousand is kept in memory; the others are read on demand. Threads: const functions
+// may be called concurrently.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,20 +19,20 @@ namespace ds::data {
 
 class DocumentIndex {
  public:
-  // `count` documents are in the file.
+  // Opens a file with the ends of `count` documents.
   static StatusOr<DocumentIndex> Open(const std::filesystem::path& path, std::int64_t count);
 
   // Reads the ends of documents [first, first + count).
   using ReadEnds =
       std::function<StatusOr<std::vector<std::uint64_t>>(std::int64_t first, std::int64_t count)>;
-  // `name` is what errors call it.
+  // Errors refer to the index as `name`.
   static StatusOr<DocumentIndex> Create(std::string name, std::int64_t count, ReadEnds read);
 
-  // Calls visit(end) for every document in order; ends are tokens of the row, the first not theirs.
+  // Calls visit(end) for every document in order; `end` is the index of the first token after it.
   Status ForEachEnd(const std::function<void(std::int64_t end)>& visit) const;
 
-  // Numbers the documents of the tokens from `first` on: 0 for the first token's, 1 for the next.
-  // Requires that all tokens are of some document.
+  // Sets the document numbers of the tokens from `first` on: 0 for the first token's document, 1
+  // for the next. Fails if a token is in no document.
   Status Number(std::int64_t first, std::span<std::int64_t> numbers) const;
 
  private:

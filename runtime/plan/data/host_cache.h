@@ -1,12 +1,13 @@
 #pragma once
 
-// HostCache: what is made once on a host and kept in a folder with a manifest.
+// HostCache: keeps files that are made once per host, in folders with a manifest.
 //
-// The folder's name is made of a description of what decides its content. It appears when it is
-// whole; one whose manifest has another description, or that is damaged, is made again. Of several
-// processes that want the same one makes it and the others wait for it; where the file system has
-// no locks, each makes it, and all take what is there first. So do hosts between which locks do not
-// hold (NFS with local_lock, Lustre with localflock): what is unfinished is a host's own.
+// A folder's name is derived from a description of the inputs of its content. The folder appears
+// only when it is complete; it is made again if its manifest has another description, or if it is
+// damaged. If several processes want the same folder, one makes it and the others wait. On file
+// systems without locks each process makes it, and all use the first one that is complete. Hosts
+// between which locks do not hold (NFS with local_lock, Lustre with localflock) do the same: an
+// unfinished folder belongs to one host.
 
 #include <cstdint>
 #include <filesystem>
@@ -26,23 +27,23 @@ class HostCache {
  public:
   using Json = nlohmann::ordered_json;
 
-  // Folders lie in `root`, which is made where it is missing. `host` tells hosts apart that share
-  // it. The file system outlives this.
+  // Folders are in `root`, which is created if it is missing. `host` distinguishes hosts that share
+  // `root`. `system` must outlive this object.
   explicit HostCache(std::filesystem::path root, FileSystem& system = FileSystem::System(),
                      std::string host = HostName("host"))
       : root_(std::move(root)), system_(system), host_(std::move(host)) {}
 
   struct Folder {
     std::filesystem::path path;
-    Json manifest;           // what Make has returned
-    bool was_there = false;  // nothing had to be made
+    Json manifest;           // as returned by Make
+    bool was_there = false;  // true: nothing had to be made
   };
-  // Tells whether a folder has all that its manifest says.
+  // True if a folder has all the files that its manifest lists.
   using IsWhole = std::function<bool(const Folder& folder)>;
   // Fills an empty folder and returns the manifest, an object.
   using Make = std::function<StatusOr<Json>(const std::filesystem::path& folder)>;
 
-  // Errors are Make's, and those of a root that cannot be written.
+  // Fails with errors of `make`, and if the root cannot be written.
   StatusOr<Folder> FindOrMake(const Json& description, const IsWhole& is_whole,
                               const Make& make) const;
 
@@ -52,10 +53,10 @@ class HostCache {
   std::string host_;
 };
 
-// Adds to an error of writing to a cache how to have it elsewhere.
+// Adds advice about another cache location to an error of writing to a cache.
 Status AdviseOnPlace(const Status& status);
 
-// The path, size and time of change of each file, as a description has them.
+// Returns the path, size and modification time of each file, for use in a description.
 StatusOr<HostCache::Json> DescribeFiles(const std::vector<std::filesystem::path>& files);
 
 }  // namespace ds::data

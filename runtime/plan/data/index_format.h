@@ -1,10 +1,10 @@
 #pragma once
 
-// The beginning of an .idx file of rows of numbers, as Megatron-LM writes it of tokens and
-// DeepSpeed's data analyzer of samples, little-endian: "MMIDIDX\0\0"; uint64 version, 1; uint8
-// dtype, whose codes are each writer's own; uint64 rows; uint64 ends of documents. Behind it: int32
-// numbers of each row; int64 first byte of each row in the .bin file; int64 of every document the
-// row that it begins with.
+// The format of the header of an .idx file of rows of numbers, as Megatron-LM (tokens) and
+// DeepSpeed's data analyzer (samples) write it. Little-endian: "MMIDIDX\0\0"; uint64 version, 1;
+// uint8 dtype, with codes specific to each writer; uint64 rows; uint64 document ends. After the
+// header: int32 count of numbers in each row; int64 offset of each row in the .bin file, in bytes;
+// int64 first row of every document.
 
 #include <cstddef>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace ds::data {
 inline constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 inline constexpr std::size_t kIndexHeaderBytes = 9 + 8 + 1 + 8 + 8;
 
-// Reads a number where it need not be aligned.
+// Reads a number at an address that need not be aligned.
 template <typename Number>
 Number NumberAt(const char* bytes) {
   Number number;

@@ -1,7 +1,7 @@
 #pragma once
 
-// These functions say what a job asks for of its data, in the terms of this folder. Files are those
-// that tokenizer::ListDataFiles has found. Pure; safe from any thread.
+// These functions translate a job's data settings into the types of this folder. `files` are those
+// found by tokenizer::ListDataFiles. Pure. Thread-safe.
 
 #include <cstdint>
 #include <string>
@@ -13,10 +13,11 @@
 
 namespace ds::data {
 
-// The paths of each source of samples: one for each path of a blend, else one of all.
+// Returns the paths of each source of samples: one source per path of a blend, else a single
+// source.
 std::vector<std::vector<std::string>> ListSources(const config::TrainJob& job);
 
-// True for texts that the job's tokenizer cuts; false for bytes and files of tokens.
+// True for texts that the job's tokenizer tokenizes; false for bytes and files of tokens.
 bool IsCut(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files);
 
 std::vector<std::string> ListPaths(const std::vector<tokenizer::DataFile>& files);
@@ -26,8 +27,8 @@ tokenizer::DocumentOptions FindDocumentOptions(const config::TrainJob& job);
 TokenRequest MakeTokenRequest(const config::TrainJob& job,
                               const std::vector<tokenizer::DataFile>& files);
 
-// Counts the steps of the job, of so many samples each: those that it names, or as many as its
-// epochs need, of so many places of the stream.
+// Returns the number of steps of the job, with `batch` samples each: the job's own number, or as
+// many as its epochs need, with `places_per_epoch` samples each.
 StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t places_per_epoch,
                                   std::int64_t batch);
 

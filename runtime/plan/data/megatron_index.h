@@ -1,13 +1,13 @@
 #pragma once
 
-// MegatronIndex: the .idx file beside a .bin file of tokens as Megatron-LM's preprocess_data.py
-// writes them (megatron/core/datasets/indexed_dataset.py): which dtype the tokens have, and where
-// sequences and documents end.
+// MegatronIndex: the .idx file that Megatron-LM's preprocess_data.py writes next to a .bin file of
+// tokens (megatron/core/datasets/indexed_dataset.py). It has the dtype of the tokens and the ends
+// of sequences and documents.
 //
-// The file is laid out as index_format.h says; its rows are sequences of tokens, and behind the
-// documents stands how many sequences there are.
+// The layout follows index_format.h: rows are sequences of tokens, and the number of sequences
+// follows the documents.
 //
-// Ends are read when they are needed. Threads: const functions may be called concurrently.
+// Ends are read on demand. Threads: const functions may be called concurrently.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,18 +20,18 @@ namespace ds::data {
 
 class MegatronIndex {
  public:
-  // Says where the index of a .bin file would be.
+  // Returns the path of the index of a .bin file. The index need not exist.
   static std::filesystem::path PathFor(const std::filesystem::path& bin);
 
-  // Reads all of it once. Refuses an index that is damaged, that is not of a file with `bin_bytes`
-  // bytes, or of tokens that are no whole numbers, and one whose sequences do not lie one behind
-  // the other; errors name the file and the sequence or document.
+  // Reads the full index once. Refuses an index that is damaged, does not match a file of
+  // `bin_bytes` bytes, has non-integer tokens, or has sequences that are not contiguous. Errors
+  // name the file and the sequence or document.
   static StatusOr<MegatronIndex> Open(const std::filesystem::path& path, std::int64_t bin_bytes);
 
   std::int64_t token_bytes() const { return token_bytes_; }
   std::int64_t documents() const { return documents_; }
 
-  // The ends of documents [first, first + count), in tokens.
+  // Returns the ends of documents [first, first + count), in tokens.
   StatusOr<std::vector<std::uint64_t>> ReadEnds(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -46,7 +46,7 @@ class MegatronIndex {
   std::filesystem::path path_;
   UniqueFd fd_;
   std::int64_t token_bytes_ = 0, sequences_ = 0, documents_ = 0, tokens_ = 0;
-  std::int64_t lengths_at_ = 0, pointers_at_ = 0, documents_at_ = 0;  // bytes of the file
+  std::int64_t lengths_at_ = 0, pointers_at_ = 0, documents_at_ = 0;  // byte offsets
 };
 
 }  // namespace ds::data

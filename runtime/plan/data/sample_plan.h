@@ -1,11 +1,11 @@
 #pragma once
 
-// SamplePlan: the tokens of the row that make each sample. Pure.
+// SamplePlan: assigns the tokens of the row to samples. Pure.
 //
-// Samples of a stream are cut where they are full, so that one may begin and end inside of a
-// document. Otherwise no document is cut that fits into a sample: as many as fit lie one behind the
-// other in their order, or one has a sample to itself, and what remains is padding. A document that
-// is longer than a sample is cut into pieces of the sample's length.
+// Stream samples are consecutive runs of full length, so a sample may begin and end inside a
+// document. With the other packings a document that fits into a sample is not split: a sample has
+// as many consecutive documents as fit, or a single document, and is then padded. A document longer
+// than a sample is split into pieces of the sample's length.
 
 #include <cstdint>
 #include <string>
@@ -19,22 +19,23 @@ namespace ds::data {
 
 enum class Packing { kStream, kWhole, kNone };
 
-// Those are "stream", "whole" and "none".
+// Parses "stream", "whole" or "none".
 StatusOr<Packing> ParsePacking(const std::string& name);
 const char* NamePacking(Packing packing);
 
-// Inputs [first, first + count) of a sample. The label of the last is the token behind it, if that
-// is there and of the same document.
+// Inputs [first, first + count) of a sample. The label of the last input is the token after it, if
+// that exists and is in the same document.
 struct SampleRange {
   std::int64_t first = 0, count = 0;
 };
 
 class SamplePlan {
  public:
-  // Samples of `length` that have a token behind them.
+  // Plans samples of `length` tokens, each followed by one more token.
   static SamplePlan Stream(std::int64_t tokens, std::int64_t length);
 
-  // Whole documents; `one_each` gives each a sample. Eight bytes a sample stay in memory.
+  // Plans samples of unsplit documents, one per sample with `one_each`. Uses 8 bytes of memory per
+  // sample.
   static StatusOr<SamplePlan> Whole(const DocumentIndex& documents, std::int64_t length,
                                     bool one_each);
 
@@ -45,17 +46,17 @@ class SamplePlan {
  private:
   std::int64_t length_ = 0;
   std::int64_t samples_ = 0;
-  std::vector<std::int64_t> starts_;  // of whole documents: where samples begin, and the end
+  std::vector<std::int64_t> starts_;  // with documents: the start of each sample, and the end
 };
 
-// Plans the samples of a source. Refuses packing by documents where they are not known.
+// Plans the samples of a source. Refuses packing by documents if the source has none.
 StatusOr<SamplePlan> PlanSamples(const TokenSource& source, Packing packing, std::int64_t length);
 
-// Refuses a plan of so many tokens that has no sample.
+// Refuses a plan of `tokens` tokens that has no sample.
 Status CheckHasSamples(const SamplePlan& plan, std::int64_t tokens, std::int64_t length);
 
-// Finds the samples that are trained on, or those that are held out: the last ones, by their share
-// (0: there are none, and all are trained on). Refuses a share that leaves none to train on.
+// Returns the training samples or, with `takes_held_out`, the held-out ones: the last ones, with
+// the share `held_out` (0: none is held out). Refuses a share that leaves no training samples.
 struct SamplePart {
   std::int64_t first = 0, count = 0;
 };

@@ -1,12 +1,12 @@
 #pragma once
 
-// TokenCache: texts as the token ids of a model's tokenizer, cut once on a host and kept in a
+// TokenCache: texts as token ids of a model's tokenizer, tokenized once per host and kept in a
 // folder with a manifest.
 //
-// It is a folder of the host's cache (host_cache.h), found by the data files (path, size, time of
-// change), the tokenizer's files (their bytes) and the choices of TokenRequest.
+// It is a folder of the host's cache (host_cache.h). Its key is the data files (path, size,
+// modification time), the content of the tokenizer's files and the options of TokenRequest.
 //
-// Data and ids are streamed: memory is that of a batch of lines, or of the largest text file.
+// Data and ids are streamed: memory is bounded by a batch of lines or the largest text file.
 
 #include <cstdint>
 #include <filesystem>
@@ -24,23 +24,23 @@ struct CachedTokens {
   std::int64_t id_bytes = 2;
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
-  bool all_learnt = true;  // else the file `learnt` says of each token whether it is
+  bool all_learnt = true;  // else learnt_file() marks the tokens in the loss
   LeftOutTexts left_out;
-  bool was_there = false;  // nothing had to be cut
+  bool was_there = false;  // true: nothing had to be tokenized
 
   std::filesystem::path ids_file() const { return folder / "tokens.bin"; }
-  // DocumentIndex reads it.
+  // The ends of documents, for DocumentIndex.
   std::filesystem::path documents_file() const { return folder / "documents.bin"; }
-  // It has a byte for each token.
+  // One byte per token: whether it contributes to the loss.
   std::filesystem::path learnt_file() const { return folder / "learnt.bin"; }
 };
 
-// Finds where the caches of this user are: $XDG_CACHE_HOME/dsrun, else ~/.cache/dsrun. Fails when
-// the environment names neither.
+// Returns this user's cache folder: $XDG_CACHE_HOME/dsrun, else ~/.cache/dsrun. Fails if the
+// environment defines neither.
 StatusOr<std::filesystem::path> DefaultCacheRoot();
 
-// Finds the tokens under `root`, or cuts them. `progress` is told the share that is done, between 0
-// and 1. Errors name file and line of a text that cannot be used.
+// Finds the tokens under `root`, or creates them. Calls `progress` with the completed share, from 0
+// to 1. Errors name the file and line of an unusable text.
 StatusOr<CachedTokens> FindOrCutTokens(const TokenRequest& request,
                                        const std::filesystem::path& root,
                                        const std::function<void(double share)>& progress,
