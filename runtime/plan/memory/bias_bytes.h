@@ -1,6 +1,6 @@
 #pragma once
 
-// CountBiasBytes: what attention with windows, distances or documents adds to its scores. Pure.
+// CountBiasBytes: the size of the attention bias of windows, ALiBi and documents. Pure.
 
 #include <cstdint>
 
@@ -9,8 +9,8 @@
 
 namespace ds::models {
 
-// Counts what is added to the scores of attention with windows, distances or documents, which all
-// layers share: it is there from the first forward pass on. Requires CheckMemoryIsKnown
+// Counts the bytes added to the attention scores for windows, distances or documents. All layers
+// share them; they exist from the first forward pass on. Requires CheckMemoryIsKnown
 // (known_memory.h).
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Rules of a training that follow from the config and the numbers of ranks alone. The engine asks
-// for them when it is built, dsrun before ranks start.
+// These functions check a training by its config and its numbers of ranks alone. The engine calls
+// them when it is built, dsrun calls them before it starts ranks.
 //
-// Pure; safe from any thread.
+// Pure. Thread-safe.
 
 #include <string>
 
@@ -17,14 +17,15 @@ struct EngineSetting {
   // EngineOptions::non_finite is NonFinitePolicy::kSkip.
   bool skips_non_finite = false;
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
-  int chunks = 1;  // of each stage
+  int chunks = 1;  // per stage
 };
 
-// Refuses pairs of choices that are not built: what updates in the backward pass or knows the whole
-// model where ranks have parts of it, and micro-batches that the schedule of stages does not take.
+// Refuses unsupported combinations: features that update in the backward pass or need the full
+// model, together with ranks that hold parts of it; and micro-batches that the pipeline schedule
+// does not accept.
 Status CheckEngineRules(const config::DsConfig& config, const EngineSetting& setting);
 
-// Refuses `what`, which knows whole models only, where ranks have parts of them.
+// Refuses `what`, a feature that needs the full model, if ranks hold parts of it.
 Status CheckModelIsNotCut(const config::ParallelConfig& parallel, const std::string& what);
 
 }  // namespace ds::engine

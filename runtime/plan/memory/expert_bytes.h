@@ -1,8 +1,8 @@
 #pragma once
 
-// CountExpertBytes: what a layer's experts hold of a micro-batch, which ranks have between them or
-// each has all of. Nothing is dropped and nothing padded, so that a rank whose experts most tokens
-// go to holds more (MicroBatch::expert_load). Pure; tests hold it to what ranks measure
+// CountExpertBytes: the activations of a layer's experts for a micro-batch, with or without expert
+// parallelism. No token is dropped and nothing is padded, so a rank with popular experts holds more
+// (MicroBatch::expert_load). Pure. A test compares it with measurements of ranks
 // (tests/e2e/planned_experts_test.cc).
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace ds::models {
 
-// Bytes, of this rank.
+// Bytes on this rank.
 struct ExpertBytes {
-  std::int64_t kept = 0;     // from the forward pass for the backward pass
-  std::int64_t beside = 0;   // in either pass at the most, beside what is kept
+  std::int64_t kept = 0;     // by the forward pass, for the backward pass
+  std::int64_t beside = 0;   // peak in either pass, in addition to `kept`
   std::int64_t passing = 0;  // rows and results, in a forward pass that keeps nothing
   std::int64_t delayed = 0;  // for the gradients of the experts' weights
 };
 
-// Requires a layer that has experts.
+// Requires a layer with experts.
 ExpertBytes CountExpertBytes(const DecoderSpec& spec, const MicroBatch& batch);
 
-// The most rows that can come to the experts of one of so many ranks, over their even share: all
-// tokens send to them as many of their routes as these experts can have.
+// Returns the largest possible load of one rank's experts, relative to their even share: all tokens
+// send it as many of their routes as it has experts for.
 double MostExpertLoad(const DecoderSpec& spec, int expert_ranks);
 
 }  // namespace ds::models

@@ -1,9 +1,9 @@
 #pragma once
 
-// CheckExpertRules: the keys of expert_parallel by which DeepSpeed's AutoEP finds a model's experts
-// and says how tokens are routed to them, held against what the model's family and its config.json
-// say. Routes are part of what a model computes, so that a key can say the same, or something that
-// would train another model. Pure; safe from any thread.
+// CheckExpertRules: compares the keys of expert_parallel, with which DeepSpeed's AutoEP finds a
+// model's experts and routes tokens, with the model's family and its config.json. Routes are part
+// of the model's computation, so a key can only repeat them or ask for another model. Pure.
+// Thread-safe.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -14,26 +14,25 @@
 
 namespace ds::engine {
 
-// `section`: the user's expert_parallel, checked by CheckConfig, or null; `model_config`: what
-// `model` was read from. OK where each key that is not at its default says what holds. Names may be
-// those of the weights' file or those that transformers has for them in a model that is loaded. The
-// error names the key, what it asks for and what the model says.
+// `section`: the user's expert_parallel, checked by CheckConfig, or null. `model_config`: the
+// source of `model`. OK if each key with a non-default value agrees with the model. Names may be
+// those in the weights' file, or transformers' names in a loaded model. The error names the key,
+// its value and the model's.
 Status CheckExpertRules(const nlohmann::ordered_json& section,
                         const nlohmann::ordered_json& model_config,
                         const models::DecoderSpec& model);
 
-// Makes of the model what the `moe` section of a ds_config asks for: its gate in the place of the
-// model's own routing, a residual MLP next to the experts (models::AddResidualMlp).
-// InvalidArgument, naming the key, where the section says another number of experts than the model
-// has; where the gate's weights of a token would not be the model's: a gate of one expert a token
-// weights it by its probability, one of several by shares that add up to 1; and where all tokens go
-// through an expert already.
+// Applies the `moe` section of a ds_config to the model: its gate replaces the model's own routing,
+// and a residual MLP is added to the experts (models::AddResidualMlp). InvalidArgument, naming the
+// key, if the section has another number of experts than the model; if the model already has a
+// shared expert; or if the gate would weight a token differently from the model. A gate with one
+// expert per token weights it by its probability; one with several uses shares that sum to 1.
 Status TakeMoeSection(const config::MoeConfig& section, models::DecoderSpec* model);
 
-// Sets the coefficient of the experts' balance loss, as TRL's argument router_aux_loss_coef does:
-// "" leaves the model's config.json its word, "auto" adds the loss with the coefficient of
-// config.json where the model has one, a number adds it with this one, and 0 leaves it out.
-// InvalidArgument for another text, and for a number above 0 where the model has no balance loss.
+// Sets the coefficient of the expert balance loss, like TRL's argument router_aux_loss_coef. ""
+// keeps the setting of config.json. "auto" adds the loss with the coefficient of config.json, if
+// the model has one. A number adds it with this coefficient; 0 removes it. InvalidArgument for
+// other text, and for a number above 0 if the model has no balance loss.
 Status TakeBalance(const std::string& coefficient, models::DecoderSpec* model);
 
 }  // namespace ds::engine

@@ -1,9 +1,8 @@
 #pragma once
 
-// PlanJobMemory: what each rank of a training job will hold, predicted from the model's numbers and
-// the ds_config by the code that ranks themselves follow. Pure, and without LibTorch: `dsrun
-// estimate` and the look before a launch ask it as well as the rank that compares it with what it
-// has measured.
+// PlanJobMemory: predicts the memory of each rank of a training job from the model's numbers and
+// the ds_config, with the code that ranks themselves follow. Pure, without LibTorch. Used by `dsrun
+// estimate`, by the check before a launch, and by the rank that compares it with its measurement.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -29,44 +28,44 @@ struct JobShape {
   config::RecomputeChoice recompute = {};
   std::int64_t mlp_tiles = 1;
   models::TrainedPart trained = {};
-  bool packs_documents = false;  // several in a sample
+  bool packs_documents = false;  // several per sample
   models::SequenceKind sequence_kind = models::SequenceKind::kUlysses;
-  std::int64_t portion = 0;      // of a sample, in attention; 0: all tokens at once
-  std::string portions_in = {};  // TrainJob's
+  std::int64_t portion = 0;      // tokens per FPDT chunk in attention; 0: no chunks
+  std::string portions_in = {};  // TrainJob::portions_in
   pipeline::ScheduleKind schedule = pipeline::ScheduleKind::kOneForwardOneBackward;
-  int chunks = 1;                          // virtual stages of each stage
-  config::DataEfficiency efficiency = {};  // what of samples steps see
+  int chunks = 1;                          // virtual stages per stage
+  config::DataEfficiency efficiency = {};  // the tokens of samples that steps see
   std::optional<int> stage = {};           // of a pipeline; absent: the one that holds the most
-  // Rows that come to the planned rank's experts over their even share, where ranks have experts
-  // between them, in all layers or by layer that has experts; no more count than can come
+  // Rows that the planned rank's experts receive relative to their even share, under expert
+  // parallelism: for all layers, or per layer with experts. Limited to the possible maximum
   // (models::MostExpertLoad).
   double expert_load = 1.0;
   std::vector<double> layer_loads = {};
   zero::StepSetting setting;
 };
 
-// Describes the model's training by these ranks. The error is FindTrainedPart's.
+// Describes the model's training by these ranks. Fails like FindTrainedPart.
 StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec model,
                                const zero::StepSetting& setting);
 
-// OK where it is known what such a job's ranks hold. The error names what is not, or the figure
-// that is too large for a sum of bytes.
+// OK if the memory of such a job's ranks can be predicted. The error names the unsupported feature,
+// or the figure that overflows a sum of bytes.
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job);
 
-// Plans a rank, in the tier where it computes; of tensor and sequence ranks the first, whose part
-// is the largest. Where ranks have experts between them, what theirs really get is up to the
-// tokens, of which none is dropped: JobShape::expert_load says for what to plan. The micro-batch is
-// the config's. Where steps
-// see more and more of their samples, the first step's peak is that of the first, the other one
-// that of the last. Requires CheckMemoryIsKnown.
+// Plans one rank, in the tier where it computes. Of tensor and sequence ranks this is the first
+// one, which has the largest part. Under expert parallelism the tokens decide the load, and none is
+// dropped: JobShape::expert_load sets the planned load. The micro-batch is the config's. If steps
+// see growing parts of their samples, the first step's peak is planned with the first part and the
+// other peak with the largest. Requires CheckMemoryIsKnown.
 zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& job);
 
 // {"peak","when","parameters","gradients","optimizer_state","master_weights","comm_buffers",
 //  "activations","other","peak_activations","first_step","between_steps",
 //  "traffic":{"all_gather","reduce_scatter","all_reduce","all_to_all","between_stages"},
 //  "windows":{"parameters":{"whole_step","why"},"gradients":...},
-//  "away":{"host","files","file_buffers"}}, bytes: the uses at the moment of the peak, the calls of
-// one step (zero::StepTraffic) and zero::StepWindows. Without "away" where nothing is.
+//  "away":{"host","files","file_buffers"}}, in bytes. The uses are those at the peak.
+// "traffic" is zero::StepTraffic of one step; "windows" is zero::StepWindows. "away" is omitted if
+// nothing is stored elsewhere.
 nlohmann::ordered_json ToJson(const zero::StepMemory& memory);
 
 }  // namespace ds::engine

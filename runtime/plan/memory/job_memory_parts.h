@@ -1,6 +1,6 @@
 #pragma once
 
-// PlanJobMemory (job_memory.h) puts a plan together of these parts. Pure.
+// These functions are the parts from which PlanJobMemory (job_memory.h) builds a plan. Pure.
 
 #include <cstdint>
 #include <vector>
@@ -11,33 +11,33 @@
 
 namespace ds::engine {
 
-// AtFirstStep and AtMost: a job whose steps see more and more of their samples (JobShape::
-// efficiency), as if all of them saw what the first one does, or the most that any does. Pure.
+// AtFirstStep and AtMost: return a job with growing samples (JobShape::efficiency) as if all steps
+// saw the part of the first step, or the largest part of any step. Pure.
 
 JobShape AtFirstStep(JobShape job);
 JobShape AtMost(JobShape job);
 
-// The samples of seq_len that a micro-batch is planned as: with batches by tokens as many as hold
-// max_tokens. Samples that are padded to a longer one among them come on top; how much that is
-// nobody knows before the data.
+// Returns the number of samples of seq_len tokens that a micro-batch is planned as. With batches
+// formed by tokens, it is the number that holds max_tokens. Padding to a longer sample is not
+// included: it depends on the data.
 std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch);
 
-// StagePasses: how a stage of a pipeline goes through its units in a step, for the plan of its
-// memory: what it computes by the schedule, and what of that other stages send or get. Pure.
+// StagePasses: a pipeline stage's passes through its units in a step, for the plan of its memory:
+// its tasks in schedule order, and their sends to and receives from other stages. Pure.
 
-// `chunks`: the stage's units by chunk.
+// `chunks`: the stage's units, by chunk.
 std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage,
                                    const std::vector<zero::UnitRange>& chunks);
 
-// Counts the micro-batches of a step that are to be planned: with more of them a stage is in the
-// same states again and again, but under GPipe, which holds all of them.
+// Returns the number of micro-batches of a step to plan. More micro-batches only repeat the stage's
+// states, except under GPipe, which holds them all.
 int CountPlannedMicroBatches(pipeline::ScheduleKind kind, int stages, std::int64_t micro_batches);
-// No more of them are planned under GPipe.
+// The most micro-batches that are planned under GPipe.
 inline constexpr std::int64_t kMostHeld = 4096;
 
-// BufferParts: what blocks hold of a micro-batch where the parts that recomputed ones keep lie in
-// one buffer (ActivationCheckpointingConfig::buffered_parts): all of it is there from the first of
-// them in the forward pass until it is computed again, as the last one. Pure.
+// BufferParts: adjusts the activations of blocks if the kept parts of recomputed blocks share one
+// buffer (ActivationCheckpointingConfig::buffered_parts). The full buffer exists from the forward
+// pass of the first recomputed block until that block, the last one, is recomputed. Pure.
 
 struct PartBuffer {
   std::int64_t count = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Two checks of a model stand before its memory is counted (decoder_memory.h). Pure.
+// These functions check a model before its memory is counted (decoder_memory.h). Pure.
 
 #include "runtime/base/status.h"
 #include "runtime/plan/memory/decoder_memory.h"
@@ -8,10 +8,11 @@
 
 namespace ds::models {
 
-// OK where it is known what such a decoder keeps of a micro-batch. The error names what is not.
+// OK if the activations of such a decoder can be predicted. The error names the unsupported
+// feature.
 Status CheckMemoryIsKnown(const DecoderSpec& spec);
 
-// OK where no sum of a micro-batch's bytes, or of the model's, leaves 64 bits. The error names the
+// OK if no sum of a micro-batch's bytes, or of the model's, overflows 64 bits. The error names the
 // figure.
 Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// CheckPartitionRules: tensor_parallel.partition_config, the rules by which DeepSpeed's AutoTP cuts
-// weights by their names, held against the plan by which they are cut here (models::TensorPlan).
-// Each weight has one way to be cut, which follows from what a decoder computes, so that rules can
-// say the same, or something that would train another model. Pure; safe from any thread.
+// CheckPartitionRules: compares tensor_parallel.partition_config, the rules with which DeepSpeed's
+// AutoTP shards weights by name, with the plan that shards them here (models::TensorPlan). A
+// decoder's computation allows one way to shard each weight, so rules can only repeat it or ask for
+// another model. Pure. Thread-safe.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -13,12 +13,12 @@
 namespace ds::engine {
 
 // `rules`: the value of tensor_parallel.partition_config, checked by CheckConfig, or null. `parts`:
-// how many tensor ranks there are. OK where for each matrix of the model the first rule of
-// layer_specs that matches its name, from its first letter, with or without ".weight", says how it
-// is cut here: "column" by its outputs, "row" by its inputs, "skip" not at all. Without
-// partition_dim, if given, is that of the type in a weight [out, in]. Without
-// use_default_specs a layer's matrix that no rule matches is not cut, and with strict_mode, too,
-// there must be none. The error names the key and the matrix.
+// the number of tensor ranks. For each matrix of the model, the first rule of layer_specs that
+// matches its name from the first letter, with or without ".weight", must agree with the plan:
+// "column" shards by outputs, "row" by inputs, "skip" not at all. A given partition_dim must
+// match the type in a weight [out, in]. Without use_default_specs, a layer's matrix that no rule
+// matches is unsharded; if strict_mode is also set, every matrix must match a rule. The error names
+// the key and the matrix.
 Status CheckPartitionRules(const nlohmann::ordered_json& rules, const models::DecoderSpec& model,
                            int parts);
 

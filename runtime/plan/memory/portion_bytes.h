@@ -1,7 +1,8 @@
 #pragma once
 
-// PortionBytes: what the attention part of a layer holds where it takes a portion of a sample at a
-// time (parallel/sequence/portion_attention.h), beside what goes into the layer and its norm. Pure.
+// PortionBytes: the memory of a layer's attention part if it processes a sample portion by portion
+// (FPDT chunks; parallel/sequence/portion_attention.h), without the input of the layer and its
+// norm. Pure.
 
 #include <cstdint>
 #include <optional>
@@ -12,11 +13,12 @@
 namespace ds::models {
 
 struct PortionBytes {
-  // This is kept of all portions: what went into the projections, keys, values and results; nothing
-  // where they move. `again` is kept where attention is computed again as a whole.
+  // `kept`: for all chunks the input of the projections, keys, values and results, unless they are
+  // offloaded. `again`: the bytes kept if all of attention is recomputed.
   std::int64_t kept = 0, again = 0;
-  std::int64_t forward = 0;  // the most in the forward pass, beside what is kept
-  // The most in the backward pass, beside what is kept and two gradients as wide as the layer.
+  std::int64_t forward = 0;  // peak in the forward pass, in addition to the kept bytes
+  // Peak in the backward pass, in addition to the kept bytes and two gradients as wide as the
+  // layer.
   std::int64_t backward = 0;
 
   std::int64_t KeptWhere(bool recomputes_attention) const {
@@ -24,18 +26,18 @@ struct PortionBytes {
   }
 };
 
-// Tells whether attention takes samples of the micro-batch in more than one portion.
+// True if attention processes samples of the micro-batch in more than one chunk.
 inline bool IsInPortions(const MicroBatch& batch) {
   return batch.portion > 0 && batch.portion < batch.seq_len;
 }
 
-// The most that scores take of one tile of a block of so many queries and keys, of all samples,
-// where attention by blocks is made of operators (parallel/sequence/attention_block.h); else
-// nothing.
+// Returns the most bytes that attention scores of one tile take, for a block of `tokens` queries
+// and keys and for all samples, if blockwise attention is built from operators
+// (parallel/sequence/attention_block.h); else 0.
 std::int64_t CountTileScores(const DecoderSpec& spec, const MicroBatch& batch, std::int64_t heads,
                              std::int64_t tokens);
 
-// Absent where it does not. Requires a decoder whose keys and values do not come from narrow rows.
+// Returns nullopt unless IsInPortions. Requires a decoder without latent keys and values.
 std::optional<PortionBytes> CountPortionBytes(const DecoderSpec& spec, const MicroBatch& batch);
 
 }  // namespace ds::models

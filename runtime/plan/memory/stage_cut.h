@@ -1,7 +1,7 @@
 #pragma once
 
-// CutStages: which blocks of a decoder each stage of a pipeline has, and StageOrder, when it
-// computes them. Pure; safe from any thread.
+// CutStages: assigns the blocks of a decoder to the stages of a pipeline. StageOrder: the order in
+// which stages compute. Pure. Thread-safe.
 
 #include <cstdint>
 #include <vector>
@@ -18,27 +18,27 @@ namespace ds::engine {
 
 struct StageOrder {
   pipeline::ScheduleKind kind = pipeline::ScheduleKind::kOneForwardOneBackward;
-  int chunks = 1;  // virtual stages of each stage
+  int chunks = 1;  // virtual stages per stage
   // A sample's work and activations depend on these.
   std::int64_t seq_len = 1;
   config::RecomputeChoice recompute = {};
-  models::TrainedPart trained = {};  // what is frozen has no state beside its values
+  models::TrainedPart trained = {};  // frozen parameters have no state besides their values
 };
 
-// Returns the job's: as many virtual stages as it says or, without a word, as its schedule takes.
-// Refuses what pipeline::Schedule does, of the config's stages and micro-batches, and what
-// FindTrainedPart does (trained_rules.h).
+// Returns the job's order. The number of virtual stages is the job's or, if not set, the schedule's
+// default. Fails like pipeline::Schedule, for the config's stages and micro-batches, and like
+// FindTrainedPart (trained_rules.h).
 StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::DsConfig& config);
 
-// Counts by block the multiplications that a sample of so many tokens takes in a forward pass: its
-// products and attention, and of experts those that its tokens go to.
+// Returns by block the multiplications in a forward pass of a sample of `seq_len` tokens: products
+// and attention, and for experts only those to which its tokens are routed.
 StatusOr<std::vector<double>> CountWork(const models::DecoderSpec& model, std::int64_t seq_len);
 
-// The cut of the model's blocks that config.pipeline asks for, of as many parts as its stages have
-// chunks (virtual stages), each of one block or more. "memory" makes the fullest virtual stage as
-// empty as can be: a stage has the state of its parameters (ZeRO's shard of it) and the activations
-// of as many micro-batches as the schedule holds there. Refuses what pipeline::CutBlocks does, and
-// "memory" for a model of which it is not known, or of which nothing is trained.
+// Returns the cut of the model's blocks that config.pipeline selects, with one part per virtual
+// stage and at least one block per part. "memory" minimizes the memory of the fullest virtual
+// stage: the state of its parameters (ZeRO's shard), and the activations of the micro-batches that
+// the schedule holds there. Fails like pipeline::CutBlocks. Refuses "memory" if the model's memory
+// is not known, or if nothing is trained.
 StatusOr<std::vector<int>> CutStages(const models::DecoderSpec& model,
                                      const config::DsConfig& config, const StageOrder& order = {});
 

@@ -1,9 +1,10 @@
 #pragma once
 
-// Rules of what a job trains of its model: adapters, bytes below them, and frozen parameters. Ranks
-// ask for them as they build the model, dsrun before, by the model's description.
+// These functions check a job's trained parameters: adapters, quantized weights below them, and
+// frozen parameters. Ranks call them as they build the model; dsrun calls them earlier, with the
+// model's description.
 //
-// Reads the folder of --lora_adapter; safe from any thread.
+// Reads the folder of --lora_adapter. Thread-safe.
 
 #include <filesystem>
 #include <optional>
@@ -16,29 +17,29 @@
 
 namespace ds::engine {
 
-// Finds the adapters that the job trains; none where it trains the model itself. Reads their
-// folder's description, if they have one.
+// Returns the adapters that the job trains, or nullopt if it trains the model itself. Reads the
+// description in their folder, if they have one.
 StatusOr<std::optional<models::LoraSpec>> FindLora(const config::TrainJob& job);
 
-// Finds which parameters the job trains, and in which form it keeps the others. The error is
-// FindLora's, or of a form that there is none of.
+// Returns the parameters that the job trains, and the form in which it keeps the others. Fails like
+// FindLora, and for an unknown form.
 StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job);
 
-// Refuses --quantize_base of matrices or experts that so many ranks have between them.
+// Refuses --quantize_base if `tensor` or `experts` ranks share the matrices or experts.
 Status CheckQuantizedRanks(const config::TrainJob& job, int tensor, int experts);
 
-// Refuses targets and patterns that name nothing of the model, an adapter that does not fit it, and
-// what ranks that have parts of it cannot adapt.
+// Refuses targets and patterns that match nothing in the model, an adapter that does not fit the
+// model, and adaptations that are not supported with a sharded model.
 Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfig& parallel,
                         const models::DecoderSpec& model);
 
-// Refuses a folder of the model whose weights are not those of its config.json, by their headers,
-// and one without weights that an adapter (--lora_adapter) would belong to. "" is no folder.
+// Refuses a model folder with weights that do not match its config.json, by their headers, and a
+// folder without the weights that an adapter (--lora_adapter) needs. "" means no folder.
 Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& folder,
                     const models::DecoderSpec& model);
 
-// Refuses --lora_adapter where the model has no weights that the adapter would belong to:
-// kNotFound, since another host may have them.
+// Refuses --lora_adapter if the model has no weights for the adapter: kNotFound, since another host
+// may have them.
 Status CheckAdapterHasBase(const config::TrainJob& job, bool has_weights);
 
 }  // namespace ds::engine
