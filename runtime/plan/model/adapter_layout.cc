@@ -18,13 +18,13 @@ constexpr std::string_view kStoredPrefix = "base_model.model.";
 constexpr std::string_view kNarrow = ".lora_A.weight", kWide = ".lora_B.weight";
 constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
 
-// The tensors of one layer's adapter: of A and B the ranks, 0 without.
+// The tensors of one layer's adapter: the ranks of A and B, 0 if absent.
 struct Tensors {
   std::int64_t narrow = 0, wide = 0;
   bool magnitudes = false;
 };
 
-// Takes the parts of a name out that PEFT's wrappers put in.
+// Erases a component that PEFT's wrappers insert into a name.
 void Erase(std::string_view part, std::string* name) {
   if (const std::size_t at = name->find(part); at != std::string::npos) {
     name->erase(at, part.size());

@@ -17,7 +17,7 @@ Status KeyError(const char* key, const std::string& must) {
   return InvalidArgumentError("'" + std::string(key) + "' must be " + must);
 }
 
-// Null where the key is absent, null or empty.
+// Returns null if the key is absent, null or empty.
 const Json* FindKey(const Json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null() || found->empty() || *found == "") return nullptr;
@@ -50,7 +50,7 @@ std::vector<std::string> SplitName(const std::string& name) {
   return parts;
 }
 
-// True when the layer is the module or within it.
+// True if the layer is the module or inside it.
 bool IsWithin(const std::string& module, const std::string& layer) {
   return ("." + layer + ".").find("." + module + ".") != std::string::npos;
 }
@@ -89,7 +89,7 @@ StatusOr<std::optional<AdapterRules::Modules>> AdapterRules::ReadModules(const J
   return std::optional(std::move(modules));
 }
 
-// A key of the object is matched at the end of a layer's name, after a dot or from its start.
+// Each key of the object is matched at the end of a layer's name, after a dot or from its start.
 StatusOr<AdapterRules::Values> AdapterRules::ReadValues(const Json& config, const char* key) {
   Values values;
   const Json* const object = FindKey(config, key);
@@ -142,7 +142,7 @@ StatusOr<AdapterRules> AdapterRules::Parse(const Json& config) {
   return rules;
 }
 
-// The first number after a name (one of layers_pattern, if there are any) is the layer's.
+// The first number after a name (one of layers_pattern, if given) is the layer's index.
 bool AdapterRules::HasLayer(const std::string& layer) const {
   const std::vector<std::string> parts = SplitName(layer);
   for (std::size_t i = 1; i + 1 < parts.size(); ++i) {
@@ -168,7 +168,7 @@ StatusOr<bool> AdapterRules::Targets(const std::string& layer) const {
   }
   if (!targets_) return true;
   DS_ASSIGN_OR_RETURN(const bool matches, targets_->Match(layer));
-  // PEFT asks for the layer's number where targets are a list.
+  // PEFT checks the layer's index only if the targets are a list.
   return matches && (!layers_ || targets_->pattern || HasLayer(layer));
 }
 

@@ -8,7 +8,7 @@
 namespace ds::models {
 namespace {
 
-// No size of a model is larger, so that the product of two, three times over, cannot overflow.
+// No model size is larger. Three times the product of two sizes does not overflow 64 bits.
 constexpr std::int64_t kMostSize = 1 << 30;
 
 }  // namespace

@@ -8,10 +8,10 @@ namespace {
 constexpr std::int64_t kMostParameters = 1'000'000'000'000'000;
 constexpr std::int64_t kMostLayers = 1'000'000;
 
-// Adds up modules, until they are too many.
+// Sums up modules, and detects counts that are too large.
 class ModuleSum {
  public:
-  // `times` modules with a weight of `rows` x `columns`, and a bias of `rows` if it has one.
+  // Adds `times` modules with a weight of `rows` x `columns`, and optionally a bias of `rows`.
   void Add(std::int64_t times, std::int64_t rows, std::int64_t columns, bool bias = false) {
     std::int64_t module = 0;
     if (bias) columns += 1;
@@ -79,7 +79,7 @@ void AddDenseMlp(ModuleSum& sum, const DecoderSpec& spec, std::int64_t layers) {
 void AddExperts(ModuleSum& sum, const DecoderSpec& spec, std::int64_t layers) {
   const std::int64_t width = spec.width, shared = spec.shared_expert_width;
   sum.Add(layers, spec.experts, width);                            // the router
-  sum.Add(layers, spec.experts * 3 * WidthOfExpert(spec), width);  // a layer's are one module
+  sum.Add(layers, spec.experts * 3 * WidthOfExpert(spec), width);  // one module per layer
   if (shared == 0) return;
   sum.Add(3 * layers, shared, width);
   if (spec.shared_expert_mix == SharedExpertMix::kGated) sum.Add(layers, 1, width);
@@ -110,7 +110,7 @@ void AddEmbedding(ModuleSum& sum, const DecoderSpec& spec) {
   if (spec.embedding_norm) AddNorms(sum, spec, 1);
 }
 
-// So many of the layers have experts.
+// `with_experts`: the number of layers with experts.
 void AddLayers(ModuleSum& sum, const DecoderSpec& spec, std::int64_t with_experts) {
   AddNorms(sum, spec, spec.layers * CountNormsOfLayer(spec));
   AddAttention(sum, spec);

@@ -27,7 +27,7 @@ double AttentionScale(const DecoderSpec& spec, std::int64_t layer) {
 }
 
 Status CheckLength(const DecoderSpec& spec, std::int64_t tokens) {
-  // Rotary angles that are stretched by the sequence itself have no last position.
+  // Rotary angles that are scaled by the sequence length have no last position.
   const bool stretches =
       spec.positions == Positions::kRotary && spec.rope.scaling == RopeSpec::Scaling::kDynamic;
   if (tokens >= 1 && (tokens <= spec.max_positions || stretches)) return OkStatus();

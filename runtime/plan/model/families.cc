@@ -115,7 +115,7 @@ void ReadKey(ConfigReader& reader, const ConfigKey& key, DecoderSpec* spec) {
   std::visit(FieldReader{reader, key, spec}, key.field);
 }
 
-// The name that a family has for a field.
+// Returns a family's name for a field.
 std::string NameOf(const Family& family, ConfigKey::Field field) {
   for (const auto& keys : family.keys) {
     for (const ConfigKey& key : keys) {
@@ -138,7 +138,7 @@ void CheckHeads(ConfigReader& reader, const Family& family, const DecoderSpec& s
 }
 
 void CheckExperts(ConfigReader& reader, const Family& family, const DecoderSpec& spec) {
-  constexpr std::int64_t kMostExperts = 100'000;  // as many are listed
+  constexpr std::int64_t kMostExperts = 100'000;  // the config lists a value for each
   if (spec.experts == 0) return;
   const std::string experts = NameOf(family, &DecoderSpec::experts);
   if (spec.experts > kMostExperts) {
@@ -167,7 +167,7 @@ void CheckRope(ConfigReader& reader, const DecoderSpec& spec, const RopeSpec& ro
   }
 }
 
-// What is known of each layer is held in memory, also by who only estimates.
+// Each layer's description is held in memory, even by a process that only estimates.
 void CheckLayers(ConfigReader& reader, const Family& family, DecoderSpec* spec) {
   constexpr std::int64_t kMostLayers = 100'000;
   if (spec->layers <= kMostLayers) return;
@@ -176,7 +176,8 @@ void CheckLayers(ConfigReader& reader, const Family& family, DecoderSpec* spec) 
   spec->layers = 1;
 }
 
-// The row of the table that transformers does not train: a negative one counts from the end.
+// Reads the row of the table that transformers does not train; a negative index counts from the
+// end.
 void ReadPadding(const nlohmann::ordered_json& json, ConfigReader& reader, DecoderSpec* spec) {
   if (const auto found = json.find("pad_token_id"); found != json.end()) {
     spec->padding_token.reset();

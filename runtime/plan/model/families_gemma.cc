@@ -12,7 +12,7 @@ constexpr ConfigKey kGemmaKeys[] = {
     Key("attention_bias", &DecoderSpec::attention_output_bias),
     Only("use_bidirectional_attention", false),
     Ignored("cache_implementation"),
-    Ignored("_sliding_window_pattern"),  // saved beside layer_types, and not read
+    Ignored("_sliding_window_pattern"),  // saved next to layer_types, and not read
 };
 constexpr ConfigKey kGemma1Keys[] = {
     Key("hidden_act", &DecoderSpec::activation),
@@ -51,7 +51,7 @@ DecoderSpec Gemma() {
           .tied_head = true};
 }
 
-// The first files say "gelu" and mean its approximation by tanh.
+// Early files have "gelu" but mean its tanh approximation.
 void DeriveGemma(ConfigReader&, DecoderSpec* spec) {
   if (spec->activation == Activation::kGeluErf) spec->activation = Activation::kGeluTanh;
 }
@@ -74,7 +74,7 @@ DecoderSpec Gemma2() {
   return spec;
 }
 
-// Every other layer is windowed, the first one is.
+// Every other layer is windowed, beginning with the first.
 void DeriveGemma2(ConfigReader& reader, DecoderSpec* spec) {
   SetLayerTypes(spec, [](std::int64_t layer) { return layer % 2 == 0; });
   ReadLayerTypes(reader, spec);
@@ -93,7 +93,7 @@ DecoderSpec Gemma3() {
   return spec;
 }
 
-// Windowed layers, all but each sixth, turn their heads at another base.
+// Windowed layers, all but every sixth, rotate their heads with another base.
 void DeriveGemma3(ConfigReader& reader, DecoderSpec* spec) {
   const std::int64_t pattern = reader.Int("sliding_window_pattern", 6);
   SetLayerTypes(spec, [&](std::int64_t layer) { return (layer + 1) % pattern != 0; });
@@ -118,7 +118,7 @@ void DeriveGemma3(ConfigReader& reader, DecoderSpec* spec) {
                     "\"; known are full_attention and sliding_attention");
     }
   }
-  // transformers lays rope_scaling over what full attention has.
+  // transformers applies rope_scaling over the parameters of full attention.
   const auto scaling = reader.Object("rope_scaling");
   if (scaling.contains("type") && !scaling.contains("rope_type")) {
     return reader.Refuse(

@@ -11,14 +11,14 @@ namespace {
 
 constexpr ConfigKey kLlamaSizes[] = {
     KeyOrNone("head_dim", &DecoderSpec::head_width), Key("hidden_act", &DecoderSpec::activation),
-    Ignored("pretraining_tp"),  // how products are split, not what they are
+    Ignored("pretraining_tp"),  // changes how products are split, not their values
 };
 constexpr ConfigKey kAttentionBias[] = {
     Key("attention_bias", &DecoderSpec::qkv_bias),
     Key("attention_bias", &DecoderSpec::attention_output_bias),
 };
 constexpr ConfigKey kMlpBias[] = {Key("mlp_bias", &DecoderSpec::mlp_bias)};
-// SmolLM's files say what they are.
+// SmolLM's files have these descriptive keys.
 constexpr ConfigKey kLlamaKeys[] = {Ignored("is_llama_config"), Only("rope_interleaved", false)};
 constexpr ConfigKey kNoBiases[] = {Only("attention_bias", false), Only("mlp_bias", false)};
 constexpr ConfigKey kWindow[] = {KeyOrNone("sliding_window", &DecoderSpec::window)};
@@ -64,12 +64,12 @@ DecoderSpec Mixtral() {
 }
 constexpr ConfigKey kExperts[] = {
     Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
-    Key("output_router_logits", &DecoderSpec::balances_experts),  // transformers adds the loss then
+    Key("output_router_logits", &DecoderSpec::balances_experts),  // transformers then adds the loss
     Key("router_aux_loss_coef", &DecoderSpec::balance_loss_scale, 1e3),
 };
 constexpr ConfigKey kMixtralKeys[] = {
     Key("num_local_experts", &DecoderSpec::experts),
-    Key("num_experts", &DecoderSpec::experts),  // transformers' other name goes first
+    Key("num_experts", &DecoderSpec::experts),  // transformers' other name takes precedence
     Only("router_jitter_noise", 0.0),
 };
 
@@ -161,21 +161,21 @@ DecoderSpec DeepseekV2() {
   return spec;
 }
 constexpr ConfigKey kDeepseekKeys[] = {
-    Ignored("head_dim"),     // transformers derives them
+    Ignored("head_dim"),     // transformers derives these
     Ignored("qk_head_dim"),  // from the two below
     Key("v_head_dim", &DecoderSpec::value_width),
     Key("kv_lora_rank", &DecoderSpec::latent_width),
     KeyOrNone("q_lora_rank", &DecoderSpec::query_latent_width),
     Key("hidden_act", &DecoderSpec::activation),
     Key("n_routed_experts", &DecoderSpec::experts),
-    Key("num_experts", &DecoderSpec::experts),  // transformers' other name goes first
+    Key("num_experts", &DecoderSpec::experts),  // transformers' other name takes precedence
     Key("num_experts_per_tok", &DecoderSpec::experts_per_token),
     Key("moe_intermediate_size", &DecoderSpec::expert_width),
     Key("routed_scaling_factor", &DecoderSpec::route_scale, 1e3),
     Only("norm_topk_prob", false),
     Ignored("pretraining_tp"),
-    Ignored("output_router_logits"),  // transformers adds no balance loss to this family's,
-    Ignored("aux_loss_alpha"),        // whatever these say
+    Ignored("output_router_logits"),  // transformers adds no balance loss to this family's
+    Ignored("aux_loss_alpha"),        // loss, with any value of these keys
     Ignored("seq_aux"),
     Ignored("ep_size"),
 };
@@ -232,7 +232,7 @@ DecoderSpec SmolLm3() {
   return spec;
 }
 
-// One layer of so many has no positions.
+// Every N-th layer has no positions.
 void DeriveSmolLm3(ConfigReader& reader, DecoderSpec* spec) {
   reader.IgnoreKey("max_window_layers");
   const bool uses_window = reader.Bool("use_sliding_window", false);
@@ -251,7 +251,7 @@ void DeriveSmolLm3(ConfigReader& reader, DecoderSpec* spec) {
   ReadLayerTypes(reader, spec);
 }
 
-// Layers from max_window_layers on are windowed, where there are windows.
+// Layers from max_window_layers on are windowed, if windows are enabled.
 void DeriveQwen(ConfigReader& reader, DecoderSpec* spec) {
   if (!reader.Bool("use_sliding_window", false)) spec->window = 0;
   const std::int64_t whole = reader.Int("max_window_layers", 28);
@@ -268,10 +268,10 @@ void ReadDenseLayers(ConfigReader& reader, DecoderSpec* spec) {
   }
 }
 
-// Every other layer below max_window_layers is windowed, where there are windows.
+// Every other layer below max_window_layers is windowed, if windows are enabled.
 void DeriveQwen2Moe(ConfigReader& reader, DecoderSpec* spec) {
   ReadDenseLayers(reader, spec);
-  reader.IgnoreKey("sliding_window");  // transformers writes 0 where there are none
+  reader.IgnoreKey("sliding_window");  // transformers writes 0 without windows
   const bool has_windows = reader.Bool("use_sliding_window", false);
   spec->window = has_windows ? reader.IntOrNone("sliding_window", spec->window) : 0;
   const std::int64_t most = reader.Int("max_window_layers", 28);
@@ -280,7 +280,7 @@ void DeriveQwen2Moe(ConfigReader& reader, DecoderSpec* spec) {
   ReadLayerTypes(reader, spec);
 }
 
-// What a head is made of, and how many of its elements are turned.
+// Derives the width of a head and the number of its rotated elements.
 void DeriveLatentHeads(ConfigReader& reader, DecoderSpec* spec) {
   const std::int64_t still = reader.Int("qk_nope_head_dim", 128);
   const std::int64_t turned = reader.Int("qk_rope_head_dim", 64);
@@ -291,7 +291,7 @@ void DeriveLatentHeads(ConfigReader& reader, DecoderSpec* spec) {
   spec->head_width = still + turned;
   double& share = spec->rope.rotated_share;
   share = static_cast<double>(turned) / static_cast<double>(spec->head_width);
-  // Rounding must not take an element away.
+  // Rounding must not remove an element.
   if (TurnedWidth(*spec) < turned) share = std::nextafter(share, 1.0);
 }
 
@@ -328,7 +328,7 @@ void DeriveDeepseekV2(ConfigReader& reader, DecoderSpec* spec) {
   spec->kept_route_groups = kept;
 }
 
-// All layers are windowed, where there are windows.
+// All layers are windowed, if windows are enabled.
 void DeriveQwen3Moe(ConfigReader& reader, DecoderSpec* spec) {
   ReadDenseLayers(reader, spec);
   if (!reader.Bool("use_sliding_window", false)) spec->window = 0;

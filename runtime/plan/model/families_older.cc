@@ -1,4 +1,4 @@
-// GPT-2, OPT, BLOOM, GPT-NeoX and Falcon: LayerNorm, plain MLPs, and each its own names.
+// GPT-2, OPT, BLOOM, GPT-NeoX and Falcon: LayerNorm, plain MLPs, and names specific to each family.
 
 #include "runtime/plan/model/families.h"
 
@@ -23,12 +23,12 @@ constexpr ConfigKey kGpt2Keys[] = {
     Key("tie_word_embeddings", &DecoderSpec::tied_head),
     Only("reorder_and_upcast_attn", false),
     Only("add_cross_attention", false),
-    // The names of other families, which go first.
+    // Names from other families, which take precedence.
     Key("max_position_embeddings", &DecoderSpec::max_positions),
     Key("hidden_size", &DecoderSpec::width),
     Key("num_hidden_layers", &DecoderSpec::layers),
     Key("num_attention_heads", &DecoderSpec::heads),
-    // Heads other than the language model's, and an old name.
+    // Heads other than the language model head, and an old name.
     Ignored("n_ctx"),
     Ignored("summary_activation"),
     Ignored("summary_first_dropout"),
@@ -91,7 +91,7 @@ constexpr ConfigKey kOptKeys[] = {
     Key("tie_word_embeddings", &DecoderSpec::tied_head),
     Only("layerdrop", 0.0),
     Only("layer_norm_elementwise_affine", true),
-    Ignored("activation_dropout"),  // transformers has none
+    Ignored("activation_dropout"),  // transformers has no such dropout
 };
 
 DecoderSpec Opt() {
@@ -140,7 +140,7 @@ void DeriveOpt(ConfigReader& reader, DecoderSpec* spec) {
 constexpr ConfigKey kBloomKeys[] = {
     Key("vocab_size", &DecoderSpec::vocabulary),
     Key("hidden_size", &DecoderSpec::width),
-    Key("n_embed", &DecoderSpec::width),  // the old name goes first
+    Key("n_embed", &DecoderSpec::width),  // the old name takes precedence
     Key("n_layer", &DecoderSpec::layers),
     Key("num_hidden_layers", &DecoderSpec::layers),
     Key("n_head", &DecoderSpec::heads),
@@ -151,7 +151,7 @@ constexpr ConfigKey kBloomKeys[] = {
     Key("attention_dropout", &DecoderSpec::attention_dropout),
     Key("tie_word_embeddings", &DecoderSpec::tied_head),
     Only("apply_residual_connection_post_layernorm", false),
-    // How products are split and fused, not what they are; and Megatron's.
+    // Keys that change how products are split and fused, not their values; and Megatron's keys.
     Ignored("pretraining_tp"),
     Ignored("slow_but_exact"),
     Ignored("attention_softmax_in_fp32"),
@@ -165,7 +165,7 @@ constexpr ConfigKey kBloomKeys[] = {
     Ignored("unk_token_id"),
 };
 
-// Positions are distances, of which there is no largest.
+// Positions are distances, without an upper limit.
 constexpr std::int64_t kAnyLength = 1 << 30;
 
 DecoderSpec Bloom() {
@@ -257,7 +257,7 @@ constexpr ConfigKey kFalconKeys[] = {
     Key("initializer_range", &DecoderSpec::initializer_range, 1e3),
     Key("bias", &DecoderSpec::qkv_bias), Key("bias", &DecoderSpec::attention_output_bias),
     Key("bias", &DecoderSpec::mlp_bias), Key("tie_word_embeddings", &DecoderSpec::tied_head),
-    // Falcon drops the sum of attention and MLP, which nothing here does.
+    // Falcon applies dropout to the sum of attention and MLP; this decoder does not.
     Only("hidden_dropout", 0.0), Only("attention_dropout", 0.0),
     Ignored("apply_residual_connection_post_layernorm"),  // transformers does not read it
 };
@@ -280,7 +280,7 @@ DecoderSpec Falcon() {
   return spec;
 }
 
-// Three generations: falcon-rw (in turn, ALiBi), 7b (one norm, one head of the keys), 40b on.
+// Three generations: falcon-rw (sequential, ALiBi), 7b (one norm, one key head), 40b and later.
 void DeriveFalcon(ConfigReader& reader, DecoderSpec* spec) {
   if (reader.Bool("alibi", false)) {
     spec->positions = Positions::kAlibiRounded;

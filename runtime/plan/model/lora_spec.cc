@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMostAdapterConfigBytes = std::uint64_t{1} << 20;
 
-// Keys that say nothing about the function that is computed, or how it starts.
+// Keys that change neither the computed function nor its initial values.
 constexpr std::string_view kIgnored[] = {
     "auto_mapping",    "base_model_name_or_path", "corda_config", "eva_config",
     "fan_in_fan_out",  "inference_mode",          "loftq_config", "lora_ga_config",
@@ -54,10 +54,10 @@ constexpr std::string_view kRead[] = {"alpha_pattern",
                                       "use_dora",
                                       "use_rslora"};
 
-// Ways to draw an adapter's first values that leave the layer as it is, and what is trained of it.
+// Initializations that leave the layer's function and its trained part unchanged.
 constexpr std::string_view kDrawsAdapterOnly[] = {"gaussian", "eva", "orthogonal"};
 
-// The values by which PEFT turns a part of an adapter off.
+// The values with which PEFT disables a part of an adapter.
 bool TurnsOff(const Json& value) {
   return value.is_null() || value == Json(false) || (value.is_number() && value == Json(0)) ||
          ((value.is_array() || value.is_object()) && value.empty()) || value == Json("none");
@@ -81,8 +81,8 @@ Status CheckKeys(const Json& config) {
   return OkStatus();
 }
 
-// Others (pissa, olora, corda, loftq) take from the layer what the adapter begins with, each time
-// PEFT loads the folder: its tensors belong to weights that are not the base model's.
+// Other methods (pissa, olora, corda, loftq) move part of the layer's weight into the adapter each
+// time PEFT loads the folder: the tensors then belong to weights other than the base model's.
 Status CheckFirstValues(const Json& config) {
   const Json init = config.value("init_lora_weights", Json(true));
   if (init.is_null() || init.is_boolean()) return OkStatus();
@@ -93,7 +93,7 @@ Status CheckFirstValues(const Json& config) {
       "them (save_pretrained with path_initial_model_for_weight_conversion)");
 }
 
-// The targets' last names, where they are a list of such.
+// Returns the names in target_modules, if it is a list.
 std::vector<std::string> ReadTargets(const Json& config) {
   std::vector<std::string> targets;
   const auto found = config.find("target_modules");
@@ -151,8 +151,8 @@ StatusOr<LoraSpec> ParseSpec(const Json& config) {
 
 constexpr char kHeadMatrix[] = "lm_head.weight";
 
-// True where PEFT trains the table or the tied head by itself. With ensure_weight_tying it keeps
-// the two together, and saves both, where it finds the head; of GPT-2's wte it does not.
+// True if PEFT trains the table and the tied head separately. With ensure_weight_tying it keeps
+// them tied and saves both, if it finds the head; for GPT-2's wte it does not find it.
 bool PartsTiedHead(const LoraSpec& spec, const std::string& table) {
   if (!spec.TrainsWhole(table) && !spec.TrainsWhole(kHeadMatrix)) return false;
   const bool has_both = spec.copies.contains(table) ||

@@ -8,7 +8,8 @@
 namespace ds::models {
 namespace {
 
-// Such angles are of the longest position that a rank sees, and it sees its own tokens' alone.
+// Such angles depend on the longest position of a rank, and a sequence rank sees only its own
+// tokens.
 bool RotatesByLength(const DecoderSpec& spec) {
   if (spec.positions != Positions::kRotary) return false;
   return DependsOnLength(spec.rope) || (spec.windowed_rope && DependsOnLength(*spec.windowed_rope));
@@ -39,7 +40,7 @@ Status CheckShared(const std::string& what, std::int64_t tokens, int sequence) {
 
 StatusOr<sequence_parallel::HeadShares> ShareHeads(const TensorPlan& plan, int sequence,
                                                    SequenceKind kind) {
-  // Where every tensor rank has all keys it uses one head of them.
+  // If every tensor rank has all keys, it uses one key head.
   const std::int64_t keys = plan.copied_key_head() ? 1 : plan.slice().kv_heads;
   if (kind == SequenceKind::kRing) {
     const auto ranks = static_cast<std::size_t>(sequence);
@@ -61,7 +62,7 @@ Status CheckModelRanks(const DecoderSpec& spec, int tensor, int sequence, int ex
         "sequence parallelism is not built for a loss with the balance of experts: leave it out "
         "with --router_aux_loss_coef 0, and output_router_logits false in config.json");
   }
-  // The first slice has the most heads and the last one the fewest.
+  // The first slice has the most heads, the last one the fewest.
   for (const int part : {0, tensor - 1}) {
     DS_ASSIGN_OR_RETURN(const TensorPlan plan, TensorPlan::Create(spec, part, tensor));
     const Status shared = ShareHeads(plan, sequence, kind).status();

@@ -80,10 +80,10 @@ RopeSpec ReadRopeObject(ConfigReader& reader, const std::string& key,
   if (keys.original_positions != nullptr) {
     original = reader.Number(keys.original_positions, rope.original_positions, kPositive);
   }
-  // Saved with every kind by the families that have it.
+  // Families that have it save it with every kind of scaling.
   const double inside = inner.Number("original_max_position_embeddings", original, kPositive);
   rope.original_positions =
-      keys.original_positions != nullptr ? original : inside;  // outside first
+      keys.original_positions != nullptr ? original : inside;  // the outer key takes precedence
   if (rope.scaling == RopeSpec::Scaling::kDynamic) rope.original_positions = most;
   if (rope.scaling != RopeSpec::Scaling::kNone) {
     const bool follows_lengths =
@@ -105,8 +105,8 @@ RopeSpec ReadRope(ConfigReader& reader, const RopeKeys& keys, RopeSpec rope,
     rope.rotated_share = reader.Number(keys.rotated_share, rope.rotated_share, {0.0, 1.0});
   }
   if (keys.original_positions != nullptr) reader.IgnoreKey(keys.original_positions);
-  // Older files have the base and rope_scaling, newer ones rope_parameters with both. Where a file
-  // has both objects, transformers reads rope_scaling alone, unless it is empty.
+  // Older files have the base and rope_scaling; newer ones have rope_parameters with both. If a
+  // file has both objects, transformers reads only rope_scaling, unless it is empty.
   const nlohmann::ordered_json scaling = reader.Object("rope_scaling");
   const nlohmann::ordered_json parameters = reader.Object("rope_parameters");
   const bool is_old = !scaling.empty();

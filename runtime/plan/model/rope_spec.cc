@@ -10,8 +10,8 @@ namespace {
 
 using Scaling = RopeSpec::Scaling;
 
-// Llama 3: wavelengths far beyond the original context are slowed by `factor`, short ones kept,
-// those between interpolated.
+// Llama 3: frequencies with wavelengths far beyond the original context are divided by `factor`,
+// short wavelengths are unchanged, and those between are interpolated.
 double Llama3Frequency(const RopeSpec& rope, double frequency) {
   const double turns = rope.original_positions * frequency / (2.0 * std::numbers::pi);
   if (turns < rope.low_frequency_factor) return frequency / rope.factor;
@@ -21,8 +21,8 @@ double Llama3Frequency(const RopeSpec& rope, double frequency) {
   return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-// YaRN (arXiv 2309.00071): the share of the unstretched frequency falls along a ramp between the
-// pairs that turn so often within the original context.
+// YaRN (arXiv 2309.00071): the weight of the unscaled frequency falls along a ramp, between the
+// pairs that make fast_turns and slow_turns rotations within the original context.
 class YarnRamp {
  public:
   YarnRamp(const RopeSpec& rope, double width) : rope_(rope), width_(width) {
@@ -52,7 +52,7 @@ class YarnRamp {
   double width_, first_ = 0.0, last_ = 0.0;
 };
 
-// The base of the powers: larger for longer sequences under dynamic NTK scaling.
+// Returns the base of the powers; under dynamic NTK scaling it grows with the sequence length.
 double Base(const RopeSpec& rope, double width, double length) {
   if (rope.scaling != Scaling::kDynamic || length <= rope.original_positions) return rope.theta;
   const double growth = rope.factor * length / rope.original_positions - (rope.factor - 1.0);

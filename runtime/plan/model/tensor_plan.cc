@@ -7,7 +7,7 @@
 namespace ds::models {
 namespace {
 
-// As even as can be, the first parts one larger.
+// Splits as evenly as possible; the first parts have one more.
 IndexRange CutEvenly(std::int64_t extent, int part, int parts) {
   const std::int64_t each = extent / parts, longer = extent % parts;
   return {each * part + std::min<std::int64_t>(part, longer), each + (part < longer ? 1 : 0)};
@@ -23,7 +23,7 @@ std::string Join(std::string_view outer, std::string_view inner) {
   return std::string(outer) + "." + std::string(inner);
 }
 
-// What a decoder has to allow; empty when it does.
+// Returns the reason why a decoder cannot be split, or "".
 std::string WhyNotCut(const DecoderSpec& spec, int parts) {
   if (parts == 1) return "";
   if (spec.query_key_norm == QueryKeyNorm::kWhole) {
@@ -138,7 +138,7 @@ void TensorPlan::AddAttention() {
       add(names.qkv, query_width + 2 * key_width,
           {Scale(key_heads_, (whole_.heads / whole_.kv_heads + 2) * head)});
       break;
-    case QkvLayout::kLatent:  // every rank has the rows that heads are widened from
+    case QkvLayout::kLatent:  // every rank has the latent rows from which heads are projected
       add(whole_.query_latent_width > 0 ? names.query_wide : names.query, query_width, {queries});
       add(names.latent_wide, whole_.heads * wide, {Scale(heads_, wide)});
       break;
@@ -182,7 +182,7 @@ std::optional<WeightSlice> TensorPlan::SliceOf(const std::string& name) const {
     return WeightSlice{is_first ? 0U : 1U, row.extent, row.kept};
   };
   if (const Row* const row = before(".weight")) return slice(*row, row->by_outputs != row->in_out);
-  // Biases and adapters are stored outputs by inputs.
+  // Biases and adapters are stored [out, in].
   if (const Row* const row = before(".lora_A.weight"); row && !row->by_outputs) {
     return slice(*row, false);
   }

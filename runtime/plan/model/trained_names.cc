@@ -18,7 +18,7 @@ bool IsModuleName(std::string_view word) {
   });
 }
 
-// Empty for a word with something between commas that is no name, as "(a{1,2})" has.
+// Returns an empty list if something between commas is not a name, as in "(a{1,2})".
 std::vector<std::string> SplitNames(std::string_view word) {
   std::vector<std::string> names;
   for (std::size_t at = 0; at <= word.size();) {
@@ -139,7 +139,7 @@ Status CheckUnquantized(const LoraSpec& spec, const std::vector<std::string>& pa
 }
 
 bool FrozenNames::Freezes(const std::string& name) {
-  // The longest is a layer's.
+  // The example is the longest name, which belongs to a layer.
   if (name.size() > example_.size() || (name.size() == example_.size() && name < example_)) {
     example_ = name;
   }

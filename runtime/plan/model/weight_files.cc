@@ -23,14 +23,14 @@ constexpr std::string_view kFloatingPoint[] = {"F64", "F32", "F16", "BF16"};
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 
-// Constants that older versions of transformers stored beside the weights.
+// Constant buffers that older versions of transformers stored next to the weights.
 bool IsStoredBuffer(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
 }
 
-// By its name a pickle of torch.save with a model's weights; data and the states of trainings have
-// the same endings.
+// True for the names of torch.save pickles with a model's weights. Data files and training states
+// have the same extensions.
 bool IsPickle(std::string_view name) {
   const bool is_of_model = name.starts_with("pytorch_model") || name.starts_with("consolidated") ||
                            name.starts_with("model");
@@ -39,7 +39,8 @@ bool IsPickle(std::string_view name) {
   return is_of_model && ends;
 }
 
-// Whoever has weights in his folder does not want to start from random ones.
+// Fails for weights in formats that are not read: a folder with weights should not silently start
+// from random ones.
 Status RefuseUnread(const fs::path& folder, const std::string& name) {
   std::string lower = name;
   std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -59,7 +60,7 @@ Status RefuseUnread(const fs::path& folder, const std::string& name) {
   return OkStatus();
 }
 
-// The shard file of every tensor.
+// Maps every tensor to its shard file.
 StatusOr<std::map<std::string, std::string>> ReadIndex(const fs::path& index) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(index, kMaxIndexBytes));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -71,7 +72,7 @@ StatusOr<std::map<std::string, std::string>> ReadIndex(const fs::path& index) {
   }
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
-    // A plain file name: an index must not reach outside its folder.
+    // Requires a plain file name: an index must not refer to files outside its folder.
     if (!file.is_string() ||
         fs::path(file.get<std::string>()).filename() != file.get<std::string>()) {
       return InvalidArgumentError(index.string() + ": weight_map['" + tensor +
