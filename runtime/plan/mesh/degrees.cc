@@ -27,7 +27,7 @@ constexpr std::array<AxisRow, kAxisCount> kAxes{{
 
 const AxisRow& RowOf(Axis axis) { return kAxes.at(static_cast<std::size_t>(axis)); }
 
-// The degrees and axes that a text names.
+// The degrees and axes named in a text.
 class DegreesText {
  public:
   Status Read(std::string_view text) {
@@ -39,7 +39,7 @@ class DegreesText {
     }
   }
 
-  // Named axes take, in the order they are named, the places that the default order gives them.
+  // Named axes fill, in the order of the text, the positions that the default order gives them.
   Degrees Finish(int world_size) {
     auto next = named_.begin();
     for (Axis& place : degrees_.order) {

@@ -12,7 +12,7 @@ namespace {
 
 std::size_t IndexOf(Axis axis) { return static_cast<std::size_t>(axis); }
 
-// "pipeline 2 x shard 4", axes of degree 1 left out.
+// Returns "pipeline 2 x shard 4", without axes of degree 1.
 std::string Describe(const Degrees& degrees) {
   std::string text;
   for (const Axis axis : degrees.order) {
@@ -36,7 +36,7 @@ Status CheckDegrees(const Degrees& degrees, int world_size) {
       return InvalidArgumentError("the mesh's degree '" + std::string(NameOf(axis)) + "' is " +
                                   std::to_string(degrees.along(axis)) + ", the least is 1");
     }
-    // Once it is too large it stays so, without overflowing.
+    // Capping the product avoids overflow; once too large it stays too large.
     product = std::min<std::int64_t>(product, world_size + std::int64_t{1}) * degrees.along(axis);
   }
   if (product != world_size) {
@@ -103,7 +103,7 @@ std::vector<int> Mesh::GroupOf(int rank, AxisSet axes) const {
     if (axes.contains(axis)) first[IndexOf(axis)] = 0;
   }
   std::vector<int> group{RankAt(first)};
-  for (const Axis axis : degrees_.order) {  // outermost first keeps them ascending
+  for (const Axis axis : degrees_.order) {  // outermost first keeps the ranks ascending
     if (!axes.contains(axis)) continue;
     std::vector<int> wider;
     for (const int member : group) {
