@@ -10,7 +10,7 @@ bool CanShare(std::int64_t queries, std::int64_t keys, int ranks) {
   return ranks <= keys || (queries % ranks == 0 && ranks % keys == 0);
 }
 
-// "2 or 6 can"; there is always one below, for one rank has all.
+// Returns "2 or 6 can". A smaller number always exists: one rank has all heads.
 std::string NameNearest(std::int64_t queries, std::int64_t keys, int ranks) {
   int below = ranks - 1;
   while (!CanShare(queries, keys, below)) --below;

@@ -14,10 +14,10 @@ std::vector<int> ListEarlier(int queries, const LooksAt& looks_at) {
   return earlier;
 }
 
-// `order` has every portion once.
+// `order` has every chunk once.
 std::vector<PortionStep> PlanInOrder(const std::vector<int>& order, const LooksAt& looks_at) {
   std::vector<PortionStep> steps(order.size());
-  std::set<int> looked_at;  // by steps behind
+  std::set<int> looked_at;  // by later steps
   for (std::size_t i = order.size(); i-- > 0;) {
     PortionStep& step = steps[i];
     step.queries = order[i];
