@@ -59,7 +59,7 @@ class Measurement {
   std::int64_t kept_parameter_bytes_ = 0;  // of units that stay here
 };
 
-// What is too small for a file is here.
+// Stores that are too small for a file stay where the rank computes.
 Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
   const std::int64_t smallest = std::max<std::int64_t>(1, input_.tiers.smallest_bytes);
   if (rest == Rest::kFile && bytes < smallest) rest = Rest::kHere;
@@ -69,7 +69,7 @@ Rest Measurement::Put(Rest rest, std::int64_t bytes, std::int64_t* here) {
   return rest;
 }
 
-// The first units stay in memory, as many as may, as in ShardedModel.
+// The first units stay in memory, as many as allowed, as in ShardedModel.
 Rest Measurement::ChooseRest(const UnitShape& shape) {
   const Tiers& tiers = input_.tiers;
   if (!input_.sharding.parameters || tiers.parameters == Rest::kHere) return Rest::kHere;
@@ -112,7 +112,7 @@ void Measurement::MeasureState(BucketSizes* bucket) {
   std::vector<std::int64_t> states = bytes.states;
   std::int64_t brought_masters = 0, brought_state = 0;
   for (int i = 0; i < (input_.tiers.takes_back ? 2 : 1); ++i) {
-    if (i > 0) {  // what was there before the update
+    if (i > 0) {  // the copy of the previous values
       states.insert(states.end(), bytes.states.begin(), bytes.states.end());
       if (!masters) states.push_back(sharded ? bytes.own_parameters : bytes.parameters);
     }
@@ -135,7 +135,7 @@ void Measurement::MeasureState(BucketSizes* bucket) {
                          : Put(input_.tiers.gradients, bytes.own_gradients, &none);
 }
 
-// A turn brings its elements' part of these; ZenFlow has whole buckets.
+// A sub-group brings its share of these bytes; ZenFlow updates full buckets.
 void Measurement::MeasureTurn(std::int64_t masters, std::int64_t state, BucketSizes* bucket) const {
   const std::int64_t elements = std::max<std::int64_t>(1, bucket->bytes.own_elements);
   const std::int64_t most = input_.tiers.most_elements;
@@ -148,7 +148,7 @@ void Measurement::MeasureTurn(std::int64_t masters, std::int64_t state, BucketSi
   bucket->brought.optimizer_state = part(state);
 }
 
-// The next turn comes while one is updated: of the same bucket, or of the one whose turn is next.
+// The next sub-group is read during an update: of the same bucket or of the next one.
 void Measurement::CountTurnsAhead() {
   if (!input_.tiers.reads_ahead) return;
   std::vector<BucketSizes*> trained;
@@ -168,8 +168,8 @@ void Measurement::CountTurnsAhead() {
   }
 }
 
-// Gradients that wait for the update of everything, in fp32, whatever the ratio keeps of the rest;
-// and what is kept of the important columns: moments, places, masters.
+// Counts gradients that accumulate in fp32 for the full update, independent of the optimizer ratio,
+// and the important columns' moments, indices and masters.
 void Measurement::MeasureZenFlow(BucketSizes* bucket) {
   constexpr std::int64_t kFloat = sizeof(float), kPlace = sizeof(std::int64_t);
   const config::ZenFlowConfig& zenflow = *input_.zenflow;
@@ -189,13 +189,13 @@ void Measurement::MeasureZenFlow(BucketSizes* bucket) {
   here.optimizer_state += important * kPlace;
   if (masters) here.master_weights += important * Width(input_.types.master);
   if (!masters && zenflow.overlap_step) Put(rest, weights, &here.master_weights);
-  // The mean comes to where all is updated by it.
+  // The mean gradient is brought to the device of the update.
   if (rest == Rest::kHost && !zenflow.overlap_step)
     bucket->bytes.update_buffers += elements * kFloat;
 }
 
-// What comes from files for one turn of the update, or beside a block's backward, and what waits
-// for being written or for the next use.
+// Counts host buffers of data read from files, for one sub-group of the update or during a block's
+// backward, and of data that waits to be written or reused.
 void Measurement::CountFileBuffers() {
   const Tiers& tiers = input_.tiers;
   const std::int64_t in_files = model_.away.files;
@@ -219,12 +219,13 @@ void Measurement::CountFileBuffers() {
   const std::int64_t largest = largest_own / Width(types.gradient);
   const std::int64_t elements =
       input_.cuts_turns ? std::min(largest, tiers.most_elements) : largest;
-  // Of the unit ahead the first one is read while the last of the one behind is updated.
+  // The first sub-group of the next unit is read while the last one of the previous unit is
+  // updated.
   const int turns = tiers.reads_ahead ? (tiers.updates_in_backward ? 3 : 2) : 1;
   const std::int64_t turn = elements * of_element * turns;
   const bool two_kinds = tiers.parameters == Rest::kFile && tiers.optimizer == Rest::kFile;
   const std::int64_t waiting = SaturatingProduct(tiers.waiting_bytes, two_kinds ? 4 : 2);
-  // One is read, one travels, and that which a place needs has not ended where calls are beside.
+  // One is read, one is in transit; with overlap the needed unit's gather is not finished either.
   const int fetched = input_.overlap ? 3 : 2;
   const std::int64_t used = std::max(turn, 2 * largest_own) + fetched * largest_fetched;
   model_.away.file_buffers = std::min(in_files, used + waiting);
@@ -248,7 +249,7 @@ FlatLayout MakeLayout(const BucketShape& shape, const StepMemoryInput& input, co
                                             : 1);
 }
 
-// In the layout, with what of the bucket is trained so.
+// A range in the layout, with its shape.
 struct PlacedRange {
   FlatRange range;
   RangeShape shape;
@@ -267,7 +268,7 @@ std::vector<PlacedRange> PlaceRanges(const BucketShape& shape, const FlatLayout&
   return placed;
 }
 
-// What one rank keeps for the ranges, value by value.
+// Lists the states that one rank keeps for the ranges, value by value.
 std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
                                      const FlatLayout& layout, const StepMemoryInput& input,
                                      bool sharded, int rank) {
@@ -281,8 +282,8 @@ std::vector<std::int64_t> ListStates(const std::vector<PlacedRange>& ranges,
   return states;
 }
 
-// Lists those of the rank that has the most: where ranges keep unlike much, the first or the last
-// one.
+// Lists the states of the rank with the most: if ranges differ in size per element, the first or
+// the last rank.
 std::vector<std::int64_t> ListMostStates(const std::vector<PlacedRange>& ranges,
                                          const FlatLayout& layout, const StepMemoryInput& input,
                                          const StateCut& cut) {
@@ -311,7 +312,7 @@ std::int64_t CountUpdateBuffers(const std::vector<PlacedRange>& ranges, const Fl
   return most;
 }
 
-// FlatParameters::BringInParts has these.
+// Counts the buffers of FlatParameters::BringInParts.
 std::int64_t CountPublishBuffers(const FlatLayout& layout, const StepMemoryInput& input,
                                  const StateCut& cut) {
   const bool publishes = cut.sharding.optimizer && !cut.sharding.parameters;
@@ -321,7 +322,7 @@ std::int64_t CountPublishBuffers(const FlatLayout& layout, const StepMemoryInput
   return cut.shard_ranks * of_shard * Width(input.types.parameter);
 }
 
-// As QuantizedReduction has them, which quantises a value once on each level.
+// Counts the buffers of QuantizedReduction, which quantizes a value once per level.
 void CountRoundedReduction(const FlatLayout& layout, const StepMemoryInput& input,
                            BucketBytes* sizes) {
   const std::int64_t count = layout.shard_numel(), ranks = input.shard_ranks;
@@ -341,7 +342,7 @@ void CountRoundedReduction(const FlatLayout& layout, const StepMemoryInput& inpu
   sizes->reduction_buffers += 4 * at_once * kFloatBytes;
 }
 
-// Every gather goes through the bytes of all shards.
+// Every gather copies the bytes of all shards.
 void CountKeptRounded(const FlatLayout& layout, const StepMemoryInput& input, BucketBytes* sizes) {
   sizes->own_parameters = CountQuantizedBytes(layout.shard_numel(), QuantizedBits::k8);
   sizes->gather_buffers = sizes->near_buffers = sizes->own_parameters * input.shard_ranks;

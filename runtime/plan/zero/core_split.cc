@@ -11,7 +11,7 @@ CoreSplit SplitCores(const std::vector<int>& cores, double compute_share) {
   }
   const auto count = static_cast<int>(cores.size());
   if (count < 2) return {.why_not = "the rank has one core, which both use"};
-  // 0.2 of 5 cores is one, whatever the product of doubles is.
+  // 0.2 of 5 cores is one core, even if the product of doubles is not exact.
   constexpr double kRounding = 1e-9;
   const auto wanted = static_cast<int>(std::ceil(compute_share * count - kRounding));
   const auto border = cores.begin() + std::clamp(wanted, 1, count - 1);

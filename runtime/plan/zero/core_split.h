@@ -16,8 +16,8 @@ struct CoreSplit {
   std::string why_not;               // the reason for no split
 };
 
-// Splits `cores` so that `compute_share` of them, rounded up, computes, and each side has at least
-// one. A share of 0 or 1, or a single core, gives no split.
+// Splits `cores` so that the fraction `compute_share`, rounded up, computes, and each side has at
+// least one. A share of 0 or 1, or a single core, gives no split.
 CoreSplit SplitCores(const std::vector<int>& cores, double compute_share);
 
 // Limits the computation to its first `most` cores.

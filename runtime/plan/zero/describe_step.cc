@@ -8,7 +8,7 @@ using config::Width;
 
 namespace {
 
-// Tells whether groups of so many neighbours are on several hosts.
+// True if groups of `neighbours` consecutive ranks span several hosts.
 bool SpanHosts(const StepSetting& setting, int neighbours) {
   const int of_host = setting.ranks_of_host;
   const bool one_host = of_host == 0 || of_host >= setting.ranks;

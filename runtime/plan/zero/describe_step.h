@@ -10,7 +10,7 @@ namespace ds::zero {
 
 struct StepSetting {
   int ranks = 1;          // of the job
-  int ranks_of_host = 0;  // the largest host's; 0: all of them
+  int ranks_of_host = 0;  // on the largest host; 0: all ranks
   bool on_gpu = false;
 };
 

@@ -5,10 +5,10 @@
 namespace ds::zero {
 namespace {
 
-// More than this many buffers of one size are never needed at once again.
+// At most this many buffers of one size are needed at once again.
 constexpr int kMaxIdle = 2;
 
-// Its parameters and its gradients.
+// A unit has buffers for its parameters and its gradients.
 constexpr int kUsersPerUnit = 2;
 
 }  // namespace

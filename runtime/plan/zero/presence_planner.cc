@@ -48,7 +48,7 @@ PresencePlanner::PresencePlanner(const ResidencyPlan::Input& input)
   }
 }
 
-// In the model's order, as DeepSpeed goes through parameters.
+// Follows the model's order, like DeepSpeed's loop over parameters.
 void PresencePlanner::ChoosePersistent() {
   const ResidencyBudgets& budgets = input_.budgets;
   std::int64_t sum = 0;
@@ -68,7 +68,7 @@ void PresencePlanner::ChoosePersistent() {
   }
 }
 
-// What stays takes room until it is taken away, and no part of the budget for what comes.
+// A persistent unit uses live bytes until it is released, and none of the prefetch budget.
 void PresencePlanner::SetPresent(int unit, bool present) {
   State& state = of(unit);
   state.present = present;
@@ -103,8 +103,8 @@ void PresencePlanner::GoTo(std::size_t place, Changes* presence, Changes* fetche
   if (next.is_visit()) Visit(place, presence, fetched);
 }
 
-// Tells whether less than the budget is needed between the place and the unit's next use, without a
-// rest on the way.
+// True if the places between this one and the unit's next use need less than the budget, without a
+// rest.
 bool PresencePlanner::IsUsedSoonBehind(std::size_t place, int unit) {
   State& state = of(unit);
   while (state.next_use < state.uses.size() && state.uses[state.next_use] < place) {
@@ -130,7 +130,8 @@ void PresencePlanner::SetKept(int unit, bool kept) {
   kept_bytes_ += (kept ? 1 : -1) * BytesOf({unit});
 }
 
-// Of what would go, what is used again soon stays as far as there is room, the first first.
+// Keeps units that would be released but are used again soon, as far as `room` allows; the soonest
+// first.
 void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
                                    std::vector<int>* changed) {
   const std::vector<int>& needs = needs_[place];
@@ -150,8 +151,8 @@ void PresencePlanner::KeepForReuse(std::size_t place, std::int64_t room,
   }
 }
 
-// What is gathered ahead has been fetched: the budget is for what comes behind that, whose copies
-// have as long as a place takes before their gather needs them.
+// Units gathered ahead are already fetched. The budget applies to the units after them: their
+// copies have the time of one place before the gather needs them.
 std::int64_t PresencePlanner::FetchBudget(const std::vector<int>& changed) {
   for (const int unit : changed) {
     const bool ahead = gathered_.Contains(unit);

@@ -37,7 +37,7 @@ class Hasher {
   std::uint64_t hash_ = 0;
 };
 
-// Adds up what is left of the changes on the way from one place to another.
+// Returns the net changes between two places.
 std::vector<UnitChange> AddUp(const std::vector<std::vector<UnitChange>>& changes, int from,
                               int to) {
   if (to == from + 1) return changes.at(static_cast<std::size_t>(to));
@@ -103,7 +103,7 @@ void ResidencyPlan::PlanPresence() {
   }
 }
 
-// Appends what is done with a gradient that ends before the place, behind those under way.
+// Appends the actions for a gradient that ends before the place, after those in flight.
 void ResidencyPlan::AppendEnd(int unit, std::size_t place, std::vector<int>* under_way) {
   using Kind = Action::Kind;
   std::vector<Action>& actions = gradients_[place];
@@ -143,8 +143,8 @@ void ResidencyPlan::PlanGradients() {
   const auto end_unit = [&](int unit, std::size_t place, std::vector<int>* under_way) {
     if (input_.units[static_cast<std::size_t>(unit)].trained) AppendEnd(unit, place, under_way);
   };
-  std::vector<int> under_way;               // the first begun first
-  std::map<std::int64_t, int> first_ended;  // by micro-batch: from this unit on all have ended
+  std::vector<int> under_way;               // in order of their begin
+  std::map<std::int64_t, int> first_ended;  // by micro-batch: all units from this one on have ended
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
     const Place& place = input_.places[i];
     const bool backward =
@@ -166,7 +166,7 @@ void ResidencyPlan::AppendMoves(int from, int to, std::vector<Action>* actions) 
   using Kind = Action::Kind;
   const std::vector<UnitChange> presence = AddUp(presence_, from, to);
   const std::vector<UnitChange> fetched = AddUp(fetched_, from, to);
-  // First what goes, so that its memory can be taken again.
+  // Releases come first, so that their memory can be reused.
   for (const UnitChange& change : presence) {
     if (!change.begins) actions->push_back({Kind::kRelease, change.unit});
   }

@@ -4,7 +4,7 @@
 // forward and backward passes. It is a function of numbers that all ranks of a group share. Pure.
 //
 // A place is a step of a pass. At a unit's place, the unit and the units it also reads are present,
-// unless it is a backward that reads no parameters. Behind these, in the order of the coming
+// unless it is a backward that reads no parameters. After these, in the order of the coming
 // places, as many units are gathered ahead as the budgets allow. A present unit stays if it is used
 // again soon enough; a small unit stays until it is released from outside the plan. All other units
 // are released: without budgets, all but the unit itself.
@@ -43,7 +43,7 @@ struct PlannedUnit {
   std::int64_t reduced_bytes = 0;    // of its gradients in the communication dtype
   bool trained = false;              // at least one parameter
   std::vector<int> also_reads = {};  // earlier units
-  bool backward_reads = true;        // reads parameters, its own or those of also_reads
+  bool backward_reads = true;        // reads its own or also_reads' parameters
 
   friend bool operator==(const PlannedUnit&, const PlannedUnit&) = default;
 };
@@ -88,10 +88,10 @@ class ResidencyPlan {
     std::vector<Place> expected = {};  // the places after these, for reuse only
     std::vector<int> present = {};     // units present before the first place
     std::vector<int> fetched = {};     // units with fetched shards that are not gathered
-    // The units that the places pass through. Their gradients, and those of units that they also
+    // The units that the places pass through. Their gradients, and the gradients of units they also
     // read, end in a backward pass. nullopt: all units.
     std::optional<UnitRange> pass = {};
-    // Lists the units whose parameters are read at the place, in ascending order.
+    // Lists the units with parameters that are read at the place, in ascending order.
     std::vector<int> ListNeeds(const Place& place) const;
   };
 

@@ -35,7 +35,7 @@ void SimulatedBucket::Release() {
   books_.pool.Return(bytes().parameters);
 }
 
-// From the host to the GPU, or back. What comes from files is counted among their buffers.
+// Moves shards from the host to the GPU, or back. File reads are counted with the file buffers.
 void SimulatedBucket::Fetch() {
   if (sizes_.parameters_on_host) books_.held.parameters += sizes_.fetched_bytes;
 }
@@ -98,7 +98,7 @@ void SimulatedBucket::CountEnd(bool present, StepTraffic* traffic) const {
   if (sharding().optimizer && input_.shard_ranks < input_.gradient_ranks) {
     traffic->all_reduce += bytes().travelling / shard_ranks;
   }
-  if (sizes_.on_two_stages) {  // the stages add theirs up
+  if (sizes_.on_two_stages) {  // the stages sum their gradients
     traffic->all_reduce += sharding().optimizer ? bytes().own_gradients : bytes().gradients;
   }
   const bool publishes = sharding().parameters ? present : sharding().optimizer;

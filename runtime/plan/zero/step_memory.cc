@@ -30,7 +30,7 @@ StepSimulation::StepSimulation(const StepMemoryInput& input) : input_(input) {
 StepMemory StepSimulation::Run() {
   RunStep();
   result_.first_step_peak = result_.peak.total();
-  RunStep();  // with the buffers that the pool has kept
+  RunStep();  // now with the pool's kept buffers
   result_.between_steps = now();
   result_.windows = input_.windows;
   return result_;
@@ -98,7 +98,7 @@ void StepSimulation::Execute(const Action& action) {
       std::erase(fetched_, action.unit);
       return ForEach(unit, &SimulatedBucket::Stow);
     case Action::Kind::kKeepWhole:
-      for (SimulatedBucket& bucket : unit) {  // what has had none comes as zeros
+      for (SimulatedBucket& bucket : unit) {  // units without a gradient contribute zeros
         if (bucket.sharding().gradients) bucket.AcquireGradients();
       }
       return;
@@ -175,7 +175,8 @@ void StepSimulation::EndStep() {
   ForEachBucket([](SimulatedBucket& bucket) { bucket.EndStep(); });
 }
 
-// Whole gradients that no pass has reduced, and what has been updated on its way to all ranks.
+// Counts the unsharded gradients that no pass has reduced, and the publication of updated
+// parameters.
 void StepSimulation::CountEnd() {
   for (std::size_t unit = 0; unit < buckets_.size(); ++unit) {
     const bool present =

@@ -12,8 +12,8 @@ std::string NameOf(const char* pass, int block) {
 
 }  // namespace
 
-// A micro-batch that begins as the one before has begun does what that has done, and so do all that
-// follow, but for the last one.
+// If a micro-batch begins in the same state as the one before, it and all following ones except the
+// last repeat that one.
 void StepSimulation::RunMicroBatches() {
   State before;
   for (std::int64_t m = 0; m + 1 < input_.micro_batches; ++m) {
@@ -28,7 +28,7 @@ void StepSimulation::RunMicroBatches() {
            /*is_last=*/true);
 }
 
-// Where chunks come one by one, the executor has no last pass.
+// With model chunks there is no last pass: the executor has none.
 void StepSimulation::RunPasses() {
   using Kind = Pass::Kind;
   const auto is_backward = [](const Pass& pass) { return pass.kind == Kind::kBackward; };
@@ -61,7 +61,7 @@ void StepSimulation::RunStep() {
   result_.traffic = sum;
 }
 
-// Micro-batches that are not planned do what one in the middle does.
+// Micro-batches that are not planned repeat one in the middle.
 StepTraffic StepSimulation::AddUpTraffic() const {
   StepTraffic sum;
   for (const auto& [micro_batch, traffic] : traffic_) sum.Add(traffic);
@@ -71,7 +71,8 @@ StepTraffic StepSimulation::AddUpTraffic() const {
   return sum;
 }
 
-// It is as the executor says: chunks' gradients wait for the step's end, others for the last ones.
+// Follows the executor: gradients of chunks wait for the end of the step, others for the last
+// micro-batch.
 bool StepSimulation::IsHeld(const Pass& pass) const {
   const bool is_last = !pass.units && pass.micro_batch == last_micro_batch_;
   return input_.windows.gradients.whole_step && !is_last;
@@ -86,8 +87,8 @@ std::vector<Place> StepSimulation::ListBackward(const Pass& pass) const {
   return places;
 }
 
-// Counts what the rank sends on, and what has come from the stage before. No gradient goes to what
-// has nothing that is trained, nor before it; behind a chunk of this stage something is.
+// Counts the bytes sent to and received from neighbouring stages. No gradient goes to or past units
+// before the first trained one. A later chunk of this stage always has trained units before it.
 void StepSimulation::BeginPass(const Pass& pass) {
   micro_batch_ = pass.micro_batch;
   StepTraffic* const here = traffic();
@@ -140,10 +141,10 @@ void StepSimulation::Backward(const Pass& pass, bool is_last) {
     kept_ -= made.kept;
     Note(NameOf("backward", BlockOf(unit)),
          kept_ + (later ? std::max(made.backward, made.delaying) : made.backward));
-    // What goes back to experts of other ranks is there before the gradients of this one's are.
+    // The gradients sent back to other ranks' experts exist before this rank's expert gradients.
     if (!later) AcquireGradients(unit, /*of_experts=*/true);
     Note(NameOf("backward", BlockOf(unit)), kept_ + made.kept);
-    if (i == 0) kept_ += sent;  // its gradient; the last block's own has it already
+    if (i == 0) kept_ += sent;  // its gradient; the last block has its own already
     if (later) kept_ += made.delayed;
   }
   Execute(plan, static_cast<int>(places.size()) - 1);

@@ -55,7 +55,7 @@ class StepSimulation {
   void Reduce(SimulatedBucket* bucket, bool awaits);
   void EndReduction(SimulatedBucket* bucket);
   void AcquireGradients(int unit, bool of_experts);
-  void AcquireGradientsOfAll(int unit) {  // and those of units it also reads, which have no experts
+  void AcquireGradientsOfAll(int unit) {  // and of units it also reads (no experts)
     const auto& reads = input_.units[static_cast<std::size_t>(unit)].also_reads;
     for (const int other : reads) AcquireGradients(other, /*of_experts=*/false);
     AcquireGradients(unit, /*of_experts=*/false);

@@ -18,14 +18,14 @@ std::string Compare(const std::string& key, std::int64_t needed, bool fits, cons
   return key + (fits ? " holds the " : " is below the ") + std::to_string(needed) + " " + of_what;
 }
 
-// Says why nothing is to be decided; "" where something is.
+// Returns the reason why there is nothing to decide, or "".
 std::string FindReasonForNone(bool sharded, const SteppedStage& stage) {
   if (!sharded) return kWhole;
   if (stage.stages == 1) return "there are no stages";
   return stage.micro_batches == 1 ? "a step has one micro-batch" : "";
 }
 
-// Two passes through the stage lie between two uses of a unit at the most.
+// At most two passes through the stage are between two uses of a unit.
 StepWindow ChooseForParameters(const config::ZeroConfig& zero, const SteppedStage& stage) {
   const std::int64_t live = zero.max_live_parameters.value_or(kMostLive);
   const std::int64_t distance = SaturatingProduct(2, stage.parameters);

@@ -11,18 +11,18 @@ namespace {
 
 using config::OffloadDevice;
 
-// The runtime's own sub-group, where the config has DeepSpeed's default: large enough for a drive.
+// The runtime's sub-group size if the config has DeepSpeed's default: large enough for a drive.
 constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 22;
-// Sub-groups begin at whole pages of every dtype.
+// Sub-groups begin at page boundaries for every dtype.
 constexpr std::int64_t kPageElements = 2048;
-// Buffers are no larger than this, whatever a sub-group is: "never cut" is written as a number that
-// no memory has.
+// The size limit of buffers for any sub-group size: "never split" is configured as a number beyond
+// any memory.
 constexpr std::int64_t kMostBufferElements = kElementsAtOnce * 16;
 
-// Weights, two values of state and their narrow copy, in fp32.
+// Weights, two state values and their low-precision copy, in fp32.
 constexpr std::int64_t kMostBytesOfElement = 16;
 
-// Multiplies numbers that are not negative; the largest number stands for a larger product.
+// Multiplies non-negative numbers; saturates at the largest number.
 std::int64_t Product(std::int64_t a, std::int64_t b) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   return b != 0 && a > kMost / b ? kMost : a * b;
@@ -38,7 +38,7 @@ Rest RestOn(OffloadDevice device, bool on_gpu) {
   return device == OffloadDevice::kCpu && on_gpu ? Rest::kHost : Rest::kHere;
 }
 
-// Tells whether a step's update may be known only when all of its gradients are.
+// True if the update of a step can depend on all its gradients.
 bool ClipsOrSkips(const config::DsConfig& config) {
   return config.gradient_clipping != 0.0 || config.fp16.enabled ||
          (config.bf16.enabled && config.bf16.check_grad_overflow);
@@ -70,8 +70,8 @@ Tiers PlanTiers(const config::DsConfig& config, bool on_gpu) {
     tiers.kept_parameter_bytes =
         Product(zero.offload_param.max_in_cpu, Width(config::ChooseStateTypes(config).parameter));
   }
-  // Copies between a device and its host cost no more by parts, and three turns are all that is on
-  // the device at a time: one comes, one is updated, one leaves.
+  // Partial copies between a device and its host cost no more than full ones. Only three sub-groups
+  // are on the device at a time: one arrives, one is updated, one leaves.
   const bool updates_from_host = tiers.optimizer == Rest::kHost || tiers.parameters == Rest::kHost;
   if (updates_from_host && tiers.optimizer != Rest::kFile) {
     tiers.most_elements = ChooseMostElements(zero);
@@ -103,7 +103,7 @@ std::int64_t ChooseFetchBytes(const config::ZeroConfig& zero, std::int64_t eleme
       offload.buffer_size == defaults.buffer_size) {
     return ResidencyBudgets::kLargestPlace;
   }
-  // One buffer is that of the block which is gathered.
+  // One buffer belongs to the block that is gathered.
   return Product(std::max<std::int64_t>(0, offload.buffer_count - 1),
                  Product(offload.buffer_size, element_size));
 }
