@@ -14,18 +14,18 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The best way to cut the first blocks into some number of parts.
+// The best way to split the first blocks into some number of parts.
 struct Best {
   double heaviest = kInfinity;
   double lightest = kInfinity;
   double difference = kInfinity;
-  int last_begins = 0;  // the last part's first block
+  int last_begins = 0;  // the first block of the last part
 };
 
-// More than any names of classes need: the library compiles and matches by recursion.
+// Longer than any class name needs: the library compiles and matches recursively.
 constexpr std::size_t kLongestExpression = 200;
 
-// "DecoderEmbedding, DecoderLayer (also TransformerDecoderLayer) and DecoderHead".
+// Returns "DecoderEmbedding, DecoderLayer (also TransformerDecoderLayer) and DecoderHead".
 std::string ListClasses(const std::vector<WeighedBlock>& blocks) {
   std::vector<std::string> names;
   for (const WeighedBlock& block : blocks) {
@@ -41,10 +41,10 @@ std::string ListClasses(const std::vector<WeighedBlock>& blocks) {
   return list.empty() ? "none" : list;
 }
 
-// DeepSpeed's methods are regular expressions of Python, whose common part with ECMAScript's is
-// what names of classes need. They are matched without going back, as an expression whose time is
-// exponential would hang the terminal; that has no back-references. Counts ({100}) are refused:
-// each multiplies what stands before it, and the depth of the library's recursion with it.
+// DeepSpeed's methods are Python regular expressions; the subset shared with ECMAScript suffices
+// for class names. Matching does not backtrack, since an expression with exponential time would
+// hang the terminal; so there are no back-references. Counts ({100}) are refused: each multiplies
+// the expression before it, and the depth of the library's recursion with it.
 StatusOr<std::vector<double>> FindMatches(const std::string& expression,
                                           const std::vector<WeighedBlock>& blocks) {
   if (expression.size() > kLongestExpression) {
@@ -99,7 +99,7 @@ std::vector<int> CutByWeight(const std::vector<double>& weights, int parts) {
   const auto sum = [&](int first, int end) {
     return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(first)];
   };
-  // best[j][i]: of the first i blocks in j parts
+  // best[j][i]: the first i blocks in j parts
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1,
                                       std::vector<Best>(static_cast<std::size_t>(count) + 1));
   best[0][0] = {.heaviest = 0.0, .lightest = kInfinity, .difference = 0.0};
@@ -127,7 +127,7 @@ std::vector<int> CutByWeight(const std::vector<double>& weights, int parts) {
 std::vector<int> CutByCost(int count, int parts,
                            const std::function<double(int part, int first, int end)>& cost) {
   DS_CHECK(parts >= 1 && count >= parts);
-  // best[j][i]: of the first i blocks in j parts
+  // best[j][i]: the first i blocks in j parts
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1,
                                       std::vector<Best>(static_cast<std::size_t>(count) + 1));
   best[0][0].heaviest = 0.0;

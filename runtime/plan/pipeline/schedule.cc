@@ -24,8 +24,8 @@ constexpr std::array<std::pair<ScheduleKind, std::string_view>, 5> kKindNames = 
 // Appends a stage's tasks; each kind's micro-batches come in ascending order.
 class TaskWriter {
  public:
-  // Tasks of micro-batches from `micro_batches` on are left out: a schedule may be written for more
-  // than there are.
+  // Tasks of micro-batches from `micro_batches` on are dropped, so that a schedule may be written
+  // for more micro-batches than exist.
   explicit TaskWriter(int micro_batches) : micro_batches_(micro_batches) {}
 
   void Add(TaskKind kind, int chunk) {
@@ -42,7 +42,7 @@ class TaskWriter {
   int& next(TaskKind kind, int chunk) { return next_[Index(kind, chunk)]; }
 
   int micro_batches_;
-  std::array<int, 8> next_ = {};  // by kind and chunk, of which there are at most two here
+  std::array<int, 8> next_ = {};  // by kind and chunk, at most two chunks here
   std::vector<Task> tasks_;
 };
 
@@ -53,8 +53,8 @@ std::vector<Task> PlanGPipe(int micro_batches) {
   return writer.Take();
 }
 
-// With `split`, ZB-H1: the gradients of the weights follow as many micro-batches later as stages
-// stand before this one, when it would wait for the gradients that these send up.
+// With `split`, ZB-H1: weight gradients lag by as many micro-batches as there are stages before
+// this one, and fill the time in which it would wait for the gradients that those stages send.
 std::vector<Task> PlanOneForwardOneBackward(const PipelineShape& shape, int stage, bool split) {
   TaskWriter writer(shape.micro_batches);
   const int ahead = std::min(shape.stages - stage - 1, shape.micro_batches);
@@ -70,8 +70,8 @@ std::vector<Task> PlanOneForwardOneBackward(const PipelineShape& shape, int stag
   return writer.Take();
 }
 
-// The i-th pass of a stage in an interleaved schedule: as many micro-batches as there are stages go
-// through one chunk, then through the next.
+// Returns the i-th pass of a stage in an interleaved schedule: `stages` micro-batches go through
+// one chunk, then through the next.
 Task InterleavedTask(TaskKind kind, int i, const PipelineShape& shape) {
   const int in_round = i % shape.virtual_stages();
   const int chunk = in_round / shape.stages;
@@ -95,9 +95,9 @@ std::vector<Task> PlanInterleaved(const PipelineShape& shape, int stage) {
   return tasks;
 }
 
-// Written for as many micro-batches as fill the pipeline; those that there are not are left out.
+// Written for enough micro-batches to fill the pipeline; the writer drops those that do not exist.
 std::vector<Task> PlanZeroBubbleV(const PipelineShape& shape, int stage) {
-  const int below = shape.stages - stage;  // this stage and those behind it
+  const int below = shape.stages - stage;  // this stage and the later ones
   const int filled = std::max(shape.micro_batches, 2 * shape.stages - 1);
   TaskWriter writer(shape.micro_batches);
   const auto backward = [&](int chunk) {

@@ -16,7 +16,7 @@ namespace {
 
 using Step = Instruction::Kind;
 
-// An activation or gradient that a virtual stage reads of a micro-batch.
+// An activation or gradient of a micro-batch, as input of a virtual stage.
 struct Input {
   bool is_gradient = false;
   int virtual_stage = 0;
@@ -27,7 +27,7 @@ struct Input {
 };
 
 struct Sent {
-  Input input;  // what it is to its receiver
+  Input input;  // as seen by its receiver
   double arrives = 0.0;
 };
 
@@ -43,13 +43,13 @@ class StepSimulator {
 
  private:
   struct Stage {
-    std::size_t next = 0;  // instruction
+    std::size_t next = 0;  // index of the next instruction
     double clock = 0.0;
-    std::map<Input, double> inputs;           // and when they are there
-    std::map<std::pair<int, int>, int> seen;  // (virtual stage, micro-batch): its tasks so far
+    std::map<Input, double> inputs;           // and their arrival times
+    std::map<std::pair<int, int>, int> seen;  // (virtual stage, micro-batch): tasks done
   };
 
-  // Whether the stage has gone on by an instruction; false where it waits for a message.
+  // Executes the stage's next instruction. Returns false if the stage waits for a message.
   StatusOr<bool> GoOn(int stage);
   Status Compute(int stage, const Task& task);
   Status CheckOrder(int stage, const Task& task, int virtual_stage);
@@ -83,7 +83,7 @@ double TimeOf(const TaskTimes& times, Task::Kind kind) {
   DS_CHECK(false);
 }
 
-// Finds what the task gives to the next virtual stage of its direction.
+// Returns the output of a task: an input of the next virtual stage in its direction.
 std::optional<Input> StepSimulator::FindOutput(int virtual_stage, const Task& task) const {
   if (task.kind == Task::Kind::kWeightGradient) return std::nullopt;
   const bool is_gradient = task.kind != Task::Kind::kForward;
@@ -92,7 +92,7 @@ std::optional<Input> StepSimulator::FindOutput(int virtual_stage, const Task& ta
   return Input{.is_gradient = is_gradient, .virtual_stage = next, .micro_batch = task.micro_batch};
 }
 
-// A micro-batch goes through a virtual stage forward, then backward, whole or in its two halves.
+// A micro-batch passes a virtual stage forward, then backward, in one task or in two halves.
 Status StepSimulator::CheckOrder(int stage, const Task& task, int virtual_stage) {
   int& seen = stages_[static_cast<std::size_t>(stage)].seen[{virtual_stage, task.micro_batch}];
   const int expected = task.kind == Task::Kind::kForward          ? 0

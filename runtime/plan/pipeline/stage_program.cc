@@ -13,9 +13,9 @@ namespace {
 
 using Step = Instruction::Kind;
 
-// Message is what a task passes on to the next virtual stage of its direction.
+// Message: the output of a task, for the next virtual stage in its direction.
 struct Message {
-  Task task;  // that makes it
+  Task task;  // the sender's task
   ChunkPlace from, to;
   bool is_gradient = false;
 };
@@ -33,7 +33,7 @@ std::optional<Message> FindMessageOf(const Schedule& schedule, int stage, const 
 // (from, to, is_gradient)
 using ChannelKey = std::tuple<int, int, bool>;
 
-// Every channel's messages in the order in which they are sent, and how many of them are received.
+// The messages of a channel in the order of their sends, and the number received so far.
 struct Channel {
   std::vector<Message> messages;
   std::size_t received = 0;
@@ -52,7 +52,7 @@ Channels ListMessages(const Schedule& schedule) {
   return channels;
 }
 
-// The virtual stage whose message a task waits for, if it is on another stage.
+// Returns the source of a task's input, if it is on another stage.
 std::optional<ChunkPlace> FindSource(const Schedule& schedule, int stage, const Task& task) {
   if (task.kind == Task::Kind::kWeightGradient) return std::nullopt;
   const int before = schedule.VirtualStageAt({.stage = stage, .chunk = task.chunk}) +
@@ -63,7 +63,7 @@ std::optional<ChunkPlace> FindSource(const Schedule& schedule, int stage, const 
   return place;
 }
 
-// Receives what has been sent up to the message that the task waits for, unless it is there.
+// Receives the channel's messages up to the task's input, unless that has been received.
 void AppendReceives(const Schedule& schedule, int stage, const Task& task, Channels* channels,
                     StageProgram* program) {
   const auto source = FindSource(schedule, stage, task);
@@ -87,13 +87,13 @@ void AppendReceives(const Schedule& schedule, int stage, const Task& task, Chann
   }
 }
 
-// OpenGradients counts those of a chunk that are still to come.
+// OpenGradients: counts the micro-batches with outstanding gradients, by chunk.
 class OpenGradients {
  public:
   explicit OpenGradients(const PipelineShape& shape)
       : open_(static_cast<std::size_t>(shape.chunks), shape.micro_batches) {}
 
-  // Tells whether the task has completed its chunk's gradients.
+  // True if the task completes its chunk's gradients.
   bool EndsWith(const Task& task) {
     const bool ends =
         task.kind == Task::Kind::kBackward || task.kind == Task::Kind::kWeightGradient;
@@ -140,8 +140,8 @@ std::string Describe(const Instruction& instruction, const PipelineShape& shape)
   DS_CHECK(false);
 }
 
-// What a list has done of one chunk up to some place. Its methods return null, or why the list
-// cannot go on like this.
+// ChunkProgress: the state of one chunk at some point of a program. Methods return null, or the
+// reason why the program is invalid.
 class ChunkProgress {
  public:
   const char* Compute(const Task& task) {
