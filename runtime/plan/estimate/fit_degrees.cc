@@ -12,9 +12,9 @@
 namespace ds::plan {
 namespace {
 
-constexpr int kMicroBatchesOfAStage = 4;  // with which stages wait for a fifth of the time
+constexpr int kMicroBatchesOfAStage = 4;  // stages then idle for a fifth of the time
 
-// What a cut is tried with, and what it holds.
+// The config and job of a split that is tried.
 struct Trial {
   config::DsConfig config;
   engine::JobShape job;
@@ -39,7 +39,7 @@ bool IsPossible(const FitQuestion& question, const Fit& cut) {
   const int inside = cut.tensor * cut.sequence;
   if (question.job.setting.ranks % (inside * cut.pipeline * cut.expert) != 0) return false;
   if (question.ranks_of_a_host % inside != 0) return false;
-  // The config refuses sequence ranks beside what makes samples differ in length.
+  // The config refuses sequence ranks in combination with samples of varying length.
   const config::DataEfficiency& seen = question.job.efficiency;
   const bool lengths_differ = seen.curriculum || seen.random_ltd || seen.dynamic_batching;
   if (cut.sequence > 1 && lengths_differ) return false;
@@ -56,7 +56,7 @@ std::optional<Fit> Try(const FitQuestion& question, Fit cut) {
   return cut;
 }
 
-// The least stage of ZeRO with which the cut fits, without recomputing if any does.
+// Returns the lowest ZeRO stage that fits, preferably without recomputation.
 std::optional<Fit> TryStages(const FitQuestion& question, Fit cut) {
   for (const bool recomputes : {false, true}) {
     for (int zero = cut.zero; zero <= 3; ++zero) {
@@ -69,7 +69,7 @@ std::optional<Fit> TryStages(const FitQuestion& question, Fit cut) {
   return std::nullopt;
 }
 
-// The least number of ranks along one axis with which it fits.
+// Returns the smallest number of ranks along one axis that fits.
 template <typename Cut>
 std::optional<Fit> TryNumbers(const FitQuestion& question, const Cut& cut) {
   for (int count = 2; count <= question.job.setting.ranks; ++count) {
@@ -78,7 +78,7 @@ std::optional<Fit> TryNumbers(const FitQuestion& question, const Cut& cut) {
   return std::nullopt;
 }
 
-// Heads go to the ranks that share them, where they can be shared.
+// Sequence ranks split the heads if possible, else they form a ring.
 Fit CutSamples(const FitQuestion& question, int count) {
   const Fit by_heads{.sequence = count};
   if (IsPossible(question, by_heads)) return by_heads;

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using config::RecomputeChoice;
 
-// Measured: what dsrank holds for itself beside tensors, on a CPU and with the libraries of CUDA.
+// Measured: memory of dsrank besides tensors, on a CPU and with the CUDA libraries.
 constexpr std::int64_t kCpuProcessBytes = std::int64_t{110} << 20;
 constexpr std::int64_t kCudaProcessBytes = std::int64_t{480} << 20;
 
@@ -189,7 +189,7 @@ const char* TypeName(config::DataType type) {
   return "fp32";
 }
 
-// No token is dropped, so that nothing but the router bounds what comes to a rank's experts.
+// No token is dropped, so only the router bounds the load of a rank's experts.
 std::string DescribeLoad(const Prediction& prediction) {
   if (!prediction.worst_load) return "";
   const double most = prediction.most_load(), load = std::min(prediction.job.expert_load, most);
@@ -199,8 +199,8 @@ std::string DescribeLoad(const Prediction& prediction) {
                             most, ShowSize(prediction.worst_load->bytes()));
 }
 
-// A micro-batch by tokens is as long as its longest sample, and how many rows there are then only
-// the data knows.
+// A micro-batch formed by tokens is padded to its longest sample, so its number of rows depends on
+// the data.
 std::string DescribePadding(const engine::JobShape& job) {
   if (!job.efficiency.dynamic_batching) return "";
   return "dynamic batching: planned for samples of " + std::to_string(job.seq_len) +

@@ -12,7 +12,7 @@ bool IsKnownFamily(const nlohmann::ordered_json& config) {
 }
 
 StatusOr<ModelSize> SizeOfConfig(const nlohmann::ordered_json& config) {
-  // What changes no shape is of no interest here.
+  // Keys that change no shape are ignored.
   DS_ASSIGN_OR_RETURN(const models::DecoderSpec spec,
                       models::ReadDecoderSpec(config, "", models::UnknownKeys::kIgnore));
   DS_ASSIGN_OR_RETURN(const models::ParameterCount count, models::CountParameters(spec));

@@ -1,4 +1,4 @@
-// Counts what the headers of safetensors files declare.
+// Counts the parameters declared in the headers of safetensors files.
 
 #include <fcntl.h>
 
@@ -27,12 +27,12 @@ bool IsFloatingPoint(const std::string& dtype) {
   return dtype.starts_with("F") || dtype.starts_with("BF");
 }
 
-// Constants that older versions of transformers stored beside the weights.
+// Constant buffers that older versions of transformers stored next to the weights.
 bool IsStoredBuffer(const std::string& name) {
   return name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 
-// The files that an index names, each once.
+// Returns the files that an index names, each once.
 StatusOr<std::set<std::string>> FilesOfIndex(const fs::path& index) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(index, kMaxIndexBytes));
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -44,7 +44,7 @@ StatusOr<std::set<std::string>> FilesOfIndex(const fs::path& index) {
   }
   std::set<std::string> files;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
-    // A plain file name: an index must not reach outside its folder.
+    // Requires a plain file name: an index must not refer to files outside its folder.
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || fs::path(name).filename() != name) {
       return InvalidArgumentError(index.string() + ": weight_map['" + tensor +
@@ -77,7 +77,7 @@ StatusOr<checkpoint::SafetensorsLayout> ReadLayout(const fs::path& path) {
 StatusOr<ModelSize> SizeOfWeights(const fs::path& folder, bool tied_head) {
   DS_ASSIGN_OR_RETURN(const std::set<std::string> files, WeightFiles(folder));
   ModelSize size;
-  std::map<std::string, std::int64_t> modules;  // "model.norm" to what it holds itself
+  std::map<std::string, std::int64_t> modules;  // "model.norm" to its own parameters
   for (const std::string& file : files) {
     DS_ASSIGN_OR_RETURN(const checkpoint::SafetensorsLayout layout, ReadLayout(folder / file));
     for (const auto& [name, tensor] : layout) {
