@@ -6,7 +6,7 @@
 namespace ds::data {
 namespace {
 
-// The first token of a document follows nothing.
+// The first token of a document is no label, since it follows nothing.
 bool HasLabels(const tokenizer::EncodedDocument& document) {
   if (document.ids.size() < 2) return false;
   const auto& learnt = document.learnt;

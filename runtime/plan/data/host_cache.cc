@@ -22,7 +22,7 @@ using Json = HostCache::Json;
 
 constexpr std::uint64_t kMostManifestBytes = std::uint64_t{4} << 30;  // of millions of files
 
-// A name's bytes that are no UTF-8 become U+FFFD.
+// Bytes of a name that are not UTF-8 become U+FFFD.
 std::string Dump(const Json& json, int indent) {
   return json.dump(indent, ' ', /*ensure_ascii=*/indent < 0, Json::error_handler_t::replace);
 }
@@ -34,9 +34,9 @@ std::string NameOf(const Json& description) {
   return name;
 }
 
-// The lock of a folder's name.
+// The lock of a cache folder.
 struct CacheLock {
-  UniqueFd file;         // the lock goes with the process that has it open
+  UniqueFd file;         // released when the process that opened it ends
   bool is_held = false;  // false: the file system has no locks (Lustre's default, some NFS)
 };
 
@@ -44,7 +44,7 @@ bool LacksLocks(int error) {
   return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
 }
 
-// Waits until nobody else holds the lock.
+// Waits until no other process holds the lock.
 StatusOr<CacheLock> Lock(const fs::path& path, FileSystem& system) {
   CacheLock lock{UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644))};
   if (!lock.file.valid()) return ErrnoError(errno, ShortenPath(path));
@@ -62,9 +62,9 @@ Status MakeMarked(const fs::path& folder) {
   return LeaveMark(opened.get(), MarkPlace::kFile, MakeOwnMark()).WithContext(ShortenPath(folder));
 }
 
-// Removes a folder that a run of dsrun has made, which its mark proves; fine when there is none.
-// The caller knows that nobody uses it. A mark that was copied with the whole cache, or came over a
-// network, where a device has other numbers on each host, counts as well: the name is a hash.
+// Removes a folder made by dsrun, as proven by its mark; OK if there is none. The caller must know
+// that it is unused. A mark that was copied with the cache, or that came over a network where a
+// device has other numbers on each host, is also accepted: the name is a hash.
 Status RemoveMarked(const fs::path& folder) {
   std::error_code error;
   const fs::file_status mark = fs::symlink_status(folder / kOwnerFile, error);
@@ -76,13 +76,13 @@ Status RemoveMarked(const fs::path& folder) {
                                  "that dsrun made it: move it away");
 }
 
-// One folder of a cache, by its name.
+// One folder of a cache.
 class Entry {
  public:
   Entry(fs::path folder, Json description, const HostCache::IsWhole& is_whole)
       : folder_(std::move(folder)), description_(std::move(description)), is_whole_(is_whole) {}
 
-  // Nothing when there is none, or another, or a damaged one.
+  // Returns nullopt if the folder is missing, has another description or is damaged.
   std::optional<HostCache::Folder> Find() const {
     const auto text = ReadFile(folder_ / "manifest.json", kMostManifestBytes);
     if (!text.ok()) return std::nullopt;
@@ -98,7 +98,7 @@ class Entry {
     return WriteFileAtomically(unfinished / "manifest.json", Dump(whole, 1) + "\n");
   }
 
-  // What has the name already is one that somebody else has finished, or a damaged one.
+  // An existing folder with this name was finished by another process, or is damaged.
   Status PutInPlace(const fs::path& unfinished) const {
     const Status placed = RenameDurably(unfinished, folder_);
     if (placed.ok() || Find()) return placed;
@@ -122,7 +122,7 @@ Status AdviseOnPlace(const Status& status) {
 
 StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const IsWhole& is_whole,
                                                   const Make& make) const {
-  // As a manifest can hold it.
+  // In the form that a manifest can store.
   const Json readable = Json::parse(Dump(description, -1));
   const fs::path path = root_ / NameOf(readable);
   const Entry entry(path, readable, is_whole);
@@ -131,7 +131,7 @@ StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const
   const StatusOr<CacheLock> lock = Lock(path.string() + ".lock", system_);
   DS_RETURN_IF_ERROR(AdviseOnPlace(lock.status()));
   if (auto found = entry.Find()) return *std::move(found);
-  // Behind a lock nobody else of this host is here: what lies about was left by one who has died.
+  // With the lock held, no other process of this host is here: leftovers are from a dead process.
   const fs::path unfinished =
       lock->is_held ? fs::path(path.string() + "." + host_ + ".tmp") : NameTemporary(path);
   DS_RETURN_IF_ERROR(AdviseOnPlace(RemoveMarked(unfinished)));
@@ -142,7 +142,7 @@ StatusOr<HostCache::Folder> HostCache::FindOrMake(const Json& description, const
   if (kept.ok()) kept = AdviseOnPlace(entry.PutInPlace(unfinished));
   if (kept.ok()) return Folder{.path = path, .manifest = *std::move(manifest)};
   static_cast<void>(RemoveMarked(unfinished));
-  // Without a lock that all hold to somebody else may have been faster.
+  // Without a common lock another process may have finished first.
   if (auto found = entry.Find()) return *std::move(found);
   return kept;
 }

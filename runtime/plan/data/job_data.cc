@@ -64,7 +64,7 @@ StatusOr<std::int64_t> CountSteps(const config::TrainJob& job, std::int64_t plac
       samples > std::numeric_limits<std::int64_t>::max() - batch) {
     return refuse("--epochs", job.epochs, places_per_epoch);
   }
-  // The last step of an epoch takes what it lacks from the start of the data.
+  // The last step of an epoch is completed with samples from the start of the data.
   return samples / batch + (samples % batch == 0 ? 0 : 1);
 }
 

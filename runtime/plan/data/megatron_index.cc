@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto kHeaderBytes = static_cast<std::int64_t>(kIndexHeaderBytes);
-constexpr std::int64_t kMost = std::int64_t{1} << 40;  // sequences, so that products fit
-constexpr std::int64_t kBatch = 65536;                 // numbers that are read at once
+constexpr std::int64_t kMost = std::int64_t{1} << 40;  // sequences; keeps products in range
+constexpr std::int64_t kBatch = 65536;                 // numbers read at once
 
-// Bytes of a token by the index's code for its dtype; 0: no whole numbers, or none that Megatron
-// has for tokens.
+// Returns the bytes per token for the index's dtype code; 0 if the dtype is not an integer, or not
+// one that Megatron uses for tokens.
 constexpr std::array<std::int64_t, 9> kTokenBytes = {0, 1, 0, 2, 4, 8, 0, 0, 2};
 
 Status Damaged(const fs::path& path, const std::string& what) {

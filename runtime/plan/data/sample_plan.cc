@@ -36,7 +36,7 @@ StatusOr<SamplePlan> SamplePlan::Whole(const DocumentIndex& documents, std::int6
   SamplePlan plan;
   plan.length_ = length;
   plan.starts_ = {0};
-  std::int64_t begin = 0;  // of what is placed next
+  std::int64_t begin = 0;  // of the next piece
   DS_RETURN_IF_ERROR(documents.ForEachEnd([&](std::int64_t end) {
     while (begin < end) {
       const std::int64_t piece = std::min(end - begin, length);

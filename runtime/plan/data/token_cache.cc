@@ -33,7 +33,7 @@ Json Describe(const tokenizer::DocumentOptions& options) {
           {"assistant_only", options.assistant_only}};
 }
 
-// Describes what decides the content of a cache.
+// Describes the inputs that determine the content of a cache.
 StatusOr<Json> Describe(const TokenRequest& request) {
   Json tokenizer = Json::array();
   DS_ASSIGN_OR_RETURN(Json files, DescribeFiles({request.files.begin(), request.files.end()}));
@@ -49,7 +49,7 @@ StatusOr<Json> Describe(const TokenRequest& request) {
               {"skip_bad_data", request.skip_bad_data}};
 }
 
-// The cache in a folder; nothing when it is damaged.
+// Returns the cache in a folder, or nullopt if it is damaged.
 std::optional<CachedTokens> ReadCached(const HostCache::Folder& folder) {
   const Json& json = folder.manifest;
   const auto number = [&](const char* name) {
@@ -90,13 +90,13 @@ void AppendLittleEndian(std::uint64_t number, std::int64_t bytes, std::string* o
 // TokenWriter: writes the files of a token cache, document by document.
 class TokenWriter {
  public:
-  // Takes the folder of `cached`, which is there, and its id_bytes. Errors of all calls say how to
-  // have the cache elsewhere.
+  // Requires the existing folder of `cached` and its id_bytes. Errors of all calls advise about
+  // another cache location.
   static StatusOr<TokenWriter> Create(const CachedTokens& cached, FileSystem& system);
 
   // Requires ids that fit into id_bytes.
   Status Append(const tokenizer::EncodedDocument& document);
-  // Writes out what is left, makes it durable, and fills in the counts.
+  // Flushes the files, makes them durable, and fills in the counts.
   Status Finish(CachedTokens* cached);
 
  private:
@@ -115,7 +115,7 @@ class TokenWriter {
   std::int64_t id_bytes_;
   FileSystem* system_;
   File ids_, documents_, learnt_;
-  bool all_learnt_ = true;  // then learnt_ has no bytes yet
+  bool all_learnt_ = true;  // while true, learnt_ has no bytes
   std::int64_t tokens_ = 0, count_ = 0;
 };
 
@@ -133,7 +133,7 @@ StatusOr<TokenWriter> TokenWriter::Create(const CachedTokens& cached, FileSystem
   return writer;
 }
 
-// Writes the buffer when it holds more than `keep` bytes.
+// Writes the buffer if it holds more than `keep` bytes.
 Status TokenWriter::Flush(File* file, std::size_t keep) {
   if (file->buffer.size() <= keep) return OkStatus();
   DS_RETURN_IF_ERROR(AdviseOnPlace(WriteAllAt(file->fd.get(), file->written,
@@ -148,7 +148,7 @@ Status TokenWriter::WriteLearnt(const tokenizer::EncodedDocument& document) {
   const bool all =
       std::find(document.learnt.begin(), document.learnt.end(), false) == document.learnt.end();
   if (all && all_learnt_) return OkStatus();
-  // With the first token that is not learnt all that came before get their byte.
+  // At the first token outside the loss, all earlier tokens get their byte.
   for (std::int64_t written = 0; all_learnt_ && written < tokens_;) {
     const std::int64_t size = std::min<std::int64_t>(tokens_ - written, kBufferBytes);
     learnt_.buffer.assign(static_cast<std::size_t>(size), '\1');

@@ -23,12 +23,12 @@ namespace ds::data {
 namespace fs = std::filesystem;
 namespace {
 
-// So many tokens of both ends of a file go into the fingerprint.
+// The number of tokens at each end of a file that are part of the fingerprint.
 constexpr std::int64_t kEndTokens = 8192;
-// And so many between the ends of all files: the blocks of a file, those of all, tokens of each.
+// The blocks between the ends: the most per file, the most of all files, and tokens per block.
 constexpr std::int64_t kMostFileBlocks = 64, kMostBlocks = 4096, kBlockTokens = 1024;
 
-// Beyond these a file is opened for every read.
+// Further files are opened for every read.
 constexpr std::size_t kMaxOpenFiles = 128;
 
 static_assert(std::endian::native == std::endian::little, ".bin token files are little-endian");
@@ -57,7 +57,7 @@ Status ReadAt(int fd, const fs::path& path, std::int64_t offset, std::span<char>
   return OkStatus();
 }
 
-// Where the text of a plain file begins, and whether the file is compressed instead.
+// Returns the offset of the text in a plain file, and whether the file is compressed instead.
 struct TextPlace {
   std::int64_t offset = 0;
   bool compressed = false;
@@ -72,7 +72,8 @@ TextPlace FindText(int fd) {
           .compressed = bytes.starts_with(tokenizer::kGzipStart)};
 }
 
-// The text of a file; of rows those under "text", each followed by a newline. Errors name the line.
+// Returns the text of a file; for rows the "text" fields, each followed by a newline. Errors name
+// the line.
 StatusOr<std::string> ReadTexts(const fs::path& path, const std::string& data_field) {
   DS_ASSIGN_OR_RETURN(auto reader, tokenizer::DocumentReader::Open({path.string()}, data_field));
   std::string texts;
@@ -92,7 +93,7 @@ StatusOr<std::string> ReadTexts(const fs::path& path, const std::string& data_fi
   }
 }
 
-// A file's part of the row's tokens and documents.
+// A file's range of the row's tokens and documents.
 struct IndexedPart {
   std::int64_t first_token, first_document;
   std::shared_ptr<const MegatronIndex> index;
@@ -211,7 +212,7 @@ Status TokenSource::AddFile(const tokenizer::DataFile& data, TokenWidth bin_widt
   return OkStatus();
 }
 
-// The width of a .bin file's tokens, from its index where it has one.
+// Returns the width of a .bin file's tokens, from its index if it has one.
 StatusOr<TokenWidth> TokenSource::OpenIndex(File* file, std::int64_t bytes, TokenWidth bin_width) {
   const fs::path index = MegatronIndex::PathFor(file->path);
   std::error_code error;
@@ -221,7 +222,7 @@ StatusOr<TokenWidth> TokenSource::OpenIndex(File* file, std::int64_t bytes, Toke
   return static_cast<TokenWidth>(file->index->token_bytes());
 }
 
-// The documents of all files in one row, where indices say them.
+// Joins the documents of all files in one row, if indices provide them.
 Status TokenSource::JoinDocuments() {
   std::vector<IndexedPart> parts;
   std::int64_t documents = 0;
@@ -268,8 +269,8 @@ Status TokenSource::Read(std::int64_t first, std::span<std::int64_t> out) const 
   return OkStatus();
 }
 
-// Lists where the blocks begin that stand for the file between its ends: in a small file next to
-// one another.
+// Lists the starts of the blocks that sample the file between its ends; in a small file they are
+// adjacent.
 std::vector<std::int64_t> TokenSource::ListMiddleBlocks(const File& file) const {
   const std::int64_t middle = file.count - 2 * kEndTokens;
   if (middle <= 0) return {};

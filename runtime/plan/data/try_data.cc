@@ -25,11 +25,11 @@ using tokenizer::DataKind;
 
 using Samples = std::optional<std::int64_t>;
 
-// Takes a text or a row; `place` is how errors call it.
+// Receives a text or a row; errors refer to it as `place`.
 using UseOfText =
     std::function<Status(std::string_view text, bool is_row, const std::string& place)>;
 
-// A compressed file counts as a large one: its size says nothing of its content's.
+// A compressed file counts as large: its size does not bound its content's size.
 std::int64_t SizeOf(const DataFile& file) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 50;
   std::array<char, 2> begin{};
@@ -52,7 +52,7 @@ class DataTrial {
   DataTrial(const config::TrainJob& job, std::int64_t vocabulary, const TryBounds& bounds)
       : job_(job), vocabulary_(vocabulary), bounds_(bounds) {}
 
-  // Returns the samples to train on, where they can be counted.
+  // Returns the number of training samples, if they can be counted.
   StatusOr<Samples> Try(const std::vector<DataFile>& files, double held_out) {
     DS_ASSIGN_OR_RETURN(packing_, ParsePacking(job_.packing));
     held_out_ = held_out;
@@ -65,9 +65,9 @@ class DataTrial {
   StatusOr<Samples> TryTokens(const std::vector<DataFile>& files) const;
   StatusOr<Samples> TryRowsOfBytes(const std::vector<DataFile>& files);
   StatusOr<Samples> CountSamples(const StatusOr<SamplePlan>& plan, std::int64_t tokens) const;
-  // True of files that TokenSource does not read as a whole, or that are small.
+  // True for files that TokenSource does not read in full, and for small ones.
   bool IsRead(const std::vector<DataFile>& files) const;
-  // Calls use with what of the files is within the bounds; whether that is all of them.
+  // Calls `use` with the part of the files within the bounds. Returns whether that is all of it.
   StatusOr<bool> ReadStart(const std::vector<DataFile>& files, const UseOfText& use);
   StatusOr<bool> ReadFileStart(const DataFile& file, const UseOfText& use);
 
@@ -125,7 +125,7 @@ StatusOr<Samples> DataTrial::TryTexts(const std::vector<DataFile>& files) {
                                                               const std::string& place) {
                         return cutter->Cut(text, is_row, place, keep);
                       }));
-  if (!is_all) return Samples();  // samples are made of all of it
+  if (!is_all) return Samples();  // counting samples needs all the data
   DS_RETURN_IF_ERROR(cutter->CheckLearns());
   if (packing_ == Packing::kStream) {
     return CountSamples(SamplePlan::Stream(tokens, job_.seq_len), tokens);
