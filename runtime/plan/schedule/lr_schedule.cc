@@ -23,7 +23,7 @@ ScheduledValues ValuesOf(const config::LrRangeTest& s, double /*base_lr*/, std::
   return {.lr = s.min_lr * (1 + s.step_rate * (s.staircase ? std::floor(intervals) : intervals))};
 }
 
-// Tells how far up the ramps update index `advances` is, from 0 to 1.
+// Returns the progress of the ramps at update index `advances`, from 0 to 1.
 double CycleHeight(const config::OneCycle& s, std::int64_t advances) {
   const std::int64_t total = s.first_step_size + s.second_step_size;
   const double ratio = AsDouble(s.first_step_size) / AsDouble(total);
@@ -32,7 +32,7 @@ double CycleHeight(const config::OneCycle& s, std::int64_t advances) {
   const bool rises = x <= ratio;
   const std::int64_t stairs = rises ? s.first_stair_count : s.second_stair_count;
   if (stairs <= 0) return rises ? x / ratio : (x - 1) / (ratio - 1);
-  // Stairs are counted in whole updates: no rounding moves an edge.
+  // Staircase steps are counted in integer updates, so rounding cannot move an edge.
   const std::int64_t at = advances % total;
   const std::int64_t stair = at <= s.first_step_size ? at * stairs / s.first_step_size
                                                      : (total - at) * stairs / s.second_step_size;
@@ -93,16 +93,16 @@ ScheduledValues ValuesOf(const config::WarmupCosineLr& s, double base_lr, std::i
   return {.lr = base_lr * std::max(0.0, s.cos_min_ratio + (1. - s.cos_min_ratio) * fall)};
 }
 
-// PyTorch's schedulers in closed form: what a chain of `advances` calls of step() arrives at, which
-// differs from that chain by rounding only. Where PyTorch's chain and its own closed form disagree
-// (total_iters 0), the chain counts, for it is what a training uses.
+// PyTorch's schedulers in closed form: the result of a chain of `advances` calls of step(), which
+// differs from it by rounding only. If PyTorch's chain and its own closed form disagree
+// (total_iters 0), the chain is authoritative, because training uses it.
 
-// From 1 at 0 to 0 at 1, along half a period.
+// Falls from 1 at 0 to 0 at 1, along half a cosine period.
 double CosineFall(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
 double Power(double base, std::int64_t exponent) { return std::pow(base, AsDouble(exponent)); }
 
-// What a cycle's height is multiplied by.
+// Returns the factor of a cycle's height.
 double CyclicScale(const config::CyclicLr& s, double cycle, std::int64_t advances) {
   switch (s.mode) {
     case config::CyclicMode::kTriangular:
@@ -115,7 +115,7 @@ double CyclicScale(const config::CyclicLr& s, double cycle, std::int64_t advance
   return 1.0;
 }
 
-// A stretch of OneCycleLR, up to and including update index `end`.
+// A phase of OneCycleLR, up to and including update index `end`.
 struct Phase {
   double end;
   double from_lr, to_lr;
@@ -134,7 +134,7 @@ ScheduledValues InPhases(const config::OneCycleLr& s, std::span<const Phase> pha
       start = phase.end;
       continue;
     }
-    // A phase without length is over at once.
+    // A phase of zero length ends at once.
     const double length = phase.end - start;
     const double progress = length == 0.0 ? 1.0 : (index - start) / length;
     ScheduledValues values{.lr = Anneal(s, phase.from_lr, phase.to_lr, progress)};
@@ -185,7 +185,7 @@ ScheduledValues ValuesOf(const config::CosineAnnealingLr& s, double base_lr,
 
 ScheduledValues ValuesOf(const config::CosineAnnealingWarmRestarts& s, double base_lr,
                          std::int64_t advances) {
-  // Whole numbers that cannot overflow.
+  // Integer arithmetic that cannot overflow.
   double period = AsDouble(s.t_0);
   double position = AsDouble(s.t_mult == 1 ? advances % s.t_0 : advances);
   while (position >= period) {
@@ -225,13 +225,13 @@ ScheduledValues ValuesOf(const config::OneCycleLr& s, double /*base_lr*/, std::i
   return InPhases(s, std::array{rise, fall, end}, index);
 }
 
-// The schedules of transformers, whose get_scheduler multiplies each group's rate by these factors.
+// The schedules of transformers: its get_scheduler multiplies each group's rate by these factors.
 
 double WarmupShare(std::int64_t warmup, std::int64_t index) {
   return AsDouble(index) / AsDouble(std::max<std::int64_t>(1, warmup));
 }
 
-// The share of the decay that is over at this index.
+// Returns the completed fraction of the decay at this index.
 double DecayShare(std::int64_t warmup, std::int64_t total, std::int64_t index) {
   return AsDouble(index - warmup) / AsDouble(std::max<std::int64_t>(1, total - warmup));
 }
