@@ -6,7 +6,7 @@
 namespace ds::models {
 
 std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
-  // It is made for a tile at a time.
+  // It is computed one tile at a time.
   if ((batch.sequence_ranks > 1 && batch.in_ring) || IsInPortions(batch)) return 0;
   const bool distances =
       spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;

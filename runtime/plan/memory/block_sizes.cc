@@ -11,10 +11,10 @@ class ParameterList {
     block_.prefix = std::move(prefix);
   }
 
-  // The parameters that follow are of experts, or are not.
+  // Marks whether the following parameters belong to experts.
   void set_experts(bool experts) { experts_ = experts; }
-  void set_expert(std::int64_t number) { expert_ = number; }  // -1: of none
-  // The parameters that follow are of that part.
+  void set_expert(std::int64_t number) { expert_ = number; }  // -1: no expert
+  // Sets the part of the following parameters.
   void Begin(BlockPart part) { part_ = part; }
   void AddMatrix(const std::string& name, std::int64_t rows, std::int64_t columns,
                  bool bias = false) {
@@ -108,11 +108,11 @@ void AddAttention(const DecoderSpec& spec, ParameterList* list) {
   list->AddVector(path(names.key_norm), per_head ? spec.head_width : key);
 }
 
-// The product of a gated MLP's first part, one of a plain MLP; then the one that goes back.
+// Adds the first products of a gated MLP, or the one of a plain MLP, then the second one.
 void AddMlp(const DecoderSpec& spec, const std::string& path, std::int64_t width,
             ParameterList* list) {
   const WeightNames& names = spec.names;
-  // OPT's matrices are in the layer itself.
+  // OPT's matrices are direct children of the layer.
   const auto named = [&](const char* name) { return path.empty() ? name : path + "." + name; };
   list->Begin(BlockPart::kWiden);
   if (spec.fused_gate_up) {
@@ -188,7 +188,7 @@ BlockSizes ListHead(const DecoderSpec& spec) {
   return sizes;
 }
 
-// Those of attention and MLP may be stored [in, out] (transformers' Conv1D).
+// Weights of attention and MLP may be stored [in, out] (transformers' Conv1D).
 std::vector<std::int64_t> ShapeOf(const ParameterSize& parameter, bool in_out) {
   if (!parameter.is_matrix) return {parameter.rows};
   const bool is_outer =

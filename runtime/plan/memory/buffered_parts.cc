@@ -4,7 +4,7 @@ namespace ds::engine {
 
 void BufferParts(const PartBuffer& buffer, const std::vector<bool>& recomputed,
                  std::vector<zero::BlockActivations>* blocks) {
-  std::int64_t more = (buffer.count - 1) * buffer.part_bytes;  // the first one's
+  std::int64_t more = (buffer.count - 1) * buffer.part_bytes;  // for the first block
   for (std::size_t i = 0; i < recomputed.size(); ++i) {
     if (!recomputed[i]) continue;
     zero::BlockActivations& block = (*blocks)[i];

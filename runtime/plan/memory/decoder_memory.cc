@@ -19,7 +19,7 @@ constexpr std::int64_t kFloatBytes = 4;
 std::int64_t QueryWidth(const DecoderSpec& spec) { return spec.heads * spec.head_width; }
 std::int64_t KeyWidth(const DecoderSpec& spec) { return spec.kv_heads * spec.head_width; }
 
-// Bytes of a micro-batch's activations in a block.
+// The activation bytes of a micro-batch in one block.
 class Activations {
  public:
   Activations(const DecoderSpec& spec, const MicroBatch& batch, const BlockTraining& training,
@@ -29,25 +29,25 @@ class Activations {
   }
 
   std::int64_t BesideTable() const;
-  // From one row of logits to the next (MakeLogits of lm_loss.cc).
+  // The distance between two rows of logits (MakeLogits of lm_loss.cc).
   std::int64_t LogitsStride() const {
     return batch_.on_gpu ? (spec_.vocabulary + 7) / 8 * 8 : spec_.vocabulary;
   }
   std::int64_t SoftmaxBytes(std::int64_t rows) const;
   BlockBytes OfEmbedding() const;
   BlockBytes OfLayer(bool recomputes_attention) const;
-  BlockBytes OfFrozenLayer() const;  // that nothing before it trains, either
-  // Of a layer that is computed again as a whole.
+  BlockBytes OfFrozenLayer() const;  // no earlier parameter is trained, either
+  // For a layer that is recomputed in full.
   BlockBytes OfRecomputedLayer() const;
   BlockBytes OfHead() const;
 
  private:
-  // Of so many values for each token, as activations are.
+  // Bytes of `each` values per token, in the activations' dtype.
   std::int64_t Values(std::int64_t each) const { return batch_.tokens() * each * width_; }
   std::int64_t Floats(std::int64_t each) const { return batch_.tokens() * each * kFloatBytes; }
   std::int64_t Hidden() const { return Values(spec_.width); }
   std::int64_t NormNumbers() const { return Floats(spec_.norm == NormKind::kLayer ? 2 : 1); }
-  // What attention has of all tokens and its own heads.
+  // Attention has all tokens and this rank's heads.
   std::int64_t heads() const { return batch_.own_heads > 0 ? batch_.own_heads : spec_.heads; }
   std::int64_t kv_heads() const {
     return batch_.own_kv_heads > 0 ? batch_.own_kv_heads : spec_.kv_heads;
@@ -58,20 +58,20 @@ class Activations {
   std::int64_t OfHeads(std::int64_t heads) const {
     return attention_tokens() * heads * spec_.head_width * width_;
   }
-  // One matrix of attention weights for each head.
+  // One matrix of attention weights per head.
   std::int64_t Weights() const { return batch_.all_tokens() * batch_.seq_len * heads(); }
   bool exchanges() const { return batch_.sequence_ranks > 1 && !batch_.in_ring; }
   bool is_in_ring() const { return batch_.sequence_ranks > 1 && batch_.in_ring; }
-  // Of a ring the weights are never there at once.
+  // A ring never holds all the weights at once.
   bool drops_weights() const {
     return spec_.attention_dropout > 0.0 && !is_in_ring() && !portions_;
   }
-  // What narrow rows have been widened to. What a ring has beside its results: a block of keys and
-  // values and the one that comes; what a block gives and what that is multiplied to; in 16 bits,
+  // Latent attention: the up-projected rows. Ring attention holds, in addition to its results: a
+  // block of keys and values and the incoming one; a block's result and its factors; in 16 bits,
   // the sums.
   std::int64_t AttentionForwardBeside() const;
-  // The gradients of results, queries, keys and values, all as wide. Of a ring those of three
-  // blocks on their way besides, those of the queries, and what comes from above.
+  // The gradients of results, queries, keys and values, all of one width. A ring also holds the
+  // gradients of three blocks in transit, those of the queries, and the incoming gradient.
   std::int64_t AttentionBackwardBeside() const;
   std::int64_t RingScores() const {
     return CountTileScores(spec_, batch_, heads(), batch_.tokens() / batch_.samples);
@@ -80,7 +80,7 @@ class Activations {
   std::int64_t tiles() const { return std::min(batch_.mlp_tiles, batch_.tokens()); }
 
   std::int64_t KeptByAttention(bool recomputes) const;
-  // A norm's input, where it computes a gradient, and its output, if a product behind it reads it.
+  // A norm's input, if it computes a gradient, and its output, if the next product reads it.
   std::int64_t KeptByNorm(bool computes, BlockPart reader) const {
     return (computes ? Hidden() + NormNumbers() : 0) +
            (training_.at(reader).reads_input ? Hidden() : 0);
@@ -90,7 +90,7 @@ class Activations {
     return mlp_input() || training_.trains(BlockPart::kMlpNorm) ||
            training_.trains(BlockPart::kWiden);
   }
-  // What goes into the activation, and what comes out.
+  // The input and the output of the activation function.
   std::int64_t KeptWide() const {
     const int inputs = spec_.gated_mlp ? 2 : 1;
     return (of_widened() ? Values(inputs * spec_.mlp_width) : 0) +
@@ -98,19 +98,19 @@ class Activations {
   }
   std::int64_t Wide() const { return Values((spec_.gated_mlp ? 3 : 2) * spec_.mlp_width); }
   bool adapts(BlockPart part) const { return training_.at(part).adapts; }
-  // A product that has gate and the other side by side is there beside the two.
+  // A fused product of gate and up exists in addition to its two halves.
   std::int64_t WideProduct() const { return spec_.fused_gate_up ? Values(2 * spec_.mlp_width) : 0; }
   std::int64_t WideGradients() const { return Values((spec_.gated_mlp ? 2 : 1) * spec_.mlp_width); }
-  // Whole weights that a product makes on its way: of bytes, and for the norms of DoRA.
+  // Full weights that a product makes temporarily: dequantized, and for the norms of DoRA.
   std::int64_t WeightsBeside(BlockPart part) const {
     const PartTraining& product = training_.at(part);
     const bool converts = product.unpacked > 0 || width_ < kFloatBytes;
     return std::max(product.unpacked * width_, product.normed * kFloatBytes * (converts ? 2 : 1));
   }
-  // What DoRA multiplies is kept.
+  // The inputs of DoRA's multiplication are kept.
   std::int64_t KeptByScales(BlockPart part) const { return Values(training_.at(part).scaled); }
   std::int64_t KeptByLayer(bool recomputes_attention) const;
-  // What products have been given in the forward pass, and the gradients of what they have made.
+  // The products' inputs of the forward pass, and the gradients of their outputs.
   std::int64_t DelayedByAttention() const {
     if (spec_.qkv == QkvLayout::kLatent) {
       const LatentValues latent = CountLatentValues(spec_);
@@ -132,16 +132,16 @@ class Activations {
   const MicroBatch& batch_;
   const BlockTraining& training_;
   const std::int64_t width_;
-  std::optional<ExpertBytes> experts_;  // of a layer that has them
+  std::optional<ExpertBytes> experts_;  // in a layer with experts
   const std::optional<PortionBytes> portions_ = CountPortionBytes(spec_, batch_);
 };
 
-// The norm's input and output, queries, keys, values, and what the weights have mixed.
+// The norm's input and output, queries, keys, values, and the attention results.
 std::int64_t Activations::KeptByAttention(bool recomputes) const {
   const std::int64_t query = QueryWidth(spec_), key = KeyWidth(spec_);
   const bool computes = training_.input || training_.trains(BlockPart::kInputNorm);
   const std::int64_t norm = KeptByNorm(computes, BlockPart::kProjection);
-  if (portions_) {  // the norm's output is with what they keep
+  if (portions_) {  // portions_ includes the norm's output
     return (computes ? Hidden() + NormNumbers() : 0) + portions_->KeptWhere(recomputes);
   }
   if (spec_.qkv == QkvLayout::kLatent) {
@@ -154,7 +154,7 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
   }
   std::int64_t kept = norm + Values(query) + OfHeads(heads()) + 2 * OfHeads(kv_heads()) +
                       KeptByScales(BlockPart::kProjection) + KeptByScales(BlockPart::kMixed);
-  // They are turned beside the values, in whose product they are, too; exchanged ones are not.
+  // RoPE copies Q and K, while V keeps the fused product alive; exchanged tensors do not.
   if (spec_.qkv != QkvLayout::kApart && spec_.positions == Positions::kRotary && !exchanges()) {
     kept += Values(query + key);
   }
@@ -162,11 +162,11 @@ std::int64_t Activations::KeptByAttention(bool recomputes) const {
     kept += Values(query + key) + Floats(spec_.heads + spec_.kv_heads);
   }
   if (recomputes) return kept;
-  // What the weights have mixed is itself what goes into the product, unless it is exchanged.
+  // The attention result is itself the input of the next product, unless it is exchanged.
   if (exchanges()) kept += OfHeads(heads());
-  // The sum of each row's weights.
+  // The sum of weights of each row.
   if (!drops_weights()) return kept + attention_tokens() * heads() * kFloatBytes;
-  // The softmax, what it is multiplied by, and the product; keys and values for each query head.
+  // The softmax, its dropout factors and their product; keys and values repeated per query head.
   const bool shares = kv_heads() != heads();
   return kept + Weights() * (kFloatBytes + 2 * width_) + (shares ? 2 * OfHeads(heads()) : 0);
 }
@@ -188,8 +188,8 @@ std::int64_t Activations::AttentionBackwardBeside() const {
          2 * Values(QueryWidth(spec_)) + RingScores();
 }
 
-// Counts norms, activation and what goes into adapters' second matrices. Tiles of the MLP keep
-// their rows of the norm's output alone.
+// Counts norms, the activation function and the inputs of adapters' second matrices. A tiled MLP
+// keeps only the rows of the norm's output.
 std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   const std::int64_t factors = spec_.residual_dropout > 0.0 ? (portions_ ? 1 : 2) * Hidden() : 0;
   const bool computes = mlp_input() || training_.trains(BlockPart::kMlpNorm);
@@ -197,13 +197,13 @@ std::int64_t Activations::KeptByLayer(bool recomputes_attention) const {
   const std::int64_t wide = experts_ ? experts_->kept : KeptWide();
   const std::int64_t mlp = is_tiled() ? Hidden() + NormNumbers() + Hidden() : norm + wide;
   const std::int64_t scaled = KeptByScales(BlockPart::kWiden) + KeptByScales(BlockPart::kDown);
-  // Inputs that some are dropped of, and what they were multiplied by.
+  // The adapters' inputs before dropout, and the dropout factors.
   const std::int64_t adapters = Values(training_.ranks + 2 * training_.dropped);
   return KeptByAttention(recomputes_attention) + mlp + factors + adapters + scaled;
 }
 
-// Counts what the MLP makes, and the sum; of tiles, all results beside one tile, or their copy. An
-// adapter's result is there beside the product's.
+// Counts the MLP's output and the sum; for tiles, all results and either one tile or their copy. An
+// adapter's result is held next to the product's.
 std::int64_t Activations::MlpForwardBeside() const {
   if (experts_) return experts_->beside;
   if (!is_tiled()) {
@@ -213,8 +213,8 @@ std::int64_t Activations::MlpForwardBeside() const {
   return Hidden() + std::max((Wide() + WideProduct()) / tiles(), Hidden());
 }
 
-// What comes from above, and the gradients of what the last product was given. A tile is there
-// again beside the gradients of those behind it.
+// The incoming gradient, and the gradient of the last product's input. A tile is recomputed while
+// the gradients of the later ones are held.
 std::int64_t Activations::MlpBackwardBeside() const {
   if (experts_) return Hidden() + experts_->beside;
   const std::int64_t adapter = adapts(BlockPart::kDown) ? Values(2 * spec_.mlp_width) : 0;
@@ -269,8 +269,8 @@ BlockBytes Activations::OfRecomputedLayer() const {
       .delaying = again.delaying + 3 * Hidden() + part};
 }
 
-// What is made when rows' gradients are added to a table's. On the CPU that is done in place, in 16
-// bits of fp32 sums of the rows that come, elsewhere in a table of their own.
+// The memory for adding the gradients of rows to a table's gradient. On the CPU this is done in
+// place, in 16 bits from fp32 sums of the incoming rows; on a GPU, in a table of its own.
 std::int64_t Activations::BesideTable() const {
   constexpr std::int64_t kRowsAtOnce = 1024;  // of LookUp
   const std::int64_t all = std::max(spec_.vocabulary, CountPositions(spec_));
@@ -294,9 +294,9 @@ BlockBytes Activations::OfEmbedding() const {
           .delaying = factors + norm + Hidden() + table};
 }
 
-// Counts what LmLoss makes of so many rows of logits. Parts of a vocabulary are worked on in fp32.
-// On a GPU LibTorch's log_softmax reads bf16 from a copy in fp32, and other rows, where they do not
-// follow each other, from one in which they do.
+// Counts the temporaries of LmLoss for `rows` rows of logits. Parts of a vocabulary are processed
+// in fp32. On a GPU, LibTorch's log_softmax copies bf16 to fp32, and copies rows of other types
+// that are not contiguous.
 std::int64_t Activations::SoftmaxBytes(std::int64_t rows) const {
   const std::int64_t values = rows * spec_.vocabulary, floats = values * kFloatBytes;
   if (batch_.tensor_ranks > 1) return batch_.on_gpu || width_ < kFloatBytes ? floats : 0;
@@ -311,10 +311,10 @@ BlockBytes Activations::OfHead() const {
   const std::int64_t rows = std::min(batch_.tokens(), std::max(kLeastRows, kChunkBytes / row));
   const bool trains = training_.trains(BlockPart::kTable);
   const std::int64_t matrix = trains ? spec_.vocabulary * spec_.width : 0;
-  // 16-bit gradients are added up in fp32.
+  // 16-bit gradients are accumulated in fp32.
   const std::int64_t copy = width_ < kFloatBytes ? matrix * width_ : 0;
   const std::int64_t logits = rows * LogitsStride() * width_, softmax = SoftmaxBytes(rows);
-  // The matrix's gradient comes with the product of the first rows, behind their softmax.
+  // The matrix's gradient is allocated with the product of the first rows, after their softmax.
   const std::int64_t gradient = matrix * kFloatBytes;
   const std::int64_t beside =
       std::max(gradient + copy, softmax + (rows < batch_.tokens() ? gradient : 0));
@@ -327,8 +327,8 @@ BlockBytes Activations::OfHead() const {
           .delaying = kept + Hidden()};
 }
 
-// What goes in, which is kept, and comes out has all tokens: the layer's own has those that it
-// keeps. One that is computed again chooses its tokens again, too.
+// The input, which is kept, and the output have all tokens; the layer itself has only the tokens it
+// keeps. A recomputed layer also selects its tokens again.
 template <typename OfLayer>
 BlockBytes OfDroppingLayer(const DecoderSpec& spec, const MicroBatch& batch, bool is_recomputed,
                            OfLayer of_layer) {

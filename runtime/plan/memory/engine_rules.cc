@@ -5,8 +5,8 @@
 namespace ds::engine {
 namespace {
 
-// Skipping a step takes back what its backward pass has updated. All ranks agree on the weight of a
-// step's samples ahead of its last backward pass, which stages reach one behind the other.
+// Skipping a step rolls back the updates of its backward pass. All ranks agree on the weight of a
+// step's samples before its last backward pass, which pipeline stages reach at different times.
 Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineSetting& setting) {
   const zero::Tiers tiers = zero::PlanTiers(config, /*on_gpu=*/false);
   if (tiers.updates_in_backward && config.parallel.pipeline > 1) {
@@ -24,7 +24,7 @@ Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineSettin
   return OkStatus();
 }
 
-// Selected columns are whole ones of a parameter that every rank has the gradients of.
+// ZenFlow selects full columns of a parameter, so every rank needs its full gradients.
 Status CheckZenFlow(const config::DsConfig& config) {
   const config::ParallelConfig& parallel = config.parallel;
   if (!config.zero_optimization.zenflow ||

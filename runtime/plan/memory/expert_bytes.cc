@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kFp32Bytes = 4, kPlaceBytes = sizeof(std::int64_t);
 
-// Rows of this rank's tokens, one for each of their routes, and those that come to its experts.
+// Rows of this rank's tokens, one per route, and rows that arrive at its experts.
 class Rows {
  public:
   Rows(const DecoderSpec& spec, const MicroBatch& batch)
@@ -22,7 +22,7 @@ class Rows {
 
   std::int64_t routes() const { return routes_; }
   std::int64_t arrived() const { return arrived_; }
-  // So many values of each, as activations are.
+  // Bytes of `each` values per row, in the activations' dtype.
   std::int64_t OfRoutes(std::int64_t each) const { return routes_ * each * width_; }
   std::int64_t OfArrived(std::int64_t each) const { return arrived_ * each * width_; }
 
@@ -30,7 +30,7 @@ class Rows {
   std::int64_t routes_, arrived_, width_;
 };
 
-// Values of a token in the expert that all tokens go through, and in the mix of its result with the
+// Returns the values per token in the shared expert, and in the combination of its result with the
 // others'.
 std::int64_t CountShared(const DecoderSpec& spec) {
   const std::int64_t shared = spec.shared_expert_width;
@@ -40,13 +40,12 @@ std::int64_t CountShared(const DecoderSpec& spec) {
   return 3 * shared;
 }
 
-// The rows that have come and what experts make of them, their results back with their tokens, and
-// the router's choice: places of routes and tokens. Beside them the expert that all tokens go
-// through.
+// Counts the arrived rows and the experts' activations, the results returned to their tokens, and
+// the router's choice (indices of routes and tokens), in addition to the shared expert.
 std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
   const std::int64_t tokens = batch.tokens(), width = config::Width(batch.type);
-  const std::int64_t values = tokens * width;  // one of each token
-  // Rows that have come from other ranks are put in the order of this one's experts, and back.
+  const std::int64_t values = tokens * width;  // one value per token
+  // Rows from other ranks are sorted by this rank's experts, and back.
   const bool sorts = batch.expert_ranks > 1 && spec.experts > batch.expert_ranks;
   return rows.OfArrived(spec.width + 3 * WidthOfExpert(spec)) + rows.OfRoutes(spec.width) +
          rows.routes() * (3 * kPlaceBytes + 2 * kFp32Bytes) +
@@ -56,8 +55,8 @@ std::int64_t CountKept(const DecoderSpec& spec, const MicroBatch& batch, const R
          CountShared(spec) * values;
 }
 
-// Results apart, weighted (in fp32) and in the tokens' order; or the same of their gradients. Where
-// more rows have come than a rank has sent: those of the experts, and the same in another order.
+// Counts separate results, weighted ones (in fp32) and ones in token order; or the same of their
+// gradients. If more rows arrive than the rank has sent: the experts' results, and a sorted copy.
 std::int64_t CountBeside(const DecoderSpec& spec, const MicroBatch& batch, const Rows& rows) {
   const std::int64_t width = config::Width(batch.type);
   const std::int64_t hidden = batch.tokens() * spec.width * width;

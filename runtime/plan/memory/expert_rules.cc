@@ -20,14 +20,14 @@ namespace {
 using models::DecoderSpec;
 using nlohmann::ordered_json;
 
-// More than a name of a layer needs: the library compiles and matches by recursion.
+// Longer than a layer name needs: the library compiles and matches recursively.
 constexpr std::size_t kLongestLayerPattern = 200;
 
-// What a key may say of a model; the first is what a user is told.
+// The values that a key may have for a model; messages show the first one.
 struct Truth {
   const char* key;
   std::vector<ordered_json> values;
-  const char* of;  // whose values they are
+  const char* of;  // the subject of the values
 };
 
 std::vector<Truth> RoutesOf(const DecoderSpec& model) {
@@ -55,8 +55,8 @@ std::vector<ordered_json> PresetsOf(const DecoderSpec& model) {
   return {};
 }
 
-// transformers has a layer's experts in two tensors, whatever their file has; an explicit null says
-// of the third that it is in the first.
+// transformers stores a layer's experts in two tensors, for any file format. An explicit null for
+// the third means that it is part of the first.
 std::vector<Truth> NamesOf(const DecoderSpec& model) {
   std::vector<Truth> names{
       {"preset_model", PresetsOf(model), "its preset"},
@@ -74,7 +74,7 @@ std::vector<Truth> NamesOf(const DecoderSpec& model) {
   return names;
 }
 
-// What is shown may end within a character.
+// The shown text may end within a character.
 Status Contradicts(const char* key, const ordered_json& given, const std::string& truth) {
   const std::string shown = given.dump(/*indent=*/-1, /*indent_char=*/' ', /*ensure_ascii=*/false,
                                        ordered_json::error_handler_t::replace);
@@ -95,7 +95,7 @@ Status CheckTruth(const Truth& truth, const ordered_json& given, const DecoderSp
                                  truth.values.front().dump(), truth.of));
 }
 
-// A key that names a key of config.json.
+// Checks a key that names a key of config.json.
 Status CheckAttribute(const char* key, std::int64_t own, const ordered_json& given,
                       const ordered_json& model_config) {
   const auto found = model_config.find(given.get<std::string>());
@@ -109,8 +109,8 @@ Status CheckAttribute(const char* key, std::int64_t own, const ordered_json& giv
                   found->dump(), own));
 }
 
-// Layers without experts are passed over, matched or not, as DeepSpeed does. What an expression
-// may be is what pipeline::CutBlocks takes: matched without going back.
+// Layers without experts are skipped, matched or not, as in DeepSpeed. Accepts the expressions
+// that pipeline::CutBlocks accepts, which match without backtracking.
 Status CheckLayerPattern(const ordered_json& given, const DecoderSpec& model) {
   constexpr const char* kKey = "moe_layer_pattern";
   const auto text = given.get<std::string>();
@@ -129,14 +129,14 @@ Status CheckLayerPattern(const ordered_json& given, const DecoderSpec& model) {
     if (!model.HasExperts(layer)) continue;
     const std::string path = fmt::format("{}.{}.{}.", model.names.base, model.names.layers, layer);
     if (std::regex_match(path + model.names.mlp, pattern)) continue;
-    if (std::regex_match(path + "mlp", pattern)) continue;  // so transformers calls all of them
+    if (std::regex_match(path + "mlp", pattern)) continue;  // transformers' name for all families
     return Contradicts(kKey, given,
                        fmt::format("{}{} has experts, too: leave it out", path, model.names.mlp));
   }
   return OkStatus();
 }
 
-// The value of a key that is not at its default; null where it is.
+// Returns the value of a key that differs from its default, or null.
 const ordered_json* FindChanged(const ordered_json& section, const char* key) {
   const auto found = section.find(key);
   if (found == section.end()) return nullptr;
@@ -175,7 +175,7 @@ Status SaysOf(const char* key, std::int64_t said, std::int64_t own, const Decode
                   model.model_type, own));
 }
 
-// What of the model's routing a gate does not have.
+// Returns the part of the model's routing that a gate does not support, or "".
 std::string FindForeignRoute(const DecoderSpec& model) {
   if (model.route_groups != model.kept_route_groups) return "chooses among groups of experts";
   if (model.route_scale != 1.0) return "scales the weights of its experts";
@@ -188,7 +188,7 @@ std::string FindForeignRoute(const DecoderSpec& model) {
   return "";
 }
 
-// Puts the gate in the place of the model's own routing.
+// Replaces the model's own routing by the gate.
 Status TakeGate(const config::ExpertGateConfig& gate, DecoderSpec* model) {
   if (const std::string why = FindForeignRoute(*model); !why.empty()) {
     return InvalidArgumentError(
@@ -206,7 +206,7 @@ Status TakeGate(const config::ExpertGateConfig& gate, DecoderSpec* model) {
   return OkStatus();
 }
 
-// DeepSpeed mixes one MLP with the experts, and what the model has already is added to them.
+// DeepSpeed mixes one MLP with the experts; a shared expert of the model would be added to them.
 Status TakeResidual(DecoderSpec* model) {
   if (model->shared_expert_width > 0) {
     return InvalidArgumentError(fmt::format(

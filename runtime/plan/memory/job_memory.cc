@@ -24,7 +24,7 @@ namespace {
 
 using models::ParameterSize;
 
-// Sorts into lists of those for which `is` is the same, in order of first appearance.
+// Groups parameters by the value of `is`, in order of first appearance.
 template <typename Is>
 std::vector<std::vector<ParameterSize>> SortBy(const std::vector<ParameterSize>& parameters,
                                                Is is) {
@@ -39,8 +39,8 @@ std::vector<std::vector<ParameterSize>> SortBy(const std::vector<ParameterSize>&
   return lists;
 }
 
-// UnitList sorts, as zero::BucketParameters does, what of a model travels rounded and what Muon
-// updates.
+// UnitList: groups parameters like zero::BucketParameters, by quantization for transfer and by
+// Muon.
 class UnitList {
  public:
   UnitList(const config::DsConfig& config, const zero::StepMemoryInput& step)
@@ -123,7 +123,7 @@ class UnitList {
   bool experts_are_apart_, rounds_, keeps_rounded_;
 };
 
-// Finds what an optimizer or a way of reducing makes that no plan knows.
+// Returns the first feature with memory that the plan cannot predict, or "".
 std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
   const config::OptimizerAlgorithm& algorithm = config.optimizer.algorithm;
   if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||
@@ -141,7 +141,7 @@ std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
   return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
 }
 
-// What experts hold has been compared where each rank has all of them, whole.
+// The memory of experts has been validated only for ranks that have full experts.
 std::string FindUnknownOfExperts(const config::DsConfig& config, const JobShape& job) {
   if (job.model.experts == 0) return "";
   const std::pair<bool, const char*> unknown[] = {
@@ -178,7 +178,7 @@ models::MicroBatch MakeMicroBatch(const config::DsConfig& config, const JobShape
       .dropping = drops ? drops->layers : std::vector<std::int64_t>()};
 }
 
-// Gives the micro-batch the heads of the first of the ranks that share them, which has the most.
+// Sets the micro-batch's heads to the heads of the first sequence rank, which has the most.
 void ShareHeads(const models::TensorPlan& cut, models::MicroBatch* batch) {
   if (batch->sequence_ranks == 1 || batch->in_ring) return;
   const auto shares = models::ShareHeads(cut, batch->sequence_ranks);
@@ -196,7 +196,7 @@ StatusOr<pipeline::Schedule> MakeSchedule(const config::DsConfig& config, const 
                          job.schedule, stages, config.batch.gradient_accumulation_steps)});
 }
 
-// A job's rank, but for its stage.
+// A rank's plan, without its pipeline stage.
 struct RankPlan {
   models::TensorPlan cut;
   models::MicroBatch batch;
@@ -223,7 +223,7 @@ RankPlan MakeRankPlan(const config::DsConfig& config, const JobShape& job) {
 
 using BlockRuns = std::vector<std::pair<int, int>>;  // [first, end)
 
-// Plans the stage that has these blocks.
+// Plans the stage with these blocks.
 zero::StepMemory PlanBlocks(const config::DsConfig& config, const JobShape& job, RankPlan rank,
                             const BlockRuns& runs) {
   const models::DecoderSpec& model = rank.cut.slice();
@@ -315,7 +315,7 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   if (config.moe.gate) {
     return UnimplementedError("what a gate with capacity (the moe section) keeps is not planned");
   }
-  // What no job can have is said ahead of what is not planned.
+  // Invalid jobs are reported before unsupported ones.
   const config::ParallelConfig& parallel = config.parallel;
   DS_RETURN_IF_ERROR(models::CheckModelRanks(job.model, parallel.tensor, parallel.sequence,
                                              parallel.expert, job.sequence_kind));
@@ -343,7 +343,7 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
 
 namespace {
 
-// Plans a job all of whose steps see as much.
+// Plans a job with the same sample length in all steps.
 zero::StepMemory PlanSteps(const config::DsConfig& config, const JobShape& job) {
   const RankPlan rank = MakeRankPlan(config, job);
   const int stages = config.parallel.pipeline;

@@ -35,7 +35,7 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
 
 Status CheckCountable(const DecoderSpec& spec, const MicroBatch& batch) {
   DS_RETURN_IF_ERROR(CountParameters(spec).status());
-  // More than any layer makes of a token.
+  // An upper bound of a layer's values per token.
   constexpr double kMost = static_cast<double>(std::int64_t{1} << 60);
   const auto samples = static_cast<double>(batch.samples);
   const auto length = static_cast<double>(batch.seq_len);

@@ -9,7 +9,7 @@ LatentValues CountLatentValues(const DecoderSpec& spec) {
   values.wide = values.heads - spec.heads * turned + values.mixed;
   values.narrow = 2 * (spec.latent_width + of_queries);
   values.norms = of_queries > 0 ? 2 : 1;
-  // What each product is given, and what it has made.
+  // The input and the output of each product.
   values.delayed = spec.width + 2 * of_queries + values.heads + spec.latent_width + turned +
                    spec.latent_width + values.wide;
   return values;

@@ -18,14 +18,14 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kKey = "tensor_parallel.partition_config";
-// More than names of weights need: the library compiles and matches by recursion.
+// Longer than weight names need: the library compiles and matches recursively.
 constexpr std::size_t kLongestExpression = 200;
 
 struct Rule {
   std::vector<std::regex> patterns;
   std::string type;
 
-  // Matches as Python's re.match: from the first letter on, to wherever.
+  // Matches like Python's re.match: anchored at the first letter only.
   bool Matches(const std::string& name) const {
     return std::any_of(patterns.begin(), patterns.end(), [&](const std::regex& pattern) {
       return std::regex_search(name, pattern, std::regex_constants::match_continuous);
@@ -33,7 +33,7 @@ struct Rule {
   }
 };
 
-// What an expression may be is what pipeline::CutBlocks takes: matched without going back.
+// Accepts the expressions that pipeline::CutBlocks accepts, which match without backtracking.
 StatusOr<std::regex> ParsePattern(const ordered_json& pattern) {
   const std::string text = pattern.is_string() ? pattern.get<std::string>() : "";
   const std::string named = fmt::format("{}.layer_specs[].patterns: {}", kKey, pattern.dump());
@@ -79,7 +79,7 @@ StatusOr<std::vector<Rule>> ReadRules(const ordered_json& rules, const models::D
   return read;
 }
 
-// Tells how the plan cuts the weight, in the words of the rules.
+// Returns how the plan shards the weight, in the rules' terms.
 std::string TypeOf(const models::TensorPlan& plan, const models::DecoderSpec& model,
                    const std::string& weight) {
   const auto slice = plan.SliceOf(weight);
@@ -100,7 +100,7 @@ Status CheckPartitionRules(const ordered_json& rules, const models::DecoderSpec&
   const bool defaults = rules.value("use_default_specs", true);
   const bool strict = !defaults && rules.value("strict_mode", false);
   const std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
-  for (std::size_t i = 1; i < blocks.size(); ++i) {  // behind the tables, which no rule is of
+  for (std::size_t i = 1; i < blocks.size(); ++i) {  // after the tables, which have no rules
     for (const models::ParameterSize& parameter : blocks[i].parameters) {
       if (!parameter.is_matrix) continue;
       const std::string& prefix = blocks[i].prefix;
@@ -113,7 +113,7 @@ Status CheckPartitionRules(const ordered_json& rules, const models::DecoderSpec&
         return InvalidArgumentError(
             fmt::format("{}.strict_mode: no rule of layer_specs matches {}", kKey, module));
       }
-      // The head's cut is a matter of memory, whatever the layers' is.
+      // The sharding of the head only affects memory, independent of the layers.
       if (rule == read.end() && (defaults || i + 1 == blocks.size())) continue;
       const std::string wanted = rule == read.end() ? "skip" : rule->type;
       const std::string own = TypeOf(plan, model, weight);

@@ -31,8 +31,8 @@ std::optional<PortionBytes> CountPortionBytes(const DecoderSpec& spec, const Mic
   const std::int64_t query = heads * spec.head_width, key = kv_heads * spec.head_width;
   const std::int64_t hidden = batch.tokens() * spec.width * width;
   const std::int64_t last = (batch.seq_len - 1) % batch.portion + 1;
-  const std::int64_t earlier = batch.samples * (batch.seq_len - last);  // tokens whose keys wait
-  const std::int64_t tokens = batch.samples * batch.portion;            // of a portion
+  const std::int64_t earlier = batch.samples * (batch.seq_len - last);  // tokens with waiting keys
+  const std::int64_t tokens = batch.samples * batch.portion;            // per chunk
   const std::int64_t scores = CountTileScores(spec, batch, heads, batch.portion);
   PortionBytes bytes;
   bytes.again = hidden;
@@ -40,14 +40,14 @@ std::optional<PortionBytes> CountPortionBytes(const DecoderSpec& spec, const Mic
     bytes.kept =
         hidden + earlier * 2 * key * width + batch.all_tokens() * (query * width + heads * kFloat);
   }
-  // Of each portion's first run it keeps the state of LibTorch's generator of the CPU.
+  // The CPU generator state of LibTorch is kept for each chunk's first run.
   constexpr std::int64_t kGenerator = 5056;
   bytes.kept += (batch.seq_len + batch.portion - 1) / batch.portion * kGenerator;
   bytes.forward = 2 * hidden + tokens * query * (kFloat + 2 * width) + scores;
   const std::int64_t gradients = batch.portions_move ? tokens : earlier;  // of keys, in fp32
   const std::int64_t first =
       gradients * 2 * key * kFloat + tokens * (query + 2 * key) * (kFloat + 3 * width) + scores;
-  // At its end nothing waits, and the gradients of all portions' inputs are put together.
+  // At the end no chunk waits, and the input gradients of all chunks are concatenated.
   bytes.backward = std::max(first - hidden, hidden - bytes.kept);
   return bytes;
 }

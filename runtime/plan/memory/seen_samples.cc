@@ -6,7 +6,7 @@
 namespace ds::engine {
 namespace {
 
-// The tokens that no sample of any step exceeds, as config::DifficultyAt finds them.
+// Returns the most tokens of a sample in any step, as config::DifficultyAt computes them.
 std::int64_t FindMost(const config::CurriculumConfig& curriculum) {
   const std::int64_t least = curriculum.min_difficulty, end = curriculum.max_difficulty;
   if (least >= end) return least;
@@ -14,7 +14,7 @@ std::int64_t FindMost(const config::CurriculumConfig& curriculum) {
   std::int64_t most = 1;
   for (const std::int64_t difficulty : curriculum.difficulty) {
     most = std::max(most, difficulty);
-    if (difficulty >= end) break;  // what has come to the end stays there
+    if (difficulty >= end) break;  // the difficulty stays at its end
   }
   return most;
 }

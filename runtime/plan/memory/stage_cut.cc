@@ -16,13 +16,13 @@
 namespace ds::engine {
 namespace {
 
-// What Megatron-DeepSpeed, of whose pipelines "type:transformer" is known, calls a decoder's layer.
+// Megatron-DeepSpeed's name of a decoder layer, as known from "type:transformer" pipelines.
 constexpr const char* kMegatronLayer = "ParallelTransformerLayerPipe";
 
-// The multiplications of a parameter's product with one token's row.
+// Returns the multiplications of a parameter's product with one token's row.
 double CountProduct(const models::DecoderSpec& model, const models::ParameterSize& parameter,
                     bool is_embedding) {
-  if (!parameter.is_matrix || is_embedding) return 0.0;  // a table is read
+  if (!parameter.is_matrix || is_embedding) return 0.0;  // a table lookup
   const double all = static_cast<double>(parameter.numel());
   const bool is_routed = parameter.is_expert && (parameter.part == models::BlockPart::kDown ||
                                                  parameter.rows != model.experts);
@@ -30,13 +30,13 @@ double CountProduct(const models::DecoderSpec& model, const models::ParameterSiz
   return all * static_cast<double>(model.experts_per_token) / static_cast<double>(model.experts);
 }
 
-// Scores of a token with half of the others, and what they weigh.
+// Attention scores of a token with half of the others, and the weighted sum.
 double CountAttention(const models::DecoderSpec& model, std::int64_t seq_len) {
   return static_cast<double>(model.heads) * static_cast<double>(model.head_width) *
          static_cast<double>(seq_len);
 }
 
-// Bytes on a rank of what a block's parameters are, and of what stands beside the trained ones.
+// Returns the bytes on a rank of a block's parameters and of the trained ones' state.
 double CountState(const models::BlockSizes& block, const config::DsConfig& config,
                   std::int64_t shards) {
   config::ModelStateInputs inputs{
@@ -44,7 +44,7 @@ double CountState(const models::BlockSizes& block, const config::DsConfig& confi
       .shard_ranks = shards,
       .sharding = config::ShardingOf(config.zero_optimization, shards),
       .types = config::ChooseStateTypes(config)};
-  double rounded = 0.0;  // bytes that stand for weights
+  double rounded = 0.0;  // bytes of quantized weights
   for (const models::ParameterSize& each : block.parameters) {
     if (each.bytes > 0) {
       rounded += static_cast<double>(each.bytes);
@@ -56,7 +56,7 @@ double CountState(const models::BlockSizes& block, const config::DsConfig& confi
   return rounded + static_cast<double>(config::CountModelStateBytes(inputs).total());
 }
 
-// MemoryCut knows what each block takes on a rank, in bytes.
+// MemoryCut: the bytes of each block on a rank.
 class MemoryCut {
  public:
   static StatusOr<MemoryCut> Create(const models::DecoderSpec& model,
@@ -74,7 +74,7 @@ class MemoryCut {
  private:
   explicit MemoryCut(pipeline::Schedule schedule) : schedule_(std::move(schedule)) {}
 
-  // Micro-batches, on average over the stage's chunks.
+  // Returns micro-batches, averaged over the stage's chunks.
   double HeldAt(int virtual_stage) const {
     return static_cast<double>(schedule_.CountHeld(schedule_.PlaceOf(virtual_stage).stage)) /
            schedule_.shape().chunks;
@@ -84,7 +84,7 @@ class MemoryCut {
   }
 
   pipeline::Schedule schedule_;
-  std::vector<double> state_{0.0}, kept_{0.0};  // of the first blocks together
+  std::vector<double> state_{0.0}, kept_{0.0};  // prefix sums over the blocks
 };
 
 StatusOr<MemoryCut> MemoryCut::Create(const models::DecoderSpec& model,
@@ -148,7 +148,7 @@ StatusOr<StageOrder> ParseStageOrder(const config::TrainJob& job, const config::
 }
 
 StatusOr<std::vector<double>> CountWork(const models::DecoderSpec& model, std::int64_t seq_len) {
-  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // that there are not too many
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // checks that there are not too many
   const std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
   std::vector<double> work;
   for (const models::BlockSizes& block : blocks) {

@@ -44,8 +44,9 @@ std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage
 }
 
 int CountPlannedMicroBatches(pipeline::ScheduleKind kind, int stages, std::int64_t micro_batches) {
-  // They are a multiple of the stages where the step's are, as an interleaved schedule asks; 1F1B
-  // holds no more than one for each stage, and two chunks of each no more than two.
+  // The result is a multiple of the stages if the step's micro-batches are, as an interleaved
+  // schedule requires. 1F1B holds at most one micro-batch per stage, and two chunks per stage at
+  // most two.
   const bool keeps_all = kind == pipeline::ScheduleKind::kGPipe;
   const std::int64_t most = keeps_all ? kMostHeld : 4 * stages + micro_batches % stages;
   return static_cast<int>(std::min(micro_batches, most));

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight", kMagnitudes = ".lora_magnitude_vector";
 
-// The last name of the product whose weight this is, "" of any other parameter.
+// Returns the last component of the product's name if this is its weight, else "".
 std::string NameProduct(const ParameterSize& parameter) {
   const bool is_outer =
       parameter.part == BlockPart::kTable || parameter.part == BlockPart::kOuterNorm;
@@ -23,7 +23,7 @@ std::string FullNameOf(const BlockSizes& block, const std::string& name) {
   return block.prefix.empty() ? name : block.prefix + "." + name;
 }
 
-// Puts A [rank, in] and B [out, rank] behind the product's own parameters.
+// Appends A [rank, in] and B [out, rank] after the product's own parameters.
 void AddAdapters(const LoraSpec& lora, BlockSizes* block) {
   std::vector<ParameterSize> parameters;
   for (ParameterSize parameter : std::exchange(block->parameters, {})) {
@@ -48,7 +48,7 @@ void AddAdapters(const LoraSpec& lora, BlockSizes* block) {
   block->parameters = std::move(parameters);
 }
 
-// Bytes stand for the weights of products, but not of adapters.
+// Quantizes the weights of products, but not of adapters.
 void Quantize(BaseFormat format, BlockSizes* block) {
   for (ParameterSize& parameter : block->parameters) {
     if (NameProduct(parameter).empty() || IsLoraParameter(parameter.name)) continue;
@@ -88,7 +88,8 @@ void AddParameter(const ParameterSize& parameter, BlockTraining* training) {
   if (parameter.drops_inputs) training->dropped += parameter.columns;
 }
 
-// Behind AddParameter of all: DoRA takes norms of the rows of the products that it adapts.
+// Call after AddParameter of all parameters. DoRA computes row norms of the products that it
+// adapts.
 void AddNorms(const ParameterSize& parameter, BlockTraining* training) {
   PartTraining& part = training->at(parameter.part);
   if (part.scaled == 0 || parameter.trained || NameProduct(parameter).empty()) return;

@@ -42,7 +42,7 @@ StatusOr<models::TrainedPart> FindTrainedPart(const config::TrainJob& job) {
 
 namespace {
 
-// A rank has a part of an adapted layer's rows where it has a part of the inputs of its A.
+// A rank has a part of an adapted layer's rows if it has a part of the inputs of its A.
 Status CheckCutMagnitudes(const models::LoraSpec& lora, const models::DecoderSpec& model,
                           int tensor) {
   DS_ASSIGN_OR_RETURN(const auto plan, models::TensorPlan::Create(model, 0, tensor));
@@ -76,7 +76,7 @@ Status CheckTrainedPart(const config::TrainJob& job, const config::ParallelConfi
     return UnimplementedError(
         "--tile_mlp with dropout of adapters is not built: leave it out, or add --lora_dropout 0");
   }
-  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // checks that they can be listed
   std::vector<models::BlockSizes> blocks = models::ListBlockSizes(model);
   if (part.lora && parallel.tensor > 1) {
     DS_RETURN_IF_ERROR(models::ChooseLayers(models::ListNames(blocks), &*part.lora));
@@ -97,11 +97,11 @@ Status CheckWeights(const config::TrainJob& job, const std::filesystem::path& fo
   DS_ASSIGN_OR_RETURN(const auto files, models::WeightFiles::Open(folder));
   DS_RETURN_IF_ERROR(CheckAdapterHasBase(job, files.has_value()));
   if (!files) return OkStatus();
-  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // they can be listed
+  DS_RETURN_IF_ERROR(models::CountBlocks(model).status());  // checks that they can be listed
   for (const models::StoredParameter& parameter : models::ListStored(model)) {
     DS_RETURN_IF_ERROR(files->Check(parameter.name, parameter.shape));
   }
-  // Ranks compare it with the table.
+  // Ranks compare it with the table's.
   const std::string head = std::string(model.names.head) + ".weight";
   if (!model.tied_head || !files->Has(head)) return OkStatus();
   return files->Check(head, std::array{model.vocabulary, model.width});
