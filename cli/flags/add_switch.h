@@ -1,6 +1,6 @@
 #pragma once
 
-// AddSwitch: a flag without a value that is on, off (--name=false) or not given.
+// AddSwitch declares a flag without a value. It is on (--name), off (--name=false) or not given.
 
 #include <optional>
 #include <string>
@@ -12,8 +12,8 @@ class Option;
 
 namespace ds::cli {
 
-// Declares the switch on `app`, writing into `is_on` (which outlives the parse). CLI11's own switch
-// takes an optional for a count of the flag and makes "off" of one that is not given.
+// Declares the switch on `app`. Parsing writes into `is_on`, which must outlive the parse. CLI11's
+// own switch treats an optional as a counter and reports an absent flag as "off".
 CLI::Option* AddSwitch(CLI::App& app, const std::string& name, std::optional<bool>* is_on,
                        const std::string& help);
 

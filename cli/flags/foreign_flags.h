@@ -1,8 +1,8 @@
 #pragma once
 
-// Flags of other launchers, as their users type them: those of deepspeed, torchrun and mpirun that
-// mean something here are taken as that; those that ask for what happens anyway are accepted; the
-// others are refused with dsrun's way to the same end.
+// Flags of other launchers: deepspeed, torchrun and mpirun. Flags with an equivalent in dsrun are
+// mapped to it. Flags that request dsrun's default behaviour are accepted. All others are rejected
+// with the dsrun alternative.
 
 #include "cli/flags/launch_flags.h"
 
@@ -10,7 +10,7 @@ namespace ds::cli {
 
 class FlagParser;
 
-// Declares them, writing into `flags` (which outlives the parse).
+// Declares these flags on `parser`. Parsing writes into `flags`, which must outlive the parse.
 void AddForeignFlags(FlagParser* parser, LaunchFlags* flags);
 
 }  // namespace ds::cli

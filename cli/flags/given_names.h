@@ -1,8 +1,9 @@
 #pragma once
 
-// GivenNames: by which of their names the flags of a command line are given, with which values.
+// GivenNames records under which name and with which value each flag of a command line is given,
+// and rejects contradictions.
 //
-// Threads: one.
+// Not thread-safe.
 
 #include <map>
 #include <optional>
@@ -16,14 +17,15 @@ class Option;
 
 namespace ds::cli {
 
-// The name in "--a-name=value" or "-n", with '_' between words.
+// Returns the name in "--a-name=value" or "-n", with '_' between words.
 std::string FlagNameOf(const std::string& word);
 
 class GivenNames {
  public:
-  // Takes a flag of the option: the word that was typed, the word that stands for it, and the word
-  // behind it where that is its value. Refuses a value that is not the one of another name. Lists,
-  // which take all values, and "auto", which leaves the choice open, contradict nothing.
+  // Records one use of `option`: the word `typed`, the word `spelt` that replaces it, and the next
+  // word if it is the value. Returns an error if another name of the option was given with a
+  // different value. Two values do not contradict each other if the option is a list, which takes
+  // all values, or if either is "auto".
   Status Add(const CLI::Option& option, const std::string& typed, const std::string& spelt,
              const std::optional<std::string>& next);
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// The flags that say where and how ranks run. They stand before COMMAND or PROGRAM; our own
-// commands take them behind their name as well, where they override. Names are DeepSpeed's, each in
-// `_` and `-` spelling.
+// Launch flags: where and how ranks run. They precede COMMAND or PROGRAM. dsrun's own commands also
+// take them after the command name, where they override. Names are DeepSpeed's, each in `_` and `-`
+// spelling.
 //
-// Those of other launchers are in foreign_flags.h.
+// Flags of other launchers are in foreign_flags.h.
 
 #include <optional>
 #include <string>
@@ -19,44 +19,45 @@ class FlagParser;
 
 enum class Device { kAuto, kCpu, kCuda };
 
-// They say which statuses dsrun ends with for reasons of its own: see exit_codes.h.
+// Selects the exit statuses that dsrun uses for failures of its own; see exit_codes.h.
 enum class ExitCodes { kShell, kDistinct };
 
 std::string_view DeviceName(Device device);  // "auto", "cpu", "cuda"
 
-// It logs in on other hosts: libssh in this process, or OpenSSH's own client.
+// Selects the SSH client for logins on other hosts: libssh in this process, or OpenSSH's program.
 enum class SshTransport { kLibssh, kSshClient };
 
-// The last `bytes` of a word of the command line that has `words_behind` others behind it.
+// Locates a value in the command line: the last `bytes` of the word that `words_behind` words
+// follow.
 struct ValuePlace {
   std::size_t words_behind = 0;
   std::size_t bytes = 0;
 };
 
 struct LaunchFlags {
-  // The choice of hosts and slots.
+  // Selection of hosts and slots.
   std::optional<std::string> hostfile;
   std::string include;
   std::string exclude;
   std::optional<int> num_nodes;
   std::optional<int> num_gpus;
-  std::optional<int> total_ranks;  // of the whole job: the first slots of the hosts
-  bool this_host_only = false;     // so the user said; contradicts a hostfile
-  // Rendezvous: "" and 0 = chosen by the daemon of rank 0's host.
+  std::optional<int> total_ranks;  // of the full job: the first slots of the hosts
+  bool this_host_only = false;     // set by the user; contradicts a hostfile
+  // Rendezvous. For "" and 0 the daemon on rank 0's host chooses.
   std::string master_addr;
   int master_port = 0;
-  // The network interface, or address, for what ranks of several hosts tell each other; "" = any.
+  // The network interface or address for traffic between ranks of different hosts; "" = any.
   std::string interface;
-  // Torchrun's variables name the job and its ranks so.
+  // Names of the job and its ranks in torchrun's variables.
   std::string run_id;  // "" = the job's own name
   std::string role = "default";
-  // Reaching other hosts.
-  int ssh_port = 0;  // 0 = as ~/.ssh/config says, else 22
+  // Access to other hosts.
+  int ssh_port = 0;  // 0 = as in ~/.ssh/config, else 22
   SshTransport transport = SshTransport::kLibssh;
   double ssh_timeout = 20;
   double lease_seconds = 10;
-  double collective_timeout = 0;  // 0 = as the ranks' environment says, else half an hour
-  // The settings of a rank's run.
+  double collective_timeout = 0;  // in seconds; 0 = from the ranks' environment, else half an hour
+  // Settings of each rank.
   Device device = Device::kAuto;
   bool one_device_per_rank = false;
   bool bind_cores_to_rank = false;
@@ -65,30 +66,30 @@ struct LaunchFlags {
   bool module = false;
   bool no_python = false;
   bool pass_local_rank = false;
-  std::vector<std::string> exports;       // NAME=VALUE, NAME or a pattern; see plan/exports.h
-  std::vector<ValuePlace> export_values;  // where their values stand; of this command line only
-  std::vector<std::string> env_files;     // in the order in which they are applied
-  std::string workdir;                    // "" = dsrun's own; a host's workdir= comes first
-  std::optional<int> umask;               // none = dsrun's own
+  std::vector<std::string> exports;       // NAME=VALUE, NAME or a pattern; see launch/exports.h
+  std::vector<ValuePlace> export_values;  // positions of their values in this command line
+  std::vector<std::string> env_files;     // in the order of application
+  std::string workdir;                    // "" = dsrun's own; a host's workdir= overrides it
+  std::optional<int> umask;               // unset = dsrun's own
   std::vector<std::string> ulimits;       // NAME=SOFT[:HARD]; see process_settings.h
-  // The job as a whole.
+  // Settings of the job.
   std::string run_dir;  // "" = runs/<job>
   int max_restarts = 0;
   bool restart_from_scratch = false;
   double grace_seconds = 15;  // between SIGTERM and SIGKILL
   bool quiet = false;
-  std::string log_ranks;  // of which ranks the console shows the output; "" = all
+  std::string log_ranks;  // ranks to show on the console; "" = all
   bool errors_only = false;
   bool timestamps = false;
   ExitCodes exit_codes = ExitCodes::kShell;
-  std::string log_level;  // "" = as DSRUN_LOG_LEVEL says
+  std::string log_level;  // "" = from DSRUN_LOG_LEVEL
 };
 
-// Declares the flags to a parser, writing into `flags` (which outlives the parse), and those of
-// other launchers: the words, their help and what a single value may be.
+// Declares the launch flags and the flags of other launchers on `parser`, with their help and the
+// check of each single value. Parsing writes into `flags`, which must outlive the parse.
 void AddLaunchFlags(FlagParser* parser, LaunchFlags* flags);
 
-// Checks what single values cannot show: flags that exclude one another.
+// Checks combinations that single values cannot show: flags that exclude one another.
 Status CheckLaunchFlags(const LaunchFlags& flags);
 
 }  // namespace ds::cli

@@ -1,6 +1,7 @@
 #pragma once
 
-// Launch flags as job.json keeps them, so that `resume` starts from what the job was started with.
+// Conversion of launch flags to and from job.json. `resume` starts with the flags that it reads
+// there.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -11,7 +12,8 @@ namespace ds::cli {
 
 nlohmann::ordered_json ToJson(const LaunchFlags& flags);
 
-// The inverse. Wrong types and unknown names are errors; what is missing keeps its default.
+// The inverse of ToJson. Wrong types and unknown names are errors; missing flags keep their
+// defaults.
 StatusOr<LaunchFlags> ReadLaunchFlags(const nlohmann::ordered_json& json);
 
 }  // namespace ds::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// LogFilter: which ranks' output the console shows. The rank logs have everything whatever it says.
+// LogFilter selects the ranks to show on the console. Rank logs always receive the full output.
 //
 // Pure; safe from any thread.
 
@@ -14,22 +14,22 @@ namespace ds::cli {
 
 class LogFilter {
  public:
-  // Shows everything.
+  // The default filter shows everything.
   LogFilter() = default;
 
-  // "0,2-3" in any order, or "all"; "" is "all" too. With `errors_only`, of these ranks only what
-  // they write to standard error.
+  // Parses "0,2-3" in any order, or "all"; "" also means "all". With `errors_only`, the filter
+  // shows only the standard error of these ranks.
   static StatusOr<LogFilter> Parse(std::string_view log_ranks, bool errors_only = false);
 
   bool Shows(int rank, bool is_stderr) const;
 
-  // kInvalidArgument when a rank is named that a job of `world_size` ranks does not have.
+  // Returns kInvalidArgument if the filter names a rank outside a job of `world_size` ranks.
   Status CheckRanks(int world_size) const;
 
  private:
   bool all_ranks_ = true;
   bool errors_only_ = false;
-  std::vector<std::pair<int, int>> ranges_;  // first and last; unless all_ranks_
+  std::vector<std::pair<int, int>> ranges_;  // first and last; unused if all_ranks_
 };
 
 }  // namespace ds::cli

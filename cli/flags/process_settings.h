@@ -18,10 +18,11 @@ struct ProcessLimit {
   std::uint64_t hard = 0;  // at least `soft`
 };
 
-// "NAME=SOFT[:HARD]" with numbers in setrlimit's units, or "unlimited". HARD is SOFT unless given.
+// Parses "NAME=SOFT[:HARD]" with numbers in setrlimit's units, or "unlimited". HARD defaults to
+// SOFT.
 StatusOr<ProcessLimit> ParseLimit(std::string_view word);
 
-// "022": an octal number up to 777.
+// Parses an octal number up to 777, such as "022".
 StatusOr<int> ParseUmask(std::string_view word);
 
 }  // namespace ds::cli

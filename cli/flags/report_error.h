@@ -7,11 +7,11 @@
 
 namespace ds::cli {
 
-// Prints "dsrun: message" on stderr, each further line of the message likewise, escaped as
-// Printable does, and returns `exit_status`.
+// Prints "dsrun: message" on stderr and returns `exit_status`. Each further line of the message
+// gets the same prefix. Text is escaped as by Printable.
 int ReportError(const Status& error, int exit_status);
 
-// Prints "dsrun: text" on stderr for each notice, likewise.
+// Prints "dsrun: text" on stderr for each notice, escaped in the same way.
 void ReportNotices(const std::vector<std::string>& notices);
 
 }  // namespace ds::cli
