@@ -1,7 +1,7 @@
 #pragma once
 
-// The characters that hostfiles and env files count as blank, the mark that some editors put at
-// their beginning, and how their lines are cut into words and parts.
+// Helpers for the lines of hostfiles and env files: blank characters, the byte-order mark that some
+// editors write at the start, and splitting into words and parts.
 
 #include <algorithm>
 #include <string_view>
@@ -24,7 +24,7 @@ inline std::string_view Strip(std::string_view text) {
   return text;
 }
 
-// Cuts the first run of non-blanks off `text`, which starts with a non-blank or is empty.
+// Removes and returns the first run of non-blanks. `text` must start with a non-blank or be empty.
 inline std::string_view TakeWord(std::string_view* text) {
   const std::size_t length = std::find_if(text->begin(), text->end(), IsBlank) - text->begin();
   const std::string_view word = text->substr(0, length);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Lists of cores and how they are divided among the ranks of a host.
+// Core lists, and the division of a host's cores among its ranks.
 //
 // Pure; safe from any thread.
 
@@ -12,12 +12,13 @@
 
 namespace ds::cli {
 
-// "0,2-4,8": numbers and inclusive ranges, strictly ascending; FormatNumberList writes it
-// (runtime/base/number_list.h).
+// Parses "0,2-4,8": numbers and inclusive ranges, strictly ascending. FormatNumberList is the
+// inverse (runtime/base/number_list.h).
 StatusOr<std::vector<int>> ParseCoreList(std::string_view text);
 
-// The shares of `ranks` ranks, by local rank: contiguous, as equal as possible, earlier ranks get
-// the cores that are left over. An error when there are fewer cores than ranks.
+// Divides `cores` among `ranks` ranks and returns the shares by local rank. Shares are contiguous
+// and as equal as possible; the first ranks get the remaining cores. Fails if there are fewer cores
+// than ranks.
 StatusOr<std::vector<std::vector<int>>> DivideCores(const std::vector<int>& cores, int ranks);
 
 }  // namespace ds::cli

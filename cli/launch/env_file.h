@@ -4,16 +4,16 @@
 //
 //     # comment
 //     NCCL_DEBUG=INFO
-//     export PATHS=/a:/b        # `export` is fine, and so is a comment behind a blank
+//     export PATHS=/a:/b        # `export` is allowed, and so is a comment after a blank
 //     GREETING="two words\n"    # \" \\ \n \t \$ inside double quotes
 //     LITERAL='$HOME "as it is"'
 //
 // Nothing is expanded: $HOME is five bytes. Blanks around name and value, blank lines, CRLF and a
-// UTF-8 byte-order mark are fine; an empty value is one; the last line of a name counts. A value
-// without quotes may have blanks, but not behind `export`, where a shell would read several words.
-// Anything else is an error that names file and line.
+// UTF-8 byte-order mark are allowed. An empty value is a value. The last line of a name wins. A
+// value without quotes may contain blanks, but not after `export`, where a shell would read several
+// words. Any other line is an error that names file and line.
 //
-// Pure but for the Read functions; safe from any thread.
+// Pure except the Read functions; safe from any thread.
 
 #include <filesystem>
 #include <optional>
@@ -26,15 +26,15 @@
 
 namespace ds::cli {
 
-// `file_name` is for messages. Values never appear in messages: they may be secret.
+// `file_name` is for messages. Messages never contain values, because they may be secret.
 StatusOr<Environment> ParseEnvFile(std::string_view text, std::string_view file_name);
 
-// kNotFound when there is no such file: one that was named must exist.
+// Returns kNotFound if the file does not exist: an explicitly named file is required.
 StatusOr<Environment> ReadEnvFile(const std::filesystem::path& path);
 
-// Lists the places at which DeepSpeed looks for an env file nobody named, in the order in which
-// they are applied: `name` (DS_ENV_FILE; none: .deepspeed_env) in `home`, then in the working
-// directory. One file found twice is listed once.
+// Lists the default env files that DeepSpeed reads, in the order of application: `name`
+// (DS_ENV_FILE; default: .deepspeed_env) in `home`, then in the working directory. A file found
+// twice is listed once.
 std::vector<std::filesystem::path> FindUsualEnvFiles(
     const std::optional<std::string>& name, const std::filesystem::path& home,
     const std::filesystem::path& working_directory);

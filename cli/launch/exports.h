@@ -1,17 +1,17 @@
 #pragma once
 
-// Exports: what ranks get over the environment of their host.
+// Exports: environment variables that ranks get in addition to the environment of their host.
 //
 //     -x NAME=VALUE      as written
 //     -x NAME            the value it has in the shell that started dsrun; unset is an error
 //     -x 'NCCL_*'        every variable of that shell with such a name (shell pattern)
 //     --env_file FILE    see env_file.h
 //
-// Later ones win: the prefixes that remote hosts are given anyway, env files in their order, then
-// -x in its order.
+// Later sources override earlier ones: the prefixes that remote hosts always get, env files in
+// their order, then -x in its order.
 //
-// Pure but for ReadShellEnvironment, which reads this process's, and GatherExports, which reads
-// files.
+// Pure except ReadShellEnvironment, which reads this process's environment, and GatherExports,
+// which reads files.
 
 #include <filesystem>
 #include <string>
@@ -24,52 +24,53 @@
 
 namespace ds::cli {
 
-// This process's environment.
+// Returns this process's environment.
 Environment ReadShellEnvironment();
 
-// Returns null where there is none. Of a name that a shell has twice the first counts, as for
-// getenv; exports have every name once.
+// Returns null if the variable is missing. If a shell has a name twice, the first entry counts, as
+// in getenv. Exports contain every name once.
 const std::string* FindVariable(const Environment& environment, std::string_view name);
 
-// Looks up what a rank on this host finds under `name`: exported, else inherited from the shell.
+// Looks up the value that a rank on this host gets for `name`: exported, else inherited from the
+// shell.
 const std::string* FindRankVariable(const Environment& exports, const Environment& shell,
                                     std::string_view name);
 
 struct ExportRequest {
-  std::vector<Environment> files;  // in the order in which they are applied
-  std::vector<std::string> words;  // of -x
+  std::vector<Environment> files;  // in the order of application
+  std::vector<std::string> words;  // arguments of -x
 };
 
-// Every name once, in the order of first appearance. An error names what -x could not do.
+// Returns every name once, in the order of first appearance. An error names the -x that failed.
 StatusOr<Environment> ResolveExports(const ExportRequest& request, const Environment& shell);
 
-// Picks what a host that does not inherit this shell's environment is given of it: the names that
-// DeepSpeed exports (NCCL*, PYTHON*, UCX*, MLFLOW*, ... by prefix), PYTHONPATH with
-// `working_directory` in front. In an AISC job (AISC_JOB_NAME) the network devices of this host
-// stay here.
+// Picks the variables of this shell for a host that does not inherit its environment: the names
+// that DeepSpeed exports (by prefix: NCCL*, PYTHON*, UCX*, MLFLOW*, ...), and PYTHONPATH with
+// `working_directory` in front. In an AISC job (AISC_JOB_NAME) the variables for this host's
+// network devices are not exported.
 Environment PickRemoteExports(const Environment& shell, std::string_view working_directory);
 
 struct GatheredExports {
   Environment environment;
-  // They name env files that nobody named, values with a $ that stays, variables of a file that
-  // dsrun sets itself.
+  // Notices for env files found by default, for values with an unexpanded $, and for variables of a
+  // file that dsrun sets itself.
   std::vector<std::string> notices;
-  std::string path_source;  // the env file or -x that PATH is from; "" = it is the host's own
+  std::string path_source;  // the env file or -x that sets PATH; "" = the host's own PATH
 };
 
-// GatherExports lays over one another what the env files hold and -x asks for: .deepspeed_env of
-// the home folder, then of the working directory (DS_ENV_FILE names another), then --env_file, then
-// -x. Refuses variables that contradict a flag.
+// Merges env files and -x in this order: .deepspeed_env of the home folder, then of the working
+// directory (DS_ENV_FILE sets another name), then --env_file, then -x. Refuses variables that
+// contradict a flag.
 StatusOr<GatheredExports> GatherExports(const LaunchFlags& flags, const Environment& shell,
                                         const std::filesystem::path& working_directory);
 
-// The rank gets this over its host's own environment, with secrets redacted. A variable that dsrun
-// sets when the job starts (MASTER_PORT, DSRUN_JOB_ID) is left out while `job` does not know its
-// value.
+// Returns the variables that `rank` gets in addition to its host's environment, with secrets
+// redacted. Leaves out a variable that dsrun sets when the job starts (MASTER_PORT, DSRUN_JOB_ID)
+// if `job` does not have its value yet.
 Environment ShowRankEnvironment(const WorldPlan& world, const PlannedRank& rank,
                                 JobEnvironment job);
 
-// `over` laid over `base`; every name once.
+// Returns `base` overridden by `over`; every name once.
 Environment Overlay(Environment base, const Environment& over);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// The hostfiles of other launchers: what they mean here, and how to write it for dsrun where their
-// meaning is not certain.
+// Hostfiles of other launchers: how dsrun reads them, and the replacement to suggest for ambiguous
+// lines.
 //
 //     node[01-04] slots=8       Slurm, pdsh: four hosts with eight slots each
 //     a, a, b, a line each      PBS, LSF: a slot for each line
@@ -10,7 +10,7 @@
 //     a:8, a 8 all.q@a          MPICH, Grid Engine: refused, with the line to write
 //     a,b slots=8               refused: 8 of each or of both
 //
-// Pure. Threads: safe from any.
+// Pure; safe from any thread.
 
 #include <string>
 #include <string_view>
@@ -20,16 +20,15 @@
 
 namespace ds::cli {
 
-// The hosts that `name` stands for: itself, or every name of a range like rack[1-2]n[01-08,12]; the
-// last range counts fastest, and a leading zero gives the width. At most `most` of them. The error
-// says why this is no name of a host, and what to write.
+// Expands `name` into hosts: itself, or every name of a range like rack[1-2]n[01-08,12]. The last
+// range varies fastest, and a leading zero gives the width. Returns at most `most` names. The error
+// says why this is not a host name and which form to use.
 StatusOr<std::vector<std::string>> ExpandHostName(std::string_view name, int most);
 
-// Says what to write in place of a line without slots=N; "" where the line says nothing that is
-// known.
+// Returns the replacement for a line without slots=N; "" if the line matches no known format.
 std::string TranslateHostLine(std::string_view line);
 
-// True for a key that Open MPI's hostfiles have and that changes nothing here.
+// True for max_slots, a key of Open MPI's hostfiles that has no effect in dsrun.
 bool IsMaxSlots(std::string_view key);
 
 }  // namespace ds::cli

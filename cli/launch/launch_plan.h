@@ -1,13 +1,13 @@
 #pragma once
 
-// LaunchPlan is the world that launch flags ask for, every rank, where it runs and with what: from
-// a hostfile or this host, by filters and cores. It contacts nobody, and where a hostfile is given
-// judges nothing by this machine's own cores or devices: cores of a host that nobody has asked yet
-// are empty.
+// LaunchPlan is the world that the launch flags request: every rank with its host, slot and cores.
+// It is computed from a hostfile or from this host, with filters applied. Planning contacts no
+// other host. With a hostfile, it ignores this machine's cores and devices; cores of hosts without
+// a reply yet are empty.
 //
 // Ranks are numbered host by host in pool order; the local rank is the index within the host.
 //
-// Pure but for ProbeThisHost and PlanFromThisHost. Threads: plain values; safe from any.
+// Pure except ProbeThisHost and PlanFromThisHost. Plain values; safe from any thread.
 
 #include <string>
 #include <string_view>
@@ -26,19 +26,18 @@ namespace ds::cli {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// A host that takes part from the start, or a spare, and all that is known of it before anybody has
-// contacted it.
+// A host that takes part from the start, or a spare, with all data known before dsrun contacts it.
 struct JobHost {
-  std::string host;  // as spelt in the hostfile
+  std::string host;  // spelled as in the hostfile
   std::vector<int> slots;
   std::vector<std::string> devices;  // of the slots; empty when the ranks use none
-  int first_rank = 0;                // a spare's is that of the host whose place it takes
-  HostEntry entry;                   // made up without a hostfile
-  // It is reached over SSH, and its ranks do not inherit the environment of dsrun.
+  int first_rank = 0;                // for a spare: the first rank of the host that it replaces
+  HostEntry entry;                   // synthesized without a hostfile
+  // True if the host is reached over SSH. Its ranks then do not inherit dsrun's environment.
   bool remote = false;
   std::string working_directory;
-  Environment exports;        // over its own environment
-  bool sets_threads = false;  // its ranks find OMP_NUM_THREADS in one of the two
+  Environment exports;        // added to the host's own environment
+  bool sets_threads = false;  // OMP_NUM_THREADS is set in its environment or in `exports`
 
   int rank_count() const { return static_cast<int>(slots.size()); }
 };
@@ -60,35 +59,34 @@ struct WorldPlan {
   const JobHost& host_of(const PlannedRank& rank) const { return hosts[rank.node_rank]; }
 };
 
-// Requires: every host has a slot.
+// Requires: every host has at least one slot.
 WorldPlan PlanWorld(const std::vector<HostSlots>& selected);
 
-// The cores of a host that ranks can be bound to.
+// The cores of a host that are available for binding.
 struct HostCores {
-  std::vector<int> cores;       // to be divided; ascending
-  std::vector<NumaNode> nodes;  // none when not known
+  std::vector<int> cores;       // to divide among the ranks; ascending
+  std::vector<NumaNode> nodes;  // empty if not known
 };
 
-// Divides the cores of host `node_rank` among its ranks, and chooses the memory that belongs to
-// each share.
+// Divides the cores of host `node_rank` among its ranks and chooses the NUMA memory for each share.
 Status BindCores(const HostCores& host, int node_rank, WorldPlan* plan);
 
-// Facts that dsrun knows of the machine it runs on without asking a daemon.
+// Facts about this machine that dsrun reads without asking a daemon.
 struct ThisHost {
-  std::string name;                // as gethostname(2) says
+  std::string name;                // from gethostname(2)
   std::vector<std::string> names;  // every name that means this machine; with Probe::addresses
                                    // also its addresses
-  int gpu_count = 0;               // NVIDIA devices the kernel shows
+  int gpu_count = 0;               // NVIDIA devices that the kernel lists
   int numa_node_count = 1;
   CpuTopology topology;  // with Probe::cores
 
-  // "localhost", any 127.0.0.0/8 address, "::1", the host's own name (with or without its domain)
-  // and, where they were asked for, its addresses.
+  // Returns true for "localhost", any 127.0.0.0/8 address, "::1", and the host's own name with or
+  // without its domain. With Probe::addresses it also returns true for the host's addresses.
   bool IsNamed(std::string_view host) const;
 };
 
-// The facts that are asked for only where they matter: it takes a file per cpu, and a dialogue with
-// the kernel.
+// Selects the expensive facts to probe. Cores cost one file per CPU, addresses a netlink dialogue
+// with the kernel.
 struct Probe {
   bool cores = false;
   bool addresses = false;
@@ -97,28 +95,27 @@ ThisHost ProbeThisHost(const Probe& probe);
 
 struct LaunchPlan {
   WorldPlan world;
-  std::vector<JobHost> spares;  // take part only when another host is lost, the first first
+  std::vector<JobHost> spares;  // replace lost hosts, in this order
   bool from_hostfile = false;
-  LogFilter shown;  // whose ranks are all of this world
+  LogFilter shown;  // its ranks all exist in `world`
 };
 
-// `visible_devices` is CUDA_VISIBLE_DEVICES of dsrun's environment, null when unset: without a
-// hostfile its devices are the slots, in their order.
+// `visible_devices` is CUDA_VISIBLE_DEVICES from dsrun's environment, null if unset. Without a
+// hostfile, its devices are the slots, in their order.
 StatusOr<LaunchPlan> MakeLaunchPlan(const LaunchFlags& flags, const ThisHost& this_host,
                                     const char* visible_devices);
 
-// Chooses what of this machine is probed because a plan for these flags depends on it.
+// Chooses the facts of this machine that a plan for these flags depends on.
 Probe ChooseProbe(const LaunchFlags& flags);
 
-// Tells whether an entry is reached without SSH: its name means this machine and nothing in it
-// (port, user, identity, exec) asks for another way in.
+// Returns true if the entry is reached without SSH: its name means this machine, and no key (port,
+// user, identity, exec, hostkey) requests another access.
 bool IsHere(const HostEntry& entry, const ThisHost& this_host);
 
-// Readies the plan for launching from this machine: tells the hosts that are this machine from the
-// others.
+// Prepares the plan for launching from this machine: sets JobHost::remote for all other hosts.
 void PlaceHosts(const ThisHost& this_host, LaunchPlan* plan);
 
-// MakeLaunchPlan and PlaceHosts with what this process sees.
+// Calls MakeLaunchPlan and PlaceHosts with the facts and environment of this process.
 StatusOr<LaunchPlan> PlanFromThisHost(const LaunchFlags& flags);
 
 }  // namespace ds::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// MemoryPolicy: the source of a bound rank's memory, the node that its cores belong to.
+// MemoryPolicy selects the NUMA nodes for the memory of a bound rank, based on the rank's cores.
 //
 //   one node holds all cores of the rank           its memory only (bind)
 //   as many nodes without cpus as with (HBM in     the k-th memory-only node, preferred, for cores
@@ -9,7 +9,7 @@
 //     ("fake" NUMA)
 //   cores of several nodes, nodes not known        the kernel's default
 //
-// The rules are DeepSpeed's numactl ones. Pure; safe from any thread.
+// The rules match DeepSpeed's numactl support. Pure; safe from any thread.
 
 #include <string>
 #include <vector>
@@ -21,14 +21,14 @@ namespace ds::cli {
 struct MemoryPolicy {
   enum class Kind { kDefault, kBind, kPreferred };
   Kind kind = Kind::kDefault;
-  std::vector<int> nodes;  // ascending; none for kDefault
+  std::vector<int> nodes;  // ascending; empty for kDefault
 
   friend bool operator==(const MemoryPolicy&, const MemoryPolicy&) = default;
 };
 
 MemoryPolicy ChooseMemory(const std::vector<NumaNode>& nodes, const std::vector<int>& cores);
 
-// "bind 0,1", "prefer 2", "" for the default.
+// Returns "bind 0,1", "prefer 2", or "" for the default.
 std::string ShowMemoryPolicy(const MemoryPolicy& policy);
 
 }  // namespace ds::cli

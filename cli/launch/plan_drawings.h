@@ -1,6 +1,6 @@
 #pragma once
 
-// The drawings of dsrun plan: the mesh of ranks, the schedule of a pipeline and its stages.
+// Drawings for `dsrun plan`: the mesh of ranks, the pipeline schedule and its stages.
 //
 // Pure; safe from any thread.
 
@@ -17,7 +17,7 @@
 
 namespace ds::cli {
 
-// MeshDrawing shows a mesh of ranks: where each of them stands and which of them work together.
+// MeshDrawing shows a mesh of ranks: the coordinates of each rank and its groups.
 //
 // Pure; safe from any thread.
 
@@ -27,13 +27,13 @@ class MeshDrawing {
 
   const topology::Degrees& degrees() const { return mesh_.degrees(); }
 
-  // Says where a rank stands along the axes that have a degree above 1, outermost first:
-  // "pipeline 0  shard 3".
+  // Returns the coordinates of a rank along the axes with a degree above 1, outermost first:
+  // "pipeline 0 shard 3".
   std::string DescribeRank(int rank) const;
   nlohmann::ordered_json CoordinatesJson(int rank) const;
 
-  // The degrees, then a line for every kind of group of more than one rank, then what training
-  // still refuses of it. Ends with a newline.
+  // Draws the degrees, one line per kind of group with more than one rank, and the parts of the
+  // mesh that training does not support yet. Ends with a newline.
   std::string DrawGroups() const;
   // {"order": [axes], "degrees": {axis: N}, "groups": {kind: [[ranks]]}}
   nlohmann::ordered_json ToJson() const;
@@ -42,22 +42,22 @@ class MeshDrawing {
   topology::Mesh mesh_;
 };
 
-// ScheduleDrawing shows a step of a pipeline: what every stage does when, and how long it waits.
-// A forward, the gradients of what came in and those of the weights count one unit of time each.
+// ScheduleDrawing shows one pipeline step: the work of every stage over time, and its idle time. A
+// forward, the input gradients and the weight gradients take one time unit each.
 //
 // Pure; safe from any thread.
 
 class ScheduleDrawing {
  public:
-  // Refuses what pipeline::Schedule does.
+  // Returns the errors of pipeline::Schedule.
   static StatusOr<ScheduleDrawing> Create(pipeline::ScheduleKind kind,
                                           const pipeline::PipelineShape& shape);
 
-  // A stage takes two lines, and three where it has chunks: a letter per unit of time (F forward,
-  // B backward, I and W its halves), the number of the chunk and the last digit of the
-  // micro-batch's. What goes beyond `columns` is cut off and counted. Ends with a newline.
+  // Draws two lines per stage, or three if it has chunks. Each time unit has a letter (F forward, B
+  // backward, I and W its halves), the chunk number and the last digit of the micro-batch number.
+  // Output beyond `columns` is cut off and counted. Ends with a newline.
   std::string DrawText(int columns) const;
-  // The same as a picture.
+  // Draws the same schedule as an SVG picture.
   std::string DrawSvg() const;
   // {"kind", "stages", "chunks", "micro_batches", "units", "bubble", "held": [by stage],
   //  "programs": [by stage: "F0 >F0 ..."]}
@@ -81,24 +81,25 @@ class ScheduleDrawing {
   pipeline::Timeline timeline_;
 };
 
-// StageDrawing shows which blocks of a model the stages of a pipeline have.
+// StageDrawing shows the assignment of model blocks to pipeline stages.
 //
 // Pure; safe from any thread.
 
 class StageDrawing {
  public:
-  // The blocks cut by a method of pipeline::CutBlocks into the virtual stages of the schedule.
-  // Refuses what CutBlocks does.
+  // Partitions the blocks into the virtual stages of the schedule by a method of
+  // pipeline::CutBlocks. Returns the errors of CutBlocks.
   static StatusOr<StageDrawing> Create(const pipeline::Schedule& schedule,
                                        const std::string& method,
                                        std::vector<pipeline::WeighedBlock> blocks);
-  // The blocks cut as engine::CutStages has it for the schedule.
+  // Draws a partition made by engine::CutStages for the schedule.
   StageDrawing(const pipeline::Schedule& schedule, const std::vector<int>& cut,
                std::vector<pipeline::WeighedBlock> blocks);
 
-  // A line for each chunk of each stage, with its blocks and their parameters. Ends with a newline.
+  // Draws one line per chunk of each stage, with its blocks and their parameters. Ends with a
+  // newline.
   std::string DrawText() const;
-  // [{"stage", "chunk", "first", "end", "parameters"}], by stage and chunk.
+  // Returns [{"stage", "chunk", "first", "end", "parameters"}], by stage and chunk.
   nlohmann::ordered_json ToJson() const;
 
  private:
@@ -111,7 +112,7 @@ class StageDrawing {
 
   std::vector<pipeline::WeighedBlock> blocks_;
   std::vector<Run> runs_;
-  int chunks_;  // of a stage
+  int chunks_;  // per stage
 };
 
 }  // namespace ds::cli

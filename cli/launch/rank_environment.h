@@ -1,6 +1,6 @@
 #pragma once
 
-// The environment every rank is given: the names that torchrun, DeepSpeed and MPI programs read.
+// The environment of every rank: the variables that torchrun, DeepSpeed and MPI programs read.
 //
 // Pure; safe from any thread.
 
@@ -16,34 +16,34 @@ namespace ds::cli {
 
 struct JobEnvironment {
   std::string job_id;  // "" = not known yet: DSRUN_JOB_ID is left out
-  int generation = 0;  // 0 at first, one more for each restart
+  int generation = 0;  // 0 at first, then 1 more per restart
   int max_restarts = 0;
   std::string run_id;  // "" = the job's name
   std::string role = "default";
   std::string master_addr;
   int master_port = 0;            // 0 = not known yet: MASTER_PORT is left out
   std::string interface;          // "" = DSRUN_INTERFACE as exported
-  double lease_seconds = 0;       // of every other host; 0 = none
+  double lease_seconds = 0;       // for every other host; 0 = no lease
   double collective_timeout = 0;  // 0 = DSRUN_COLLECTIVE_TIMEOUT as exported
   bool one_device_per_rank = false;
-  // OMP_NUM_THREADS: the user's own value stays; else the number of a rank's bound cores; else
-  // this, unless it is 0 (the host's cores are not known).
+  // OMP_NUM_THREADS is the user's own value if set; else the number of cores bound to the rank;
+  // else threads_per_rank, unless that is 0 (the host's cores are not known).
   bool user_set_threads = false;
   int threads_per_rank = 0;
 };
 
-// The part of it that flags say; the rest is as it is when nothing is known.
+// Fills in the fields that flags determine; the others keep their defaults.
 JobEnvironment MakeJobEnvironment(const LaunchFlags& flags);
 
-// Over the host's own environment; in a fixed order, every name once.
+// Returns the variables to add to the host's own environment, in a fixed order, every name once.
 Environment MakeRankEnvironment(const WorldPlan& plan, const PlannedRank& rank,
                                 const JobEnvironment& job);
 
-// True for a variable that every rank gets from dsrun, whatever is exported under its name.
+// True for a variable that dsrun sets for every rank, overriding any exported value.
 bool IsOwnVariable(std::string_view name);
 
-// The address at which the ranks of `plan` meet unless the user says otherwise: this host's
-// loopback when one host runs them all, else the first host by its name without "user@".
+// Returns the default rendezvous address of `plan`: this host's loopback if one host runs all
+// ranks, else the first host's name without "user@".
 std::string ChooseMasterAddress(const WorldPlan& plan);
 
 }  // namespace ds::cli

@@ -1,9 +1,8 @@
 #pragma once
 
-// RedactedWords: the words of a command line as job.json keeps them, without secrets, and without
-// the values of -x, whatever they are. A command line that was copied from there is refused, as its
-// program would take kRedacted for the secret. Where kRedacted hides nothing it is a word like any
-// other.
+// RedactedWords: the words of a command line as stored in job.json, without secrets and without any
+// value of -x. A command line copied from there is rejected, because its program would take
+// kRedacted for the secret. If kRedacted hides nothing, it is an ordinary word.
 //
 // Pure; safe from any thread.
 
@@ -17,15 +16,15 @@ namespace ds::cli {
 
 struct RedactedWords {
   std::vector<std::string> words;
-  std::vector<std::size_t> places;  // of those that are not as they were given
+  std::vector<std::size_t> places;  // indices of the changed words
 };
 
-// `values` is where -x has its values.
+// `values` locates the values of -x.
 RedactedWords HideSecrets(const std::vector<std::string>& words,
                           const std::vector<ValuePlace>& values = {});
 
-// The same of a command line that the user has typed. The error names every kRedacted that stands
-// where HideSecrets puts one.
+// Does the same for a command line that the user has typed. Fails if kRedacted stands in a position
+// that HideSecrets would redact, and names each one.
 StatusOr<RedactedWords> RedactCommandLine(const std::vector<std::string>& words,
                                           const std::vector<ValuePlace>& values);
 

@@ -1,14 +1,15 @@
 #pragma once
 
-// Chooses the slots of the pool that a job takes: --include, --exclude, --num_nodes, --num_gpus.
+// Selects the slots of the pool for a job: --include, --exclude, --num_nodes, --num_gpus.
 //
 //     FILTER    = NODE {"@" NODE}
 //     NODE      = HOST [":" SLOTS {"," SLOTS}]        a bare host means all its slots
 //     SLOTS     = number | first "-" last
 //
-// The result is in pool order whatever the filter's order; a repeated host adds up; a host named
-// both bare and with slots keeps the slots. A name that is a whole host of the pool is that host
-// even when it holds ':' (IPv6). What selects nothing, or asks for more than there is, is an error.
+// The result is in pool order, regardless of the filter's order. Slots of a repeated host add up; a
+// host named both bare and with slots keeps the slots. A name that matches a host of the pool
+// exactly is that host, even if it contains ':' (IPv6). A filter that selects nothing or more than
+// available is an error.
 //
 // Pure; safe from any thread.
 
@@ -20,8 +21,8 @@
 
 namespace ds::cli {
 
-// The slots of one host. `devices` names each slot's device as the visible-devices variable wants
-// it ("0", a GPU's UUID); empty when the ranks use none.
+// The slots of one host. `devices` has each slot's device in the format of the visible-devices
+// variable ("0", a GPU's UUID); empty if the ranks use none.
 struct HostSlots {
   std::string host;
   std::vector<int> slots;
@@ -37,7 +38,7 @@ struct ResourceRequest {
   std::optional<int> num_gpus;
 };
 
-// Requires: the hosts of `pool` differ; devices is empty or as long as slots.
+// Requires: the hosts of `pool` differ; `devices` is empty or as long as `slots`.
 StatusOr<std::vector<HostSlots>> SelectSlots(const std::vector<HostSlots>& pool,
                                              const ResourceRequest& request);
 

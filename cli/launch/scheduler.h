@@ -1,9 +1,10 @@
 #pragma once
 
-// Allocations of schedulers and copies of other launchers, as the environment tells of them. dsrun
-// takes its hosts from a hostfile only; one notice says so where the environment names more.
+// Detection of scheduler allocations and of repeated starts by other launchers, from environment
+// variables. dsrun takes its hosts from a hostfile only; a notice says so if the environment lists
+// more.
 //
-// Pure but for reading $PBS_NODEFILE. Threads: safe from any.
+// Pure except reading $PBS_NODEFILE. Safe from any thread.
 
 #include <string>
 #include <vector>
@@ -12,9 +13,10 @@
 
 namespace ds::cli {
 
-// Notices for a job in this environment. Without a hostfile: an allocation of several hosts (Slurm,
-// PBS, LSF, Grid Engine, a Kubernetes training job), with a command that writes the hostfile. With
-// one or without: srun or mpirun has started this command several times, and each is a job.
+// Returns notices for a job in this environment. Without a hostfile: an allocation of several hosts
+// (Slurm, PBS, LSF, Grid Engine, a Kubernetes training job), with a command that writes the
+// hostfile. In all cases: srun or mpirun has started this command several times, and each copy is a
+// separate job.
 std::vector<std::string> DescribeAllocation(const Environment& shell, bool has_hostfile);
 
 }  // namespace ds::cli

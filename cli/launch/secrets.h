@@ -1,8 +1,8 @@
 #pragma once
 
-// Tells what is a secret among the words and variables of a command line, and shows it, never by
-// its value. A secret is known by the name of its variable or flag, by a URL or a login that holds
-// it, or by the shape of a well-known token.
+// Finds and redacts secrets in the words and variables of a command line. A secret is recognized by
+// the name of its variable or flag, by an enclosing URL or login, or by the shape of a well-known
+// token.
 //
 // Pure; safe from any thread.
 
@@ -14,18 +14,18 @@ namespace ds::cli {
 
 inline constexpr std::string_view kRedacted = "<redacted>";
 
-// True when a variable, flag or field of this name holds a secret: HF_TOKEN, --api-key, PGPASSWORD,
-// AWS_SECRETKEY, clientSecret, ... What only speaks of tokens and keys does not: token_dtype,
-// pad_token, sort_key, PASSWORD_FILE.
+// Returns true if a variable, flag or field of this name holds a secret: HF_TOKEN, --api-key,
+// PGPASSWORD, AWS_SECRETKEY, clientSecret, ... Names that only refer to tokens and keys are not
+// secret: token_dtype, pad_token, sort_key, PASSWORD_FILE.
 bool IsSecretName(std::string_view name);
 
-// A text without its secrets: the values behind secret names ("NAME=VALUE", "--name VALUE",
-// "name: VALUE"), the passwords of URLs and of "-u user:PASSWORD", tokens of known shapes but for
-// their prefix ("hf_"). A word that begins with a secret's NAME= (-x and --export= may stand in
-// front) loses all that follows.
+// Returns `text` without its secrets: values after secret names ("NAME=VALUE", "--name VALUE",
+// "name: VALUE"), passwords of URLs and of "-u user:PASSWORD", and tokens of known shapes except
+// their prefix ("hf_"). In a word that begins with a secret's NAME= (optionally after -x or
+// --export=), everything after the '=' is redacted.
 std::string RedactText(std::string_view text);
 
-// A command line word by word; the word behind a secret's flag is a secret, too.
+// Redacts a command line word by word. The word after a secret's flag is also a secret.
 std::vector<std::string> RedactWords(const std::vector<std::string>& words);
 
 }  // namespace ds::cli
