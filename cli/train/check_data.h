@@ -1,7 +1,7 @@
 #pragma once
 
-// The data paths of a job, judged before ranks start: they exist, and their files are of a kind
-// that is read (tokenizer::ListDataFiles, which the ranks call, too).
+// Checks of a job's data paths before ranks start. The paths must exist and their files must have a
+// supported kind. The ranks call the same tokenizer::ListDataFiles.
 
 #include <string>
 #include <vector>
@@ -12,15 +12,15 @@
 
 namespace ds::cli {
 
-// Returns the paths as the ranks get them, absolute; a pattern stays a pattern. Errors begin with
-// the flag, --data or --eval_data. Adds a notice for each folder of which files are passed over.
+// Returns the paths in the form that ranks receive: absolute, patterns unexpanded. Errors begin
+// with the flag, --data or --eval_data. Adds a notice for each folder with skipped files.
 StatusOr<std::vector<std::string>> CheckData(const std::vector<std::string>& data,
                                              tokenizer::DataUse use,
                                              std::vector<std::string>* notices);
 
-// Refuses what the kinds of the job's files exclude: --data_field without a .json file, texts next
-// to .bin files, and flags on rows and documents where no tokenizer cuts texts. Requires paths that
-// CheckData has passed.
+// Rejects flags and files that do not fit the kinds of the job's files: --data_field without a
+// .json file, text files mixed with .bin files, and flags for rows and documents if no text is
+// tokenized. The paths must have passed CheckData.
 Status CheckFilesFit(const config::TrainJob& job);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// The folders that the ranks of a job write into, and the files by which they choose samples,
-// judged where ranks are on this host. Nothing is made or left in them.
+// Checks of a job's output folders and of the data analyzer's files, if ranks run on this host.
+// They leave nothing in the folders.
 
 #include <filesystem>
 
@@ -10,14 +10,14 @@
 
 namespace ds::cli {
 
-// Refuses a folder that cannot be made or written: that of --save_hf and of the cache of tokens,
-// and those for offload to files, which must be there; and a missing file of the data analyzer's.
-// The errors are those of the ranks. Refuses a folder of --save_hf with a model that dsrun did not
-// write, too, unless it is `own_output`: that of the run that is resumed, which was judged at its
+// Rejects folders that cannot be created or written: the --save_hf folder and the token cache.
+// Offload folders for files must already exist. Rejects a missing data analyzer file. The errors
+// are those that ranks would report. Also rejects a --save_hf folder with a model that dsrun did
+// not write. The exception is `own_output`, the folder of the resumed run, which was checked at its
 // start.
 Status CheckFolders(const TrainInputs& inputs);
 
-// True of a folder with a model's weights or an adapter.
+// True for a folder with the weights of a model or with an adapter.
 bool HoldsExport(const std::filesystem::path& folder);
 
 }  // namespace ds::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// FindModel says what `--model` means: a folder, a config.json, or the name of a preset.
+// FindModel resolves `--model`: a folder, a config.json, or the name of a preset.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,54 +17,57 @@
 
 namespace ds::cli {
 
-// Says, of a word that looks as names of the Hugging Face Hub do (owner/name) and names nothing
-// here, that nothing is downloaded, and what fetches it for this flag; "" of other words.
+// Returns a hint for a word that looks like a name on the Hugging Face Hub (owner/name) and names
+// nothing here. It says that dsrun downloads nothing and gives the download command for `flag`.
+// Returns "" for other words.
 std::string HowToFetch(std::string_view flag, const std::string& word);
 
-// The path of the folder or file. NotFound names the presets that come near.
+// Returns the path of the folder or file. kNotFound suggests presets with similar names.
 StatusOr<std::filesystem::path> FindModel(const std::string& model, const ShareFolder& share);
 
-// Tells whether the job's model, as TrainJob has it, is a folder with weights.
+// Returns true if the job's model, in the form of TrainJob, is a folder with weights.
 bool HasWeights(const std::string& model);
 
-// The folder where its weights would be; "" for a preset.
+// Returns the folder for the model's weights; "" for a preset.
 StatusOr<std::filesystem::path> FindWeights(const std::string& model, const ShareFolder& share);
 
-// Reads its config.json as ranks do: the error is theirs, of its family or of a value.
+// Reads the model's config.json like a rank. Fails with the rank's error for an unsupported family
+// or value.
 StatusOr<models::DecoderSpec> ReadBuiltModel(const std::string& model, const ShareFolder& share);
 
-// Reads what its config.json says. NotFound when there is none.
+// Reads the facts in the model's config.json. kNotFound if there is none.
 StatusOr<config::ModelFacts> FindModelFacts(const std::string& model, const ShareFolder& share);
 
-// OK when the model can be cut by these degrees, with sequence ranks of this kind.
+// Checks that the model can be partitioned by these degrees, with sequence parallelism of this
+// kind.
 Status CheckDegreesFit(const std::string& model, const config::ParallelConfig& degrees,
                        const ShareFolder& share,
                        models::SequenceKind kind = models::SequenceKind::kUlysses);
 
-// OK when what `given`, the user's own text of `config`, says of the model's weights and experts is
-// what holds of them, cut among so many tensor ranks (engine::CheckPartitionRules,
-// engine::CheckExpertRules).
+// Checks the rules for weights and experts in `given`, the user's own text of `config`. They must
+// match the model when sharded among the config's tensor-parallel ranks
+// (engine::CheckPartitionRules, engine::CheckExpertRules).
 Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& given,
                      const config::DsConfig& config, const ShareFolder& share);
 
-// OK when its positions suffice for samples of so many tokens. A model that cannot be read is not
-// judged here.
+// Checks that the model has enough positions for samples of `seq_len` tokens. A model that cannot
+// be read passes this check.
 Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share);
 
-// OK when each stage that the config asks for gets a part of the job's model, in the job's order
+// Checks that each pipeline stage of the config gets a part of the job's model, in the job's order
 // (engine::CutStages).
 Status CheckStagesFit(const config::TrainJob& job, const config::DsConfig& config,
                       const ShareFolder& share);
 
-// OK where the buffer of recomputed layers that the config asks for has a part for each layer that
-// a rank of the job recomputes in a pass (activation_checkpointing.number_checkpoints). A model
-// that cannot be read is not judged here.
+// Checks that the config's buffer of recomputed layers
+// (activation_checkpointing.number_checkpoints) has an entry for each layer that a rank recomputes
+// in a pass. A model that cannot be read passes this check.
 Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& config,
                            const ShareFolder& share);
 
-// OK where the job's model takes what the config's `moe` section asks for (engine::TakeMoeSection),
-// and the job neither starts from a folder's weights nor writes a folder where no folder can have
-// such a model's.
+// Checks that the job's model supports the config's `moe` section (engine::TakeMoeSection). If no
+// model folder can store such a model, also checks that the job neither starts from a folder's
+// weights nor writes a folder.
 Status CheckMoeFits(const config::TrainJob& job, const config::DsConfig& config,
                     const ShareFolder& share);
 

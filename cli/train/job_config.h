@@ -1,9 +1,9 @@
 #pragma once
 
-// The ds_config of a training job before it is checked: the user's own with what it is laid over,
-// or that of a run that goes on.
+// The ds_config of a training job before validation: the user's own merged with its base, or the
+// config of a resumed run.
 //
-// "auto" stays "auto" here. CheckConfig resolves it once, with everything laid over.
+// "auto" is kept here. CheckConfig resolves it once, after all layers are merged.
 
 #include <string>
 #include <vector>
@@ -18,21 +18,21 @@
 
 namespace ds::cli {
 
-// Reads the user's ds_config. Without one the base of `facts` holds alone, and without a base of
-// the flags' (a recipe's) that is the built-in config, which gives way to every flag.
+// Reads the user's ds_config. Without one, the base in `facts` applies alone. If the flags have no
+// base (a recipe) either, that is the built-in config, which every flag overrides.
 StatusOr<config::ConfigText> ReadJobConfig(const TrainFlags& flags, const ShareFolder& share,
                                            config::JobFacts* facts);
 
-// The config that a run has had, but for what the flags say now. What "auto" stood for is found
-// anew, for the steps and the model of now.
+// Returns the config of an earlier run, updated by the given flags. Values of "auto" are resolved
+// again for the current steps and model.
 config::ConfigText RunsConfig(const config::TrainJob& job, const TrainFlags& flags);
 
-// Checks a config with the schedule that the flags ask for, if they do. Its warnings and errors are
-// among the result's.
+// Checks a config with the schedule that the flags select, if any. The result has all warnings and
+// errors.
 config::CheckResult JudgeJobConfig(const config::ConfigText& config, const TrainFlags& flags,
                                    const config::JobFacts& facts);
 
-// The same with the errors as the status, a line each.
+// Does the same, but returns the errors as the status, one per line.
 StatusOr<config::CheckResult> CheckJobConfig(const config::ConfigText& config,
                                              const TrainFlags& flags,
                                              const config::JobFacts& facts);

@@ -1,11 +1,11 @@
 #pragma once
 
-// JudgeTraining: what of a gathered job can be known to fail before a rank starts, and what its
-// ranks will hold. `train`, `resume` and `check` ask the same, so that `check` says what `train`
-// would refuse, by the functions that ranks call. Reads the model's config.json, the headers of its
-// weights and the begin of the data (plan/data/try_data.h); loads no weights and starts nothing.
+// JudgeTraining finds errors of a training job before a rank starts, and predicts the memory of its
+// ranks. `train`, `resume` and `check` call it, so `check` reports the errors that `train` would.
+// It uses the same functions as the ranks. It reads the model's config.json, the headers of its
+// weights and the start of the data (plan/data/try_data.h). It loads no weights and starts nothing.
 //
-// Threads: any; nothing is shared.
+// Thread-safe; no shared state.
 
 #include <optional>
 #include <string>
@@ -18,23 +18,23 @@
 
 namespace ds::cli {
 
-// These say where the ranks are.
+// The numbers of ranks and their location.
 struct RankCounts {
   int all = 1;
-  int of_host = 1;  // of the host that has the most
-  // All are, and their folders can be looked at.
+  int of_host = 1;  // on the host with the most ranks
+  // True if all ranks run on this host, so their folders can be checked.
   bool on_this_host = false;
 };
 
 struct JudgedTraining {
-  std::optional<PredictedJob> predicted;  // absent: the memory of this model is not known
+  std::optional<PredictedJob> predicted;  // absent if the model's memory cannot be predicted
   MemoryNeed memory;
   std::vector<std::string> notices;
 };
 
-// Refuses what ranks would refuse, in their words: a model that is not built, targets and patterns
-// that name nothing of it, choices that exclude one another, folders that cannot be written, and
-// data that is not usable.
+// Rejects the errors that ranks would report, with the same messages: an unsupported model, targets
+// and patterns that match nothing in it, mutually exclusive options, folders that cannot be
+// written, and unusable data.
 StatusOr<JudgedTraining> JudgeTraining(const TrainInputs& inputs, const RankCounts& ranks,
                                        const ShareFolder& share);
 

@@ -1,16 +1,16 @@
 #pragma once
 
-// Recipe: flags and a ds_config that are known to go well together, by a name: `dsrun train
-// --recipe NAME`. It is a file of configs/recipes, in Hjson:
+// Recipe: a tested, named set of flags plus a ds_config, for `dsrun train --recipe NAME`. It is an
+// Hjson file in configs/recipes:
 //
 //   {"about": "a line for the list", "stands_for": ["weights", ...],
 //    "train": {"seq_len": 2048, ...}, "ds_config": {...}}
 //
-// `train` has flags of `train` by their names; those that fill keys of the ds_config stand there.
-// Whatever the user says goes before the recipe: a flag before the recipe's flag and before the one
-// key of its ds_config that it fills, a section of the user's ds_config before the recipe's section
-// (runtime/config/file/base_config.h). What would leave nothing of the thing that the recipe is
-// named for is refused (CheckStandsFor). Pure but for the reading of the files.
+// `train` maps flag names to values, except settings of ds_config keys, which belong to
+// `ds_config`. The user's settings override the recipe. A flag overrides the recipe's flag and the
+// one ds_config key that it fills. A section of the user's ds_config overrides the recipe's section
+// (runtime/config/file/base_config.h). A job that loses the feature named by its recipe is rejected
+// (CheckStandsFor). Pure except reading the files.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -30,20 +30,20 @@ struct Recipe {
   nlohmann::ordered_json ds_config;
 };
 
-// Takes the name of a shipped recipe, or the path of a user's own file, which ends in ".json".
-// NotFound names the recipe that comes near.
+// Accepts the name of a shipped recipe or the path of a user's file, which ends in ".json".
+// kNotFound suggests the recipe with the most similar name.
 StatusOr<Recipe> FindRecipe(const std::string& name, const ShareFolder& share);
 
-// Lists the shipped recipes, a line each.
+// Lists the shipped recipes, one per line.
 StatusOr<std::string> ListRecipes(const ShareFolder& share);
 
-// The flags of the recipe as words of a command line, but for those that are `given` (by names
-// without dashes) and those that a given one takes the place of: `epochs` of `steps`.
+// Returns the flags of the recipe as command line words. Omits flags in `given` (names without
+// dashes) and flags that a given one replaces: `epochs` replaces `steps`.
 std::vector<std::string> WordsBelow(const Recipe& recipe, const std::vector<std::string>& given);
 
-// OK when the job still has what its recipe is named for, all features of `stands_for`: a job that
-// takes the recipe and has lost one of them, by the user's flags or config, contradicts itself.
-// Looks for the model's files.
+// Checks that the job still has all features in the recipe's `stands_for`. Fails if the user's
+// flags or config removed one, because the job then contradicts its recipe. Looks for the model's
+// files.
 Status CheckStandsFor(const Recipe& recipe, const TrainInputs& inputs);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// The flags that say under which keys rows of data hold their parts, and where a document is cut
-// off. `train`, `resume` and `tokenize` have them.
+// Flags for the keys of data rows and for the truncation of documents. `train`, `resume` and
+// `tokenize` have them.
 
 #include <cstdint>
 #include <optional>
@@ -25,21 +25,22 @@ struct RowFlags {
   std::optional<bool> assistant_only_loss;
 };
 
-// Declares the flags on `app`, writing into `flags` (which outlives the parse).
+// Declares the flags on `app`. Parsing writes into `flags`, which must outlive the parse.
 void AddRowFlags(CLI::App& app, RowFlags* flags);
 void AddDocumentFlags(CLI::App& app, RowFlags* flags);
 
-// Lays the given flags over `job`. With max_length a sample is one document, as in TRL, until
-// packing and seq_len are laid over it.
+// Applies the given flags to `job`. With max_length a sample is one document, as in TRL, unless
+// packing and seq_len are applied afterwards.
 void ApplyRowFlags(const RowFlags& flags, config::TrainJob* job);
 
-// Refuses flags that name two formats, and lengths that do not go together.
+// Rejects flags for two row formats, and inconsistent lengths.
 Status CheckRowFlags(const config::TrainJob& job);
 
-// The first of the flags that the job has, "--max_length"; "" for none.
+// Returns the first of these flags that is set in the job, such as "--max_length"; "" if there is
+// none.
 std::string FindRowFlag(const config::TrainJob& job);
 
-// The keys alone; refuses two formats.
+// Returns only the keys. Rejects flags for two row formats.
 StatusOr<tokenizer::RowOptions> RowOptionsOf(const RowFlags& flags);
 
 }  // namespace ds::cli

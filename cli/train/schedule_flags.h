@@ -1,9 +1,9 @@
 #pragma once
 
-// Flags for schedules, which take the place of the ds_config's `scheduler` section.
+// Flags for learning rate schedules. They replace the ds_config's `scheduler` section.
 //
-// DeepSpeed's (its add_tuning_arguments) are --lr_schedule and the parameters of the schedule, with
-// DeepSpeed's defaults. Those of transformers' Trainer are --lr_scheduler_type and
+// DeepSpeed's flags (its add_tuning_arguments) are --lr_schedule and the schedule's parameters,
+// with DeepSpeed's defaults. The flags of transformers' Trainer are --lr_scheduler_type and
 // --lr_scheduler_kwargs; lengths come from --warmup_steps and from the steps of the run.
 
 #include <map>
@@ -21,7 +21,7 @@ namespace ds::cli {
 
 struct ScheduleFlags {
   std::string lr_schedule;                              // "" = not given
-  std::map<std::string, nlohmann::ordered_json> given;  // parameters, by their names
+  std::map<std::string, nlohmann::ordered_json> given;  // parameters by name
   std::string lr_scheduler_type;                        // "" = not given
   std::string lr_scheduler_kwargs;                      // a JSON object; "" = not given
 
@@ -29,34 +29,35 @@ struct ScheduleFlags {
     return !lr_scheduler_type.empty() || !lr_scheduler_kwargs.empty();
   }
   bool any() const { return !lr_schedule.empty() || !given.empty() || is_transformers(); }
-  // The flag that names the schedule.
+  // Returns the flag that names the schedule.
   std::string name() const { return is_transformers() ? "--lr_scheduler_type" : "--lr_schedule"; }
 };
 
-// Declares the flags on `app`, writing into `flags` (which outlives the parse).
+// Declares the flags on `app`. Parsing writes into `flags`, which must outlive the parse.
 void AddScheduleFlags(CLI::App& app, ScheduleFlags* flags);
 
-// False when the flags name a schedule without a warm-up: the run loses the warm-up that it had.
+// Returns false if the flags select a schedule without a warm-up, so the run loses its previous
+// warm-up.
 bool LeavesAWarmup(const ScheduleFlags& flags);
 
-// A schedule of the flags is laid over this: the `scheduler` section that they replace (null for
-// none), and what other flags say.
+// The settings under the schedule flags: the `scheduler` section that they replace (null if none),
+// and the other training flags.
 struct ScheduleBelow {
   nlohmann::ordered_json section;
   config::TrainingFlags training;
 };
 
-// The `scheduler` section that the flags ask for. Refuses parameters without --lr_schedule or of
-// another schedule, and a schedule that these flags do not know. Requires flags.any(). Where
-// `below` gives the rate or the warm-up, DeepSpeed's defaults for them do not hold.
+// Returns the `scheduler` section that the flags request. Requires flags.any(). Rejects unknown
+// schedules, and parameters without --lr_schedule or of another schedule. If `below` sets the rate
+// or the warm-up, DeepSpeed's defaults for them are not used.
 //
-// The number of the section's warm-up stays where no flag gives another, and between schedules of
-// transformers the other parameters stay, too, as Trainer keeps its other arguments. One that the
-// new schedule does not take is refused by its name, as get_scheduler refuses it.
+// The section's number of warm-up steps is kept unless a flag sets another. Between transformers
+// schedules the other parameters are kept as well, as Trainer keeps its other arguments. A kept
+// parameter that the new schedule does not accept is rejected by name, as in get_scheduler.
 //
-// OneCycle, as in DeepSpeed, always cycles the momentum, whether --cycle_momentum is given or not;
-// other than in DeepSpeed, whose second step size of -1 its own schedule refuses, -1 means as many
-// steps as the first.
+// OneCycle always cycles the momentum, with or without --cycle_momentum, as in DeepSpeed.
+// DeepSpeed's default second step size of -1 is rejected by its own schedule; here -1 means the
+// same number of steps as the first.
 StatusOr<nlohmann::ordered_json> MakeSchedulerSection(const ScheduleFlags& flags,
                                                       const ScheduleBelow& below);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// ShareFolder: the files shipped with the programs, <bin>/../share/dsrun: the default config, the
-// model presets, the recipes, the demo corpus and the pages of `dsrun help`. The same layout when
-// built and when installed.
+// ShareFolder locates the files shipped with the programs in <bin>/../share/dsrun: the default
+// config, the model presets, the recipes, the demo corpus and the pages of `dsrun help`. Build and
+// install trees have the same layout.
 
 #include <filesystem>
 #include <string>
@@ -15,22 +15,22 @@ namespace ds::cli {
 class ShareFolder {
  public:
   explicit ShareFolder(std::filesystem::path root) : root_(std::move(root)) {}
-  // The one that belongs to the running program.
+  // Returns the folder of the running program.
   static StatusOr<ShareFolder> OfThisProgram();
 
   std::filesystem::path default_config() const { return root_ / "configs/default_ds_config.json"; }
   std::filesystem::path demo_corpus() const { return root_ / "demo_corpus.txt"; }
-  // The config.json of a model preset; it need not exist.
+  // Returns the config.json of a model preset; the file need not exist.
   std::filesystem::path preset(const std::string& name) const {
     return root_ / "configs/models" / (name + ".json");
   }
-  // The file of a recipe; it need not exist.
+  // Returns the file of a recipe; it need not exist.
   std::filesystem::path recipe(const std::string& name) const {
     return root_ / "configs/recipes" / (name + ".json");
   }
-  // The file of a page of the manual; it need not exist.
+  // Returns the file of a manual page; it need not exist.
   std::filesystem::path manual_page(const std::string& name) const;
-  // Names of the model presets, of the recipes and of the manual's pages, sorted.
+  // Return the names of the model presets, the recipes and the manual pages, sorted.
   std::vector<std::string> Presets() const;
   std::vector<std::string> Recipes() const;
   std::vector<std::string> ManualPages() const;

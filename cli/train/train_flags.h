@@ -1,6 +1,6 @@
 #pragma once
 
-// The flags of `train`, which `resume` takes too: what to train, on what, how long.
+// The flags of `train` and `resume`: model, data, length and settings of a training run.
 
 #include <cstdint>
 #include <optional>
@@ -19,12 +19,12 @@ class App;
 namespace ds::cli {
 
 struct TrainFlags {
-  std::string model;  // "" = not given, as everywhere here
+  std::string model;  // "" = not given, for all strings here
   std::vector<std::string> data;
   std::vector<double> data_weights;
   std::string deepspeed_config;
-  std::optional<config::BaseConfig> base;  // what the ds_config is laid over; of a recipe, no flag
-  bool ignore_unknown_keys = false;        // of the ds_config
+  std::optional<config::BaseConfig> base;  // the base of the ds_config, from a recipe; no flag
+  bool ignore_unknown_keys = false;        // in the ds_config
   std::optional<std::string> token_dtype;
   std::string tokenizer;
   std::optional<std::string> data_field;
@@ -67,22 +67,21 @@ struct TrainFlags {
   std::optional<std::string> quantize_base;
   std::string lora_adapter;
   std::optional<bool> lora_merge, encrypt;
-  bool allow_overcommit = false;  // of the hosts' memory
+  bool allow_overcommit = false;  // of host memory
   ScheduleFlags schedule;
 };
 
-// Declares the flags on `app`, writing into `flags` (which outlives the parse).
+// Declares the flags on `app`. Parsing writes into `flags`, which must outlive the parse.
 void AddTrainFlags(CLI::App& app, TrainFlags* flags);
 
-// --ignore_unknown_keys, of every command that reads a whole ds_config.
+// Declares --ignore_unknown_keys, for every command that reads a full ds_config.
 void AddIgnoreUnknownKeys(CLI::App& app, bool* ignore);
 
-// Those of them that fill keys of the ds_config, under the names of transformers'
-// TrainingArguments.
+// Declares the flags that fill keys of the ds_config, named as in transformers' TrainingArguments.
 void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags);
 
-// Lays the given flags over `job`, but for model, data, config and schedule, which need checking.
-// Relative paths become absolute, so that the job means the same from anywhere.
+// Applies the given flags to `job`, except model, data, config and schedule, which need checks.
+// Relative paths become absolute, so the job does not depend on the working directory.
 void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job);
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// Model, data and config of a training job, checked on the user's terminal before anything is
-// started: what is missing, empty or contradictory is an error that says where and what to do.
+// Model, data and config of a training job, checked on the user's terminal before anything starts.
+// Missing, empty or contradictory inputs are errors with their location and a fix.
 //
-// Threads: any; nothing is shared.
+// Thread-safe; no shared state.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,18 +20,18 @@ namespace ds::cli {
 
 struct TrainInputs {
   config::TrainJob job;
-  nlohmann::ordered_json resolved_config;  // config::ToResolvedConfigJson
-  std::vector<std::string> notices;        // built-in inputs in use, warnings of the config
+  nlohmann::ordered_json resolved_config;  // from config::ToResolvedConfigJson
+  std::vector<std::string> notices;        // built-in inputs in use, config warnings
   bool demo = false;                       // the built-in model trains on the built-in data
-  config::DsConfig config;                 // in force
-  config::DataEfficiency data_efficiency;  // as `config`
+  config::DsConfig config;                 // the resolved config
+  config::DataEfficiency data_efficiency;  // part of the resolved config
   bool allow_overcommit = false;
-  std::string own_output;  // the folder of --save_hf of the run that is resumed
+  std::string own_output;  // the --save_hf folder of the resumed run
 };
 
-// OK where no flag is given that describes what the job has not: adapters, stages, ranks with parts
-// of a sample. `stage_flag` and `sequence_flag` are such flags as they are spelt, null where none
-// is given.
+// Checks that no given flag requires a feature that the job lacks: adapters, pipeline stages or
+// sequence parallelism. `stage_flag` and `sequence_flag` are such flags as spelled by the user,
+// null if not given.
 struct DegreeFlags {
   const char* stage_flag = nullptr;
   const char* sequence_flag = nullptr;
@@ -40,11 +40,11 @@ Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& 
 Status CheckAdapterFlags(const config::TrainJob& job);
 Status CheckPortionFlags(const config::TrainJob& job);
 
-// Gathers what `flags` ask for, the shipped demo where they are silent.
+// Collects the inputs that `flags` select. Missing ones default to the shipped demo.
 StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFolder& share,
                                         int world_size);
 
-// `job` of an earlier run with the given flags laid over it, checked again.
+// Applies the given flags to `job` of an earlier run and checks the result again.
 StatusOr<TrainInputs> OverrideTrainInputs(const config::TrainJob& job, const TrainFlags& flags,
                                           const ShareFolder& share, int world_size);
 

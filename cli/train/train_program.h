@@ -1,7 +1,7 @@
 #pragma once
 
-// TrainProgram: what dsrank executes in each generation of a training job, and from which
-// checkpoint it goes on.
+// TrainProgram provides the dsrank command of each generation of a training job, and its
+// checkpoint.
 
 #include <chrono>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace ds::cli {
 
-// A job whose memory can be predicted.
+// A job with predictable memory use.
 struct PredictedJob {
   config::DsConfig config;
   engine::JobShape shape;
@@ -26,12 +26,12 @@ struct PredictedJob {
 
 class TrainProgram : public Program {
  public:
-  // The first generation starts as `job` says; each later one from the newest good checkpoint, or
-  // like the first when there is none. RankProgram::unusable then tells of the damaged one that the
-  // run had. A restart has what is left of the job's max_minutes,
-  // which run from here on by `clock`; it trains one step at least. ForGeneration makes the
-  // checkpoint that ranks go on from the head of the job's line, and a mark by which they know the
-  // folder that dsrun looks into.
+  // The first generation starts from `job`. Each later one starts from the newest good checkpoint,
+  // or like the first if there is none; RankProgram::unusable then describes the run's damaged
+  // checkpoint. A restart gets the remaining part of the job's max_minutes, measured from here by
+  // `clock`, and trains at least one step. ForGeneration makes the resumed checkpoint the head of
+  // the job's lineage. It also writes a mark by which ranks recognize the checkpoint folder that
+  // dsrun uses.
   TrainProgram(config::TrainJob job, int first_generation,
                std::optional<PredictedJob> predicted = std::nullopt,
                const Clock& clock = Clock::System())
@@ -40,7 +40,7 @@ class TrainProgram : public Program {
         predicted_(std::move(predicted)),
         clock_(clock),
         begin_(clock.Now()) {}
-  // Removes the mark of the last generation, which its ranks have not where they failed early.
+  // Removes the mark of the last generation. Its ranks do not remove it if they failed early.
   ~TrainProgram() override { RemoveMark(); }
   TrainProgram(const TrainProgram&) = delete;
   TrainProgram& operator=(const TrainProgram&) = delete;
@@ -49,7 +49,7 @@ class TrainProgram : public Program {
   std::string AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const override;
 
  private:
-  double LeftMinutes() const;  // of max_minutes; 0: no limit
+  double LeftMinutes() const;  // of max_minutes; 0 = no limit
   void RemoveMark() const;
 
   const config::TrainJob job_;
@@ -57,13 +57,13 @@ class TrainProgram : public Program {
   const std::optional<PredictedJob> predicted_;
   const Clock& clock_;
   const std::chrono::nanoseconds begin_;
-  mutable std::string mark_;  // of the folder of checkpoints; "": none has been made
+  mutable std::string mark_;  // in the checkpoint folder; "" = not written
 };
 
-// Finds the checkpoint under `root` to go on from. `named` is "" for the newest good one, else a
-// folder name ("step-20"). kDataLoss when the named one is damaged, kNotFound when there is none to
-// go on from, kUnavailable when one cannot be read now. `notices` says which damaged ones were
-// passed over.
+// Finds the checkpoint under `root` to resume from. `named` is "" for the newest good one, else a
+// folder name ("step-20"). Returns kDataLoss if the named one is damaged, kNotFound if there is no
+// usable one, and kUnavailable if one cannot be read now. Adds a notice for each damaged checkpoint
+// that was skipped.
 struct ResumePoint {
   std::string directory;
   std::int64_t step = 0;
@@ -71,7 +71,7 @@ struct ResumePoint {
 StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string& named,
                                       std::vector<std::string>* notices);
 
-// Refuses a folder in which another run has checkpoints: a new run would save over them.
+// Rejects a folder with checkpoints of another run, because a new run would overwrite them.
 Status CheckHoldsNoCheckpoints(const std::filesystem::path& root);
 
 }  // namespace ds::cli

@@ -1,7 +1,6 @@
 #pragma once
 
-// The last steps that `train` and `resume` share: describe the job in its run directory, then run
-// it.
+// The final steps of `train` and `resume`: write the job into its run directory, then run it.
 
 #include <memory>
 #include <string>
@@ -19,19 +18,18 @@ namespace ds::cli {
 
 RankCounts CountRanks(const WorldPlan& world);
 
-// RunTraining plans the job from `request` and what `inputs` say of training, and runs it. `judged`
-// is of these inputs and ranks. It returns the exit status of dsrun; an error means that nothing
-// ran.
+// RunTraining plans the job from `request` and `inputs`, and runs it. `judged` must result from the
+// same inputs and ranks. Returns the exit status of dsrun; an error means that nothing ran.
 StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining judged,
                           std::unique_ptr<RunDirectory> run_directory);
 
-// DescribeSplitGroups looks for ranks that talk in every layer and do not lie on one host. Pure;
-// safe from any thread.
+// DescribeSplitGroups finds rank groups that communicate in every layer and span several hosts.
+// Pure; safe from any thread.
 
-// A sentence for tensor ranks and one for sequence ranks, where a group of them is cut by the end
-// of a host: which ranks, on which hosts, and what would keep them together. Ranks are numbered
-// host by host, tensor ranks being neighbours, and sequence ranks around them (topology::Degrees).
-// Requires degrees that divide the number of ranks.
+// Returns one sentence for tensor-parallel and one for sequence-parallel ranks, if a group spans
+// hosts. It names the ranks, their hosts, and a way to keep them together. Ranks are numbered host
+// by host. Tensor ranks are adjacent, sequence ranks enclose them (topology::Degrees). The degrees
+// must divide the number of ranks.
 std::vector<std::string> DescribeSplitGroups(const WorldPlan& world,
                                              const config::ParallelConfig& degrees);
 
