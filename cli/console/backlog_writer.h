@@ -1,20 +1,19 @@
 #pragma once
 
-// BacklogWriter: writes to the terminal without ever making the writer wait for it.
+// BacklogWriter writes to the terminal without blocking its callers.
 //
-// Text is queued and written by a thread of its own, in order, over both streams; there is none
-// before Start, or before there is text. While a blocked console (Ctrl-S, a slow pipe) has more
-// than the limit queued, further text that may be dropped is dropped and counted, and a line says
-// how much once there is room again: before the next text, or when all that was queued has been
-// written.
+// A separate thread writes the queued text in order, across both streams. Start or the first text
+// creates it. If a blocked console (Ctrl-S, a slow pipe) fills the queue beyond its limit, further
+// droppable text is dropped and counted. One line then reports the dropped amount: before the next
+// queued text, or when the queue has drained.
 //
-// A regular file is slow and never blocked: who shows something writes it at once and loses
-// nothing, as with the logs. So does he on a machine that has no more threads, whatever the stream
-// is; then he waits for a blocked console, and so do the others, GiveUp included.
+// A regular file is slow but never blocked. Callers write to it directly and lose nothing, as with
+// the logs. If the machine has no thread left, callers also write directly, whatever the stream.
+// Then a blocked console blocks the caller, and all other callers, including GiveUp.
 //
-// A disk without space for what a stream shows is told of once, on standard error.
+// A full disk under a stream is reported once, on standard error.
 //
-// Threads: safe to use from any thread.
+// Thread-safe.
 
 #include <condition_variable>
 #include <cstddef>
@@ -30,37 +29,37 @@ class BacklogWriter {
   static constexpr std::size_t kDefaultLimit = std::size_t{64} << 20;
 
   explicit BacklogWriter(std::size_t limit_bytes = kDefaultLimit);
-  // Writes what is queued first, unless it was given up.
+  // Writes the queued text first, unless GiveUp was called.
   ~BacklogWriter();
   BacklogWriter(const BacklogWriter&) = delete;
   BacklogWriter& operator=(const BacklogWriter&) = delete;
 
-  // Has the thread now, while the machine has one to give: throws std::system_error where it has
+  // Starts the thread now, while the machine still has threads. Throws std::system_error if it has
   // none.
   void Start();
 
-  // Whole lines; dropped when the backlog is full.
+  // Queues full lines. They are dropped if the backlog is full.
   void WriteLines(int fd, std::string text);
-  // For what is drawn anew later: dropped without being counted when the backlog is full; false
-  // then.
+  // Queues text that will be redrawn later. If the backlog is full, returns false and drops it
+  // uncounted.
   bool WriteRows(int fd, std::string text);
-  // Never dropped: notices, the verdict.
+  // Queues text that is never dropped: notices, the verdict.
   void WriteAlways(int fd, std::string text);
 
-  // Returns when everything queued has been written, or given up.
+  // Blocks until the queue is written or given up.
   void Flush();
-  // Nobody waits for the console any more. What it has not taken is dropped, and later text too;
-  // the stream that is not blocked gets its part and a line that says so.
+  // Stops waiting for the console. Drops the unwritten text and all later text. A stream that is
+  // not blocked still gets its part and a line about the loss.
   void GiveUp();
 
   std::uint64_t dropped_lines() const;
-  // Has grown when the console has taken something since.
+  // Grows when the console accepts text.
   std::uint64_t written_bytes() const;
 
  private:
-  struct Backlog;  // shared with the thread, which GiveUp leaves behind in its write
+  struct Backlog;  // shared with the thread, which may outlive this object after GiveUp
 
-  // These require the backlog's mutex.
+  // The functions below require the backlog's mutex.
   void StartThread();  // throws std::system_error
   void Queue(int fd, std::string text);
 

@@ -1,15 +1,15 @@
 #pragma once
 
-// Console: what the user sees of a running job.
+// Console renders the output and progress of a running job for the user.
 //
-// A terminal has one live line (progress.h), which is redrawn below the ranks' output, and one for
-// every line that a rank has begun and not ended (unfinished_lines.h); elsewhere a plain line
-// appears for the first and the last step and every few seconds between. Output of ranks is
-// prefixed `rank@host`, identical lines of many ranks become one. Progress and standard output go
-// to stdout; notices, the verdict and standard error to stderr. What dsrun says itself holds no
-// control characters of anybody's (runtime/base/printable.h); the ranks' output is theirs.
+// A terminal shows one live line (progress.h), redrawn below the ranks' output, and one row for
+// every unfinished line of a rank (unfinished_lines.h). Other outputs get a plain line for the
+// first and the last step and every few seconds between. Ranks' output is prefixed `rank@host`;
+// identical lines of several ranks are merged. Progress and standard output go to stdout; notices,
+// the verdict and standard error to stderr. dsrun's own messages contain no control characters from
+// outside (runtime/base/printable.h). The ranks' output is not changed.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -28,34 +28,34 @@ namespace ds::cli {
 
 struct ConsoleOptions {
   bool live_line = false;    // stdout is a terminal
-  bool live_errors = false;  // ... and stderr, too
+  bool live_errors = false;  // stderr is also a terminal
   bool prompts = false;      // rank 0 reads dsrun's standard input
-  bool timestamps = false;   // in front of the ranks' lines
+  bool timestamps = false;   // before the ranks' lines
   bool colours = false;      // stderr is a terminal and NO_COLOR is unset
   int columns = 80;
   bool quiet = false;        // only notices of failures and the verdict
-  bool errors_only = false;  // no progress; what the ranks' output is, `shown` says
+  bool errors_only = false;  // no progress; `shown` filters the ranks' output
   LogFilter shown;
   std::int64_t total_steps = 0;
 };
 
-// Finds out what this process's streams and environment allow.
+// Determines the options from this process's streams and environment.
 ConsoleOptions DetectConsole();
 
 class Console {
  public:
-  // `writer` outlives the console.
+  // `writer` must outlive this object.
   Console(const ConsoleOptions& options, BacklogWriter* writer);
 
   void OnEvent(const HostEvent& event);
-  // Shows the output that waits for others like it.
+  // Shows output that was held back for merging with identical lines.
   void OnQuiet();
   void ShowNotice(const std::string& text);
-  void ShowWarning(const std::string& text);  // when quiet, too
-  // The job has ended: shows all that waits and the last step.
+  void ShowWarning(const std::string& text);  // shown even if quiet
+  // Call when the job has ended. Shows all held output and the last step.
   void Finish();
   void ShowVerdict(const Verdict& verdict, const std::string& run_directory);
-  // A line of the closing summary; not when quiet.
+  // Shows a line of the closing summary, unless quiet.
   void ShowSummaryLine(const std::string& text);
 
   const Progress& progress() const { return progress_; }
@@ -63,7 +63,7 @@ class Console {
  private:
   void OnOutput(const HostEvent& event);
   void ShowReport(const v1::RankReport& report);
-  // Shows what a rank has to say: that may be a lot, and a blocked console must not keep it all.
+  // Shows a message of a rank. It is dropped if a blocked console has filled the backlog.
   void ShowRemark(const std::string& text);
   void ShowExit(const std::string& host, const v1::RankExited& exit);
   void ShowUnfinished(std::vector<OutputChunk> chunks);
@@ -72,7 +72,7 @@ class Console {
   void Draw();
   void DrawNow(std::int64_t unix_nanos);
   std::vector<std::string> LiveRows() const;
-  std::string Erase();  // what removes the live rows, "" when there are none
+  std::string Erase();  // returns the codes that remove the live rows; "" if there are none
   std::string Bold(const std::string& text) const;
 
   const ConsoleOptions options_;
@@ -80,9 +80,9 @@ class Console {
   Progress progress_;
   UnfinishedLines unfinished_;
   LineCollapser collapser_;
-  std::size_t rows_shown_ = 0;  // live ones, on the screen
+  std::size_t rows_shown_ = 0;  // live rows on the screen
   std::int64_t last_drawn_nanos_ = 0;
-  std::optional<std::int64_t> last_shown_step_;  // of the plain lines
+  std::optional<std::int64_t> last_shown_step_;  // in plain lines
   std::int64_t last_shown_nanos_ = 0;
 };
 

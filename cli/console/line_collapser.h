@@ -1,14 +1,14 @@
 #pragma once
 
-// LineCollapser: cuts the ranks' output into lines, tags them, and makes one line of identical
-// lines of many ranks.
+// LineCollapser splits the ranks' output into lines, tags them, and merges identical lines of
+// several ranks.
 //
-// Lines wait a moment; a line that another rank has just printed, letter for letter on the same
-// stream, joins that one. Nothing is ever dropped or reordered within a rank, and a rank's own
-// repetitions stay separate lines. Millions of lines a second pass through here, so nothing is
-// allocated, hashed or copied per line but into the text that is shown.
+// Lines are held back briefly. A line joins an identical line that another rank has just printed on
+// the same stream. Lines are never dropped or reordered within a rank, and repeated lines of one
+// rank stay separate. Throughput reaches millions of lines a second, so a line is not allocated,
+// hashed or copied on its own; it is copied once, into the output.
 //
-// Pure; its time is the events', whose clocks may differ from host to host. Threads: one at a time.
+// Pure. Time comes from the events; clocks of hosts may differ. Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace ds::cli {
 
-// Lines of one stream of one rank: each ends with \n, with \r\n, with a \r that no \n follows, or
-// with the chunk.
+// Lines of one stream of one rank. Each ends with \n, with \r\n, with a \r not followed by \n, or
+// at the end of the chunk.
 struct OutputChunk {
   std::string text;
   bool is_stderr = false;
@@ -30,7 +30,7 @@ struct OutputChunk {
   std::int64_t unix_nanos = 0;
 };
 
-// Tagged lines, each with its \n, that go to one stream.
+// Tagged lines for one stream, each with its \n.
 struct TaggedText {
   bool is_stderr = false;
   std::string text;
@@ -38,40 +38,41 @@ struct TaggedText {
 
 class LineCollapser {
  public:
-  // With `timestamps` the time of its chunk stands in front of each line.
+  // With `timestamps`, each line begins with the time of its chunk.
   explicit LineCollapser(bool timestamps = false) : timestamps_(timestamps) {}
 
   void Add(OutputChunk chunk);
 
-  // The lines that need not wait any longer at `unix_nanos`, oldest first; neighbours of the same
-  // stream are one text.
+  // Returns the lines that are due at `unix_nanos`, oldest first. Adjacent lines of the same stream
+  // form one text.
   std::vector<TaggedText> TakeRipe(std::int64_t unix_nanos);
-  // Takes all lines that wait.
+  // Returns all lines that are held back.
   std::vector<TaggedText> TakeAll();
 
  private:
   struct TaggedChunk {
     OutputChunk output;
     std::string stamp;  // "2026-11-22T01:02:03.456Z ", or ""
-    std::string tag;    // ... and "3@localhost: "
+    std::string tag;    // the stamp and "3@localhost: "
   };
   struct Waiting {
-    std::string_view text;  // into chunks_, without its end of line
+    std::string_view text;  // into chunks_, without its line ending
     const TaggedChunk* chunk;
-    std::vector<int> other_ranks;  // that said the same
+    std::vector<int> other_ranks;  // ranks with the same line
   };
-  // The place in waiting_ behind the last line that `rank` has a part in.
+  // Returns the index in waiting_ after the last line of `rank`.
   std::size_t FindPlaceBehind(int rank) const;
-  // Adds a line of a rank whose last line is before place `behind`; returns the place behind it.
+  // Adds a line of a rank with its last line before index `behind`. Returns the index after the new
+  // line.
   std::size_t AddLine(std::string_view text, const TaggedChunk& chunk, std::size_t behind);
   std::vector<TaggedText> Take(std::size_t count);
 
   const bool timestamps_;
-  std::deque<TaggedChunk> chunks_;  // that waiting_ points into, oldest first
+  std::deque<TaggedChunk> chunks_;  // referenced by waiting_, oldest first
   std::size_t chunk_bytes_ = 0;
   std::deque<Waiting> waiting_;
-  std::uint64_t taken_ = 0;  // lines that have left waiting_: place + taken_ names a line for good
-  std::unordered_map<int, std::uint64_t> behind_rank_;  // the name behind its last line
+  std::uint64_t taken_ = 0;  // removed lines; index + taken_ identifies a line
+  std::unordered_map<int, std::uint64_t> behind_rank_;  // identifier after its last line
 };
 
 }  // namespace ds::cli

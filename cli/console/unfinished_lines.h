@@ -1,14 +1,13 @@
 #pragma once
 
-// UnfinishedLines: the beginnings of lines that ranks have not ended yet: a prompt, a progress bar,
-// a line whose rest is still in the program's buffer.
+// UnfinishedLines holds lines that ranks have begun and not ended: a prompt, a progress bar, or a
+// line partly in the program's buffer.
 //
-// They wait here for their rest, so that lines reach the user whole. On a terminal they are shown
-// meanwhile (console.h), and what a rank redraws with \r replaces what it drew before, as it would
-// on a terminal of its own. Where there is none, only what rank 0 has to say while it can be
-// answered is not held back.
+// It holds them until they end, so that the user gets complete lines. On a terminal they are shown
+// meanwhile (console.h), and text redrawn with \r replaces the previous text, as on a terminal of
+// the rank's own. Elsewhere lines are held, except those of rank 0 while the user can answer it.
 //
-// Pure. Threads: one at a time.
+// Pure. Not thread-safe.
 
 #include <map>
 #include <string>
@@ -23,23 +22,23 @@ namespace ds::cli {
 struct LineStyle {
   bool redraws_out = false;  // standard output is a terminal
   bool redraws_err = false;
-  bool prompts = false;  // rank 0 reads what the user types, and there is no terminal to show it on
+  bool prompts = false;  // rank 0 reads the user's input, and no terminal shows its prompt
 };
 
 class UnfinishedLines {
  public:
   explicit UnfinishedLines(const LineStyle& style) : style_(style) {}
 
-  // Leaves in `chunk` the lines that have ended, the beginning of the first one put in front of
-  // them, and keeps what has not. `partial`: the chunk ends inside a line.
+  // Leaves the finished lines in `chunk`, with the held beginning prepended, and keeps the
+  // unfinished rest. `partial`: the chunk ends inside a line.
   void Add(OutputChunk* chunk, bool partial);
 
-  // Takes what there is of a rank that has ended, or of all, as lines.
+  // Return and remove the held text of a rank that has ended, or of all ranks, as lines.
   std::vector<OutputChunk> TakeOf(int rank);
   std::vector<OutputChunk> TakeAll();
 
-  // A terminal shows these: the highest rank comes first, so that the cursor stands behind rank
-  // 0's.
+  // Returns the held lines that a terminal shows, highest rank first, so that the cursor ends after
+  // the line of rank 0.
   std::vector<const OutputChunk*> Shown() const;
 
  private:
@@ -48,15 +47,15 @@ class UnfinishedLines {
   }
 
   const LineStyle style_;
-  std::map<std::pair<int, bool>, OutputChunk> held_;  // by rank and stream; none is empty
+  std::map<std::pair<int, bool>, OutputChunk> held_;  // by rank and stream; never empty
 };
 
-// Cuts off what a terminal shows no more of `line` after its last \r; one at the very end has moved
-// the cursor and nothing else.
+// Returns the part of `line` that a terminal still shows: the text after its last \r. A \r at the
+// very end only moves the cursor.
 std::string_view LastDrawn(std::string_view line);
 
-// Makes one row of `line` for a terminal of so many columns: sequences that colour or move are left
-// out, other control characters written out, the end is cut off.
+// Formats `line` as one row of a terminal with `columns` columns. Drops colour and cursor
+// sequences, escapes other control characters, and cuts off the end.
 std::string FitRow(std::string_view line, int columns);
 
 }  // namespace ds::cli
