@@ -1,8 +1,8 @@
 #pragma once
 
 // The arguments of transformers' Trainer, its example scripts and TRL's SFTTrainer: names, defaults
-// and the effect of each in dsrun. Names and defaults are those of transformers 5.24 and TRL 1.16
-// (goldens) and, where a version has dropped one, of the last version that had it.
+// and the effect of each in dsrun. Names and defaults come from transformers 5.24 and TRL 1.16
+// (goldens), or for removed arguments from the last version with them.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,9 +13,9 @@ namespace ds::cli {
 
 enum class ArgumentEffect {
   kMapped,   // training_arguments.cc translates it
-  kNone,     // has no part in what is learnt
-  kNear,     // changes little; `text` says what dsrun does
-  kChanges,  // changes what is learnt and has no translation but at its default
+  kNone,     // does not affect training results
+  kNear,     // small effect; `text` describes dsrun's behaviour
+  kChanges,  // affects training results; only its default can be translated
 };
 
 struct ArgumentRow {
@@ -23,16 +23,17 @@ struct ArgumentRow {
   std::string_view default_json;
   ArgumentEffect effect = ArgumentEffect::kNone;
   std::string_view text;
-  std::string_view sft_default_json = "";  // of TRL's SFTConfig, where it differs
+  std::string_view sft_default_json = "";  // of TRL's SFTConfig, if different
 };
 
-// Null for an unknown one.
+// Returns null for an unknown argument.
 const ArgumentRow* FindArgument(std::string_view name);
-// The default of a TrainingArguments, or of an SFTConfig.
+// Returns the default in TrainingArguments, or in SFTConfig.
 nlohmann::ordered_json DefaultOf(const ArgumentRow& row, bool of_sft);
-// True of the names that tell an SFTConfig from a TrainingArguments.
+// True for names that only SFTConfig has, not TrainingArguments.
 bool IsOfSft(std::string_view name);
-// True of the names of TRL's trainers that do not learn the next token: DPO, KTO, GRPO and others.
+// True for names of TRL trainers with another objective than next-token prediction: DPO, KTO, GRPO
+// and others.
 bool IsOfOtherTrainer(std::string_view name);
 std::vector<std::string> ArgumentNames();
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // GivenArguments reads Trainer's arguments by name and type, with the defaults of Trainer or of
-// TRL's SFTTrainer, and puts what cannot be read among the missing ones.
+// TRL's SFTTrainer. Unreadable values are recorded as missing.
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,20 +14,21 @@ namespace ds::cli {
 
 class GivenArguments {
  public:
-  // Holds views of both.
+  // Keeps references to both arguments, which must outlive this object.
   GivenArguments(const nlohmann::ordered_json& given, Translation* translation);
 
-  // True when a name of SFTConfig is given and none of TRL's other trainers: defaults are
-  // SFTConfig's then.
+  // True if a name of SFTConfig is given and no name of TRL's other trainers. The defaults are then
+  // SFTConfig's.
   bool of_sft() const { return of_sft_; }
   bool IsGiven(std::string_view name) const { return given_.contains(name); }
 
-  // True when it is there and says something: no null, false, "" or empty list or object.
+  // True if the argument is given with a value other than null, false, "", an empty list or an
+  // empty object.
   bool Has(std::string_view name) const;
-  // Returns what is given, else the default. Requires that the table has `name`.
+  // Returns the given value, else the default. The table must have `name`.
   nlohmann::ordered_json Get(std::string_view name) const;
 
-  // Nothing when it is of another type, which is remarked.
+  // Return no value, and record a remark, if the argument has another type.
   std::optional<double> Number(std::string_view name);
   std::optional<std::int64_t> Whole(std::string_view name);
   std::string Text(std::string_view name);  // "" for null
@@ -41,7 +42,7 @@ class GivenArguments {
   bool of_sft_ = false;
 };
 
-// True of null, false, "", [] and {}.
+// True for null, false, "", [] and {}.
 bool SaysNothing(const nlohmann::ordered_json& value);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// TranslateSaving: Trainer's checkpoints and evaluations as flags of `train`: how often, which
-// checkpoints stay, and the best model.
+// TranslateSaving converts Trainer's checkpoint and evaluation arguments into flags of `train`:
+// intervals, retention, and selection of the best model.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace ds::cli {
 
-// `steps` are those of the whole training; absent: not known.
+// `steps` is the number of steps of the full training; absent if unknown.
 void TranslateSaving(std::optional<std::int64_t> steps, GivenArguments* arguments,
                      Translation* translation);
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// TranslateSchedule: Trainer's lr_scheduler_type, its kwargs and its warm-up as a `scheduler`
-// section, whose rates are those of transformers' get_scheduler.
+// TranslateSchedule converts Trainer's lr_scheduler_type, its kwargs and its warm-up into a
+// `scheduler` section with the rates of transformers' get_scheduler.
 //
-// The end of a decay is "auto", the steps of the run: Trainer counts them as well. A warm-up that
-// is a share of all steps becomes a flag, which the run resolves once it knows them.
+// The end of a decay is "auto", the steps of the run, as in Trainer. A warm-up given as a fraction
+// of all steps becomes a flag, which the run resolves when it knows them.
 
 #include <optional>
 
@@ -13,10 +13,10 @@
 
 namespace ds::cli {
 
-// For a training whose ds_config has no scheduler.
+// Use this for a training without a scheduler in its ds_config.
 void TranslateSchedule(GivenArguments* arguments, Translation* translation);
 
-// For a training whose ds_config has one: its warm-up may be "auto".
+// Use this for a training with a scheduler in its ds_config, where the warm-up may be "auto".
 void TranslateWarmup(GivenArguments* arguments, Translation* translation);
 
 }  // namespace ds::cli

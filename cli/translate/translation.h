@@ -1,9 +1,9 @@
 #pragma once
 
-// Translation: what a description of a training that another program reads comes to in dsrun. The
-// command line, the ds_config, and for every argument a remark that says what became of it.
+// Translation is the dsrun equivalent of another program's training description: the command line,
+// the ds_config, and a remark about the result for every argument.
 //
-// Threads: a value.
+// A plain value.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,49 +13,50 @@
 namespace ds::cli {
 
 enum class Mapping {
-  kWhole,    // means the same here
-  kNearly,   // means nearly the same; the remark says what differs
-  kLeftOut,  // has no part in what is learnt
-  kMissing,  // changes what is learnt, and has no translation
+  kWhole,    // has the same meaning here
+  kNearly,   // has nearly the same meaning; the remark describes the difference
+  kLeftOut,  // does not affect training results
+  kMissing,  // affects training results and has no translation
 };
 
 struct Remark {
   Mapping mapping = Mapping::kWhole;
-  std::string name;  // of the argument, as the other program calls it
+  std::string name;  // of the argument in the other program
   std::string value;
-  std::string text;  // what it becomes, or why not and what to do
+  std::string text;  // the translation, or the reason why there is none and the alternative
 };
 
 struct Translation {
-  std::vector<std::string> launch;  // flags in front of the command
-  // Flags of `train` by their names: a text, a number, true, or a list of texts.
+  std::vector<std::string> launch;  // flags before the command
+  // Flags of `train` by name: a text, a number, true, or a list of texts.
   nlohmann::ordered_json flags = nlohmann::ordered_json::object();
   nlohmann::ordered_json ds_config = nlohmann::ordered_json::object();
-  std::vector<std::string> program;  // in place of `train`, with its arguments
+  std::vector<std::string> program;  // replaces `train`; with its arguments
   std::vector<Remark> remarks;
-  // Arguments whose whole meaning is in `ds_config`. A flag of the same name was an argument of
-  // this translation, and is cleared after it (LayOver in cli/commands/flags_below.h).
+  // Arguments fully expressed by `ds_config`. A flag of the same name was an input of this
+  // translation and is cleared afterwards (LayOver in cli/commands/flags_below.h).
   std::vector<std::string> told;
-  bool has_deepspeed = false;  // the ds_config is one that Trainer holds against its arguments
+  bool has_deepspeed = false;  // Trainer checks this ds_config against its arguments
 
   void Add(Mapping mapping, std::string_view name, const nlohmann::ordered_json& value,
            std::string text);
-  // Sets a flag of `train` and says so.
+  // Sets a flag of `train` and adds a remark.
   void SetFlag(std::string_view name, const nlohmann::ordered_json& value, const std::string& flag,
                const nlohmann::ordered_json& flag_value);
-  // Sets a value of the ds_config, by a pointer such as "/zero_optimization/stage", and says so.
+  // Sets a value of the ds_config, by a pointer such as "/zero_optimization/stage", and adds a
+  // remark.
   void SetKey(std::string_view name, const nlohmann::ordered_json& value,
               const std::string& pointer, const nlohmann::ordered_json& key_value);
 
-  // True when nothing that changes what is learnt is missing.
+  // True if no argument that affects training results is missing.
   bool is_whole() const;
 };
 
-// The words of the command line. Of `train`, --model and --data are there, as MODEL and DATA where
-// nothing says them, and `ds_config` names the file of the config ("" = none).
+// Returns the words of the command line. For `train` they include --model and --data, with the
+// placeholders MODEL and DATA if unknown. `ds_config` is the name of the config file ("" = none).
 std::vector<std::string> CommandWords(const Translation& translation, const std::string& ds_config);
 
-// The missing ones as one message, each by its name.
+// Returns the missing arguments in one message, each by name.
 std::string DescribeMissing(const Translation& translation);
 
 }  // namespace ds::cli

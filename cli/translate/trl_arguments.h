@@ -1,10 +1,10 @@
 #pragma once
 
-// TranslateSamples: how the rows of a data set become samples, and the tokens of them that are
-// learnt, as arguments of the example scripts (block_size) and of TRL's SFTTrainer say it.
+// TranslateSamples converts the arguments that define samples and their trained tokens: block_size
+// of the example scripts, and the arguments of TRL's SFTTrainer.
 //
-// TRL without packing gives each row a sample and cuts off what is longer than max_length; with
-// packing "bfd" it cuts, too, "bfd_split" splits, "wrapped" joins all rows to one stream.
+// TRL without packing makes each row a sample and truncates it to max_length. Packing "bfd"
+// truncates, too, "bfd_split" splits, and "wrapped" joins all rows to one stream.
 
 #include "cli/translate/given_arguments.h"
 #include "cli/translate/translation.h"
