@@ -1,7 +1,6 @@
 #pragma once
 
-// `dsrun bench` has these parts: what it shows of ranks that have timed their collectives, and
-// `bench io`.
+// Parts of `dsrun bench`: the results of timed collectives, and `bench io`.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,16 +11,16 @@
 
 namespace ds::cli {
 
-// dsrun bench io PATH: how fast this host's drives take what is offloaded, as ds_io and
-// ds_nvme_tune find out.
+// `dsrun bench io PATH` measures offload throughput of this host's drives, like ds_io and
+// ds_nvme_tune.
 
-// Runs `bench io`, whose first argument is "io".
+// Runs `bench io`. The first argument must be "io".
 StatusOr<int> BenchIoCommand(const Invocation& invocation);
 
-// The results of `dsrun bench comm`, which are the steps that rank 0 has reported
-// (runtime/rank/commands.h), become ds_bench's tables or one JSON document.
+// The results of `dsrun bench comm`, formatted as ds_bench's tables or as one JSON document. They
+// are the steps that rank 0 has reported (runtime/rank/commands.h).
 //
-// Pure; threads: plain functions.
+// Pure and thread-safe.
 
 struct BenchResults {
   config::CommBenchJob job;
@@ -31,8 +30,9 @@ struct BenchResults {
 
 enum class BandwidthUnit { kGigabits, kGigabytes };  // per second
 
-// One table for each collective, at most 80 columns wide.
+// Returns one table per collective, at most 80 columns wide.
 std::string ShowBenchTables(const BenchResults& results, BandwidthUnit unit);
+// Returns
 // {"world_size":2,"dtype":"float32","warmups":5,"trials":50,"collectives":{"all_reduce":[...]}}
 std::string ShowBenchJson(const BenchResults& results);
 

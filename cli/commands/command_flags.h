@@ -1,9 +1,9 @@
 #pragma once
 
-// CommandFlags: what a command takes, as its own parser says it: for completions and for the manual
-// page, which so cannot drift from what is parsed.
+// CommandFlags describes the flags of a command for completions and the manual page. The command's
+// own parser supplies them, so they always match the parser.
 //
-// Threads: one at a time; standard output is not to be written meanwhile.
+// Not thread-safe. No other thread may write to standard output meanwhile.
 
 #include <span>
 #include <string>
@@ -16,16 +16,16 @@
 
 namespace ds::cli {
 
-// Tells the flags in front of a command.
+// Describes the launch flags, which precede a command.
 FlagDescriptions DescribeLaunchFlags();
 
-// Tells those of a command; the launch flags that it takes behind its name are among them.
+// Describes the flags of a command, including the launch flags that it takes after its name.
 FlagDescriptions DescribeCommand(const Command& command);
 
-// The manual page, dsrun(1), made of the command table and of what the parsers take; and the exit
-// statuses, which the help shows, too.
+// The manual page, dsrun(1), generated from the command table and the parsers. It includes the exit
+// statuses, which the help shows as well.
 
-// In the language of man(7).
+// Returns the page in man(7) format.
 std::string ManualPage();
 
 struct ExitStatusRow {
@@ -35,17 +35,17 @@ struct ExitStatusRow {
 };
 std::span<const ExitStatusRow> ExitStatusTable();
 
-// CompleteWords: what may stand where a user of a shell is typing.
+// CompleteWords completes the last word of a command line in a shell.
 
 struct Completion {
-  // The shell adds these by itself.
+  // Candidates that the shell adds by itself.
   enum class More { kNothing, kFiles, kFolders, kProgram };
   More more = More::kNothing;
-  std::vector<std::pair<std::string, std::string>> words;  // each with what it means
+  std::vector<std::pair<std::string, std::string>> words;  // each with its meaning
 };
 
-// `words` are those behind "dsrun"; the last one is being typed, and may be empty. A lone "="
-// counts as part of the flag in front of it: that is how bash hands it over.
+// `words` are the words after "dsrun". The last one is being typed and may be empty. A separate "="
+// counts as part of the previous flag, because bash passes it in this form.
 Completion CompleteWords(const std::vector<std::string>& words);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// The commands of dsrun: one row each; `dsrun help`, the dispatch and "did you mean" read the
-// table. What a row runs lives in commands/<name>_command.cc.
+// The table of dsrun's commands, one row each. `dsrun help`, the dispatch and "did you mean" read
+// it. The handler of a row is in commands/<name>_command.cc.
 
 #include <span>
 #include <string>
@@ -13,16 +13,16 @@
 
 namespace ds::cli {
 
-// The words that a command is given.
+// The command line of a command.
 struct Invocation {
-  LaunchFlags launch;                     // flags in front of the command's name
-  std::vector<std::string> arguments;     // everything behind the name
-  std::vector<std::string> command_line;  // the whole of it, argv[0] included
+  LaunchFlags launch;                     // flags before the command's name
+  std::vector<std::string> arguments;     // all words after the name
+  std::vector<std::string> command_line;  // the full command line, including argv[0]
 };
 
-// The exit status of dsrun (runtime/base/exit_codes.h). An error Status is printed as "dsrun:
-// message" and ends with kExitUsage: it means that nothing has been started. Anything else a
-// command reports itself.
+// Returns the exit status of dsrun (runtime/base/exit_codes.h). An error Status means that nothing
+// has started; it is printed as "dsrun: message" and the status is kExitUsage. A command reports
+// all other errors itself.
 using CommandHandler = StatusOr<int> (*)(const Invocation& invocation);
 
 inline constexpr std::string_view kAllLaunchFlags = "*";
@@ -32,14 +32,14 @@ struct Command {
   std::string_view arguments;  // for the help: "[flags] CONFIG"
   std::string_view summary;    // one line
   CommandHandler run;
-  // Those that mean something in front of its name: "--hostfile --run_dir", or all. Others are
-  // refused there, but for --log_level and --exit_codes, which are dsrun's own.
+  // Launch flags allowed before the name: "--hostfile --run_dir", or all. Others are rejected
+  // there, except --log_level and --exit_codes, which belong to dsrun.
   std::string_view launch_flags;
 };
 
 std::span<const Command> Commands();
 
-// The rows run these; each says beside its definition what it does.
+// The handlers of the rows; each is documented at its definition.
 StatusOr<int> TrainCommand(const Invocation& invocation);
 StatusOr<int> ResumeCommand(const Invocation& invocation);
 StatusOr<int> RunCommand(const Invocation& invocation);
@@ -57,7 +57,7 @@ StatusOr<int> CompletionCommand(const Invocation& invocation);
 StatusOr<int> HelpCommand(const Invocation& invocation);
 StatusOr<int> VersionCommand(const Invocation& invocation);
 
-// Null when there is none of that name.
+// Returns null for an unknown name.
 const Command* FindCommand(std::string_view name);
 
 }  // namespace ds::cli

@@ -1,11 +1,11 @@
 #pragma once
 
-// FlagsBelow: what the user's own flags of `train` are laid over, a recipe or arguments of
-// transformers' Trainer.
+// FlagsBelow holds the settings that the user's flags of `train` override: a recipe, or arguments
+// of transformers' Trainer.
 //
-// Over Trainer's arguments a flag is the argument of the same name: the file is translated with
-// it, so that what follows from an argument (autocast from bf16, the kwargs that a schedule takes)
-// follows from the flag.
+// A flag replaces the Trainer argument of the same name before the file is translated. So settings
+// derived from an argument (autocast from bf16, the kwargs of a schedule) are derived from the
+// flag.
 
 #include <string>
 #include <vector>
@@ -17,23 +17,24 @@
 namespace ds::cli {
 
 struct FlagsBelow {
-  std::string name;  // "recipe lora"; "" = nothing
-  Recipe recipe;     // flags and ds_config; of Trainer's arguments without a feature
+  std::string name;  // "recipe lora"; "" = none
+  Recipe recipe;     // flags and ds_config; no features for Trainer's arguments
   std::vector<std::string> launch;
-  std::vector<std::string> notices;  // on arguments that do not map wholly
-  std::vector<std::string> told;     // as Translation::told
-  bool has_deepspeed = false;        // as Translation::has_deepspeed
+  std::vector<std::string> notices;  // about arguments that do not map exactly
+  std::vector<std::string> told;     // see Translation::told
+  bool has_deepspeed = false;        // see Translation::has_deepspeed
 };
 
-// Those of the file `path` with the flags `given` by the user. The error lists what does not map.
+// Reads the arguments in the file `path`, with the flags `given` by the user. The error lists
+// arguments without a translation.
 StatusOr<FlagsBelow> ReadTrainerArguments(const std::string& path, const TrainFlags& given);
 
-// Requires flags that were read from the words of `below` with the user's own after them. Lays them
-// over the ds_config of `below`.
+// Merges `flags` over the ds_config of `below`. `flags` must be parsed from the words of `below`
+// followed by the user's own.
 void LayOver(const FlagsBelow& below, TrainFlags* flags);
 
-// Trainer refuses a ds_config with a number that is not the one of its arguments. Requires the
-// flags `given` by the user, and `all` of them, with those below.
+// Rejects a ds_config with a number that differs from Trainer's argument, as Trainer does. `given`
+// are the user's flags, `all` also include those of `below`.
 Status CheckAgreement(const FlagsBelow& below, const TrainFlags& given, const TrainFlags& all,
                       int world_size);
 

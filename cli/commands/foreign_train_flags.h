@@ -1,9 +1,9 @@
 #pragma once
 
-// Flags of other training programs (transformers' Trainer and its scripts, TRL, PEFT, Megatron-LM,
-// DeepSpeed-Chat, torchtitan) as their users type them behind `train` and `resume`: one that means
-// exactly what a flag of ours does is taken as that, another is refused with the way to the same
-// end and the value translated. By meaning, never by spelling.
+// Flags of other training programs after `train` and `resume`: transformers' Trainer and its
+// scripts, TRL, PEFT, Megatron-LM, DeepSpeed-Chat, torchtitan. A flag with exactly the same meaning
+// as one of dsrun's is accepted. Any other is rejected with the equivalent settings and the
+// translated value. Flags are matched by meaning, never by spelling.
 //
 // Pure; safe from any thread.
 
@@ -13,11 +13,11 @@
 
 namespace ds::cli {
 
-// Makes the parser of a command that has AddTrainFlags take them, or say what to do instead.
+// Makes a parser with AddTrainFlags accept these flags or report the alternative.
 void TakeForeignTrainFlags(FlagParser* parser);
 
-// Says what to do instead of the flag `name` ('_' between words, no dashes) with this value ("" for
-// none); "" of names that no such program has.
+// Returns the alternative to the flag `name` ('_' between words, no dashes) with this value ("" for
+// none). Returns "" for a name that no such program has.
 std::string ExplainForeignTrainFlag(const std::string& name, const std::string& value);
 
 }  // namespace ds::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// PrintFits and PlanStagesOf: what `dsrun plan` works out of a model and a ds_config, ways of
-// cutting the model that fit, and the steps of a pipeline's stages.
+// Computations of `dsrun plan` from a model and a ds_config: parallel layouts that fit into memory,
+// and the steps of pipeline stages.
 
 #include <cstdint>
 #include <optional>
@@ -23,30 +23,30 @@ struct PlanFlags {
   std::string model;
   std::string schedule = "1f1b";
   std::string partition = "parameters";
-  int micro_batches = 0;  // 0: twice the stages
-  int chunks = 0;         // 0: the fewest that the schedule has
+  int micro_batches = 0;  // 0 = twice the stages
+  int chunks = 0;         // 0 = the minimum of the schedule
   std::string svg;
-  std::string of_schedule;  // one of those five that is given; "" where none is
+  std::string of_schedule;  // the first given flag among these five; "" = none
   bool fit = false;
-  std::string memory;  // of a rank, for fit
+  std::string memory;  // per rank, for `fit`
   std::optional<std::int64_t> seq_len;
-  double expert_load = 1.0;      // engine::JobShape
+  double expert_load = 1.0;      // see engine::JobShape
   std::string deepspeed_config;  // "" = bf16 and AdamW
 };
 
 // Adds the flags of `dsrun plan` beyond the launch flags.
 void AddPlanFlags(FlagParser* parser, PlanFlags* flags);
 
-// Prints the ways of cutting the model with which a rank of the plan holds no more than it may;
-// false where there is none.
+// Prints the parallel layouts of the model that fit into a rank's memory limit. Returns false if
+// there is none.
 StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world);
 
-// Reads --deepspeed_config, or what stands for it, for so many ranks of a mesh of these degrees,
-// which count in place of the config's. The result is good.
+// Reads --deepspeed_config, or its default, for `ranks` ranks of a mesh. `degrees` replace those of
+// the config. The returned result has no errors.
 StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
                                              const topology::Degrees& degrees);
 
-// The stages of the schedule, on the mesh that `checked` has been read for.
+// Returns the stages of the schedule, on the mesh that `checked` was read for.
 StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckResult checked,
                                         const pipeline::Schedule& schedule,
                                         const topology::Degrees& degrees, const WorldPlan& world);

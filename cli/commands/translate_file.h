@@ -1,6 +1,6 @@
 #pragma once
 
-// TranslateFile reads a file of arguments of another program and finds out whose it is.
+// TranslateFile reads an argument file of another program and detects its format.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,20 +12,20 @@
 
 namespace ds::cli {
 
-// `steps` are those of the training, which go before what the file says, where they are known. A
-// ds_config that the file names is read, too: as the path stands there, else beside the file.
-// Messages begin with `path`.
+// `steps` is the number of training steps, if known; it overrides the file. A ds_config named in
+// the file is also read: at the given path, else relative to the file. Error messages begin with
+// `path`.
 StatusOr<Translation> TranslateFile(const std::string& path, std::optional<std::int64_t> steps);
 
-// OverTrainerFile goes before a file of Trainer's arguments.
+// Overrides of a file of Trainer's arguments.
 struct OverTrainerFile {
   std::optional<std::int64_t> steps;  // as above
-  std::string deepspeed_config;  // a path or a text, as config::ReadConfigText takes it; "" = none
+  std::string deepspeed_config;       // a path or a text for config::ReadConfigText; "" = none
   nlohmann::ordered_json arguments = nlohmann::ordered_json::object();
 };
 
-// The same for a file that must hold arguments of Trainer, all of which map. The error lists those
-// that do not.
+// Does the same for a file that must hold arguments of Trainer with complete translations. The
+// error lists the others.
 StatusOr<Translation> TranslateTrainerFile(const std::string& path, const OverTrainerFile& over);
 
 }  // namespace ds::cli
