@@ -1,9 +1,9 @@
 #pragma once
 
-// HostFacts is what `dsrun report` knows about one host: facts only, judged in rows.h. Plain
+// HostFacts holds the data of one host for `dsrun report`: facts only; rows.h evaluates them. Plain
 // values.
 //
-// A number that could not be read is absent, a text that could not be read is empty.
+// An unreadable number is absent, an unreadable text is empty.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,20 +15,20 @@ namespace ds::cli {
 
 struct ProcessorFacts {
   std::string model;
-  std::vector<std::string> features;  // as the kernel spells them: "avx2", "amx_tile", "asimd"
-  int cores = 0;                      // logical processors that are online
-  int usable_cores = 0;               // of these, the ones this process may run on
-  std::optional<double> quota_cores;  // what the control group allows
+  std::vector<std::string> features;  // in the kernel's spelling: "avx2", "amx_tile", "asimd"
+  int cores = 0;                      // online logical processors
+  int usable_cores = 0;               // the part that this process may run on
+  std::optional<double> quota_cores;  // the control group's limit
   int numa_nodes = 1;
 };
 
 struct MemoryFacts {
   std::optional<std::uint64_t> total, available;
-  std::optional<std::uint64_t> limit;  // what the control group allows
+  std::optional<std::uint64_t> limit;  // the control group's limit
 };
 
 struct SpaceFacts {
-  std::filesystem::path path;  // what was looked at: the nearest folder that exists
+  std::filesystem::path path;  // the inspected path: the nearest existing folder
   std::uint64_t total = 0, free = 0;
   bool writable = false;
 };
@@ -45,23 +45,23 @@ struct InterfaceFacts {
   std::optional<std::uint64_t> megabits_per_second;
 };
 
-// OffloadFacts is what offload to NVMe finds where jobs would write.
+// Results of a test of NVMe offload in the folder that jobs would write.
 struct OffloadFacts {
-  std::string problem;  // why no file can be made there
+  std::string problem;  // the reason why no file can be created there; empty if it can
   std::string file_system;
   bool in_memory = false;
-  bool direct = false;       // past the page cache
-  std::string why_not_ring;  // why io_uring is not used; empty when it is
+  bool direct = false;       // bypasses the page cache
+  std::string why_not_ring;  // the reason why io_uring is not used; empty if it is
 };
 
-// DsrankFacts is what `dsrank facts` says; see runtime/rank/main.cc.
+// The output of `dsrank facts`; see runtime/rank/main.cc.
 struct DsrankFacts {
-  std::filesystem::path path;  // where it was looked for
-  std::string problem;         // why it did not answer; empty when it did
+  std::filesystem::path path;  // the expected location
+  std::string problem;         // the reason why it did not answer; empty if it did
   std::string version, libtorch, compiler, cpu_capability;
   bool amx_faults = false;
   bool cuda_plugin = false;
-  std::string cuda_problem;  // why there is no CUDA plugin
+  std::string cuda_problem;  // the reason why there is no CUDA plugin
   std::string cuda, nccl;    // versions
   int cuda_devices = 0;
 };
@@ -75,7 +75,7 @@ struct HostFacts {
   std::optional<SpaceFacts> shared_memory;  // /dev/shm
   std::optional<SpaceFacts> run_directory;
   LimitFacts limits;
-  std::vector<std::string> gpus;           // models, as the NVIDIA driver shows them
+  std::vector<std::string> gpus;           // models, as reported by the NVIDIA driver
   std::string gpu_driver;                  // its version
   std::vector<InterfaceFacts> interfaces;  // without loopback
   int infiniband_devices = 0;

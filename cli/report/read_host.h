@@ -1,7 +1,7 @@
 #pragma once
 
-// Reads the facts of a host from its file system (/proc, /sys, /etc, /dev/shm) without starting or
-// changing anything. What cannot be read stays empty; nothing here fails.
+// Reads the facts of a host from its file system (/proc, /sys, /etc, /dev/shm). Starts and changes
+// nothing. Unreadable facts stay empty; these functions do not fail.
 
 #include <filesystem>
 
@@ -10,14 +10,14 @@
 namespace ds::cli {
 
 struct HostSources {
-  std::filesystem::path root = "/";     // tests give a folder of their own
-  std::filesystem::path run_directory;  // where jobs would write
+  std::filesystem::path root = "/";     // tests use a folder of their own
+  std::filesystem::path run_directory;  // the folder that jobs would write
 };
 
-// Everything but HostFacts::offload and dsrank.
+// Reads all facts except HostFacts::offload and dsrank.
 HostFacts ReadHost(const HostSources& sources);
 
-// The parts of it that concern devices (read_devices.cc).
+// Read the facts about devices (read_devices.cc). ReadHost calls them.
 void ReadGpus(const std::filesystem::path& root, HostFacts* facts);
 void ReadNetwork(const std::filesystem::path& root, HostFacts* facts);
 

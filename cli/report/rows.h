@@ -1,6 +1,6 @@
 #pragma once
 
-// The judgement of `dsrun report`: one pure function per row, facts to verdict.
+// The checks of `dsrun report`: one pure function per row, from facts to a level.
 //
 //   ok    nothing to do
 //   warn  jobs run; something is slow, small or missing
@@ -23,17 +23,17 @@ struct Row {
   std::string name;
   std::string value;
   Level level = Level::kOk;
-  std::string hint;  // what to do; empty when ok
+  std::string hint;  // the suggested action; empty when ok
 };
 
-// software_rows.cc. `dsrun_version` is the version of the program that asks.
+// Rows in software_rows.cc. `dsrun_version` is the version of the calling program.
 Row JudgeDsrun(std::string_view dsrun_version);
 Row JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version);
 Row JudgeLibTorch(const DsrankFacts& facts);
 Row JudgeKernel(const HostFacts& facts);
 Row JudgeCompiler(const DsrankFacts& facts);
 
-// machine_rows.cc
+// Rows in machine_rows.cc.
 Row JudgeProcessor(const ProcessorFacts& facts);
 Row JudgeFeatures(const ProcessorFacts& facts);
 Row JudgeAmx(const HostFacts& facts);
@@ -46,29 +46,29 @@ Row JudgeOpenFiles(const LimitFacts& facts);
 Row JudgeDisk(const std::optional<SpaceFacts>& facts);
 Row JudgeOffload(const OffloadFacts& facts);
 
-// device_rows.cc
+// Rows in device_rows.cc.
 Row JudgeGpus(const HostFacts& facts);
 Row JudgeDriver(const HostFacts& facts);
 Row JudgeCuda(const HostFacts& facts);
 Row JudgeNccl(const HostFacts& facts);
 Row JudgeNetwork(const HostFacts& facts);
 
-// Judges all of them, in the order of the table.
+// Evaluates all rows, in the order of the table.
 std::vector<Row> JudgeHost(const HostFacts& facts, std::string_view dsrun_version);
 
-// The worst level of all rows.
+// Returns the worst level of all rows.
 Level FindWorstLevel(const std::vector<Row>& rows);
 
-// `dsrun report` as people and programs read it. Pure.
+// Output of `dsrun report`, for people and for programs. Pure.
 
-// Prints one row a line, 80 columns at most, longer texts wrapped; hints stand below their row. The
-// last line sums up.
+// Formats one row per line, at most 80 columns wide; longer texts are wrapped. Hints follow their
+// row. The last line is a summary.
 std::string FormatReportTable(std::string_view host, const std::vector<Row>& rows);
 
 // {"host","level","rows":[{"name","value","level","hint"}]}
 nlohmann::ordered_json FormatReportJson(std::string_view host, const std::vector<Row>& rows);
 
-// Lines of at most `width` characters, broken at blanks; a longer word is cut.
+// Splits `text` at blanks into lines of at most `width` characters; longer words are split.
 std::vector<std::string> Wrap(std::string_view text, std::size_t width);
 
 }  // namespace ds::cli

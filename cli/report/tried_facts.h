@@ -1,7 +1,6 @@
 #pragma once
 
-// Some facts of a host show only when something is tried: dsrank, which says what it was built
-// with, and a file for what is offloaded.
+// Host facts found by running something: `dsrank facts` for its build, and a test file for offload.
 
 #include <chrono>
 #include <filesystem>
@@ -15,23 +14,23 @@
 namespace ds::cli {
 
 struct ChildOutput {
-  int exit_status = 0;  // as a shell says it: 128 + n for signal n
+  int exit_status = 0;  // as in a shell: 128 + n for signal n
   std::string out;
   std::string err;
 };
 
-// Runs a program to its end and returns what it printed, at most 1 MiB of each. The program gets no
-// input. kDeadlineExceeded after `time_limit`; the program is then killed.
+// Runs a program without input until it ends. Returns its output, at most 1 MiB of each stream.
+// After `time_limit`, kills the program and returns kDeadlineExceeded.
 StatusOr<ChildOutput> RunAndRead(const std::vector<std::string>& argv,
                                  std::chrono::milliseconds time_limit);
 
-// Starts `dsrank facts` and reads its answer. What goes wrong is DsrankFacts::problem.
+// Runs `dsrank facts` and parses its output. Errors are stored in DsrankFacts::problem.
 DsrankFacts AskDsrank(const std::filesystem::path& dsrank);
 
-// The answer alone. A missing field stays empty; text that is no JSON object is a problem.
+// Parses the output only. Missing fields stay empty; text that is no JSON object sets `problem`.
 DsrankFacts ParseDsrankFacts(std::string_view json_text);
 
-// Finds out how offload to NVMe would use the folder, in a file without a name.
+// Tests how NVMe offload would use the folder, with an unnamed file.
 OffloadFacts TryOffload(const std::filesystem::path& folder);
 
 }  // namespace ds::cli
