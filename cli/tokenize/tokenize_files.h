@@ -1,7 +1,7 @@
 #pragma once
 
-// TokenizeFiles: the texts of files as one file of token ids. Batches of texts are cut by several
-// threads and written in the order of the files.
+// TokenizeFiles tokenizes the texts of files into one file of token ids. Several threads tokenize
+// batches of texts; the output has the order of the files.
 
 #include <cstdint>
 #include <functional>
@@ -18,10 +18,10 @@ namespace ds::cli {
 struct TokenizeJob {
   std::vector<std::string> files;
   std::string out;
-  std::string data_field;      // of .json files: where the rows are
-  tokenizer::RowOptions rows;  // of files with rows
+  std::string data_field;      // for .json files: the location of the rows
+  tokenizer::RowOptions rows;  // for files with rows
   bool special_tokens = true;
-  std::optional<std::uint32_t> separator;  // an id behind every text
+  std::optional<std::uint32_t> separator;  // an id after every text
   int id_bytes = 2;
   int threads = 1;
 };
@@ -29,16 +29,16 @@ struct TokenizeJob {
 struct TokenizeCounts {
   std::uint64_t texts = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t partly_learnt = 0;   // texts with prompts or messages, which training leaves out
-  std::uint64_t rejected = 0;        // rows that are left out: their label is false
-  std::uint64_t bytes = 0;           // of the files, as far as they are done
-  std::uint64_t total_bytes = 0;     // of all files
-  std::vector<std::string> notices;  // of the folders that are read
+  std::uint64_t partly_learnt = 0;   // texts with prompts or messages: trained in part
+  std::uint64_t rejected = 0;        // rows skipped because their label is false
+  std::uint64_t bytes = 0;           // size of the processed part of the files
+  std::uint64_t total_bytes = 0;     // size of all files
+  std::vector<std::string> notices;  // about the folders read
 };
 
-// A row is written as training reads it (tokenizer/corpus/row.h). Requires that every id of the
-// tokenizer fits into id_bytes. `progress` is called from this thread
-// after every batch. On an error there is no file, or the one that was there before.
+// Writes each row as training reads it (tokenizer/corpus/row.h). Every id of the tokenizer must fit
+// into id_bytes. Calls `progress` from this thread after every batch. On an error no file is
+// written; a previous file is kept.
 StatusOr<TokenizeCounts> TokenizeFiles(const tokenizer::TokenizerFolder& folder,
                                        const TokenizeJob& job,
                                        const std::function<void(const TokenizeCounts&)>& progress);
