@@ -1,13 +1,13 @@
 #pragma once
 
-// DeathTimer: a time at which the kernel kills this process, whatever it does then: it may hang, or
-// have been stopped (SIGSTOP), even together with all other processes of the job. Ranks die with
-// the process that started them, and what they have started is its guardian's to end.
+// DeathTimer makes the kernel kill this process at a given time. That works even if the process
+// hangs or has been stopped (SIGSTOP), alone or together with all other processes of the job. Ranks
+// die with the process that started them; the guardian ends the processes that ranks have started.
 //
-// The time is by BootTime() (runtime/process/boot_time.h): a machine that was suspended does not
-// wait longer.
+// Times are those of BootTime() (runtime/process/boot_time.h), so the suspension of a machine does
+// not extend them.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <chrono>
 #include <ctime>
@@ -18,13 +18,13 @@ namespace ds::daemon {
 
 class DeathTimer {
  public:
-  // No time is set, and none any more when the object has gone.
+  // Creates a timer without a deadline. Destroying the object removes the deadline.
   static StatusOr<DeathTimer> Create();
   DeathTimer(DeathTimer&& other) noexcept;
   DeathTimer& operator=(DeathTimer&&) = delete;
   ~DeathTimer();
 
-  // In place of the time that was set before. One that has passed means now.
+  // Replaces the previous deadline. A time in the past means now.
   void SetTo(std::chrono::nanoseconds when);
 
  private:

@@ -1,13 +1,14 @@
 #pragma once
 
-// Orphans: processes that ranks started and left behind. The daemon is their subreaper, so whatever
-// leaves its rank's process group and outlives its parent becomes a child of the daemon, and does
-// not outlive the generation.
+// Orphans are processes that ranks started and left running. The daemon is their subreaper. A
+// process that leaves its rank's process group and outlives its parent becomes a child of the
+// daemon, and ends with the generation at the latest.
 //
-// Strays: what has left its rank's process group, orphan or not. No signal to the groups reaches
-// them.
+// Strays are processes outside their rank's process group, orphaned or not. Signals to the groups
+// do not reach them.
 //
-// Threads: the one that starts the ranks. The process must have no children but ranks and orphans.
+// Not thread-safe: call these functions on the thread that starts the ranks. The process must have
+// no children except ranks and orphans.
 
 #include <sys/types.h>
 
@@ -18,25 +19,26 @@
 
 namespace ds::daemon {
 
-// Makes this process the one that orphaned descendants fall to.
+// Makes this process the subreaper, the parent of orphaned descendants.
 Status AdoptOrphans();
 
-// Takes the status of orphans that have ended, so that they do not pile up as zombies. `is_rank`
-// tells which children are left to their monitors. Stops at one of those that has ended; the rest
-// is for the next call.
+// Reaps orphans that have ended, so that they do not accumulate as zombies. Children for which
+// `is_rank` returns true are left to their monitors. Stops at the first ended rank; the next call
+// reaps the remaining orphans.
 void ReapOrphans(const std::function<bool(pid_t)>& is_rank);
 
-// SIGTERM, and SIGCONT so that a stopped one takes it, to every stray. `ranks` are those that have
-// not been reaped, whose groups have got theirs: what these leave behind meanwhile is not missed.
+// Sends SIGTERM to every stray, and SIGCONT so that a stopped one receives it. `ranks` are the
+// unreaped ranks; their groups must have been signalled before. Processes that the ranks orphan
+// meanwhile are included.
 void TerminateStrays(const std::vector<pid_t>& ranks);
 
-// Lists this process's children, ranks and orphans, that have not been reaped.
+// Lists this process's unreaped children: ranks and orphans.
 std::vector<pid_t> ListOwnChildren();
 
 enum class Orphans { kAwait, kKill };
 
-// Takes the status of children that have ended; kKill: kills all others. Requires: no rank is left.
-// Returns true when there is no child any more, else it is called again at the next SIGCHLD.
+// Reaps ended children. With kKill, kills all others first. Requires that no rank is left. Returns
+// true if there are no children any more, else call it again at the next SIGCHLD.
 bool EndOrphans(Orphans how);
 
 }  // namespace ds::daemon

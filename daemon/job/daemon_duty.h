@@ -1,12 +1,12 @@
 #pragma once
 
-// DaemonDuty: what a daemon owes its job: which generation it may start, how long it lives without
-// hearing from its controller, and in which order it ends.
+// DaemonDuty decides for a daemon: the generation it may start, how long it lives without renewals
+// from its controller, and in which order it ends.
 //
-// A lease is counted from an answer that a renewal names, so that it never outlasts what the
-// controller reckons with (cli/job/fence.h).
+// A lease starts at the time of the answer that a renewal names. So it never lasts longer than the
+// controller expects (cli/job/fence.h).
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: times are arguments. Not thread-safe.
 
 #include <chrono>
 #include <cstdint>
@@ -21,33 +21,35 @@ namespace v1 = ::dsrun::v1;
 
 class DaemonDuty {
  public:
-  using Time = std::chrono::nanoseconds;  // by BootTime(): a machine's sleep counts
+  using Time = std::chrono::nanoseconds;  // by BootTime(), which includes suspension of the machine
 
-  // `lease` 0: the daemon has none.
+  // `lease` = 0: the daemon has no lease.
   DaemonDuty(Time lease, Time now) : lease_(lease), lease_from_(now) {}
 
-  // A renewal has come, which names the time of an answer, 0 for none.
+  // Call when a renewal has arrived. `answered` is the time of the answer that it names, 0 for
+  // none.
   Status OnRenewal(Time answered, Time now);
-  // Nothing has been heard for so long when this has come.
+  // The lease has expired at this time.
   Time end_of_lease() const { return lease_from_ + lease_; }
   bool has_lease() const { return lease_ > Time(0); }
-  // The kernel is to end the daemon then, whose ranks have the job's grace.
+  // The kernel kills the daemon at this time, after the ranks' bounded grace.
   Time death() const;
 
-  // kUnavailable when the daemon is ending, and begins nothing.
+  // Returns kUnavailable if the daemon is ending and must not start anything.
   Status CheckNewWork() const;
-  // And whether a generation may be launched now: the last has ended, and was an earlier one.
+  // Also checks that a generation may be launched now: the last one has ended and has a lower
+  // number.
   Status CheckLaunch(std::uint32_t generation) const;
   void OnLaunched(std::uint32_t generation, Time grace);
-  // A launch was refused, and what it has left behind has not ended.
+  // A launch was refused, and its orphans have not ended yet.
   void OnRefused() { phase_ = Phase::kRefused; }
-  // The ranks have ended, what they have left behind has not.
+  // The ranks have ended; their orphans have not.
   void OnRanksEnded() { phase_ = Phase::kEnding; }
 
   enum class Next { kNothing, kStopRanks, kQuit };
-  // The daemon is to end. With kStopRanks they have grace(cause).
+  // Begins the end of the daemon. For kStopRanks, stop the ranks with grace(cause).
   Next Finish();
-  // Nothing runs any more.
+  // Call when no rank or orphan runs any more.
   Next OnAlone();
 
   Time grace(v1::StopCause cause) const;
@@ -63,8 +65,8 @@ class DaemonDuty {
   Time lease_from_;
   Phase phase_ = Phase::kIdle;
   bool finishing_ = false;
-  std::optional<std::uint32_t> generation_;  // the last that was launched
-  Time grace_{0};                            // of its ranks
+  std::optional<std::uint32_t> generation_;  // the last one launched
+  Time grace_{0};                            // of the last generation's ranks
 };
 
 }  // namespace ds::daemon

@@ -1,14 +1,14 @@
 #pragma once
 
-// Generation: one set of ranks, from their common start to the end of the last one.
+// Generation is one set of ranks, from their common start to the end of the last one.
 //
-// All start, or none stays. The first rank that fails (non-zero status or a signal) stops the
-// others at once; so does Stop(). Stopping is one SIGTERM to every process group and to what has
-// left them, a grace that all share, then SIGKILL. When nothing is being stopped, what ranks
-// started in sessions of their own ends with the last rank. What has been killed and does not end
-// (it waits for a disk or a device in the kernel, or has become another user's) is given up.
+// Either all ranks start, or none remains. The first failing rank (non-zero status or a signal)
+// stops the others at once, as does Stop(). A stop sends one SIGTERM to every process group and to
+// strays, waits for a shared grace, then sends SIGKILL. Without a stop, processes in sessions of
+// their own are ended after the last rank. Killed processes that do not end are given up. They wait
+// for a disk or a device in the kernel, or belong to another user now.
 //
-// Threads: the loop's; log() may be used from any.
+// Use it on the loop's thread only; log() is thread-safe.
 
 #include <chrono>
 #include <cstdint>
@@ -35,12 +35,11 @@
 
 namespace ds::daemon {
 
-// The private folder (0700) that holds one generation's files (0600), removed with everything in it
-// when the object goes.
+// The private folder (0700) with one generation's files (0600). The destructor removes it and its
+// contents.
 class GenerationFiles {
  public:
-  // Makes `parent`/generation-N with the files of `request` in it. A file's name may not hold a
-  // slash.
+  // Creates `parent`/generation-N with the files of `request`. File names must not contain a slash.
   static StatusOr<GenerationFiles> Create(const std::filesystem::path& parent,
                                           const v1::LaunchRequest& request);
 
@@ -60,20 +59,21 @@ class Generation final : public RankWatcher {
  public:
   struct Options {
     HostContext host;
-    std::filesystem::path folder;           // private; the job's files get a folder in it
-    std::shared_ptr<EventLog> log;          // its on_room leads to Resume()
-    EvidenceCollector* evidence = nullptr;  // that counts from now on; outlives the generation
-    // Every rank has ended; End() is still to be called. Called again when the grace of a stop,
-    // in which orphans may end, is over.
+    std::filesystem::path folder;           // private; parent of the job's folder
+    std::shared_ptr<EventLog> log;          // its on_room must lead to Resume()
+    EvidenceCollector* evidence = nullptr;  // counts from now on; must outlive the generation
+    // Called when every rank has ended; then call End(). Called again when the grace of a stop is
+    // over, during which orphans may end.
     std::function<void()> on_ranks_ended;
   };
 
-  // Nothing runs yet. `loop` outlives the generation.
+  // Creates a generation without starting it. `loop` must outlive the generation.
   static StatusOr<std::unique_ptr<Generation>> Create(EventLoop* loop,
                                                       const v1::LaunchRequest& request,
                                                       Options options);
-  // Once. An error means that every rank has been killed and reaped; what they left behind, killed
-  // as far as a control group held it, is to have ended before the generation goes (EndOrphans).
+  // Call at most once. After an error every rank has been killed and reaped. Their orphans have
+  // been killed only inside a control group; they must end (EndOrphans) before this object is
+  // destroyed.
   Status Start(const v1::LaunchRequest& request);
   ~Generation() override;
   Generation(const Generation&) = delete;
@@ -83,31 +83,33 @@ class Generation final : public RankWatcher {
   std::vector<pid_t> pids() const;
   bool running() const { return running_ > 0; }
   bool HasRank(pid_t pid) const;
-  // True while a stop is under way whose grace is not over.
+  // True during a stop until its grace is over.
   bool in_grace() const { return ladder_.in_grace(); }
 
-  // Returns how many ranks were signalled. GenerationEnded names the cause of the first stop.
+  // Returns the number of ranks signalled. GenerationEnded names the cause of the first stop.
   int Stop(std::chrono::nanoseconds grace, v1::StopCause cause);
-  // Passes a signal on to every rank's own process; returns to how many.
+  // Forwards a signal to every rank's own process. Returns the number of ranks signalled.
   int Forward(int signal);
-  // For the ranks to find. kFailedPrecondition when there is no room for them.
+  // Publishes values for the ranks. Returns kFailedPrecondition if they exceed the space for
+  // values.
   Status Share(const v1::ShareRequest& request);
-  // The grace for stops that nobody asked for.
+  // The grace for stops that the user did not request.
   std::chrono::nanoseconds grace() const { return grace_; }
 
-  // All that runs was killed: what has not ended in a while is given up; on_ranks_ended follows.
+  // Call when all processes have been killed. Those still running after a while are given up, then
+  // on_ranks_ended is called.
   void AwaitEnd();
   bool has_given_up() const { return !unended_.empty(); }
 
-  // Writes GenerationEnded and removes the job's files and control group. Requires: nothing runs
-  // any more, or it was given up.
+  // Writes GenerationEnded and removes the job's files and control group. Requires that no process
+  // runs any more, or that the remaining ones were given up.
   void End();
 
   void AppendHeartbeat();
-  // The log has room again.
+  // Call when the log has space again.
   void Resume();
   const std::shared_ptr<EventLog>& log() const { return options_.log; }
-  // The input of rank 0; null when it has none or is not on this host.
+  // Returns the input of rank 0; null if it has none or runs on another host.
   const std::shared_ptr<RankInput>& input() const { return input_; }
 
  private:
@@ -135,15 +137,15 @@ class Generation final : public RankWatcher {
   std::vector<std::unique_ptr<RankMonitor>> ranks_;
   std::shared_ptr<RankInput> input_;
   std::size_t running_ = 0;
-  bool killed_ = false;  // all of them were, here
+  bool killed_ = false;  // KillAll has killed all ranks
   StopLadder ladder_;
   std::optional<EventLoop::TimerId> ladder_timer_;
-  std::vector<std::string> unended_;     // given up
-  std::unique_ptr<OwnedCgroup> cgroup_;  // null where there can be none
+  std::vector<std::string> unended_;     // processes given up
+  std::unique_ptr<OwnedCgroup> cgroup_;  // null if none could be created
 };
 
-// The time that `field` of a request holds. kInvalidArgument when it is not a number of seconds
-// from `shortest` to a day.
+// Converts `field` of a request to a duration. Returns kInvalidArgument unless it is a number of
+// seconds from `shortest` to a day.
 StatusOr<std::chrono::nanoseconds> ToDuration(std::string_view field, double seconds,
                                               double shortest = 0);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// StopLadder: how the ranks of one generation are ended, step by step: they are told to, killed
-// when their grace is over, and given up where they do not end though they were killed.
+// StopLadder decides the steps that end the ranks of one generation: terminate, kill after the
+// grace, and give up on killed ranks that do not end.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: times are arguments. Not thread-safe.
 
 #include <chrono>
 #include <optional>
@@ -18,27 +18,28 @@ class StopLadder {
  public:
   using Time = std::chrono::nanoseconds;  // of a monotonic clock
 
-  // Killed processes end well within this time, unless they cannot.
+  // Killed processes normally end well within this time.
   static constexpr std::chrono::seconds kGiveUpAfter{5};
-  // For a stop without a grace, whose user waits (cli/session/job_session.cc).
+  // The limit after a stop without a grace, because the user waits (cli/session/job_session.cc).
   static constexpr std::chrono::seconds kGiveUpSoonAfter{2};
 
   enum class Step { kNothing, kTerminate, kKill, kGiveUp };
 
-  // Returns kTerminate for the first stop, whose cause counts. While it is under way only a shorter
-  // grace matters.
+  // Returns kTerminate for the first stop, which sets the cause. During that stop, a further one
+  // can only shorten the grace.
   Step Stop(Time grace, v1::StopCause cause, Time now);
-  // All that runs was killed: what has not ended in a while is given up.
+  // Call when all processes have been killed. OnTime returns kGiveUp for those still running after
+  // a while.
   void AwaitEnd(Time now);
-  // Nothing runs any more.
+  // Call when no process runs any more.
   void End();
 
-  // To be asked for when it has come; none: time changes nothing.
+  // The time to call OnTime next; none if no step is pending.
   std::optional<Time> next() const;
-  // Returns kKill or kGiveUp when its time has come, each once.
+  // Returns kKill or kGiveUp when it is due, each once.
   Step OnTime(Time now);
 
-  // True while a stop is under way whose grace is not over.
+  // True during a stop until its grace is over.
   bool in_grace() const { return kill_at_.has_value(); }
   v1::StopCause cause() const { return cause_; }
 

@@ -1,16 +1,16 @@
 #pragma once
 
-// Supervisor: one job on one host. Answers what the service asks, owns the current generation, and
-// decides when the daemon ends: when its controller is gone (the end of its pipe or of its
-// connections, or no Renew within the lease) or it is told to (SIGTERM, SIGINT, SIGHUP, a releasing
-// Renew), after its ranks have been stopped. While it is ending it starts nothing more, but can
-// still be watched and stopped.
+// Supervisor manages one job on one host. It answers the service's requests, owns the current
+// generation, and decides when the daemon ends. The daemon ends when its controller is gone: its
+// pipe or its connections have closed, or no Renew came within the lease. It also ends on SIGTERM,
+// SIGINT, SIGHUP or a releasing Renew. In all cases it stops its ranks first. While ending it
+// starts nothing, but can still be watched and stopped.
 //
-// When a lease is over the ranks' grace is bounded (proto/lease.h), and what this process does not
-// do then, because it has been stopped or hangs, the kernel does (daemon/host/death_timer.h).
+// When a lease has expired, the ranks' grace is bounded (proto/lease.h). If this process has been
+// stopped or hangs, the kernel enforces that bound (daemon/host/death_timer.h).
 //
-// Threads: the loop's, on which it must be created and used. SIGCHLD and the signals above must be
-// blocked in every thread of the process.
+// Create and use it on the loop's thread. SIGCHLD and the signals above must be blocked in every
+// thread of the process.
 
 #include <chrono>
 #include <cstdint>
@@ -36,23 +36,23 @@ namespace ds::daemon {
 struct SupervisorOptions {
   std::string job_id;
   std::filesystem::path folder;  // private, exists
-  std::filesystem::path dsrank;  // empty when this host has none
+  std::filesystem::path dsrank;  // empty if this host has none
   std::vector<std::string> environment;
-  UniqueFd controller;  // ends when the controller does; may be invalid (nobody to outlive)
-  // The controller counts as gone without a Renew for so long; 0 = it never does.
+  UniqueFd controller;  // closes when the controller ends; may be invalid (no controller)
+  // Without a Renew for this time the controller counts as gone; 0 = no limit.
   std::chrono::nanoseconds lease{0};
   std::chrono::nanoseconds heartbeat_interval = std::chrono::seconds(2);
-  bool survives_hangup = false;  // SIGHUP means nothing: the session it was started in may end
+  bool survives_hangup = false;  // ignores SIGHUP, because its session may end
 };
 
-// An error of Launch as the controller gets it. UNAVAILABLE and DEADLINE_EXCEEDED are gRPC's words
-// for a daemon that did not answer; a file system whose server is not reached has the same ones,
-// and must not be taken for a lost daemon.
+// Converts an error of Launch for the controller. gRPC uses UNAVAILABLE and DEADLINE_EXCEEDED for a
+// daemon that did not answer. An unreachable file server has the same codes and must not be
+// mistaken for a lost daemon.
 Status MakeRefusal(const Status& error);
 
 class Supervisor {
  public:
-  // `loop` outlives the supervisor.
+  // `loop` must outlive the supervisor.
   static StatusOr<std::unique_ptr<Supervisor>> Create(EventLoop* loop, SupervisorOptions options);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -64,13 +64,13 @@ class Supervisor {
   StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
   StatusOr<v1::SignalResponse> Signal(const v1::SignalRequest& request);
   StatusOr<v1::ShareResponse> Share(const v1::ShareRequest& request);
-  // The process of the controller of another host has ended. Without ranks nothing is to be done
-  // for it, and the lease ends the daemon.
+  // Call when the controller's process on another host has ended. Without ranks this does nothing;
+  // the lease then ends the daemon.
   void OnControllerGone();
-  // The standard input of rank 0. kFailedPrecondition when it was not asked for.
+  // Returns the standard input of rank 0. kFailedPrecondition if the launch did not request it.
   StatusOr<std::shared_ptr<RankInput>> FindInput(const std::string& job_id,
                                                  std::uint32_t generation);
-  // The events of a generation, the last one that was launched.
+  // Returns the events of a generation, which must be the last one launched.
   StatusOr<std::shared_ptr<EventLog>> FindLog(const std::string& job_id, std::uint32_t generation);
 
  private:
@@ -78,11 +78,11 @@ class Supervisor {
   Status WatchSignals();
   Status WatchController();
   Status CheckJob(const std::string& job_id) const;
-  // ... and that this daemon still begins something.
+  // Also checks that this daemon may still start something.
   Status CheckNewWork(const std::string& job_id) const;
-  // Another one than the generation before has, unless the user has named it.
+  // Leases a different port than for the previous generation, unless the user has named one.
   v1::Finding LeasePort(std::uint32_t port, std::uint32_t generation);
-  // kNotFound when it is not the last one that was launched.
+  // Returns kNotFound unless this is the last generation launched.
   Status CheckGeneration(const std::string& job_id, std::uint32_t generation) const;
   std::optional<std::string> FindEnvironmentValue(std::string_view name) const;
   void OnSignal();
@@ -91,7 +91,8 @@ class Supervisor {
   void EndRefusedWhenAlone();
   // Stops the ranks, then the loop.
   void Finish(v1::StopCause cause);
-  // It ends, and its ranks with it, as long after its lease as their grace allows.
+  // Schedules the end of the daemon and its ranks after its lease, including the ranks' bounded
+  // grace.
   void SetEndOfLease();
   void Quit();
   void ScheduleHeartbeat();
@@ -104,11 +105,11 @@ class Supervisor {
   std::uint32_t port_generation_ = 0;
   EvidenceCollector evidence_;
   std::unique_ptr<Generation> generation_;
-  std::unique_ptr<Generation> refused_;  // could not be started; orphans have not ended
+  std::unique_ptr<Generation> refused_;  // failed to start; its orphans have not ended
   DaemonDuty duty_;
   std::optional<EventLoop::TimerId> heartbeat_;
   std::optional<EventLoop::TimerId> lease_end_;
-  std::optional<DeathTimer> death_;  // of a daemon with a lease
+  std::optional<DeathTimer> death_;  // only with a lease
 };
 
 }  // namespace ds::daemon

@@ -1,13 +1,14 @@
 #pragma once
 
-// EventLog: what happened to one generation of ranks, numbered 1, 2, 3, ..., kept until the
-// controller has acknowledged it.
+// EventLog stores the events of one generation of ranks, numbered 1, 2, 3, ..., until the
+// controller has acknowledged them.
 //
-// Bound: a full log (unacknowledged bytes at or over `max_bytes`) still takes every event, but
-// whoever appends is expected to stop reading rank output until `on_room` is called. So the log
-// exceeds its bound only by what ranks had in their pipes when they ended, and loses nothing.
+// A full log (unacknowledged bytes at or over `max_bytes`) still accepts every event. Appenders
+// must then stop reading rank output until `on_room` is called. So the log exceeds its limit only
+// by the contents of the ranks' pipes at their end, and loses nothing.
 //
-// Threads: Append and Close on the loop's thread, the rest on any. `on_room` may be called on any.
+// Call Append and Close on the loop's thread; all other functions are thread-safe. `on_room` may be
+// called on any thread.
 
 #include <chrono>
 #include <condition_variable>
@@ -30,9 +31,9 @@ namespace v1 = ::dsrun::v1;
 class EventLoop;
 
 struct EventLogLimits {
-  std::size_t max_bytes = 64 * 1024 * 1024;  // full from here on
-  std::size_t batch_bytes = 256 * 1024;      // a batch ends with the event that reaches this
-  std::size_t ahead_bytes = 1024 * 1024;     // sent without acknowledgement
+  std::size_t max_bytes = 64 * 1024 * 1024;  // limit of a full log
+  std::size_t batch_bytes = 256 * 1024;      // an event that reaches this ends its batch
+  std::size_t ahead_bytes = 1024 * 1024;     // limit of sent and unacknowledged bytes
 };
 
 class EventLog {
@@ -42,39 +43,39 @@ class EventLog {
   explicit EventLog(EventLogLimits limits = {}, std::function<void()> on_room = nullptr)
       : limits_(limits), on_room_(std::move(on_room)) {}
 
-  // Stamps the event with number and time and keeps it.
+  // Adds number and time to the event and stores it.
   void Append(v1::Event event);
-  // Nothing follows (GenerationEnded has been appended, or the daemon goes).
+  // Call after the last event: GenerationEnded, or the end of the daemon.
   void Close();
   bool full() const;
-  // Nobody will ever read: forgets everything and is never full again.
+  // Call when there will be no reader. Drops all events; the log is never full again.
   void Abandon();
 
-  // A watcher of this log. One at a time: opening a second one ends the first.
+  // A watcher of this log. Opening a second one ends the first.
   struct Watcher {
     std::uint64_t id;
-    std::uint64_t sent;  // the last event handed to this watcher
+    std::uint64_t sent;  // the last event returned to this watcher
   };
-  // kOutOfRange when events behind `after_sequence` are no longer kept, or it has not happened yet.
+  // Returns kOutOfRange if events after `after_sequence` were dropped, or if it is in the future.
   StatusOr<Watcher> Open(std::uint64_t after_sequence);
 
   enum class Next {
     kBatch,        // `batch` holds the next events
-    kAcknowledge,  // too much is unacknowledged: read an acknowledgement first
-    kEnd,          // everything was handed out and the log is closed
+    kAcknowledge,  // too many unacknowledged bytes: read an acknowledgement first
+    kEnd,          // all events were returned and the log is closed
     kSuperseded,   // another watcher has been opened
-    kDeadline,     // nothing happened until the deadline
+    kDeadline,     // no event before the deadline
   };
-  // Waits for events behind watcher->sent.
+  // Waits for events after watcher->sent.
   Next Wait(Watcher* watcher, Deadline deadline, v1::EventBatch* batch);
 
-  // The controller has dealt with events up to `sequence`.
+  // The controller has processed events up to `sequence`; they are dropped.
   void Acknowledge(std::uint64_t sequence);
 
  private:
   struct Entry {
     v1::Event event;
-    std::uint64_t end;  // bytes of all events up to and with this one
+    std::uint64_t end;  // size of all events including this one
   };
   std::uint64_t first_kept() const { return last_sequence_ + 1 - entries_.size(); }
   std::uint64_t CountBytesUpTo(std::uint64_t sequence) const;
@@ -95,12 +96,12 @@ class EventLog {
   bool abandoned_ = false;
 };
 
-// RankContext is what everything that hears a rank shares, and outlives it.
+// The objects shared by all readers of a rank. They must outlive the readers.
 struct RankContext {
   EventLoop* loop;
   EventLog* log;
   SharedValues* values;
-  std::span<char> buffer;  // for reading; its content means nothing between calls
+  std::span<char> buffer;  // scratch space for reading; no content is kept between calls
   std::uint32_t rank;
 };
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// LinkReader: the daemon's end of one rank's link. Passes its messages on as RankReport events and
-// answers what it asks of the other ranks' values. Nobody behind it sees what a rank wrote as JSON,
-// but for the line that goes to metrics.jsonl.
+// LinkReader is the daemon's end of one rank's link. It forwards the rank's messages as RankReport
+// events and answers its requests for other ranks' values. Only this class parses the rank's JSON,
+// except for the line that goes to metrics.jsonl.
 //
-// A rank that breaks the protocol loses its link, not its life.
+// A rank that violates the protocol loses its link and keeps running.
 //
-// Threads: the loop's.
+// Use it on the loop's thread only.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@
 
 namespace ds::daemon {
 
-// Puts into fields what `message` of `rank` says; nothing of what it asks of its daemon. Pure.
+// Converts `message` of `rank` into fields. Ignores requests to the daemon. Pure.
 v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message);
 
 class LinkReader {
@@ -31,7 +31,7 @@ class LinkReader {
 
   Status Watch();
   void Resume();
-  // Passes on what has arrived and closes the link.
+  // Forwards the messages received so far and closes the link.
   void DrainAndClose();
 
   bool broken() const { return broken_; }

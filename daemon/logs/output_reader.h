@@ -1,14 +1,13 @@
 #pragma once
 
-// OutputReader: reads one output stream of one rank into RankOutput events, whole lines each.
+// OutputReader converts one output stream of one rank into RankOutput events with complete lines.
 //
-// A line that has not ended for kUnfinishedAfter is passed on as far as it goes: a prompt, a
-// progress bar.
+// An unfinished line is forwarded after kUnfinishedAfter: a prompt, a progress bar.
 //
-// While the event log is full it does not read: the rank waits in write(2) as it would for a slow
-// terminal, and nothing is lost. Resume() goes on.
+// While the event log is full, it does not read. The rank then blocks in write(2), as with a slow
+// terminal, and nothing is lost. Resume() continues reading.
 //
-// Threads: the loop's.
+// Use it on the loop's thread only.
 
 #include <chrono>
 #include <cstddef>
@@ -28,11 +27,10 @@ namespace ds::daemon {
 
 inline constexpr std::size_t kMaxAssembledLine = 1024 * 1024;
 
-// Cuts the bytes of a stream into pieces that end where a line ends, so that lines of several ranks
-// never mix: behind the last '\n', or the last '\r' that something else than '\n' follows (a
-// progress bar redraws itself with it). A line that grows beyond `max_line`, or that is flushed
-// before its end, is cut into partial pieces. The pieces, one after another, are the stream
-// exactly.
+// Splits the bytes of a stream at line ends, so that lines of several ranks never mix. A piece ends
+// after the last '\n', or after the last '\r' not followed by '\n' (a redrawn progress bar). A line
+// that exceeds `max_line` or is flushed before its end is split into partial pieces. The
+// concatenated pieces equal the stream.
 class LineSplitter {
  public:
   // `partial`: the piece ends inside a line.
@@ -41,14 +39,15 @@ class LineSplitter {
   explicit LineSplitter(Sink sink, std::size_t max_line = kMaxAssembledLine)
       : sink_(std::move(sink)), max_line_(max_line) {}
 
-  // Takes the next bytes of the stream. The sink's view is valid during its call only.
+  // Processes the next bytes of the stream. The view passed to the sink is valid during its call
+  // only.
   void Feed(std::string_view bytes);
 
-  // Passes on what is left of an unfinished line, as a partial piece: the stream has ended, or the
-  // line has waited long enough for its end.
+  // Forwards an unfinished line as a partial piece. Call it at the end of the stream, or when the
+  // line has been unfinished for too long.
   void Flush();
 
-  // Tell whether there is such a line, and how many pieces have been passed on so far.
+  // Return whether a line is unfinished, and the number of pieces forwarded so far.
   bool waits() const { return !rest_.empty(); }
   std::uint64_t pieces() const { return pieces_; }
 
@@ -58,15 +57,15 @@ class LineSplitter {
   Sink sink_;
   std::size_t max_line_;
   std::uint64_t pieces_ = 0;
-  std::string rest_;  // the beginning of a line whose end has not come yet
+  std::string rest_;  // the beginning of an unfinished line
 };
 
-// Up to twice as long: it is looked at so often.
+// The actual delay is up to twice this time, because it is also the interval of the check.
 inline constexpr std::chrono::milliseconds kUnfinishedAfter{100};
 
 class OutputReader {
  public:
-  // `on_end` is called once, when every writer of the stream is gone; not after Close.
+  // `on_end` is called once, when all writers of the stream have closed it; not after Close.
   OutputReader(RankContext context, v1::RankOutput::Stream stream, UniqueFd fd,
                std::function<void()> on_end);
   ~OutputReader();
@@ -78,7 +77,7 @@ class OutputReader {
   bool open() const { return fd_.valid(); }
   std::uint64_t bytes_read() const { return bytes_read_; }
 
-  // Takes what lies in the pipe, however full the log is, passes on an unfinished last line, and
+  // Reads the rest of the pipe even if the log is full, forwards an unfinished last line, and
   // closes the stream.
   void DrainAndClose();
 
@@ -98,7 +97,7 @@ class OutputReader {
   LineSplitter splitter_;
   std::uint64_t bytes_read_ = 0;
   bool watched_ = false;
-  std::optional<EventLoop::TimerId> flush_timer_;  // while a line may be unfinished
+  std::optional<EventLoop::TimerId> flush_timer_;  // set while a line may be unfinished
 };
 
 }  // namespace ds::daemon

@@ -1,11 +1,11 @@
 #pragma once
 
-// SharedValues: what the ranks of one generation tell each other by name, on this host: put here by
-// its own ranks, and by dsrun for those of other hosts.
+// SharedValues is the key-value store of the ranks of one generation on this host. Its own ranks
+// put values here, and dsrun puts those of other hosts.
 //
-// Bound: kMostBytes together; what would exceed it is refused.
+// The total size is limited to kMostBytes; further values are rejected.
 //
-// Threads: the loop's.
+// Use it on the loop's thread only.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,12 +22,12 @@ class SharedValues {
   static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
   using Answer = std::function<void(const std::string& value)>;
 
-  // The first value of a key stays. Answers who has asked for it.
+  // Stores a value and answers pending requests for it. The first value of a key is kept.
   Status Put(const std::string& key, const std::string& value);
-  // Calls `answer` once, now or when the key is put. What the rank had asked for before and not
-  // got, it gets no more.
+  // Calls `answer` once, now or when the key is put. Cancels an earlier pending request of the
+  // rank.
   void Ask(std::uint32_t rank, const std::string& key, Answer answer);
-  // The rank is gone, or its link is.
+  // Call when the rank or its link has ended.
   void Forget(std::uint32_t rank) { asked_.erase(rank); }
 
  private:

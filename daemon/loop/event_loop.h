@@ -1,12 +1,13 @@
 #pragma once
 
-// EventLoop: the one thread that owns every rank. Descriptors, timers and work posted by other
-// threads are handled one after another, so nothing a handler touches needs a lock.
+// EventLoop runs the one thread that owns every rank. It handles descriptors, timers and work
+// posted by other threads one after another, so handlers need no locks.
 //
-// Threads: Post from any thread; everything else, Run included, on the loop's thread. That thread
-// must live as long as the ranks it starts (their parent-death signal is tied to it).
-// Order: ready descriptors are handled in the order in which they became ready, which is how the
-// first of several failing ranks is told from those that failed because of it.
+// Post is thread-safe. Call all other functions, including Run, on the loop's thread. That thread
+// must live as long as the ranks it starts, because their parent-death signal is tied to it.
+//
+// Ready descriptors are handled in the order in which they became ready. This order tells the first
+// failing rank from ranks that failed as a consequence.
 
 #include <sys/epoll.h>
 
@@ -25,12 +26,12 @@
 
 namespace ds::daemon {
 
-// Lets the signals that a daemon handles in its loop, those that tell it to end (SIGTERM, SIGINT,
-// SIGHUP) and SIGCHLD, arrive at descriptors of OpenLoopSignals only. Holds for the calling thread
-// and for those it starts from now on.
+// Blocks the signals that a daemon handles in its loop: those that end it (SIGTERM, SIGINT, SIGHUP)
+// and SIGCHLD. They then arrive only at descriptors from OpenLoopSignals. Affects the calling
+// thread and threads that it starts afterwards.
 void BlockLoopSignals();
 
-// A signalfd of them, non-blocking and closed on exec.
+// Opens a signalfd for these signals, non-blocking and closed on exec.
 StatusOr<UniqueFd> OpenLoopSignals();
 
 class EventLoop {
@@ -41,28 +42,28 @@ class EventLoop {
 
   static StatusOr<std::unique_ptr<EventLoop>> Create();
 
-  // Calls `handler` whenever `fd` can be read, has ended or failed. The caller keeps `fd` open
-  // until Remove; a handler may add and remove descriptors, its own included.
+  // Calls `handler` when `fd` becomes readable, reaches its end or fails. The caller must keep `fd`
+  // open until Remove. A handler may add and remove descriptors, including its own.
   Status Add(int fd, Handler handler);
-  // Stops watching; fine when it is not watched.
+  // Stops watching `fd`; does nothing if it is not watched.
   void Remove(int fd);
 
   // Calls `handler` once, at or after `when`.
   TimerId CallAt(TimePoint when, Handler handler);
-  // Fine when it has been called already.
+  // Does nothing if the timer has already fired.
   void CancelTimer(const TimerId& id) { timers_.erase(id); }
 
-  // Runs `work` on the loop's thread soon, in the order of posting. False when the loop has ended
-  // and will not: work is run or refused, never forgotten.
+  // Runs `work` soon on the loop's thread, in the order of posting. Returns false if the loop has
+  // ended and will not run it. Work is run or refused, never silently dropped.
   bool Post(Handler work);
 
-  // Handles events until Quit is called by a handler, then the work posted until that moment.
+  // Handles events until a handler calls Quit, then runs the work posted until then.
   Status Run();
   void Quit() { quit_ = true; }
 
  private:
   EventLoop(UniqueFd epoll, UniqueFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
-  // Handlers that are removed meanwhile, and what they hold, are gone when this returns.
+  // Removed handlers and their captures are destroyed before this returns.
   void HandleReady(std::span<const epoll_event> events);
   int ComputeTimeout() const;
   void RunTimers();

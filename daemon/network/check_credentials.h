@@ -1,7 +1,7 @@
 #pragma once
 
-// CheckCredentials says whether the credentials that the controller gave this daemon will do. They
-// live in memory only: never in a file, argv or the environment.
+// CheckCredentials validates the credentials that the controller gave this daemon. Credentials are
+// kept in memory only: never in a file, argv or the environment.
 //
 // Pure.
 
@@ -14,10 +14,10 @@ namespace ds::daemon {
 
 namespace v1 = ::dsrun::v1;
 
-// Refuses what TLS would not accept: they must be readable, the key fit the certificate, the
-// certificate be the authority's and meant for a server, and `unix_seconds` (this host's clock) lie
-// within its dates. It is said here in words, because to the other end a failed handshake looks
-// like any broken connection; no message holds a value.
+// Rejects credentials that TLS would not accept. They must be readable; the key must match the
+// certificate; the authority must have issued the certificate for a server; `unix_seconds` (this
+// host's clock) must be within its dates. The error explains the reason, because a failed handshake
+// looks like any broken connection to the other end. Messages never contain values.
 Status CheckCredentials(const v1::Credentials& credentials, std::int64_t unix_seconds);
 
 }  // namespace ds::daemon

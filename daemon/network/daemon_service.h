@@ -1,11 +1,10 @@
 #pragma once
 
-// DaemonService: the gRPC face of the supervisor. Checks what concerns the wire (deadlines, who
-// calls), hands each call to the loop's thread and waits for its answer; Watch serves a
-// generation's event log.
+// DaemonService is the gRPC interface of the supervisor. It checks deadlines and callers, forwards
+// each call to the loop's thread and waits for the answer. Watch serves a generation's event log.
 //
-// Threads: gRPC's own. Nothing here outlives the loop: the server is shut down after the loop has
-// ended and before it is destroyed.
+// Called on gRPC's threads. The owner must shut the server down after the loop has ended and before
+// the loop is destroyed.
 
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/server.h>
@@ -30,20 +29,21 @@
 
 namespace ds::daemon {
 
-// TLS has verified that a caller holds a certificate of this job's authority; this says whether it
-// is the controller's, and not another host's. kUnauthenticated without a verified certificate,
-// kPermissionDenied when it names somebody else than `expected` (proto/peer_name.h), or more than
-// one. Pure.
+// Checks that a caller is the controller and not another host. TLS has already verified that its
+// certificate comes from this job's authority. Returns kUnauthenticated without a verified
+// certificate, and kPermissionDenied if it has more than one name or another one than `expected`
+// (proto/peer_name.h). Pure.
 Status CheckCaller(const grpc::AuthContext& caller, const std::string& expected);
 
 class DaemonService final : public v1::Daemon::Service {
  public:
-  // `caller` is the name that a caller's certificate must have; "" = whoever reaches the socket.
+  // `caller` is the required name in a caller's certificate; "" = any process that reaches the
+  // socket.
   DaemonService(EventLoop* loop, Supervisor* supervisor, std::string caller = "")
       : loop_(loop), supervisor_(supervisor), caller_(std::move(caller)) {}
 
-  // `on_caller` gets the name gRPC has for each caller who has proved who he is, on gRPC's threads.
-  // Call before there are calls.
+  // `on_caller` receives gRPC's name of each authenticated caller, on gRPC's threads. Call it
+  // before the server takes calls.
   void ReportCallers(std::function<void(const std::string&)> on_caller) {
     on_caller_ = std::move(on_caller);
   }
@@ -65,7 +65,7 @@ class DaemonService final : public v1::Daemon::Service {
   grpc::Status Watch(grpc::ServerContext* context,
                      grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>* stream) override;
 
-  // Waits until no Watch is going on, at most until `deadline`.
+  // Waits until no Watch is active, at most until `deadline`.
   void AwaitWatchers(std::chrono::steady_clock::time_point deadline);
 
  private:
@@ -86,40 +86,40 @@ struct NetworkOptions {
   std::string address;
   v1::Credentials credentials;
   std::chrono::nanoseconds lease{};
-  std::string controller_address;            // where calls are expected from; "" when nobody knows
-  std::function<void()> on_controller_gone;  // as NetworkListener::WatchCallers says
+  std::string controller_address;            // the expected address of calls; "" if unknown
+  std::function<void()> on_controller_gone;  // see NetworkListener::WatchCallers
 };
 
-// RpcServer: DaemonService on a connection that this process was given and nobody else can reach,
-// or on one address of the network with mutual TLS.
+// RpcServer serves DaemonService on private connections passed to this process, or on one network
+// address with mutual TLS.
 //
-// On the network nothing of a stranger is read before its certificate has been verified: handshakes
-// have a deadline, connections a bound (network_listener.h), requests a size, and each end notices
-// within the lease when the other is gone.
+// On the network it reads nothing before the peer's certificate has been verified. Handshakes have
+// a deadline. The number of connections (network_listener.h) and the size of requests are limited.
+// Each end detects the loss of the other within the lease.
 //
-// Threads: eight of gRPC's for calls, from the beginning to the end: none is needed later, when the
-// ranks may have used up what the host gives, and a call that finds all at work is refused with
-// RESOURCE_EXHAUSTED. The owner's thread otherwise.
+// gRPC serves calls with eight threads, created at the start, because ranks may later use up the
+// host's thread limit. A call that finds all threads busy fails with RESOURCE_EXHAUSTED. All other
+// functions must be called on the owner's thread.
 class RpcServer {
  public:
-  // Takes calls on the connections it is given. kResourceExhausted: gRPC's threads have no room.
+  // Serves the connections passed to Serve. Returns kResourceExhausted if gRPC's threads exceed the
+  // limits.
   static StatusOr<std::unique_ptr<RpcServer>> Start(DaemonService* service);
-  // `connection` is one end of a socket pair (runtime/process/unix_socket.h) whose other end the
-  // controller has.
+  // `connection` is one end of a socket pair (runtime/process/unix_socket.h); the controller has
+  // the other.
   void Serve(UniqueFd connection);
 
-  // Listens when it returns, on a free port of exactly that address, and takes connections once
-  // `loop` runs, which outlives the server. Whether a caller is the controller is `service`'s to
-  // check.
+  // Listens on a free port of exactly that address before it returns. It takes connections once
+  // `loop` runs, which must outlive the server. `service` checks that a caller is the controller.
   static StatusOr<std::unique_ptr<RpcServer>> StartOnNetwork(EventLoop* loop,
                                                              const NetworkOptions& options,
                                                              DaemonService* service);
   std::uint16_t port() const { return listener_ == nullptr ? 0 : listener_->port(); }
 
-  // Gives watchers a moment to take the last events. Requires: the event loop has ended.
+  // Gives watchers a moment to read the last events. Requires that the event loop has ended.
   void Drain();
-  // Drains, cancels what is still going on, and ends gRPC's threads, which can take as long as
-  // their poller's timeout (10 s).
+  // Drains, cancels calls in progress, and ends gRPC's threads. That can take as long as their
+  // poller's timeout (10 s).
   ~RpcServer();
 
  private:

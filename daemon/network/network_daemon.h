@@ -1,15 +1,15 @@
 #pragma once
 
-// The daemon of another host: started over SSH as `dsrund --listen ADDRESS --job ID`, it reads a
-// ListenRequest from standard input, answers with a ListenResponse on standard output, each one
-// line (proto/message_line.h), and goes on in the background, so that the SSH connection may close.
-// From then on its lease decides how long it lives (supervisor.h). An answer with an error comes
-// with status 1.
+// The daemon of another host, started over SSH as `dsrund --listen ADDRESS --job ID`. It reads a
+// ListenRequest from standard input and writes a ListenResponse to standard output, one line each
+// (proto/message_line.h). Then it continues in the background, so that the SSH connection may
+// close. From then on its lease limits its lifetime (supervisor.h). A response with an error comes
+// with exit status 1.
 //
-// Credentials never leave its memory: no core file of it is written, and no other process of the
-// user may look into it.
+// Credentials never leave its memory: it writes no core file, and no other process of the user may
+// inspect it.
 //
-// Threads: call from main, before there are others.
+// Call these functions from main, before other threads exist.
 
 #include <chrono>
 #include <string>
@@ -21,18 +21,18 @@
 
 namespace ds::daemon {
 
-// Returns in a child process. The process that was started waits until the child writes a byte to
-// the descriptor it gets here and then exits with 0, or with 1 when the child ends instead.
+// Forks and returns in the child. The parent waits until the child writes a byte to the returned
+// descriptor and exits with 0, or with 1 if the child ends before.
 StatusOr<UniqueFd> ContinueInBackground();
 
-// Reads, answers, lets the process that was started go, and serves until the daemon's end, which
-// ends the process; returns the exit status when it could not start. `options` lacks only what
-// comes over standard input, and the folder.
+// Reads the request, answers, lets the parent process exit, and serves until the daemon ends, which
+// ends the process. Returns the exit status if it could not start. `options` must be complete
+// except for the folder and the settings that arrive on standard input.
 int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd starter);
 
-// Sets the file's times to now, and again after each `interval` while the loop runs. A cache drops
-// versions of dsrund that nobody has used for a month, and a running one must stay: on a file
-// system that hosts share, the pages of a removed program cannot be read again.
+// Sets the file's times to now, and again after each `interval` while the loop runs. A cache
+// deletes versions of dsrund unused for a month, and must keep a running one. On a shared file
+// system the pages of a deleted program cannot be read again.
 void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanoseconds interval);
 
 }  // namespace ds::daemon

@@ -1,22 +1,22 @@
 #pragma once
 
-// NetworkListener: accepts TCP connections on a free port of one address, a bounded number of them.
+// NetworkListener accepts a limited number of TCP connections on a free port of one address.
 //
-// gRPC could listen itself, but would accept without bound: strangers could use up this process's
-// descriptors, which its ranks' pipes need. Nor can they keep the controller out. A connection is
-// unfinished until somebody has proved over it who he is (OnCaller), and unfinished ones have few
-// places:
+// gRPC could listen itself, but accepts without limit. Strangers could then use up this process's
+// descriptors, which its ranks' pipes need. Nor can strangers lock out the controller. A
+// connection is unfinished until the peer has authenticated over it (OnCaller). Slots for
+// unfinished connections are limited:
 //
-// - From the controller's address, or this host's own (SSH's tunnel ends here): when all are taken,
-//   the one that has been unfinished longest goes, but each is left alone for kHandshakeTime. Until
-//   then the next one waits, and those behind it.
-// - From anywhere else: fewer, and who comes when they are taken is hung up on at once.
+// - For the controller's address and this host's own (the end of SSH's tunnel): if all slots are
+//   taken, the oldest unfinished connection is closed, but not before kHandshakeTime has passed.
+//   Until then the new connection and all later ones wait.
+// - For any other address: fewer slots, and new connections are closed at once if all are taken.
 //
-// It also tells a controller that has gone from one that is silent. The kernel closes a process's
-// connections when it ends, however it ends, and a controller that lives makes a new one at once;
-// of one whose network has gone nothing is heard, until this end gives the connection up.
+// The listener also distinguishes a dead controller from a silent one. The kernel closes a
+// process's connections however the process ends, and a live controller reconnects at once. If the
+// network of a controller fails, its connections stay open until this end gives them up.
 //
-// Threads: the loop's, on which it is also destroyed.
+// Use and destroy it on the loop's thread only.
 
 #include <chrono>
 #include <cstddef>
@@ -38,16 +38,16 @@ namespace ds::daemon {
 inline constexpr std::chrono::seconds kHandshakeTime{2};
 inline constexpr std::size_t kUnfinishedExpected = 32;
 inline constexpr std::size_t kUnfinishedStrange = 8;
-// A controller that lives calls well within this time, over a new connection if need be.
+// A live controller calls well within this time, if necessary over a new connection.
 inline constexpr std::chrono::seconds kCallerReturns{2};
 
 class NetworkListener {
  public:
-  // Owns the connection from then on; it does not block.
+  // Takes ownership of the non-blocking connection.
   using OnConnection = std::function<void(UniqueFd)>;
 
-  // `address` is an IPv4 or IPv6 address of this host, without a port. Not the wildcard: a daemon
-  // that listens everywhere is reachable from networks nobody thought of (kInvalidArgument).
+  // `address` is an IPv4 or IPv6 address of this host, without a port. The wildcard is rejected
+  // (kInvalidArgument), because it would be reachable from unintended networks.
   static StatusOr<std::unique_ptr<NetworkListener>> Bind(const std::string& address);
   ~NetworkListener();
   NetworkListener(const NetworkListener&) = delete;
@@ -56,31 +56,31 @@ class NetworkListener {
   std::uint16_t port() const { return port_; }
   int fd() const { return socket_.get(); }
 
-  // `loop` outlives the listener. `controller` is the IP address from which the controller is
-  // expected; "" when nobody knows: then it is every address.
+  // `loop` must outlive the listener. `controller` is the expected IP address of the controller; ""
+  // = unknown, so every address is expected.
   Status Start(EventLoop* loop, std::string controller, OnConnection on_connection);
 
-  // Somebody has proved over the connection from `peer` who he is: it keeps its place. `peer` is as
-  // gRPC writes it, "ipv4:10.0.0.1:4711" or "ipv6:%5Bfd00::1%5D:4711".
+  // Call when the peer on the connection from `peer` has authenticated; the connection is then
+  // kept. `peer` has gRPC's format, "ipv4:10.0.0.1:4711" or "ipv6:%5Bfd00::1%5D:4711".
   void OnCaller(const std::string& peer);
 
-  // Calls `on_gone` when the last connection of those who have proved who they are was closed by
-  // the other end and kCallerReturns has passed without another; again when that happens again.
-  // `patience` is less than the silence in which this end gives a connection up. After Start.
+  // Calls `on_gone` when the other end has closed the last authenticated connection and no new one
+  // follows within kCallerReturns. It may be called repeatedly. `patience` must be shorter than the
+  // timeout of this end for a silent connection. Call it after Start.
   void WatchCallers(std::chrono::nanoseconds patience, std::function<void()> on_gone);
 
  private:
   using TimePoint = EventLoop::TimePoint;
-  // A connection that was given away. Its number may come to mean another file; the cookie never
-  // means another socket.
+  // A connection passed to OnConnection. Its descriptor number may be reused for another file; the
+  // cookie is never reused for another socket.
   struct Given {
     int fd;
     std::uint64_t cookie;
     std::string peer;  // "10.0.0.1:4711" or "[fd00::1]:4711"
-    bool expected;     // from an address of the first kind above
+    bool expected;     // from an expected address, the first kind above
     TimePoint since;
-    bool known = false;    // it is finished
-    bool hung_up = false;  // its end is being dealt with elsewhere
+    bool known = false;    // authenticated
+    bool hung_up = false;  // shut down here; gRPC still has to close it
   };
   struct Arrival {
     UniqueFd connection;
@@ -93,10 +93,10 @@ class NetworkListener {
   Status WatchSocket();
   void Accept();
   void Admit(Arrival arrival);
-  // When there is room for another: now, or from then on. None: not for this one.
+  // Returns the time at which a slot is free for the connection: now or later. None: reject it.
   std::optional<TimePoint> FindRoom(const Arrival& arrival, TimePoint now);
   void Give(Arrival arrival, TimePoint now);
-  // Accepts nothing until then; `next` is admitted first.
+  // Stops accepting until `when`; then admits `next` first.
   void PauseUntil(TimePoint when, Arrival next);
   void ForgetClosed();
   void LookForCallers();
@@ -107,15 +107,15 @@ class NetworkListener {
   EventLoop* loop_ = nullptr;
   std::string controller_;
   OnConnection on_connection_;
-  std::vector<Given> given_;  // the oldest first
+  std::vector<Given> given_;  // oldest first
   Arrival next_;
   std::optional<EventLoop::TimerId> pause_;
   std::chrono::nanoseconds patience_{};
   std::function<void()> on_gone_;
   std::optional<EventLoop::TimerId> look_;
   TimePoint last_call_;
-  bool had_callers_ = false;            // since it was found that all have gone
-  std::optional<TimePoint> closed_at_;  // by the other end: the last of those connections
+  bool had_callers_ = false;            // since the last time that all were gone
+  std::optional<TimePoint> closed_at_;  // the time when the other end closed the last one
 };
 
 }  // namespace ds::daemon

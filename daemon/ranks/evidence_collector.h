@@ -1,9 +1,9 @@
 #pragma once
 
-// EvidenceCollector: finds what this host can prove about the end of a rank: the out-of-memory
-// killer's marks (the memory group's count, the kernel's log), and how full /dev/shm was.
+// EvidenceCollector collects this host's evidence about the end of a rank: out-of-memory kills (the
+// memory group's count, the kernel's log), and the usage of /dev/shm.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <sys/types.h>
 
@@ -30,48 +30,48 @@ struct OomKillLine {
   friend bool operator==(const OomKillLine&, const OomKillLine&) = default;
 };
 
-// The victim of a record "...;Out of memory: Killed process 17 (name) total-vm:...", of the machine
-// or of a memory group; none for any other record.
+// Parses a record "...;Out of memory: Killed process 17 (name) total-vm:...", from the machine or a
+// memory group. Returns nothing for any other record.
 std::optional<OomKillLine> ParseOomKill(std::string_view record);
 
-// KernelLog has the words of the out-of-memory killer about the processes it ends, where this user
-// may read them.
+// KernelLog finds messages of the out-of-memory killer about ended processes, if this user may read
+// the log.
 class KernelLog {
  public:
-  // Hears what is logged from now on; nothing when `path` cannot be read.
+  // Reads messages logged from now on. It stays empty if `path` cannot be read.
   explicit KernelLog(const std::string& path = "/dev/kmsg");
 
   bool readable() const { return log_.valid(); }
 
-  // Forgets what it has heard; hears what is logged from now on.
+  // Drops earlier messages and reads those logged from now on.
   void Restart();
 
-  // Finds what the log says about the end of `pid`.
+  // Returns the message about the kill of `pid`.
   std::optional<std::string> FindOomKill(pid_t pid);
 
  private:
   void ReadNew();
 
   UniqueFd log_;
-  std::deque<OomKillLine> kills_;  // the latest ones
+  std::deque<OomKillLine> kills_;  // the latest kills
 };
 
 class EvidenceCollector {
  public:
-  // Finds the places to look at and counts from now on. `root` is "/" but for tests.
+  // Finds the sources and counts from now on. `root` is "/" except in tests.
   explicit EvidenceCollector(const std::filesystem::path& root = "/");
 
-  // Counts from now on: what was before was not these ranks' end.
+  // Counts from now on. Earlier kills do not explain the end of these ranks.
   void Restart();
 
   const OwnCgroups& cgroups() const { return cgroups_; }
 
-  // Remembers how full /dev/shm is: what dead ranks gave back would hide it afterwards.
+  // Records the usage of /dev/shm. Memory that dead ranks release would hide it later.
   void Sample();
 
-  // Tells what is known about this end, in the fields oom_killed, oom, shared_memory and
-  // host_memory_bytes. A kill that was counted is held against one rank only. `exit` failed while
-  // nobody was stopping it.
+  // Returns the evidence about this end in the fields oom_killed, oom, shared_memory and
+  // host_memory_bytes. A counted kill is attributed to one rank only. `exit` must be a failure
+  // outside a stop.
   v1::RankExited Collect(const RankExit& exit, pid_t pid);
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
 
-// Preflight: what on this host would stop a job, found before any rank is started.
+// Preflight finds problems of this host that would stop a job, before any rank is started.
 //
-// Reads the host, changes nothing. What is judged is gathered in one place, so that the judgement
-// is tested without the host. Each check is one function and one finding; a finding that is not OK
-// says what was found and what to do.
+// It reads the host and changes nothing. All inputs are collected in PreflightContext, so the
+// checks can be tested without the host. Each check is one function with one finding. A finding
+// that is not OK describes the problem and the fix.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,7 +20,7 @@ namespace v1 = ::dsrun::v1;
 
 struct HostResources {
   std::string host_name;
-  std::uint32_t cores = 0;  // this process may use
+  std::uint32_t cores = 0;  // usable by this process
   std::uint32_t gpus = 0;   // NVIDIA device files
   bool has_gpu_driver = false;
   std::optional<std::uint64_t>
@@ -32,16 +32,16 @@ HostResources ProbeHost();
 
 struct PreflightContext {
   HostResources facts;
-  std::filesystem::path dsrank;                // empty when this host has none
+  std::filesystem::path dsrank;                // empty if this host has none
   std::string search_path;                     // the daemon's own PATH
   std::string library_path;                    // the daemon's own LD_LIBRARY_PATH
-  std::optional<std::string> visible_devices;  // its own CUDA_VISIBLE_DEVICES
+  std::optional<std::string> visible_devices;  // the daemon's own CUDA_VISIBLE_DEVICES
 };
 
 std::vector<v1::Finding> RunPreflight(const v1::PrepareRequest& request,
                                       const PreflightContext& context);
 
-// Tells whether our own ranks would compute on GPUs, if the job lets them choose.
+// Returns true if dsrun's own ranks would compute on GPUs, provided the job lets them choose.
 bool ComputesOnGpus(const v1::PrepareRequest& request, const PreflightContext& context);
 
 v1::Finding MakeFinding(v1::Finding::Level level, std::string name, std::string message,

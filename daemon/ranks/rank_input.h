@@ -1,11 +1,11 @@
 #pragma once
 
-// RankInput: the standard input of a rank, fed by the controller through a pipe.
+// RankInput is the standard input of a rank, which the controller writes through a pipe.
 //
-// The bytes of a job's input are numbered from 0. A call that repeats bytes already written changes
-// nothing, so a controller that got no answer asks again with the same offset.
+// The bytes of a job's input are numbered from 0. Repeating bytes that were already written has no
+// effect, so a controller without an answer retries with the same offset.
 //
-// Threads: safe from any. A Write waits for the rank to read; others wait for it.
+// Thread-safe. Write blocks until the rank reads; concurrent calls wait for it.
 
 #include <chrono>
 #include <cstdint>
@@ -21,24 +21,24 @@ class RankInput {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // `pipe` is the writing end, non-blocking. SIGPIPE must be ignored in this process.
+  // `pipe` is the write end, non-blocking. SIGPIPE must be ignored in this process.
   explicit RankInput(UniqueFd pipe) : pipe_(std::move(pipe)) {}
 
   struct Chunk {
     std::uint64_t offset;  // of its first byte
     std::string_view data;
-    bool end;  // nothing follows
+    bool end;  // the input ends after `data`
   };
-  // Writes what is new of the chunk until all is written or the deadline has passed; returns how
-  // many of its bytes are dealt with. What a rank will never read (it has closed its input or
-  // ended) counts as dealt with. kOutOfRange for bytes behind a gap.
+  // Writes the new bytes of the chunk until all are written or the deadline has passed. Returns the
+  // number of its bytes that are done. Bytes that the rank will never read, because it has closed
+  // its input or ended, count as done. Returns kOutOfRange for bytes after a gap.
   StatusOr<std::uint64_t> Write(const Chunk& chunk, Deadline deadline);
 
  private:
   std::string_view WriteSome(std::string_view data, Deadline deadline);
 
   std::mutex mutex_;
-  UniqueFd pipe_;            // guarded by mutex_; closed once nothing more will be read
+  UniqueFd pipe_;            // guarded by mutex_; closed when the rank will read no more
   std::uint64_t taken_ = 0;  // guarded by mutex_
 };
 

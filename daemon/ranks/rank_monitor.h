@@ -1,15 +1,16 @@
 #pragma once
 
-// RankMonitor: everything one running rank says and does, turned into events: its output, its
-// messages over the rank link, its end.
+// RankMonitor converts everything a running rank does into events: its output, its messages over
+// the rank link, its end.
 //
-// End of a rank: the process has ended (pidfd) and its output is at its end too. Something the rank
-// started may hold the output open (a filter behind the rank, a helper it forgot). It goes on while
-// it writes, for kMostSilences times as long as it may be silent. Once it has been silent for the
-// job's grace (for kOutputGrace when the rank failed or is being stopped), the rank's process group
-// is killed. Time in which nobody reads does not count. RankExited comes after all of its output.
+// A rank has ended when its process has ended (pidfd) and its output streams are closed. A process
+// that the rank started may keep the output open: a filter after the rank, or a forgotten helper.
+// It may continue while it writes, for at most kMostSilences times the longest permitted silence.
+// That silence is the job's grace, or kOutputGrace if the rank failed or is being stopped. After
+// it, the rank's process group is killed. Time in which the daemon does not read does not count.
+// RankExited follows all output of the rank.
 //
-// Threads: the loop's.
+// Use it on the loop's thread only.
 
 #include <chrono>
 #include <cstdint>
@@ -31,16 +32,16 @@ inline constexpr int kMostSilences = 10;
 class RankWatcher {
  public:
   virtual ~RankWatcher() = default;
-  // The process has ended, its output may not have. Returns what is known about it where all ranks
-  // are: `stopping` and evidence.
+  // Called when the process has ended; its output may still be open. Returns the fields that only
+  // the watcher of all ranks knows: `stopping` and evidence.
   virtual v1::RankExited OnExit(const RankExit& exit, pid_t pid) = 0;
-  // RankExited has been written and the process's number given back; nothing follows.
+  // Called after RankExited has been written and the process reaped. It is the last call.
   virtual void OnEnded() = 0;
 };
 
 class RankMonitor {
  public:
-  // `error_file` is that of the rank's command. `watcher` outlives the monitor.
+  // `error_file` is the one in the rank's command. `watcher` must outlive the monitor.
   RankMonitor(RankContext context, RankProcess process, std::string error_file,
               std::chrono::nanoseconds grace, RankWatcher* watcher);
   ~RankMonitor();
@@ -49,33 +50,33 @@ class RankMonitor {
 
   // Writes RankStarted and starts watching.
   Status Start();
-  // Ends the rank and everything in its group without a trace, for a launch that failed.
+  // Kills the rank and its process group without events. Used for a failed launch.
   void Abort();
 
   std::uint32_t rank() const { return context_.rank; }
   pid_t pid() const { return process_.pid(); }
   bool ended() const { return ended_; }
-  // Signals the whole process group. Nothing happens once the rank has ended.
+  // Signals the full process group. Does nothing after the rank has ended.
   void Signal(int signal);
-  // SIGKILL to the group; what still holds the output open gets no time to finish.
+  // Sends SIGKILL to the group. Processes that keep the output open get no time to finish.
   void Kill();
-  // It does not end though it was killed: it is heard no more, and OnEnded follows. The process is
-  // not reaped.
+  // Call for a killed rank that does not end. Stops reading from it and calls OnEnded. The process
+  // is not reaped.
   void GiveUp();
   // Signals the rank's own process only.
   void SignalProcess(int signal);
-  // Reads output again after a full log made this rank wait.
+  // Reads output again after the log was full.
   void Resume();
 
-  // To be called now and then.
+  // Call it periodically.
   v1::RankVital MakeVital();
 
  private:
   void OnExit();
-  // Begins the longest silence anew.
+  // Restarts the timer of the longest silence.
   void AwaitOutput();
   void OnSilenceOver(std::uint64_t bytes_before);
-  // Says who still writes, once, where the user may wonder what the job waits for.
+  // Reports once which processes still write, if the user may wonder why the job does not end.
   void TellOfSurvivors();
   std::uint64_t bytes_read() const { return stdout_.bytes_read() + stderr_.bytes_read(); }
   void MaybeFinish();
@@ -90,11 +91,11 @@ class RankMonitor {
   OutputReader stderr_;
   LinkReader link_;
   const std::chrono::nanoseconds grace_;
-  std::optional<v1::RankExited> exit_;  // once the process has ended
+  std::optional<v1::RankExited> exit_;  // set once the process has ended
   std::chrono::nanoseconds longest_silence_{0};
-  std::chrono::steady_clock::time_point last_moment_;  // of what still writes
+  std::chrono::steady_clock::time_point last_moment_;  // the limit for processes that still write
   bool told_of_survivors_ = false;
-  std::optional<EventLoop::TimerId> output_deadline_;  // while only its output has not
+  std::optional<EventLoop::TimerId> output_deadline_;  // set while only the output is open
   Standstill standstill_;
   bool killed_ = false;
   bool ended_ = false;

@@ -1,13 +1,13 @@
 #pragma once
 
-// RankProcess: one rank as an operating system process.
+// RankProcess is one rank as an operating system process.
 //
-// A rank leads a session and a process group of its own, without a terminal, dies with the thread
-// that started it (PR_SET_PDEATHSIG), and has exactly four descriptors: 0, 1, 2 and its end of the
-// rank link, kRankLinkFd.
+// A rank leads its own session and process group, without a terminal. It dies with the thread that
+// started it (PR_SET_PDEATHSIG). It has exactly four descriptors: 0, 1, 2 and its end of the rank
+// link, kRankLinkFd.
 //
-// Threads: one thread, the one that lives as long as the ranks.
-// Linux 5.4 or newer (pidfd).
+// Use it on one thread only, which must live as long as the ranks. Requires Linux 5.4 or newer
+// (pidfd).
 
 #include <sys/types.h>
 
@@ -21,7 +21,7 @@
 namespace ds::daemon {
 
 struct RankExit {
-  int exit_code = 0;  // when signal is 0
+  int exit_code = 0;  // valid if signal is 0
   int signal = 0;
   bool core_dumped = false;
   std::uint64_t max_rss_bytes = 0;
@@ -31,32 +31,33 @@ struct RankExit {
 
 class RankProcess {
  public:
-  // Starts all programs; their processes are in the order of the commands. An error, the first,
-  // means that no process is left. What execve itself refuses (a missing file, a script without
-  // interpreter) is reported here, with the rank and the program's name.
-  // `cgroup` is an open control group for them to begin in; -1 = this process's.
+  // Starts all programs and returns their processes in the order of the commands. Returns the first
+  // error; then all started processes have been ended. Errors of execve (a missing file, a script
+  // without interpreter) are reported here, with the rank and the program's name. The processes
+  // start in the open control group `cgroup`; -1 = this process's group.
   static StatusOr<std::vector<RankProcess>> StartAll(const std::vector<RankCommand>& commands,
                                                      int cgroup = -1);
 
   pid_t pid() const { return pid_; }
   int pidfd() const { return pidfd_.get(); }  // readable once the rank has ended
-  // Our ends of what the rank writes to and of its link, non-blocking; each can be taken once.
+  // The daemon's ends of the rank's output pipes and its link, non-blocking. Each can be taken
+  // once.
   UniqueFd TakeStdout() { return std::move(stdout_); }
   UniqueFd TakeStderr() { return std::move(stderr_); }
   UniqueFd TakeLink() { return std::move(link_); }
-  // The end of the pipe that the rank reads from, when the command asked for it.
+  // The write end of the rank's standard input, if the command requested it.
   UniqueFd TakeStdin() { return std::move(stdin_); }
 
-  // Sends `signal` to the rank's whole process group. Requires: not reaped (its number is its own
-  // until then, so nobody else's process is ever hit).
+  // Sends `signal` to the rank's full process group. Requires that the rank has not been reaped,
+  // because its number could otherwise belong to another process.
   void SignalGroup(int signal) const;
 
-  // Signals the rank's own process. Same requirement.
+  // Signals the rank's own process. Also requires that it has not been reaped.
   void SignalProcess(int signal) const;
 
-  // Requires: pidfd() is readable. Ended, but kept as a zombie until Reap.
+  // Requires that pidfd() is readable. Returns the exit status and keeps the zombie until Reap.
   RankExit PeekExit() const;
-  // Takes the ended rank's status and frees its number.
+  // Reaps the ended rank and frees its process number.
   RankExit Reap();
 
  private:

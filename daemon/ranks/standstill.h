@@ -1,9 +1,10 @@
 #pragma once
 
-// Standstill: tells a rank that a signal has stopped for good from one that is stopped and let go
-// on again and again (by cpulimit, say), and may be found stopped at every look.
+// Standstill detects a rank that a signal has stopped permanently. A rank that is stopped and
+// continued repeatedly (by cpulimit, for example) may be stopped at every check and is not
+// reported.
 //
-// Pure. Threads: one.
+// Pure. Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -15,7 +16,7 @@ namespace ds::daemon {
 
 class Standstill {
  public:
-  // Tells whether the process is stopped and has done nothing since the look before.
+  // Returns true if the process is stopped and has used no CPU time since the previous call.
   bool Look(const std::optional<ProcessStat>& stat) {
     if (!stat.has_value()) return false;
     const std::optional<std::uint64_t> before = std::exchange(ticks_, stat->processor_ticks);
@@ -23,7 +24,7 @@ class Standstill {
   }
 
  private:
-  std::optional<std::uint64_t> ticks_;  // at the look before
+  std::optional<std::uint64_t> ticks_;  // at the previous call
 };
 
 }  // namespace ds::daemon

@@ -1,8 +1,8 @@
 #pragma once
 
-// StartError says in words for the user why a rank was not started.
+// StartError explains to the user why a rank could not be started.
 //
-// Pure, except that it looks at the file that could not be executed. Safe from any thread.
+// Pure, except that it inspects the file that could not be executed. Thread-safe.
 
 #include "daemon/ranks/rank_child.h"
 #include "daemon/ranks/rank_command.h"
@@ -10,7 +10,7 @@
 
 namespace ds::daemon {
 
-// Says what stopped a child between clone and execve. Requires: one of its steps has failed.
+// Describes the failure of a child between clone and execve. Requires that one of its steps failed.
 Status MakeStartError(const RankChild& child, const RankCommand& command);
 
 }  // namespace ds::daemon
