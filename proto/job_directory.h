@@ -1,7 +1,7 @@
 #pragma once
 
-// A launch may bring small files (LaunchRequest.files), and the folder they end up in is known to
-// the daemon alone. This text in an element of argv stands for that folder.
+// kJobDirectory is a placeholder in argv for the folder with the files of a launch
+// (LaunchRequest.files). Only the daemon knows that folder.
 
 #include <string_view>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A message as one line of text (base64), for pipes in which lines are what can be told apart:
-// those between a daemon and who starts it.
+// Encodes a message as one line of text (base64), for the line-based pipes between a daemon and the
+// process that starts it.
 //
 // Pure.
 
@@ -17,7 +17,7 @@ inline std::string EncodeLine(const google::protobuf::MessageLite& message) {
   return absl::Base64Escape(message.SerializeAsString()) + "\n";
 }
 
-// Reads a line without its newline; false when it holds no such message.
+// Decodes a line without its newline; returns false if it holds no such message.
 inline bool DecodeLine(std::string_view line, google::protobuf::MessageLite* message) {
   std::string bytes;
   return absl::Base64Unescape({line.data(), line.size()}, &bytes) &&
