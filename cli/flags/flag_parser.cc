@@ -24,9 +24,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kColumns = 80;
-constexpr std::size_t kFlagColumns = 34;  // in front of what a flag does
+constexpr std::size_t kFlagColumns = 34;  // width before the description of a flag
 
-// No line longer than `width`, as far as there are blanks to break it at.
+// Breaks `text` at blanks into lines of at most `width` characters, where possible.
 std::string WrapHelp(const std::string& text, std::size_t width) {
   std::string wrapped;
   std::size_t start = 0;
@@ -44,7 +44,7 @@ std::string WrapHelp(const std::string& text, std::size_t width) {
   return wrapped + text.substr(start);
 }
 
-// Shows a flag under its first long name only; the '-' spelling goes without saying.
+// Shows a flag under its first long name only; the '-' spelling is implied.
 class OneNameFormatter : public CLI::Formatter {
  public:
   explicit OneNameFormatter(std::string usage) : usage_(std::move(usage)) {}
@@ -73,13 +73,13 @@ class OneNameFormatter : public CLI::Formatter {
   std::string usage_;
 };
 
-// The option that a word gives, "--name", "--name=value", "-n" or "-nvalue"; null for none.
+// Returns the option for a word "--name", "--name=value", "-n" or "-nvalue"; null if there is none.
 const CLI::Option* OptionOf(const CLI::App& app, const std::string& word) {
   const CLI::Option* option = app.get_option_no_throw(word.substr(0, word.find('=')));
   return option == nullptr && word[1] != '-' ? app.get_option_no_throw(word.substr(0, 2)) : option;
 }
 
-// "--name=" with nothing behind it, for which CLI11 would take the next word; "" when there is
+// Returns a "--name=" without a value, for which CLI11 would take the next word; "" if there is
 // none.
 std::string FlagWithoutValue(const CLI::App& app, const std::vector<std::string>& words,
                              FlagParser::Rest rest) {
@@ -107,7 +107,7 @@ std::string ToText(const FlagDescriptions& described) {
          "\n";
 }
 
-// Without CLI11's own remarks in the help.
+// Makes a validator without CLI11's own remarks in the help.
 template <typename Fits>
 CLI::Validator Check(Fits fits, const std::string& expected) {
   return CLI::Validator(
@@ -127,7 +127,7 @@ CLI::Validator CheckNumber(InRange in_range, const std::string& expected) {
       expected);
 }
 
-// The words of transformers' HfArgumentParser and of CLI11; nothing of others.
+// Parses the truth values of transformers' HfArgumentParser and of CLI11; no others.
 std::optional<bool> TruthOf(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -140,7 +140,7 @@ std::optional<bool> TruthOf(std::string word) {
   return std::nullopt;
 }
 
-// Drops the point of a whole number: "3.0" is "3".
+// Removes the point of an integer: "3.0" becomes "3".
 void DropPoint(std::string* number) {
   const std::size_t point = number->find('.');
   if (point == std::string::npos || point == 0) return;
@@ -149,7 +149,7 @@ void DropPoint(std::string* number) {
   if (is_whole) number->resize(point);
 }
 
-// Makes "--switch=true" of the switch in word `i` and the word true or false after it.
+// Joins the switch in word `i` with a following true or false: "--switch=true".
 void JoinTruth(const CLI::Option& option, std::size_t i, std::vector<std::string>* words) {
   const bool is_switch = option.get_expected_max() == 0;
   if (!is_switch || !(*words)[i].starts_with("--") || i + 1 >= words->size()) return;
@@ -160,7 +160,8 @@ void JoinTruth(const CLI::Option& option, std::size_t i, std::vector<std::string
   words->erase(words->begin() + static_cast<std::ptrdiff_t>(i) + 1);
 }
 
-// Writes the flag's own name in the place of word `i`. The value of a switch is a part of it.
+// Replaces word `i` by the flag's own name. For a switch, the value selects the name and is
+// removed.
 Status SpellAlias(const FlagAlias& alias, std::size_t i, std::vector<std::string>* words) {
   std::string& word = (*words)[i];
   const std::size_t equals = word.find('=');
@@ -193,7 +194,7 @@ bool IsBare(const FlagAlias& alias, std::size_t i, const std::vector<std::string
   });
 }
 
-// CLI11 would read 010 as 8.
+// True for numbers like 010, which CLI11 would read as 8.
 bool LooksOctal(const std::string& text) {
   const std::size_t first = text.find_first_not_of('-');
   return first + 1 < text.size() && text[first] == '0';
@@ -204,7 +205,7 @@ bool LooksOctal(const std::string& text) {
 FlagDescriptions ParseFlagDescriptions(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   FlagDescriptions described;
-  if (!json.is_object()) return described;  // of a command that takes none
+  if (!json.is_object()) return described;  // the command takes no flags
   described.usage = json.at("usage");
   described.description = json.at("description");
   for (const Json& flag : json.at("flags")) {
@@ -295,7 +296,7 @@ StatusOr<std::vector<std::string>> FlagParser::SpellOut(std::vector<std::string>
       DS_RETURN_IF_ERROR(SpellAlias(*alias, i, &words));
     }
     const CLI::Option* option = OptionOf(*app_, words[i]);
-    if (option == nullptr) break;  // that is said later
+    if (option == nullptr) break;  // reported later
     if (rest == Rest::kRefused && !aliases_.empty()) JoinTruth(*option, i, &words);
     const bool has_next = TakesNextWord(*app_, words[i]) && i + 1 < words.size();
     if (typed.starts_with("--") || typed.size() == 2) {
@@ -339,7 +340,7 @@ Status FlagParser::UnknownFlag(const std::vector<std::string>& left) const {
   const std::string name = word.substr(0, word.find('='));
   std::string bare = name.substr(name.find_first_not_of('-'));
   std::replace(bare.begin(), bare.end(), '-', '_');
-  const bool is_letter = name[1] != '-';  // with its value behind it, perhaps
+  const bool is_letter = name[1] != '-';  // possibly followed by its value
   for (const RefusedFlag& refused : refused_) {
     if (is_letter ? bare.substr(0, 1) != refused.name : bare != refused.name) continue;
     return InvalidArgumentError((is_letter ? "-" : "--") + std::string(refused.name) +

@@ -83,7 +83,7 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"xterm", "every rank's output is in RUN_DIR/logs"},
 };
 
-// Names that mpirun's users write behind a single dash.
+// Names that users of mpirun write with a single dash.
 constexpr std::string_view kOneDashNames[] = {"np",
                                               "npernode",
                                               "ppn",
@@ -115,7 +115,7 @@ std::string BothSpellings(std::initializer_list<const char*> names) {
   return all;
 }
 
-// A flag that says in `take` what a value means.
+// Adds a flag; `take` applies its value.
 template <typename Take>
 CLI::Option* AddTaken(CLI::App& app, const std::string& names, const Take& take) {
   return app.add_option_function<std::string>(names, take)->group("");
@@ -160,7 +160,7 @@ void TakeBackend(const std::string& name) {
          "dsrun knows which hosts there are and tells the ranks where they meet; leave it out");
 }
 
-// HOST, HOST:PORT or [HOST]:PORT: where rank 0 is. Port 0 is any.
+// Parses HOST, HOST:PORT or [HOST]:PORT, the address of rank 0. Port 0 means any.
 void TakeEndpoint(const std::string& word, LaunchFlags* flags) {
   const std::size_t bracket = word.starts_with('[') ? word.find(']') : std::string::npos;
   const std::size_t colon = word.find(':', bracket == std::string::npos ? 0 : bracket);
@@ -171,7 +171,7 @@ void TakeEndpoint(const std::string& word, LaunchFlags* flags) {
   if (host.empty() || !port || *port < 0 || *port > kMaxPort) {
     throw CLI::ValidationError("--rdzv_endpoint " + word + ": expected HOST[:PORT]");
   }
-  // Where it is this host's loopback, dsrun may know better.
+  // For this host's loopback, dsrun may know a better address.
   if (host != "localhost" && host != "127.0.0.1") flags->master_addr = host;
   flags->master_port = *port;
 }
@@ -202,7 +202,7 @@ void AddMpirunFlags(CLI::App& app, LaunchFlags* flags) {
   }
 }
 
-// DeepSpeed's own launchers over SSH mean no more than that.
+// Parses --launcher. DeepSpeed's own SSH launchers map to libssh.
 SshTransport TransportOf(const std::string& name) {
   if (name == "ssh-client") return SshTransport::kSshClient;
   if (name == "libssh" || name == "pdsh" || name == "ssh") return SshTransport::kLibssh;

@@ -10,14 +10,14 @@
 namespace ds::cli {
 namespace {
 
-// 1e-4 is 0.0001.
+// Compares numbers by value: 1e-4 equals 0.0001.
 bool AreAlike(const std::string& one, const std::string& other) {
   if (one == other) return true;
   const auto number = ParseNumber<double>(one);
   return number && number == ParseNumber<double>(other);
 }
 
-// "true" of a switch without a value.
+// Returns the value of a flag; "true" for a switch without one.
 std::string FindValue(const std::string& spelt, const std::optional<std::string>& next) {
   const std::size_t equals = spelt.find('=');
   return equals == std::string::npos ? next.value_or("true") : spelt.substr(equals + 1);

@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxRanksPerHost = 4096;
 constexpr int kMaxHosts = 65536;
 
-// Without CLI11's own remarks in the help.
+// Makes a validator without CLI11's own remarks in the help.
 CLI::Validator OneOf(std::vector<std::string> names) {
   return CLI::IsMember(std::move(names)).description("");
 }
@@ -97,7 +97,7 @@ void AddRankFlags(CLI::App& app, LaunchFlags* flags) {
                "add --local_rank=N to the program's arguments");
 }
 
-// A flag that may be given often: `take` is called with every value, as soon as it is read.
+// Adds a repeatable flag. `take` is called with every value as soon as it is read.
 CLI::Option* AddRepeated(CLI::App& app, const std::string& names, const std::string& help,
                          const std::function<void(const std::string& value)>& take) {
   return app.add_option_function<std::string>(names, take, help)

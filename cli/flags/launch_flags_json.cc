@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls `visit(name, member)` for every flag: the one list both directions use.
+// Calls `visit(name, member)` for every flag. Both directions use this one list.
 template <typename Flags, typename Visit>
 void VisitFlags(Flags& flags, const Visit& visit) {
   visit("hostfile", flags.hostfile);
@@ -70,7 +70,7 @@ Json Write(const std::optional<T>& value) {
   return value.has_value() ? Json(*value) : Json(nullptr);
 }
 
-// The value of these that is written as this.
+// Sets `value` to the known value that is written as `json`.
 template <typename T>
 void ReadOneOf(const Json& json, std::initializer_list<T> known, T* value) {
   for (const T each : known) {
