@@ -7,7 +7,7 @@
 namespace ds::cli {
 namespace {
 
-// More than the kernel's largest cpu number by far; bounds what "0-999999999" may allocate.
+// Far above the kernel's largest CPU number. It limits the memory for lists like "0-999999999".
 constexpr int kMaxCore = 65535;
 
 std::optional<int> ParseCore(std::string_view digits) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxEnvFileBytes = std::uint64_t{16} << 20;
 constexpr std::string_view kExport = "export";
 
-// What \c stands for inside double quotes; a backslash in front of anything else stays.
+// Returns the character for \c in double quotes. A backslash before any other character is kept.
 std::string Unescaped(char c) {
   switch (c) {
     case 'n':
@@ -31,7 +31,7 @@ std::string Unescaped(char c) {
   }
 }
 
-// `text` begins with a quote. Behind the closing one only a comment may stand.
+// Parses a value in quotes; `text` begins with one. Only a comment may follow the closing quote.
 StatusOr<std::string> QuotedValue(std::string_view text) {
   const char quote = text.front();
   std::string value;
@@ -71,8 +71,8 @@ Status CheckName(std::string_view name) {
   return OkStatus();
 }
 
-// A shell ends the value at the blank, and exports the next word, too. DeepSpeed takes the whole
-// line, and hands `export` to the far side's shell.
+// After `export`, a shell ends the value at the blank and exports the next word, too. DeepSpeed
+// takes the full line and passes `export` to the remote shell.
 Status RefuseWords() {
   return InvalidArgumentError(
       "a blank in the value behind `export`, at which a shell ends it: quote the whole value, or "

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 26> kRemotePrefixes = {
     "NCCL", "PYTHON", "MLFLOW", "MV2", "UCX", "DSRUN_INTERFACE", "DSRUN_COLLECTIVE_TIMEOUT",
     "DEEPSPEED_TIMEOUT",
-    // The Nebula service and the Azure hosts it runs on.
+    // The Nebula service and its Azure hosts.
     "DLTS_JOB_ID", "DLTS_NUM_WORKER", "NEBULA_PERSISTENT_STORAGE_PATH",
     "NEBULA_PERSISTENT_TIME_INTERVAL", "AML_RUN_ID", "AZUREML_RUN_TOKEN", "AZUREML_WORKSPACE_SCOPE",
     "AZUREML_EXPERIMENT_SCOPE", "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT", "AZUREML_RUN_ID",
@@ -73,14 +73,15 @@ std::optional<std::string> Value(const Environment& environment, std::string_vie
   return found == nullptr ? std::nullopt : std::optional<std::string>(*found);
 }
 
-// Intel's OpenMP would move the threads of a bound rank to cores of its own choice.
+// Rejects KMP_AFFINITY. With it Intel's OpenMP would move the threads of a bound rank to other
+// cores.
 Status CheckCoreBinding(const Environment& exports, const Environment& shell) {
   if (FindRankVariable(exports, shell, "KMP_AFFINITY") == nullptr) return OkStatus();
   return InvalidArgumentError(
       "--bind_cores_to_rank contradicts KMP_AFFINITY in the environment; unset one of them");
 }
 
-// "A, B and C"; the first of many.
+// Joins the first names with commas and counts the others.
 std::string JoinNames(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 8;
   std::string text;
@@ -91,7 +92,7 @@ std::string JoinNames(const std::vector<std::string>& names) {
   return text;
 }
 
-// $NAME or ${NAME}.
+// True if the value contains $NAME or ${NAME}.
 bool HasReference(std::string_view value) {
   for (std::size_t i = 0; i + 1 < value.size(); ++i) {
     const char next = value[i + 1];
@@ -102,7 +103,7 @@ bool HasReference(std::string_view value) {
   return false;
 }
 
-// What a file says that ranks do not get as its author may expect.
+// Adds notices for variables of a file that ranks do not get as its author may expect.
 void DescribeFile(const std::string& path, const Environment& file,
                   std::vector<std::string>* notices) {
   std::vector<std::string> literal, own;
@@ -124,7 +125,7 @@ void DescribeFile(const std::string& path, const Environment& file,
   }
 }
 
-// The last of the files, in their order, and of -x that gives PATH.
+// Returns the last source that sets PATH: an env file, in their order, or -x.
 std::string FindPathSource(const std::vector<std::pair<std::string, const Environment*>>& files,
                            const std::vector<std::string>& words) {
   std::string source;

@@ -25,7 +25,7 @@ std::vector<std::string_view> SplitWords(std::string_view line) {
 
 std::string Quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-// The numbers of "01-04,7", as they stand in names.
+// Expands "01-04,7" into the numbers as written in names.
 StatusOr<std::vector<std::string>> ExpandRange(std::string_view list, std::size_t most) {
   const Status bad = InvalidArgumentError("'[" + std::string(list) +
                                           "]' is no range of numbers like [01-04,7] (an IPv6 "
@@ -51,7 +51,7 @@ StatusOr<std::vector<std::string>> ExpandRange(std::string_view list, std::size_
   return numbers;
 }
 
-// Commas outside brackets.
+// True if the name has commas outside brackets.
 bool IsList(std::string_view name) {
   int depth = 0;
   return std::any_of(name.begin(), name.end(), [&](char c) {
@@ -79,7 +79,7 @@ Status CheckHostName(std::string_view name) {
   return OkStatus();
 }
 
-// LSF's LSB_MCPU_HOSTS: "a 8 b 8".
+// True for LSF's LSB_MCPU_HOSTS: "a 8 b 8".
 bool IsListOfCounts(std::span<const std::string_view> words) {
   if (words.size() < 4 || words.size() % 2 != 0) return false;
   for (std::size_t i = 1; i < words.size(); i += 2) {

@@ -18,18 +18,18 @@ namespace {
 constexpr std::uint64_t kMaxHostfileBytes = std::uint64_t{16} << 20;
 constexpr std::string_view kSlots = "slots=";
 constexpr int kMaxSshPort = 65535;
-constexpr int kMostHosts = 65536;  // of one line
+constexpr int kMostHosts = 65536;  // per line
 
-// The beginning of a text that is too long for a line of a message.
+// Shortens a text that is too long for a message.
 std::string CutForMessage(std::string_view text) {
   constexpr std::size_t kMost = 80;
   return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
 }
 
-// Cuts the next key off `text`: a word, or key="..." without its quotes.
+// Removes and returns the next key of `text`: a word, or key="..." without its quotes.
 StatusOr<std::string> TakeKey(std::string_view* text) {
   constexpr std::string_view kOpen = "=\"";
-  const std::size_t quote = text->find('=');  // the first: further ones belong to the value
+  const std::size_t quote = text->find('=');  // the first one; later ones belong to the value
   const std::size_t blank = std::find_if(text->begin(), text->end(), IsBlank) - text->begin();
   if (quote > blank || text->substr(quote, kOpen.size()) != kOpen) {
     return std::string(TakeWord(text));
@@ -50,7 +50,7 @@ StatusOr<std::string> TakeKey(std::string_view* text) {
   return key;
 }
 
-// The number if `digits` is one of at most `max`.
+// Returns the number if `digits` is one of at most `max`.
 std::optional<int> NumberUpTo(int max, std::string_view digits) {
   const std::optional<int> value = ParseNumber<int>(digits);
   if (!value.has_value() || *value > max || digits.front() == '-') return std::nullopt;
@@ -62,7 +62,7 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
   return {parts.begin(), parts.end()};
 }
 
-// A number, or a name as the driver gives them (GPU-..., MIG-...), which starts with a letter.
+// True for a number or a driver name (GPU-..., MIG-...), which starts with a letter.
 bool IsDevice(const std::string& device) {
   if (NumberUpTo(kMaxSlotsPerHost, device).has_value()) return true;
   return !device.empty() && std::isalpha(static_cast<unsigned char>(device.front())) != 0;
@@ -85,7 +85,7 @@ Status CheckDevices(const std::string& list, int slots) {
                               " devices for " + std::to_string(slots) + " slots");
 }
 
-// Fingerprints are 32 bytes in base64 without its padding, as ssh-keygen -l shows them.
+// Fingerprints are 32 bytes in base64 without padding, as printed by ssh-keygen -l.
 Status CheckFingerprints(const std::string& list) {
   constexpr std::string_view kHash = "SHA256:";
   constexpr std::size_t kDigits = 43;
@@ -106,7 +106,7 @@ Status CheckFingerprints(const std::string& list) {
   return OkStatus();
 }
 
-// Open MPI's limit of ranks when a host is oversubscribed, which dsrun never does.
+// Open MPI's limit for oversubscribed hosts. dsrun never oversubscribes.
 Status CheckMaxSlots(const std::string& key, const std::string& value, int slots) {
   const std::optional<int> most = ParseNumber<int>(value);
   if (most.has_value() && *most >= slots) return OkStatus();
@@ -114,7 +114,7 @@ Status CheckMaxSlots(const std::string& key, const std::string& value, int slots
       key + "=" + value + ": expected a whole number of at least slots=" + std::to_string(slots));
 }
 
-// One word behind slots=N: "key=value" or "spare".
+// Adds one word after slots=N: "key=value" or "spare".
 Status AddKey(std::string_view word, HostEntry* entry) {
   const std::vector<std::string> known = {"port",    "user", "identity", "workdir", "exec",
                                           "address", "gpus", "hostkey",  "spare"};
@@ -150,13 +150,14 @@ bool HasControlCharacter(std::string_view text) {
   });
 }
 
-// A stripped line that is neither empty nor a comment, without a comment behind it.
+// True for a line with only a host name, apart from a comment. `line` is stripped and neither empty
+// nor a comment.
 bool IsBare(std::string_view line) {
   TakeWord(&line);
   return line.empty() || line.front() == '#';
 }
 
-// A stripped line that is neither empty nor a comment.
+// Parses a stripped line that is neither empty nor a comment.
 StatusOr<HostEntry> ParseHost(std::string_view line) {
   if (HasControlCharacter(line)) return InvalidArgumentError("holds a control character");
   std::string_view rest = line;
@@ -180,7 +181,7 @@ StatusOr<HostEntry> ParseHost(std::string_view line) {
   return entry;
 }
 
-// Cuts the next line, without its newline, off `text`.
+// Removes and returns the next line of `text`, without its newline.
 std::string_view TakeLine(std::string_view* text) {
   const std::size_t end = text->find('\n');
   const std::string_view line = text->substr(0, end);
@@ -188,14 +189,14 @@ std::string_view TakeLine(std::string_view* text) {
   return line;
 }
 
-// A line that holds a host, stripped.
+// A stripped line with a host.
 struct HostLine {
   std::string_view text;
   int number = 0;          // 1-based
-  std::size_t indent = 0;  // bytes of the line before the text
+  std::size_t indent = 0;  // bytes before the text
 };
 
-// Characters that look like a blank or like nothing, which editors, mails and web pages leave.
+// Invisible characters or odd blanks that editors, mails and web pages insert.
 struct OddBlank {
   std::string_view bytes;
   const char* name;
@@ -209,7 +210,7 @@ constexpr OddBlank kOddBlanks[] = {
     {"\xE2\x80\x8B", "a zero-width space (U+200B)", "remove it"},
     {kByteOrderMark, "a byte-order mark (U+FEFF) inside of the file", "remove it"}};
 
-// The line up to its comment or its first quote, behind which any character may be meant.
+// Returns the line before its comment or its first quote; any character may follow a quote.
 std::string_view PlainPart(std::string_view line) {
   for (std::size_t at = 0; at < line.size(); ++at) {
     if (line[at] == '"' || (line[at] == '#' && (at == 0 || IsBlank(line[at - 1])))) {
@@ -219,7 +220,7 @@ std::string_view PlainPart(std::string_view line) {
   return line;
 }
 
-// Names column (in characters) and character.
+// The error names the column (in characters) and the character.
 Status RefuseOddBlanks(const HostLine& line) {
   const std::string_view text = PlainPart(line.text);
   for (const OddBlank& odd : kOddBlanks) {
@@ -245,8 +246,8 @@ std::vector<HostLine> FindHostLines(std::string_view text) {
   return lines;
 }
 
-// A file of bare hosts, one of them at least twice, has a line for each slot, as PBS and LSF write
-// it. Nothing for any other file.
+// Reads a file of bare hosts, at least one repeated, as one slot per line, the format of PBS and
+// LSF. Returns nothing for any other file.
 std::optional<std::vector<HostEntry>> CountLines(const std::vector<HostLine>& lines) {
   std::vector<HostEntry> hosts;
   std::map<std::string, std::size_t> places;
@@ -262,7 +263,7 @@ std::optional<std::vector<HostEntry>> CountLines(const std::vector<HostLine>& li
   return hosts;
 }
 
-// A range needs its slots: its lines may count those of each host or of all.
+// Ranges require slots=N, because their lines could count the slots of each host or of all.
 Status CheckCounted(const HostEntry& host) {
   DS_RETURN_IF_ERROR(ExpandHostName(host.name, kMostHosts).status());
   if (host.name.find('[') == std::string::npos) return OkStatus();
@@ -271,7 +272,7 @@ Status CheckCounted(const HostEntry& host) {
                               CutForMessage(host.name) + " slots=N'");
 }
 
-// The entries of one line: more than one for a range of names.
+// Returns the entries of one line: several for a range of names.
 StatusOr<std::vector<HostEntry>> ParseLine(const HostLine& line) {
   DS_ASSIGN_OR_RETURN(HostEntry entry, ParseHost(line.text));
   entry.line = line.number;

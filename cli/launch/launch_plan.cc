@@ -52,7 +52,7 @@ std::optional<int> AsNumber(std::string_view text) {
   return value.value_or(-1) < 0 ? std::nullopt : value;
 }
 
-// The devices that CUDA_VISIBLE_DEVICES leaves; as in CUDA, "-1" ends the list.
+// Returns the devices in CUDA_VISIBLE_DEVICES. "-1" ends the list, as in CUDA.
 std::vector<std::string> SplitDeviceList(std::string_view list) {
   std::vector<std::string> devices;
   while (!list.empty()) {
@@ -67,7 +67,7 @@ std::vector<std::string> SplitDeviceList(std::string_view list) {
   return devices;
 }
 
-// CUDA would see none of them.
+// Rejects duplicate devices, because CUDA would then see none.
 Status CheckDistinct(const std::vector<std::string>& devices) {
   std::set<std::string_view> seen;
   for (const std::string& device : devices) {
@@ -84,7 +84,7 @@ HostSlots MakeCpuSlots(const std::string& name, int count) {
   return host;
 }
 
-// Slots are the device numbers; devices with other names (UUIDs) are numbered by their place.
+// Slots are the device numbers. Devices with other names (UUIDs) are numbered by their index.
 HostSlots MakeDeviceSlots(const std::string& name, std::vector<std::string> devices) {
   HostSlots host{.host = name};
   const bool numbers = std::all_of(devices.begin(), devices.end(),
@@ -96,7 +96,7 @@ HostSlots MakeDeviceSlots(const std::string& name, std::vector<std::string> devi
   return host;
 }
 
-// This host's pool, without a hostfile.
+// Returns the pool without a hostfile: this host.
 StatusOr<HostSlots> MakeLocalPool(const LaunchFlags& flags, const ThisHost& this_host,
                                   const char* visible_devices) {
   const std::vector<std::string> devices = visible_devices == nullptr
@@ -147,7 +147,8 @@ Selection SplitSelection(std::vector<HostSlots> pool, const std::vector<HostEntr
   return split;
 }
 
-// --include and --exclude mean spares, too; --num_nodes counts the others, --num_gpus is for all.
+// --include and --exclude also apply to spares, --num_nodes counts only the others, --num_gpus
+// applies to all hosts.
 StatusOr<Selection> SelectHosts(const LaunchFlags& flags, const std::vector<HostSlots>& pool,
                                 const std::vector<HostEntry>& entries) {
   const ResourceRequest request{.include = flags.include,
@@ -172,7 +173,7 @@ StatusOr<Selection> SelectHosts(const LaunchFlags& flags, const std::vector<Host
   return selection;
 }
 
-// Says how this host, which is the pool without a hostfile, gets more hosts or slots.
+// Returns a hint how to add hosts or slots to this host, the pool without a hostfile.
 std::string LocalHint(const LaunchFlags& flags, const HostSlots& local) {
   if (flags.num_nodes.value_or(1) > 1) {
     return "; without a hostfile that is this host alone: --hostfile FILE names others";
@@ -184,7 +185,7 @@ std::string LocalHint(const LaunchFlags& flags, const HostSlots& local) {
          "to choose from";
 }
 
-// -n: the first `count` slots of the hosts, in their order. Hosts without any do not take part.
+// Applies -n: keeps the first `count` slots of the hosts in order, and drops hosts without slots.
 Status KeepFirstRanks(int count, std::vector<HostSlots>* hosts) {
   int left = count;
   std::size_t used = 0;
@@ -205,7 +206,7 @@ Status KeepFirstRanks(int count, std::vector<HostSlots>* hosts) {
   return OkStatus();
 }
 
-// As far as the cores are known here; the daemons of the hosts tell the rest when the job starts.
+// Binds cores that are known here. Other hosts' daemons report theirs when the job starts.
 Status BindKnownCores(const LaunchFlags& flags, const ThisHost& this_host, LaunchPlan* plan) {
   HostCores available;
   if (!plan->from_hostfile) available = {this_host.topology.cores, this_host.topology.nodes};

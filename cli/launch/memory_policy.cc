@@ -13,14 +13,14 @@ bool Holds(const NumaNode& node, const std::vector<int>& cores) {
   return std::includes(node.cpus.begin(), node.cpus.end(), cores.begin(), cores.end());
 }
 
-// Counts the nodes before `end` that have cpus, or have none.
+// Counts the nodes before `end` with CPUs, or without.
 std::size_t CountBefore(const std::vector<NumaNode>& nodes, std::size_t end, bool with_cpus) {
   return static_cast<std::size_t>(
       std::count_if(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(end),
                     [with_cpus](const NumaNode& node) { return node.cpus.empty() != with_cpus; }));
 }
 
-// The k-th node without cpus.
+// Returns the k-th node without CPUs.
 int MemoryOnlyNode(const std::vector<NumaNode>& nodes, std::size_t k) {
   for (const NumaNode& node : nodes) {
     if (node.cpus.empty() && k-- == 0) return node.id;
@@ -28,8 +28,8 @@ int MemoryOnlyNode(const std::vector<NumaNode>& nodes, std::size_t k) {
   return -1;
 }
 
-// The neighbours of nodes[place] that have the same cpus, itself included, as far as they have
-// memory: the kernel refuses to bind to none.
+// Returns the adjacent nodes with the same CPUs as nodes[place], including itself. Omits nodes
+// without memory, because the kernel refuses an empty binding.
 std::vector<int> SameCpusWithMemory(const std::vector<NumaNode>& nodes, std::size_t place) {
   std::size_t first = place;
   while (first > 0 && nodes[first - 1].cpus == nodes[place].cpus) --first;

@@ -21,7 +21,7 @@ constexpr std::size_t kMostGroupsInALine = 16;
 
 struct Kind {
   std::string_view name;
-  std::string_view what;  // its ranks do
+  std::string_view what;  // a verb phrase about its ranks
   std::function<std::vector<int>(const Mesh&, int rank)> group_of;
 };
 
@@ -45,7 +45,7 @@ const std::array<Kind, 9>& Kinds() {
   return kinds;
 }
 
-// Each once, by its first rank.
+// Lists each group once, by its first rank.
 Groups ListGroups(const Mesh& mesh, const Kind& kind) {
   Groups groups;
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
@@ -55,7 +55,7 @@ Groups ListGroups(const Mesh& mesh, const Kind& kind) {
   return groups;
 }
 
-// Without experts their groups say nothing.
+// False for expert groups if there are no experts.
 bool IsOfUse(const Mesh& mesh, const Kind& kind) {
   return mesh.degrees().expert > 1 || !kind.name.starts_with("expert");
 }
@@ -143,7 +143,7 @@ Look LookOf(TaskKind kind) {
   return {'?', "#ffffff"};
 }
 
-// One line of a stage: what `mark` says of the task that is under way in each unit of time.
+// Draws one line of a stage. `mark` returns the character of the active task for each unit of time.
 template <typename Mark>
 std::string DrawLine(const std::vector<TaskSpan>& spans, std::size_t units, Mark mark) {
   std::string line(units, ' ');
@@ -158,7 +158,7 @@ std::string DrawLine(const std::vector<TaskSpan>& spans, std::size_t units, Mark
 
 char LastDigit(int number) { return static_cast<char>('0' + number % 10); }
 
-// Without the blanks at its end.
+// Removes trailing blanks.
 std::string Trim(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
@@ -277,7 +277,7 @@ StageDrawing::StageDrawing(const pipeline::Schedule& schedule, const std::vector
   }
 }
 
-// "DecoderEmbedding, 3 DecoderLayer".
+// Returns a list like "DecoderEmbedding, 3 DecoderLayer".
 std::string StageDrawing::NameBlocks(const Run& run) const {
   std::string text;
   for (int i = run.first; i < run.end;) {

@@ -29,9 +29,9 @@ void AddIdentity(const WorldPlan& plan, const PlannedRank& rank, Environment* en
                        {"GROUP_WORLD_SIZE", std::to_string(plan.hosts.size())}});
 }
 
-// Adds the variables of torchrun's ranks, so that torch.distributed.is_torchelastic_launched() says
-// yes. All ranks have one role. Rank 0 serves the store, and no agent does: a rank that was told
-// otherwise would wait for a server that nobody starts.
+// Adds torchrun's variables, so that torch.distributed.is_torchelastic_launched() returns true. All
+// ranks have one role. Rank 0 serves the store, not an agent. With another setting ranks would wait
+// for a server that nothing starts.
 void AddTorchElastic(const WorldPlan& plan, const PlannedRank& rank, const JobEnvironment& job,
                      Environment* environment) {
   const std::string& run_id = job.run_id.empty() ? job.job_id : job.run_id;

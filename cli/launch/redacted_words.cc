@@ -8,7 +8,8 @@
 namespace ds::cli {
 namespace {
 
-// It would be hidden wherever a secret is, as it fits every shape, and stays elsewhere.
+// A marker that matches every token shape: it is redacted in the position of a secret, and kept
+// elsewhere.
 constexpr std::string_view kAnySecret = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 std::string& WordOf(const ValuePlace& value, std::vector<std::string>* words) {
@@ -30,8 +31,8 @@ int CountOf(std::string_view what, std::string_view text) {
   return count;
 }
 
-// What kRedacted, which is at `at`, stands in for: what is before it up to a blank, or up to the
-// next where a blank is all that is before it.
+// Returns kRedacted, which is at `at`, with the text before it, back to a blank. If a blank
+// precedes it directly, the previous word is included.
 std::string ShowAround(const std::string& text, std::size_t at) {
   constexpr char kBlanks[] = " \t\n";
   std::size_t start = text.find_last_of(kBlanks, at) + 1;
@@ -39,7 +40,7 @@ std::string ShowAround(const std::string& text, std::size_t at) {
   return text.substr(start, at + kRedacted.size() - start);
 }
 
-// For each word whether it has the mark where something is hidden.
+// Returns for each word whether it contains kRedacted in the position of a secret.
 std::vector<bool> FindHidden(std::vector<std::string> words,
                              const std::vector<ValuePlace>& values) {
   std::vector<bool> hidden(words.size());

@@ -13,7 +13,7 @@ namespace ds::cli {
 namespace {
 
 using Pool = std::vector<HostSlots>;
-// Host -> the slots named for it; none named = all.
+// Maps a host to its named slots; none named = all.
 using Filter = std::map<std::string, std::set<int>>;
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
@@ -32,7 +32,7 @@ const HostSlots* FindHost(const Pool& pool, std::string_view name) {
   return found == pool.end() ? nullptr : &*found;
 }
 
-// "0-3", "0,2" or "none": how messages show a host's slots.
+// Formats a host's slots for messages: "0-3", "0,2" or "none".
 std::string ShowSlots(const std::vector<int>& slots) {
   std::string text;
   for (std::size_t i = 0; i < slots.size();) {
@@ -53,7 +53,7 @@ StatusOr<int> ParseSlot(std::string_view digits) {
   return *value;
 }
 
-// "2" or "0-3", every number of which must be a slot of `host`.
+// Parses "2" or "0-3". Every number must be a slot of `host`.
 Status AddSlots(std::string_view text, const HostSlots& host, std::set<int>* slots) {
   const std::size_t dash = text.find('-', 1);
   DS_ASSIGN_OR_RETURN(const int first, ParseSlot(text.substr(0, dash)));
@@ -103,7 +103,7 @@ StatusOr<Filter> ParseFilter(std::string_view text, const Pool& pool) {
   return filter;
 }
 
-// The pool without the slots that `keep` refuses, and without hosts that have none left.
+// Returns the pool without the slots that `keep` rejects, and without hosts that have no slot left.
 template <typename Keep>
 Pool KeepSlots(const Pool& pool, const Keep& keep) {
   Pool kept;

@@ -22,14 +22,14 @@ int NumberOf(const Environment& shell, std::string_view name) {
   return ParseNumber<int>(ValueOf(shell, name)).value_or(0);
 }
 
-// Hosts of an allocation and the variable that says so.
+// An allocation of several hosts, and the variable that shows it.
 struct Allocation {
   std::string fact;     // "SLURM_NNODES=4"
   std::string command;  // writes `hostfile`
   int hosts = 0;
 };
 
-// The slots of a host as far as the variables say: a number, or N for the user to fill in.
+// Returns the slots of a host from the variables: a number, or N for the user to fill in.
 std::string SlotsOf(const Environment& shell, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (const int number = NumberOf(shell, name); number > 0) return std::to_string(number);
@@ -66,7 +66,7 @@ Allocation FindPbs(const Environment& shell) {
           count};
 }
 
-// "hostA 8 hostB 8".
+// Reads "hostA 8 hostB 8".
 Allocation FindLsf(const Environment& shell) {
   std::istringstream words(ValueOf(shell, "LSB_MCPU_HOSTS"));
   int hosts = 0;
@@ -88,7 +88,7 @@ std::string DescribeHosts(const Allocation& found) {
          " && dsrun --hostfile hostfile ...";
 }
 
-// Operators of training jobs start one process a pod and set torchrun's variables.
+// Operators of training jobs start one process per pod and set torchrun's variables.
 std::string DescribePod(const Environment& shell) {
   const int world_size = NumberOf(shell, "WORLD_SIZE");
   const bool in_pod = !ValueOf(shell, "KUBERNETES_SERVICE_HOST").empty();
@@ -98,7 +98,7 @@ std::string DescribePod(const Environment& shell) {
          "pod, with a --hostfile of lines 'POD slots=N' and sshd in the others";
 }
 
-// A launcher that has started this command several times, and how often.
+// Describes a launcher that has started this command several times, with their number.
 std::string DescribeCopies(const Environment& shell) {
   struct Launcher {
     const char* variable;

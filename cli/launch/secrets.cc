@@ -13,22 +13,22 @@ bool Contains(const std::array<std::string_view, N>& words, std::string_view wor
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// A name with one of these, alone or at the end of a word of its, is a secret's.
+// A name is secret if it has one of these as a word, or at the end of a word.
 constexpr std::array<std::string_view, 9> kSecretEndings = {
     "SECRET",      "PASSWORD",  "PASSWD",        "PASSPHRASE", "CREDENTIAL",
     "CREDENTIALS", "ACCESSKEY", "AUTHORIZATION", "SECRETKEY"};
-// A name that ends with one of these is, too,
+// A name is also secret if it ends with one of these words,
 constexpr std::array<std::string_view, 10> kLastWords = {
     "TOKEN", "KEY", "APIKEY", "PAT", "PASS", "PWD", "PW", "AUTH", "COOKIE", "SIGNATURE"};
 constexpr std::array<std::string_view, 2> kLastEndings = {"TOKEN", "APIKEY"};
-// unless one of these says that it is of another kind.
+// unless it contains one of these.
 constexpr std::array<std::string_view, 24> kHarmlessWords = {
     "PAD",    "EOS",   "BOS",   "UNK",    "SEP",  "CLS",   "MASK",    "SPECIAL",
     "START",  "END",   "IMAGE", "TEXT",   "SORT", "LABEL", "PRIMARY", "FOREIGN",
     "PUBLIC", "CACHE", "GROUP", "OUTPUT", "DATA", "INPUT", "TARGET",  "FEATURE"};
-// What takes "user:PASSWORD" (curl).
+// Flags with a value "user:PASSWORD" (curl).
 constexpr std::array<std::string_view, 3> kLoginFlags = {"-u", "--user", "--proxy-user"};
-// Names of these say where a secret lies.
+// Names that end with one of these contain the path of a secret.
 constexpr std::array<std::string_view, 3> kPlaces = {"FILE", "PATH", "DIR"};
 
 bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
@@ -39,7 +39,7 @@ bool IsNameChar(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
 
-// "aws_secret-key2" as AWS, SECRET, KEY: numbers at the end say nothing.
+// Splits "aws_secret-key2" into AWS, SECRET, KEY; trailing numbers are dropped.
 std::vector<std::string> WordsOf(std::string_view name) {
   std::vector<std::string> words(1);
   for (const char c : name) {
@@ -63,14 +63,14 @@ bool EndsWithOneOf(std::string_view word, const std::array<std::string_view, N>&
                      [&](std::string_view ending) { return word.ends_with(ending); });
 }
 
-// "-v" or "--name...", where "-Xa1b2c3" may be a secret that begins so.
+// True for "-v" or "--name...". A word like "-Xa1b2c3" may be a secret with a leading dash.
 bool IsFlag(std::string_view word) {
   if (word.starts_with("--")) return word.size() == 2 || IsLetter(word[2]);
   return word == "-" || (word.size() == 2 && word[0] == '-' && IsLetter(word[1]));
 }
 
-// Returns where the password of "user:PASSWORD" begins. 1000:1000 are the ids of a user and a
-// group, and URLs are RedactUrls' own.
+// Returns the start of the password in "user:PASSWORD". 1000:1000 are a user id and a group id.
+// RedactUrls handles URLs.
 std::size_t FindPassword(std::string_view login) {
   const std::size_t colon = login.find(':');
   if (colon == std::string_view::npos || login.substr(colon).starts_with("://") ||
@@ -80,7 +80,7 @@ std::size_t FindPassword(std::string_view login) {
   return colon + 1;
 }
 
-// Finds the values in a text that stand behind secret names.
+// Finds values after secret names in a text.
 class ValueScanner {
  public:
   explicit ValueScanner(std::string_view text) : text_(text) {}
@@ -109,7 +109,7 @@ class ValueScanner {
     return IsNameChar(text_[at_]) && (at_ == 0 || !IsNameChar(text_[at_ - 1]));
   }
 
-  // The name that began at `start` has just been shown.
+  // Call after the name at `start` has been copied to the output.
   void HideValue(std::size_t start, bool is_flag) {
     const bool whole_word = IsFirst(start);
     std::size_t value = at_;
@@ -133,7 +133,7 @@ class ValueScanner {
     at_ = end;
   }
 
-  // A flag has just been shown that a login follows.
+  // Call after a flag with a login as its value has been copied to the output.
   void HidePassword() {
     const bool glued = at_ < text_.size() && text_[at_] == '=';
     std::size_t login = glued ? at_ + 1 : SkipBlanks(at_);
@@ -146,7 +146,7 @@ class ValueScanner {
     at_ = end;
   }
 
-  // Nothing but what may stand in front of an exported NAME=VALUE is before it.
+  // True if only the prefixes allowed in an exported NAME=VALUE precede `start`.
   bool IsFirst(std::size_t start) const {
     const std::string_view before = text_.substr(0, start);
     return before.empty() || before == "--export=" || before == "-x";
@@ -157,7 +157,7 @@ class ValueScanner {
     return at;
   }
 
-  // One past the value that begins at `*value`, which moves behind an opening quote.
+  // Returns the end of the value at `*value`, after moving it past an opening quote.
   std::size_t EndOfValue(std::size_t* value) const {
     if (*value < text_.size() && IsQuote(text_[*value])) {
       const char quote = text_[(*value)++];
@@ -177,9 +177,10 @@ class ValueScanner {
   std::string shown_;
 };
 
-// "scheme://user:PASSWORD@host", and "https://SECRET@host", where tokens stand in front of the @;
-// with other schemes it is a user (ssh://) or a container (abfss://). A password may have what ends
-// the authority of a URL: unless a port stands in its place, it goes on to the last @.
+// Redacts "scheme://user:PASSWORD@host", and "https://SECRET@host", because tokens may precede the
+// @. With other schemes that is a user (ssh://) or a container (abfss://). A password may contain
+// characters that end the authority of a URL. Unless a port stands in its position, it extends to
+// the last @.
 std::string RedactUrls(std::string text) {
   for (std::size_t at = text.find("://"); at != std::string::npos; at = text.find("://", at)) {
     const std::string_view scheme = std::string_view(text).substr(0, at);
@@ -199,7 +200,7 @@ std::string RedactUrls(std::string text) {
   return text;
 }
 
-// "-xNAME=..." is one word to the scanner, which would take "-xNAME" for the name.
+// Handles "-xNAME=...", which is one word to the scanner; it would take "-xNAME" for the name.
 std::size_t LengthOfGluedExport(std::string_view text) {
   const bool glued = text.starts_with("-x") && text.size() > 2 && text[2] != '=';
   const std::size_t equals = text.find('=');
@@ -216,18 +217,18 @@ bool IsSecretFlag(std::string_view word) {
 
 enum class Alphabet { kAlphanumeric, kUpper, kHex, kUrl, kAny };
 
-// A token that tells by its shape whose it is, as the rules of secret scanners (gitleaks,
-// trufflehog) know it: a prefix of the service's own and enough characters of its alphabet.
+// The shape of a service's tokens, as in secret scanners (gitleaks, trufflehog): the service's
+// prefix, then enough characters of its alphabet.
 struct TokenShape {
   std::string_view prefix;
   Alphabet alphabet;
-  std::size_t least;  // characters behind the prefix
+  std::size_t least;  // number of characters after the prefix
 };
 
 constexpr TokenShape kShapes[] = {
     {"hf_", Alphabet::kAlphanumeric, 16},       // Hugging Face
     {"api_org_", Alphabet::kAlphanumeric, 16},  // ... of an organization
-    {"sk-", Alphabet::kUrl, 16},                // OpenAI, Anthropic and who copies them
+    {"sk-", Alphabet::kUrl, 16},                // OpenAI, Anthropic and compatible services
     {"sk_live_", Alphabet::kAlphanumeric, 16},  // Stripe
     {"rk_live_", Alphabet::kAlphanumeric, 16},
     {"ghp_", Alphabet::kAlphanumeric, 20},  // GitHub
@@ -275,7 +276,7 @@ bool IsOf(Alphabet alphabet, char c) {
   return false;
 }
 
-// Counts the characters at the start of `text` that are a token of this shape; 0 when it is none.
+// Returns the length of a token of this shape at the start of `text`; 0 if there is none.
 std::size_t TokenLength(std::string_view text, const TokenShape& shape) {
   if (!text.starts_with(shape.prefix)) return 0;
   const std::string_view behind = text.substr(shape.prefix.size());
@@ -285,7 +286,7 @@ std::size_t TokenLength(std::string_view text, const TokenShape& shape) {
   return length >= shape.least ? shape.prefix.size() + length : 0;
 }
 
-// The token at the start of a text; none: the length is 0.
+// The token at the start of a text; length 0 if there is none.
 struct AccessToken {
   std::string_view prefix;
   std::size_t length = 0;
@@ -300,8 +301,8 @@ AccessToken FindAccessToken(std::string_view text) {
   return {};
 }
 
-// `text` without such tokens but for their prefixes: whose they are is no secret, and what stands
-// there instead is recognized by it.
+// Redacts such tokens in `text` and keeps their prefixes. The service is no secret, and the prefix
+// marks a redacted token.
 std::string RedactTokens(std::string_view text) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {

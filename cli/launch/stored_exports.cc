@@ -14,7 +14,7 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// `names`, each between `before` and `behind`.
+// Joins `names`, each between `before` and `behind`.
 std::string List(const std::vector<std::string>& names, const std::string& separator,
                  const std::string& before = "", const std::string& behind = "") {
   std::string list;
