@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Megatron-LM names its files by the part that .bin and .idx have in common.
+// Megatron-LM names a data set by the common part of its .bin and .idx files.
 std::string FindTokenFile(const std::string& path) {
   std::error_code error;
   const bool has_both = fs::exists(path + ".bin", error) && fs::exists(path + ".idx", error);
@@ -26,13 +26,13 @@ bool HasJson(const std::vector<tokenizer::DataFile>& files) {
   });
 }
 
-// Megatron-LM's index says where documents end.
+// Megatron-LM's index contains the ends of documents.
 bool HasIndex(const tokenizer::DataFile& file) {
   std::error_code error;
   return IsTokens(file) && fs::exists(fs::path(file.path).replace_extension(".idx"), error);
 }
 
-// Refuses what the ranks would refuse of files that are one row of tokens.
+// Rejects settings that the ranks would reject for files that are one row of tokens.
 Status CheckPart(const config::TrainJob& job, const std::vector<tokenizer::DataFile>& files) {
   const auto tokens = std::find_if(files.begin(), files.end(), IsTokens);
   const auto text = std::find_if_not(files.begin(), files.end(), IsTokens);

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// OK where MakeDirectories would make the folder, and files could be written into it; the errors
-// are its own.
+// Checks that MakeDirectories could create the folder and that files could be written into it. The
+// errors are the same.
 Status CheckCanMake(const fs::path& folder) {
   std::error_code ignored;
   fs::path nearest = folder;
@@ -37,7 +37,7 @@ Status CheckCanMake(const fs::path& folder) {
   return ErrnoError(errno, folder.string());
 }
 
-// Ranks keep the tokens of texts there.
+// Checks the cache in which ranks store the tokens of texts.
 Status CheckCache(const config::TrainJob& job) {
   bool cuts = false;
   for (const std::vector<std::string>& paths : data::ListSources(job)) {
@@ -49,7 +49,7 @@ Status CheckCache(const config::TrainJob& job) {
   if (root.empty()) {
     DS_ASSIGN_OR_RETURN(root, data::DefaultCacheRoot());
   }
-  // One that is there may have the tokens already, and need not be written then.
+  // An existing cache may already have the tokens, and then need not be writable.
   std::error_code ignored;
   return fs::is_directory(root, ignored) ? OkStatus() : data::AdviseOnPlace(CheckCanMake(root));
 }
@@ -67,7 +67,8 @@ Status CheckOffload(const Offload& offload) {
   return CheckScratch(offload.nvme_path);
 }
 
-// transformers lays an adapter in a model's folder over the weights, which have it already.
+// transformers would apply an adapter in a model's folder to the saved weights, which include it
+// already.
 Status CheckHoldsNoAdapter(const config::TrainJob& job) {
   const bool writes_adapter = (job.lora_rank > 0 || !job.lora_adapter.empty()) && !job.lora_merge;
   std::error_code ignored;
@@ -80,7 +81,7 @@ Status CheckHoldsNoAdapter(const config::TrainJob& job) {
       "name another folder");
 }
 
-// The data analyzer's files, by which samples are chosen.
+// Checks the data analyzer's files, which select samples.
 Status CheckMetricFiles(const config::DataEfficiency& efficiency) {
   for (const config::SampleMetric& metric : efficiency.sample_metrics) {
     for (const std::string& path : {metric.index_to_sample_path, metric.index_to_metric_path}) {
@@ -96,7 +97,7 @@ Status CheckMetricFiles(const config::DataEfficiency& efficiency) {
   return OkStatus();
 }
 
-// True when dsrun wrote all weights or the adapter of the folder.
+// True if dsrun wrote all weights or the adapter of the folder.
 bool IsOwnExport(const fs::path& folder) {
   if (checkpoint::HasSafetensorsMark(folder / "adapter_model.safetensors")) return true;
   const auto files = models::WeightFiles::Open(folder);
@@ -105,7 +106,7 @@ bool IsOwnExport(const fs::path& folder) {
   return std::all_of(paths.begin(), paths.end(), checkpoint::HasSafetensorsMark);
 }
 
-// The end of the job would replace it in silence.
+// Rejects another program's model, because the end of the job would silently replace it.
 Status CheckHoldsNoModel(const fs::path& folder) {
   if (!HoldsExport(folder) || IsOwnExport(folder)) return OkStatus();
   return FailedPreconditionError("--save_hf: " + folder.string() +

@@ -31,7 +31,7 @@ std::string HowToFetch(std::string_view flag, const std::string& word) {
            });
   };
   std::error_code ignored;
-  // In a folder that is there somebody has looked for a file.
+  // If the owner is an existing folder, the user meant a file in it.
   if (!is_name(owner) || !is_name(name) || fs::exists(owner, ignored)) return "";
   return "; dsrun downloads nothing: if it is a name of the Hugging Face Hub, `hf download " +
          word + " --local-dir " + name + "` fetches it for " + std::string(flag) + " " + name;
@@ -56,7 +56,7 @@ StatusOr<fs::path> FindWeights(const std::string& model, const ShareFolder& shar
 
 namespace {
 
-// Its config.json.
+// Reads the model's config.json.
 StatusOr<std::string> ReadModelText(const std::string& model, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const fs::path path, FindModel(model, share));
   std::error_code ignored;
@@ -70,13 +70,13 @@ StatusOr<std::string> ReadModelText(const std::string& model, const ShareFolder&
   return text;
 }
 
-// What the text says of a decoder, whatever else it may say.
+// Parses the decoder settings of the text and ignores all others.
 StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text) {
   const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   return models::ReadDecoderSpec(json, "", models::UnknownKeys::kIgnore);
 }
 
-// Reads what ranks make of it.
+// Parses the decoder settings in the same way as ranks.
 StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text,
                                            const config::DsConfig& config) {
   DS_ASSIGN_OR_RETURN(models::DecoderSpec spec, ParseDecoder(text));
@@ -87,7 +87,7 @@ StatusOr<models::DecoderSpec> ParseDecoder(const std::string& text,
 }  // namespace
 
 bool HasWeights(const std::string& model) {
-  fs::path folder = model;  // a preset's name has none
+  fs::path folder = model;  // a preset's name has no folder
   std::error_code error;
   if (fs::is_regular_file(folder, error)) folder = folder.parent_path();
   if (!folder.is_absolute()) return false;
@@ -149,7 +149,7 @@ Status CheckRulesFit(const std::string& model, const nlohmann::ordered_json& giv
 Status CheckLengthFits(const std::string& model, std::int64_t seq_len, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(model, share));
   const auto spec = ParseDecoder(text);
-  if (!spec.ok()) return OkStatus();  // ranks say what is wrong with it
+  if (!spec.ok()) return OkStatus();  // ranks report the error
   const Status status = models::CheckLength(*spec, seq_len);
   if (status.ok()) return status;
   return InvalidArgumentError("--model " + model + ": " + std::string(status.message()) +
@@ -176,7 +176,7 @@ Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& 
   DS_ASSIGN_OR_RETURN(const std::string text, ReadModelText(job.model, share));
   const auto spec = ParseDecoder(text);
   if (!spec.ok()) return OkStatus();
-  const int blocks = static_cast<int>(spec->layers) + 2;  // the embedding's, and the head's
+  const int blocks = static_cast<int>(spec->layers) + 2;  // with embedding and head
   std::vector<int> cut{0, blocks};
   if (config.parallel.pipeline > 1) {
     DS_ASSIGN_OR_RETURN(const engine::StageOrder order, engine::ParseStageOrder(job, config));
@@ -194,7 +194,7 @@ Status CheckCheckpointsFit(const config::TrainJob& job, const config::DsConfig& 
 
 namespace {
 
-// No folder of transformers' has a place for what a residual MLP learns.
+// The model formats of transformers have no weights for a residual MLP.
 Status CheckResidualFits(const config::TrainJob& job) {
   if (HasWeights(job.model)) {
     return InvalidArgumentError(

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// All that is wrong with a config, a line each.
+// Returns all errors of a config, one per line.
 Status ErrorsOf(const config::CheckResult& result) {
   std::string message;
   for (const config::Issue& issue : result.errors) {
@@ -32,8 +32,8 @@ StatusOr<config::BaseConfig> ReadBuiltInConfig(const ShareFolder& share) {
       .name = "the built-in config", .keys = WholeValue(reading.root), .is_built_in = true};
 }
 
-// `changed`, a config, with this schedule. How long a decay lasts has no flag: the config's own
-// number stays, else it is the number of steps.
+// Returns `changed`, a config, with this schedule. No flag sets the length of a decay, so the
+// config's own number is kept, else it is the number of steps.
 Json WithSchedule(Json changed, Json section) {
   const Json::json_pointer total("/scheduler/params/total_num_steps");
   const bool falls = section["type"] == "WarmupDecayLR" || section["type"] == "WarmupCosineLR";
@@ -44,7 +44,7 @@ Json WithSchedule(Json changed, Json section) {
   return changed;
 }
 
-// The schedule is replaced, and checked again.
+// Drops errors of the old schedule. It is replaced, and the new one is checked again.
 void DropErrorsOfTheSchedule(config::CheckResult* result) {
   std::erase_if(result->errors,
                 [](const config::Issue& error) { return config::Key("scheduler").Has(error.key); });
@@ -78,7 +78,7 @@ config::CheckResult JudgeJobConfig(const config::ConfigText& config, const Train
   if (!flags.schedule.any()) return result;
   DropErrorsOfTheSchedule(&result);
   if (!result.errors.empty()) return result;
-  // The built-in config gives way as a whole.
+  // Schedule flags replace the full section of the built-in config.
   const bool is_built_in = facts.base && facts.base->is_built_in;
   Json own = config::PutAutosBack(result.given, result.derived);
   StatusOr<Json> section = MakeSchedulerSection(
@@ -90,12 +90,12 @@ config::CheckResult JudgeJobConfig(const config::ConfigText& config, const Train
     return result;
   }
   config::JobFacts now = facts;
-  now.base.reset();  // it is in there
+  now.base.reset();  // already merged
   config::CheckResult changed =
       config::CheckConfig(WithSchedule(std::move(own), *std::move(section)).dump(),
                           config.name + " with " + flags.schedule.name(), now);
   for (config::Issue& warning : result.warnings) {
-    if (warning.key.empty()) changed.warnings.push_back(std::move(warning));  // not read again
+    if (warning.key.empty()) changed.warnings.push_back(std::move(warning));  // not found again
   }
   return changed;
 }

@@ -19,7 +19,7 @@
 namespace ds::cli {
 namespace {
 
-// None of a model whose family cannot be predicted.
+// Returns nothing for a model family without a memory prediction.
 std::optional<PredictedJob> FindPredictedJob(const TrainInputs& inputs, const RankCounts& ranks,
                                              const ShareFolder& share) {
   const auto path = FindModel(inputs.job.model, share);
@@ -47,11 +47,11 @@ MemoryNeed PlanMemory(const PredictedJob& job, bool only_warns) {
           .only_warns = only_warns};
 }
 
-// Tries the data, and holds the schedule against the steps, where they are known.
+// Tries the data, and compares the schedule with the number of steps if it is known.
 Status TryJobData(const TrainInputs& inputs, const models::DecoderSpec& model) {
   const config::TrainJob& job = inputs.job;
   DS_ASSIGN_OR_RETURN(std::optional<std::int64_t> places, data::TryData(job, model.vocabulary));
-  if (inputs.data_efficiency.dynamic_batching) places.reset();  // its places are other ones
+  if (inputs.data_efficiency.dynamic_batching) places.reset();  // its sample count differs
   if (job.steps == 0 && !places) return OkStatus();
   DS_ASSIGN_OR_RETURN(
       const std::int64_t steps,
@@ -68,12 +68,13 @@ Status CheckEngine(const TrainInputs& inputs) {
                                    .chunks = order.chunks});
 }
 
-// A host without ranks may lack what they have: shards of weights, libraries of Arrow.
+// True for errors about files and libraries that only the ranks' hosts may have: weight shards,
+// Arrow.
 bool IsLack(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kUnimplemented;
 }
 
-// Asks for the rules of the ranks, in the order in which ranks come to them.
+// Checks the rules of the ranks, in the order of the ranks.
 Status CheckRanks(const TrainInputs& inputs, const RankCounts& ranks, const ShareFolder& share) {
   DS_ASSIGN_OR_RETURN(models::DecoderSpec model, ReadBuiltModel(inputs.job.model, share));
   DS_RETURN_IF_ERROR(engine::TakeMoeSection(inputs.config.moe, &model));

@@ -29,8 +29,8 @@ std::string StageText(const TrainInputs& inputs) {
 struct Feature {
   std::string_view name;
   bool (*holds)(const TrainInputs& inputs);
-  std::string_view meaning;                        // behind "recipe NAME"
-  std::string (*lack)(const TrainInputs& inputs);  // behind "but"
+  std::string_view meaning;                        // follows "recipe NAME"
+  std::string (*lack)(const TrainInputs& inputs);  // follows "but"
 };
 
 constexpr Feature kFeatures[] = {
@@ -85,7 +85,7 @@ const Feature* FindFeature(std::string_view name) {
   return nullptr;
 }
 
-// OK when `names` is a list of known features.
+// Checks that `names` is a list of known features.
 Status CheckFeatureNames(const nlohmann::ordered_json& names) {
   if (!names.is_array()) return InvalidArgumentError("stands_for must be a list");
   std::vector<std::string> known;
@@ -101,7 +101,7 @@ Status CheckFeatureNames(const nlohmann::ordered_json& names) {
   return OkStatus();
 }
 
-// Two ways to say the same, of which only one can hold.
+// Two alternative flags; only one may be in effect.
 struct Replacement {
   std::string_view given, replaced;
 };
@@ -158,7 +158,7 @@ bool IsFlagValue(const Json& value) {
           }));
 }
 
-// Says what is wrong with the parts of a file.
+// Checks the parts of a recipe file.
 Status CheckParts(const Json& file) {
   static const std::vector<std::string> kParts = {"about", "stands_for", "train", "ds_config"};
   for (const auto& [name, value] : file.items()) {

@@ -22,10 +22,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A parameter of a schedule as these flags have it; its type is that of the ds_config's key.
+// A schedule parameter of these flags. Its type is that of the ds_config key.
 struct LegacyFlag {
   const char* name;
-  const char* otherwise;  // JSON; "" says nothing, so that the schedule's own default holds
+  const char* otherwise;  // JSON; "" = the schedule's own default applies
   const char* help;
 };
 
@@ -111,21 +111,21 @@ void AddFlag(CLI::App& app, const LegacyFlag& flag, const std::string& help, Sch
   option->group("Schedules by DeepSpeed's flags, in place of the config's");
 }
 
-// The schedule of transformers in a `scheduler` section; null for another one and for none.
+// Returns the transformers schedule in a `scheduler` section; null for other schedules or none.
 const config::ScheduleType* TransformersTypeOf(const Json& section) {
   if (!section.is_object()) return nullptr;
   const Json type = section.value("type", Json());
   return type.is_string() ? config::FindTransformersSchedule(type.get<std::string>()) : nullptr;
 }
 
-// The number of the warm-up of a `scheduler` section; null where it has none.
+// Returns the section's number of warm-up steps; null if it has none.
 Json WarmupOfSection(const Json& section) {
   const Json::json_pointer key("/params/warmup_num_steps");
   const bool has_one = section.is_object() && section.contains(key) && section[key].is_number();
   return has_one ? section[key] : Json();
 }
 
-// The schedule that the flags name; of kwargs alone the one that they are laid over.
+// Returns the schedule that the flags name. With kwargs alone, it is the section's schedule.
 StatusOr<const config::ScheduleType*> ChooseTrainersType(const ScheduleFlags& flags,
                                                          const Json& section) {
   const config::ScheduleType* type =
@@ -145,7 +145,7 @@ StatusOr<const config::ScheduleType*> ChooseTrainersType(const ScheduleFlags& fl
                               ")" + DidYouMean(flags.lr_scheduler_type, names));
 }
 
-// The parameters that are no lengths: those of the flag, else those of the section.
+// Returns the parameters other than lengths, from the flag, else from the section.
 StatusOr<Json> ChooseKwargs(const ScheduleFlags& flags, const Json& section,
                             const config::ScheduleType& type) {
   if (const std::string& text = flags.lr_scheduler_kwargs; !text.empty()) {
@@ -172,7 +172,7 @@ StatusOr<Json> ChooseKwargs(const ScheduleFlags& flags, const Json& section,
   return kept;
 }
 
-// Trainer's schedules, whose end the run says.
+// Makes a section for Trainer's schedules. The run sets the end of the decay.
 StatusOr<Json> MakeTrainersSection(const ScheduleFlags& flags, const ScheduleBelow& below) {
   if (!flags.lr_schedule.empty() || !flags.given.empty()) {
     const std::string other =
@@ -191,7 +191,7 @@ StatusOr<Json> MakeTrainersSection(const ScheduleFlags& flags, const ScheduleBel
   return section;
 }
 
-// DeepSpeed's default, unless another flag or the warm-up that it is laid over says it.
+// Returns DeepSpeed's default, unless another flag or the previous warm-up sets the value.
 Json DefaultOf(const LegacyFlag& flag, const ScheduleBelow& below) {
   const std::string_view name = flag.name;
   const bool is_said = (name == "warmup_max_lr" && below.training.learning_rate) ||

@@ -301,7 +301,7 @@ void AddTrainingFlags(CLI::App& app, config::TrainingFlags* flags) {
 
 namespace {
 
-// "cpu", or a folder's whole path; nothing stands for the device, as without the flag.
+// Returns "cpu" or the absolute path of a folder. "" stands for the device, as without the flag.
 std::string FindPortionPlace(const std::string& given) {
   if (given.empty()) return given;
   return given == "cpu" ? given : std::filesystem::absolute(given).lexically_normal().string();
@@ -357,10 +357,10 @@ void ApplyTrainFlags(const TrainFlags& flags, config::TrainJob* job) {
   Set(flags.sp_kind, &job->sequence_kind);
   Set(flags.sp_chunk, &job->portion);
   if (flags.sp_offload.has_value()) job->portions_in = FindPortionPlace(*flags.sp_offload);
-  if (flags.pp_schedule.has_value()) job->pipeline_virtual_stages = 0;  // those of another one
+  if (flags.pp_schedule.has_value()) job->pipeline_virtual_stages = 0;  // of the old schedule
   Set(flags.pp_schedule, &job->pipeline_schedule);
   Set(flags.pp_virtual_stages, &job->pipeline_virtual_stages);
-  // Of a resumed job's two ways to say how long, the one given now counts.
+  // Steps and epochs are alternatives; the one given now replaces the resumed job's.
   if (flags.epochs.has_value() && !flags.steps.has_value()) job->steps = 0;
   if (flags.no_shuffle.has_value()) job->shuffle = !*flags.no_shuffle;
   Set(flags.encrypt, &job->encrypt);

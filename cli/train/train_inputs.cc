@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr char kDemoModel[] = "gpt2-demo";
 constexpr auto kTraining = tokenizer::DataUse::kTraining;
-constexpr std::int64_t kDemoSteps = 100;  // of 8 ranks on two cores: a minute
+constexpr std::int64_t kDemoSteps = 100;  // one minute for 8 ranks on two cores
 
 std::string Absolute(const fs::path& path) {
   return fs::absolute(path).lexically_normal().string();
@@ -40,7 +40,7 @@ Status NoSuchModel(const std::string& model, const ShareFolder& share) {
                        list + ")" + DidYouMean(model, presets) + HowToFetch("--model", model));
 }
 
-// The model as a rank is to find it: a preset's name or an absolute path.
+// Returns the model for the ranks: a preset's name or an absolute path.
 StatusOr<std::string> CheckModel(const std::string& model, const ShareFolder& share) {
   std::error_code error;
   if (fs::is_directory(model, error)) {
@@ -57,7 +57,7 @@ StatusOr<std::string> CheckModel(const std::string& model, const ShareFolder& sh
   return model;
 }
 
-// The folder whose tokenizer cuts texts; "" for bytes.
+// Returns the folder of the tokenizer; "" for bytes.
 StatusOr<std::string> CheckTokenizer(const std::string& given, const std::string& model) {
   if (given == "bytes") return std::string();
   const bool is_folder = fs::path(model).is_absolute();  // else a preset's name
@@ -71,7 +71,7 @@ StatusOr<std::string> CheckTokenizer(const std::string& given, const std::string
                        HowToFetch("--tokenizer", given));
 }
 
-// Fills in the shares of the job's paths; other data than the job's has lost them.
+// Fills in the weights of the job's data paths. If the data was replaced, old weights are dropped.
 Status CheckBlend(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.data.empty() || !flags.data_weights.empty()) job->data_weights = flags.data_weights;
   if (job->data_weights.empty() || job->data_weights.size() == job->data.size()) return OkStatus();
@@ -81,7 +81,7 @@ Status CheckBlend(const TrainFlags& flags, config::TrainJob* job) {
                               " of --data; give each one");
 }
 
-// Fills in the config of `inputs`, or says all that is wrong with it.
+// Fills in the config of `inputs`, or returns all its errors.
 Status CheckDsConfig(const config::ConfigText& config, const TrainFlags& flags,
                      const config::JobFacts& facts, const ShareFolder& share, TrainInputs* inputs) {
   DS_ASSIGN_OR_RETURN(const config::CheckResult result, CheckJobConfig(config, flags, facts));
@@ -113,7 +113,7 @@ Status CheckDsConfig(const config::ConfigText& config, const TrainFlags& flags,
   return OkStatus();
 }
 
-// Fills in what the job is evaluated on.
+// Fills in the evaluation data of the job.
 Status CheckEvaluation(const TrainFlags& flags, TrainInputs* inputs) {
   config::TrainJob* const job = &inputs->job;
   if (!flags.eval_data.empty() && flags.eval_split.has_value()) {
@@ -140,8 +140,8 @@ Status CheckEvaluation(const TrainFlags& flags, TrainInputs* inputs) {
   return OkStatus();
 }
 
-// Fills in the adapter's folder; says which flags of LoRA do not go together. Those of a resumed
-// run are in its job.
+// Fills in the adapter's folder, and rejects LoRA flags that exclude each other. A resumed run has
+// its flags in the job.
 Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
   if (!flags.lora_adapter.empty()) {
     const auto spec = models::ReadLoraSpec(flags.lora_adapter);
@@ -169,7 +169,7 @@ Status CheckChoices(const config::TrainJob& job) {
       "--on_non_finite rewind needs --save_every: there would be no checkpoint to go back to");
 }
 
-// What the config's "auto" is resolved from, once the job's model and length are known.
+// Returns the facts for resolving "auto", once the job's model and length are known.
 StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJob& job,
                                    const ShareFolder& share, int world_size) {
   config::JobFacts facts{.world_size = world_size,
@@ -187,8 +187,8 @@ StatusOr<config::JobFacts> FactsOf(const TrainFlags& flags, const config::TrainJ
   return facts;
 }
 
-// A share of all steps, which ranks apply where they count the steps, and a run with other steps
-// applies anew.
+// Returns the warm-up as a fraction of all steps. Ranks apply it when they count the steps, and a
+// run with another number of steps applies it again.
 double WarmupShareOf(const config::JobFacts& facts) {
   const double warmup = facts.flags.warmup_steps.value_or(0.0);
   return warmup > 0.0 && warmup < 1.0 ? warmup : 0.0;
@@ -280,7 +280,8 @@ StatusOr<TrainInputs> GatherTrainInputs(const TrainFlags& flags, const ShareFold
 
 namespace {
 
-// A checkpoint tells how far the data was read in one order of one kind of samples.
+// Rejects changes of data order. A checkpoint stores the read position for one order of one kind of
+// samples.
 Status CheckOrderIsKept(const config::TrainJob& before, const config::TrainJob& now) {
   const std::pair<const char*, bool> kept[] = {
       {"seed", before.seed == now.seed},

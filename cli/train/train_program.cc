@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "step-3, step-6", or "none".
+// Returns "step-3, step-6", or "none".
 std::string ShowCheckpoints(const fs::path& root) {
   std::string names;
   const auto listed = checkpoint::ListCheckpoints(root);
@@ -47,7 +47,7 @@ StatusOr<ResumePoint> NamedCheckpoint(const fs::path& root, const std::string& n
   return ResumePoint{directory.string(), report->step};
 }
 
-// Says of checkpoints that no line leads to how to go on from one; "" when there are none.
+// Describes how to resume from a checkpoint outside the latest lineage; "" if there is none.
 std::string DescribeOthers(const std::string& root) {
   const auto listed = checkpoint::ListCheckpoints(root);
   const auto latest = checkpoint::ReadLatest(root);
@@ -102,22 +102,23 @@ std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) 
 }
 
 double TrainProgram::LeftMinutes() const {
-  constexpr double kNext = 1e-6;  // the time of the next step, for 0 is no limit
+  constexpr double kNext = 1e-6;  // trains one more step, because 0 means no limit
   const std::chrono::duration<double, std::ratio<60>> gone = clock_.Now() - begin_;
   return job_.max_minutes > 0.0 ? std::max(kNext, job_.max_minutes - gone.count()) : 0.0;
 }
 
 namespace {
 
-// An error of writing which a restart waits for: a file server that is away is back in a moment. A
-// full disk and a folder that is read-only stay so, and a first start has written nothing yet.
+// Converts a write error to kUnavailable if a restart should wait: a file server may come back
+// soon. A full disk and a read-only folder are permanent, and a first start has written nothing
+// yet.
 Status AsTrouble(const Status& status, bool restarts) {
   const bool may_pass =
       status.code() == StatusCode::kUnknown || status.code() == StatusCode::kDeadlineExceeded;
   return restarts && may_pass ? UnavailableError(status.message()) : status;
 }
 
-// Says which checkpoint the run had, and why it cannot be used; "" = it had none.
+// Names the run's checkpoint and the reason why it is unusable; "" if it had none.
 StatusOr<std::string> DescribeUnusable(const fs::path& root,
                                        const std::vector<std::string>& notices) {
   if (!notices.empty()) return notices.front();

@@ -18,7 +18,7 @@
 namespace ds::cli {
 namespace {
 
-// The last lines of a first demo: `program` is dsrun as the user may type it.
+// Returns the last lines of a first demo. `program` is dsrun as the user may type it.
 std::vector<std::string> NextCommands(const std::string& program) {
   const std::string dsrun = ShellQuote(program);
   return {"three commands to try next:",
@@ -27,7 +27,7 @@ std::vector<std::string> NextCommands(const std::string& program) {
           "  " + dsrun + " report                   # this machine"};
 }
 
-// True when no other job has its folder next to the run's.
+// True if no other job has a folder next to the run's.
 bool IsFirstRun(const RunDirectory& run_directory) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -39,15 +39,15 @@ bool IsFirstRun(const RunDirectory& run_directory) {
   return true;
 }
 
-// The logs that generations are counted by may have been removed; the checkpoints count, too.
+// The logs that count generations may have been removed, so checkpoints count as well.
 StatusOr<int> ChooseGeneration(const RunDirectory& run_directory) {
   DS_ASSIGN_OR_RETURN(const auto latest, checkpoint::ReadLatest(run_directory.checkpoints()));
   const int next = latest ? static_cast<int>(latest->generation) + 1 : 0;
   return std::max(run_directory.NextGeneration(), next);
 }
 
-// Settings with which the job has come to no step are not those to go on with: the next resume
-// would fail by them, and some cannot be taken back by a flag.
+// Restores the previous settings if the job has not finished a step with the new ones. The next
+// resume would fail with them, and no flag can undo some.
 Status KeepSettings(const RunDirectory::Settings& before, RunDirectory* run_directory) {
   if (run_directory->has_new_steps()) return OkStatus();
   DS_RETURN_IF_ERROR(run_directory->PutBack(before));
@@ -90,7 +90,7 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining
 
   nlohmann::ordered_json job = DescribeJob("train", plan);
   job["train"] = nlohmann::ordered_json::parse(config::ToJson(inputs.job));
-  const auto before = run_directory->ReadSettings();  // of a run that is resumed
+  const auto before = run_directory->ReadSettings();  // of a resumed run
   DS_RETURN_IF_ERROR(MakeDirectories(run_directory->checkpoints()));
   DS_RETURN_IF_ERROR(run_directory->WriteJob(job, Durability::kDurable));
   DS_RETURN_IF_ERROR(run_directory->WriteResolvedConfig(inputs.resolved_config));
@@ -105,7 +105,7 @@ StatusOr<int> RunTraining(JobRequest request, TrainInputs inputs, JudgedTraining
 
 namespace {
 
-// By rank, its place in WorldPlan::hosts.
+// Returns the index in WorldPlan::hosts of each rank.
 std::vector<std::size_t> HostsOfRanks(const WorldPlan& world) {
   std::vector<std::size_t> hosts;
   for (std::size_t host = 0; host < world.hosts.size(); ++host) {
@@ -114,7 +114,7 @@ std::vector<std::size_t> HostsOfRanks(const WorldPlan& world) {
   return hosts;
 }
 
-// The largest number of neighbours, at most `wanted`, that no host's end separates.
+// Returns the largest group size of adjacent ranks, at most `wanted`, that no host boundary splits.
 int LargestWhole(const WorldPlan& world, int wanted) {
   for (int count = wanted; count > 1; --count) {
     bool divides = wanted % count == 0;
@@ -124,7 +124,7 @@ int LargestWhole(const WorldPlan& world, int wanted) {
   return 1;
 }
 
-// `inside`: ranks that are nearer neighbours than those along the axis.
+// `inside` is the number of ranks along axes nested inside this one.
 std::optional<std::string> DescribeSplit(const WorldPlan& world, const topology::Mesh& mesh,
                                          topology::Axis axis, int inside) {
   const std::vector<std::size_t> hosts = HostsOfRanks(world);
