@@ -18,9 +18,9 @@
 namespace ds::cli {
 namespace {
 
-// One call takes so much at most, so that progress is seen. A terminal costs by the call.
+// The maximum size of one write, so that progress is visible. On a terminal each call is expensive.
 constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
-// What is ready for writing takes so much without making the caller wait.
+// A writable descriptor accepts this many bytes without blocking the caller.
 constexpr std::size_t kReadyBytes = 256;
 
 bool IsRegularFile(int fd) {
@@ -28,7 +28,7 @@ bool IsRegularFile(int fd) {
   return ::fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
 }
 
-// Writes what `fd` takes at once, and no more.
+// Writes the part of `text` that `fd` accepts without blocking.
 void WriteWhatFits(int fd, std::string_view text) {
   while (!text.empty()) {
     pollfd writable{fd, POLLOUT, 0};
@@ -49,24 +49,24 @@ struct BacklogWriter::Backlog {
 
   void Loop();
   void Write(int fd, std::string_view text);
-  // These require the mutex.
+  // The functions below require the mutex.
   bool IsFull(int fd, const std::string& text) const {
     return queued_bytes + text.size() > limit_bytes && !IsRegularFile(fd);
   }
   void Add(int fd, std::string text);
   void Drop(const std::string& text);
-  // The line about what was dropped since the last one; "" for nothing.
+  // Returns a line about the text dropped since the last one; "" if nothing was dropped.
   std::string TakeReport();
 
   std::size_t limit_bytes = 0;
-  std::mutex mutex;                 // guards all below
+  std::mutex mutex;                 // guards all members below
   std::condition_variable work;     // outputs, ending or given_up changed
-  std::condition_variable drained;  // queued_bytes became 0, and no drop is unreported; or given_up
+  std::condition_variable drained;  // queued_bytes is 0 and drops are reported; or given_up
   std::deque<Output> outputs;
-  int busy_fd = -1;                    // the thread is writing there
+  int busy_fd = -1;                    // the thread is writing to it
   std::size_t queued_bytes = 0;        // in outputs and in the one being written
   std::uint64_t written_bytes = 0;     // by the thread
-  std::uint64_t unreported_lines = 0;  // that were dropped
+  std::uint64_t unreported_lines = 0;  // dropped lines without a report
   std::uint64_t unreported_bytes = 0;
   std::uint64_t all_dropped = 0;  // lines
   bool ending = false;
@@ -75,8 +75,8 @@ struct BacklogWriter::Backlog {
   std::atomic<bool> told_of_full = false;
 };
 
-// A closed pipe loses the console, not the job: the run directory has everything. Of a disk that is
-// full somebody may look at the file later and take it for all there was.
+// A closed pipe loses the console, not the job: the run directory has everything. A full disk is
+// reported, because a user who reads the file later could take it for the full output.
 void BacklogWriter::Backlog::Write(int fd, std::string_view text) {
   const Status written = WriteAll(fd, text, "console");
   if (written.code() != StatusCode::kResourceExhausted || told_of_full.exchange(true)) return;
@@ -86,7 +86,7 @@ void BacklogWriter::Backlog::Write(int fd, std::string_view text) {
 
 void BacklogWriter::Backlog::Add(int fd, std::string text) {
   queued_bytes += text.size();
-  // One write for what has piled up: a terminal costs by the call.
+  // Appends to the last output of the same stream, because each write to a terminal is expensive.
   if (!outputs.empty() && outputs.back().fd == fd) {
     outputs.back().text += text;
   } else {
@@ -150,7 +150,7 @@ BacklogWriter::~BacklogWriter() {
   }
   if (!thread_.joinable()) return;
   if (given_up) {
-    thread_.detach();  // it may be in a write that does not end before this process does
+    thread_.detach();  // it may be in a write that never returns
   } else {
     thread_.join();
   }

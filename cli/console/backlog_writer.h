@@ -8,7 +8,7 @@
 // queued text, or when the queue has drained.
 //
 // A regular file is slow but never blocked. Callers write to it directly and lose nothing, as with
-// the logs. If the machine has no thread left, callers also write directly, whatever the stream.
+// the logs. If the machine has no thread left, callers also write directly to any stream.
 // Then a blocked console blocks the caller, and all other callers, including GiveUp.
 //
 // A full disk under a stream is reported once, on standard error.

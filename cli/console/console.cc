@@ -122,7 +122,7 @@ void Console::OnStep(std::int64_t unix_nanos) {
   }
 }
 
-// One column stays free: a terminal may wrap when its last one is filled.
+// One column stays free, because a terminal may wrap when its last column is filled.
 std::vector<std::string> Console::LiveRows() const {
   const int columns = std::max(1, options_.columns - 1);
   std::vector<std::string> rows;
@@ -130,7 +130,7 @@ std::vector<std::string> Console::LiveRows() const {
     rows.push_back(FitRow(progress_.Line(), columns));
   }
   const std::vector<const OutputChunk*> lines = unfinished_.Shown();
-  // Those of the lowest ranks, rank 0's last.
+  // Shows the rows of the lowest ranks, rank 0 last.
   const std::size_t hidden = lines.size() - std::min(lines.size(), kMaxLiveLines);
   if (hidden > 0) {
     rows.push_back(FitRow("(and " + std::to_string(hidden) + " more unfinished lines)", columns));

@@ -13,7 +13,7 @@
 namespace ds::cli {
 namespace {
 
-// So many lines wait for others like them, and so long.
+// Limits for held lines: their age, number and size.
 constexpr std::uint64_t kRipeAfterNanos = 100'000'000;
 constexpr std::size_t kMaxWaiting = 256;
 constexpr std::size_t kMaxWaitingBytes = std::size_t{4} << 20;
@@ -39,7 +39,7 @@ std::string StampOf(std::int64_t unix_nanos) {
   return text.data();
 }
 
-// The end of a line of `text` and the beginning of the next.
+// The end of a line of `text` and the start of the next.
 struct LineEnd {
   std::size_t end;
   std::size_t next;
@@ -55,10 +55,10 @@ LineEnd FindLineEnd(std::string_view text, bool has_returns) {
   return {newline, std::min(newline + 1, text.size())};
 }
 
-// Clocks of hosts differ: a line from far ahead must not hold back those behind it.
+// Clocks of hosts differ. A line with a time far ahead must not hold back the lines after it.
 bool IsRipe(std::int64_t line_nanos, std::int64_t now_nanos) {
   const auto [earlier, later] = std::minmax(line_nanos, now_nanos);
-  // As unsigned numbers: the distance of any two clocks fits.
+  // As unsigned numbers, so that the distance of any two clocks fits.
   return static_cast<std::uint64_t>(later) - static_cast<std::uint64_t>(earlier) >= kRipeAfterNanos;
 }
 
@@ -90,7 +90,7 @@ std::size_t LineCollapser::FindPlaceBehind(int rank) const {
 
 std::size_t LineCollapser::AddLine(std::string_view text, const TaggedChunk& chunk,
                                    std::size_t behind) {
-  // Only lines behind the rank's own last one: else its lines would change their order.
+  // Searches only after the rank's own last line, so that its lines keep their order.
   for (std::size_t i = behind; i < waiting_.size(); ++i) {
     Waiting& other = waiting_[i];
     if (other.text == text && other.chunk->output.is_stderr == chunk.output.is_stderr) {

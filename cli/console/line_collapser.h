@@ -62,8 +62,8 @@ class LineCollapser {
   };
   // Returns the index in waiting_ after the last line of `rank`.
   std::size_t FindPlaceBehind(int rank) const;
-  // Adds a line of a rank with its last line before index `behind`. Returns the index after the new
-  // line.
+  // Adds a line of a rank. The rank's last line is before index `behind`. Returns the index after
+  // the new line.
   std::size_t AddLine(std::string_view text, const TaggedChunk& chunk, std::size_t behind);
   std::vector<TaggedText> Take(std::size_t count);
 

@@ -12,7 +12,7 @@
 namespace ds::cli {
 namespace {
 
-// The pace is that of so many steps.
+// The number of steps for the measured speed.
 constexpr std::size_t kRecentSteps = 20;
 
 std::string FormatFixed(double value, int digits) {
@@ -21,7 +21,7 @@ std::string FormatFixed(double value, int digits) {
   return text.data();
 }
 
-// What a line of metrics.jsonl says of data that is not learnt; "" where it says nothing.
+// Returns the evaluation results in a line of metrics.jsonl; "" if there are none.
 std::string DescribeEvaluation(const std::string& metrics) {
   const auto json = nlohmann::json::parse(metrics, nullptr, /*allow_exceptions=*/false);
   const auto find = [&](const char* key) -> std::optional<double> {
@@ -71,7 +71,7 @@ bool Progress::OnStep(const v1::RankStep& step, std::int64_t unix_nanos) {
   }
   tokens_per_second_ =
       step.has_tokens_per_second() ? std::optional(step.tokens_per_second()) : std::nullopt;
-  // A restart goes back to its checkpoint: the pace begins anew.
+  // A restart goes back to its checkpoint, so the speed is measured again.
   if (!recent_.empty() && *step_ <= recent_.back().step) recent_.clear();
   recent_.push_back({*step_, unix_nanos});
   if (recent_.size() > kRecentSteps) recent_.pop_front();

@@ -9,10 +9,10 @@
 namespace ds::cli {
 namespace {
 
-// More than this of one line is shown in pieces.
+// A longer line is shown in pieces.
 constexpr std::size_t kMaxHeld = std::size_t{1} << 20;
 
-// The lines of `text` that have ended, as they were drawn last; `*rest` is what follows.
+// Returns the finished lines of `text` as last drawn; `*rest` receives the unfinished one.
 std::string DrawLines(std::string_view text, std::string* rest) {
   std::string lines;
   for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
@@ -21,11 +21,11 @@ std::string DrawLines(std::string_view text, std::string* rest) {
   }
   const std::string_view drawn = LastDrawn(text);
   rest->assign(drawn);
-  if (text.ends_with('\r') && !drawn.empty()) rest->push_back('\r');  // what follows replaces it
+  if (text.ends_with('\r') && !drawn.empty()) rest->push_back('\r');  // the next text replaces it
   return lines;
 }
 
-// The length of the escape sequence that begins `text`; 0 for none.
+// Returns the length of the escape sequence at the start of `text`; 0 if there is none.
 std::size_t EscapeLength(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
   const auto end =

@@ -5,7 +5,7 @@
 //
 // It holds them until they end, so that the user gets complete lines. On a terminal they are shown
 // meanwhile (console.h), and text redrawn with \r replaces the previous text, as on a terminal of
-// the rank's own. Elsewhere lines are held, except those of rank 0 while the user can answer it.
+// the rank's own. Elsewhere lines are held, except rank 0's while the user can answer it.
 //
 // Pure. Not thread-safe.
 
