@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Keys that have no part in what is learnt, whatever they say.
+// Keys that never affect training results.
 constexpr std::string_view kLeftOut[] = {
     "compute_environment", "debug", "machine_rank", "main_training_function", "rdzv_backend",
     "same_network", "tpu_use_sudo", "tpu_use_cluster", "dynamo_config", "dynamo_backend",
@@ -34,12 +34,12 @@ constexpr std::string_view kLeftOut[] = {
     "parallelism_config_sp_attn_implementation", "parallelism_config_sp_seq_length",
     "parallelism_config_sp_seq_length_is_variable"};
 
-// Context parallelism: a ring of ranks that pass keys and values on; with the backend "deepspeed",
-// which Accelerate had before its sp_size, Ulysses.
+// Context parallelism passes keys and values around a ring of ranks. With the backend "deepspeed",
+// which Accelerate used before its sp_size, it is Ulysses.
 constexpr const char* kRingSize = "parallelism_config_cp_size";
 constexpr const char* kRingBackend = "parallelism_config_cp_backend";
 
-// A key of DeepSpeed's own config that Accelerate files have as well.
+// A key of DeepSpeed's own config that Accelerate files also have.
 constexpr const char* kSequenceDtype = "seq_parallel_communication_data_type";
 
 // Keys that TranslateAccelerateConfig reads in one of its groups.
@@ -84,7 +84,7 @@ bool Holds(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The section that Accelerate reads a key in; "" for the top level.
+// Returns the section from which Accelerate reads a key; "" for the top level.
 std::string_view SectionOf(std::string_view name) {
   constexpr std::string_view kOfDeepspeed[] = {"zero_stage",
                                                "offload_optimizer_device",
@@ -130,7 +130,7 @@ class ConfigTranslator {
   }
 
  private:
-  // null when it is not given or says nothing.
+  // Returns null if the key is missing or empty.
   Json Get(const char* name) const { return config_.value(name, Json()); }
   Json Get(const char* section, const char* name) const {
     const Json whole = Get(section);
@@ -170,7 +170,7 @@ class ConfigTranslator {
     }
   }
 
-  // Accelerate shows its ranks all of these GPUs, and they take the first num_processes.
+  // Accelerate shows its ranks all these GPUs, and they take the first num_processes.
   static std::string FirstIds(const std::string& ids, const Json& ranks) {
     if (!ranks.is_number_integer() || ranks < 1) return ids;
     std::size_t end = 0;
@@ -180,7 +180,7 @@ class ConfigTranslator {
     return ids.substr(0, ids[end - 1] == ',' ? end - 1 : end);
   }
 
-  // YAML has numbers in quotes as texts.
+  // YAML reads numbers in quotes as texts.
   static Json ReadNumber(const Json& value) {
     if (!value.is_string()) return value;
     const auto& text = value.get_ref<const std::string&>();
@@ -189,7 +189,7 @@ class ConfigTranslator {
     return number ? Json(*number) : value;
   }
 
-  // num_processes counts all hosts' ranks, --num_gpus those of a host.
+  // num_processes counts the ranks of all hosts, --num_gpus the ranks of one host.
   void TranslateRanks(bool has_hosts) {
     const Json ids = Get("gpu_ids");
     const Json ranks = ReadNumber(Get("num_processes"));
@@ -230,7 +230,7 @@ class ConfigTranslator {
 
   bool IsKind(const char* kind) const { return Get("distributed_type") == kind; }
 
-  // Accelerate refuses these beside a file that says the same.
+  // Accelerate rejects these keys if a ds_config file sets the same values.
   void MissKeysBesideFile() {
     const Json section = Get("deepspeed_config");
     for (const auto& [name, value] : section.items()) {
@@ -259,7 +259,7 @@ class ConfigTranslator {
       out_.SetKey(kSequenceDtype, dtype, std::string("/") + kSequenceDtype, dtype);
     }
     out_.ds_config["train_micro_batch_size_per_gpu"] = "auto";  // as the script says
-    // Accelerate clips where the script does; DeepSpeed's own default is 1.0.
+    // Accelerate clips gradients only if the script does; DeepSpeed's own default is 1.0.
     const Json clipping = ReadNumber(Get(kSection, "gradient_clipping"));
     if (!clipping.is_null()) {
       out_.SetKey("gradient_clipping", clipping, "/gradient_clipping", clipping);
@@ -275,7 +275,7 @@ class ConfigTranslator {
     out_.SetKey(part + "_nvme_path", path, "/zero_optimization/" + part + "/nvme_path", path);
   }
 
-  // -1 for a strategy that has no stage.
+  // Returns -1 for a strategy without a ZeRO stage.
   int FsdpStage() const {
     const Json strategy = Get("fsdp_config", "fsdp_sharding_strategy");
     if (strategy == "NO_SHARD" || strategy == 3 || strategy == "3") return 0;

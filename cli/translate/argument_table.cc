@@ -195,7 +195,7 @@ constexpr ArgumentRow kArguments[] = {
     {"dataset_kwargs", "null", kChanges, "dsrun tokenizes all data itself"},
 };
 
-// Names of TRL's DPOConfig, KTOConfig, RewardConfig, GRPOConfig, RLOOConfig and DistillationConfig
+// Names in TRL's DPOConfig, KTOConfig, RewardConfig, GRPOConfig, RLOOConfig and DistillationConfig
 // that its SFTConfig does not have.
 constexpr std::string_view kOfOtherTrainers[] = {"disable_dropout",
                                                  "precompute_ref_log_probs",
@@ -286,8 +286,8 @@ constexpr std::string_view kOfOtherTrainers[] = {"disable_dropout",
                                                  "teacher_model_revision",
                                                  "teacher_model_init_kwargs"};
 
-// Names of SFTConfig that neither TrainingArguments nor the example scripts have. Configs of other
-// trainers have some of them, and names of their own besides.
+// Names in SFTConfig that neither TrainingArguments nor the example scripts have. Configs of other
+// trainers have some, and additional names of their own.
 constexpr std::string_view kOfSft[] = {"dataset_text_field",
                                        "dataset_kwargs",
                                        "packing",

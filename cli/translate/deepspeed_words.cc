@@ -51,7 +51,7 @@ constexpr DeepspeedFlag kFlags[] = {
     {"quiet", 'q', false},
 };
 
-// Flags without which the same program learns the same.
+// Flags that do not affect training results.
 constexpr std::string_view kAsideFromTraining[] = {
     "save_pid", "enable_each_rank_log", "launcher",  "launcher_args",
     "no_ssh",   "force_multi",          "log_level", "venv_script"};
@@ -72,7 +72,7 @@ Status NoSuchFlag(const std::string& word) {
   return InvalidArgumentError("deepspeed has no flag " + name + DidYouMean(name, known));
 }
 
-// Says why dsrun does not take these words; "" when it does.
+// Returns the reason why dsrun does not accept these words; "" if it does.
 std::string Objection(const std::vector<std::string>& words) {
   LaunchFlags flags;
   FlagParser parser("", "");
@@ -118,7 +118,7 @@ StatusOr<Translation> TranslateDeepspeedWords(const std::vector<std::string>& wo
     TranslateFlag(*flag, given, &translation);
   }
   if (at == words.size()) return InvalidArgumentError("the deepspeed command line has no script");
-  // deepspeed puts --local_rank behind the script unless told otherwise.
+  // deepspeed appends --local_rank to the script's arguments by default.
   if (adds_local_rank) {
     translation.launch.push_back("--pass_local_rank");
     translation.Add(Mapping::kWhole, "deepspeed", "",

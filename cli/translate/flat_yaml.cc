@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 struct Line {
   int number = 0;
   std::size_t indent = 0;
-  std::string text;  // without blanks around it and without its comment
+  std::string text;  // without surrounding blanks and without its comment
 };
 
 Status Refuse(int line, const std::string& message) {
@@ -28,7 +28,7 @@ std::string Trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \r") + 1 - first));
 }
 
-// A '#' begins a comment at the start and behind a blank, outside of quotes.
+// Removes a comment: a '#' at the start or after a blank, outside quotes.
 std::string_view WithoutComment(std::string_view text) {
   char quote = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -65,7 +65,7 @@ bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> word
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Reads a plain word as YAML 1.1 does.
+// Reads a plain word by the rules of YAML 1.1.
 Json PlainScalar(const std::string& word) {
   if (IsOneOf(word, {"null", "Null", "NULL", "~", ""})) return nullptr;
   if (IsOneOf(word, {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})) return true;
@@ -73,7 +73,7 @@ Json PlainScalar(const std::string& word) {
     return false;
   }
   if (const auto whole = ParseNumber<std::int64_t>(word)) return *whole;
-  // Without a point it is a text to PyYAML, "1e5" too.
+  // PyYAML reads numbers without a point as texts, including "1e5".
   const bool has_digit = word.find_first_of("0123456789") != std::string::npos;
   if (has_digit && word.find('.') != std::string::npos) {
     if (const auto number = ParseNumber<double>(word)) return *number;
@@ -81,7 +81,7 @@ Json PlainScalar(const std::string& word) {
   return word;
 }
 
-// Octal, hexadecimal and sexagesimal numbers, and digits in groups: 017, 0x1f, 1:30, 1_000.
+// True for octal, hexadecimal, sexagesimal and grouped numbers: 017, 0x1f, 1:30, 1_000.
 bool IsOtherNumber(const std::string& word) {
   const bool is_digits =
       !word.empty() && word.find_first_not_of("0123456789abcdefxABCDEF_:+-") == std::string::npos;
@@ -168,7 +168,7 @@ class Reader {
     return mapping;
   }
 
-  // What stands behind a name: in its line, or in the lines below.
+  // Reads the value of a name, from its line or from the lines below.
   StatusOr<Json> ReadValue(const Line& line, const std::string& word, int depth) {
     if (!word.empty()) return Scalar(line, word);
     if (at_ == lines_.size()) return Json();

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Trainer takes objects of these as JSON text, too.
+// Trainer also accepts these objects as JSON text.
 Json ReadObject(std::string_view name, const Json& value) {
   constexpr std::string_view kObjects[] = {"accelerator_config",
                                            "fsdp_config",

@@ -27,7 +27,7 @@ class SavingTranslator {
   }
 
  private:
-  // "" when nothing is said of checkpoints.
+  // Returns "" if no argument concerns checkpoints.
   std::string FindSaveStrategy() {
     const bool is_given = arguments_.IsGiven("save_steps") || arguments_.IsGiven("save_strategy") ||
                           arguments_.Has("save_total_limit") ||
@@ -51,7 +51,8 @@ class SavingTranslator {
     return has_steps ? "eval_steps" : "logging_steps";
   }
 
-  // A share of all steps is rounded up, as in Trainer. 0 where there is no number of steps.
+  // Rounds a fraction of all steps up, as Trainer does. Returns 0 if the number of steps is
+  // unknown.
   std::int64_t CountSteps(const char* steps_name) {
     const double every = arguments_.Number(steps_name).value_or(0.0);
     if (every >= 1.0) return arguments_.Whole(steps_name).value_or(0);
@@ -67,7 +68,7 @@ class SavingTranslator {
              "give --" + std::string(flag) + " a number of steps");
   }
 
-  // False after a remark when the best model is not the one of the lowest loss.
+  // Returns false, after a remark, if another metric than the lowest loss selects the best model.
   bool IsBestByLoss() {
     const std::string metric = arguments_.Text("metric_for_best_model");
     if (!metric.empty() && metric != "loss" && metric != "eval_loss") {
@@ -79,8 +80,7 @@ class SavingTranslator {
     return false;
   }
 
-  // True when Trainer has evaluated each time it saves. Shares are compared in millionths, as
-  // there.
+  // True if Trainer evaluates before every save. Compares fractions in millionths, as Trainer does.
   bool SavesAfterEvaluations() {
     const double saves = arguments_.Number("save_steps").value_or(0.0);
     const double evaluates = arguments_.Number(EvaluationStepsName()).value_or(0.0);
@@ -90,7 +90,7 @@ class SavingTranslator {
            std::fmod(saves * kMillion, evaluates * kMillion) == 0.0;
   }
 
-  // Trainer compares the evaluations after which it saves, dsrun all of them.
+  // Trainer compares only evaluations followed by a save, dsrun compares all.
   void TranslateBest(bool saves_best) {
     const bool loads_best = arguments_.Flag("load_best_model_at_end");
     if (!saves_best && !loads_best) {

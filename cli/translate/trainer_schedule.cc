@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 constexpr char kType[] = "lr_scheduler_type";
 constexpr char kKwargs[] = "lr_scheduler_kwargs";
 
-// An object, or one as a text; discarded where it is something else. Null is absent.
+// Returns an object, also if given as text, without null members; discarded if it is something
+// else.
 Json KwargsOf(const GivenArguments& arguments) {
   if (!arguments.Has(kKwargs)) return Json::object();
   Json kwargs = arguments.Get(kKwargs);
@@ -39,7 +40,7 @@ std::string Joined(const std::vector<std::string>& names) {
   return list;
 }
 
-// Says why this schedule does not take the kwargs; "" where it does.
+// Returns the reason why this schedule does not accept the kwargs; "" if it does.
 std::string ProblemOf(const Json& kwargs, const config::ScheduleType& type) {
   if (kwargs.is_discarded()) return "it must be a JSON object, or one as a text";
   const std::vector<std::string> names = config::KwargNames(type);
@@ -52,7 +53,7 @@ std::string ProblemOf(const Json& kwargs, const config::ScheduleType& type) {
   return "";
 }
 
-// Trainer's warm-up: steps, or below 1 a share of all.
+// Trainer's warm-up: a number of steps, or a fraction of all steps if below 1.
 struct Warmup {
   const char* name;
   double value = 0.0;
@@ -61,7 +62,7 @@ struct Warmup {
   Json as_flag() const { return is_share() ? Json(value) : Json(static_cast<std::int64_t>(value)); }
 };
 
-// Nothing where it cannot be read, which is remarked.
+// Returns nothing, after a remark, if it cannot be read.
 std::optional<Warmup> WarmupOf(GivenArguments* arguments) {
   const bool is_ratio =
       arguments->Has("warmup_ratio") && !(arguments->Number("warmup_steps") > 0.0);
@@ -72,7 +73,7 @@ std::optional<Warmup> WarmupOf(GivenArguments* arguments) {
     arguments->Miss(name, "it must be a share of all steps, from 0 to 1");
     return std::nullopt;
   }
-  // As a flag, 1 would be one step. The next share below rounds up to all steps.
+  // As a flag, 1 would mean one step. The next smaller fraction rounds up to all steps.
   if (is_ratio && *value == 1.0) value = std::nextafter(1.0, 0.0);
   return Warmup{name, *value};
 }

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Translates the groups of arguments one after the other.
+// Translates the groups of arguments one by one.
 class ArgumentTranslator {
  public:
   ArgumentTranslator(const Json& given, const TrainerContext& context)
@@ -38,14 +38,14 @@ class ArgumentTranslator {
   }
 
  private:
-  // A flag of the same name, whatever it says.
+  // Carries the argument over to the flag of the same name, with any value.
   void Carry(const char* name) {
     if (const auto number = arguments_.Number(name)) {
       out_.SetFlag(name, arguments_.Get(name), name, arguments_.Get(name));
     }
   }
 
-  // A flag for a text that is given.
+  // Carries a text argument over to a flag, if it is given.
   void CarryText(const char* name, const char* flag) {
     if (const std::string text = arguments_.Text(name); !text.empty()) {
       out_.SetFlag(name, text, flag, text);
@@ -99,7 +99,8 @@ class ArgumentTranslator {
     out_.Add(Mapping::kMissing, full, value, "dsrun cuts samples once, by --sp");
   }
 
-  // "full_shard auto_wrap offload", as a text, a list, or true for FSDP's second version.
+  // Translates "full_shard auto_wrap offload" as a text or a list, or true for FSDP's second
+  // version.
   void TranslateFsdp(const Json& value) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
@@ -120,7 +121,7 @@ class ArgumentTranslator {
     out_.SetKey("fsdp", value, "/zero_optimization/offload_optimizer/device", "cpu");
   }
 
-  // Trainer ends an epoch with a step of the rows that are left over.
+  // Trainer ends an epoch with a step of the remaining rows.
   void SetLength(const char* name, const Json& value, const char* flag, std::int64_t length) {
     out_.flags[flag] = length;
     const bool counts_epochs = std::string_view(flag) == "epochs";
@@ -176,7 +177,7 @@ class ArgumentTranslator {
     }
   }
 
-  // The type of Trainer's optimizer; "" when dsrun does not have it.
+  // Returns the type of Trainer's optimizer; "" if dsrun does not have it.
   static std::string OptimizerType(const std::string& optim) {
     constexpr const char* kAdamW[] = {"adamw_torch", "adamw_torch_fused", "adamw_hf",
                                       "adamw_apex_fused", "adamw_torch_npu_fused"};
@@ -201,21 +202,21 @@ class ArgumentTranslator {
     for (const char* name : {"adam_beta1", "adam_beta2", "adam_epsilon"}) {
       if (is_adam) Carry(name);
     }
-    // Trainer groups the parameters of its own optimizer, whatever the decay, which a flag may
-    // change; one of the ds_config gets them as a list.
+    // Trainer groups the parameters of its own optimizer for any decay, because a flag may change
+    // the decay. An optimizer of the ds_config gets them as a list.
     if (!is_of_deepspeed) out_.flags["no_decay_on_norms_and_biases"] = true;
     if (!out_.ds_config.contains("scheduler")) return TranslateSchedule(&arguments_, &out_);
     TranslateWarmup(&arguments_, &out_);
   }
 
-  // TRL computes in bf16 where neither is given. With DeepSpeed evaluations have the training's.
+  // TRL uses bf16 by default. With DeepSpeed, evaluations have the precision of training.
   bool IsPrecision(const std::string& name) {
     const bool is_open = name == "bf16" && arguments_.of_sft() && arguments_.Get(name).is_null();
     if (out_.has_deepspeed && arguments_.Flag(name + "_full_eval")) return true;
     return is_open ? !arguments_.Flag("fp16") : arguments_.Flag(name);
   }
 
-  // Trainer computes in autocast; DeepSpeed and FSDP have weights of the type, and fp32 masters.
+  // Trainer computes in autocast; DeepSpeed and FSDP store weights of that type, with fp32 masters.
   void TranslatePrecision() {
     const bool has_masters = arguments_.Has("deepspeed") || arguments_.Has("fsdp");
     if (IsPrecision("bf16") && IsPrecision("fp16")) {
@@ -264,7 +265,7 @@ class ArgumentTranslator {
     }
   }
 
-  // The arguments of another trainer of TRL, whose loss dsrun does not have.
+  // Rejects the arguments of other TRL trainers, because dsrun does not have their losses.
   void RefuseOtherTrainers() {
     std::string names;
     for (const auto& [name, value] : given_.items()) {
@@ -276,7 +277,7 @@ class ArgumentTranslator {
              "dsrun trains on the next token");
   }
 
-  // What no group has looked at.
+  // Adds remarks for arguments that no group has handled.
   void RemarkOnRest(const std::string& name, const Json& value) {
     const ArgumentRow* const row = FindArgument(name);
     if (IsOfOtherTrainer(name)) return;
@@ -302,7 +303,7 @@ class ArgumentTranslator {
   const TrainerContext& context_;
   Translation out_;
   GivenArguments arguments_;
-  std::optional<std::int64_t> steps_;  // of the whole training
+  std::optional<std::int64_t> steps_;  // of the full training
 };
 
 }  // namespace

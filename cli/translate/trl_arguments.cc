@@ -11,7 +11,7 @@ void TranslateTextField(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "dataset_text_field";
   if (!arguments->IsGiven(kName)) return;
   const std::string field = arguments->Text(kName);
-  // TRL looks for messages and prompts first, as dsrun does without a name.
+  // TRL looks for messages and prompts first, as dsrun does if no name is given.
   if (field == "text") {
     return translation->Add(Mapping::kWhole, kName, field, "read where a row has it");
   }
@@ -21,7 +21,7 @@ void TranslateTextField(GivenArguments* arguments, Translation* translation) {
                    "--text_field, of rows with messages or a prompt, too, which TRL would take");
 }
 
-// The argument that gives the length of a sample; "" when none does.
+// Returns the argument for the length of a sample; "" if there is none.
 std::string NameOfLength(const GivenArguments& arguments) {
   for (const char* name : {"block_size", "max_seq_length", "max_length"}) {
     if (arguments.Has(name)) return name;
@@ -29,8 +29,8 @@ std::string NameOfLength(const GivenArguments& arguments) {
   return arguments.of_sft() ? "max_length" : "";
 }
 
-// TRL splits a row that is longer than a sample, or cuts it off: its end, or as truncation_mode
-// asks.
+// The handling of rows longer than a sample: TRL splits the row, cuts off its end, or truncates it
+// according to truncation_mode.
 enum class LongRow { kSplits, kCutsOff, kCutsOffAsAsked };
 
 void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* translation) {
@@ -48,7 +48,7 @@ void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* t
   translation->Add(Mapping::kNearly, name, *length,
                    "--max_length, which cuts off as TRL does; samples are padded to it, in TRL "
                    "to the longest of the batch");
-  // With packing TRL cuts off the end, whatever the argument says.
+  // With packing, TRL always cuts off the end and ignores the argument.
   const std::string mode = arguments->Text("truncation_mode");
   if (long_row == LongRow::kCutsOff || mode == "keep_start") return;
   translation->SetFlag("truncation_mode", mode, "truncation_mode", mode);
@@ -109,7 +109,7 @@ void TranslateLearntTokens(GivenArguments* arguments, Translation* translation) 
   }
 }
 
-// SFTTrainer adds the loss by default, Trainer where config.json says so.
+// SFTTrainer adds the loss by default, Trainer only if config.json requests it.
 void TranslateBalance(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "router_aux_loss_coef";
   const Json coefficient = arguments->Get(kName);
@@ -118,7 +118,7 @@ void TranslateBalance(GivenArguments* arguments, Translation* translation) {
                        coefficient.is_null() ? Json("auto") : Json(coefficient.dump()));
 }
 
-// transformers writes "<EOS_TOKEN>" for any value of an argument whose name ends so.
+// transformers writes "<EOS_TOKEN>" for any value of an argument with such a name.
 void TranslateEndToken(GivenArguments* arguments, Translation* translation) {
   constexpr char kName[] = "eos_token";
   if (!arguments->Has(kName)) return;
