@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The largest input of a rank; an all-gather needs as much for each rank besides.
+// The largest input per rank. An all-gather needs the same amount again for each rank.
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 36;
 
 struct BenchFlags {
@@ -75,7 +75,7 @@ void AddBenchFlags(CLI::App& app, BenchFlags* flags) {
   app.add_flag("--json", flags->json, "print one JSON document in place of the tables");
 }
 
-// "64M" is 64 MiB.
+// Parses sizes; "64M" is 64 MiB.
 StatusOr<std::int64_t> ParseSize(const std::string& flag, const std::string& text) {
   const std::size_t digits = text.find_first_not_of("0123456789");
   const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
@@ -120,7 +120,7 @@ RankProgram MakeProgram(const config::CommBenchJob& job) {
           .files = {{"bench.json", config::ToJson(job)}}};
 }
 
-// What rank 0 has reported; of a job that was restarted, its last try.
+// Reads the steps that rank 0 has reported. After a restart, only the last attempt counts.
 StatusOr<BenchResults> ReadResults(const config::CommBenchJob& job, const JobPlan& plan,
                                    const RunDirectory& run_directory) {
   BenchResults results{.job = job, .world_size = plan.world.world_size()};
@@ -137,7 +137,7 @@ StatusOr<BenchResults> ReadResults(const config::CommBenchJob& job, const JobPla
 
 struct BenchMemoryFlags {
   std::int64_t size_mib = 1024;
-  int threads = 0;  // 0: one after the other
+  int threads = 0;  // 0 = several counts in sequence
   bool json = false;
 };
 
@@ -163,8 +163,8 @@ std::string ToLine(const offload::MemorySpeed& speed) {
   return fmt::format("{:>7}  {:>8.2f}  {:>13.2f}\n", speed.threads, all, all / speed.threads);
 }
 
-// `dsrun bench memory`: how fast this host's memory is read and written in place, by thread count:
-// a bound for the updates of optimizers on the host.
+// `dsrun bench memory` measures reads and in-place writes of this host's memory by thread count.
+// That is a bound for optimizer updates on the host.
 StatusOr<int> BenchMemoryCommand(const Invocation& invocation) {
   BenchMemoryFlags flags;
   FlagParser parser("bench memory [flags]",
@@ -193,8 +193,8 @@ StatusOr<int> BenchMemoryCommand(const Invocation& invocation) {
 
 }  // namespace
 
-// dsrun bench comm [--json]: how fast the ranks of a job talk to each other; bench io has a file of
-// its own.
+// `dsrun bench comm [--json]` measures communication between the ranks of a job. `bench io` has its
+// own file.
 StatusOr<int> BenchCommand(const Invocation& invocation) {
   const std::string what = invocation.arguments.empty() ? "" : invocation.arguments[0];
   if (what == "io") return BenchIoCommand(invocation);
@@ -211,7 +211,7 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(config::CommBenchJob job, MakeJob(flags));
   DS_RETURN_IF_ERROR(CheckLaunchFlags(launch));
 
-  launch.quiet = launch.quiet || flags.json;  // standard output is the document
+  launch.quiet = launch.quiet || flags.json;  // standard output is the JSON document
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest("bench", launch, invocation.command_line));
   const JobPlan plan = PlanJob(std::move(request), {.built_in = true});

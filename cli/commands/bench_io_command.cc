@@ -66,7 +66,7 @@ std::vector<std::filesystem::path> ListFolders(const std::string& path) {
   return folders;
 }
 
-// The settings as a ds_config has them.
+// Returns the settings as a section of a ds_config.
 Json ToAioSection(const IoOptions& io) {
   return {{"block_size", io.block_bytes},
           {"queue_depth", io.queue_depth},

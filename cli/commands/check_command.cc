@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kMaxWorldSize = 1 << 24;
 
-// What a scheduler has seen of the config must be what is in it.
+// Checks that the config matches the elasticity settings seen by a scheduler.
 void CompareWithScheduler(const std::string& path, config::CheckResult* result) {
   const char* const seen = std::getenv(config::kSchedulerElasticity);
   if (seen == nullptr || !result->ok) return;
@@ -42,14 +42,14 @@ void CompareWithScheduler(const std::string& path, config::CheckResult* result) 
   result->errors.push_back({"elasticity", path + ": " + status.message()});
 }
 
-// The errors of a status, a line each.
+// Adds the errors of a status, one per line.
 void AddErrors(const Status& status, config::CheckResult* result) {
   std::istringstream lines(std::string(status.message()));
   for (std::string line; std::getline(lines, line);) result->errors.push_back({"", line});
   result->ok = false;
 }
 
-// What every "auto" stands for, and why.
+// Prints the resolved value of every "auto" and its origin.
 void PrintAutos(const config::CheckResult& result) {
   for (const std::string& key : result.autos) {
     const nlohmann::ordered_json* const value = config::FindIn(result.resolved, key);
@@ -79,7 +79,7 @@ void PrintText(const config::CheckResult& result, const std::string& name, int w
             << result.config.zero_optimization.stage << std::endl;
 }
 
-// The fewest ranks that the degrees of a config allow.
+// Returns the minimum number of ranks for the degrees of a config.
 int CountFewestRanks(const nlohmann::ordered_json& resolved) {
   std::int64_t ranks = 1;
   for (const config::Key key :
@@ -92,7 +92,7 @@ int CountFewestRanks(const nlohmann::ordered_json& resolved) {
   return static_cast<int>(ranks);
 }
 
-// Flags of `train` that say nothing of a ds_config, and their users' way to the same end.
+// Flags of `train` that do not affect a ds_config, and the alternatives.
 constexpr RefusedFlag kOfTrainAlone[] = {
     {"device", "check starts no rank, so leave it out"},
     {"from_hf_trainer", "dsrun translate FILE --out ds.json writes the ds_config; check that"},
@@ -100,7 +100,7 @@ constexpr RefusedFlag kOfTrainAlone[] = {
 
 struct CheckFlags {
   std::string config;
-  TrainFlags train;  // of the job that the config is for
+  TrainFlags train;  // the job of the config
   std::optional<int> world_size, num_gpus;
   config::JobFacts facts;
   bool json = false;
@@ -121,7 +121,7 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
   AddTrainFlags(app, &flags->train);
 }
 
-// Sets the number of ranks, where nobody has said it.
+// Checks the config. If the user has not set the number of ranks, it is the minimum.
 config::CheckResult CheckForRanks(const config::ConfigText& config, CheckFlags* flags) {
   if (flags->num_gpus) flags->world_size = flags->num_gpus;
   flags->facts.world_size = flags->world_size.value_or(1);
@@ -132,7 +132,7 @@ config::CheckResult CheckForRanks(const config::ConfigText& config, CheckFlags* 
   return JudgeJobConfig(config, flags->train, flags->facts);
 }
 
-// Asks what `train` would say of the job that these flags describe, before it starts a rank.
+// Returns the result of `train`'s checks for the job that these flags describe.
 StatusOr<JudgedTraining> JudgeJob(const CheckFlags& flags, const ShareFolder& share,
                                   config::CheckResult* result) {
   DS_ASSIGN_OR_RETURN(TrainInputs inputs,
@@ -153,7 +153,7 @@ StatusOr<JudgedTraining> JudgeJob(const CheckFlags& flags, const ShareFolder& sh
   return judged;
 }
 
-// Refuses --num_gpus ranks that this host's memory cannot hold, as the preflight of train does.
+// Rejects --num_gpus ranks that do not fit into this host's memory, like the preflight of train.
 Status CheckMemory(const CheckFlags& flags, const JudgedTraining& judged) {
   const auto available = ReadAvailableMemory();
   const MemoryNeed& memory = judged.memory;
@@ -173,7 +173,7 @@ Status CheckMemory(const CheckFlags& flags, const JudgedTraining& judged) {
                                 "; --allow_overcommit starts them all the same");
 }
 
-// Says what is wrong with the job, too. The exit status is train's.
+// Also reports errors of the job. Returns train's exit status.
 StatusOr<int> CheckJob(const CheckFlags& flags, config::CheckResult* result) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   const StatusOr<JudgedTraining> judged = JudgeJob(flags, share, result);
@@ -187,7 +187,7 @@ StatusOr<int> CheckJob(const CheckFlags& flags, config::CheckResult* result) {
   return kExitPreflight;
 }
 
-// Prints all that is wrong, or what is right.
+// Prints all errors, or the result of a valid config.
 void Print(const CheckFlags& flags, const config::CheckResult& result, const std::string& name) {
   if (flags.json && !result.ok) {
     std::cout << config::ToErrorReport(result).dump(2) << std::endl;

@@ -26,14 +26,14 @@ using checkpoint::ListedCheckpoint;
 
 std::string NameOf(const fs::path& directory) { return directory.filename().string(); }
 
-// True when `directory` is meant as one checkpoint, whatever its state.
+// True if `directory` denotes one checkpoint, in any state.
 bool IsOneCheckpoint(const fs::path& directory) {
   std::error_code ignored;
   return checkpoint::StepOfDirectoryName(NameOf(directory)).has_value() ||
          fs::exists(directory / checkpoint::kManifestFile, ignored);
 }
 
-// The checkpoints of a run directory or of a folder of checkpoints.
+// Returns the checkpoints in a run directory or in a folder of checkpoints.
 StatusOr<std::vector<ListedCheckpoint>> CheckpointsBelow(const fs::path& directory) {
   std::error_code ignored;
   const fs::path of_run = directory / "checkpoints";

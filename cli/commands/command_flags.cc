@@ -8,8 +8,8 @@
 namespace ds::cli {
 namespace {
 
-// Takes what is written to std::cout while it lives: a parser prints what it is asked for, as it
-// prints its help.
+// Captures output to std::cout during its lifetime, because a parser prints its descriptions there,
+// like its help.
 class CapturedOutput {
  public:
   CapturedOutput() : stdout_(std::cout.rdbuf(text_.rdbuf())) {}

@@ -11,7 +11,7 @@ namespace {
 
 using More = Completion::More;
 
-// Words behind the name of a command that are no flags.
+// Arguments after the name of a command, without flags.
 struct Positionals {
   std::string_view command;
   std::vector<std::string_view> words;
@@ -35,7 +35,7 @@ const Positionals& PositionalsOf(std::string_view command) {
   return found == std::end(kKnown) ? kNone : *found;
 }
 
-// "list|lora|packing", as a flag of a few values says them.
+// Formats "list|lora|packing", like a flag with few values.
 std::string RecipeValues() {
   std::string values = "list";
   const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
@@ -44,12 +44,12 @@ std::string RecipeValues() {
   return values;
 }
 
-// Reads a command line up to the word that is being typed.
+// Reads a command line before the word that is being typed.
 class WordReader {
  public:
   WordReader() : flags_(DescribeLaunchFlags()) {}
 
-  // False when this word and all that follow belong to a program.
+  // Returns false if this word and all later ones belong to a program.
   bool Read(const std::string& word) {
     if (word == "=") return true;
     if (valued_ != nullptr) {
@@ -102,7 +102,7 @@ class WordReader {
     if (candidate.starts_with(begun)) completion->words.emplace_back(candidate, meaning);
   }
 
-  // "auto|cpu|cuda" names its values, FILE, DIR and RECIPE say of what kind they are.
+  // The values in "auto|cpu|cuda" are candidates; FILE, DIR and RECIPE give the kind of value.
   static Completion Values(const FlagDescription& flag, const std::string& begun,
                            const std::string& before) {
     Completion completion;
@@ -133,7 +133,7 @@ class WordReader {
     for (const Command& command : Commands()) {
       Offer(command.name, command.summary, begun, &completion);
     }
-    // What stands in PATH is much, and hides the commands.
+    // The programs in PATH are numerous and would hide the commands.
     completion.more = completion.words.empty() ? More::kProgram : More::kFiles;
     return completion;
   }
@@ -155,9 +155,9 @@ class WordReader {
     return completion;
   }
 
-  FlagDescriptions flags_;                   // of the command, or in front of it
-  const Command* command_ = nullptr;         // once it is known
-  const FlagDescription* valued_ = nullptr;  // whose value comes next
+  FlagDescriptions flags_;                   // of the command, or of dsrun before it
+  const Command* command_ = nullptr;         // null until it is known
+  const FlagDescription* valued_ = nullptr;  // flag that takes the next word as its value
 };
 
 }  // namespace

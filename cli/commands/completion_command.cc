@@ -96,9 +96,9 @@ void PrintWords(const std::vector<std::string>& words) {
 
 }  // namespace
 
-// dsrun completion bash|zsh|fish: prints a script that asks, whenever there is something to
-// complete, `dsrun completion words WORD...`; the answer is what the shell may add by itself
-// (nothing, files, folders or program), then a line for every word, its meaning behind a tab.
+// `dsrun completion bash|zsh|fish` prints a script for a shell. For each completion the script runs
+// `dsrun completion words WORD...`. The output is the kind of candidates that the shell adds by
+// itself (nothing, files, folders or program), then one line per word with its meaning after a tab.
 StatusOr<int> CompletionCommand(const Invocation& invocation) {
   if (!invocation.arguments.empty() && invocation.arguments[0] == "words") {
     PrintWords({invocation.arguments.begin() + 1, invocation.arguments.end()});

@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMaxElasticWorldSize = std::int64_t{1} << 24;
 constexpr std::size_t kLineWidth = 80;
 
-// WORLD_SIZE of the environment, which version 0.2 falls back on; nothing when it is no number.
+// Reads WORLD_SIZE from the environment, the fallback of version 0.2; returns nothing if it is no
+// number.
 std::optional<std::int64_t> ReadWorldSize() {
   const char* const text = std::getenv("WORLD_SIZE");
   if (text == nullptr) return std::nullopt;
@@ -38,7 +39,7 @@ void PrintJson(const config::ElasticBatch& batch) {
             << std::endl;
 }
 
-// The label, then the numbers, wrapped under one another.
+// Prints the label, then the numbers, wrapped and aligned.
 void PrintCounts(const std::string& label, const std::vector<std::int64_t>& counts) {
   std::string line = label;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -61,8 +62,8 @@ void PrintText(const config::ElasticBatch& batch) {
 
 }  // namespace
 
-// dsrun elastic -c CONFIG [-w N] [--json]: which train batch size the config's elasticity section
-// leads to, the numbers of GPUs it suits, and the micro-batch size for N of them.
+// `dsrun elastic -c CONFIG [-w N] [--json]` prints the train batch size from the config's
+// elasticity section, the compatible numbers of GPUs, and the micro-batch size for N GPUs.
 StatusOr<int> ElasticCommand(const Invocation& invocation) {
   std::string path;
   std::int64_t world_size = 0;

@@ -40,20 +40,20 @@ using Json = nlohmann::ordered_json;
 using config::MemoryQuestion;
 using config::MemoryRow;
 
-// These concern the prediction of a job alone.
+// Flags for the prediction of a job only.
 struct EstimateJobFlags {
-  std::string deepspeed_config;  // "" = no job is asked about
+  std::string deepspeed_config;  // "" = no job to predict
   LaunchFlags launch;            // hosts and their slots
   std::optional<std::int64_t> micro_batch;
   std::optional<std::int64_t> tensor_ranks, sequence_ranks, stages, expert_ranks;
-  config::TrainJob job;  // of its fields those that flags of `train` set, which are flags here, too
+  config::TrainJob job;  // only the fields of flags shared with `train`
   std::string device = "auto";
-  std::string memory;        // that a rank may have; "" = not said
-  double expert_load = 1.0;  // engine::JobShape
+  std::string memory;        // limit per rank; "" = not given
+  double expert_load = 1.0;  // see engine::JobShape
 };
 
 struct EstimateFlags {
-  std::string params, largest_layer_params;  // texts, as 7e9 is a number here too
+  std::string params, largest_layer_params;  // texts, because 7e9 is also a number
   std::string model;
   std::int64_t num_gpus_per_node = 1;
   std::int64_t num_nodes = 1;
@@ -61,7 +61,7 @@ struct EstimateFlags {
   EstimateJobFlags job;
 };
 
-// "7000000000" or "7e9".
+// Parses "7000000000" or "7e9".
 StatusOr<std::int64_t> ParseCount(const std::string& flag, const std::string& text) {
   if (const auto whole = ParseNumber<std::int64_t>(text)) return *whole;
   const std::optional<double> number = ParseNumber<double>(text);
@@ -136,7 +136,7 @@ void PrintTable(const MemoryQuestion& question, const std::vector<MemoryRow>& ro
   std::cout << plan::DrawRankTable(plan::CountRankBytes(question)) << std::flush;
 }
 
-// As the ranks beside this program would, in this environment.
+// Checks for GPUs in this environment in the same way as the ranks of this installation.
 bool RanksHereFindGpus() {
   const auto program = FindOwnExecutable();
   if (!program.ok()) return false;
@@ -149,7 +149,7 @@ bool RanksHereFindGpus() {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
-// Fills in how many ranks there are, and where.
+// Fills in the number of ranks and their hosts.
 Status FindRanks(const EstimateJobFlags& flags, std::int64_t nodes, std::int64_t ranks_per_node,
                  plan::Prediction* question) {
   zero::StepSetting& setting = question->job.setting;
@@ -194,7 +194,7 @@ StatusOr<config::CheckResult> ReadConfig(const EstimateJobFlags& flags, const st
   return checked;
 }
 
-// OK where no flag stands there that would change nothing, as train says.
+// Rejects flags without an effect, like train.
 Status CheckFlagsCount(const config::TrainJob& job, const config::ParallelConfig& degrees) {
   DS_RETURN_IF_ERROR(CheckAdapterFlags(job));
   DS_RETURN_IF_ERROR(CheckPortionFlags(job));
@@ -205,8 +205,9 @@ Status CheckFlagsCount(const config::TrainJob& job, const config::ParallelConfig
                           degrees);
 }
 
-// Prints what each rank of a job will hold, by its ds_config, with `model`, a folder, a config.json
-// or a preset, on as many hosts as the hostfile has, or else on `nodes` of `ranks_per_node` ranks.
+// Predicts the memory of each rank of a job from its ds_config. `model` is a folder, a config.json
+// or a preset. Hosts come from the hostfile, else there are `nodes` hosts of `ranks_per_node`
+// ranks.
 StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& model,
                           std::int64_t nodes, std::int64_t ranks_per_node, bool json) {
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
@@ -217,7 +218,7 @@ StatusOr<int> EstimateJob(const EstimateJobFlags& flags, const std::string& mode
   DS_RETURN_IF_ERROR(FindRanks(flags, nodes, ranks_per_node, &question));
   DS_ASSIGN_OR_RETURN(question.job,
                       engine::DescribeJob(flags.job, std::move(decoder), question.job.setting));
-  question.job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
+  question.job.packs_documents = tokenizer::HasTokenizer(path);  // `train` packs tokenized texts
   question.job.expert_load = flags.expert_load;
   DS_ASSIGN_OR_RETURN(config::CheckResult checked,
                       ReadConfig(flags, model, share, question.job.setting.ranks));
@@ -268,7 +269,7 @@ void AddAdapterFlags(CLI::App& app, config::TrainJob* job) {
   app.add_option(FlagNames("lora_adapter"), job->lora_adapter, "as for train")->type_name("DIR");
 }
 
-// These say what the ranks have between them and which part of the model is trained.
+// Adds flags for the parallel degrees and for the trained part of the model.
 void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("tp"), flags->tensor_ranks, "as for train (default: the config's)")
       ->check(WholeNumber(1))
@@ -351,7 +352,7 @@ void AddFlags(CLI::App& app, EstimateFlags* flags) {
   AddEstimateJobFlags(app, &flags->job);
 }
 
-// The first given flag of those that AddEstimateJobFlags adds; "" where there is none.
+// Returns the first given flag that AddEstimateJobFlags declares; "" if there is none.
 std::string FindOfJob(const CLI::App& app) {
   const auto options = app.get_options();
   auto each = std::find(options.begin(), options.end(), app.get_option("--deepspeed_config"));
@@ -361,7 +362,8 @@ std::string FindOfJob(const CLI::App& app) {
 
 }  // namespace
 
-// dsrun estimate: what a model's states need, under ZeRO 2 and 3 and every kind of offload.
+// `dsrun estimate` prints the memory for a model's states under ZeRO 2 and 3 with every kind of
+// offload.
 StatusOr<int> EstimateCommand(const Invocation& invocation) {
   EstimateFlags flags;
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",

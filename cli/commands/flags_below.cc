@@ -17,14 +17,15 @@ void PutGiven(const char* name, const std::optional<T>& given, Json* arguments) 
   if (given) (*arguments)[name] = *given;
 }
 
-// Of the two ways to say how long, the flag's counts. --steps goes in by itself.
+// Steps and epochs are alternatives; the flag given replaces the argument. --steps is passed
+// separately.
 void PutLength(const TrainFlags& given, Json* arguments) {
   if (!given.epochs || given.steps) return;
   (*arguments)["max_steps"] = -1;
   (*arguments)["num_train_epochs"] = *given.epochs;
 }
 
-// One precision that is switched on switches the other off.
+// Enabling one precision disables the other.
 void PutPrecision(const config::TrainingFlags& given, Json* arguments) {
   if (given.bf16 == true) (*arguments)["fp16"] = false;
   if (given.fp16 == true) (*arguments)["bf16"] = false;
@@ -44,7 +45,7 @@ void PutSchedule(const TrainFlags& given, Json* arguments) {
   }
 }
 
-// The flags as arguments of Trainer.
+// Converts the flags to arguments of Trainer.
 Json ArgumentsOf(const TrainFlags& given) {
   Json arguments = Json::object();
   const config::TrainingFlags& training = given.training;
@@ -64,8 +65,8 @@ Json ArgumentsOf(const TrainFlags& given) {
   return arguments;
 }
 
-// The keys of Trainer's ds_config that no flag of the user's replaces. One of the user's own is
-// whole: flags have to agree with it.
+// Returns the keys of Trainer's ds_config that no flag of the user replaces. Flags must agree with
+// all keys of a ds_config of the user's own.
 Json KeysToHold(const FlagsBelow& below, const TrainFlags& given, const TrainFlags& all) {
   Json keys = below.recipe.ds_config;
   const bool is_trainers_schedule =
@@ -117,7 +118,7 @@ Status CheckAgreement(const FlagsBelow& below, const TrainFlags& given, const Tr
                          .flags = all.training,
                          .total_steps = all.steps,
                          .steps_come_later = !all.steps};
-  // An argument that Trainer has not been given has its default, which counts.
+  // A missing argument has Trainer's default, which also counts.
   if (!facts.flags.bf16) facts.flags.bf16 = false;
   if (!facts.flags.fp16) facts.flags.fp16 = false;
   if (!facts.flags.warmup_steps) facts.flags.warmup_steps = 0.0;

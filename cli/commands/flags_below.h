@@ -34,7 +34,7 @@ StatusOr<FlagsBelow> ReadTrainerArguments(const std::string& path, const TrainFl
 void LayOver(const FlagsBelow& below, TrainFlags* flags);
 
 // Rejects a ds_config with a number that differs from Trainer's argument, as Trainer does. `given`
-// are the user's flags, `all` also include those of `below`.
+// are the user's flags, `all` also include the flags of `below`.
 Status CheckAgreement(const FlagsBelow& below, const TrainFlags& given, const TrainFlags& all,
                       int world_size);
 

@@ -11,12 +11,12 @@
 namespace ds::cli {
 namespace {
 
-// Trainer's own defaults are 3.0 epochs, and 500 steps or a share.
+// Trainer's own defaults are 3.0 epochs, and 500 steps or a fraction.
 constexpr FlagAlias Count(std::string_view name, std::string_view of) {
   return {.name = name, .of = of, .is_count = true};
 }
 
-// By whom a name is used is said where names of the same meaning stand together.
+// A comment names the programs of each group of names with the same meaning.
 constexpr FlagAlias kAliases[] = {
     // Model and data: transformers' scripts and TRL, Megatron-LM.
     {"model_name_or_path", "model"},
@@ -107,7 +107,7 @@ constexpr std::string_view kRates =
 constexpr std::string_view kPrecision = "write --bf16 or --fp16, or nothing for fp32";
 
 constexpr std::string_view kWarmup = "write --warmup_steps {}: below 1 it is a share of all steps";
-// --warmup_steps 1.0 would be one step.
+// --warmup_steps 1.0 would mean one step.
 constexpr std::string_view kWholeWarmup =
     "write --warmup_steps N with the number of steps: {} of them is no share below 1";
 constexpr std::string_view kCutOff =
@@ -116,7 +116,7 @@ constexpr std::string_view kCutOff =
 
 struct Meaning {
   std::string_view name;
-  std::string_view instead;  // {} is the value, {name} the name
+  std::string_view instead;  // {} stands for the value, {name} for the name
 };
 
 constexpr Meaning kMeanings[] = {
@@ -213,7 +213,7 @@ constexpr Meaning kMeanings[] = {
     {"metrics.log_freq", kMetrics},
 };
 
-// Says of an argument of Trainer's what translate does.
+// Describes the translation of a Trainer argument, as translate does.
 std::string ExplainArgument(const ArgumentRow& row) {
   switch (row.effect) {
     case ArgumentEffect::kNone:

@@ -1,8 +1,9 @@
-// dsrun generate --model DIR [flags] PROMPT: text that a model goes on with, so that one sees what
-// was trained.
+// `dsrun generate --model DIR [flags] PROMPT` generates text from a prompt, for example to try a
+// trained model.
 //
-// Judges what can be judged without tensors, then becomes dsrank (execve), which writes to this
-// process's standard output: no daemon, no run directory, and signals and exit status are dsrank's.
+// Checks everything that needs no tensors, then becomes dsrank (execve), which writes to this
+// process's standard output. There is no daemon and no run directory; signals and exit status are
+// dsrank's.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -46,7 +47,7 @@ constexpr std::uint64_t kMostPromptBytes = std::uint64_t{64} << 20;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
 
 struct GenerateFlags {
-  std::string model;  // "" = not given, as everywhere here
+  std::string model;  // "" = not given, for all strings here
   std::string prompt;
   std::string prompt_file;
   std::string tokenizer;
@@ -54,7 +55,7 @@ struct GenerateFlags {
   std::string system;
   bool greedy = false;
   bool sample = false;
-  config::GenerateJob job;  // what needs no checks
+  config::GenerateJob job;  // settings that need no checks
 };
 
 constexpr std::string_view kOneRank =
@@ -146,7 +147,7 @@ Status CheckUtf8(const std::string& text, const std::string& where) {
   return InvalidArgumentError(where + " is no UTF-8 at byte " + std::to_string(valid));
 }
 
-// A line of a .jsonl file: its conversation, or the text of its prompt.
+// Parses a line of a .jsonl file: its conversation, or its prompt text.
 StatusOr<Json> ParseJsonLine(const std::string& line, bool chat) {
   DS_ASSIGN_OR_RETURN(const tokenizer::Row row,
                       tokenizer::ReadPromptRow(line, {}, /*has_template=*/chat));
@@ -209,7 +210,7 @@ constexpr const char* kNoFolder =
     " of a model with an MLP next to its experts (moe.use_residual): transformers has no such "
     "model, so that no folder holds it for generate; dsrun resume trains and evaluates it";
 
-// Tells whether the run trains a model that no folder holds (moe.use_residual).
+// True if the run trains a model that no model folder can store (moe.use_residual).
 bool HasResidualMlp(const fs::path& run) {
   const auto text = ReadFile(run / "config.resolved.json", kMaxConfigBytes);
   if (!text.ok()) return false;
@@ -218,7 +219,7 @@ bool HasResidualMlp(const fs::path& run) {
   return config.is_object() && config.contains(key) && config.at(key) == true;
 }
 
-// A folder that is something else of ours, and how it becomes a model.
+// Rejects other folders of dsrun, with a hint how to convert them into a model.
 Status CheckIsModel(const fs::path& folder) {
   std::error_code error;
   const auto has = [&](const char* name) { return fs::exists(folder / name, error); };
@@ -246,7 +247,7 @@ Status CheckIsModel(const fs::path& folder) {
   return NotFoundError(name + ": the folder has no config.json");
 }
 
-// `model` is where --model has been found.
+// `model` is the resolved path of --model.
 StatusOr<std::string> FindTokenizer(const GenerateFlags& flags, const fs::path& model) {
   const std::string& given = flags.tokenizer;
   if (given == "bytes") return std::string();
@@ -277,7 +278,7 @@ Status CheckChoices(const GenerateFlags& flags, config::GenerateJob* job) {
   return OkStatus();
 }
 
-// The job goes along in memory that has no name and ends with the process.
+// Passes the job in an unnamed memory file, which ends with the process.
 Status BecomeDsrank(const config::GenerateJob& job) {
   DS_ASSIGN_OR_RETURN(const fs::path self, FindOwnExecutable());
   const std::string dsrank = self.parent_path() / "dsrank";
@@ -295,7 +296,7 @@ Status BecomeDsrank(const config::GenerateJob& job) {
   return ErrnoError(errno, dsrank);
 }
 
-// Reads the prompts and finds model and tokenizer. Errors say which flag is wrong.
+// Reads the prompts and finds model and tokenizer. Errors name the flag.
 StatusOr<config::GenerateJob> MakeGenerateJob(const GenerateFlags& flags,
                                               const ShareFolder& share) {
   config::GenerateJob job = flags.job;

@@ -18,14 +18,14 @@
 namespace ds::cli {
 namespace {
 
-// "data: files that train reads", the first line of a page without its mark.
+// Returns the first line of a page without its mark: "data: files that train reads".
 std::string SummaryOf(const std::string& page) {
   const std::string line = page.substr(0, page.find('\n'));
   const std::size_t colon = line.find(": ");
   return colon == std::string::npos ? "" : line.substr(colon + 2);
 }
 
-// The page as a reader sees it: comments, which mark commands for a test, are lines of their own.
+// Returns the page without comments, which are separate lines. They mark commands for a test.
 std::string WithoutComments(const std::string& page) {
   std::istringstream lines(page);
   std::string text;
@@ -38,7 +38,7 @@ std::string WithoutComments(const std::string& page) {
   return text;
 }
 
-// The pages of the manual with their summaries; empty when they are not installed.
+// Returns the manual's pages with their summaries; empty if they are not installed.
 std::string PageList() {
   const StatusOr<ShareFolder> share = ShareFolder::OfThisProgram();
   if (!share.ok()) return "";
@@ -92,7 +92,7 @@ StatusOr<int> PrintPage(const std::string& name) {
 
 }  // namespace
 
-// dsrun help [COMMAND|PAGE]; --man instead of a command prints the manual page.
+// `dsrun help [COMMAND|PAGE]` prints a page; --man instead prints the manual page.
 StatusOr<int> HelpCommand(const Invocation& invocation) {
   if (invocation.arguments.empty() || invocation.arguments[0] == "help") {
     PrintOverview();

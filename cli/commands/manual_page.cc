@@ -26,7 +26,7 @@ constexpr ExitStatusRow kRows[] = {
      "the user stopped the job: Ctrl-C; 143 for SIGTERM"},
 };
 
-// Text as troff shows it letter for letter.
+// Escapes text for literal display in troff.
 std::string Escaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -65,7 +65,7 @@ std::string CommandList() {
   return list;
 }
 
-// The flags of every command that are not launch flags.
+// Returns the flags of every command except launch flags.
 std::string CommandFlags(const FlagDescriptions& launch) {
   std::set<std::string> known;
   for (const FlagDescription& flag : launch.flags) known.insert(flag.names.front());

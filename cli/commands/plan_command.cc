@@ -37,19 +37,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kColumns = 80;  // of the drawing of a schedule
+constexpr int kColumns = 80;  // width of a schedule drawing
 
 struct PlannedJob {
   LaunchPlan plan;
   JobEnvironment environment;
   std::vector<std::string> argv;
-  std::optional<MeshDrawing> mesh;          // where one was asked for
-  std::optional<ScheduleDrawing> schedule;  // where it has stages
-  std::optional<StageDrawing> stages;       // and a model is named
-  std::optional<plan::StagePlans> steps;    // and a ds_config
+  std::optional<MeshDrawing> mesh;          // if requested
+  std::optional<ScheduleDrawing> schedule;  // if the mesh has stages
+  std::optional<StageDrawing> stages;       // if a model is also given
+  std::optional<plan::StagePlans> steps;    // if a ds_config is also given
 };
 
-// Bytes that are no UTF-8 become U+FFFD, which JSON takes.
+// Replaces bytes that are not UTF-8 by U+FFFD, because JSON requires UTF-8.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -71,7 +71,7 @@ Json RankJson(const PlannedJob& job, const PlannedRank& rank) {
   return json;
 }
 
-// What the hostfile says of a host stands under its name there.
+// The hostfile's settings of a host are under its name.
 Json HostsJson(const std::vector<JobHost>& hosts) {
   Json json = Json::array();
   for (const JobHost& host : hosts) {
@@ -84,7 +84,7 @@ Json HostsJson(const std::vector<JobHost>& hosts) {
   return json;
 }
 
-// As far as it is known without a connection to the hosts.
+// Returns the address as far as it is known without contacting the hosts.
 std::string MasterAddress(const LaunchFlags& flags, const LaunchPlan& plan) {
   if (!flags.master_addr.empty()) return flags.master_addr;
   const auto& keys = plan.world.hosts.front().entry.keys;
@@ -108,7 +108,7 @@ void PrintJson(const PlannedJob& job) {
   std::cout << Dump(json) << std::endl;
 }
 
-// Prints the words of the hostfile about its hosts beyond their slots.
+// Prints the hostfile's settings for its hosts other than slots.
 void PrintHosts(const LaunchPlan& plan) {
   const char* separator = "\n";
   for (const std::vector<JobHost>* hosts : {&plan.world.hosts, &plan.spares}) {
@@ -123,7 +123,7 @@ void PrintHosts(const LaunchPlan& plan) {
   }
 }
 
-// Rank 0's environment; the others' differs in their numbers, and --json shows all.
+// Prints rank 0's environment. Other ranks have other numbers; --json prints all.
 void PrintEnvironment(const PlannedJob& job) {
   std::cout << "\nrank 0 gets, over its host's own environment (--json shows every rank):\n";
   const WorldPlan& world = job.plan.world;
@@ -171,7 +171,7 @@ void PrintTable(const PlannedJob& job) {
   std::cout << std::flush;
 }
 
-// The step of the mesh's stages, where it has several, written to --svg where that is given.
+// Draws the pipeline schedule if the mesh has several stages, and writes it to --svg if given.
 StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, int stages) {
   using pipeline::ScheduleKind;
   if (stages < 2) {
@@ -191,8 +191,8 @@ StatusOr<std::optional<ScheduleDrawing>> DrawSchedule(const PlanFlags& flags, in
   return std::optional<ScheduleDrawing>(std::move(drawing));
 }
 
-// The model's blocks on the stages of the schedule, where it has several and a model is named: as
-// the steps have them where they are planned.
+// Draws the model's blocks on the stages, if there are several and a model is given. Uses the
+// partition of the planned steps if there is one.
 StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
                                                  const config::MoeConfig& moe,
                                                  const std::optional<ScheduleDrawing>& schedule,
@@ -210,7 +210,7 @@ StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
   return std::optional<StageDrawing>(*std::move(stages));
 }
 
-// The mesh that the flags ask for, held against the model where one is named.
+// Draws the requested mesh, and checks it against the model if one is given.
 StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_size) {
   if (flags.mesh.empty()) {
     if (flags.model.empty()) return std::optional<MeshDrawing>();
@@ -231,7 +231,7 @@ StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_
   return std::optional<MeshDrawing>(mesh);
 }
 
-// The first of these flags that is given; "" where none is.
+// Returns the first given flag; "" if none is given.
 std::string FindGiven(const CLI::App& app, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (app.count(name) > 0) return name;
@@ -239,8 +239,8 @@ std::string FindGiven(const CLI::App& app, std::initializer_list<const char*> na
   return "";
 }
 
-// Draws what --mesh asks for. With a ds_config its micro-batches and its cut are drawn, unless
-// flags say others.
+// Draws the mesh that --mesh requests. Micro-batches and the partition come from the ds_config
+// unless flags override them.
 Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
   const WorldPlan& world = job->plan.world;
   DS_ASSIGN_OR_RETURN(job->mesh, DrawMesh(flags, world.world_size()));
@@ -270,7 +270,7 @@ Status DrawParallel(const CLI::App& app, PlanFlags flags, PlannedJob* job) {
   return OkStatus();
 }
 
-// OK where --fit has what it needs, and no flag is there that would do nothing.
+// Checks that --fit has its inputs, and that no flag is without an effect.
 Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
   const std::string of_fit = FindGiven(app, {"--memory"});
   const std::string of_steps = FindGiven(app, {"--seq_len", "--deepspeed_config", "--expert_load"});
@@ -294,7 +294,7 @@ Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
       "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
 }
 
-// Adds what the ranks of this plan run and with which environment. Returns notices for the user.
+// Adds the command and environment of the ranks. Returns notices for the user.
 StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const ThisHost& this_host,
                                                const std::vector<std::string>& words,
                                                PlannedJob* job) {

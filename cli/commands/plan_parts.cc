@@ -29,7 +29,7 @@ StatusOr<config::ConfigText> ReadText(const PlanFlags& flags) {
       .name = "plan"};
 }
 
-// Its batch and degrees are what --fit looks for: it may be good for all `ranks`, or for one.
+// --fit searches for batch and degrees, so the config may be valid for all `ranks` or for one.
 StatusOr<config::CheckResult> ReadFitConfig(const PlanFlags& flags, int ranks) {
   DS_ASSIGN_OR_RETURN(const config::ConfigText text, ReadText(flags));
   std::string first_error;
@@ -44,7 +44,7 @@ StatusOr<config::CheckResult> ReadFitConfig(const PlanFlags& flags, int ranks) {
                               "left out)");
 }
 
-// The model on the ranks of the plan, in samples of --seq_len.
+// Describes the model on the ranks of the plan, with samples of --seq_len tokens.
 StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan& world) {
   engine::JobShape job;
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
@@ -60,7 +60,7 @@ StatusOr<engine::JobShape> DescribeJobOf(const PlanFlags& flags, const WorldPlan
     return InvalidArgumentError("--expert_load: --model " + flags.model + " has no experts");
   }
   DS_RETURN_IF_ERROR(CheckLengthFits(flags.model, job.seq_len, share));
-  job.packs_documents = tokenizer::HasTokenizer(path);  // as train cuts texts
+  job.packs_documents = tokenizer::HasTokenizer(path);  // `train` packs tokenized texts
   job.setting = {.ranks = world.world_size(),
                  .ranks_of_host = ranks_of_a_host,
                  .on_gpu = !world.hosts.front().devices.empty()};
@@ -164,7 +164,7 @@ StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckRes
                      .expert = degrees.expert,
                      .data_before_expert = degrees.data_before_expert};
   config::BatchConfig& batch = config.batch;
-  batch.train_batch_size /= batch.gradient_accumulation_steps;  // of each micro-batch on all ranks
+  batch.train_batch_size /= batch.gradient_accumulation_steps;  // of one micro-batch on all ranks
   batch.gradient_accumulation_steps = schedule.shape().micro_batches;
   batch.train_batch_size *= batch.gradient_accumulation_steps;
   config.pipeline.partition = flags.partition;

@@ -41,8 +41,8 @@ void AddPlanFlags(FlagParser* parser, PlanFlags* flags);
 // there is none.
 StatusOr<bool> PrintFits(const PlanFlags& flags, const WorldPlan& world);
 
-// Reads --deepspeed_config, or its default, for `ranks` ranks of a mesh. `degrees` replace those of
-// the config. The returned result has no errors.
+// Reads --deepspeed_config, or its default, for `ranks` ranks of a mesh. `degrees` replace the
+// degrees of the config. The returned result has no errors.
 StatusOr<config::CheckResult> ReadMeshConfig(const PlanFlags& flags, int ranks,
                                              const topology::Degrees& degrees);
 

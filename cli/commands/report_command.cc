@@ -17,7 +17,7 @@
 namespace ds::cli {
 namespace {
 
-// Looks at this host only: a hostfile that names another one is not honoured halfway.
+// Reports on this host only. A hostfile with other hosts is rejected, not partly used.
 Status CheckHosts(const LaunchFlags& flags) {
   if (!flags.hostfile) return OkStatus();
   DS_ASSIGN_OR_RETURN(const std::vector<HostEntry> entries, ReadHostfile(*flags.hostfile));
@@ -32,8 +32,8 @@ Status CheckHosts(const LaunchFlags& flags) {
 
 }  // namespace
 
-// dsrun report [--json]: this host's environment, judged; kExitOk, or kExitPreflight when something
-// would stop a job.
+// `dsrun report [--json]` checks this host's environment. Returns kExitOk, or kExitPreflight if a
+// problem would stop a job.
 StatusOr<int> ReportCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
   bool json = false;

@@ -36,12 +36,12 @@ struct ResumeFlags {
   bool help_shown = false;
 };
 
-// Lays the command line over `launch`.
+// Parses the command line over the values in `launch`.
 StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags& launch) {
   ResumeFlags flags{.launch = launch};
   FlagParser front("", "");
   AddLaunchFlags(&front, &flags.launch);
-  std::vector<std::string> words = invocation.command_line;  // none for `dsrun help resume`
+  std::vector<std::string> words = invocation.command_line;  // empty for `dsrun help resume`
   if (!words.empty()) words.erase(words.begin());
   DS_RETURN_IF_ERROR(front.Parse(words, FlagParser::Rest::kProgram).status());
   FlagParser parser("[launch flags] resume RUN_DIR|JOB [flags]",
@@ -60,7 +60,7 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   return flags;
 }
 
-// Of the two ways to choose slots, the one given now replaces the other.
+// The two ways to select slots are alternatives; the one given now replaces the stored one.
 void DropReplacedSelection(const LaunchFlags& given, LaunchFlags* stored) {
   if (!given.include.empty() || !given.exclude.empty()) {
     stored->include.clear();
@@ -82,16 +82,16 @@ fs::path FindRun(const std::string& run) {
   return fs::path("runs") / run;
 }
 
-// A training run as its job.json tells it.
+// A training run as stored in its job.json.
 struct StoredRun {
   std::unique_ptr<RunDirectory> directory;
   std::string job_id;
   LaunchFlags launch;
-  StoredExports exports;  // those of `launch`, and what else is known of them
+  StoredExports exports;  // the words of `launch`, and the names with values
   config::TrainJob train;
 };
 
-// The string `name` of an object; "" when there is none.
+// Returns the string `name` of an object; "" if there is none.
 std::string TextOf(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -128,8 +128,8 @@ StatusOr<StoredRun> ReadRun(const std::string& name) {
   return run;
 }
 
-// FindResumePoint, and again while a checkpoint cannot be read now: a file server may be back in a
-// moment. Ctrl-C ends dsrun meanwhile, as nothing has started.
+// Calls FindResumePoint, and retries while a checkpoint cannot be read: a file server may come back
+// soon. Ctrl-C ends dsrun meanwhile, because nothing has started.
 StatusOr<ResumePoint> AwaitResumePoint(const std::string& named, const fs::path& checkpoints,
                                        std::vector<std::string>* notices) {
   constexpr int kTries = 6;
@@ -145,8 +145,8 @@ StatusOr<ResumePoint> AwaitResumePoint(const std::string& named, const fs::path&
   }
 }
 
-// Sets where `inputs` go on from. The error says why there is nothing to go on with: where all
-// steps are done, what comes behind the last can be had all the same.
+// Sets the checkpoint that `inputs` resume from. The error explains why there is nothing to resume.
+// If all steps are done, the tasks after the last step (evaluation, --save_hf) can still run.
 Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
                          TrainInputs* inputs) {
   const StatusOr<ResumePoint> point = AwaitResumePoint(named, checkpoints, &inputs->notices);
@@ -182,7 +182,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
 
   DS_ASSIGN_OR_RETURN(JobRequest request,
                       GatherJobRequest("train", flags.launch, invocation.command_line));
-  request.job_id = run.job_id;  // it goes on under its own name, in its own folder
+  request.job_id = run.job_id;  // it continues under its own name, in its own folder
   request.run_directory = run.directory->path();
   DS_ASSIGN_OR_RETURN(const ShareFolder share, ShareFolder::OfThisProgram());
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,

@@ -17,10 +17,10 @@
 namespace ds::cli {
 namespace {
 
-// The words behind `run`, without its flags, which go to `flags`.
+// Returns the words after `run` without its flags, which are stored in `flags`.
 StatusOr<FlagParser::Result> ParseOwnFlags(const std::vector<std::string>& words,
                                            LaunchFlags* flags) {
-  // Mostly there are none, and to make a parser for them takes longer than to plan the job.
+  // Usually there are none, and creating a parser takes longer than planning the job.
   if (words.empty() || !IsFlag(words[0])) return FlagParser::Result{.rest = words};
   FlagParser parser("[launch flags] run [launch flags] -- PROGRAM [arguments]",
                     "Run a program on every rank: an executable, or a Python script (*.py).");

@@ -72,7 +72,7 @@ Status CheckGiven(const TokenizeFlags& flags) {
   return OkStatus();
 }
 
-// A file alone has no chat template.
+// Reads a tokenizer. A single file has no chat template.
 StatusOr<tokenizer::TokenizerFolder> ReadFolder(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
@@ -86,7 +86,7 @@ StatusOr<tokenizer::TokenizerFolder> ReadFolder(const std::string& path) {
   return tokenizer::TokenizerFolder{.tokenizer = std::move(tokenizer), .chat_variables = {}};
 }
 
-// Chooses what the ids are written as, and finds the separator.
+// Chooses the type of the stored ids and finds the separator.
 Status FitToTokenizer(const tokenizer::Tokenizer& tokenizer, TokenizeFlags* flags) {
   const bool fits = tokenizer.id_limit() <= kUint16Ids;
   if (flags->token_dtype.empty()) flags->token_dtype = fits ? "uint16" : "uint32";
@@ -104,7 +104,7 @@ Status FitToTokenizer(const tokenizer::Tokenizer& tokenizer, TokenizeFlags* flag
                               "' is no token of this tokenizer");
 }
 
-// Rewrites one line of the terminal, once a second at most.
+// Rewrites one line of the terminal, at most once per second.
 class ProgressLine {
  public:
   ~ProgressLine() {
@@ -152,7 +152,7 @@ void PrintCounts(const TokenizeFlags& flags, const TokenizeCounts& counts) {
 
 }  // namespace
 
-// dsrun tokenize: the texts of files as one file of token ids, which `train --data` reads.
+// `dsrun tokenize` writes the texts of files into one file of token ids for `train --data`.
 StatusOr<int> TokenizeCommand(const Invocation& invocation) {
   TokenizeFlags flags;
   flags.job.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

@@ -24,7 +24,7 @@ struct Flags {
   std::string trainer;  // --from_hf_trainer; "" = none
   TrainFlags train;
   LaunchFlags launch;
-  std::vector<std::string> given;  // names of what the words give
+  std::vector<std::string> given;  // names of the given flags
   bool help_shown = false;
 };
 
@@ -65,7 +65,7 @@ StatusOr<FlagsBelow> ChooseBelow(const Flags& flags, const ShareFolder& share) {
   return below;
 }
 
-// Reads the words again with what lies below in front of them, and tells the user.
+// Parses the words again, preceded by the words of `below`, and adds a notice for the user.
 StatusOr<Flags> ParseOver(FlagsBelow* below, const Invocation& invocation,
                           const std::vector<std::string>& given) {
   std::vector<std::string> words = below->launch;

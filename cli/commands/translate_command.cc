@@ -23,7 +23,7 @@ struct TranslateFlags {
   std::string out;
   bool partial = false;
   bool json = false;
-  std::vector<std::string> rest;  // FILE, or a command line of deepspeed
+  std::vector<std::string> rest;  // FILE, or a deepspeed command line
   bool help_shown = false;
 };
 
@@ -56,7 +56,7 @@ bool IsDeepspeed(const std::vector<std::string>& words) {
   return !words.empty() && (words[0] == "deepspeed" || words[0] == "ds");
 }
 
-// Flags stand before and behind FILE; all behind "deepspeed" is its command line.
+// Flags may precede and follow FILE; everything after "deepspeed" is its command line.
 StatusOr<TranslateFlags> ParseFlags(const std::vector<std::string>& words) {
   DS_ASSIGN_OR_RETURN(TranslateFlags flags, ParseWords(words));
   if (flags.rest.size() < 2 || IsDeepspeed(flags.rest)) return flags;
@@ -81,7 +81,7 @@ const char* NameOf(Mapping mapping) {
   return "";
 }
 
-// What is left out without a word about it is one line.
+// Ignored arguments without a remark share one line.
 void PrintRemarks(const Translation& translation) {
   std::string left_out;
   for (const Remark& remark : translation.remarks) {
@@ -119,11 +119,11 @@ StatusOr<Translation> Translate(const TranslateFlags& flags) {
     return TranslateDeepspeedWords({flags.rest.begin() + 1, flags.rest.end()});
   }
   if (flags.rest.size() == 1) return TranslateFile(flags.rest[0], flags.steps);
-  // FILE is the last word: ParseFlags has turned them.
+  // FILE is the last word, because ParseFlags has rotated the words.
   return InvalidArgumentError("unexpected argument '" + flags.rest[0] + "'");
 }
 
-// Prints the translation; its config lies in --out, or is printed.
+// Prints the translation; writes its config to --out, or prints it.
 Status PrintTranslation(const TranslateFlags& flags, const Translation& translation) {
   const bool has_config = !translation.ds_config.empty();
   if (!has_config && !flags.out.empty()) {

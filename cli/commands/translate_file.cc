@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 22;
 
-// A file's text and, for what is said of it, its name: an error of reading has that already.
+// A file's text, and its name for messages. Read errors already contain the name.
 struct NamedText {
   fs::path path;
   std::string text;
@@ -43,7 +43,7 @@ StatusOr<Json> ParseSettings(const NamedText& file) {
   return is_yaml ? ReadFlatYaml(file.text) : ParseJson(file.text);
 }
 
-// The ds_config of this name; null for "".
+// Reads the ds_config of this name; null for "".
 StatusOr<Json> ReadDeepspeed(const std::string& name, const fs::path& file) {
   if (name.empty()) return Json();
   std::error_code error;
@@ -56,7 +56,7 @@ StatusOr<Json> ReadDeepspeed(const std::string& name, const fs::path& file) {
   return config;
 }
 
-// The keys of --deepspeed_config; null where the text is wrong, which its reader says.
+// Returns the keys of --deepspeed_config; null if the text is invalid, which its reader reports.
 StatusOr<Json> ReadUsersDeepspeed(const std::string& deepspeed_config) {
   const StatusOr<config::ConfigText> config = config::ReadConfigText(deepspeed_config);
   if (!config.ok()) return config.status().WithContext("--deepspeed_config");

@@ -28,7 +28,7 @@ std::string Dotted(int major, int minor, int patch) {
 #define DS_RE2_VERSION "unknown"
 #endif
 
-// The libraries in dsrun and dsrund, by their own account but for RE2.
+// The libraries in dsrun and dsrund. All except RE2 report their own version.
 std::vector<std::pair<std::string, std::string>> LinkedLibraries() {
   return {
       {"Abseil", std::to_string(ABSL_LTS_RELEASE_VERSION) + "." +
