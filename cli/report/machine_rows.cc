@@ -31,12 +31,12 @@ std::string Plural(std::int64_t count, std::string_view one) {
 }  // namespace
 
 Row JudgeProcessor(const ProcessorFacts& facts) {
-  // ARM kernels don't name the model.
+  // ARM kernels do not name the model.
   return {"processor", facts.model.empty() ? "not named by the kernel" : facts.model};
 }
 
 Row JudgeFeatures(const ProcessorFacts& facts) {
-  // What decides the speed of kernels here, x86 first.
+  // The features that determine kernel speed, x86 first.
   constexpr std::array<std::string_view, 9> kShown = {"avx2",        "avx512f",  "avx512_bf16",
                                                       "avx512_fp16", "amx_tile", "amx_bf16",
                                                       "asimd",       "sve",      "bf16"};
@@ -89,7 +89,7 @@ Row JudgeMemory(const MemoryFacts& facts) {
     value += fmt::format(", the container may use {}", ByteSize(*facts.limit));
     usable = std::min(usable, *facts.limit);
   }
-  // A rank is half a gigabyte before it holds a parameter.
+  // A rank needs half a gigabyte before it holds a parameter.
   if (usable < kGibibyte) {
     return {"memory", value, Level::kWarn, "a rank alone takes 0.5 GiB: free some memory"};
   }
@@ -97,7 +97,7 @@ Row JudgeMemory(const MemoryFacts& facts) {
 }
 
 Row JudgeSharedMemory(const HostFacts& facts) {
-  // NCCL and Python data loaders put their buffers there, our CPU ranks do not.
+  // NCCL and Python data loaders put their buffers there; dsrun's CPU ranks do not.
   const Level bad = facts.gpus.empty() ? Level::kWarn : Level::kFail;
   const std::string hint =
       "NCCL and Python data loaders need it: mount -o remount,size=8g /dev/shm; in a container, "
@@ -105,7 +105,7 @@ Row JudgeSharedMemory(const HostFacts& facts) {
   if (!facts.shared_memory) return {"/dev/shm", "not there", bad, hint};
   const std::string value = fmt::format("{} free of {}", ByteSize(facts.shared_memory->free),
                                         ByteSize(facts.shared_memory->total));
-  // 64 MiB is what docker gives when nobody asks for more.
+  // 64 MiB is docker's default.
   if (facts.shared_memory->free <= 64 * kMebibyte) return {"/dev/shm", value, bad, hint};
   if (facts.shared_memory->free < kGibibyte) return {"/dev/shm", value, Level::kWarn, hint};
   return {"/dev/shm", value};
@@ -125,7 +125,7 @@ Row JudgeOpenFiles(const LimitFacts& facts) {
   if (!facts.open_files) return MakeUnreadableRow("nofile", "/proc/self/limits");
   const std::string value = LimitText(*facts.open_files) + " open files";
   const std::string hint = "ulimit -n 65536 before dsrun is started, or /etc/security/limits.conf";
-  // The daemon holds four for each rank and 64 of its own; a rank holds its data and checkpoints.
+  // The daemon uses four per rank and 64 of its own. A rank uses some for its data and checkpoints.
   if (*facts.open_files < 128) return {"nofile", value, Level::kFail, hint};
   if (*facts.open_files < 1024) return {"nofile", value, Level::kWarn, hint};
   return {"nofile", value};
@@ -148,7 +148,7 @@ Row JudgeDisk(const std::optional<SpaceFacts>& facts) {
   return {"disk", value};
 }
 
-// This looks at the run directory's disk; a job names the drives that it wants.
+// Checks the run directory's disk; a job names its own drives.
 Row JudgeOffload(const OffloadFacts& facts) {
   const std::string name = "offload";
   if (!facts.problem.empty()) {

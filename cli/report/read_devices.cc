@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names in a folder, sorted; none when it cannot be read.
+// Returns the names in a folder, sorted; none if it cannot be read.
 std::vector<std::string> NamesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -22,8 +22,8 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...": the first word that
-// begins with a digit and has a dot.
+// Reads "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...": the version
+// is the first word that begins with a digit and has a dot.
 std::string DriverVersion(const fs::path& root) {
   for (const std::string& word :
        SplitAtBlanks(FindValue(ReadLines(root / "proc/driver/nvidia/version"), "NVRM version"))) {
@@ -50,7 +50,7 @@ void ReadNetwork(const fs::path& root, HostFacts* facts) {
   for (const std::string& name : NamesIn(interfaces)) {
     const std::string type = ReadText(interfaces / name / "type");
     if (type.empty() || type == kLoopbackType) continue;
-    // An interface that is down, or a virtual one, has no speed: the file cannot be read, or is -1.
+    // An interface that is down or virtual has no speed: the file is unreadable or contains -1.
     facts->interfaces.push_back(
         {.name = name,
          .up = ReadText(interfaces / name / "operstate") == "up",

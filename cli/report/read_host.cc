@@ -25,7 +25,7 @@ int CountNumaNodes(const fs::path& root) {
   return std::max(online, 1);
 }
 
-// "150000 100000" is one and a half cores; "max 100000" is no limit.
+// Reads the quota: "150000 100000" is one and a half cores; "max 100000" is no limit.
 std::optional<double> ReadQuotaCores(const fs::path& root) {
   const auto words = SplitAtBlanks(ReadText(root / "sys/fs/cgroup/cpu.max"));
   if (words.size() != 2) return std::nullopt;
@@ -39,7 +39,7 @@ ProcessorFacts ReadProcessor(const fs::path& root) {
   const auto lines = ReadLines(root / "proc/cpuinfo");
   ProcessorFacts facts;
   facts.model = FindValue(lines, "model name");
-  // x86 says "flags", ARM says "Features".
+  // The key is "flags" on x86 and "Features" on ARM.
   facts.features = SplitAtBlanks(FindValue(lines, "flags"));
   if (facts.features.empty()) facts.features = SplitAtBlanks(FindValue(lines, "Features"));
   facts.cores = CountListed(ReadText(root / "sys/devices/system/cpu/online"));
@@ -50,7 +50,7 @@ ProcessorFacts ReadProcessor(const fs::path& root) {
   return facts;
 }
 
-// "MemTotal:  16384 kB"
+// Reads a line like "MemTotal:  16384 kB".
 std::optional<std::uint64_t> Kibibytes(const std::vector<std::string>& lines,
                                        std::string_view key) {
   const auto number = ParseLeadingNumber(FindValue(lines, key));
@@ -74,7 +74,7 @@ std::optional<SpaceFacts> ReadSpace(const fs::path& path) {
                     .writable = ::access(path.c_str(), W_OK | X_OK) == 0};
 }
 
-// The folder itself, or where it would be made.
+// Returns the folder itself, or its nearest existing parent.
 fs::path NearestExisting(const fs::path& path) {
   std::error_code error;
   fs::path nearest = fs::absolute(path, error);
@@ -84,8 +84,8 @@ fs::path NearestExisting(const fs::path& path) {
   return nearest;
 }
 
-// "Max open files            1024                 4096                 files": the columns are
-// separated by two blanks at least, the first of the two numbers is the soft limit.
+// Reads "Max open files            1024                 4096                 files". At least two
+// blanks separate the columns; the first number is the soft limit.
 std::optional<std::uint64_t> SoftLimit(const std::vector<std::string>& lines,
                                        std::string_view name) {
   for (const std::string& line : lines) {

@@ -8,7 +8,7 @@
 namespace ds::cli {
 namespace {
 
-// "6.1.0-13-amd64" is {6, 1}; {0, 0} when it says nothing.
+// Parses "6.1.0-13-amd64" as {6, 1}; returns {0, 0} for other text.
 std::pair<int, int> MajorMinor(const std::string& version) {
   int major = 0;
   int minor = 0;
@@ -56,7 +56,7 @@ Row JudgeKernel(const HostFacts& facts) {
                                 ? fmt::format("Linux {}", facts.kernel)
                                 : fmt::format("Linux {}, {}", facts.kernel, facts.system);
   if (facts.kernel.empty()) return {"kernel", "unknown", Level::kWarn, "/proc cannot be read"};
-  // pidfd_open and P_PIDFD came with 5.3 and 5.4.
+  // pidfd_open and P_PIDFD were added in 5.3 and 5.4.
   if (MajorMinor(facts.kernel) < std::pair(5, 4)) {
     return {"kernel", value, Level::kFail, "Linux 5.4 or newer is needed to watch the ranks"};
   }

@@ -49,7 +49,7 @@ StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err) {
   return child;
 }
 
-// Takes what is there; closes the pipe at its end.
+// Reads the available bytes; closes the pipe at its end.
 void TakeFrom(UniqueFd* pipe, std::string* text) {
   std::array<char, 4096> buffer;
   const ssize_t got = ::read(pipe->get(), buffer.data(), buffer.size());
@@ -59,7 +59,7 @@ void TakeFrom(UniqueFd* pipe, std::string* text) {
                                                     kMaxBytes - std::min(kMaxBytes, text->size())));
 }
 
-// Reads until both pipes are closed; false when the time is over.
+// Reads until both pipes are closed; returns false after the time limit.
 bool ReadBoth(UniqueFd out, UniqueFd err, std::chrono::milliseconds time_limit,
               ChildOutput* output) {
   const Clock& clock = Clock::System();
@@ -105,10 +105,10 @@ StatusOr<ChildOutput> RunAndRead(const std::vector<std::string>& argv,
 
 namespace {
 
-// LibTorch with its CUDA libraries from a cold disk.
+// Long enough to load LibTorch with its CUDA libraries from a cold disk.
 constexpr std::chrono::seconds kTimeLimit{60};
 
-// Null when there is no such field.
+// Returns null if there is no such field.
 nlohmann::json FieldAt(const nlohmann::json& json, const char* pointer) {
   const nlohmann::json::json_pointer where(pointer);
   return json.contains(where) ? json.at(where) : nlohmann::json();
@@ -125,7 +125,7 @@ bool FlagAt(const nlohmann::json& json, const char* pointer) {
   return field.is_boolean() && field.get<bool>();
 }
 
-// The last line that says something: where a failing program says why.
+// Returns the last line with text, in which a failing program usually gives the reason.
 std::string LastFilledLine(const std::string& text) {
   const std::size_t end = text.find_last_not_of(" \r\n");
   if (end == std::string::npos) return "";
