@@ -29,11 +29,11 @@
 namespace ds::cli {
 namespace {
 
-// Beyond this no further text is read: large ones are in memory several times while they are cut.
+// The limit of unprocessed text. Tokenizing keeps several copies of a text in memory.
 constexpr std::size_t kMostBytesInFlight = std::size_t{256} << 20;
 
-// TokenFile: a file of token ids, little-endian uint16 or uint32, that is there when it is whole.
-// Until Commit it has another name in the same folder, and is gone with the object.
+// TokenFile is a file of token ids, little-endian uint16 or uint32, that appears only when
+// complete. Before Commit it has a temporary name in the same folder, which the destructor removes.
 class TokenFile {
  public:
   // `id_bytes` is 2 or 4.
@@ -42,9 +42,9 @@ class TokenFile {
   TokenFile& operator=(TokenFile&&) = delete;
   ~TokenFile();
 
-  // Requires ids that fit.
+  // Requires ids that fit into id_bytes.
   Status Append(std::span<const std::uint32_t> ids);
-  // Puts the file in its place; what was there is replaced.
+  // Renames the file to its final path, replacing an existing file.
   Status Commit();
 
   std::uint64_t count() const { return count_; }
@@ -53,7 +53,7 @@ class TokenFile {
   TokenFile(std::filesystem::path path, std::filesystem::path temporary, UniqueFd file,
             int id_bytes);
 
-  std::filesystem::path path_, temporary_;  // temporary_ is empty once there is no such file
+  std::filesystem::path path_, temporary_;  // temporary_ is empty without such a file
   UniqueFd file_;
   int id_bytes_;
   std::string buffer_;
@@ -119,10 +119,10 @@ struct Task {
 
 struct WrittenText {
   std::string text;
-  bool special_tokens = false;  // the tokenizer's own are put around it
+  bool special_tokens = false;  // adds the tokenizer's own special tokens
 };
 
-// The text of a row as training writes it; nothing of one that is left out.
+// Returns the text of a row in the form that training uses; nothing for a skipped row.
 StatusOr<std::optional<WrittenText>> WriteText(const tokenizer::Row& row,
                                                const tokenizer::TokenizerFolder& folder,
                                                TokenizeCounts* counts) {
@@ -142,7 +142,7 @@ StatusOr<std::optional<WrittenText>> WriteText(const tokenizer::Row& row,
   return std::optional(WrittenText{std::move(chat.whole.text), false});
 }
 
-// The threads read these.
+// Read-only data of the threads.
 struct Shared {
   const tokenizer::TokenizerFolder& folder;
   const TokenizeJob& job;
@@ -178,7 +178,7 @@ Status Cut(const Shared& shared, tokenizer::Encoder* encoder, Task* task) {
       });
 }
 
-// Threads that cut batches; the results come in the order in which they were given.
+// Threads that tokenize batches. Results are returned in the order of the batches.
 class Cutters {
  public:
   Cutters(const tokenizer::TokenizerFolder& folder, const TokenizeJob& job) : shared_{folder, job} {
@@ -210,7 +210,7 @@ class Cutters {
     changed_.notify_all();
   }
 
-  // Waits for the oldest one. Requires one in flight.
+  // Waits for the oldest batch. Requires at least one in flight.
   std::shared_ptr<Task> Take() {
     std::shared_ptr<Task> task = tasks_.front();
     tasks_.pop_front();
@@ -232,7 +232,7 @@ class Cutters {
       lock.unlock();
       try {
         task->status = Cut(shared_, &encoder, task.get());
-      } catch (const std::exception& error) {  // no memory, for one
+      } catch (const std::exception& error) {  // out of memory, for example
         task->status = ResourceExhaustedError(error.what());
       }
       lock.lock();
@@ -246,8 +246,8 @@ class Cutters {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> waiting_;  // guarded by mutex_
   bool stopped_ = false;                       // guarded by mutex_
-  std::deque<std::shared_ptr<Task>> tasks_;    // of the giving thread
-  std::size_t bytes_in_flight_ = 0;            // of the giving thread, too
+  std::deque<std::shared_ptr<Task>> tasks_;    // used by the thread that calls Give
+  std::size_t bytes_in_flight_ = 0;            // used by that thread, too
   std::vector<std::thread> threads_;
 };
 
