@@ -48,7 +48,7 @@
 namespace ds::daemon {
 namespace {
 
-// Each rank has five; a host rarely has more than 128.
+// Each rank uses five; a host rarely has more than 128 ranks.
 constexpr int kDescriptors = 1024;
 
 struct Flags {
@@ -67,15 +67,15 @@ std::vector<std::string> ListOwnEnvironment() {
   return variables;
 }
 
-// Every thread inherits this: signals arrive at the loop's signalfd only, and a peer that hangs up
-// is an error to handle, not a death.
+// Every thread inherits these settings. Signals arrive at the loop's signalfd only, and a closed
+// connection is an error instead of a fatal signal.
 void SetUpSignals() {
   BlockLoopSignals();
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Ranks live in this session: one without a terminal that could hang up on them. Fails when
-// whoever started this process has seen to it already.
+// Ranks run in this session, without a terminal that could hang up on them. setsid fails if the
+// starting process has already arranged that.
 void LeaveTerminal() { static_cast<void>(::setsid()); }
 
 std::filesystem::path FindDsrank(const Flags& flags) {
@@ -94,13 +94,13 @@ SupervisorOptions MakeOptions(const Flags& flags) {
   return options;
 }
 
-// Ranks must not inherit it.
+// Ranks must not inherit this descriptor.
 UniqueFd TakeInherited(int fd) {
   if (fd >= 0) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return UniqueFd(fd);
 }
 
-// To whoever waits for this daemon, once.
+// Sends the answer once to the process that waits for this daemon.
 Status Say(const v1::ListenResponse& answer, UniqueFd* pipe) {
   const Status said = WriteAll(pipe->get(), v1::EncodeLine(answer), "readiness pipe");
   pipe->Reset();
@@ -120,9 +120,10 @@ void SayWhyNot(const Status& status, UniqueFd* pipe) {
   if (!pipe->valid() || !Say(answer, pipe).ok()) LogError(status.message());
 }
 
-// Returns only when it could not start; otherwise the process ends with the loop.
+// Returns only if it could not start; otherwise the process ends with the loop.
 Status Serve(const Flags& flags, UniqueFd* ready) {
-  // dsrun made it and may be killed; as long as this process lives it is not a folder left behind.
+  // dsrun created the folder and may be killed. While this process lives, the folder does not count
+  // as abandoned.
   DS_ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Join(flags.folder));
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
   SupervisorOptions options = MakeOptions(flags);
@@ -163,8 +164,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "descriptor that gets the line of a ListenResponse when dsrund takes calls");
 }
 
-// The script that starts dsrund on another host executes the open file that it has checked
-// (cli/remote/remote_daemon.cc), which is a name that says nothing to whoever lists processes.
+// The script that starts dsrund on another host executes an open file that it has verified
+// (cli/remote/remote_daemon.cc). Its name would be meaningless in process lists.
 void TakeNameOfFile(char* called) {
   constexpr std::string_view kDescriptor = "/proc/self/fd/";
   const std::string_view path = called;
@@ -180,23 +181,24 @@ void TakeNameOfFile(char* called) {
   name.copy(called, room);
 }
 
-// The guardian is a process above dsrund. What ranks have started outlives a dsrund that is killed,
-// which the ranks themselves do not; it falls to the guardian, which ends it, removes what dsrund
-// had made, and then ends as dsrund did: with its status or by its signal.
+// The guardian is the parent process of dsrund. If dsrund is killed, its ranks die, but the
+// processes that ranks have started survive. They become children of the guardian. The guardian
+// ends them, removes dsrund's folders and control groups, and ends like dsrund: with the same
+// status or signal.
 //
-// It does and holds nothing else, so that nothing ends it but a kill, and is locked in memory.
-// Signals that ask it to end are passed on to dsrund; when it is killed itself, dsrund gets SIGTERM
-// and ends everything as usual. Only who kills both at once leaves something behind, which the
-// dsrun that started them, or the next dsrund, ends where there are control groups
+// It does nothing else and holds no other resources, so only a kill ends it. Its memory is locked.
+// It forwards terminating signals to dsrund. If the guardian itself is killed, dsrund gets SIGTERM
+// and ends everything as usual. Only killing both at once leaves processes behind. With control
+// groups, the dsrun that started them or the next dsrund ends these
 // (runtime/process/owned_cgroup.h).
 
-// A guardian is often stopped (SIGSTOP) together with its dsrund. What ranks have started would
-// outlive the end of the lease then, which others count on (proto/lease.h): a timer continues the
-// guardian of such a dsrund, four times in the time that its clean-up may take.
+// A guardian is often stopped (SIGSTOP) together with its dsrund. Processes started by ranks would
+// then outlive the lease, whose end other code relies on (proto/lease.h). So a timer continues the
+// guardian of a dsrund with a lease, four times within the time limit of its clean-up.
 constexpr std::chrono::nanoseconds kContinueEvery =
     std::chrono::nanoseconds(dsrun::v1::kLeaseCleanUp) / 4;
 
-// What SIGKILL has not ended by then is left to itself.
+// Processes that SIGKILL has not ended by then are left alone.
 constexpr std::chrono::seconds kKillPatience{5};
 
 sigset_t MakeSet(std::initializer_list<int> signals) {
@@ -206,7 +208,7 @@ sigset_t MakeSet(std::initializer_list<int> signals) {
   return set;
 }
 
-// What dsrund holds must be seen to end when dsrund does.
+// Closes the descriptors, so that dsrund's peers see them close when dsrund ends.
 void LeaveDescriptors() {
   ::closefrom(0);
   ::open("/dev/null", O_RDWR);  // as standard input
@@ -214,8 +216,8 @@ void LeaveDescriptors() {
   ::dup2(STDIN_FILENO, STDERR_FILENO);
 }
 
-// Locks what it writes. What it executes, dsrund executes as well, and it is read from its file
-// again. False: nothing is locked.
+// Locks the writable pages. Code pages are shared with dsrund and can be read from the file again.
+// Returns false if nothing was locked.
 bool LockWritableMemory() {
   bool any = false;
   std::ifstream mappings("/proc/self/maps");
@@ -227,7 +229,7 @@ bool LockWritableMemory() {
         3)
       continue;
     if (std::string_view(access.data()) != "rw-p") continue;
-    // mlock wants an address; it is a number where the system tells it.
+    // mlock requires a pointer; the system reports a number.
     any = ::mlock(reinterpret_cast<void*>(begin), end - begin) == 0 || any;  // NOLINT
   }
   return any;
@@ -238,14 +240,14 @@ bool HasSwap() {
   return ::sysinfo(&info) == 0 && info.totalswap > 0;
 }
 
-// A guardian that waits for the memory of a swapping machine ends late what has outlived its lease.
-// All of it is locked, later memory included, where this user may lock so much: RLIMIT_MEMLOCK is
-// 8 MiB on most machines, and dsrund alone is larger.
+// A guardian waiting for swapped memory would be late to end processes that outlive the lease. So
+// it locks all memory, including future pages, if this user's limit permits. RLIMIT_MEMLOCK is 8
+// MiB on most machines, and dsrund alone is larger.
 void LockMemory() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_MEMLOCK, &limit);  // to what is allowed anyway
+    ::setrlimit(RLIMIT_MEMLOCK, &limit);  // up to the hard limit
   }
   if (::mlockall(MCL_CURRENT | MCL_FUTURE) == 0 || LockWritableMemory() || !HasSwap()) return;
   LogWarning(
@@ -253,7 +255,7 @@ void LockMemory() {
       "late what the ranks of a killed dsrund have started");
 }
 
-// Returns its status.
+// Returns the exit status of dsrund.
 int AwaitDaemon(pid_t daemon, const sigset_t& signals) {
   int status = 0;
   while (::waitpid(daemon, &status, WNOHANG) == 0) {
@@ -272,7 +274,7 @@ void AwaitEndOfChild(std::chrono::steady_clock::duration longest) {
 
 void EndWhatIsLeft() {
   const std::filesystem::path groups = FindOwnCgroups().unified;
-  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups);  // kills all that is in it at once
+  if (!groups.empty()) OwnedCgroup::RemoveAbandoned(groups);  // kills all its processes at once
   const auto deadline = std::chrono::steady_clock::now() + kKillPatience;
   while (!EndOrphans(Orphans::kKill)) {
     const auto left = deadline - std::chrono::steady_clock::now();
@@ -285,7 +287,7 @@ void EndWhatIsLeft() {
 
 [[noreturn]] void EndLikeDaemon(int status) {
   if (WIFSIGNALED(status)) {
-    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // the core is dsrund's
+    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // the core dump is dsrund's
     std::signal(WTERMSIG(status), SIG_DFL);
     const sigset_t signals = MakeSet({WTERMSIG(status)});
     ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
@@ -305,8 +307,8 @@ void EndWhatIsLeft() {
   EndLikeDaemon(status);
 }
 
-// The timer is this process's alone, no child of its has it. An ignored signal would not do: the
-// kernel drops it together with its timer.
+// Child processes do not inherit the timer. SIGCONT needs a handler, because the kernel drops an
+// ignored signal together with its timer.
 Status ContinueWheneverStopped() {
   struct sigaction nothing {};
   nothing.sa_handler = [](int) {};
@@ -324,15 +326,15 @@ Status ContinueWheneverStopped() {
   return OkStatus();
 }
 
-// Forks. Returns in the child, which is dsrund from then on; the calling process becomes the
-// guardian and does not return. Its descriptors, standard streams included, are the child's alone.
-// `leased`: dsrund has a lease. Called before there are other threads.
+// Forks and returns in the child, which continues as dsrund. The calling process becomes the
+// guardian and does not return; it closes its descriptors, including the standard streams.
+// `leased`: dsrund has a lease. Call it before other threads exist.
 Status ContinueUnderGuardian(bool leased) {
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the statuses of children with it
+  std::signal(SIGCHLD, SIG_DFL);  // if ignored, children's statuses would be lost
   DS_RETURN_IF_ERROR(AdoptOrphans());
   if (leased) DS_RETURN_IF_ERROR(ContinueWheneverStopped());
   const pid_t guardian = ::getpid();
-  // Before the fork: whoever sees the daemon's ranks finds the guardian by its name.
+  // Set before the fork, so that the guardian has its name before the daemon's ranks are visible.
   std::array<char, 16> name{};
   ::prctl(PR_GET_NAME, name.data(), 0, 0, 0);
   ::prctl(PR_SET_NAME, "dsrun-guard", 0, 0, 0);
@@ -344,7 +346,7 @@ Status ContinueUnderGuardian(bool leased) {
   if (daemon > 0) Guard(daemon);
   std::signal(SIGCONT, SIG_DFL);
   if (::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) != 0) return ErrnoError(errno, "death signal");
-  // Killed before that, it would end without a sign.
+  // If the guardian was killed before prctl, there would be no signal.
   if (::getppid() != guardian) return CancelledError("the guardian is gone");
   return OkStatus();
 }

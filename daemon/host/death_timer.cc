@@ -28,7 +28,7 @@ void DeathTimer::SetTo(std::chrono::nanoseconds when) {
   itimerspec time{};
   time.it_value.tv_sec = nanos / 1'000'000'000;
   time.it_value.tv_nsec = nanos % 1'000'000'000;
-  ::timer_settime(timer_, TIMER_ABSTIME, &time, nullptr);  // of these arguments it refuses none
+  ::timer_settime(timer_, TIMER_ABSTIME, &time, nullptr);  // cannot fail with these arguments
 }
 
 }  // namespace ds::daemon

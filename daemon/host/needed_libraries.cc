@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file mapped for reading; its views are bounds-checked.
+// A file mapped for reading. Its views are bounds-checked.
 class MappedFile {
  public:
   static StatusOr<MappedFile> Open(const fs::path& path) {
@@ -48,7 +48,7 @@ class MappedFile {
     return value;
   }
 
-  // The text from `offset` to its NUL, or nothing when that is not inside the file.
+  // Returns the text from `offset` to its NUL, or nothing if it exceeds the file.
   std::optional<std::string> ReadText(std::uint64_t offset) const {
     if (offset >= size_) return std::nullopt;
     const void* end = std::memchr(data_ + offset, '\0', size_ - offset);
@@ -77,7 +77,7 @@ std::vector<Elf64_Phdr> ReadProgramHeaders(const MappedFile& file, const Elf64_E
   return headers;
 }
 
-// Finds the place in the file of the byte that is at `address` once loaded.
+// Returns the file offset of the byte that is loaded at `address`.
 std::optional<std::uint64_t> FileOffset(const std::vector<Elf64_Phdr>& headers,
                                         std::uint64_t address) {
   for (const Elf64_Phdr& segment : headers) {

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of every thread of `process`, which is a pid or "self".
+// Lists the children of every thread of `process`, a pid or "self".
 std::vector<pid_t> ListChildren(const std::string& process) {
   std::vector<pid_t> pids;
   std::error_code error;
@@ -33,13 +33,14 @@ std::vector<pid_t> ListChildren(const std::string& process) {
   return pids;
 }
 
-// 0 when there is no such process.
+// Returns 0 if there is no such process.
 pid_t ReadParent(pid_t pid) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   return stat.has_value() ? stat->parent : 0;
 }
 
-// Only if it is still the child of `parent`: by now its number may be another process's.
+// Signals the child only if `parent` is still its parent. Its number may belong to another process
+// by now.
 void TerminateChild(pid_t pid, pid_t parent) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process.valid() || ReadParent(pid) != parent) return;
@@ -48,7 +49,7 @@ void TerminateChild(pid_t pid, pid_t parent) {
   }
 }
 
-// All below `process`, which gets nothing itself.
+// Signals all strays below `process`, but not `process` itself.
 void TerminateStraysBelow(pid_t process, const std::vector<pid_t>& ranks) {
   const auto is_rank = [&](pid_t pid) {
     return std::find(ranks.begin(), ranks.end(), pid) != ranks.end();
@@ -83,20 +84,20 @@ void ReapOrphans(const std::function<bool(pid_t)>& is_rank) {
 
 void TerminateStrays(const std::vector<pid_t>& ranks) {
   for (const pid_t rank : ranks) TerminateStraysBelow(rank, ranks);
-  // Last: what those have left behind meanwhile is here now.
+  // This process is last, because it has adopted the processes that the ranks orphaned meanwhile.
   TerminateStraysBelow(::getpid(), ranks);
 }
 
 std::vector<pid_t> ListOwnChildren() { return ListChildren("self"); }
 
 bool EndOrphans(Orphans how) {
-  // Asked first: mostly there are none, and to list them is slow.
+  // Reaps first, because there are usually no children, and listing them is slow.
   bool killed = false;
   while (true) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid < 0) return true;  // ECHILD
     if (pid > 0) {
-      killed = false;  // what it has left behind is here now
+      killed = false;  // its orphans have been adopted by now
     } else if (how == Orphans::kAwait || killed) {
       return false;
     } else {

@@ -37,7 +37,7 @@ std::vector<pid_t> ListOwnChildren();
 
 enum class Orphans { kAwait, kKill };
 
-// Reaps ended children. With kKill, kills all others first. Requires that no rank is left. Returns
+// Reaps ended children. With kKill, also kills the others. Requires that no rank is left. Returns
 // true if there are no children any more, else call it again at the next SIGCHLD.
 bool EndOrphans(Orphans how);
 

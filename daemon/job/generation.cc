@@ -24,10 +24,10 @@
 namespace ds::daemon {
 namespace {
 
-// As much as a pipe holds, so that one read empties it.
+// The capacity of a pipe, so that one read empties it.
 constexpr std::size_t kReadBytes = 64 * 1024;
 
-// By the clock of the loop's timers.
+// Returns the time of the clock that the loop's timers use.
 std::chrono::nanoseconds Now() { return EventLoop::TimePoint::clock::now().time_since_epoch(); }
 
 Status WriteJobFile(const std::filesystem::path& folder, const v1::JobFile& file) {
@@ -42,14 +42,14 @@ Status WriteJobFile(const std::filesystem::path& folder, const v1::JobFile& file
   return WriteAll(fd.get(), file.content(), path);
 }
 
-// "" where it cannot be read.
+// Returns "" if it cannot be read.
 std::string ReadProcFile(pid_t pid, const char* name) {
   std::string text;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/" + name), text);
   return text;
 }
 
-// "rank 3, process 123 (python), state D in nfs_wait_bit_killable"
+// Returns "rank 3, process 123 (python), state D in nfs_wait_bit_killable".
 std::string DescribeProcess(pid_t pid, const std::string& what) {
   const std::optional<ProcessStat> stat = ReadProcessStat(pid);
   const std::string waits_in = ReadProcFile(pid, "wchan");  // "0": nowhere
@@ -75,7 +75,7 @@ StatusOr<GenerationFiles> GenerationFiles::Create(const std::filesystem::path& p
 }
 
 GenerationFiles::~GenerationFiles() {
-  std::error_code ignored;  // a rank may have put something there that cannot be removed
+  std::error_code ignored;  // a rank may have left files that cannot be removed
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
@@ -136,7 +136,7 @@ StatusOr<std::vector<RankCommand>> Generation::MakeCommands(const v1::LaunchRequ
 }
 
 void Generation::MakeCgroup(const std::string& job_id) {
-  // Two daemons of one job may share a host, and a cgroup's name takes no slash.
+  // Two daemons of one job may share a host. A cgroup's name must not contain a slash.
   std::string name = job_id + "-" + std::to_string(::getpid()) + "-" + std::to_string(number_);
   std::replace(name.begin(), name.end(), '/', '_');
   auto cgroup = OwnedCgroup::Create(options_.evidence->cgroups().unified, name);
@@ -144,7 +144,7 @@ void Generation::MakeCgroup(const std::string& job_id) {
 }
 
 Status Generation::StartProcesses(const v1::LaunchRequest& request) {
-  // Error files are worth less than the job.
+  // The job can run without error files, so their failure alone is ignored.
   StatusOr<GenerationFiles> files = GenerationFiles::Create(options_.folder, request);
   if (!files.ok() && !request.files().empty()) return files.status();
   if (files.ok()) {
@@ -189,7 +189,7 @@ int Generation::Stop(std::chrono::nanoseconds grace, v1::StopCause cause) {
   SetLadderTimer();
   if (step == StopLadder::Step::kNothing) return 0;
   const int signalled = SignalAll(SIGTERM);
-  SignalAll(SIGCONT);  // a stopped process takes no SIGTERM
+  SignalAll(SIGCONT);  // a stopped process does not handle SIGTERM
   std::vector<pid_t> unreaped;
   for (const auto& rank : ranks_) {
     if (!rank->ended()) unreaped.push_back(rank->pid());
@@ -208,7 +208,7 @@ void Generation::SetLadderTimer() {
 
 void Generation::OnLadderTime() {
   const StopLadder::Step step = ladder_.OnTime(Now());
-  SetLadderTimer();  // first: what follows may be the end
+  SetLadderTimer();  // first, because the step may be the last
   if (step == StopLadder::Step::kGiveUp) return GiveUp();
   if (step != StopLadder::Step::kKill) return;
   KillAll();
@@ -230,7 +230,7 @@ void Generation::GiveUp() {
     LogWarning("killed and given up: " + unended_.back());
   }
   if (!running()) return options_.on_ranks_ended();
-  for (const auto& rank : ranks_) rank->GiveUp();  // which calls it
+  for (const auto& rank : ranks_) rank->GiveUp();  // it calls on_ranks_ended
 }
 
 int Generation::SignalAll(int signal) {
@@ -267,13 +267,13 @@ void Generation::KillAll() {
 }
 
 v1::RankExited Generation::OnExit(const RankExit& exit, pid_t pid) {
-  // A stop kills nobody before its grace is over: then somebody else has.
+  // A stop sends SIGKILL only after its grace; before that, another process sent it.
   const bool killed_by_others = exit.signal == SIGKILL && !killed_;
   const bool stopping = ladder_.cause() != v1::STOP_NONE && !killed_by_others;
   v1::RankExited known;
   if (exit.failed() && !stopping) known = options_.evidence->Collect(exit, pid);
   known.set_stopping(stopping);
-  // A stop that is under way keeps its own grace.
+  // A stop in progress keeps its own grace.
   if (exit.failed() && ladder_.cause() == v1::STOP_NONE) Stop(grace_, v1::STOP_RANK_FAILED);
   return known;
 }

@@ -62,8 +62,8 @@ class Generation final : public RankWatcher {
     std::filesystem::path folder;           // private; parent of the job's folder
     std::shared_ptr<EventLog> log;          // its on_room must lead to Resume()
     EvidenceCollector* evidence = nullptr;  // counts from now on; must outlive the generation
-    // Called when every rank has ended; then call End(). Called again when the grace of a stop is
-    // over, during which orphans may end.
+    // Called when every rank has ended; End() is still due. Called again when the grace of a stop
+    // is over, during which orphans may end.
     std::function<void()> on_ranks_ended;
   };
 
@@ -93,7 +93,7 @@ class Generation final : public RankWatcher {
   // Publishes values for the ranks. Returns kFailedPrecondition if they exceed the space for
   // values.
   Status Share(const v1::ShareRequest& request);
-  // The grace for stops that the user did not request.
+  // The grace for stops that the daemon decides itself.
   std::chrono::nanoseconds grace() const { return grace_; }
 
   // Call when all processes have been killed. Those still running after a while are given up, then

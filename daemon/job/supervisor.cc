@@ -34,7 +34,7 @@ Status CheckProtocol(const v1::PrepareRequest& request, const std::string& host)
       " protocol " + std::to_string(v1::PROTOCOL_CURRENT) + "; install the same version of both");
 }
 
-// Containers that forbid the choice of memory nodes forbid the question too.
+// Containers that forbid choosing memory nodes also forbid this query.
 bool MayChooseMemory() {
   int mode = 0;
   return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0;
@@ -42,7 +42,7 @@ bool MayChooseMemory() {
 
 rlimit64 ReadProcessLimit() {
   rlimit64 limit{RLIM64_INFINITY, RLIM64_INFINITY};
-  ::getrlimit64(RLIMIT_NPROC, &limit);  // there is no other error than an unknown limit
+  ::getrlimit64(RLIMIT_NPROC, &limit);  // fails only for an unknown limit
   return limit;
 }
 
@@ -102,12 +102,12 @@ Status Supervisor::WatchController() {
   const int fd = options_.controller.get();
   if (fd < 0) return OkStatus();
   return loop_->Add(fd, [this, fd] {
-    // The controller writes nothing: what can be read is the end of it.
+    // The controller writes nothing, so a readable pipe means that it has closed.
     std::array<char, 64> ignored;
     if (::read(fd, ignored.data(), ignored.size()) > 0) return;
     loop_->Remove(fd);
     OnControllerGone();
-    if (generation_) generation_->log()->Abandon();  // no rank may wait for a reader's return
+    if (generation_) generation_->log()->Abandon();  // no rank may wait for a reader
     Finish(v1::STOP_CONTROLLER_GONE);
   });
 }
@@ -190,13 +190,13 @@ v1::Finding Supervisor::LeasePort(std::uint32_t port, std::uint32_t generation) 
     return MakeFinding(v1::Finding::FAIL, kName, "there is no port " + std::to_string(port),
                        "name one below 65536");
   }
-  // Asked again: the same answer, as long as it is the same question.
+  // A repeated request gets the same port.
   const bool is_same = port == 0 ? !port_was_named_ && generation == port_generation_
                                  : port_ && port == port_->port();
   if (port_ && is_same) {
     return MakeFinding(v1::Finding::OK, kName, std::to_string(port_->port()));
   }
-  // While the last one is still held, so that it is another one.
+  // Take the new port while the last one is still held, so that they differ.
   StatusOr<PortLease> lease = PortLease::Take(static_cast<std::uint16_t>(port));
   port_.reset();
   if (!lease.ok()) {
@@ -339,7 +339,7 @@ void Supervisor::Finish(v1::StopCause cause) {
   if (next == DaemonDuty::Next::kQuit) Quit();
 }
 
-// Nothing runs any more: the last events may take their time.
+// No process runs any more; the last events may take some time.
 void Supervisor::Quit() {
   death_.reset();
   loop_->Quit();

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The field `name` of `object`; null when there is none.
+// Returns the field `name` of `object`; null if there is none.
 Json FindField(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(name);
@@ -123,8 +123,8 @@ v1::RankReport MakeRankReport(std::uint32_t rank, const RankMessage& message) {
       report.mutable_put()->set_key(ReadText(body, "key"));
       report.mutable_put()->set_value(ReadText(body, "value"));
       break;
-    case RankMessageKind::kGet:    // it asks its daemon
-    case RankMessageKind::kValue:  // it is told
+    case RankMessageKind::kGet:    // a request to the daemon
+    case RankMessageKind::kValue:  // sent by the daemon
       break;
   }
   return report;
@@ -137,7 +137,7 @@ Status LinkReader::Watch() {
 }
 
 void LinkReader::Resume() {
-  if (fd_.valid() && !watched_) static_cast<void>(Watch());  // as OutputReader::Resume
+  if (fd_.valid() && !watched_) static_cast<void>(Watch());  // see OutputReader::Resume
 }
 
 void LinkReader::OnReadable() {
@@ -149,7 +149,7 @@ void LinkReader::OnReadable() {
   ReadOnce();
 }
 
-// Reads what one call gives; false when there was nothing or the link is closed.
+// Reads once; returns false if there was nothing to read or the link is closed.
 bool LinkReader::ReadOnce() {
   const ssize_t got = ::read(fd_.get(), context_.buffer.data(), context_.buffer.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
@@ -172,7 +172,7 @@ void LinkReader::Break() {
   Close();
 }
 
-// The rank waits for the answer to its one question, so that there is room for it.
+// The rank waits for the answer to its single request, so the socket has space for it.
 void LinkReader::Answer(const std::string& key, const std::string& value) {
   const Json body = {{"key", key}, {"value", value}};
   const auto line = EncodeRankMessage({RankMessageKind::kValue, body.dump()});
@@ -199,8 +199,8 @@ void LinkReader::Report(const RankMessage& message) {
 }
 
 void LinkReader::DrainAndClose() {
-  // The rank is gone, so the end of the stream comes unless something it started holds the link;
-  // that has no say.
+  // The rank is gone, so the stream ends unless a process that it started holds the link. That
+  // process is ignored.
   for (int round = 0; round < 8 && fd_.valid() && ReadOnce(); ++round) {
   }
   Close();

@@ -9,8 +9,8 @@
 namespace ds::daemon {
 namespace {
 
-// One past the last line end in `bytes`, 0 when there is none. A '\r' at the very end is not taken
-// for one: the '\n' that belongs to it may be the next byte to come.
+// Returns the index after the last line end in `bytes`, 0 if there is none. A '\r' at the very end
+// does not count, because its '\n' may follow.
 std::size_t FindEndOfLastLine(std::string_view bytes) {
   const std::size_t newline = bytes.rfind('\n');
   const std::size_t after_newline = newline == std::string_view::npos ? 0 : newline + 1;
@@ -25,7 +25,7 @@ std::size_t FindEndOfLastLine(std::string_view bytes) {
 
 void LineSplitter::Feed(std::string_view bytes) {
   if (!rest_.empty()) {
-    // Only the new bytes, and a '\r' just before them, can hold a line end.
+    // Only the new bytes and a '\r' directly before them can contain a line end.
     const bool after_return = rest_.back() == '\r' && !bytes.empty() && bytes.front() != '\n';
     std::size_t end = FindEndOfLastLine(bytes);
     if (end == 0 && after_return) {
@@ -34,7 +34,7 @@ void LineSplitter::Feed(std::string_view bytes) {
     } else if (end > 0) {
       rest_.append(bytes.substr(0, end));
       Emit(rest_, false);
-      std::string().swap(rest_);  // gives a long line's memory back
+      std::string().swap(rest_);  // frees the memory of a long line
       bytes.remove_prefix(end);
     }
   } else if (const std::size_t end = FindEndOfLastLine(bytes); end > 0) {
@@ -78,8 +78,8 @@ Status OutputReader::Watch() {
 }
 
 void OutputReader::Resume() {
-  // It was watched before, so adding it again can only fail for want of memory; the drain at the
-  // rank's end still takes everything then.
+  // It was watched before, so adding it again can fail only without memory. Draining at the rank's
+  // end then still reads everything.
   if (open() && !watched_) static_cast<void>(Watch());
 }
 
@@ -120,7 +120,7 @@ OutputReader::Read OutputReader::ReadOnce() {
 
 void OutputReader::DrainAndClose() {
   if (!open()) return;
-  // A writer that is still there could keep us here for ever: no more than the pipe can hold.
+  // A remaining writer could keep this loop busy forever, so read no more than the pipe's capacity.
   const int capacity = ::fcntl(fd_.get(), F_GETPIPE_SZ);
   for (int taken = 0; taken < capacity; taken += static_cast<int>(context_.buffer.size())) {
     if (ReadOnce() != Read::kSome) break;

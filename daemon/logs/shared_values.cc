@@ -22,7 +22,7 @@ Status SharedValues::Put(const std::string& key, const std::string& value) {
       ++question;
     }
   }
-  // An answer may end in Forget.
+  // An answer may call Forget.
   for (const Answer& answer : answers) answer(value);
   return OkStatus();
 }

@@ -93,7 +93,7 @@ Status EventLoop::Run() {
 }
 
 void EventLoop::HandleReady(std::span<const epoll_event> events) {
-  // An earlier handler of this round may have removed it, and have added another under its number.
+  // An earlier handler of this round may have removed it and added another under the same number.
   std::vector<std::pair<int, std::shared_ptr<Handler>>> ready;
   for (const epoll_event& event : events) {
     const auto found = handlers_.find(event.data.fd);
@@ -113,7 +113,7 @@ int EventLoop::ComputeTimeout() const {
 }
 
 void EventLoop::RunTimers() {
-  // One look at the clock: a handler that asks for "at once" again gets its turn after descriptors.
+  // Read the clock once, so that a timer set for "now" by a handler runs after descriptors.
   const TimePoint now = std::chrono::steady_clock::now();
   while (!timers_.empty() && timers_.begin()->first.first <= now) {
     const Handler handler = std::move(timers_.begin()->second);

@@ -32,7 +32,7 @@ StatusOr<Certificate> ReadCertificate(const std::string& pem, const char* field)
   return certificate;
 }
 
-// An empty password, so that OpenSSL asks nobody for one.
+// Returns an empty password, so that OpenSSL does not prompt for one.
 int RefusePassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*data*/) { return -1; }
 
 StatusOr<Key> ReadKey(const std::string& pem) {

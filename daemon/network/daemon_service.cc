@@ -22,10 +22,10 @@ namespace {
 
 using WatchStream = grpc::ServerReaderWriter<v1::EventBatch, v1::WatchRequest>;
 
-// A call with input waits so long for a rank that does not read.
+// The time limit of an Input call for a rank that does not read.
 constexpr std::chrono::seconds kInputPatience{1};
 
-// Our errors on the wire; the codes are numerically equal.
+// Converts a Status for the wire; the codes are numerically equal.
 grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
@@ -50,9 +50,9 @@ auto RunOnLoop(EventLoop* loop, Work work) -> decltype(work()) {
   return answer.get();
 }
 
-// One for Watch, one for Input, which waits for its rank, and some for the other calls, which wait
-// for the loop at most. Nobody gets more, and all are there from the beginning: a stop must not
-// need a thread on a host whose ranks have used up all processes.
+// One thread for Watch, one for Input, which waits for its rank, and some for the other calls,
+// which wait at most for the loop. The number is fixed and all are created at the start. A stop
+// must not need a new thread on a host whose ranks have used up all processes.
 constexpr int kCallThreads = 8;
 constexpr int kMaxRequestBytes = 64 * 1024 * 1024;  // a launch with every rank's environment
 constexpr int kMaxCallsPerConnection = 32;
@@ -64,7 +64,7 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   v1::SendGrpcLogTo<LogDebug>();
   builder->RegisterService(service);
   builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
-  // One controller calls: a completion queue per core would only cost memory.
+  // There is one caller, the controller; a completion queue per core would only use memory.
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, kCallThreads);
   builder->SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, kCallThreads);
@@ -73,8 +73,8 @@ void SetUp(grpc::ServerBuilder* builder, DaemonService* service) {
   builder->SetResourceQuota(quota);
 }
 
-// Before gRPC is used, which would wait for its threads for ever, or abort.
-// Others of the user may start some meanwhile.
+// Check before the first use of gRPC, which would otherwise block forever or abort without threads.
+// The user's other processes may start some meanwhile, so there is a reserve.
 Status CheckThreads() {
   constexpr int kSpare = 4;
   return CheckThreadRoom(v1::CountGrpcThreads() + kCallThreads + kSpare);
@@ -88,16 +88,16 @@ std::shared_ptr<grpc::ServerCredentials> MakeMutualTls(const v1::Credentials& cr
   return grpc::SslServerCredentials(options);
 }
 
-// A dead connection is noticed within two thirds of the lease, a stranger's handshake ends in a
-// third.
+// A dead connection is detected within two thirds of the lease. A handshake times out after a third
+// at most.
 void SetDeadlines(grpc::ServerBuilder* builder, std::chrono::nanoseconds lease) {
   const auto third = std::chrono::duration_cast<std::chrono::milliseconds>(lease / 3);
   const int milliseconds = static_cast<int>(third.count());
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = as many as needed
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // the controller's are welcome
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // 0 = no limit
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);        // allows the controller's
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               static_cast<int>(std::min(third, kLongestHandshake).count()));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
@@ -120,7 +120,7 @@ Status DaemonService::CheckCall(const grpc::ServerContext& context) const {
   if (!caller_.empty()) DS_RETURN_IF_ERROR(CheckCaller(*context.auth_context(), caller_));
   if (on_caller_) on_caller_(context.peer());
   if (context.deadline() != std::chrono::system_clock::time_point::max()) return OkStatus();
-  // It would wait for ever on a daemon that hangs.
+  // The call would wait forever on a daemon that hangs.
   return InvalidArgumentError("every call needs a deadline, this one has none");
 }
 
@@ -166,7 +166,7 @@ grpc::Status DaemonService::Input(grpc::ServerContext* context, const v1::InputR
   const auto input = RunOnLoop(
       loop_, [&] { return supervisor_->FindInput(request->job_id(), request->generation()); });
   if (!input.ok()) return ToGrpc(input.status());
-  // Not on the loop: this waits for the rank.
+  // Runs outside the loop, because it waits for the rank.
   const auto deadline = std::chrono::steady_clock::now() + kInputPatience;
   const auto accepted =
       (*input)->Write({request->offset(), request->data(), request->end()}, deadline);
@@ -205,7 +205,7 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRe
   if (!log.ok()) return ToGrpc(log.status());
   auto watcher = (*log)->Open(request.after_sequence());
   if (!watcher.ok()) return ToGrpc(watcher.status());
-  // gRPC tells it by the wall clock, which may be set meanwhile.
+  // gRPC's deadline is in wall-clock time, which may be changed meanwhile.
   const auto deadline =
       std::chrono::steady_clock::now() + (context->deadline() - std::chrono::system_clock::now());
   v1::EventBatch batch;
@@ -219,8 +219,8 @@ grpc::Status DaemonService::ServeWatch(grpc::ServerContext* context, v1::WatchRe
         (*log)->Acknowledge(request.after_sequence());
         break;
       case EventLog::Next::kEnd:
-        // The watcher hangs up when it has everything. To end sooner might cut the connection while
-        // the last events are on their way.
+        // The watcher closes the stream when it has all events. Ending it here first could cut the
+        // connection while the last events are in flight.
         while (stream->Read(&request)) (*log)->Acknowledge(request.after_sequence());
         return grpc::Status::OK;
       case EventLog::Next::kSuperseded:
@@ -236,7 +236,7 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(DaemonService* service) {
   std::unique_ptr<RpcServer> server(new RpcServer(service));
   grpc::ServerBuilder builder;
   SetUp(&builder, service);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // pings, for what a socket pair is not
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // of no use on a socket pair
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return InternalError("gRPC does not start");
   return server;
@@ -276,16 +276,16 @@ StatusOr<std::unique_ptr<RpcServer>> RpcServer::StartOnNetwork(EventLoop* loop,
         parameters.fd = connection.Release();
         acceptor->HandleNewConnection(&parameters);
       }));
-  // This end gives a silent connection up after a third (SetDeadlines), on which the kernel acts,
-  // too.
+  // This end gives up a silent connection after a third of the lease (SetDeadlines); the kernel
+  // uses the same limit.
   listener->WatchCallers(options.lease / 4, options.on_controller_gone);
   server->listener_ = std::move(listener);
   return server;
 }
 
 void RpcServer::Drain() {
-  // Not by Shutdown's own deadline: that also waits for the controller to close its connection,
-  // which one that sits in no call does not notice it should.
+  // Shutdown's own deadline is not suitable. It also waits until the controller closes its
+  // connection, and a controller without an active call does not notice the shutdown.
   service_->AwaitWatchers(std::chrono::steady_clock::now() +
                           (listener_ == nullptr ? kLastEventsGrace : kLastEventsGraceOnNetwork));
 }

@@ -36,7 +36,7 @@ constexpr std::size_t kLongestLine = 64 * 1024;
 constexpr std::chrono::seconds kLinePatience{60};
 constexpr std::chrono::hours kFreshFor{24};
 
-// Everything a running daemon consists of, in the order in which it is built.
+// The parts of a running daemon, in the order of construction.
 struct Daemon {
   std::unique_ptr<EventLoop> loop;
   std::unique_ptr<Supervisor> supervisor;
@@ -66,11 +66,11 @@ StatusOr<std::string> ReadLine(int fd) {
   return InvalidArgumentError("standard input: the line is too long");
 }
 
-// The address of who started this process over SSH; "" when sshd has not said.
+// Returns the address of the SSH client that started this process; "" if sshd has not set it.
 std::string FindStarterAddress(const std::vector<std::string>& environment) {
   constexpr std::string_view kName = "SSH_CONNECTION=";
   for (const std::string& entry : environment) {
-    // "CLIENT PORT SERVER PORT"
+    // The format is "CLIENT PORT SERVER PORT".
     if (entry.starts_with(kName)) {
       return entry.substr(kName.size(), entry.find(' ') - kName.size());
     }
@@ -112,7 +112,7 @@ Status WriteAnswer(const v1::ListenResponse& answer) {
   return WriteAll(STDOUT_FILENO, v1::EncodeLine(answer), "standard output");
 }
 
-// Whoever holds the other ends (SSH) sees them close.
+// Closes the standard streams, so that the other ends (SSH) see them close.
 Status LeaveStandardStreams() {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null.valid()) return ErrnoError(errno, "/dev/null");
@@ -138,7 +138,7 @@ StatusOr<Daemon> StartAndAnswer(const std::string& address, SupervisorOptions op
   return daemon;
 }
 
-// Says on standard output why there is no daemon.
+// Writes the reason for the missing daemon to standard output.
 int WriteRefusal(const Status& status) {
   v1::ListenResponse answer;
   answer.set_error(status.message());
@@ -163,7 +163,7 @@ StatusOr<UniqueFd> ContinueInBackground() {
 }
 
 void KeepFresh(EventLoop* loop, const std::string& path, std::chrono::nanoseconds interval) {
-  // A failure changes nothing: where times cannot be set, files cannot be removed.
+  // Failure is harmless: if times cannot be set, files cannot be deleted.
   ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
   loop->CallAt(std::chrono::steady_clock::now() + interval,
                [=] { KeepFresh(loop, path, interval); });
@@ -185,7 +185,7 @@ int ServeNetwork(const std::string& address, SupervisorOptions options, UniqueFd
   const Status status = daemon->loop->Run();
   daemon->server->Drain();
   folder->Remove();
-  // Nothing is left to save, and gRPC may take ten seconds to end its threads.
+  // No state is left to save, and gRPC may take ten seconds to end its threads.
   std::_Exit(status.ok() ? kExitOk : kExitFailure);
 }
 

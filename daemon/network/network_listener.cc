@@ -15,17 +15,17 @@ namespace ds::daemon {
 namespace {
 
 constexpr int kBacklog = 128;
-// Without descriptors a connection can be neither taken nor refused: it is left waiting so long.
+// Without free descriptors a connection can be neither accepted nor refused. It waits this long.
 constexpr std::chrono::milliseconds kPause{100};
 constexpr std::chrono::milliseconds kLookInterval{250};
-// With those that have been hung up on and are still being closed.
+// Includes connections that were shut down and are still being closed.
 constexpr std::size_t kMostUnfinished = 2 * (kUnfinishedExpected + kUnfinishedStrange);
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 StatusOr<AddressList> ParseAddress(const std::string& address) {
   addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST;  // a name might mean several addresses
+  hints.ai_flags = AI_NUMERICHOST;  // no names, because one may have several addresses
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   if (const int error = ::getaddrinfo(address.c_str(), "0", &hints, &list); error != 0) {
@@ -57,7 +57,7 @@ StatusOr<std::uint16_t> ReadBoundPort(int socket) {
   return ReadPort(bound);
 }
 
-// "10.0.0.1", "fd00::1"; "" when there is no such thing.
+// Returns "10.0.0.1", "fd00::1"; "" on failure.
 std::string FormatAddress(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> host{};
   const int error =
@@ -70,7 +70,7 @@ std::string FormatPeer(const std::string& address, std::uint16_t port) {
   return (v6 ? "[" + address + "]:" : address + ":") + std::to_string(port);
 }
 
-// gRPC's name of a peer without its scheme, and with what it has escaped.
+// Returns gRPC's name of a peer without its scheme, unescaped.
 std::string Unescape(std::string peer) {
   peer.erase(0, peer.find(':') + 1);
   for (const auto& [code, text] :
@@ -130,7 +130,7 @@ void NetworkListener::Accept() {
   Arrival arrival;
   arrival.connection.Reset(::accept4(socket_.get(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!arrival.connection.valid()) {
-    // Anything else is a connection that has gone again.
+    // Other errors mean that the connection has been closed again.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       PauseUntil(std::chrono::steady_clock::now() + kPause, {});
     }
@@ -168,8 +168,8 @@ std::optional<NetworkListener::TimePoint> NetworkListener::FindRoom(const Arriva
   if (unfinished.size() < kUnfinishedExpected) return now;
   Given& oldest = *unfinished.front();
   if (now < oldest.since + kHandshakeTime) return oldest.since + kHandshakeTime;
-  // The number cannot have come to mean another socket since it was looked at: sockets are made on
-  // this thread only.
+  // The descriptor cannot have been reused for another socket since the check, because only this
+  // thread creates sockets.
   ::shutdown(oldest.fd, SHUT_RDWR);
   oldest.hung_up = true;
   return now;
@@ -208,7 +208,7 @@ void NetworkListener::WatchCallers(std::chrono::nanoseconds patience,
 void NetworkListener::LookForCallers() {
   const TimePoint now = std::chrono::steady_clock::now();
   ForgetClosed();
-  // Who is expected and has not said yet who he is may be the caller.
+  // An expected connection without authentication may still be the controller's.
   const bool has_callers = std::any_of(given_.begin(), given_.end(), [](const Given& given) {
     return given.known || (given.expected && !given.hung_up);
   });

@@ -16,7 +16,7 @@
 namespace ds::daemon {
 namespace {
 
-constexpr std::size_t kRecordBytes = 8192;  // the longest the kernel hands out
+constexpr std::size_t kRecordBytes = 8192;  // the kernel's maximum
 constexpr std::size_t kKeptKills = 256;
 constexpr std::string_view kKilled = "illed process ";
 
@@ -37,8 +37,8 @@ std::uint64_t ReadHostMemory() {
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// The kernel's log counts processes as its first namespace does; elsewhere the same number is
-// somebody else.
+// The kernel's log has the pids of the first namespace. In other namespaces the same pid is another
+// process.
 bool IsInFirstPidNamespace() {
   constexpr std::string_view kFirst = "pid:[4026531836]";  // PROC_PID_INIT_INO
   std::error_code error;
@@ -48,8 +48,8 @@ bool IsInFirstPidNamespace() {
 }  // namespace
 
 std::optional<OomKillLine> ParseOomKill(std::string_view record) {
-  // "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT\n", then lines about the device that begin with a
-  // blank.
+  // The format is "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT\n", then lines about the device, which
+  // begin with a blank.
   const std::size_t semicolon = record.find(';');
   if (semicolon == std::string_view::npos) return std::nullopt;
   std::string_view text = record.substr(semicolon + 1);
@@ -88,7 +88,7 @@ void KernelLog::ReadNew() {
   std::array<char, kRecordBytes> record;
   while (log_.valid()) {
     const ssize_t got = ::read(log_.get(), record.data(), record.size());
-    if (got < 0 && (errno == EPIPE || errno == EINTR)) continue;  // some were overwritten
+    if (got < 0 && (errno == EPIPE || errno == EINTR)) continue;  // some records were overwritten
     if (got <= 0) return;
     auto kill = ParseOomKill({record.data(), static_cast<std::size_t>(got)});
     if (kill) kills_.push_back(*std::move(kill));

@@ -26,11 +26,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Pipes, link and pidfd of a rank, and what the daemon itself has open.
+// The pipes, link and pidfd of a rank. The second constant is for the daemon itself.
 constexpr std::uint64_t kDescriptorsPerRank = 4;
 constexpr std::uint64_t kDescriptorsOfDaemon = 64;
 
-// Containers get as much when nobody asks for more, too little for most jobs.
+// The default size in containers, too small for most jobs.
 constexpr std::uint64_t kSmallSharedMemory = std::uint64_t{64} << 20;
 
 std::optional<std::uint64_t> ReadFreeSharedMemory() {
@@ -101,7 +101,7 @@ v1::Finding CheckWorkingDirectory(const v1::PrepareRequest& request) {
                      "name another folder with workdir= in the hostfile");
 }
 
-// What the ranks will put there nobody knows before they do.
+// The amount that ranks will use is not known in advance.
 v1::Finding CheckSharedMemory(const HostResources& facts) {
   if (!facts.shared_memory_free) {
     return MakeFinding(v1::Finding::WARN, "shm", "there is no /dev/shm", "mount a tmpfs there");
@@ -122,8 +122,8 @@ v1::Finding CheckOpenFiles(const v1::PrepareRequest& request, const HostResource
                      "raise the limit before starting dsrun: ulimit -n");
 }
 
-// The device of a number this host does not have; "" when there is none. UUIDs and MIG ids are the
-// driver's to judge.
+// Returns the first device number that this host does not have; "" if there is none. The driver
+// checks UUIDs and MIG ids.
 std::string FindMissingDevice(const v1::PrepareRequest& request, const HostResources& facts) {
   for (const std::string& device : request.devices()) {
     const std::optional<std::uint32_t> number = ParseNumber<std::uint32_t>(device);
@@ -134,7 +134,7 @@ std::string FindMissingDevice(const v1::PrepareRequest& request, const HostResou
 
 v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& facts) {
   const std::string message = std::to_string(facts.gpus) + " GPUs";
-  // Without any GPU the ranks run on CPU, unless CUDA was asked for.
+  // Without any GPU the ranks run on the CPU, unless the job requires CUDA.
   if (const std::string missing = FindMissingDevice(request, facts);
       facts.gpus > 0 && !missing.empty()) {
     return MakeFinding(v1::Finding::FAIL, "device",
@@ -164,7 +164,7 @@ HostResources ProbeHost() {
   return facts;
 }
 
-// The devices of the host's slots, where the job has named some, are what the ranks will see.
+// Ranks see the devices of the host's slots if the job has named some.
 bool ComputesOnGpus(const v1::PrepareRequest& request, const PreflightContext& context) {
   if (request.device() == v1::PrepareRequest::DEVICE_CPU) return false;
   std::optional<std::string> visible = context.visible_devices;

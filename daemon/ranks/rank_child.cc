@@ -16,18 +16,18 @@
 #include "runtime/process/thread_room.h"
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer's own clone() takes the child for a fork. As it shares our memory, that would
-// stop the sanitizer from seeing what the starting thread does from then on.
+// ThreadSanitizer's own clone() treats the child as a fork. Because the child shares this process's
+// memory, the sanitizer would then stop tracking the starting thread.
 extern "C" int __clone(int (*)(void*), void*, int, void*, ...);
 #endif
 
 namespace ds::daemon {
 namespace {
 
-// Code of the child is not instrumented: its thread-local storage is the starting thread's.
+// Code of the child is not instrumented, because its thread-local storage is the starting thread's.
 #define DS_CHILD_CODE __attribute__((no_sanitize("address", "thread", "undefined")))
 
-// A system call that does not touch errno. Returns what the kernel does: -errno on failure.
+// Makes a system call without touching errno. Returns the kernel's result: -errno on failure.
 #if defined(__x86_64__)
 DS_CHILD_CODE long RawSyscall(long number, long a = 0, long b = 0, long c = 0, long d = 0,
                               long e = 0) {
@@ -58,18 +58,18 @@ DS_CHILD_CODE long RawSyscall(long number, long a = 0, long b = 0, long c = 0, l
 #error "RawSyscall knows x86-64 and AArch64 only"
 #endif
 
-// Makes an argument of a pointer.
+// Converts a pointer to a system call argument.
 DS_CHILD_CODE long ToWord(const volatile void* pointer) { return reinterpret_cast<long>(pointer); }
 
 constexpr int kLastSignal = 64;
 
 DS_CHILD_CODE long MoveDescriptor(int from, int to) {
-  // dup3 clears close-on-exec, except that it refuses to copy a descriptor onto itself.
+  // dup3 clears close-on-exec, but rejects copying a descriptor onto itself.
   return from == to ? RawSyscall(SYS_fcntl, to, F_SETFD, 0) : RawSyscall(SYS_dup3, from, to, 0);
 }
 
 DS_CHILD_CODE long SetUpDescriptors(const RankChild& child) {
-  // The link comes last: its number may be that of a source above.
+  // The link is last, because its number may be that of a source above.
   const int moves[][2] = {{child.input, STDIN_FILENO},
                           {child.output, STDOUT_FILENO},
                           {child.error, STDERR_FILENO},
@@ -77,8 +77,8 @@ DS_CHILD_CODE long SetUpDescriptors(const RankChild& child) {
   for (const auto& [from, to] : moves) {
     if (const long result = MoveDescriptor(from, to); result < 0) return result;
   }
-  // Everything else is close-on-exec already; this is for descriptors of libraries that forgot, and
-  // may fail on kernels before 5.9.
+  // All other descriptors should be close-on-exec already. This handles libraries that forgot it,
+  // and may fail on kernels before 5.9.
   RawSyscall(SYS_close_range, kRankLinkFd + 1, ~0U, 0);
   return 0;
 }
@@ -94,7 +94,7 @@ DS_CHILD_CODE void ResetSignals() {
   RawSyscall(SYS_rt_sigprocmask, SIG_SETMASK, ToWord(&none), 0, sizeof(none));
 }
 
-// The kernel takes a set of which it allows only some and leaves the others out without a word.
+// The kernel silently drops disallowed cores of a set, so the result must be checked.
 DS_CHILD_CODE long BindToCores(const cpu_set_t& cores) {
   long result = RawSyscall(SYS_sched_setaffinity, 0, sizeof(cores), ToWord(&cores));
   if (result < 0) return result;
@@ -116,17 +116,17 @@ DS_CHILD_CODE long SetLimits(const RankChild& child) {
   return 0;
 }
 
-// A session of its own, and an end with the daemon's.
+// Creates a new session, and ties the rank's life to the daemon's.
 DS_CHILD_CODE long BeginSession(const RankChild& child) {
   if (const long result = RawSyscall(SYS_setsid); result < 0) return result;
   if (const long result = RawSyscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL); result < 0) {
     return result;
   }
-  // The daemon may have died before prctl: then nobody would ever stop this rank.
+  // The daemon may have died before prctl. Then no process would ever stop this rank.
   return RawSyscall(SYS_getppid) == child.parent ? 0 : -ESRCH;
 }
 
-// The step that failed, with -errno in `result`; does not return otherwise.
+// Returns the failed step, with -errno in `result`. Does not return on success.
 DS_CHILD_CODE ChildStep PrepareAndExecute(const RankChild& child, long* result) {
   if ((*result = BeginSession(child)) < 0) return ChildStep::kSession;
   if ((*result = SetUpDescriptors(child)) < 0) return ChildStep::kDescriptors;
@@ -168,12 +168,12 @@ constexpr auto kClone = ::clone;
 
 // Enough for code that only makes system calls.
 constexpr std::size_t kStackBytes = 16 * 1024;
-// CLONE_CHILD_CLEARTID: the kernel clears a number of ours when the child leaves our memory.
+// With CLONE_CHILD_CLEARTID the kernel clears `shares_memory_` when the child leaves this memory.
 constexpr std::uint64_t kFlags = CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID;
 
 #if defined(__x86_64__) && defined(CLONE_INTO_CGROUP)
-// clone3 on a stack of its own. glibc has no wrapper, and its syscall() would return in the child
-// on a stack without a caller. Returns the pid or -errno.
+// Calls clone3 with a separate stack. glibc has no wrapper, and its syscall() would return in the
+// child on a stack without a caller. Returns the pid or -errno.
 long CloneIntoCgroup(clone_args* arguments, int (*main)(void*), void* argument) {
   long result = SYS_clone3;
   asm volatile(
@@ -193,7 +193,7 @@ long CloneIntoCgroup(clone_args* arguments, int (*main)(void*), void* argument) 
 long CloneIntoCgroup(clone_args*, int (*)(void*), void*) { return -ENOSYS; }
 #endif
 
-// Blocks every signal of the calling thread, and so of the children it starts.
+// Blocks every signal in the calling thread, and thereby in the children that it starts.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -217,7 +217,7 @@ StatusOr<std::unique_ptr<ClonedChild>> ClonedChild::Start(RankChild* rank, int c
   return child;
 }
 
-// Not zeroed: most of a stack is never touched.
+// The stack is not zeroed, because most of it is never used.
 ClonedChild::ClonedChild() : stack_(new std::byte[kStackBytes]) {}
 
 Status ClonedChild::Clone(RankChild* rank, int cgroup) {
@@ -250,7 +250,7 @@ Status ClonedChild::Clone(RankChild* rank, int cgroup) {
 void ClonedChild::AwaitLeaving() {
   static_assert(sizeof(shares_memory_) == sizeof(int));
   while (const int value = shares_memory_.load()) {
-    // Returns at once when the kernel has cleared it meanwhile.
+    // The call returns at once if the kernel has already cleared it.
     ::syscall(SYS_futex, &shares_memory_, FUTEX_WAIT, value, nullptr, nullptr, 0);
   }
 }

@@ -46,7 +46,7 @@ Variables ParseVariables(const std::vector<std::string>& environment) {
 }
 
 std::string PutInJobDirectory(std::string text, const std::string& folder) {
-  if (folder.empty()) return text;  // a job without files: the text is the user's own
+  if (folder.empty()) return text;  // a job without files: the text is the user's
   for (std::size_t at = text.find(v1::kJobDirectory); at != std::string::npos;
        at = text.find(v1::kJobDirectory, at + folder.size())) {
     text.replace(at, v1::kJobDirectory.size(), folder);
@@ -54,7 +54,7 @@ std::string PutInJobDirectory(std::string text, const std::string& folder) {
   return text;
 }
 
-// Returns which errno execve would give for `path`; 0 when it would try.
+// Returns the errno that execve would give for `path`; 0 if it would try to execute it.
 int TryExecutable(const fs::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return errno;
@@ -95,15 +95,16 @@ Status AddLimits(const v1::LaunchRequest& request, RankCommand* command) {
   return OkStatus();
 }
 
-// The kernel counts the user's processes against the limit of the one that wants another, so that
-// ranks with a lower one leave their daemon room, and the dsrun of this machine. What gRPC leaves
-// to a thread that it does not get is lost: then nothing would be heard of the ranks any more.
+// The kernel compares the number of the user's processes with the limit of the process that calls
+// fork. So a lower limit for ranks reserves processes for their daemon and for dsrun on this
+// machine. gRPC loses work for a thread that it cannot start; then no events of the ranks would
+// arrive.
 void LeaveRoomForDaemon(const HostContext& host, RankCommand* command) {
   constexpr rlim64_t kRoom = 16;
-  constexpr rlim64_t kMostOfLimit = 4;  // of a low one, no more than this part
+  constexpr rlim64_t kMostOfLimit = 4;  // at most this part of a low limit
   const bool is_set =
       std::any_of(command->limits.begin(), command->limits.end(), [](const RankLimit& limit) {
-        return limit.resource == RLIMIT_NPROC;  // the user's own wish
+        return limit.resource == RLIMIT_NPROC;  // set by the user
       });
   rlimit64 amounts = host.processes;
   if (is_set || amounts.rlim_cur == RLIM64_INFINITY) return;
@@ -161,7 +162,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   variables[kRankLinkVariable] = std::to_string(kRankLinkFd);
 
   RankCommand command{.rank = spec.rank()};
-  if (!spec.argv(0).empty() && !host.job_directory.empty()) {  // dsrank tells of its errors itself
+  if (!spec.argv(0).empty() && !host.job_directory.empty()) {  // dsrank reports its errors itself
     command.error_file = host.job_directory + "/error-" + std::to_string(spec.rank()) + ".json";
     variables["TORCHELASTIC_ERROR_FILE"] = command.error_file;
   }
@@ -175,7 +176,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
   command.memory_nodes.assign(spec.memory_policy().nodes().begin(),
                               spec.memory_policy().nodes().end());
   for (const std::string& argument : spec.argv()) {
-    // A job without files has no use for the folder: the text is the user's own.
+    // A job without files does not use the folder, so the text is the user's.
     command.argv.push_back(
         request.files().empty() ? argument : PutInJobDirectory(argument, host.job_directory));
   }

@@ -2,8 +2,8 @@
 
 // RankCommand holds the arguments of a rank's execve. It is built from a LaunchRequest byte for
 // byte, without a shell and without quoting. Only two texts are interpreted:
-// argv[0] == ""          this host's dsrank
-// v1::kJobDirectory      inside an argv element: the folder that holds the request's files
+//   argv[0] == ""          this host's dsrank
+//   v1::kJobDirectory      inside an argv element: the folder that holds the request's files
 //
 // Pure functions, except that FindProgram reads the file system.
 

@@ -10,7 +10,7 @@
 namespace ds::daemon {
 namespace {
 
-// Returns false when `deadline` has passed.
+// Returns false if `deadline` has passed.
 bool AwaitRoom(int fd, RankInput::Deadline deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -42,7 +42,7 @@ std::string_view RankInput::WriteSome(std::string_view data, Deadline deadline) 
     } else if (errno == EAGAIN) {
       if (!AwaitRoom(pipe_.get(), deadline)) return data;
     } else if (errno != EINTR) {
-      pipe_.Reset();  // EPIPE: nobody reads it any more
+      pipe_.Reset();  // EPIPE: the rank has closed its input
     }
   }
   return {};

@@ -18,7 +18,7 @@
 namespace ds::daemon {
 namespace {
 
-// 0 when it cannot be read.
+// Returns 0 if it cannot be read.
 std::uint64_t ReadResidentBytes(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
   std::uint64_t total_pages = 0;
@@ -27,8 +27,8 @@ std::uint64_t ReadResidentBytes(pid_t pid) {
   return resident_pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// What a rank has put there is its own, so that nothing is waited for and little is read; "" when
-// there is none.
+// Reads a rank's error file. The rank controls it, so reading must not block and the size is
+// limited. Returns "" if there is none.
 std::string ReadErrorFile(const std::string& path) {
   constexpr off_t kMostBytes = 256 * 1024;
   const UniqueFd fd(
@@ -42,7 +42,7 @@ std::string ReadErrorFile(const std::string& path) {
   return content;
 }
 
-// The living processes of a session but its leader, which has ended: "pid 12 (tee), pid 13 (sh)".
+// Lists the living processes of a session except its ended leader: "pid 12 (tee), pid 13 (sh)".
 std::string NameSession(pid_t leader) {
   constexpr int kMostNames = 3;
   std::string names;
@@ -128,7 +128,7 @@ void RankMonitor::Resume() {
   stdout_.Resume();
   stderr_.Resume();
   link_.Resume();
-  if (output_deadline_) AwaitOutput();  // it could not be heard until now
+  if (output_deadline_) AwaitOutput();  // it could not be read until now
 }
 
 void RankMonitor::OnExit() {
@@ -137,7 +137,7 @@ void RankMonitor::OnExit() {
   exit_ = watcher_->OnExit(exit, pid());
   if (exit.failed() && !exit_->stopping()) exit_->set_error_file(ReadErrorFile(error_file_));
   if (killed_ || (!stdout_.open() && !stderr_.open())) return Finish();
-  // Its own writes are all in the pipes by now. While the log is full nobody reads them.
+  // The rank's own writes are all in the pipes by now. While the log is full, they are not read.
   stdout_.Resume();
   stderr_.Resume();
   const bool well = !exit.failed() && !exit_->stopping();

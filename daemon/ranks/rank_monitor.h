@@ -7,7 +7,7 @@
 // that the rank started may keep the output open: a filter after the rank, or a forgotten helper.
 // It may continue while it writes, for at most kMostSilences times the longest permitted silence.
 // That silence is the job's grace, or kOutputGrace if the rank failed or is being stopped. After
-// it, the rank's process group is killed. Time in which the daemon does not read does not count.
+// that, the rank's process group is killed. Time in which the daemon does not read does not count.
 // RankExited follows all output of the rank.
 //
 // Use it on the loop's thread only.
@@ -35,7 +35,8 @@ class RankWatcher {
   // Called when the process has ended; its output may still be open. Returns the fields that only
   // the watcher of all ranks knows: `stopping` and evidence.
   virtual v1::RankExited OnExit(const RankExit& exit, pid_t pid) = 0;
-  // Called after RankExited has been written and the process reaped. It is the last call.
+  // Called after RankExited has been written and the process reaped, or after GiveUp. It is the
+  // last call.
   virtual void OnEnded() = 0;
 };
 

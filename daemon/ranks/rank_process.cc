@@ -20,20 +20,20 @@ namespace {
 std::vector<char*> MakePointers(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   pointers.reserve(strings.size() + 1);
-  // execve's interface is older than const; it does not write.
+  // execve's signature lacks const; it does not write.
   for (const std::string& text : strings) pointers.push_back(const_cast<char*>(text.c_str()));
   pointers.push_back(nullptr);
   return pointers;
 }
 
-// The end that the daemon keeps does not block.
+// The daemon's end is non-blocking.
 StatusOr<Pipe> MakeOutput() {
   DS_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
   if (::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoError(errno, "fcntl");
   return pipe;
 }
 
-// A pipe, or /dev/null with nothing to hold on our side.
+// Returns a pipe, or /dev/null without a descriptor for the daemon.
 StatusOr<Pipe> MakeInput(bool takes_input) {
   if (!takes_input) {
     Pipe nothing{UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)), UniqueFd()};
@@ -77,17 +77,17 @@ StatusOr<NodeMask> MakeNodeMask(const std::vector<std::uint32_t>& nodes) {
 
 }  // namespace
 
-// A rank between clone and execve, with all that its process needs until then.
+// A rank between clone and execve, with all data that its process needs until then.
 class RankProcess::Starting {
  public:
-  // `command` outlives the object.
+  // `command` must outlive this object.
   static StatusOr<std::unique_ptr<Starting>> Begin(const RankCommand& command, int cgroup) {
     std::unique_ptr<Starting> starting(new Starting(command));
     DS_RETURN_IF_ERROR(starting->Clone(cgroup));
     return starting;
   }
 
-  // Waits until the program runs; an error means that it does not, and no process is left.
+  // Waits until the program runs. On an error it does not run, and no process is left.
   StatusOr<RankProcess> Finish() {
     clone_->AwaitLeaving();
     if (child_.failed_step == ChildStep::kNone) return std::move(process_);
@@ -110,7 +110,7 @@ class RankProcess::Starting {
   cpu_set_t cores_{};
   RankChild child_;
   RankProcess process_;
-  std::unique_ptr<ClonedChild> clone_;  // last: its end waits for the child to leave the others
+  std::unique_ptr<ClonedChild> clone_;  // last: it waits until the child has left the others
 };
 
 Status RankProcess::Starting::Describe() {
@@ -132,7 +132,7 @@ Status RankProcess::Starting::Describe() {
 
 Status RankProcess::Starting::Clone(int cgroup) {
   DS_RETURN_IF_ERROR(Describe());
-  // The child gets copies of these at once, so ours of its ends may go when this returns.
+  // The child gets copies of these at once, so the child's ends may be closed when this returns.
   DS_ASSIGN_OR_RETURN(Pipe input, MakeInput(command_.takes_input));
   DS_ASSIGN_OR_RETURN(Pipe output, MakeOutput());
   DS_ASSIGN_OR_RETURN(Pipe error, MakeOutput());
@@ -173,7 +173,7 @@ StatusOr<std::vector<RankProcess>> RankProcess::StartAll(const std::vector<RankC
     if (process.ok()) {
       processes.push_back(std::move(process).value());
     } else if (std::exchange(all_run, false)) {
-      error = of_rank(process.status(), commands[i]);  // before one that did not even begin
+      error = of_rank(process.status(), commands[i]);  // takes precedence over a failed Begin
     }
   }
   if (error.ok()) return processes;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The kernel reads as much of a script's first line.
+// The kernel reads the same number of bytes of a script's first line.
 constexpr std::size_t kFirstLineBytes = 256;
 
 std::string ReadFirstLine(const fs::path& path) {
@@ -28,7 +28,7 @@ std::string ReadFirstLine(const fs::path& path) {
   return text.substr(0, text.find('\n'));
 }
 
-// The file is there, so ENOENT is about what it needs, and ENOEXEC about what it is.
+// The file exists, so ENOENT is about a file that it needs, and ENOEXEC about its format.
 std::string ExplainExecError(const fs::path& path, int error) {
   const std::string line = ReadFirstLine(path);
   if (error == ENOEXEC) {
