@@ -5,20 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/data/longest_run.h"
+
 namespace ds::data {
 namespace {
 
 constexpr std::int64_t kPadding = 0;  // any id: padding has no labels
-
-// Returns the length of the longest run of equal numbers.
-std::int64_t LongestRun(std::span<const std::int64_t> numbers) {
-  std::int64_t longest = 0, run = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    run = i > 0 && numbers[i] == numbers[i - 1] ? run + 1 : 1;
-    longest = std::max(longest, run);
-  }
-  return longest;
-}
 
 }  // namespace
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
+#include "runtime/data/longest_run.h"
 #include "runtime/engine/deepspeed_api.h"
 
 namespace ds::rank {
@@ -12,12 +14,12 @@ namespace {
 // Returns the length of the longest run of equal numbers in a row of [B, S].
 std::int64_t LongestDocument(const at::Tensor& documents) {
   const at::Tensor rows = documents.cpu();
-  const auto* const numbers = rows.const_data_ptr<std::int64_t>();
-  std::int64_t longest = 0, run = 0;
-  for (std::int64_t i = 0; i < rows.numel(); ++i) {
-    const bool goes_on = i % rows.size(1) > 0 && numbers[i] == numbers[i - 1];
-    run = goes_on ? run + 1 : 1;
-    longest = std::max(longest, run);
+  const std::span numbers(rows.const_data_ptr<std::int64_t>(),
+                          static_cast<std::size_t>(rows.numel()));
+  const auto width = static_cast<std::size_t>(rows.size(1));
+  std::int64_t longest = 0;
+  for (std::size_t row = 0; row < numbers.size(); row += width) {
+    longest = std::max(longest, data::LongestRun(numbers.subspan(row, width)));
   }
   return longest;
 }
