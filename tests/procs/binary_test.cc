@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "daemon/host/needed_libraries.h"
+#include "runtime/base/files.h"
 #include "tests/places.h"
 #include "tests/support/program.h"
 
@@ -26,6 +27,15 @@ TEST(BinaryTest, NeedsNoLibraryButLibcs) {
                 name.starts_with("ld-linux"))
         << name;
   }
+}
+
+// dsrun sends the file to hosts; debuggers find the symbols in the file that it names.
+TEST(BinaryTest, HasItsSymbolsInAnotherFile) {
+  const auto daemon = ReadFile(kDsrund), symbols = ReadFile(DS_BIN_DIR "/dsrund.debug");
+  ASSERT_TRUE(daemon.ok() && symbols.ok());
+  EXPECT_EQ(daemon->find(".symtab"), std::string::npos);
+  EXPECT_NE(daemon->find("dsrund.debug"), std::string::npos);
+  EXPECT_NE(symbols->find(".debug_info"), std::string::npos);
 }
 
 TEST(BinaryTest, SaysItsVersion) {
