@@ -1,7 +1,7 @@
-# ds_libtorch: LibTorch as one imported target, and the precompiled header that its users share.
+# dsrun::libtorch: LibTorch as one imported target.
 #
 # LibTorch's own CMake package drags in CUDA language setup; we need only its headers and libraries.
-# Looked for in this order: -DLIBTORCH, $LIBTORCH, Torch_DIR (…/share/cmake/Torch), .deps/libtorch/torch.
+# Looked for in this order: -DLIBTORCH, $LIBTORCH, Torch_DIR (…/share/cmake/Torch), the list DS_TORCH_DEFAULTS.
 
 set(ds_torch_candidates "")
 if(LIBTORCH)
@@ -13,7 +13,7 @@ elseif(Torch_DIR)
 elseif(DEFINED ENV{Torch_DIR})
   list(APPEND ds_torch_candidates $ENV{Torch_DIR}/../../..)
 else()
-  list(APPEND ds_torch_candidates ${CMAKE_SOURCE_DIR}/.deps/libtorch/torch)
+  list(APPEND ds_torch_candidates ${DS_TORCH_DEFAULTS})
 endif()
 
 find_path(DS_TORCH_INCLUDE ATen/ATen.h PATHS ${ds_torch_candidates} PATH_SUFFIXES include NO_DEFAULT_PATH)
@@ -40,17 +40,16 @@ endif()
 message(STATUS "LibTorch ${DS_TORCH_VERSION}: ${DS_TORCH_ROOT}")
 
 # IMPORTED, so that the installed package refers to it by name and finds LibTorch again on its own.
-add_library(ds_libtorch INTERFACE IMPORTED GLOBAL)
-target_include_directories(ds_libtorch SYSTEM INTERFACE
+add_library(dsrun::libtorch INTERFACE IMPORTED GLOBAL)
+target_include_directories(dsrun::libtorch SYSTEM INTERFACE
     ${DS_TORCH_INCLUDE} ${DS_TORCH_INCLUDE}/torch/csrc/api/include)
-target_compile_definitions(ds_libtorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+target_compile_definitions(dsrun::libtorch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 # The OpenMP runtime that it runs its own loops on: ours belong to the same pool of threads.
 file(GLOB ds_torch_openmp ${DS_TORCH_ROOT}/lib/libgomp*.so*)
 list(APPEND ds_torch_openmp gomp)
 list(GET ds_torch_openmp 0 ds_torch_openmp)
-target_link_libraries(ds_libtorch INTERFACE
+target_link_libraries(dsrun::libtorch INTERFACE
     -Wl,--no-as-needed ${DS_TORCH_ROOT}/lib/libtorch_cpu.so -Wl,--as-needed
     ${DS_TORCH_ROOT}/lib/libc10.so ${ds_torch_openmp} Threads::Threads)
 # libtorch_cpu.so of the CUDA wheel links libcudart and libcupti, which its own RPATH finds at run time.
-target_link_options(ds_libtorch INTERFACE
-    -Wl,--allow-shlib-undefined -Wl,-rpath,${DS_TORCH_ROOT}/lib)
+target_link_options(dsrun::libtorch INTERFACE -Wl,--allow-shlib-undefined)

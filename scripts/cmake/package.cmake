@@ -1,17 +1,44 @@
-# `cmake --install`: the programs, what they read, and find_package(dsrun) for C++ users.
+# `cmake --install`: the programs with the files that they read (component Runtime), and find_package(dsrun) for C++
+# users (component Development). Everything finds its parts by relative paths, so the tree can be moved.
 include(CMakePackageConfigHelpers)
 
-set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dsrun)
-install(DIRECTORY runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dsrun FILES_MATCHING PATTERN "*.h")
-install(EXPORT dsrunTargets DESTINATION ${package_dir})
-configure_package_config_file(scripts/cmake/dsrunConfig.cmake.in ${CMAKE_BINARY_DIR}/dsrunConfig.cmake
-  INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/dsrunConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/dsrunConfig.cmake ${CMAKE_BINARY_DIR}/dsrunConfigVersion.cmake
-              scripts/cmake/libtorch.cmake
-        DESTINATION ${package_dir})
 foreach(program dsrun dsrund dsrank)
   if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Runtime)
   endif()
 endforeach()
+foreach(plugin ds_cuda_plugin ds_arrow_plugin)
+  if(TARGET ${plugin})
+    # OPTIONAL: `programs` leaves the CUDA plugin out where nothing can run it. Not CMAKE_INSTALL_LIBDIR: the
+    # programs look in ../lib.
+    install(TARGETS ${plugin} LIBRARY DESTINATION lib COMPONENT Runtime OPTIONAL)
+  endif()
+endforeach()
+install(DIRECTORY configs cli/manual DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun COMPONENT Runtime)
+install(FILES ${DS_SHARE}/demo_corpus.txt ${DS_SHARE}/ds_config.md
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/dsrun COMPONENT Runtime)
+install(FILES ${DS_PAGES}/dsrun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT Runtime)
+install(DIRECTORY ${DS_PAGES}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT Runtime)
+install(FILES ${DS_PAGES}/dsrun
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT Runtime)
+install(FILES ${DS_PAGES}/_dsrun
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT Runtime)
+install(FILES ${DS_PAGES}/dsrun.fish
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT Runtime)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dsrun)
+get_property(exported GLOBAL PROPERTY DS_EXPORTED)
+install(TARGETS ${exported} EXPORT dsrunTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Development)
+install(DIRECTORY runtime
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dsrun COMPONENT Development FILES_MATCHING PATTERN "*.h")
+install(EXPORT dsrunTargets NAMESPACE dsrun:: DESTINATION ${package_dir} COMPONENT Development)
+configure_package_config_file(scripts/cmake/dsrunConfig.cmake.in ${PROJECT_BINARY_DIR}/dsrunConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/dsrunConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/dsrunConfig.cmake ${PROJECT_BINARY_DIR}/dsrunConfigVersion.cmake
+              scripts/cmake/libtorch.cmake
+        DESTINATION ${package_dir} COMPONENT Development)
+if(NOT DS_SANITIZE)  # the symbols of dsrund, in a folder where gdb looks for them
+  install(FILES $<TARGET_FILE:dsrund>.debug DESTINATION ${CMAKE_INSTALL_BINDIR}/.debug COMPONENT Development)
+endif()

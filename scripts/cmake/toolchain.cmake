@@ -1,4 +1,14 @@
-# Warnings, sanitizers, compiler cache and a fast linker: how everything here is compiled.
+# Warnings, sanitizers, compiler cache and a fast linker: how everything here is compiled, where dsrun is the
+# project that is built.
+option(DS_UNITY "Compile sources in batches: half the time from scratch, more after a small edit" OFF)
+set(DS_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize= (address,undefined or thread)")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Most of a file's time goes into the headers and templates that its neighbours need, too.
+set(CMAKE_UNITY_BUILD ${DS_UNITY})
 
 # For the host compiler only: nvcc takes other options.
 set(ds_host $<COMPILE_LANGUAGE:C,CXX>)
@@ -15,9 +25,9 @@ endif()
 find_program(DS_CCACHE ccache)
 if(DS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # A cache that cannot be written (a read-only HOME) fails every compilation.
-  file(WRITE ${CMAKE_BINARY_DIR}/ccache_probe.c "int probe;\n")
-  execute_process(COMMAND ${DS_CCACHE} ${CMAKE_C_COMPILER} -c ${CMAKE_BINARY_DIR}/ccache_probe.c
-                          -o ${CMAKE_BINARY_DIR}/ccache_probe.o
+  file(WRITE ${PROJECT_BINARY_DIR}/ccache_probe.c "int probe;\n")
+  execute_process(COMMAND ${DS_CCACHE} ${CMAKE_C_COMPILER} -c ${PROJECT_BINARY_DIR}/ccache_probe.c
+                          -o ${PROJECT_BINARY_DIR}/ccache_probe.o
                   RESULT_VARIABLE ds_ccache_status OUTPUT_QUIET ERROR_QUIET)
   if(NOT ds_ccache_status EQUAL 0)
     message(STATUS "ccache: no (it cannot write its cache)")
@@ -29,7 +39,7 @@ if(DS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # relative to the build folder what one checkout compiled serves the others.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${DS_CCACHE})
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${DS_CCACHE})
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
 

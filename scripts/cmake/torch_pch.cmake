@@ -1,8 +1,8 @@
 # The precompiled header that all users of LibTorch share.
 #
 # <torch/nn/module.h> and friends cost 10 s a file; from the precompiled header it is 2 s.
-file(WRITE ${CMAKE_BINARY_DIR}/torch_pch/torch_pch.cc "// Owns the precompiled header of LibTorch's users.\n")
-add_library(ds_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch/torch_pch.cc)
+file(WRITE ${PROJECT_BINARY_DIR}/torch_pch/torch_pch.cc "// Owns the precompiled header of LibTorch's users.\n")
+add_library(ds_torch_pch OBJECT ${PROJECT_BINARY_DIR}/torch_pch/torch_pch.cc)
 target_link_libraries(ds_torch_pch PRIVATE ds_libtorch)
 target_precompile_headers(ds_torch_pch PRIVATE
     <ATen/ATen.h> <torch/nn/module.h> <torch/csrc/autograd/custom_function.h>
