@@ -4,8 +4,12 @@
 #
 #   scripts/setup.sh                 everything, into build/
 #   scripts/setup.sh --programs      no tests and no benchmarks
+#   scripts/setup.sh --target NAME   one target of the build; may be repeated
 #   scripts/setup.sh --packages FILE the Debian packages that FILE names and nothing else
-#   BUILD_DIR=build-asan scripts/setup.sh -DDS_SANITIZE=address,undefined    other folder, CMake's options
+#   BUILD_DIR=build-asan scripts/setup.sh --preset ci-asan    another folder, another preset of CMakePresets.json
+#
+# A new folder is configured with the preset (by default ci), and later keeps its settings. Further arguments go to
+# CMake.
 #
 # What reads Parquet and Arrow files comes from the pyarrow wheel, in .deps/pyarrow; without a network it is left
 # out. LibTorch comes from $LIBTORCH or $Torch_DIR when one is set, else from the torch wheel on PyPI, which is
@@ -15,6 +19,7 @@ cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
 build_dir=${BUILD_DIR:-build}
+preset=ci
 libtorch_dir=.deps/libtorch
 arrow_version=26.0.1
 arrow_dir=.deps/pyarrow
@@ -70,9 +75,25 @@ make_anew() {
   touch "$1/.dsrun-fetched"
 }
 
+# Prints the value that a CMake variable has in this build: that of the arguments (-DNAME=VALUE), of the folder, or
+# of the preset.
+setting() {
+  local name=$1 word value=
+  shift
+  for word; do
+    if [[ $word == -D"$name"=* || $word == -D"$name":*=* ]]; then value=${word#*=}; fi
+  done
+  if [ -z "$value" ] && [ -e "$build_dir/CMakeCache.txt" ]; then
+    value=$(sed -n "s/^$name:[A-Z]*=//p" "$build_dir/CMakeCache.txt")
+  elif [ -z "$value" ]; then
+    value=$(cmake -N --preset "$preset" | sed -n "s/^ *$name=\"\(.*\)\"$/\1/p")
+  fi
+  printf '%s\n' "$value"
+}
+
 fetch_libtorch() {
-  case " $* " in *" -DDS_TORCH=OFF "*) return ;; esac
-  if [ -n "${LIBTORCH:-}${Torch_DIR:-}" ]; then return; fi
+  [ -n "${LIBTORCH:-}${Torch_DIR:-}$(setting LIBTORCH "$@")" ] && return
+  [ "$(setting DS_TORCH "$@")" = OFF ] && return
   [ -e "$libtorch_dir/.complete-$torch_version" ] && return
   say "fetching LibTorch $torch_version from PyPI into $libtorch_dir (about 550 MB, once)"
   make_anew "$libtorch_dir"
@@ -86,11 +107,8 @@ fetch_libtorch() {
 
 # Debian 12 has no Arrow; the wheel has its libraries with their headers, without Python.
 fetch_arrow() {
-  case " $* " in
-    *" -DDS_ARROW=OFF "* | *" -DARROW="*) return ;;
-    *" -DDS_ARROW=ON "*) ;;
-    *) if grep -qs '^DS_ARROW:BOOL=OFF$' "$build_dir/CMakeCache.txt"; then return; fi ;;
-  esac
+  case " $* " in *" -DARROW="*) return ;; esac
+  [ "$(setting DS_ARROW "$@")" = OFF ] && return
   [ -e "$arrow_dir/.complete-$arrow_version" ] && return
   say "fetching Arrow $arrow_version from PyPI into $arrow_dir (55 MB, once)"
   make_anew "$arrow_dir"
@@ -108,10 +126,9 @@ configure() {
   [ -e "$build_dir/build.ninja" ] && [ $# -eq 0 ] &&
     [ ! "$arrow_dir/.complete-$arrow_version" -nt "$build_dir/build.ninja" ] && return
   say "configuring $build_dir"
-  # A folder keeps what it was configured with; a new one compiles in batches.
-  local batches=()
-  [ -e "$build_dir/CMakeCache.txt" ] || batches=(-DDS_UNITY=ON)
-  cmake -G Ninja -S . -B "$build_dir" "${batches[@]}" "$@" >"$build_dir.configure.log" 2>&1 || {
+  local settings=(-S .)
+  [ -e "$build_dir/CMakeCache.txt" ] || settings=(--preset "$preset")
+  cmake "${settings[@]}" -B "$build_dir" "$@" >"$build_dir.configure.log" 2>&1 || {
     cat "$build_dir.configure.log" >&2
     fail "configure failed"
   }
@@ -161,13 +178,18 @@ build() {
 }
 
 targets=()
-case ${1:-} in
-  --programs) targets=(programs) && shift ;;
-  --packages)
-    install_packages "$2"  # alone, so that a failure in it ends the script
-    exit
-    ;;
-esac
+while true; do
+  case ${1:-} in
+    --programs) targets+=(programs) && shift ;;
+    --target) targets+=("$2") && shift 2 ;;
+    --preset) preset=$2 && shift 2 ;;
+    --packages)
+      install_packages "$2"  # alone, so that a failure in it ends the script
+      exit
+      ;;
+    *) break ;;
+  esac
+done
 install_packages scripts/debian-packages.txt
 fetch_libtorch "$@"
 fetch_arrow "$@"
