@@ -1,4 +1,4 @@
-// scripts/setup.sh, which scripts/run.sh calls every time.
+// scripts/setup.sh, which scripts/run.sh and the benchmarks call every time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +21,13 @@ TEST(SetupTest, SaysNothingWhereAllIsBuilt) {
   const auto again = RunProgram(setup, options);
   EXPECT_EQ(again.status, 0);
   EXPECT_THAT(again.out + again.err, IsEmpty());
+}
+
+TEST(SetupTest, ABenchmarkNamesAMissingProgram) {
+  const auto result = RunProgram({DS_SOURCE_DIR "/scripts/bench/launch", "--dsrun",
+                                  DS_BIN_DIR "/dsrun", "--rank", "/nonexistent"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent is not a program"));
 }
 
 TEST(SetupTest, ConfiguresANewFolderWithThePreset) {
