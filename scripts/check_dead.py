@@ -17,7 +17,7 @@ from tracked import ROOT, tracked
 SOURCES = ("cli", "daemon", "runtime")
 
 # What users of the library call (DeepSpeed's engine has the same); of these only tests are users here.
-INTERFACES = {"runtime/engine/deepspeed_api.h", "runtime/engine/engine.h", "runtime/engine/tensor_access.h",
+INTERFACES = {"runtime/base/check.h", "runtime/engine/deepspeed_api.h", "runtime/engine/engine.h", "runtime/engine/tensor_access.h",
               "runtime/models/block.h", "runtime/parallel/expert/expert_layer.h", "runtime/parallel/expert/gating.h",
               "runtime/tokenizer/tokenizer.h", "runtime/tokenizer/chat/chat_template.h", "runtime/tokenizer/file/read_tokenizer.h"}
 ALLOWED = {

@@ -1,6 +1,7 @@
 #include "runtime/base/status.h"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,8 @@
 
 namespace ds {
 namespace {
+
+std::atomic<bool> throw_on_failed_check = false;
 
 constexpr std::array<std::string_view, 17> kCodeNames = {
     "ok",
@@ -128,9 +131,14 @@ Status ErrnoError(int error_number, std::string_view what) {
                 std::string(what) + ": " + std::generic_category().message(error_number));
 }
 
+void ThrowOnFailedCheck(bool throws) { throw_on_failed_check = throws; }
+
 void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
-  std::fprintf(stderr, "%s:%d: bug: check failed: %s%s%.*s\n", file, line, condition,
-               message.empty() ? "" : ": ", static_cast<int>(message.size()), message.data());
+  std::string text = file;
+  text.append(":").append(std::to_string(line)).append(": bug: check failed: ").append(condition);
+  if (!message.empty()) text.append(": ").append(message);
+  if (throw_on_failed_check) throw CheckError(text);
+  std::fprintf(stderr, "%s\n", text.c_str());
   std::abort();
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/base/status.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -50,6 +51,19 @@ TEST(StatusOrTest, PropagatesTheFirstError) {
 TEST(StatusOrDeathTest, ValueOfAnErrorIsABug) {
   const StatusOr<int> bad = InvalidArgumentError("because");
   EXPECT_DEATH(static_cast<void>(bad.value()), "because");
+}
+
+TEST(CheckTest, ThrowsInProcessesOfOtherPrograms) {
+  const StatusOr<int> bad = InvalidArgumentError("because");
+  ThrowOnFailedCheck(true);
+  try {
+    static_cast<void>(bad.value());
+    ADD_FAILURE() << "no exception";
+  } catch (const CheckError& error) {
+    EXPECT_THAT(error.what(), ::testing::MatchesRegex(".*:[0-9]+: bug: check failed: .*because.*"));
+  }
+  ThrowOnFailedCheck(false);
+  EXPECT_DEATH(static_cast<void>(bad.value()), "bug: check failed: .*because");
 }
 
 }  // namespace
