@@ -252,6 +252,7 @@ Status DescribeModel(const BlockList& model, const config::DsConfig& config,
 StatusOr<std::unique_ptr<zero::ShardedModel>> ShardModel(const ModelDescription& described,
                                                          const zero::Context& context) {
   auto sharded = zero::ShardedModel::Create(context, described.units, described.fill);
+  if (sharded.ok()) (*sharded)->AcceptGradients(false);  // only in Executor::TakeGradients
   if (context.groups.stage == nullptr) return sharded;
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(sharded.status(), *context.groups.all));
   return sharded;

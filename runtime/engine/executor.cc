@@ -168,6 +168,29 @@ Status CheckIsBuilt(const pipeline::StageProgram& program, int chunks, bool has_
   return OkStatus();
 }
 
+// Lets gradients arrive while it lives.
+class AcceptedGradients {
+ public:
+  explicit AcceptedGradients(zero::ShardedModel& model) : model_(model) {
+    model_.AcceptGradients(true);
+  }
+  ~AcceptedGradients() { model_.AcceptGradients(false); }
+  AcceptedGradients(const AcceptedGradients&) = delete;
+  AcceptedGradients& operator=(const AcceptedGradients&) = delete;
+
+ private:
+  zero::ShardedModel& model_;
+};
+
+Status CheckGradientsArrived(const zero::ShardedModel& model) {
+  const std::string stray = model.FindStrayGradient();
+  if (stray.empty()) return OkStatus();
+  return FailedPreconditionError(
+      "the gradient in .grad of parameter " + stray +
+      " has not come from Engine::backward, and would not be trained on: "
+      "reset .grad");
+}
+
 // Used in functions that return no status.
 void ThrowIfError(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
@@ -257,7 +280,10 @@ void Executor::TakeGradients(int chunk, double arrival_factor, zero::DelayedGrad
   if (delayed != nullptr) parts_.sharded->DelayGradients(delayed);
   parts_.phases.Start(&PhaseTimes::backward);
   parts_.phases.Start(&PhaseTimes::backward_inner);
-  backward();
+  {
+    const AcceptedGradients accepted(*parts_.sharded);
+    backward();
+  }
   parts_.phases.Stop(&PhaseTimes::backward_inner);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
   parts_.phases.Start(&PhaseTimes::backward_allreduce);
@@ -323,6 +349,7 @@ Status Executor::Reduce() {
 
 StatusOr<StepResult> Executor::Step() {
   if (!parts_.step.IsUpdateDue(parts_.accumulation())) return StepResult{};
+  DS_RETURN_IF_ERROR(CheckGradientsArrived(*parts_.sharded));
   parts_.phases.Start(&PhaseTimes::step);
   auto result = FinishStep(parts_);
   parts_.phases.Stop(&PhaseTimes::step);

@@ -62,6 +62,9 @@ class FlatGradients {
   using Measure = std::function<double(const at::Tensor& shard)>;
   void set_rest(Rest rest, Measure measure);
   void set_arrival_factor(double factor) { arrival_factor_ = factor; }
+  // See Unit::AcceptGradients.
+  bool accepts() const { return accepts_; }
+  void set_accepts(bool accepts) { accepts_ = accepts; }
   // Defers arrivals: Add and Put only append to `queue`, and the caller runs the entries in order
   // later. Null turns this off.
   using Queue = std::vector<std::function<void()>>;
@@ -136,6 +139,7 @@ class FlatGradients {
   const FlatLayout& layout_;
   const GradientTravel travel_;
   double arrival_factor_ = 1.0;
+  bool accepts_ = true;
   Queue* queue_ = nullptr;
   Rest rest_;
   Measure measure_;

@@ -54,7 +54,7 @@ Status CheckParameter(const Context& context, const NamedParameter& parameter) {
     return InvalidArgumentError("parameter " + parameter.name + " is on " + tensor.device().str() +
                                 ", the engine on " + context.device.str());
   }
-  if (Unit::HasHookOn(tensor)) {
+  if (Unit::IsTrained(tensor)) {
     return FailedPreconditionError("parameter " + parameter.name +
                                    " is trained by another engine, which would take its gradients: "
                                    "destroy that one first");
@@ -226,6 +226,23 @@ void ShardedModel::BringGradients(UnitRange units, DelayedGradients* delayed) {
     for (auto& arrive : (*delayed)[static_cast<std::size_t>(unit)]) std::exchange(arrive, {})();
   });
   delayed->clear();
+}
+
+void ShardedModel::AcceptGradients(bool accepts) {
+  for (const auto& unit : units_) unit->AcceptGradients(accepts);
+}
+
+std::string ShardedModel::FindStrayGradient() const {
+  for (const auto& unit : units_) {
+    for (const auto& bucket : unit->buckets()) {
+      if (!bucket->trainable()) continue;
+      for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
+        const NamedParameter& parameter = bucket->parameters().parameter(i);
+        if (parameter.tensor.grad().defined()) return parameter.name;
+      }
+    }
+  }
+  return "";
 }
 
 void ShardedModel::ScaleGradients(double factor) {

@@ -98,6 +98,11 @@ class ShardedModel {
   // Sets how later backward passes treat gradients.
   void EndGradients(GradientEnd end) { gradient_end_ = end; }
   void SetUpdates(UnitUpdates updates) { residency_->SetUpdates(std::move(updates)); }
+  // Sets whether backward passes may bring gradients (default: yes). Otherwise they throw.
+  void AcceptGradients(bool accepts);
+  // Returns the name of a trained parameter with a gradient in `.grad`, or "". A backward pass
+  // leaves none there, so an update would not use it.
+  std::string FindStrayGradient() const;
   // Multiplies the gradients of later backward passes by `factor`.
   void ScaleGradients(double factor);
 

@@ -1,45 +1,41 @@
 #include "runtime/zero/unit.h"
 
-#include <torch/csrc/autograd/variable.h>
+#include <c10/util/Exception.h>
 
 namespace ds::zero {
 namespace {
 
-using HookPtr = std::unique_ptr<torch::autograd::PostAccumulateGradHook>;
-
-// Takes a parameter's gradient as soon as the autograd engine has stored it. Unless the gradient is
-// written directly into the flat buffer, both coexist for one operation only. A user's own hook
-// runs first.
+// Takes a parameter's gradient as soon as autograd has stored it. Unless the gradient is written
+// directly into the flat buffer, both coexist for one operation only.
 class TakeGradient : public gradients::GradientSink {
  public:
-  TakeGradient(FlatGradients& gradients, int parameter, HookPtr own)
-      : own_(std::move(own)), gradients_(gradients), parameter_(parameter) {}
+  TakeGradient(FlatGradients& gradients, int index, const NamedParameter& parameter)
+      : GradientSink(parameter.tensor),
+        gradients_(gradients),
+        index_(index),
+        name_(parameter.name) {}
 
-  HookPtr GiveBack() { return std::move(own_); }
-  bool IsFor(const FlatGradients& gradients) const { return &gradients_ == &gradients; }
-
-  void operator()(const torch::autograd::Variable& variable) override {
-    if (own_) (*own_)(variable);
-    if (!variable.grad().defined()) return;  // taken by the user's hook
-    gradients_.Add(parameter_, variable.grad());
-    variable.mutable_grad().reset();
+  void Take(const at::Tensor& gradient) override {
+    CheckIsExpected();
+    gradients_.Add(index_, gradient);
   }
 
-  bool Put(const at::Tensor& parameter, const gradients::WriteGradient& write,
-           gradients::PlaceDtype dtype) override {
-    return own_ == nullptr && gradients_.Put(parameter_, parameter, write, dtype);
+  bool Put(const gradients::WriteGradient& write, gradients::PlaceDtype dtype) override {
+    CheckIsExpected();
+    return gradients_.Put(index_, parameter(), write, dtype);
   }
 
  private:
-  HookPtr own_;  // the user's hook; may be null
-  FlatGradients& gradients_;
-  int parameter_;
-};
+  void CheckIsExpected() const {
+    TORCH_CHECK(gradients_.accepts(), "a gradient of ", name_,
+                " comes from a backward pass that the engine has not started, and would not be "
+                "trained on: call engine.backward(loss) in place of loss.backward()");
+  }
 
-// Returns null if the parameter has no hook, or only a user's.
-TakeGradient* FindTakeGradient(const at::Tensor& parameter) {
-  return dynamic_cast<TakeGradient*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get());
-}
+  FlatGradients& gradients_;
+  int index_;
+  const std::string& name_;
+};
 
 }  // namespace
 
@@ -50,35 +46,24 @@ Unit::Unit(const Context& context, BufferPool& pool, const ParameterUnit& descri
   for (std::vector<NamedParameter>& members : BucketParameters(described.parameters)) {
     const Context& own = context.For(members[0].placement);
     buckets_.push_back(std::make_unique<Bucket>(own, pool, std::move(members), rest));
-    if (buckets_.back()->trainable()) AttachHooks(*buckets_.back());
+    if (buckets_.back()->trainable()) AttachSinks(*buckets_.back());
   }
 }
 
-bool Unit::HasHookOn(const at::Tensor& parameter) {
-  // A parameter that could never be trained has no autograd metadata.
-  const bool is_known_to_autograd = torch::autograd::impl::get_autograd_meta(parameter) != nullptr;
-  return is_known_to_autograd && FindTakeGradient(parameter) != nullptr;
+bool Unit::IsTrained(const at::Tensor& parameter) {
+  return dynamic_cast<TakeGradient*>(gradients::FindSink(parameter)) != nullptr;
 }
 
-void Unit::AttachHooks(Bucket& bucket) {
+void Unit::AttachSinks(Bucket& bucket) {
   for (int i = 0; i < bucket.parameters().layout().size(); ++i) {
-    const at::Tensor& parameter = bucket.parameters().parameter(i).tensor;
-    HookPtr own = std::move(torch::autograd::impl::post_acc_grad_hooks(parameter));
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter, std::make_unique<TakeGradient>(bucket.gradients(), i, std::move(own)));
+    sinks_.emplace_back(
+        std::make_unique<TakeGradient>(bucket.gradients(), i, bucket.parameters().parameter(i)));
   }
 }
 
-Unit::~Unit() {
+void Unit::AcceptGradients(bool accepts) {
   for (const auto& bucket : buckets_) {
-    if (!bucket->trainable()) continue;
-    for (int i = 0; i < bucket->parameters().layout().size(); ++i) {
-      const at::Tensor& parameter = bucket->parameters().parameter(i).tensor;
-      TakeGradient* const hook = FindTakeGradient(parameter);
-      if (hook != nullptr && hook->IsFor(bucket->gradients())) {
-        torch::autograd::impl::set_post_acc_grad_hooks(parameter, hook->GiveBack());
-      }
-    }
+    if (bucket->trainable()) bucket->gradients().set_accepts(accepts);
   }
 }
 

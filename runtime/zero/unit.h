@@ -6,23 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "runtime/autograd/put_gradient.h"
 #include "runtime/zero/bucket.h"
 #include "runtime/zero/parameter_unit.h"
 
 namespace ds::zero {
 
-// A Unit attaches hooks to its trained parameters while it lives. The autograd engine calls them,
-// and they add each gradient to its bucket.
+// A Unit attaches a sink to each trained parameter while it lives, which adds the gradients of the
+// parameter to its bucket.
 class Unit {
  public:
   // `rest` is the tier that stores the shards of sharded parameters.
   Unit(const Context& context, BufferPool& pool, const ParameterUnit& described, Rest rest);
-  ~Unit();
+  ~Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // Returns whether a living Unit has attached its hook to the parameter.
-  static bool HasHookOn(const at::Tensor& parameter);
+  // Returns whether a living Unit has attached its sink to the parameter.
+  static bool IsTrained(const at::Tensor& parameter);
 
   const std::string& name() const { return name_; }
   const std::vector<int>& also_reads() const { return also_reads_; }
@@ -37,14 +38,18 @@ class Unit {
   void Fetch();
   void Stow();
   void EndMicroBatch(MicroBatchEnd end);
+  // Sets whether gradients may arrive (default: yes). A backward pass that brings one when they may
+  // not throws.
+  void AcceptGradients(bool accepts);
 
  private:
-  void AttachHooks(Bucket& bucket);
+  void AttachSinks(Bucket& bucket);
 
   std::string name_;
   std::vector<int> also_reads_;
   bool backward_reads_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
+  std::vector<gradients::AttachedSink> sinks_;
 };
 
 }  // namespace ds::zero

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -97,12 +98,14 @@ TEST(OverlappedSums, AreTheBitsOfSharedInputs) {
   }
 }
 
-// Takes no gradient, and lets the one that asks wait until the peer's pass has ended.
+// Leaves gradients where autograd puts them, and makes PutGradient wait until the peer's pass has
+// ended.
 class WaitingSink : public gradients::GradientSink {
  public:
-  explicit WaitingSink(std::shared_future<void> end) : end_(std::move(end)) {}
-  void operator()(const torch::autograd::Variable&) override {}
-  bool Put(const at::Tensor&, const gradients::WriteGradient&, gradients::PlaceDtype) override {
+  WaitingSink(const at::Tensor& parameter, std::shared_future<void> end)
+      : GradientSink(parameter), end_(std::move(end)) {}
+  void Take(const at::Tensor& gradient) override { parameter().mutable_grad() = gradient; }
+  bool Put(const gradients::WriteGradient&, gradients::PlaceDtype) override {
     EXPECT_EQ(end_.wait_for(std::chrono::minutes(5)), std::future_status::ready)
         << "the sum has not begun when gradients of weights are computed";
     return false;
@@ -119,10 +122,8 @@ TEST(OverlappedSums, EndWhileTheGradientsOfWeightsAreComputed) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const tensor_parallel::Group users(world, /*sums_overlap=*/true);
     const auto weights = MakeWeights(world.rank(), at::kFloat);
-    if (world.rank() == 0) {
-      torch::autograd::impl::set_post_acc_grad_hooks(weights[0].weight,
-                                                     std::make_unique<WaitingSink>(end));
-    }
+    std::optional<gradients::AttachedSink> sink;
+    if (world.rank() == 0) sink.emplace(std::make_unique<WaitingSink>(weights[0].weight, end));
     PassThrough(weights, at::kFloat, [&](const at::Tensor& x) {
       return models::SharedAffine(x, weights, users, "input");
     });

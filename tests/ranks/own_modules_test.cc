@@ -14,6 +14,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/gathered_parameters.h"
 #include "runtime/engine/tensor_access.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/program.h"
@@ -248,6 +249,92 @@ TEST(GradientHooks, OfTheUsersRunBesideTheEnginesAndStayWhenItEnds) {
   });
 }
 
+TEST(GradientHooks, SetAfterTheEngineLeaveItsGradients) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    const auto engine = Engine::create(model, TinyConfig({}), {.world = &world}).value();
+    int calls = 0;
+    torch::autograd::impl::set_post_acc_grad_hooks(block->first,
+                                                   std::make_unique<CountingHook>(calls));
+    const at::Tensor before = block->first.detach().clone();
+    engine->backward(engine->forward(RegressionBatch(0, 0, at::kFloat)));
+    EXPECT_TRUE(engine->step().ok());
+    EXPECT_EQ(calls, 1);
+    // AdamW moves each element with a gradient by about the learning rate, others by decay alone.
+    const at::Tensor moved = (block->first - before).abs();
+    EXPECT_GT(moved.max().item<double>(), 1e-4);
+  });
+}
+
+TEST(GradientHooks, RefuseABackwardPassThatTheEngineHasNotStarted) {
+  for (const int stage : {0, 2, 3}) {
+    testing::RunRanks(1, [&](comm::Communicator& world) {
+      auto model = std::make_shared<BlockList>();
+      model->Add(std::make_shared<TwoMatrices>());
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = stage}), {.world = &world}).value();
+      const at::Tensor loss = engine->forward(RegressionBatch(0, 0, at::kFloat));
+      try {
+        loss.backward();
+        ADD_FAILURE() << "no error";
+      } catch (const c10::Error& error) {
+        EXPECT_THAT(error.what_without_backtrace(),
+                    ::testing::MatchesRegex("a gradient of pair\\.(first|second) comes from a "
+                                            "backward pass that the engine has not started.*"));
+      }
+    });
+  }
+}
+
+TEST(GradientHooks, NameAGradientThatTheStepWouldNotUse) {
+  testing::RunRanks(1, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    const auto engine = Engine::create(model, TinyConfig({}), {.world = &world}).value();
+    engine->backward(engine->forward(RegressionBatch(0, 0, at::kFloat)));
+    block->second.mutable_grad() = at::ones_like(block->second);
+    const auto step = engine->step();
+    ASSERT_FALSE(step.ok());
+    EXPECT_EQ(step.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(step.status().message(), HasSubstr("in .grad of parameter pair.second"));
+    block->second.mutable_grad().reset();
+    EXPECT_TRUE(engine->step().ok());
+  });
+}
+
+TEST(ReleasedParameters, AreNamedByAnErrorWhenTheyAreRead) {
+  testing::RunRanks(2, [](comm::Communicator& world) {
+    auto model = std::make_shared<BlockList>();
+    const auto block = std::make_shared<TwoMatrices>();
+    model->Add(block);
+    const auto read = [&] {
+      try {
+        block->first.sum();
+        return std::string("was read");
+      } catch (const c10::Error& error) {
+        return std::string(error.what_without_backtrace());
+      }
+    };
+    {
+      const auto engine =
+          Engine::create(model, TinyConfig({.stage = 3}), {.world = &world}).value();
+      EXPECT_THAT(read(), HasSubstr("parameter pair.first is sharded"));
+      engine->backward(engine->forward(RegressionBatch(world.rank(), 0, at::kFloat)));
+      EXPECT_TRUE(engine->step().ok());
+      EXPECT_THAT(read(), HasSubstr("parameter pair.first is sharded"));
+      const Status gathered = WithGatheredParameters(*engine, {"pair.first"}, std::nullopt, [&] {
+        EXPECT_EQ(read(), "was read");
+        return OkStatus();
+      });
+      EXPECT_TRUE(gathered.ok()) << gathered.message();
+    }
+    EXPECT_THAT(read(), HasSubstr("parameter pair.first is sharded")) << "the engine has ended";
+  });
+}
+
 TEST(SecondEngine, OverAModelIsRefusedWhileTheFirstLives) {
   testing::RunRanks(2, [](comm::Communicator& world) {
     auto model = std::make_shared<BlockList>();
@@ -268,7 +355,6 @@ TEST(SecondEngine, OverAModelIsRefusedWhileTheFirstLives) {
     train(*first);
     EXPECT_FALSE(block->first.equal(before)) << "the first goes on";
     first.reset();
-    EXPECT_EQ(torch::autograd::impl::post_acc_grad_hooks(block->first), nullptr);
     before = block->first.detach().clone();
     const auto third = create().value();
     train(*third);

@@ -3,10 +3,10 @@
 // SummingSink: collects a parameter's gradient, and counts how it came.
 
 #include <ATen/ops/full.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "runtime/autograd/put_gradient.h"
 
@@ -20,40 +20,41 @@ class SummingSink : public gradients::GradientSink {
     int arrivals = 0;  // in the ordinary way
   };
 
-  // Attaches a sink to the parameter, which sums in the parameter's dtype or, wide, in fp32.
-  static std::shared_ptr<Sum> Attach(const at::Tensor& parameter, bool is_wide = false) {
-    auto sum = std::make_shared<Sum>();
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter,
-                                                   std::make_unique<SummingSink>(sum, is_wide));
-    return sum;
+  // Attaches a sink to the parameter while the result lives. It sums in the parameter's dtype or,
+  // wide, in fp32.
+  static std::shared_ptr<const Sum> Attach(const at::Tensor& parameter, bool is_wide = false) {
+    struct Attached {
+      Sum sum;
+      std::optional<gradients::AttachedSink> sink;
+    };
+    auto attached = std::make_shared<Attached>();
+    attached->sink.emplace(std::make_unique<SummingSink>(parameter, attached->sum, is_wide));
+    return {attached, &attached->sum};
   }
 
-  SummingSink(std::shared_ptr<Sum> sum, bool is_wide) : sum_(std::move(sum)), is_wide_(is_wide) {}
+  SummingSink(const at::Tensor& parameter, Sum& sum, bool is_wide)
+      : GradientSink(parameter), sum_(sum), is_wide_(is_wide) {}
 
-  void operator()(const torch::autograd::Variable& variable) override {
-    if (!variable.grad().defined()) return;
-    ++sum_->arrivals;
-    sum_->gradient =
-        sum_->gradient.defined() ? sum_->gradient + variable.grad() : variable.grad().clone();
-    variable.mutable_grad().reset();
+  void Take(const at::Tensor& gradient) override {
+    ++sum_.arrivals;
+    sum_.gradient = sum_.gradient.defined() ? sum_.gradient + gradient : gradient.clone();
   }
 
-  bool Put(const at::Tensor& parameter, const gradients::WriteGradient& write,
-           gradients::PlaceDtype dtype) override {
+  bool Put(const gradients::WriteGradient& write, gradients::PlaceDtype dtype) override {
     if (is_wide_ && dtype != gradients::PlaceDtype::kAnyFloat) return false;
-    ++sum_->puts;
-    const bool adds = sum_->gradient.defined();
+    ++sum_.puts;
+    const bool adds = sum_.gradient.defined();
     if (!adds) {
-      sum_->gradient = at::full(
-          parameter.sizes(), std::numeric_limits<float>::quiet_NaN(),
-          is_wide_ ? parameter.detach().options().dtype(at::kFloat) : parameter.detach().options());
+      sum_.gradient = at::full(parameter().sizes(), std::numeric_limits<float>::quiet_NaN(),
+                               is_wide_ ? parameter().detach().options().dtype(at::kFloat)
+                                        : parameter().detach().options());
     }
-    write(sum_->gradient, adds ? 1.0F : 0.0F);
+    write(sum_.gradient, adds ? 1.0F : 0.0F);
     return true;
   }
 
  private:
-  std::shared_ptr<Sum> sum_;
+  Sum& sum_;
   bool is_wide_;
 };
 

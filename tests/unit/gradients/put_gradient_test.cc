@@ -42,7 +42,7 @@ class PutGradientTest : public ::testing::Test {
 
   const at::Tensor x_ = at::tensor({1.0, 2.0, 4.0});
   const at::Tensor weight_ = at::ones({3}, at::kDouble).set_requires_grad(true);
-  const std::shared_ptr<SummingSink::Sum> sum_ = SummingSink::Attach(weight_);
+  const std::shared_ptr<const SummingSink::Sum> sum_ = SummingSink::Attach(weight_);
 };
 
 TEST_F(PutGradientTest, TheSecondIsAddedToTheFirst) {

@@ -69,12 +69,10 @@ TEST_P(PutGradients, OfWeightsByTheProduct) {
 
 class KeepingSink : public gradients::GradientSink {
  public:
-  explicit KeepingSink(gradients::WriteGradient& kept) : kept_(kept) {}
-  void operator()(const torch::autograd::Variable& variable) override {
-    EXPECT_FALSE(variable.grad().defined());
-  }
-  bool Put(const at::Tensor&, const gradients::WriteGradient& write,
-           gradients::PlaceDtype) override {
+  KeepingSink(const at::Tensor& parameter, gradients::WriteGradient& kept)
+      : GradientSink(parameter), kept_(kept) {}
+  void Take(const at::Tensor&) override { ADD_FAILURE() << "not put"; }
+  bool Put(const gradients::WriteGradient& write, gradients::PlaceDtype) override {
     kept_ = write;
     return true;
   }
@@ -87,7 +85,7 @@ class KeepingSink : public gradients::GradientSink {
 TEST_P(PutGradients, OfWeightsLaterHoldNothingThatIsBeforeTheProduct) {
   gradients::WriteGradient later;
   const at::Tensor weight = Values({40, 24}).set_requires_grad(true);
-  torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<KeepingSink>(later));
+  const gradients::AttachedSink sink(std::make_unique<KeepingSink>(weight, later));
   at::Tensor before = Values({7, 24}).set_requires_grad(true);
   const at::Tensor x = before.detach().tanh();
   const c10::weak_intrusive_ptr<c10::TensorImpl> watched(before.getIntrusivePtr());
