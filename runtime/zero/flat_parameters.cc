@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
@@ -27,6 +28,19 @@ ShardGather::Form ChooseForm(const Context& context, const NamedParameter& first
     return keeps ? ShardGather::Form::kKeptQuantized : ShardGather::Form::kExact;
   }
   return context.quantized_weights ? ShardGather::Form::kQuantized : ShardGather::Form::kExact;
+}
+
+// Returns a storage without memory. Reading it throws an error that names the parameter; a storage
+// with a null pointer would end the process.
+at::Storage MakeGuard(const std::string& parameter, c10::Device device) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                       c10::SymInt(0), at::DataPtr(nullptr, device),
+                                                       /*allocator=*/nullptr, /*resizable=*/false);
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "parameter " + parameter +
+      " is sharded among the ranks, and this rank does not hold its values now: read it in a block "
+      "that declares it (BlockList::Add), or within WithGatheredParameters");
+  return at::Storage(std::move(storage));
 }
 
 bool HasValues(const at::Tensor& parameter) {
@@ -64,6 +78,15 @@ FlatParameters::FlatParameters(const Context& context, BufferPool& pool,
   MoveBack();
   for (const FlatRange& gap : layout_.gaps()) full().narrow(0, gap.start, gap.count).zero_();
   for (int i = 0; i < layout_.size(); ++i) Attach(i);
+  if (!pooled_) return;
+  for (const NamedParameter& parameter : parameters_) {
+    guards_.push_back(MakeGuard(parameter.name, context.device));
+  }
+}
+
+// A gather may still be running; the members wait for it before the buffer goes.
+FlatParameters::~FlatParameters() {
+  if (pooled_) AttachGuards();
 }
 
 // Makes the flat buffer the storage of the parameter's tensor object. The object's identity is
@@ -120,8 +143,23 @@ void FlatParameters::KeepShard() {
 
 void FlatParameters::Gather() {
   if (!pooled_ || pooled_->present()) return;
-  pooled_->Acquire();
+  AcquireFull();
   Bring();
+}
+
+void FlatParameters::AcquireFull() {
+  pooled_->Acquire();
+  for (const NamedParameter& parameter : parameters_) {
+    parameter.tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(full().storage());
+  }
+}
+
+// Views that autograd has saved keep the buffer's storage, and see the values again after the next
+// AcquireFull.
+void FlatParameters::AttachGuards() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(guards_[i]);
+  }
 }
 
 Lease FlatParameters::AcquireKept(Access access) {
@@ -132,7 +170,9 @@ void FlatParameters::Bring() { gather_.Begin(full(), AcquireKept(Access::kRead),
 
 void FlatParameters::Release() {
   Await();
-  if (pooled_) pooled_->Release();
+  if (!pooled_ || !pooled_->present()) return;
+  AttachGuards();
+  pooled_->Release();
 }
 
 void FlatParameters::Await() {

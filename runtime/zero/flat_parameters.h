@@ -36,6 +36,9 @@ class FlatParameters {
   // floating dtype, or frozen parameters of kByte.
   FlatParameters(const Context& context, BufferPool& pool, std::vector<NamedParameter> parameters,
                  const std::vector<int>& starts, Rest rest);
+  ~FlatParameters();
+  FlatParameters(const FlatParameters&) = delete;
+  FlatParameters& operator=(const FlatParameters&) = delete;
 
   const FlatLayout& layout() const { return layout_; }
   const NamedParameter& parameter(int i) const {
@@ -64,8 +67,10 @@ class FlatParameters {
   // set.
   void KeepShard();
 
-  // Parameters have no memory while the buffer is released. Gather may use quantized communication
-  // (ShardGather); GatherExactly(true) disables that.
+  // Parameters have no memory while the buffer is released: operators that read one throw, and
+  // name it. Tensors that alias a parameter and were made while the buffer was present are not
+  // protected so. Gather may use quantized communication (ShardGather); GatherExactly(true)
+  // disables that.
   void Gather();
   void Release();  // waits for a running gather first
   void Await();
@@ -91,6 +96,8 @@ class FlatParameters {
 
  private:
   void Attach(int i);
+  void AcquireFull();
+  void AttachGuards();
   void Bring();
   void BringInParts(std::int64_t elements);
   Lease AcquireKept(Access access);
@@ -101,6 +108,7 @@ class FlatParameters {
   FlatLayout layout_;
   const bool keeps_quantized_;
   std::unique_ptr<PooledTensor> pooled_;  // the full buffer, if parameters are sharded
+  std::vector<at::Storage> guards_;       // the parameters' storages while it is released
   Store store_;                           // the shard then, otherwise the full buffer
   Lease kept_;                            // of store_, unless that is on another tier
   ShardGather gather_;                    // destroyed before the members that it uses

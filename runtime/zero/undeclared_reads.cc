@@ -70,6 +70,10 @@ UndeclaredReads::UndeclaredReads(const ShardedModel& model, int index)
     for (const auto& bucket : model.units()[static_cast<std::size_t>(unit)]->buckets()) {
       const FlatParameters& parameters = bucket->parameters();
       watch_->others[parameters.full().storage().unsafeGetStorageImpl()] = {unit, &parameters};
+      for (int i = 0; i < parameters.layout().size(); ++i) {  // of a released one, its guard
+        const at::Tensor& tensor = parameters.parameter(i).tensor;
+        watch_->others[tensor.storage().unsafeGetStorageImpl()] = {unit, &parameters};
+      }
     }
   }
   installed_ = std::make_unique<Installed>(watch_);
