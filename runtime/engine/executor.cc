@@ -225,7 +225,7 @@ Bundle Executor::RunChunk(Bundle bundle, int chunk) {
                                           sharded.context().device);
   const models::BlockRange blocks = parts_.model->chunk(chunk);
   if (records) parts_.phases.Start(&PhaseTimes::forward);
-  sharded.BeginForward({blocks.first, blocks.end});
+  sharded.BeginForward(zero::UnitRange{blocks.first, blocks.end});
   for (int i = blocks.first; i < blocks.end; ++i) {
     sharded.Enter(i);
     bundle.random.block = parts_.model->index_in_model(i);

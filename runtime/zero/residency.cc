@@ -1,8 +1,10 @@
 #include "runtime/zero/residency.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -10,6 +12,8 @@
 
 namespace ds::zero {
 namespace {
+
+constexpr int kNoMark = -1;  // of a place that is no backward
 
 PlannedUnit DescribeUnit(const Unit& unit) {
   PlannedUnit planned{.also_reads = unit.also_reads(), .backward_reads = unit.backward_reads()};
@@ -33,20 +37,10 @@ PlannedUnit DescribeUnit(const Unit& unit) {
   return planned;
 }
 
-// The backward pass that follows a forward pass, unless its graph is cut or dropped.
-std::vector<Place> ListBackward(UnitRange units, std::int64_t micro_batch) {
+std::vector<Place> ListPlaces(Place::Kind kind, std::int64_t micro_batch,
+                              const std::vector<int>& units) {
   std::vector<Place> places;
-  for (int unit = units.end - 1; unit >= units.first; --unit) {
-    places.push_back({Place::Kind::kBackward, micro_batch, unit});
-  }
-  return places;
-}
-
-std::vector<Place> ListForward(UnitRange units, std::int64_t micro_batch) {
-  std::vector<Place> places;
-  for (int unit = units.first; unit < units.end; ++unit) {
-    places.push_back({Place::Kind::kForward, micro_batch, unit});
-  }
+  for (const int unit : units) places.push_back({kind, micro_batch, unit});
   return places;
 }
 
@@ -75,9 +69,12 @@ void Residency::Start(std::vector<Place> places, GradientEnd end, UnitRange unit
       .expected = std::move(expected),
       .present = present_,
       .fetched = fetched_,
+      .ended = ended_,
+      .reducing = reducing_,
       .pass = is_part ? std::optional(units) : std::nullopt});
   end_ = end;
   at_ = -1;
+  planned_marks_.clear();
 }
 
 std::optional<int> Residency::Find(Place::Kind kind, int unit) const {
@@ -115,11 +112,14 @@ void Residency::Execute(const Action& action) {
   Unit& unit = *units_[static_cast<std::size_t>(action.unit)];
   switch (action.kind) {
     case Action::Kind::kReduce:
+      ended_.push_back(action.unit);
+      if (context_.overlap) reducing_.push_back(action.unit);
       unit.EndMicroBatch(end_ == GradientEnd::kUpdate && !context_.tiers.takes_back
                              ? MicroBatchEnd::kUse
                              : MicroBatchEnd::kReduce);
       return;
     case Action::Kind::kKeepWhole:
+      ended_.push_back(action.unit);
       unit.EndMicroBatch(MicroBatchEnd::kWait);
       return;
     case Action::Kind::kRelease:
@@ -138,6 +138,7 @@ void Residency::Execute(const Action& action) {
       unit.AwaitParameters();
       return;
     case Action::Kind::kAwaitGradients:
+      std::erase(reducing_, action.unit);
       unit.AwaitGradients();
       return;
     case Action::Kind::kStow:
@@ -147,54 +148,116 @@ void Residency::Execute(const Action& action) {
   }
 }
 
-std::shared_ptr<ForwardGraph> Residency::BeginForward(UnitRange units) {
-  graph_.reset();
-  auto graph =
+void Residency::BeginForward(UnitRange units, const std::vector<int>& visits) {
+  EndMicroBatch();
+  forward_ =
       std::make_shared<ForwardGraph>(ForwardGraph{.micro_batch = micro_batches_, .units = units});
-  const bool keeps = context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled();
-  Start(ListForward(units, graph->micro_batch), {}, units,
-        keeps ? ListBackward(units, graph->micro_batch) : std::vector<Place>());
-  return graph;
+  visits_.clear();
+  std::vector<Place> expected;
+  if (context_.budgets.reuse_bytes > 0 && c10::GradMode::is_enabled()) {
+    // The backward pass that follows, unless its graph is cut or dropped.
+    expected = ListPlaces(Place::Kind::kBackward, micro_batches_, {visits.rbegin(), visits.rend()});
+  }
+  Start(ListPlaces(Place::Kind::kForward, micro_batches_, visits), {}, units, std::move(expected));
+}
+
+void Residency::EnterForward(int unit) {
+  DS_CHECK_MSG(forward_ != nullptr, "a forward pass has not begun");
+  std::optional<int> place = Find(Place::Kind::kForward, unit);
+  if (!place) {
+    const Place visit{Place::Kind::kForward, forward_->micro_batch, unit};
+    graph_ ? PlanBackward(visit) : PlanForward(visit);
+    place = 0;
+  }
+  if (!graph_) visits_.push_back(unit);
+  GoTo(*place);
+}
+
+// The visits after the unexpected one are expected to be those that the plan still has.
+void Residency::PlanForward(const Place& first) {
+  std::vector<Place> places{first};
+  const auto rest = plan_->places().begin() + (at_ + 1);
+  std::copy_if(rest, plan_->places().end(), std::back_inserter(places),
+               [](const Place& place) { return place.kind == Place::Kind::kForward; });
+  Start(std::move(places), {}, forward_->units);
 }
 
 // A pass without marks does not count as a micro-batch. If nothing is gathered, a rank may
 // therefore evaluate alone and still have the same count as the others.
-void Residency::AddMark(int unit, ForwardGraph* graph) {
-  if (graph->marked.empty()) ++micro_batches_;
-  graph->marked.push_back(unit);
+Residency::Mark Residency::AddMark(int unit) {
+  ForwardGraph& graph = graph_ ? *graph_ : *forward_;
+  const auto index = static_cast<int>(graph.marked.size());
+  if (index == 0) ++micro_batches_;
+  graph.marked.push_back(unit);
+  if (graph_) pending_.insert(pending_.begin(), index);
+  return {graph_ ? graph_ : forward_, index};
 }
 
-void Residency::EnterForward(int unit) {
-  const std::optional<int> place = Find(Place::Kind::kForward, unit);
-  DS_CHECK_MSG(place.has_value(), "a forward pass has not begun, or goes back");
-  GoTo(*place);
+void Residency::EndMicroBatch() {
+  graph_.reset();
+  ended_.clear();
+  reducing_.clear();
 }
 
 void Residency::StartBackward(const GraphPtr& graph, GradientEnd end) {
   // The previous forward pass's backward is over.
   if (graph_) GoTo(*Find(Place::Kind::kEndOfMicroBatch));
+  EndMicroBatch();
   graph_ = graph;
-  std::vector<Place> places;
-  for (auto unit = graph->marked.rbegin(); unit != graph->marked.rend(); ++unit) {
-    places.push_back({Place::Kind::kBackward, graph->micro_batch, *unit});
+  end_ = end;
+  pending_.clear();
+  for (int mark = static_cast<int>(graph->marked.size()) - 1; mark >= 0; --mark) {
+    pending_.push_back(mark);
   }
-  places.push_back({Place::Kind::kEndOfMicroBatch, graph->micro_batch});
-  Start(std::move(places), end, graph->units);
+  PlanBackward(std::nullopt);
 }
 
-void Residency::EnterBackward(const GraphPtr& graph, int unit, GradientEnd end) {
-  std::optional<int> place = Find(Place::Kind::kBackward, unit);
-  if (graph != graph_ || !place) {
-    StartBackward(graph, end);
-    place = Find(Place::Kind::kBackward, unit);
+void Residency::PlanBackward(const std::optional<Place>& first) {
+  std::vector<Place> places;
+  std::vector<int> marks;
+  if (first) {
+    places.push_back(*first);
+    marks.push_back(kNoMark);
   }
-  DS_CHECK(place.has_value());
-  GoTo(*place);
+  for (const int mark : pending_) {
+    const int unit = graph_->marked[static_cast<std::size_t>(mark)];
+    places.push_back({Place::Kind::kBackward, graph_->micro_batch, unit});
+  }
+  places.push_back({Place::Kind::kEndOfMicroBatch, graph_->micro_batch});
+  marks.insert(marks.end(), pending_.begin(), pending_.end());
+  Start(std::move(places), end_, graph_->units);
+  planned_marks_ = std::move(marks);
+}
+
+// A mark that is pending and not ahead in the plan was made by a recomputation, or is reached in
+// another order than the forward pass has left the marks in.
+void Residency::EnterBackward(const Mark& mark, GradientEnd end) {
+  const auto is_pending = [&] {
+    return std::find(pending_.begin(), pending_.end(), mark.index) != pending_.end();
+  };
+  if (mark.graph != graph_ || !is_pending()) StartBackward(mark.graph, end);
+  const auto ahead = planned_marks_.begin() + (at_ + 1);
+  auto place = std::find(ahead, planned_marks_.end(), mark.index);
+  if (place == planned_marks_.end()) {
+    std::erase(pending_, mark.index);
+    pending_.insert(pending_.begin(), mark.index);
+    PlanBackward(std::nullopt);
+    place = planned_marks_.begin();
+  }
+  std::erase(pending_, mark.index);
+  CheckIsNotUpdated(graph_->marked[static_cast<std::size_t>(mark.index)]);
+  GoTo(static_cast<int>(place - planned_marks_.begin()));
+}
+
+void Residency::CheckIsNotUpdated(int unit) const {
+  const bool has_ended = std::find(ended_.begin(), ended_.end(), unit) != ended_.end();
+  TORCH_CHECK(end_ != GradientEnd::kUpdate || !has_ended, "the backward pass reaches ",
+              units_[static_cast<std::size_t>(unit)]->name(), " again after its update");
 }
 
 void Residency::EndBackward(UnitRange units, GradientEnd end) {
   if (!graph_) {
-    StartBackward(std::make_shared<const ForwardGraph>(ForwardGraph{.units = units}), end);
+    StartBackward(std::make_shared<ForwardGraph>(ForwardGraph{.units = units}), end);
   }
   GoTo(*Find(Place::Kind::kEndOfMicroBatch));
   if (end_ == GradientEnd::kUpdate) updates_.end();
@@ -203,7 +266,7 @@ void Residency::EndBackward(UnitRange units, GradientEnd end) {
 
 void Residency::BringGradients(UnitRange units, GradientEnd end,
                                const std::function<void(int)>& arrive) {
-  graph_.reset();
+  EndMicroBatch();
   std::vector<Place> places;
   for (int unit = units.end - 1; unit >= units.first; --unit) {
     places.push_back({Place::Kind::kWeightGradient, 0, unit});
@@ -218,7 +281,7 @@ void Residency::BringGradients(UnitRange units, GradientEnd end,
 }
 
 void Residency::Rest() {
-  graph_.reset();
+  EndMicroBatch();
   if (present_.empty() && fetched_.empty()) return;
   Start({{Place::Kind::kRest}}, {}, {0, static_cast<int>(units_.size())});
   GoTo(0);

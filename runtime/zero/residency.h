@@ -2,10 +2,14 @@
 
 // Residency: executes a ResidencyPlan on one rank, as the rank reaches the plan's places (steps).
 //
-// Each pass has its own plan. A forward pass visits units in order: all, or the chunk of a pipeline
-// stage. Its marks in the autograd graph are known when it ends, and determine the backward pass. A
-// backward pass may go through the graphs of several forward passes, one after the other; each is a
+// Each pass has its own plan. A forward pass has an expected list of visits: the blocks of the
+// model or of a chunk in order, or the visits of the last pass. It may visit units in any order and
+// number; from an unexpected visit on it is planned again. Its marks in the autograd graph are
+// known when it ends, and determine the backward pass, which may also take another path. A backward
+// pass may go through the graphs of several forward passes, one after the other; each is a
 // micro-batch.
+//
+// Ranks must take the same paths: the hash covers all plans.
 //
 // Threads: one thread at a time. Collective if the plan's actions are collective.
 
@@ -26,8 +30,8 @@ namespace ds::zero {
 // The marks that one forward pass left in the autograd graph.
 struct ForwardGraph {
   std::int64_t micro_batch = 0;  // the number of earlier passes with marks
-  std::vector<int> marked = {};  // units with outputs that need gradients, ascending
-  UnitRange units = {};          // the units that the pass goes through
+  std::vector<int> marked = {};  // the visited units with outputs that need gradients, in order
+  UnitRange units = {};          // the units with gradients of this micro-batch
 };
 
 // GradientEnd: the treatment of a micro-batch's gradients once they are complete.
@@ -49,7 +53,7 @@ struct UnitUpdates {
 
 class Residency {
  public:
-  using GraphPtr = std::shared_ptr<const ForwardGraph>;
+  using GraphPtr = std::shared_ptr<ForwardGraph>;
 
   // `units` and `context` must outlive this object; no unit may be present. `model` is HashModel of
   // the units.
@@ -58,14 +62,22 @@ class Residency {
 
   void SetUpdates(UnitUpdates updates) { updates_ = std::move(updates); }
 
-  // Begins a forward pass, which then visits these units in order.
-  std::shared_ptr<ForwardGraph> BeginForward(UnitRange units);
+  // Begins a forward pass of these units, which is expected to visit `visits` one after the other.
+  void BeginForward(UnitRange units, const std::vector<int>& visits);
+  // Visits a unit: in a forward pass, or in a recomputation within a backward pass.
   void EnterForward(int unit);
-  // Records that the pass left a mark after the unit.
-  void AddMark(int unit, ForwardGraph* graph);
+  // The visits of the latest forward pass.
+  const std::vector<int>& visits() const { return visits_; }
 
-  // Called when the backward pass reaches a mark of the graph.
-  void EnterBackward(const GraphPtr& graph, int unit, GradientEnd end);
+  // A mark in the autograd graph, after the outputs of a visited unit.
+  struct Mark {
+    GraphPtr graph;
+    int index = 0;  // in graph->marked
+  };
+  // Records that the pass leaves a mark after the unit.
+  Mark AddMark(int unit);
+  // Called when the backward pass reaches a mark.
+  void EnterBackward(const Mark& mark, GradientEnd end);
   // Ends the current micro-batch, or one of these units that reached no mark, and calls Rest.
   void EndBackward(UnitRange units, GradientEnd end);
   // Visits these units in backward order and adds the gradients that a pass of kLater has deferred.
@@ -91,7 +103,13 @@ class Residency {
  private:
   void Start(std::vector<Place> places, GradientEnd end, UnitRange units,
              std::vector<Place> expected = {});
+  void EndMicroBatch();
   void StartBackward(const GraphPtr& graph, GradientEnd end);
+  // Plan the rest of the pass, from an unexpected visit on. PlanBackward(nullopt): from the first
+  // pending mark on.
+  void PlanForward(const Place& first);
+  void PlanBackward(const std::optional<Place>& first);
+  void CheckIsNotUpdated(int unit) const;
   // Returns the next place of this kind after the current one.
   std::optional<int> Find(Place::Kind kind, int unit = 0) const;
   void GoTo(int place);
@@ -108,8 +126,15 @@ class Residency {
   bool keeps_parameters_ = false;
   GradientEnd end_ = {};  // of the current pass
   UnitUpdates updates_;
-  int at_ = -1;     // index in the plan
-  GraphPtr graph_;  // the graph of the current backward pass
+  int at_ = -1;       // index in the plan
+  GraphPtr forward_;  // of the latest forward pass
+  std::vector<int> visits_;
+  // These describe the current backward pass; the graph is null outside one.
+  GraphPtr graph_;
+  std::vector<int> pending_;        // marks that it has not reached, the next one first
+  std::vector<int> planned_marks_;  // by place of the plan
+  // The units with gradients that have ended in the micro-batch, and with a reduction in flight.
+  std::vector<int> ended_, reducing_;
   std::int64_t micro_batches_ = 0;
   std::uint64_t hash_;
 };

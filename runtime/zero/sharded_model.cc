@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <string>
 
 #include "runtime/base/check.h"
@@ -180,10 +181,20 @@ void ShardedModel::FreeBuffers() {
 }
 
 std::vector<at::Tensor> ShardedModel::LeaveForward(int index, std::vector<at::Tensor> outputs) {
-  if (CanMarkBackwardEntry(outputs)) residency_->AddMark(index, forward_graph_.get());
-  return MarkBackwardEntry(std::move(outputs), [this, graph = forward_graph_, index] {
-    residency_->EnterBackward(graph, index, gradient_end_);
+  if (!CanMarkBackwardEntry(outputs)) return outputs;
+  return MarkBackwardEntry(std::move(outputs), [this, mark = residency_->AddMark(index)] {
+    residency_->EnterBackward(mark, gradient_end_);
   });
+}
+
+void ShardedModel::BeginForward(UnitRange units) {
+  std::vector<int> visits(static_cast<std::size_t>(units.end - units.first));
+  std::iota(visits.begin(), visits.end(), units.first);
+  residency_->BeginForward(units, visits);
+}
+
+void ShardedModel::BeginForward(const std::vector<int>& visits) {
+  residency_->BeginForward({0, static_cast<int>(units_.size())}, visits);
 }
 
 void ShardedModel::GatherExactly(bool exactly) {

@@ -2,8 +2,8 @@
 
 // ShardedModel: all units of a model on one rank, and when each is present.
 //
-// The forward pass enters the units in order. The backward pass enters them in reverse, through
-// marks in the autograd graph. A plan (plan/zero/residency_plan.h) decides which units are
+// The forward pass enters units, usually all in order. The backward pass enters them in reverse,
+// through marks in the autograd graph. A plan (plan/zero/residency_plan.h) decides which units are
 // gathered, released and reduced at each point; it is the same on every rank, no matter which
 // gradients a rank has. A backward pass may go through the graphs of several forward passes, one
 // after the other.
@@ -65,16 +65,21 @@ class ShardedModel {
 
   // Begins a forward pass, or another pass through units in order: all units, or the chunk of a
   // pipeline stage.
-  void BeginForward() { BeginForward({0, static_cast<int>(units_.size())}); }
-  void BeginForward(UnitRange units) { forward_graph_ = residency_->BeginForward(units); }
+  void BeginForward() { BeginForward(UnitRange{0, static_cast<int>(units_.size())}); }
+  void BeginForward(UnitRange units);
+  // Begins a forward pass through all units that is expected to visit these one after the other. It
+  // may take any other path, which gathers nothing ahead. See visits.
+  void BeginForward(const std::vector<int>& visits);
+  // The visits of the latest forward pass: what to expect of the next one.
+  const std::vector<int>& visits() const { return residency_->visits(); }
   // Begins a pass that reads the stored weights, between steps. Values that ZeRO++ normally
   // quantizes in transit arrive exactly. Lasts until EndReading.
   void BeginReading();
   // Gathers these units at once, and no others.
   void BeginReading(const std::set<int>& units);
   void EndReading();
-  // Gathers unit `index` and the units it also reads. Call it before its forward, and before its
-  // parameters are read or written.
+  // Gathers unit `index` and the units it also reads. Call it before its forward, also if a
+  // backward pass recomputes it, and before its parameters are read or written.
   void Enter(int index) { residency_->EnterForward(index); }
   // Ends the forward pass of unit `index`. The caller must replace the unit's outputs, and
   // everything that later units use, by the returned tensors.
@@ -124,8 +129,7 @@ class ShardedModel {
   const Context context_;
   BufferPool pool_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::optional<Residency> residency_;           // set once all units are built
-  std::shared_ptr<ForwardGraph> forward_graph_;  // of the latest forward pass
+  std::optional<Residency> residency_;  // set once all units are built
   GradientEnd gradient_end_ = GradientEnd::kAsSharded;
   std::int64_t kept_parameter_bytes_ = 0;  // of shards that would otherwise be offloaded
   std::int64_t trainable_numel_ = 0;

@@ -14,7 +14,7 @@ struct UnitRange {
 struct Place {
   enum class Kind {
     kForward,          // of the unit
-    kBackward,         // of the unit; in descending order within a micro-batch
+    kBackward,         // of the unit; those of a micro-batch are contiguous
     kWeightGradient,   // weight gradients of the unit, if they follow the backward pass
     kEndOfMicroBatch,  // after its backward
     kRest,             // outside passes: no unit has to be present, small ones may be
@@ -25,6 +25,7 @@ struct Place {
   int unit = 0;
 
   bool is_visit() const { return kind == Kind::kForward || kind == Kind::kBackward; }
+  bool is_backward() const { return kind == Kind::kBackward || kind == Kind::kWeightGradient; }
   friend bool operator==(const Place&, const Place&) = default;
 };
 

@@ -1,7 +1,6 @@
 #include "runtime/plan/zero/residency_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -10,6 +9,8 @@
 
 namespace ds::zero {
 namespace {
+
+constexpr auto kNone = static_cast<std::size_t>(-1);
 
 // Appends numbers to a hash.
 class Hasher {
@@ -127,35 +128,62 @@ void ResidencyPlan::AppendEnd(int unit, std::size_t place, std::vector<int>* und
   under_way->push_back(unit);
 }
 
+// Returns the units with gradients that end in the pass: its own units in descending order, then
+// the earlier ones that they also read.
+std::vector<int> ResidencyPlan::ListEnding() const {
+  const UnitRange pass = input_.pass.value_or(UnitRange{0, static_cast<int>(input_.units.size())});
+  const auto is_read = [&](int unit) {
+    for (int reader = pass.first; reader < pass.end; ++reader) {
+      const auto& reads = input_.units[static_cast<std::size_t>(reader)].also_reads;
+      if (std::find(reads.begin(), reads.end(), unit) != reads.end()) return true;
+    }
+    return false;
+  };
+  std::vector<int> ending;
+  for (int unit = pass.end - 1; unit >= 0; --unit) {
+    if (!input_.units[static_cast<std::size_t>(unit)].trained) continue;
+    if (unit >= pass.first || is_read(unit)) ending.push_back(unit);
+  }
+  return ending;
+}
+
+// Appends to each of the places (begin, end] the units with gradients that end before it, if
+// [begin, end) are the backward places of one micro-batch.
+void ResidencyPlan::AppendEnds(std::size_t begin, std::size_t end,
+                               std::vector<std::vector<int>>* ends) const {
+  std::vector<std::size_t> last(input_.units.size(), kNone);  // by unit: place that adds to it
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto unit = static_cast<std::size_t>(input_.places[i].unit);
+    last[unit] = i;
+    for (const int other : input_.units[unit].also_reads) last[static_cast<std::size_t>(other)] = i;
+  }
+  const int first = input_.pass ? input_.pass->first : 0;
+  for (const int unit : ListEnding()) {
+    const std::size_t place = last[static_cast<std::size_t>(unit)];
+    const bool contributes = place != kNone;
+    const auto& ended = input_.ended;
+    if (!contributes && std::find(ended.begin(), ended.end(), unit) != ended.end()) continue;
+    const std::size_t next = contributes && unit >= first ? place + 1 : end;
+    if (next < ends->size()) (*ends)[next].push_back(unit);
+  }
+}
+
 void ResidencyPlan::PlanGradients() {
   gradients_.resize(input_.places.size());
   if (input_.gradients_come_later) return;
-  const UnitRange pass = input_.pass.value_or(UnitRange{0, static_cast<int>(input_.units.size())});
-  std::vector<int> read_elsewhere;  // units before the pass, descending
-  for (int unit = pass.first - 1; unit >= 0; --unit) {
-    for (int reader = pass.first; reader < pass.end; ++reader) {
-      const auto& reads = input_.units[static_cast<std::size_t>(reader)].also_reads;
-      if (std::find(reads.begin(), reads.end(), unit) == reads.end()) continue;
-      read_elsewhere.push_back(unit);
-      break;
-    }
-  }
-  const auto end_unit = [&](int unit, std::size_t place, std::vector<int>* under_way) {
-    if (input_.units[static_cast<std::size_t>(unit)].trained) AppendEnd(unit, place, under_way);
-  };
-  std::vector<int> under_way;               // in order of their begin
-  std::map<std::int64_t, int> first_ended;  // by micro-batch: all units from this one on have ended
+  std::vector<int> under_way = input_.reducing;  // in order of their begin
+  std::vector<std::vector<int>> ends(input_.places.size());
+  std::size_t known = 0;  // places before it have their ends
   for (std::size_t i = 0; i < input_.places.size(); ++i) {
-    const Place& place = input_.places[i];
-    const bool backward =
-        place.kind == Place::Kind::kBackward || place.kind == Place::Kind::kWeightGradient;
-    if (!backward && place.kind != Place::Kind::kEndOfMicroBatch) continue;
-    int& ended = first_ended.try_emplace(place.micro_batch, pass.end).first->second;
-    const int end = backward ? place.unit + 1 : pass.first;
-    DS_CHECK_MSG(end < ended || ended == pass.end, "a backward pass goes upwards");
-    while (ended > end) end_unit(--ended, i, &under_way);
-    if (backward) continue;
-    for (const int unit : read_elsewhere) end_unit(unit, i, &under_way);
+    const bool ends_micro_batch = input_.places[i].kind == Place::Kind::kEndOfMicroBatch;
+    if (i >= known && (input_.places[i].is_backward() || ends_micro_batch)) {
+      std::size_t end = i;
+      while (end < input_.places.size() && input_.places[end].is_backward()) ++end;
+      AppendEnds(i, end, &ends);
+      known = end + 1;
+    }
+    for (const int unit : ends[i]) AppendEnd(unit, i, &under_way);
+    if (!ends_micro_batch) continue;
     for (const int unit : std::exchange(under_way, {})) {
       gradients_[i].push_back({Action::Kind::kAwaitGradients, unit});
     }
@@ -244,6 +272,8 @@ std::uint64_t ResidencyPlan::ComputeHash() const {
   if (input_.pass) hasher.AddAll(std::vector<int>{input_.pass->first, input_.pass->end});
   hasher.AddAll(input_.present);
   hasher.AddAll(input_.fetched);
+  hasher.AddAll(input_.ended);
+  hasher.AddAll(input_.reducing);
   for (const std::vector<Place>* places : {&input_.places, &input_.expected}) {
     hasher.AddPlaces(*places);
   }

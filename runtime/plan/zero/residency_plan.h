@@ -22,8 +22,12 @@
 //
 // A micro-batch is one forward pass and the backward of its graph. A unit's gradient of a
 // micro-batch ends exactly once, by reduction or kept unreduced for later: at the first place after
-// the backward of all units that read it. If passes cover a range of the units, this holds for the
-// micro-batch of that range.
+// all backward places of units that read it, or at the end of the micro-batch if there are none. If
+// passes cover a range of the units, this holds for the micro-batch of that range.
+//
+// Places may be in any order, and a unit may have several in a pass: layers that share parameters,
+// or modules of a user. A pass that turns out to take another path is planned again from there; the
+// new plan is told which gradients have ended, and ends them once more if they get a contribution.
 
 #include <cstdint>
 #include <limits>
@@ -42,7 +46,7 @@ struct PlannedUnit {
   std::int64_t largest_bytes = 0;    // of one of its parameters
   std::int64_t reduced_bytes = 0;    // of its gradients in the communication dtype
   bool trained = false;              // at least one parameter
-  std::vector<int> also_reads = {};  // earlier units
+  std::vector<int> also_reads = {};  // other units
   bool backward_reads = true;        // reads its own or also_reads' parameters
 
   friend bool operator==(const PlannedUnit&, const PlannedUnit&) = default;
@@ -88,6 +92,10 @@ class ResidencyPlan {
     std::vector<Place> expected = {};  // the places after these, for reuse only
     std::vector<int> present = {};     // units present before the first place
     std::vector<int> fetched = {};     // units with fetched shards that are not gathered
+    // If the plan begins within a backward pass: the units with gradients of this micro-batch that
+    // have ended, and those of them with a reduction in flight, in the order of their begin.
+    std::vector<int> ended = {};
+    std::vector<int> reducing = {};
     // The units that the places pass through. Their gradients, and the gradients of units they also
     // read, end in a backward pass. nullopt: all units.
     std::optional<UnitRange> pass = {};
@@ -110,6 +118,8 @@ class ResidencyPlan {
  private:
   void ResolveBudgets();
   void PlanPresence();
+  std::vector<int> ListEnding() const;
+  void AppendEnds(std::size_t begin, std::size_t end, std::vector<std::vector<int>>* ends) const;
   void PlanGradients();
   void AppendEnd(int unit, std::size_t place, std::vector<int>* under_way);
   std::uint64_t ComputeHash() const;

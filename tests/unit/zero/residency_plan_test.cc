@@ -9,6 +9,7 @@
 
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -34,25 +35,43 @@ std::vector<PlannedUnit> DrawUnits(Random& random) {
     if (DrawOneIn(random, 3)) units[i].fetched_bytes = Draw(random, 1, 50);
     if (units[i].trained) units[i].reduced_bytes = Draw(random, 0, 100);
     units[i].largest_bytes = Draw(random, 0, static_cast<int>(units[i].bytes));
-    for (int other = 0; other < static_cast<int>(i); ++other) {
-      if (DrawOneIn(random, 6)) units[i].also_reads.push_back(other);
+    for (int other = 0; other < static_cast<int>(units.size()); ++other) {
+      if (other != static_cast<int>(i) && DrawOneIn(random, 10)) {
+        units[i].also_reads.push_back(other);
+      }
     }
   }
   return units;
 }
 
-void AddForward(std::int64_t micro_batch, int units, std::vector<Place>* places) {
-  for (int unit = 0; unit < units; ++unit) {
-    places->push_back({Place::Kind::kForward, micro_batch, unit});
-  }
+// The units of a forward pass in order; every other time in any order, some of them several times
+// and others not at all.
+std::vector<int> DrawVisits(Random& random, int units) {
+  std::vector<int> visits;
+  const bool in_order = DrawOneIn(random, 2);
+  const int count = in_order ? units : Draw(random, 1, 2 * units);
+  for (int i = 0; i < count; ++i) visits.push_back(in_order ? i : Draw(random, 0, units - 1));
+  return visits;
 }
 
-// Units whose outputs have no gradient are not met.
-void AddBackward(Random& random, std::int64_t micro_batch, int units, std::vector<Place>* places) {
+void AddForward(std::int64_t micro_batch, const std::vector<int>& visits,
+                std::vector<Place>* places) {
+  for (const int unit : visits) places->push_back({Place::Kind::kForward, micro_batch, unit});
+}
+void AddForward(std::int64_t micro_batch, int units, std::vector<Place>* places) {
+  std::vector<int> visits(static_cast<std::size_t>(units));
+  std::iota(visits.begin(), visits.end(), 0);
+  AddForward(micro_batch, visits, places);
+}
+
+// Units with outputs that need no gradient have no backward.
+void AddBackward(Random& random, std::int64_t micro_batch, const std::vector<int>& visits,
+                 std::vector<Place>* places) {
   const bool all = DrawOneIn(random, 2);
-  for (int unit = units - 1; unit >= 0; --unit) {
-    if (all || !DrawOneIn(random, 4))
-      places->push_back({Place::Kind::kBackward, micro_batch, unit});
+  for (auto unit = visits.rbegin(); unit != visits.rend(); ++unit) {
+    if (all || !DrawOneIn(random, 4)) {
+      places->push_back({Place::Kind::kBackward, micro_batch, *unit});
+    }
   }
   places->push_back({Place::Kind::kEndOfMicroBatch, micro_batch});
 }
@@ -61,20 +80,25 @@ void AddBackward(Random& random, std::int64_t micro_batch, int units, std::vecto
 // forward pass without a backward.
 std::vector<Place> DrawPlaces(Random& random, int units) {
   std::vector<Place> places;
-  std::vector<std::int64_t> open;
+  struct Forward {
+    std::int64_t micro_batch;
+    std::vector<int> visits;
+  };
+  std::vector<Forward> open;
   const int micro_batches = Draw(random, 1, 4);
   for (int begun = 0; begun < micro_batches || !open.empty();) {
     if (begun < micro_batches && (open.empty() || DrawOneIn(random, 2))) {
-      AddForward(begun, units, &places);
+      const std::vector<int> visits = DrawVisits(random, units);
+      AddForward(begun, visits, &places);
       if (DrawOneIn(random, 6)) {
         places.push_back({Place::Kind::kRest});
       } else {
-        open.push_back(begun);
+        open.push_back({begun, visits});
       }
       ++begun;
     } else {
       const auto chosen = open.begin() + Draw(random, 0, static_cast<int>(open.size()) - 1);
-      AddBackward(random, *chosen, units, &places);
+      AddBackward(random, chosen->micro_batch, chosen->visits, &places);
       open.erase(chosen);
       if (DrawOneIn(random, 2)) places.push_back({Place::Kind::kRest});
     }
@@ -112,7 +136,7 @@ ResidencyPlan::Input DrawInput(Random& random) {
   input.places = DrawPlaces(random, units);
   if (DrawOneIn(random, 2)) {
     input.places.pop_back();  // a rest
-    AddBackward(random, /*micro_batch=*/99, units, &input.expected);
+    AddBackward(random, /*micro_batch=*/99, DrawVisits(random, units), &input.expected);
   }
   return input;
 }
@@ -331,6 +355,33 @@ std::vector<std::string> Describe(const ResidencyPlan::Input& input) {
     places.push_back(text);
   }
   return places;
+}
+
+// The unit's gradient ends after its last backward, however often it is visited.
+TEST(ResidencyPlan, EndsGradientsOfUnitsThatAreVisitedAgain) {
+  ResidencyPlan::Input input{.units = std::vector<PlannedUnit>(3),
+                             .sharding = config::ShardingOfStage(2, 2)};
+  for (PlannedUnit& unit : input.units) unit = {.bytes = 10, .trained = true};
+  for (const int unit : {1, 0, 1, 2}) input.places.push_back({Place::Kind::kBackward, 0, unit});
+  input.places.push_back({Place::Kind::kEndOfMicroBatch, 0});
+  EXPECT_THAT(Describe(input), testing::ElementsAre("", "", "r0", "r1", "r2"));
+}
+
+// A plan from within a backward pass on: unit 2 has ended, unit 1 has ended and contributes again.
+TEST(ResidencyPlan, GoesOnFromAPassThatTookAnotherPath) {
+  ResidencyPlan::Input input{.units = std::vector<PlannedUnit>(3),
+                             .sharding = config::ShardingOfStage(2, 2),
+                             .overlap = true,
+                             .ended = {1, 2},
+                             .reducing = {2}};
+  for (PlannedUnit& unit : input.units) unit = {.bytes = 10, .reduced_bytes = 10, .trained = true};
+  input.budgets.reduce_bytes = 100;
+  for (const int unit : {1, 0}) input.places.push_back({Place::Kind::kBackward, 0, unit});
+  input.places.push_back({Place::Kind::kEndOfMicroBatch, 0});
+  EXPECT_THAT(Describe(input), testing::ElementsAre("w1", "r1w0", "r0e2e1e0"));
+  const std::uint64_t hash = ResidencyPlan(input).hash();
+  input.ended = {2};
+  EXPECT_NE(ResidencyPlan(input).hash(), hash);
 }
 
 TEST(ResidencyPlan, WithoutPrefetchHoldsOneUnitAndWhatItReads) {
