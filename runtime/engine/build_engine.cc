@@ -15,6 +15,8 @@
 #include "runtime/device/dtype_policy.h"
 #include "runtime/device/gradient_reduction.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/offload_tiers.h"
+#include "runtime/engine/parameter_units.h"
 #include "runtime/optim/groups/base_shapes.h"
 #include "runtime/optim/muon.h"
 #include "runtime/plan/memory/engine_rules.h"
@@ -290,7 +292,7 @@ Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfi
                                          *options.world));
   DS_ASSIGN_OR_RETURN(zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
   DS_ASSIGN_OR_RETURN(parts->blocks.keeper, OpenKeeper(config, options, &parts->own.file_tiers));
-  DS_RETURN_IF_ERROR(ReserveCores(config, options, &tiers, &parts->own));
+  DS_RETURN_IF_ERROR(ReserveCores(config, options, &tiers, &parts->own.cores));
   const zero::Context context = MakeContext(config, options, parts->mesh, tiers, described.units);
   DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
   parts->parameter_count = CountParameters(*parts->sharded, parts->mesh);

@@ -6,7 +6,7 @@
 //   auto engine = ds::Engine::create(model, config, {.world = &world}).value();
 //   for (...) { auto loss = engine->forward(batch); engine->backward(loss); engine->step(); }
 //
-// A pipeline stage runs full steps only (train_step.h): there forward, backward and step throw.
+// A pipeline stage runs full steps only (TrainStep): there forward, backward and step throw.
 // Every method except a plain getter is collective: all ranks call it in the same order. The engine
 // owns the parameters' memory: outside forward and backward a parameter of the model may have no
 // storage (ZeRO-3). Read weights through ExportParameters only.

@@ -11,7 +11,6 @@
 #include "runtime/autograd/recompute.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/memory_ledger.h"
-#include "runtime/device/thread_cores.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/loss_scaler.h"
 #include "runtime/engine/memory_marks.h"
@@ -19,12 +18,12 @@
 #include "runtime/engine/monitor.h"
 #include "runtime/engine/rates.h"
 #include "runtime/engine/report/phase_timers.h"
+#include "runtime/engine/reserved_cores.h"
 #include "runtime/engine/stage_channels.h"
 #include "runtime/engine/step_state.h"
 #include "runtime/offload/file_tier.h"
 #include "runtime/plan/mesh/mesh.h"
 #include "runtime/zero/optimizer/sharded_optimizer.h"
-#include "runtime/zero/optimizer/update_thread.h"
 #include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {
@@ -36,9 +35,8 @@ struct EngineResources {
   std::unique_ptr<device::MemoryLedger> ledger;
   // Storage of offloaded tensors (OpenTiers), which must be destroyed before the files.
   std::vector<std::unique_ptr<offload::FileTier>> file_tiers;
-  device::LedgerEntry shared_memory;                  // of the communicators
-  std::unique_ptr<zero::UpdateThread> update_thread;  // ReserveCores
-  std::optional<device::BoundPool> compute_cores;
+  device::LedgerEntry shared_memory;  // of the communicators
+  ReservedCores cores;
 };
 
 // BlockRuns configures how the executor runs blocks.

@@ -83,4 +83,9 @@ class Executor {
   EngineParts& parts_;
 };
 
+// Runs gradient_accumulation_steps micro-batches and their update. Collective.
+inline StatusOr<StepResult> TrainStep(Engine& engine, const BatchSource& next_batch) {
+  return Executor(engine).RunStep(next_batch);
+}
+
 }  // namespace ds::engine

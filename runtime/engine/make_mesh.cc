@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/mesh_groups.h"
@@ -123,6 +125,24 @@ Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int 
   return InvalidArgumentError("the model has " + std::to_string(model.size()) +
                               " blocks, and the chunks of its part " + std::to_string(blocks) +
                               " (BlockList::SetPart)");
+}
+
+StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
+                                                         const models::DecoderSpec& model,
+                                                         const config::DsConfig& config,
+                                                         const StageOrder& order) {
+  const int stages = mesh.degrees().pipeline;
+  if (stages == 1) return std::optional<models::StagePart>();
+  DS_ASSIGN_OR_RETURN(const std::vector<int> cut, CutStages(model, config, order));
+  const pipeline::VirtualStages places{order.kind, stages, order.chunks};
+  models::StagePart part{.stage = mesh.MemberOf(rank, {topology::Axis::kPipeline}).index,
+                         .stages = stages,
+                         .all = cut.back()};
+  for (int chunk = 0; chunk < order.chunks; ++chunk) {
+    const auto index = static_cast<std::size_t>(places.At({part.stage, chunk}));
+    part.chunks.push_back({cut[index], cut[index + 1]});
+  }
+  return std::optional(std::move(part));
 }
 
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what) {

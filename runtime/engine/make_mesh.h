@@ -1,7 +1,8 @@
 #pragma once
 
 // MakeMesh decides how the ranks of a training job are split along the axes of a mesh.
-// FindModelRanks finds the ranks that share a model and samples with this rank.
+// FindModelRanks finds the ranks that share a model and samples with this rank. FindStagePart finds
+// the part of a decoder that a rank builds.
 
 #include <optional>
 #include <string>
@@ -9,8 +10,11 @@
 #include "runtime/base/status.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/models/block.h"
 #include "runtime/models/decoder/build_model.h"
+#include "runtime/plan/memory/stage_cut.h"
 #include "runtime/plan/mesh/mesh.h"
+#include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::engine {
 
@@ -45,6 +49,13 @@ Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& 
 
 // Fails if the model is not this rank's pipeline stage. Not collective.
 Status CheckSuitsStages(const topology::Mesh& mesh, const BlockList& model, int rank);
+
+// Returns the blocks of this rank's stage, for models::BuildModel; nullopt if the mesh has one
+// stage. Fails if CutStages does.
+StatusOr<std::optional<models::StagePart>> FindStagePart(const topology::Mesh& mesh, int rank,
+                                                         const models::DecoderSpec& model,
+                                                         const config::DsConfig& config,
+                                                         const StageOrder& order = {});
 
 // Fails if ranks have parts of the model only; `what` names an operation that needs full models.
 Status CheckModelIsNotCut(const topology::Mesh& mesh, const std::string& what);

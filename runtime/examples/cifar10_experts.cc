@@ -42,7 +42,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/loop/train_loop.h"
+#include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/make_mesh.h"
 #include "runtime/parallel/expert/expert_layer.h"
 

@@ -12,7 +12,7 @@
 
 #include "runtime/comm/traffic.h"
 #include "runtime/engine/deepspeed_api.h"
-#include "runtime/engine/loop/train_step.h"
+#include "runtime/engine/executor.h"
 
 namespace ds::rank {
 

@@ -22,7 +22,7 @@
 #include "runtime/autograd/put_gradient.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/loop/train_step.h"
+#include "runtime/engine/executor.h"
 #include "runtime/plan/pipeline/simulation.h"
 
 namespace {

@@ -21,7 +21,7 @@
 #include "runtime/config/file/check_config.h"
 #include "runtime/device/isa_probe.h"
 #include "runtime/engine/deepspeed_api.h"
-#include "runtime/engine/loop/train_step.h"
+#include "runtime/engine/executor.h"
 #include "tests/places.h"
 #include "tests/support/rank_harness.h"
 

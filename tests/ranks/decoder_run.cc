@@ -7,9 +7,9 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/engine/loop/train_step.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/make_mesh.h"
-#include "runtime/engine/stage_part.h"
 #include "runtime/models/decoder/build_model.h"
 #include "runtime/models/layers/lora.h"
 #include "tests/ranks/tiny_model.h"

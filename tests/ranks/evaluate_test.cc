@@ -6,6 +6,7 @@
 
 #include "runtime/checkpoint_format/catalog.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/loop/evaluate.h"
 #include "runtime/engine/loop/train_loop.h"
 #include "runtime/models/decoder/build_model.h"
 #include "runtime/models/layers/lm_loss.h"

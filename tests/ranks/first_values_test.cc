@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/build_engine.h"
+#include "runtime/engine/parameter_units.h"
 #include "runtime/zero/sharded_model.h"
 #include "tests/ranks/tiny_model.h"
 #include "tests/support/rank_harness.h"

@@ -7,7 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/dtype_policy.h"
-#include "runtime/engine/build_engine.h"
+#include "runtime/engine/parameter_units.h"
 #include "runtime/offload/file_tier.h"
 #include "runtime/zero/optimizer/sharded_optimizer.h"
 #include "runtime/zero/sharded_model.h"

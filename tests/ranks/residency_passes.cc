@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/engine/build_engine.h"
+#include "runtime/engine/parameter_units.h"
 #include "runtime/zero/optimizer/sharded_optimizer.h"
 #include "tests/ranks/observed_backend.h"
 #include "tests/support/deferred_copies.h"

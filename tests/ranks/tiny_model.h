@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/engine/engine.h"
-#include "runtime/engine/loop/train_step.h"
+#include "runtime/engine/executor.h"
 #include "runtime/optim/groups/parameter_groups.h"
 
 namespace ds::tests {

@@ -1,4 +1,4 @@
-#include "runtime/engine/loop/train_loop.h"
+#include "runtime/engine/loop/evaluate.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>

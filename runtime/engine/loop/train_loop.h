@@ -27,7 +27,6 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/loop/best_evaluation.h"
-#include "runtime/engine/loop/train_step.h"
 
 namespace ds::engine {
 
@@ -78,18 +77,9 @@ TrainLoopEnd RunTrainLoop(Engine& engine, const BatchSource& next_batch,
                           std::span<checkpoint::Stateful* const> parts,
                           const TrainLoopOptions& options, TrainLoopObserver& observer);
 
-// Evaluate computes the loss of a model on data that it is not trained on.
-
-// Runs `micro_batches` forward passes on each rank, without gradients and with the model in
-// evaluation mode (no dropout). Changes neither parameters nor mode nor the step in progress.
-// Collective; all ranks return the same numbers. The loss of data without labels is 0.
-StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
-                              std::int64_t micro_batches);
-
 // SeedGenerators seeds LibTorch's generators with all 64 bits of a seed. at::manual_seed uses only
-// the lower 32 for the CPU generator: among a million streams about a hundred would be equal.
-
-// Seeds the default generators of all devices.
+// the lower 32 for the CPU generator: among a million streams about a hundred would be equal. It
+// seeds the default generators of all devices.
 void SeedGenerators(std::uint64_t seed);
 
 }  // namespace ds::engine

@@ -1,4 +1,4 @@
-#include "runtime/engine/build_engine.h"
+#include "runtime/engine/parameter_units.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/engine/build_engine.h"
+#include "runtime/engine/offload_tiers.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,9 @@
+#include "runtime/engine/reserved_cores.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -12,10 +13,7 @@
 #include "runtime/base/host_name.h"
 #include "runtime/base/philox.h"
 #include "runtime/comm/agreement.h"
-#include "runtime/device/thread_cores.h"
-#include "runtime/engine/build_engine.h"
 #include "runtime/plan/zero/core_split.h"
-#include "runtime/zero/optimizer/update_thread.h"
 
 namespace ds::engine {
 namespace {
@@ -78,17 +76,17 @@ zero::CoreSplit MakeAlike(zero::CoreSplit split, comm::Communicator& world) {
   return zero::LimitCompute(std::move(split), static_cast<std::size_t>(least));
 }
 
-Status Bind(const zero::CoreSplit& split, EngineResources* own) {
-  own->update_thread = std::make_unique<zero::UpdateThread>(split.update);
+Status Bind(const zero::CoreSplit& split, ReservedCores* reserved) {
+  reserved->update_thread = std::make_unique<zero::UpdateThread>(split.update);
   DS_ASSIGN_OR_RETURN(auto bound, device::BoundPool::Bind(split.compute));
-  own->compute_cores.emplace(std::move(bound));
+  reserved->compute_cores.emplace(std::move(bound));
   return OkStatus();
 }
 
 }  // namespace
 
 Status ReserveCores(const config::DsConfig& config, const EngineOptions& options,
-                    zero::Tiers* tiers, EngineResources* own) {
+                    zero::Tiers* tiers, ReservedCores* reserved) {
   const std::optional<Wanted> wanted = FindWanted(config.zero_optimization);
   if (!wanted) return OkStatus();
   const auto notify = [&](const std::string& what) {
@@ -113,8 +111,8 @@ Status ReserveCores(const config::DsConfig& config, const EngineOptions& options
     return OkStatus();
   }
   if (config.parallel.tensor > 1) split = MakeAlike(std::move(split), *options.world);
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(Bind(split, own), *options.world));
-  tiers->update_thread = own->update_thread.get();
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(Bind(split, reserved), *options.world));
+  tiers->update_thread = reserved->update_thread.get();
   notify(fmt::format("the update has cores {}, the model's computation cores {}",
                      fmt::join(split.update, ", "), fmt::join(split.compute, ", ")));
   return OkStatus();
