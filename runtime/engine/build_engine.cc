@@ -70,14 +70,14 @@ StatusOr<optim::ParameterGrouper> MakeGrouper(const BlockList& model,
 
 // Sets the options' world, ledger and device. Creates a world or ledger that the caller did not
 // provide.
-Status TakeWorldAndLedger(EngineOptions* options, EngineParts* parts) {
+Status TakeWorldAndLedger(EngineOptions* options, EngineResources* resources) {
   if (options->world == nullptr) {
-    DS_ASSIGN_OR_RETURN(parts->own.world, ConnectFromEnvironment(*options));
-    options->world = parts->own.world.get();
+    DS_ASSIGN_OR_RETURN(resources->world, ConnectFromEnvironment(*options));
+    options->world = resources->world.get();
   }
   if (options->ledger == nullptr) {
-    parts->own.ledger = std::make_unique<device::MemoryLedger>();
-    options->ledger = parts->own.ledger.get();
+    resources->ledger = std::make_unique<device::MemoryLedger>();
+    options->ledger = resources->ledger.get();
   }
   DS_ASSIGN_OR_RETURN(options->device, ChooseDevice(options->device, options->world->device()));
   return OkStatus();
@@ -233,19 +233,20 @@ Status CheckBufferedParts(const config::DsConfig& config, const EngineOptions& o
 struct ModelDescription {
   std::vector<zero::ParameterUnit> units;
   std::vector<double> group_rates;
+  ModuleBuffers buffers;
   zero::FillUnit fill;
 };
 
 // Describes the model on this rank. An error may concern this rank only.
 Status DescribeModel(const BlockList& model, const config::DsConfig& config,
-                     const EngineOptions& options, EngineParts* parts,
+                     const EngineOptions& options, const topology::Mesh& mesh,
                      ModelDescription* described) {
   DS_RETURN_IF_ERROR(CheckBufferedParts(config, options, model));
-  DS_RETURN_IF_ERROR(CheckSuitsStages(parts->mesh, model, options.world->rank()));
+  DS_RETURN_IF_ERROR(CheckSuitsStages(mesh, model, options.world->rank()));
   DS_ASSIGN_OR_RETURN(described->units,
                       DescribeUnits(model, config, options, precision::MakeDtypePolicy(config)));
   DS_ASSIGN_OR_RETURN(described->group_rates, FollowGroupSchedules(config, &described->units));
-  DS_ASSIGN_OR_RETURN(parts->buffers, TakeBuffers(model, config, options.device));
+  DS_ASSIGN_OR_RETURN(described->buffers, TakeBuffers(model, config, options.device));
   DS_ASSIGN_OR_RETURN(described->fill, MakeFillUnit(model, described->units, options));
   return OkStatus();
 }
@@ -273,77 +274,111 @@ std::int64_t CountParameters(const zero::ShardedModel& sharded, const topology::
   return all;
 }
 
-Status BuildParts(const std::shared_ptr<BlockList>& model, const config::DsConfig& config,
-                  const EngineOptions& options, EngineParts* parts) {
-  DS_ASSIGN_OR_RETURN(parts->mesh, MakeMesh(options.degrees, config, options.world->size()));
+// Checks the config against the model, the mesh and the device.
+Status CheckConfig(const config::DsConfig& config, const EngineOptions& options, int chunks,
+                   const topology::Mesh& mesh) {
   DS_RETURN_IF_ERROR(
       CheckEngineRules(config, {.skips_non_finite = options.non_finite == NonFinitePolicy::kSkip,
                                 .schedule = options.schedule,
-                                .chunks = model->chunk_count()}));
+                                .chunks = chunks}));
   if (config.optimizer.blockwise_states && !options.device.is_cpu()) {
     return UnimplementedError(
         "state in 8 bits (optimizer.type Adam8bit, AdamW8bit) is built for CPU ranks only: choose "
         "AdamW here");
   }
-  DS_RETURN_IF_ERROR(CheckSecondaryShards(parts->mesh, config.zero_optimization));
-  DS_RETURN_IF_ERROR(CheckTensorRanksAreAlike(parts->mesh, *options.world));
+  return CheckSecondaryShards(mesh, config.zero_optimization);
+}
+
+// Opens the channels to the other stages.
+void OpenChannels(const config::PipelineConfig& pipeline, RankTopology* topology) {
+  comm::Communicator& world = *topology->world;
+  topology->channels.emplace(
+      comm::GroupOver({topology::Axis::kPipeline}, "stages", topology->mesh, world),
+      ChannelCut{.tensor = FindTensorCommunicator(topology->mesh, world),
+                 .activations = pipeline.pipe_partitioned,
+                 .gradients = pipeline.grad_partitioned});
+}
+
+// Builds the components that the ranks of a job have to build together. Collective.
+Status BuildComponents(const std::shared_ptr<BlockList>& blocks, const config::DsConfig& config,
+                       const EngineOptions& options, EngineComponents* engine) {
+  EngineResources& resources = engine->resources;
+  RankTopology& topology = engine->topology;
+  TrainedModel& model = engine->model;
+  topology.world = options.world;
+  DS_ASSIGN_OR_RETURN(topology.mesh, MakeMesh(options.degrees, config, options.world->size()));
+  DS_RETURN_IF_ERROR(CheckConfig(config, options, blocks->chunk_count(), topology.mesh));
+  DS_RETURN_IF_ERROR(CheckTensorRanksAreAlike(topology.mesh, *options.world));
   ModelDescription described;
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(DescribeModel(*model, config, options, parts, &described),
-                                         *options.world));
-  DS_ASSIGN_OR_RETURN(zero::Tiers tiers, OpenTiers(config, options, &parts->own.file_tiers));
-  DS_ASSIGN_OR_RETURN(parts->blocks.keeper, OpenKeeper(config, options, &parts->own.file_tiers));
-  DS_RETURN_IF_ERROR(ReserveCores(config, options, &tiers, &parts->own.cores));
-  const zero::Context context = MakeContext(config, options, parts->mesh, tiers, described.units);
-  DS_ASSIGN_OR_RETURN(parts->sharded, ShardModel(described, context));
-  parts->parameter_count = CountParameters(*parts->sharded, parts->mesh);
-  parts->virtual_stages = {options.schedule, parts->mesh.degrees().pipeline, model->chunk_count()};
-  if (context.groups.stage != nullptr) {
-    parts->channels.emplace(
-        comm::GroupOver({topology::Axis::kPipeline}, "stages", parts->mesh, *options.world),
-        ChannelCut{.tensor = FindTensorCommunicator(parts->mesh, *options.world),
-                   .activations = config.pipeline.pipe_partitioned,
-                   .gradients = config.pipeline.grad_partitioned});
-  }
-  parts->buffers.MakeAlike(*context.groups.gradients);
-  parts->optimizer = std::make_unique<zero::ShardedOptimizer>(*parts->sharded, config.optimizer,
-                                                              config.zero_optimization.zenflow);
-  parts->rates = Rates(config, std::move(described.group_rates));
+  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(
+      DescribeModel(*blocks, config, options, topology.mesh, &described), *options.world));
+  DS_ASSIGN_OR_RETURN(zero::Tiers tiers, OpenTiers(config, options, &resources.file_tiers));
+  DS_ASSIGN_OR_RETURN(activation::Keeper keeper,
+                      OpenKeeper(config, options, &resources.file_tiers));
+  DS_RETURN_IF_ERROR(ReserveCores(config, options, &tiers, &resources.cores));
+  const zero::Context context = MakeContext(config, options, topology.mesh, tiers, described.units);
+  DS_ASSIGN_OR_RETURN(model.sharded, ShardModel(described, context));
+  model.parameter_count = CountParameters(*model.sharded, topology.mesh);
+  topology.virtual_stages = {options.schedule, topology.mesh.degrees().pipeline,
+                             blocks->chunk_count()};
+  if (context.groups.stage != nullptr) OpenChannels(config.pipeline, &topology);
+  model.buffers = std::move(described.buffers);
+  model.buffers.MakeAlike(*context.groups.gradients);
+  model.optimizer = std::make_unique<zero::ShardedOptimizer>(*model.sharded, config.optimizer,
+                                                             config.zero_optimization.zenflow);
+  engine->step.rates = Rates(config, std::move(described.group_rates));
+  engine->runner = BlockRunner({.checkpointing = config.activation_checkpointing,
+                                .recompute = options.recompute,
+                                .mlp_tiles = options.mlp_tiles,
+                                .keeper = std::move(keeper),
+                                .clock = options.clock});
   return OkStatus();
 }
 
 Status OpenFirstRanksMonitors(const config::DsConfig& config, const EngineOptions& options,
-                              EngineParts* parts) {
+                              StepReporter* reporter) {
   if (options.world->rank() != 0) return OkStatus();
-  DS_ASSIGN_OR_RETURN(parts->monitors, OpenMonitors(config, *options.clock));
+  DS_ASSIGN_OR_RETURN(reporter->monitors, OpenMonitors(config, *options.clock));
   return OkStatus();
 }
 
 void OpenMeasurements(const config::DsConfig& config, const EngineOptions& options,
-                      EngineParts* parts) {
+                      bool prints_micro_batches, StepReporter* reporter) {
   const bool prints = options.world->rank() == 0;
-  parts->memory = MemoryMarks({.ledger = options.ledger,
-                               .meter = options.meter,
-                               .breakdown = config.memory_breakdown,
-                               .prints = prints});
-  parts->phases = PhaseTimers({.enabled = config.wall_clock_breakdown,
-                               .prints = prints,
-                               .prints_micro_batches = !parts->channels,
-                               .device = options.device,
-                               .clock = options.clock});
+  reporter->clock = options.clock;
+  reporter->memory = MemoryMarks({.ledger = options.ledger,
+                                  .meter = options.meter,
+                                  .breakdown = config.memory_breakdown,
+                                  .prints = prints});
+  reporter->phases = PhaseTimers({.enabled = config.wall_clock_breakdown,
+                                  .prints = prints,
+                                  .prints_micro_batches = prints_micro_batches,
+                                  .device = options.device,
+                                  .clock = options.clock});
+}
+
+// Fills the step state, except for the rates.
+void BeginSteps(const config::DsConfig& config, const EngineOptions& options, StepContext* step) {
+  step->batch = config.batch;
+  step->managed_accumulation = config.managed_gradient_accumulation;
+  step->seed = options.seed;
+  step->non_finite = options.non_finite;
+  step->decides_on_device = options.decides_on_device.value_or(!options.device.is_cpu());
+  step->loss_scaler = precision::MakeLossScaler(config);
 }
 
 }  // namespace
 
-StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
-                                                   const config::DsConfig& config,
-                                                   EngineOptions options) {
-  auto parts = std::make_unique<EngineParts>();
-  DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, parts.get()));
+StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(std::shared_ptr<BlockList> model,
+                                                        const config::DsConfig& config,
+                                                        EngineOptions options) {
+  auto engine = std::make_unique<EngineComponents>();
+  DS_RETURN_IF_ERROR(TakeWorldAndLedger(&options, &engine->resources));
   try {
-    DS_RETURN_IF_ERROR(BuildParts(model, config, options, parts.get()));
+    DS_RETURN_IF_ERROR(BuildComponents(model, config, options, engine.get()));
     // All ranks have an optimizer at this point.
-    DS_RETURN_IF_ERROR(
-        comm::AgreeOnStatus(OpenFirstRanksMonitors(config, options, parts.get()), *options.world));
+    DS_RETURN_IF_ERROR(comm::AgreeOnStatus(
+        OpenFirstRanksMonitors(config, options, &engine->reporter), *options.world));
   } catch (const std::exception& error) {
     // Other ranks wait for this one; abort, even if the caller handles the exception.
     const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
@@ -351,21 +386,15 @@ StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> mo
                          std::string(of_torch ? of_torch->what_without_backtrace() : error.what()));
     throw;
   }
-  parts->model = std::move(model);
-  parts->config = config;
-  parts->loss_scaler = precision::MakeLossScaler(config);
-  parts->non_finite = options.non_finite;
-  parts->decides_on_device = options.decides_on_device.value_or(!options.device.is_cpu());
-  parts->blocks = {.seed = options.seed,
-                   .recompute = options.recompute,
-                   .mlp_tiles = options.mlp_tiles,
-                   .keeper = parts->blocks.keeper,
-                   .clock = options.clock};
+  engine->model.blocks = std::move(model);
+  engine->config = config;
+  BeginSteps(config, options, &engine->step);
   const auto shared = static_cast<std::int64_t>(options.world->shared_bytes());
-  parts->own.shared_memory = device::LedgerEntry(options.ledger, device::MemoryUse::kCommBuffers,
-                                                 device::MemoryTier::kMapped, shared);
-  OpenMeasurements(config, options, parts.get());
-  return parts;
+  engine->resources.shared_memory = device::LedgerEntry(
+      options.ledger, device::MemoryUse::kCommBuffers, device::MemoryTier::kMapped, shared);
+  OpenMeasurements(config, options, /*prints_micro_batches=*/!engine->topology.channels,
+                   &engine->reporter);
+  return engine;
 }
 
 }  // namespace ds::engine

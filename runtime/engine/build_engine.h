@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_components.h"
 #include "runtime/models/block.h"
 
 namespace ds::engine {
@@ -16,8 +16,8 @@ namespace ds::engine {
 // Builds the engine that Engine::create returns. Collective: all ranks return the same status. An
 // exception on one rank (out of memory, a user's function) aborts the world of all ranks with its
 // message (Communicator::Abort).
-StatusOr<std::unique_ptr<EngineParts>> BuildEngine(std::shared_ptr<BlockList> model,
-                                                   const config::DsConfig& config,
-                                                   EngineOptions options);
+StatusOr<std::unique_ptr<EngineComponents>> BuildEngine(std::shared_ptr<BlockList> model,
+                                                        const config::DsConfig& config,
+                                                        EngineOptions options);
 
 }  // namespace ds::engine

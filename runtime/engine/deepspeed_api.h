@@ -97,7 +97,7 @@ class DeepSpeedApi {
  private:
   Status ChangeBatch(const StatusOr<config::BatchConfig>& batch);
 
-  EngineParts& parts_;
+  EngineComponents& engine_;
 };
 
 // LocalGradients is the scope of no_sync and coalesce_grad_reduction. The destructor ends it. The

@@ -9,7 +9,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/mesh_groups.h"
 #include "runtime/engine/build_engine.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_components.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/make_mesh.h"
 
@@ -58,8 +58,8 @@ nlohmann::json OptimizerStateOf(const nlohmann::json& state) {
 // EngineState is the engine's part of checkpoints (contents: Engine::state).
 class EngineState : public checkpoint::Stateful {
  public:
-  // `parts` must outlive this object.
-  explicit EngineState(EngineParts& parts) : parts_(parts) {}
+  // The arguments must outlive this object.
+  EngineState(TrainedModel& model, StepContext& step) : model_(model), step_(step) {}
 
   std::string_view state_name() const override { return "engine"; }
   Status CheckSavable() const override;
@@ -70,30 +70,31 @@ class EngineState : public checkpoint::Stateful {
   Status LoadState(const nlohmann::json& state) override;
 
  private:
-  EngineParts& parts_;
+  TrainedModel& model_;
+  StepContext& step_;
 };
 
 Status EngineState::CheckSavable() const {
-  DS_RETURN_IF_ERROR(parts_.CheckNotGathered());
-  return parts_.step.CheckBetweenSteps("a checkpoint is saved");
+  DS_RETURN_IF_ERROR(model_.CheckNotGathered());
+  return step_.state.CheckBetweenSteps("a checkpoint is saved");
 }
 
 void EngineState::AddShards(std::vector<checkpoint::TensorShard>* shards) {
-  parts_.optimizer->Settle();
-  parts_.optimizer->AddShards(shards);
-  const zero::Context& context = parts_.sharded->context();
-  parts_.buffers.MakeAlike(*context.groups.gradients);
+  model_.optimizer->Settle();
+  model_.optimizer->AddShards(shards);
+  const zero::Context& context = model_.sharded->context();
+  model_.buffers.MakeAlike(*context.groups.gradients);
   const topology::AxisSet holders =
       zero::Context::WholeCopyAxes({}).With(topology::Axis::kTensor);  // any rank with the module
-  parts_.buffers.AddShards(context.ReplicaAlong(holders), shards);
+  model_.buffers.AddShards(context.ReplicaAlong(holders), shards);
 }
 
 nlohmann::json EngineState::State() const {
-  nlohmann::json state = parts_.step.counts.State();
-  state["loss_scaler"] = parts_.loss_scaler.State();
-  state["optimizer"] = parts_.optimizer->optimizer_name();
-  state["optimizer_state"] = parts_.optimizer->State();
-  parts_.rates.AddTo(&state);
+  nlohmann::json state = step_.state.counts.State();
+  state["loss_scaler"] = step_.loss_scaler.State();
+  state["optimizer"] = model_.optimizer->optimizer_name();
+  state["optimizer_state"] = model_.optimizer->State();
+  step_.rates.AddTo(&state);
   return state;
 }
 
@@ -102,8 +103,8 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
   if (theirs == state.end() || !theirs->is_string()) {
     return DataLossError("the engine's state names no \"optimizer\"");
   }
-  const std::string_view ours = parts_.optimizer->optimizer_name();
-  if (*theirs == ours) return parts_.optimizer->CheckState(OptimizerStateOf(state));
+  const std::string_view ours = model_.optimizer->optimizer_name();
+  if (*theirs == ours) return model_.optimizer->CheckState(OptimizerStateOf(state));
   return InvalidArgumentError(
       "the checkpoint holds the state of optimizer " + theirs->get<std::string>() + ", which " +
       std::string(ours) +
@@ -112,20 +113,20 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
 }
 
 void EngineState::ExpectState(const nlohmann::json& state) {
-  parts_.optimizer->ExpectState(OptimizerStateOf(state));
+  model_.optimizer->ExpectState(OptimizerStateOf(state));
 }
 
 Status EngineState::LoadState(const nlohmann::json& state) {
-  DS_RETURN_IF_ERROR(parts_.ReloadStates());
-  DS_RETURN_IF_ERROR(parts_.step.counts.LoadState(state));
+  DS_RETURN_IF_ERROR(model_.ReloadStates());
+  DS_RETURN_IF_ERROR(step_.state.counts.LoadState(state));
   if (const auto scaler = state.find("loss_scaler");
-      parts_.loss_scaler.dynamic() && scaler != state.end()) {
-    DS_RETURN_IF_ERROR(parts_.loss_scaler.LoadState(*scaler));
+      step_.loss_scaler.dynamic() && scaler != state.end()) {
+    DS_RETURN_IF_ERROR(step_.loss_scaler.LoadState(*scaler));
   }
-  DS_RETURN_IF_ERROR(parts_.rates.LoadState(state));
-  parts_.step.Forget();
-  parts_.optimizer->ClearGradients();
-  return parts_.optimizer->LoadState(OptimizerStateOf(state));
+  DS_RETURN_IF_ERROR(step_.rates.LoadState(state));
+  step_.state.Forget();
+  model_.optimizer->ClearGradients();
+  return model_.optimizer->LoadState(OptimizerStateOf(state));
 }
 
 }  // namespace
@@ -133,33 +134,29 @@ Status EngineState::LoadState(const nlohmann::json& state) {
 StatusOr<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<BlockList> model,
                                                  const config::DsConfig& config,
                                                  EngineOptions options) {
-  DS_ASSIGN_OR_RETURN(std::unique_ptr<EngineParts> parts,
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<EngineComponents> components,
                       BuildEngine(std::move(model), config, std::move(options)));
-  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+  return std::unique_ptr<Engine>(new Engine(std::move(components)));
 }
 
-Engine::Engine(std::unique_ptr<EngineParts> parts)
-    : parts_(std::move(parts)), state_(std::make_unique<EngineState>(*parts_)) {}
+Engine::Engine(std::unique_ptr<EngineComponents> components)
+    : components_(std::move(components)),
+      state_(std::make_unique<EngineState>(components_->model, components_->step)) {}
 Engine::~Engine() = default;
 
-void EngineParts::CheckIsWhole(const char* what) const {
-  TORCH_CHECK(!channels, what, " of one of ", mesh.degrees().pipeline,
-              " stages: TrainStep runs a whole step of them");
-}
-
 at::Tensor Engine::forward(Bundle batch) {
-  parts_->CheckIsWhole("forward");
-  return Executor(*parts_).Forward(std::move(batch));
+  components_->topology.CheckSingleStage("forward");
+  return Executor(*components_).Forward(std::move(batch));
 }
 
 void Engine::backward(const at::Tensor& loss, bool scale_wrt_gas) {
-  parts_->CheckIsWhole("backward");
-  Executor(*parts_).Backward(loss, scale_wrt_gas);
+  components_->topology.CheckSingleStage("backward");
+  Executor(*components_).Backward(loss, scale_wrt_gas);
 }
 
 StatusOr<StepResult> Engine::step() {
-  parts_->CheckIsWhole("step");
-  Executor executor(*parts_);
+  components_->topology.CheckSingleStage("step");
+  Executor executor(*components_);
   DS_RETURN_IF_ERROR(executor.Reduce());
   return executor.Step();
 }
@@ -169,12 +166,12 @@ namespace {
 // Calls take(name, tensor) on the first rank of a stage for the corresponding parameters of ranks
 // with other experts. Collective of the stage.
 template <typename Take>
-void TakeOfOtherExperts(EngineParts& parts, const zero::NamedParameter& parameter,
+void TakeOfOtherExperts(const RankTopology& topology, const zero::NamedParameter& parameter,
                         const at::Tensor& whole, const Take& take) {
   constexpr const char* kTag = "experts on their way out";
   if (!parameter.placement.expert) return;
-  comm::Communicator& ranks = FindExpertCommunicator(parts.mesh, parts.world());
-  if (!IsFirstWith(parameter.placement, parts.mesh, parts.world().rank())) return;
+  comm::Communicator& ranks = FindExpertCommunicator(topology.mesh, *topology.world);
+  if (!IsFirstWith(parameter.placement, topology.mesh, topology.world->rank())) return;
   for (int rank = 1; rank < ranks.size(); ++rank) {
     const std::string name = comm::BroadcastText(parameter.name, rank, ranks);
     if (ranks.rank() == rank) ranks.Send(whole.contiguous(), /*peer=*/0, kTag);
@@ -188,8 +185,8 @@ void TakeOfOtherExperts(EngineParts& parts, const zero::NamedParameter& paramete
 // Calls take(name, tensor) for all tensors of this stage that no earlier stage has. They are
 // unsharded if this rank is its stage's first. Collective of the stage.
 template <typename Take>
-void ForEachWhole(EngineParts& parts, const Take& take) {
-  zero::ShardedModel& sharded = *parts.sharded;
+void ForEachWhole(TrainedModel& model, const RankTopology& topology, const Take& take) {
+  zero::ShardedModel& sharded = *model.sharded;
   sharded.BeginReading();
   for (int i = 0; i < static_cast<int>(sharded.units().size()); ++i) {
     sharded.Enter(i);
@@ -197,22 +194,22 @@ void ForEachWhole(EngineParts& parts, const Take& take) {
       for (int p = 0; p < bucket->parameters().layout().size(); ++p) {
         const zero::NamedParameter& parameter = bucket->parameters().parameter(p);
         if (!sharded.context().IsOfThisStage(parameter.placement)) continue;
-        const at::Tensor whole = PutTogether(parameter, parts.mesh, parts.world());
+        const at::Tensor whole = PutTogether(parameter, topology.mesh, *topology.world);
         take(parameter.name, whole);
-        TakeOfOtherExperts(parts, parameter, whole, take);
+        TakeOfOtherExperts(topology, parameter, whole, take);
       }
     }
   }
   sharded.EndReading();
-  for (const auto& [name, tensor] : parts.buffers.all()) take(name, tensor.detach());
+  for (const auto& [name, tensor] : model.buffers.all()) take(name, tensor.detach());
 }
 
 // Takes the tensors that the first ranks of later stages send to rank 0: messages with one tensor
 // each, and an empty one at the end.
 template <typename Take>
-void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
-  for (int stage = 1; stage < parts.mesh.degrees().pipeline; ++stage) {
-    for (NamedTensors one; !(one = parts.channels->ReceiveWhole(stage)).empty();) {
+void ForEachOfLaterStages(RankTopology& topology, const Take& take) {
+  for (int stage = 1; stage < topology.mesh.degrees().pipeline; ++stage) {
+    for (NamedTensors one; !(one = topology.channels->ReceiveWhole(stage)).empty();) {
       take(one.begin()->first, one.begin()->second);
     }
   }
@@ -221,45 +218,49 @@ void ForEachOfLaterStages(EngineParts& parts, const Take& take) {
 }  // namespace
 
 Status Engine::ExportParameters(const ParameterSink& sink) {
-  DS_RETURN_IF_ERROR(parts_->ReloadStates());
-  parts_->optimizer->Settle();
+  TrainedModel& model = components_->model;
+  RankTopology& topology = components_->topology;
+  DS_RETURN_IF_ERROR(model.ReloadStates());
+  model.optimizer->Settle();
   Status status;
   const auto give_to_sink = [&](const std::string& name, const at::Tensor& whole) {
     if (status.ok()) status = sink(name, whole.cpu());
   };
   const auto hand_on = [&](const std::string& name, const at::Tensor& whole) {
-    parts_->channels->SendWhole(0, {{name, whole}});
-    parts_->channels->AwaitSends();
+    topology.channels->SendWhole(0, {{name, whole}});
+    topology.channels->AwaitSends();
   };
-  const bool is_first_of_stage = parts_->mesh.MemberOf(world().rank(), kStageAxes).index == 0;
-  ForEachWhole(*parts_, [&](const std::string& name, const at::Tensor& whole) {
+  const bool is_first_of_stage = topology.mesh.MemberOf(world().rank(), kStageAxes).index == 0;
+  ForEachWhole(model, topology, [&](const std::string& name, const at::Tensor& whole) {
     if (world().rank() == 0) return give_to_sink(name, whole);
-    if (is_first_of_stage && parts_->channels) hand_on(name, whole);
+    if (is_first_of_stage && topology.channels) hand_on(name, whole);
   });
   if (world().rank() == 0) {
-    ForEachOfLaterStages(*parts_, give_to_sink);
-  } else if (is_first_of_stage && parts_->channels) {
-    parts_->channels->SendWhole(0, {});
-    parts_->channels->AwaitSends();
+    ForEachOfLaterStages(topology, give_to_sink);
+  } else if (is_first_of_stage && topology.channels) {
+    topology.channels->SendWhole(0, {});
+    topology.channels->AwaitSends();
   }
   return comm::AgreeOnStatus(status, world());
 }
 
 checkpoint::Stateful& Engine::state() { return *state_; }
 
-std::int64_t Engine::finished_steps() const { return parts_->step.counts.finished; }
+std::int64_t Engine::finished_steps() const { return components_->step.state.counts.finished; }
 
 std::int64_t Engine::gradient_accumulation_steps() const {
-  return parts_->config.batch.gradient_accumulation_steps;
+  return components_->step.batch.gradient_accumulation_steps;
 }
 
-std::int64_t Engine::parameter_count() const { return parts_->parameter_count; }
+std::int64_t Engine::parameter_count() const { return components_->model.parameter_count; }
 
-comm::Communicator& Engine::world() const { return parts_->world(); }
+comm::Communicator& Engine::world() const { return *components_->topology.world; }
 
 const nlohmann::ordered_json& Engine::memory_breakdown() const {
-  return parts_->memory.breakdown();
+  return components_->reporter.memory.breakdown();
 }
-const device::MemoryLedger& Engine::ledger() const { return *parts_->sharded->context().ledger; }
+const device::MemoryLedger& Engine::ledger() const {
+  return *components_->model.sharded->context().ledger;
+}
 
 }  // namespace ds::engine

@@ -47,7 +47,7 @@ class MemoryLedger;
 
 namespace ds::engine {
 
-struct EngineParts;
+struct EngineComponents;
 
 // Fills `values` with the initial elements [first, first + values.numel()) of the parameter with
 // the full name `name`. `values` is flat, contiguous, in the training dtype, on the engine's
@@ -138,11 +138,14 @@ class Engine {
   friend class DeepSpeedApi;
   friend class Executor;
   friend class TensorAccess;
+  friend StatusOr<Evaluation> Evaluate(Engine& engine,
+                                       const std::function<StatusOr<Bundle>()>& next_batch,
+                                       std::int64_t micro_batches);
   friend Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
                                        std::optional<int> modifier_rank,
                                        const std::function<Status()>& body);
-  explicit Engine(std::unique_ptr<EngineParts> parts);
-  std::unique_ptr<EngineParts> parts_;
+  explicit Engine(std::unique_ptr<EngineComponents> components);
+  std::unique_ptr<EngineComponents> components_;
   std::unique_ptr<checkpoint::Stateful> state_;
 };
 

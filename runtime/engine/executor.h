@@ -18,21 +18,27 @@
 #include "runtime/base/status.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/stage_channels.h"
+#include "runtime/engine/step_update.h"
 #include "runtime/plan/pipeline/stage_program.h"
 #include "runtime/zero/sharded_model.h"
 
 namespace ds::engine {
 
-struct EngineParts;
+class BlockRunner;
+struct EngineComponents;
 struct Passage;
+struct RankTopology;
+struct StepContext;
+struct StepReporter;
+struct TrainedModel;
 
 // Returns the next micro-batch of this rank.
 using BatchSource = std::function<StatusOr<Bundle>()>;
 
 class Executor {
  public:
-  explicit Executor(Engine& engine) : parts_(*engine.parts_) {}
-  explicit Executor(EngineParts& parts) : parts_(parts) {}
+  explicit Executor(Engine& engine);
+  explicit Executor(EngineComponents& engine);
 
   // Runs gradient_accumulation_steps micro-batches and their update, in the order of the engine's
   // schedule.
@@ -59,8 +65,6 @@ class Executor {
   StatusOr<StepResult> Step();
 
  private:
-  friend StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
-                                       std::int64_t micro_batches);
   friend class StageRun;
 
   // Counts the micro-batch and sets the bundle's fields that the blocks of all chunks read.
@@ -80,7 +84,16 @@ class Executor {
   void TakeGradients(int chunk, double arrival_factor, zero::DelayedGradients* delayed,
                      const std::function<void()>& backward);
 
-  EngineParts& parts_;
+  bool BringsLastGradients() const;
+  zero::GradientEnd ChooseGradientEnd() const;
+
+  const config::DsConfig& config_;
+  RankTopology& topology_;
+  TrainedModel& model_;
+  BlockRunner& runner_;
+  StepContext& step_;
+  StepReporter& reporter_;
+  StepUpdate update_;
 };
 
 // Runs gradient_accumulation_steps micro-batches and their update. Collective.

@@ -12,7 +12,7 @@
 #include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_components.h"
 #include "runtime/engine/make_mesh.h"
 
 namespace ds::engine {
@@ -77,47 +77,32 @@ Status RunBody(const std::function<Status()>& body) {
 
 }  // namespace
 
-Status EngineParts::CheckNotGathered() const {
-  if (!gathered) return OkStatus();
-  return FailedPreconditionError(
-      "the engine is asked for more within WithGatheredParameters, whose parameters that would "
-      "take away: do it after the body");
-}
-
-Status EngineParts::CheckWeightsAreAlike() const {
-  if (!optimizer->has_local_moves()) return OkStatus();
-  return FailedPreconditionError(
-      std::string(optimizer->optimizer_name()) +
-      " has moved each rank's parameters on their own, and what is written into them would leave "
-      "them different for good: write behind an update in which the ranks exchange what they have "
-      "done (local_step_scaler, local_step_clipper)");
-}
-
 Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& names,
                               std::optional<int> modifier_rank,
                               const std::function<Status()>& body) {
-  EngineParts& parts = *engine.parts_;
-  zero::ShardedModel& sharded = *parts.sharded;
+  TrainedModel& model = engine.components_->model;
+  const RankTopology& topology = engine.components_->topology;
+  zero::ShardedModel& sharded = *model.sharded;
   comm::Communicator& ranks = *sharded.context().groups.gradients;
   if (modifier_rank && (*modifier_rank < 0 || *modifier_rank >= ranks.size())) {
     return InvalidArgumentError("there is no rank " + std::to_string(*modifier_rank) +
                                 " to modify parameters on");
   }
-  DS_RETURN_IF_ERROR(CheckModelIsNotCut(parts.mesh, "WithGatheredParameters"));
+  DS_RETURN_IF_ERROR(CheckModelIsNotCut(topology.mesh, "WithGatheredParameters"));
   DS_ASSIGN_OR_RETURN(const Chosen chosen, FindChosen(sharded, names));
   const c10::NoGradGuard no_grad;
-  DS_RETURN_IF_ERROR(parts.ReloadStates());
-  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(parts.CheckWeightsAreAlike());
-  if (modifier_rank) parts.optimizer->Settle();  // a late update would overwrite the written values
+  DS_RETURN_IF_ERROR(model.ReloadStates());
+  if (modifier_rank && chosen.trained) DS_RETURN_IF_ERROR(model.CheckWeightsAreAlike());
+  if (modifier_rank) model.optimizer->Settle();  // a late update would overwrite the written values
   sharded.BeginReading(chosen.units);
   std::map<std::string, at::Tensor> before;  // if unsharded
   for (const auto& [name, parameter] : chosen.parameters) {
     if (!sharded.context().sharding.parameters) before.emplace(name, parameter.clone());
   }
-  parts.gathered = true;
+  model.gathered = true;
   const Status of_body = RunBody(body);
-  parts.gathered = false;
-  const Status status = comm::AgreeOnStatus(of_body, parts.world());
+  model.gathered = false;
+  const Status status = comm::AgreeOnStatus(of_body, *topology.world);
   const bool keeps = status.ok() && modifier_rank;
   for (const auto& [name, parameter] : chosen.parameters) {
     if (keeps) {
@@ -127,9 +112,9 @@ Status WithGatheredParameters(Engine& engine, const std::vector<std::string>& na
     }
   }
   Status kept = status;
-  if (keeps) kept = comm::AgreeOnStatus(KeepShards(*parts.optimizer, chosen), parts.world());
+  if (keeps) kept = comm::AgreeOnStatus(KeepShards(*model.optimizer, chosen), *topology.world);
   sharded.EndReading();
-  if (keeps && kept.ok()) parts.optimizer->PublishWeights();
+  if (keeps && kept.ok()) model.optimizer->PublishWeights();
   return kept;
 }
 

@@ -17,7 +17,6 @@
 #include "runtime/base/files.h"
 #include "runtime/base/host_name.h"
 #include "runtime/checkpoint_format/crc32c.h"
-#include "runtime/engine/engine_parts.h"
 
 namespace ds::engine {
 namespace {
@@ -178,15 +177,6 @@ std::vector<MonitorEvent> ListMonitorEvents(const config::DsConfig& config,
   add_time("backward_allreduce", phases->backward_allreduce);
   add_time("step", phases->step);
   return events;
-}
-
-Status EngineParts::WriteMonitors(const StepResult& result) const {
-  if (monitors.empty()) return OkStatus();
-  const std::vector<MonitorEvent> events = ListMonitorEvents(config, result, phases.latest());
-  for (const auto& monitor : monitors) {
-    DS_RETURN_IF_ERROR(monitor->Write(events, step.counts.samples));
-  }
-  return OkStatus();
 }
 
 StatusOr<std::vector<std::unique_ptr<Monitor>>> OpenMonitors(const config::DsConfig& config,

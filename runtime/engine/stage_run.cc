@@ -1,4 +1,4 @@
-#include "runtime/engine/executor_parts.h"
+#include "runtime/engine/stage_run.h"
 
 #include <ATen/ops/zeros_like.h>
 
@@ -10,7 +10,8 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/rank_topology.h"
+#include "runtime/engine/trained_model.h"
 
 namespace ds::engine {
 namespace {
@@ -59,7 +60,8 @@ StageRun::StageRun(Executor& executor, const BatchSource& next_batch, StageChann
     : executor_(executor),
       next_batch_(next_batch),
       channels_(channels),
-      places_(channels != nullptr ? executor.parts_.virtual_stages : pipeline::VirtualStages()) {}
+      places_(channels != nullptr ? executor.topology_.virtual_stages : pipeline::VirtualStages()) {
+}
 
 StageRun::MicroBatch& StageRun::FindMicroBatch(int number) {
   MicroBatch& micro_batch = micro_batches_[number];
@@ -73,7 +75,7 @@ Passage& StageRun::PassageOf(const pipeline::Task& task) {
 
 // Runs the program in a window. If a step throws, the next step's window takes over its open state.
 StatusOr<StepResult> StageRun::Run(const pipeline::StageProgram& program) {
-  zero::ShardedModel& sharded = *executor_.parts_.sharded;
+  zero::ShardedModel& sharded = *executor_.model_.sharded;
   sharded.OpenWindow();
   auto result = RunInWindow(program);
   sharded.CloseWindow();
@@ -90,7 +92,7 @@ StatusOr<StepResult> StageRun::RunInWindow(const pipeline::StageProgram& program
     } else if (instruction.kind == Kind::kReduce) {
       // Once, after the last chunk's backward: the step's update is due only then.
       if (--open_chunks > 0) continue;
-      executor_.parts_.sharded->CloseWindow();
+      executor_.model_.sharded->CloseWindow();
       DS_RETURN_IF_ERROR(executor_.Reduce());
     } else if (instruction.kind == Kind::kStep) {
       DS_ASSIGN_OR_RETURN(result, executor_.Step());
@@ -123,7 +125,7 @@ Status StageRun::Forward(const pipeline::Task& task) {
   Bundle bundle = is_last_chunk ? std::move(micro_batch.batch) : micro_batch.batch;
   Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
   PutActivations(passage.received, &bundle);
-  const int stage = channels_ != nullptr ? executor_.parts_.stage() : 0;
+  const int stage = channels_ != nullptr ? executor_.topology_.stage() : 0;
   const int place = places_.At({stage, task.chunk});
   if (place + 1 == places_.count()) {
     passage.loss = executor_.ForwardToLoss(std::move(bundle), task.chunk);
@@ -142,7 +144,7 @@ void StageRun::Backward(const pipeline::Task& task) {
   Passage& passage = micro_batch.passages[static_cast<std::size_t>(task.chunk)];
   executor_.RunBackward(&passage, task);
   if (channels_ == nullptr || task.chunk == 0) return;
-  const int stage = executor_.parts_.stage();
+  const int stage = executor_.topology_.stage();
   const auto before = places_.PlaceOf(places_.At({stage, task.chunk}) - 1);
   if (before.stage != stage) return;
   micro_batch.passages[static_cast<std::size_t>(before.chunk)].gradients =

@@ -12,8 +12,9 @@
 
 #include "runtime/checkpoint/tensor_source.h"
 #include "runtime/comm/agreement.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_components.h"
 #include "runtime/engine/make_mesh.h"
+#include "runtime/engine/step_update.h"
 
 namespace ds::engine {
 
@@ -32,6 +33,14 @@ struct TensorAccess::HeldTensor {
 
   std::int64_t numel() const {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
+  // Adds the optimizer's shards with this name.
+  void AddShards(const zero::ShardedOptimizer& optimizer, const std::string& name) {
+    std::vector<checkpoint::TensorShard> shards;
+    optimizer.AddShards(&shards);
+    for (const checkpoint::TensorShard& shard : shards) {
+      if (shard.name == name) ranges.push_back({shard.flat_start, shard.source});
+    }
   }
   // ReadInto and Write fail on drive errors.
   Status ReadInto(const at::Tensor& flat) const {
@@ -79,11 +88,11 @@ StatusOr<Found> FindParameter(const zero::ShardedModel& model, const std::string
 }  // namespace
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
-  EngineParts& parts = *engine_.parts_;
-  DS_RETURN_IF_ERROR(CheckModelIsNotCut(parts.mesh, "TensorAccess"));
-  DS_RETURN_IF_ERROR(parts.ReloadStates());
-  const zero::Context& context = parts.sharded->context();
-  DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*parts.sharded, wanted.name));
+  TrainedModel& model = engine_.components_->model;
+  DS_RETURN_IF_ERROR(CheckModelIsNotCut(engine_.components_->topology.mesh, "TensorAccess"));
+  DS_RETURN_IF_ERROR(model.ReloadStates());
+  const zero::Context& context = model.sharded->context();
+  DS_ASSIGN_OR_RETURN(const Found found, FindParameter(*model.sharded, wanted.name));
   zero::Bucket& bucket = *found.bucket;
   HeldTensor result{
       .shape = bucket.parameters().parameter(found.index).tensor.sizes().vec(),
@@ -93,16 +102,17 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     return InvalidArgumentError(wanted.name + " is frozen: it has a weight only");
   }
   if (wanted.kind == Kind::kGradient) {
-    DS_RETURN_IF_ERROR(parts.ReduceGradientsOnce());
-    if (parts.optimizer->has_updated()) {
+    StepUpdate update(*engine_.components_);
+    DS_RETURN_IF_ERROR(update.ReduceGradientsOnce());
+    if (model.optimizer->has_updated()) {
       return FailedPreconditionError("the gradient of " + wanted.name +
                                      " is used: super_offload updates by it in the backward pass");
     }
     const zero::FlatLayout& layout = bucket.parameters().layout();
     const zero::FlatRange range =
         result.sharded ? layout.shard(context.groups.shards->rank()) : layout.whole();
-    parts.AgreeOnWeight();
-    result.scale = parts.gradient_unit();
+    update.AgreeOnWeight();
+    result.scale = engine_.components_->step.gradient_unit();
     for (const zero::Piece& piece : layout.FindPieces(range)) {
       if (piece.parameter != found.index) continue;
       result.ranges.push_back(
@@ -111,26 +121,23 @@ StatusOr<TensorAccess::HeldTensor> TensorAccess::Find(const Wanted& wanted) {
     return result;
   }
   const std::string name = wanted.state.empty() ? wanted.name : wanted.name + "/" + wanted.state;
-  std::vector<checkpoint::TensorShard> shards;
-  parts.optimizer->AddShards(&shards);
-  for (const checkpoint::TensorShard& shard : shards) {
-    if (shard.name == name) result.ranges.push_back({shard.flat_start, shard.source});
-  }
+  result.AddShards(*model.optimizer, name);
   return result;
 }
 
 StatusOr<TensorAccess::HeldTensor> TensorAccess::FindWritable(const Wanted& wanted) {
-  DS_RETURN_IF_ERROR(engine_.parts_->ReloadStates());
+  DS_RETURN_IF_ERROR(engine_.components_->model.ReloadStates());
   // A late weight update would overwrite the written values.
-  if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->Settle();
+  if (wanted.kind == Kind::kWeight) engine_.components_->model.optimizer->Settle();
   DS_ASSIGN_OR_RETURN(HeldTensor found, Find(wanted));
   if (!found.writable) return InvalidArgumentError(wanted.name + " is frozen");
-  if (wanted.kind == Kind::kWeight) DS_RETURN_IF_ERROR(engine_.parts_->CheckWeightsAreAlike());
+  if (wanted.kind == Kind::kWeight)
+    DS_RETURN_IF_ERROR(engine_.components_->model.CheckWeightsAreAlike());
   return found;
 }
 
 StatusOr<at::Tensor> TensorAccess::GetFull(const Wanted& wanted) {
-  const zero::Context& context = engine_.parts_->sharded->context();
+  const zero::Context& context = engine_.components_->model.sharded->context();
   DS_ASSIGN_OR_RETURN(const HeldTensor found, Find(wanted));
   at::Tensor flat =
       at::zeros({found.numel()}, at::TensorOptions(at::kFloat).device(context.device));
@@ -170,13 +177,14 @@ Status TensorAccess::SetFull(const Wanted& wanted, const at::Tensor& value) {
   const Status written = found.Write([&](const HeldTensor::HeldRange& range) {
     return flat.narrow(0, range.start, range.source->count());
   });
-  DS_RETURN_IF_ERROR(comm::AgreeOnStatus(written, *engine_.parts_->sharded->context().groups.all));
-  if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
+  DS_RETURN_IF_ERROR(
+      comm::AgreeOnStatus(written, *engine_.components_->model.sharded->context().groups.all));
+  if (wanted.kind == Kind::kWeight) engine_.components_->model.optimizer->PublishWeights();
   return OkStatus();
 }
 
 Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
-  const zero::Context& context = engine_.parts_->sharded->context();
+  const zero::Context& context = engine_.components_->model.sharded->context();
   DS_ASSIGN_OR_RETURN(const HeldTensor found, FindWritable(wanted));
   Status fits;
   if (value.dim() != 1 || value.numel() != found.held()) {
@@ -190,7 +198,7 @@ Status TensorAccess::SetLocal(const Wanted& wanted, const at::Tensor& value) {
     return value.narrow(0, std::exchange(taken, taken + count), count);
   });
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(written, *context.groups.all));
-  if (wanted.kind == Kind::kWeight) engine_.parts_->optimizer->PublishWeights();
+  if (wanted.kind == Kind::kWeight) engine_.components_->model.optimizer->PublishWeights();
   return OkStatus();
 }
 

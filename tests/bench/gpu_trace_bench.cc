@@ -24,7 +24,7 @@
 
 namespace {
 
-using ds::engine::EngineParts;
+using ds::engine::EngineComponents;
 using ds::tests::GpuDecoder;
 
 struct Options {
@@ -52,9 +52,9 @@ Options Parse(char** arguments) {
   return {run, static_cast<int>(Number(arguments[8])), arguments[9]};
 }
 
-double Step(EngineParts& parts, const ds::Bundle& batch) {
+double Step(EngineComponents& engine, const ds::Bundle& batch) {
   const auto next = [&]() -> ds::StatusOr<ds::Bundle> { return batch; };
-  return ds::engine::Executor(parts).RunStep(next).value().loss;
+  return ds::engine::Executor(engine).RunStep(next).value().loss;
 }
 
 void Trace(const std::string& path, const std::function<void()>& body) {
@@ -75,18 +75,18 @@ int Run(const Options& options) {
     return 1;
   }
   auto* const world = ds::comm::ConnectWorld({.job_id = "gpu-trace"}, *device).value().release();
-  const auto parts = ds::tests::BuildDecoder(options.run, *world);
+  const auto engine = ds::tests::BuildDecoder(options.run, *world);
   const ds::Bundle batch = ds::tests::MakeBatch(options.run, *world);
   std::vector<double> losses, seconds;
   for (int i = 0; i < options.steps + 3; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    losses.push_back(Step(*parts, batch));
+    losses.push_back(Step(*engine, batch));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (i >= 3) seconds.push_back(took.count());
   }
   if (options.trace != "-") {
     Trace(options.trace, [&] {
-      for (int i = 0; i < 2; ++i) losses.push_back(Step(*parts, batch));
+      for (int i = 0; i < 2; ++i) losses.push_back(Step(*engine, batch));
       ds::device::Synchronize(device->device);
     });
   }

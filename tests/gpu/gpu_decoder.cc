@@ -33,8 +33,8 @@ config::DsConfig ConfigOf(const GpuDecoder& run) {
 
 }  // namespace
 
-std::unique_ptr<engine::EngineParts> BuildDecoder(const GpuDecoder& run,
-                                                  comm::Communicator& world) {
+std::unique_ptr<engine::EngineComponents> BuildDecoder(const GpuDecoder& run,
+                                                       comm::Communicator& world) {
   const nlohmann::json described = {
       {"model_type", "gpt2"}, {"vocab_size", run.vocabulary}, {"n_positions", run.tokens},
       {"n_embd", run.width},  {"n_layer", run.layers},        {"n_head", run.heads},

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_components.h"
 #include "runtime/models/bundle.h"
 
 namespace ds::tests {
@@ -23,7 +23,8 @@ struct GpuDecoder {
 };
 
 // `world` outlives it. A GPT-2 without dropout.
-std::unique_ptr<engine::EngineParts> BuildDecoder(const GpuDecoder& run, comm::Communicator& world);
+std::unique_ptr<engine::EngineComponents> BuildDecoder(const GpuDecoder& run,
+                                                       comm::Communicator& world);
 
 // A micro-batch on the world's device, whose labels have been measured.
 models::Bundle MakeBatch(const GpuDecoder& run, const comm::Communicator& world);

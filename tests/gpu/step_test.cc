@@ -14,7 +14,7 @@
 
 #include "runtime/comm/join_job.h"
 #include "runtime/engine/executor.h"
-#include "runtime/engine/executor_parts.h"
+#include "runtime/engine/step_update.h"
 #include "tests/gpu/gpu_decoder.h"
 #include "tests/gpu/on_gpu.h"
 #include "tests/gpu/probe/cuda_probe.h"
@@ -22,7 +22,7 @@
 namespace ds::tests {
 namespace {
 
-using engine::EngineParts;
+using engine::EngineComponents;
 using engine::Executor;
 
 class GpuStep : public ds::testing::OnGpu<::testing::TestWithParam<int>> {
@@ -50,16 +50,16 @@ class GpuStep : public ds::testing::OnGpu<::testing::TestWithParam<int>> {
     return cuda.getStreamFromGlobalPool(Opened()->device);
   }
 
-  static StepResult Step(EngineParts& parts, const models::Bundle& batch) {
-    return Executor(parts).RunStep([&]() -> StatusOr<models::Bundle> { return batch; }).value();
+  static StepResult Step(EngineComponents& engine, const models::Bundle& batch) {
+    return Executor(engine).RunStep([&]() -> StatusOr<models::Bundle> { return batch; }).value();
   }
   std::vector<double> LossesWithoutWaits(const GpuDecoder& run, int steps) const {
-    const auto parts = BuildDecoder(run, World());
+    const auto engine = BuildDecoder(run, World());
     const models::Bundle batch = MakeBatch(run, World());
     std::vector<double> losses;
     for (int i = 0; i < steps; ++i) {
       probe_->RefuseWaits(i > 0);  // the first may take memory from the driver
-      const StepResult result = Step(*parts, batch);
+      const StepResult result = Step(*engine, batch);
       probe_->RefuseWaits(false);
       losses.push_back(result.loss);
     }
@@ -110,18 +110,18 @@ TEST_F(GpuStep, StateThatRestsOnTheHostIsNotWaitedForEither) {
 TEST_F(GpuStep, AStepThatIsNotFiniteLeavesTheParametersAlone) {
   for (const bool away : {false, true}) {
     const GpuDecoder run{.stage = 3, .offloads_parameters = away, .offloads_optimizer = away};
-    const auto parts = BuildDecoder(run, World());
-    parts->non_finite = engine::NonFinitePolicy::kSkip;
+    const auto engine = BuildDecoder(run, World());
+    engine->step.non_finite = engine::NonFinitePolicy::kSkip;
     const models::Bundle batch = MakeBatch(run, World());
-    const StepResult first = Step(*parts, batch);
+    const StepResult first = Step(*engine, batch);
     EXPECT_FALSE(first.skipped);
-    Executor executor(*parts);
+    Executor executor(*engine);
     const at::Tensor loss = executor.Forward(batch);
     executor.Backward(loss * std::numeric_limits<float>::infinity(), /*scale_wrt_gas=*/true);
     ASSERT_TRUE(executor.Reduce().ok());
     EXPECT_TRUE(executor.Step().value().skipped);
     // As if it had never been.
-    const StepResult again = Step(*parts, batch);
+    const StepResult again = Step(*engine, batch);
     EXPECT_NEAR(again.loss, loss.item<double>(), 1e-6);
   }
 }
@@ -136,19 +136,20 @@ TEST_P(GpuStep, IsRepeatedByAGraph) {
   const auto eager = BuildDecoder(run, World());
   for (int i = 0; i < kSteps; ++i) expected.push_back(Step(*eager, batch).loss);
 
-  const auto parts = BuildDecoder(run, World());
+  const auto engine = BuildDecoder(run, World());
   std::vector<double> losses;
-  for (int i = 0; i < 2; ++i) losses.push_back(Step(*parts, batch).loss);
+  for (int i = 0; i < 2; ++i) losses.push_back(Step(*engine, batch).loss);
   at::Tensor loss;
-  Executor executor(*parts);
+  Executor executor(*engine);
+  engine::StepUpdate update(*engine);
   const auto repeat = probe_->Capture([&] {
     loss = executor.Forward(batch);
     executor.Backward(loss, /*scale_wrt_gas=*/true);
     ASSERT_TRUE(executor.Reduce().ok());
-    parts->AgreeOnWeight();
-    auto scheduled = parts->rates.FindNext(parts->step.counts.applied);
-    ASSERT_TRUE(engine::LaunchUpdate(*parts, std::move(scheduled)).ok());
-    parts->optimizer->ClearGradients();
+    update.AgreeOnWeight();
+    auto scheduled = engine->step.rates.FindNext(engine->step.state.counts.applied);
+    ASSERT_TRUE(update.Launch(std::move(scheduled)).ok());
+    engine->model.optimizer->ClearGradients();
   });
   while (std::ssize(losses) < kSteps) {
     repeat();

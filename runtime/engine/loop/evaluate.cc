@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/agreement.h"
-#include "runtime/engine/engine_parts.h"
+#include "runtime/engine/engine_components.h"
 #include "runtime/models/decoder/lm_head.h"
 
 namespace ds::engine {
@@ -42,9 +42,10 @@ class EvaluationMode {
 StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
                               std::int64_t micro_batches) {
   Executor executor(engine);
-  EngineParts& parts = executor.parts_;
-  const auto begin = parts.blocks.clock->Now();
-  const EvaluationMode mode(*parts.model);
+  const Clock& clock = *engine.components_->reporter.clock;
+  RankTopology& topology = engine.components_->topology;
+  const auto begin = clock.Now();
+  const EvaluationMode mode(*engine.components_->model.blocks);
   const c10::NoGradGuard no_grad;
   double sum = 0.0, count = 0.0, hits = 0.0;
   bool counts_hits = false;
@@ -60,18 +61,18 @@ StatusOr<Evaluation> Evaluate(Engine& engine, const BatchSource& next_batch,
     counts_hits = true;
     hits += static_cast<double>(found->second.item<std::int64_t>());
   }
-  if (parts.channels) parts.channels->AwaitSends();
+  if (topology.channels) topology.channels->AwaitSends();
   const auto ranks =
-      comm::GatherNumbers({sum, count, hits, counts_hits ? 1.0 : 0.0}, parts.world());
+      comm::GatherNumbers({sum, count, hits, counts_hits ? 1.0 : 0.0}, *topology.world);
   double sums = 0.0, counts = 0.0, all_hits = 0.0, telling = 0.0;
   // Ranks with parts of the same samples have their own losses, of their own labels.
-  for (const int rank : parts.LossRanksOver(topology::kGradientAxes)) {
+  for (const int rank : topology.LossRanksOver(topology::kGradientAxes)) {
     sums += ranks[static_cast<std::size_t>(rank)][0];
     counts += ranks[static_cast<std::size_t>(rank)][1];
     all_hits += ranks[static_cast<std::size_t>(rank)][2];
     telling += ranks[static_cast<std::size_t>(rank)][3];
   }
-  const std::chrono::duration<double> seconds = parts.blocks.clock->Now() - begin;
+  const std::chrono::duration<double> seconds = clock.Now() - begin;
   const bool has_accuracy = telling > 0.0 && counts > 0.0;
   return Evaluation{.loss = counts == 0.0 ? 0.0 : sums / counts,
                     .accuracy = has_accuracy ? std::optional(all_hits / counts) : std::nullopt,
