@@ -136,4 +136,24 @@ class ShardedModel {
   std::int64_t frozen_numel_ = 0;
 };
 
+// Calls visit(Bucket&) for the buckets of a model, in model order.
+template <typename Visit>
+void ForEachBucket(const ShardedModel& model, Visit visit) {
+  for (const auto& unit : model.units()) {
+    for (const auto& bucket : unit->buckets()) visit(*bucket);
+  }
+}
+
+// Calls visit(Bucket&, first) for the trainable buckets. `first` is the ordinal of the bucket's
+// first parameter among the trainable parameters of the model.
+template <typename Visit>
+void ForEachTrainableBucket(const ShardedModel& model, Visit visit) {
+  std::int64_t first = 0;
+  ForEachBucket(model, [&](Bucket& bucket) {
+    if (!bucket.trainable()) return;
+    visit(bucket, first);
+    first += bucket.parameters().layout().size();
+  });
+}
+
 }  // namespace ds::zero

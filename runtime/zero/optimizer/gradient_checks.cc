@@ -10,7 +10,6 @@
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/device/finite_check.h"
-#include "runtime/zero/optimizer/buckets.h"
 
 namespace ds::zero {
 namespace {

@@ -1,13 +1,18 @@
 #include "runtime/zero/optimizer/zenflow.h"
 
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/optim/kernels/flat_update.h"
 #include "runtime/zero/optimizer/update_thread.h"
+#include "runtime/zero/storage/store_source.h"
 
 namespace ds::zero {
 namespace {
@@ -16,6 +21,31 @@ using device::MemoryUse;
 using PartUse = OptimizerShard::PartUse;
 
 constexpr std::int64_t kWholeRange = std::numeric_limits<std::int64_t>::max();
+
+constexpr std::string_view kMoments[] = {"/zenflow_exp_avg", "/zenflow_exp_avg_sq"};
+constexpr std::string_view kGradient = "/zenflow_gradient";
+
+// Adds |values| to the sums of a matrix's columns; values[0] is element `start` of the matrix.
+void AddToColumns(const at::Tensor& values, std::int64_t start, const at::Tensor& sums) {
+  const std::int64_t columns = sums.numel(), end = start + values.numel();
+  const at::Tensor sizes = values.to(at::kFloat).abs();
+  for (std::int64_t at = start; at < end;) {
+    const std::int64_t column = at % columns;
+    const bool whole_rows = column == 0 && end - at >= columns;
+    const std::int64_t rows = whole_rows ? (end - at) / columns : 1;
+    const std::int64_t width = std::min(columns - column, end - at);
+    const at::Tensor some = sizes.narrow(0, at - start, rows * width).view({rows, width});
+    sums.narrow(0, column, width).add_(some.sum(0));
+    at += rows * width;
+  }
+}
+
+// Returns the number of important elements of a matrix before element `at`.
+std::int64_t CountBefore(std::int64_t at, std::int64_t columns,
+                         const std::vector<std::int64_t>& chosen) {
+  const auto in_row = std::lower_bound(chosen.begin(), chosen.end(), at % columns);
+  return at / columns * static_cast<std::int64_t>(chosen.size()) + (in_row - chosen.begin());
+}
 
 }  // namespace
 
@@ -260,6 +290,280 @@ void ZenFlow::Step(const optim::Update& update) {
   for (Waiting& waiting : waiting_) {
     waiting.shard->Publish();  // overlaps with the next shard's
     waiting.shard->Stow();
+  }
+}
+
+// Selects the important columns and locates them on this rank.
+
+void ZenFlow::MakePlaces(Range* range) {
+  std::vector<std::int64_t> places;
+  for (const Part& part : range->parts) {
+    const Piece& piece = part.piece;
+    const std::int64_t start = piece.parameter_start, end = start + piece.count;
+    const auto add = [&](std::int64_t element) {
+      if (element >= start && element < end) places.push_back(piece.range_start + element - start);
+    };
+    if (part.matrix < 0) {
+      for (std::int64_t i = start; i < end; ++i) add(i);
+      continue;
+    }
+    const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
+    for (std::int64_t row = start / matrix.columns; row * matrix.columns < end; ++row) {
+      for (const std::int64_t column : matrix.chosen) add(row * matrix.columns + column);
+    }
+  }
+  range->count = static_cast<std::int64_t>(places.size());
+  range->places = at::tensor(places, at::kLong);
+  PutPlaces(range, context_.device, context_.tier());
+}
+
+void ZenFlow::PutPlaces(Range* range, at::Device device, device::MemoryTier tier) const {
+  if (!range->places.defined()) return;
+  range->places = range->places.to(device);
+  range->booked = device::LedgerEntry(context_.ledger, MemoryUse::kOptimizerState, tier,
+                                      static_cast<std::int64_t>(range->places.nbytes()));
+}
+
+ZenFlow::ImportantPiece ZenFlow::FindImportant(const Part& part) const {
+  const Piece& piece = part.piece;
+  if (part.matrix < 0) {
+    return {.shape = part.shape, .start = piece.parameter_start, .count = piece.count};
+  }
+  const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
+  const auto before = [&](std::int64_t at) {
+    return CountBefore(at, matrix.columns, matrix.chosen);
+  };
+  const std::int64_t start = before(piece.parameter_start);
+  return {.shape = {part.shape.at(0), static_cast<std::int64_t>(matrix.chosen.size())},
+          .start = start,
+          .count = before(piece.parameter_start + piece.count) - start};
+}
+
+void ZenFlow::Forget(Range* range) {
+  range->places = at::Tensor();
+  range->booked = {};
+  range->count = 0;
+  range->weights = {};
+  for (Store& store : range->moments) store = {};
+}
+
+// Moments start at zero, weights at the masters' values.
+void ZenFlow::Place(Range* range, bool takes_weights) {
+  MakePlaces(range);
+  const bool away = config_.offload && !context_.device.is_cpu();
+  for (Store& store : range->moments) {
+    store = Store(context_, {range->padded(), c10::kFloat, MemoryUse::kOptimizerState,
+                             away ? Rest::kHost : Rest::kHere});
+    store.Zero();
+    store.Stow();
+  }
+  if (!context_.dtypes.has_master_weights()) return;
+  range->weights = Store(
+      context_, {range->padded(), context_.dtypes.master, MemoryUse::kMasterWeights, Rest::kHere});
+  if (!takes_weights) return;
+  const Lease masters = AcquireRestWeights(*range);
+  range->weights.Acquire(Access::kOverwrite).tensor().copy_(Gather(masters.tensor(), *range));
+}
+
+void ZenFlow::Select() {
+  TakeOver();  // published with the other changes of the step
+  WriteBack();
+  const at::Tensor sums =
+      at::zeros({columns_}, at::TensorOptions(at::kFloat).device(context_.device));
+  for (const Range& range : ranges_) {
+    const Lease gradient = range.shard->bucket().gradients().for_optimizer(range.own);
+    for (const Part& part : range.parts) {
+      if (part.matrix < 0) continue;
+      const Matrix& matrix = matrices_[static_cast<std::size_t>(part.matrix)];
+      AddToColumns(gradient.tensor().narrow(0, part.piece.range_start, part.piece.count),
+                   part.piece.parameter_start, sums.narrow(0, matrix.first_sum, matrix.columns));
+    }
+  }
+  if (context_.sharding.optimizer && columns_ > 0) {
+    context_.groups.shards->AllReduce(sums, comm::ReduceOp::kSum, "importance of columns");
+  }
+  const at::Tensor host = sums.to(at::kCPU);
+  const float* const first = host.const_data_ptr<float>();
+  for (Matrix& matrix : matrices_) {
+    const float* const own = first + matrix.first_sum;
+    matrix.chosen = ChooseColumns({own, own + matrix.columns}, config_.topk_ratio);
+  }
+  for (Range& range : ranges_) Place(&range, /*takes_weights=*/true);
+  is_selected_ = true;
+}
+
+std::vector<ZenFlowSums> ZenFlow::MeasureMatrices(double scale) const {
+  std::vector<double> own(2 * matrices_.size(), 0.0);
+  for (const Range& range : ranges_) {
+    const Lease lease = range.shard->bucket().gradients().for_optimizer(range.own);
+    const at::Tensor sizes = lease.tensor().to(at::kFloat).abs();
+    const at::Tensor important = at::zeros_like(sizes);
+    important.index_copy_(0, range.places, sizes.index_select(0, range.places));
+    for (const Part& part : range.parts) {
+      if (part.matrix < 0) continue;
+      const auto sum = [&](const at::Tensor& values) {
+        return scale * values.narrow(0, part.piece.range_start, part.piece.count)
+                           .sum(at::kDouble)
+                           .item<double>();
+      };
+      const auto i = 2 * static_cast<std::size_t>(part.matrix);
+      own[i] += sum(important);
+      own[i + 1] += sum(sizes);
+    }
+  }
+  std::vector<ZenFlowSums> sums(matrices_.size());
+  const auto add = [&](const std::vector<double>& rank) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i].important += rank[2 * i];
+      sums[i].rest += rank[2 * i + 1] - rank[2 * i];
+    }
+  };
+  if (!context_.sharding.optimizer) {
+    add(own);
+  } else {
+    for (const auto& rank : comm::GatherNumbers(own, *context_.groups.shards)) add(rank);
+  }
+  return sums;
+}
+
+// Checkpoints and moves to the host: state in addition to the weights and the optimizer state.
+
+void ZenFlow::MoveToHost(StateKind kind) {
+  const bool masters = kind == StateKind::kHpParams;
+  if (!masters && kind != StateKind::kOptimStates) return;
+  for (Range& range : ranges_) {
+    if (masters) {
+      range.weights.Release();
+      continue;
+    }
+    for (Store& store : range.moments) store.Release();
+    PutPlaces(&range, at::kCPU, device::MemoryTier::kHost);
+  }
+  for (Waiting& waiting : waiting_) {
+    if (masters) {
+      waiting.weights.Release();
+      continue;
+    }
+    for (Store& store : waiting.gradients) store.Release();
+  }
+}
+
+// Offloaded stores stay offloaded between steps.
+void ZenFlow::MoveBack() {
+  const auto move = [](Store& store) {
+    if (!store.rests_away()) store.Prefetch();
+  };
+  for (Range& range : ranges_) {
+    for (Store& store : range.moments) move(store);
+    move(range.weights);
+    PutPlaces(&range, context_.device, context_.tier());
+  }
+  for (Waiting& waiting : waiting_) {
+    for (Store& store : waiting.gradients) move(store);
+    move(waiting.weights);
+  }
+}
+
+// The important columns of a matrix form a matrix of their own, sharded among ranks like the
+// original.
+void ZenFlow::AddShards(std::vector<checkpoint::TensorShard>* shards) {
+  const bool sharded = context_.sharding.optimizer;
+  for (Range& range : ranges_) {
+    const FlatParameters& parameters = range.shard->bucket().parameters();
+    Store& sum = waiting_[range.shard_index].gradients[current_];
+    const FlatRange stored{range.shard->start(),
+                           range.shard->bucket().gradients().optimizer_range().count};
+    AddShardsOf(context_, parameters,
+                {sum, stored, range.turn.range, std::string(kGradient), sharded}, shards);
+    if (!range.places.defined()) continue;
+    std::int64_t first = 0;
+    for (const Part& part : range.parts) {
+      const NamedParameter& parameter = parameters.parameter(part.piece.parameter);
+      const ImportantPiece piece = FindImportant(part);
+      checkpoint::Placement placement = parameter.placement;
+      placement.global_shape = piece.shape;
+      const auto axes = sharded ? context_.ShardCopyAxes(parameter.placement)
+                                : context_.WholeCopyAxes(parameter.placement);
+      for (std::size_t i = 0; i < 2; ++i) {
+        shards->push_back({.name = parameter.name + std::string(kMoments[i]),
+                           .placement = placement,
+                           .flat_start = piece.start,
+                           .source = SourceOf(range.moments[i], {first, piece.count}),
+                           .replica = context_.ReplicaOf(parameter.placement, axes)});
+      }
+      first += piece.count;
+    }
+  }
+}
+
+nlohmann::json ZenFlow::State() const {
+  nlohmann::json columns = nlohmann::json::object(), sums = nlohmann::json::array();
+  for (const Matrix& matrix : matrices_) {
+    if (!matrix.chosen.empty()) columns[matrix.name] = matrix.chosen;
+  }
+  for (const ZenFlowSums& each : balance_.sums()) {
+    sums.push_back({each.important, each.rest});
+  }
+  return {{"columns", columns},
+          {"selected", is_selected_},
+          {"waiting_steps", steps_},
+          {"balance_steps", balance_.steps()},
+          {"balance", sums}};
+}
+
+// The contents of a checkpoint besides the tensors.
+struct ZenFlow::Read {
+  bool selected = false;
+  std::vector<std::vector<std::int64_t>> chosen;  // of each matrix
+  std::int64_t waiting_steps = 0;
+  std::int64_t balance_steps = 0;
+  std::vector<ZenFlowSums> balance;
+};
+
+StatusOr<ZenFlow::Read> ZenFlow::ReadState(const nlohmann::json& state) const {
+  const auto wrong = [](const std::string& what) {
+    return DataLossError("the state of ZenFlow " + what);
+  };
+  try {
+    Read read{.selected = state.at("selected"),
+              .chosen = {},
+              .waiting_steps = state.at("waiting_steps"),
+              .balance_steps = state.at("balance_steps"),
+              .balance = {}};
+    for (const Matrix& matrix : matrices_) {
+      std::vector<std::int64_t>& columns = read.chosen.emplace_back();
+      if (read.selected) state.at("columns").at(matrix.name).get_to(columns);
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        const std::int64_t least = i == 0 ? 0 : columns[i - 1] + 1;
+        if (columns[i] >= least && columns[i] < matrix.columns) continue;
+        return wrong("has columns that " + matrix.name + " does not have");
+      }
+    }
+    for (const nlohmann::json& each : state.at("balance")) {
+      read.balance.push_back({each.at(0), each.at(1)});
+    }
+    return read;
+  } catch (const nlohmann::json::exception&) {
+    return wrong("has a value that is missing or of another type");
+  }
+}
+
+Status ZenFlow::CheckState(const nlohmann::json& state) const {
+  const StatusOr<Read> read = ReadState(state);
+  return read.ok() ? OkStatus() : read.status();
+}
+
+void ZenFlow::ExpectState(const nlohmann::json& state) {
+  if (beside_.valid()) beside_.get();  // its result will be overwritten
+  Read read = ReadState(state).value();
+  steps_ = read.waiting_steps;
+  balance_.Load(read.balance_steps, std::move(read.balance));
+  for (std::size_t i = 0; i < matrices_.size(); ++i) {
+    matrices_[i].chosen = std::move(read.chosen[i]);
+  }
+  is_selected_ = read.selected;
+  for (Range& range : ranges_) {
+    is_selected_ ? Place(&range, /*takes_weights=*/false) : Forget(&range);
   }
 }
 
