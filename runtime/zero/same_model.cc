@@ -1,4 +1,4 @@
-#include "runtime/zero/sharded_model_parts.h"
+#include "runtime/zero/same_model.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

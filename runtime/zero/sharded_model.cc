@@ -9,7 +9,9 @@
 
 #include "runtime/base/check.h"
 #include "runtime/comm/agreement.h"
-#include "runtime/zero/sharded_model_parts.h"
+#include "runtime/zero/backward_entry.h"
+#include "runtime/zero/same_model.h"
+#include "runtime/zero/shared_memory.h"
 
 namespace ds::zero {
 namespace {

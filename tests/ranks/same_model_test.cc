@@ -1,6 +1,6 @@
 // Ranks that do not have the same model, or call for different parts of it, hear of it.
 
-#include "runtime/zero/sharded_model_parts.h"
+#include "runtime/zero/same_model.h"
 
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>

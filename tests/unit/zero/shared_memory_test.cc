@@ -1,4 +1,4 @@
-#include "runtime/zero/sharded_model_parts.h"
+#include "runtime/zero/shared_memory.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
