@@ -28,10 +28,28 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/comm/net/frame_header.h"
 #include "runtime/comm/net/peer_rails.h"
+#include "runtime/comm/shm/call_signature.h"
 
 namespace ds::comm {
+
+enum class FrameChannel : std::uint32_t {
+  kCollective = 0,
+  kMessage = 1,
+  kEnd = 2,    // the bytes hold the reason why the sender has ended everything; no frame follows
+  kWaits = 3,  // no bytes: the sender has waited for a rank for long, and still waits
+};
+
+// Identifies a group among those that share the same connections (world_group.h).
+using GroupId = std::uint64_t;
+
+// Precedes a frame's bytes on the wire. Plain data, sent as it is in memory.
+struct FrameHeader {
+  std::uint64_t bytes = 0;
+  GroupId group = 0;
+  FrameChannel channel = FrameChannel::kCollective;
+  CallSignature call = {};
+};
 
 class PeerLink {
  public:
