@@ -42,7 +42,7 @@ ALLOWED = {
     "runtime/checkpoint_format/folder_mark.cc": (1, "a file with an owner mark"),
     "runtime/checkpoint/safetensors.cc": (1, "a temporary file that it made"),
     "runtime/plan/data/host_cache.cc": (1, "a folder with an owner mark"),
-    "runtime/models/weights/weight_writer.cc": (2, "the weights that a model folder, named by the user, held before"),
+    "runtime/models/weights/weights.cc": (2, "the weights that a model folder, named by the user, held before"),
     "runtime/offload/scratch_file.cc": (1, "a file that it made with O_EXCL a moment ago"),
     "runtime/process/owned_cgroup.cc": (4, "control groups with an owner mark, and their processes"),
     "runtime/process/private_folder.cc": (3, "folders with an owner mark, or that this object made"),
