@@ -1,4 +1,4 @@
-#include "runtime/inference/generation_inputs.h"
+#include "runtime/inference/generation_config.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "runtime/inference/generation_inputs.h"
+#include "runtime/inference/load_model.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>

@@ -1,4 +1,4 @@
-#include "runtime/inference/generation_inputs.h"
+#include "runtime/inference/prompt_encoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
