@@ -149,7 +149,6 @@ INNER = {
     OPTIM: ("runtime/base/", "runtime/config/", "runtime/device/", "runtime/comm/", OPTIM + "kernels/", PLAN + "schedule/",
             OPTIM + "groups/", OPTIM + "optimizer.h", OPTIM + "elementwise.h"),
     OPTIM + "one_bit/": ("runtime/config/", "runtime/comm/", OPTIM + "kernels/", OPTIM + "optimizer.h", OPTIM + "one_bit/"),
-    OPTIM + "factory/": ("runtime/config/", OPTIM),
 }
 
 # Outside runtime/: top-level folder -> what it may include.

@@ -1,5 +1,10 @@
 #include "runtime/optim/optimizer.h"
 
+#include <memory>
+#include <variant>
+
+#include "runtime/optim/elementwise.h"
+
 namespace ds::optim {
 
 namespace {
@@ -49,6 +54,24 @@ PartRates Optimizer::MakeRates(const Update& update, const Part& part) const {
           .gradient_scale = update.gradient_scale,
           .step = update.step,
           .decision = ViewDecision(update.decision)};
+}
+
+// Not in the unnamed namespace, because it declares a function of ds::optim.
+template <typename Config>
+static std::unique_ptr<Optimizer> MakeFor(const Config& config, double weight_decay) {
+  if constexpr (requires(PartRates rates) { MakeOp(config, rates); }) {
+    return std::make_unique<Elementwise<Config>>(config, weight_decay);
+  } else {
+    // Optimizers that are more than an op have their own source, which defines this function for
+    // their config. An alternative without an optimizer does not link.
+    std::unique_ptr<Optimizer> MakeOptimizer(const Config& config, double weight_decay);
+    return MakeOptimizer(config, weight_decay);
+  }
+}
+
+std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config) {
+  return std::visit([&](const auto& each) { return MakeFor(each, config.weight_decay); },
+                    config.algorithm);
 }
 
 }  // namespace ds::optim

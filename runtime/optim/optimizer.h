@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -105,5 +106,8 @@ class Optimizer {
  private:
   PartRates configured_;
 };
+
+// Creates the optimizer of a ds_config.
+std::unique_ptr<Optimizer> MakeOptimizer(const config::OptimizerConfig& config);
 
 }  // namespace ds::optim

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "runtime/device/rank_device.h"
-#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/flat_update.h"
+#include "runtime/optim/optimizer.h"
 #include "tests/bench/compete.h"
 
 namespace {

@@ -8,8 +8,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
-#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/kernels/flat_update.h"
+#include "runtime/optim/optimizer.h"
 #include "tests/gpu/on_gpu.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/flat_cases.h"

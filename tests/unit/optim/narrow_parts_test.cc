@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "runtime/optim/factory/make_optimizer.h"
+#include "runtime/optim/optimizer.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
 

@@ -8,9 +8,9 @@
 
 #include <string>
 
-#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/one_bit/one_bit_average.h"
 #include "runtime/optim/one_bit/zero_one_adam.h"
+#include "runtime/optim/optimizer.h"
 #include "tests/support/rank_harness.h"
 #include "tests/unit/optim/parts.h"
 

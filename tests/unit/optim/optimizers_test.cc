@@ -12,8 +12,8 @@
 
 #include "runtime/base/files.h"
 #include "runtime/config/file/check_config.h"
-#include "runtime/optim/factory/make_optimizer.h"
 #include "runtime/optim/muon.h"
+#include "runtime/optim/optimizer.h"
 #include "tests/places.h"
 #include "tests/unit/optim/emulated_launch.h"
 #include "tests/unit/optim/parts.h"
