@@ -14,12 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/activation_config.h"
 #include "runtime/config/expert_gate_config.h"
-#include "runtime/config/offload_config.h"
 #include "runtime/config/optimizer.h"
 #include "runtime/config/schedule.h"
-#include "runtime/config/step_monitor_config.h"
 
 namespace ds::config {
 
@@ -81,6 +78,57 @@ struct PipelineConfig {
   bool grad_partitioned = true;  // of their gradients
 };
 
+// ZenFlowConfig holds zero_optimization.zenflow. ZenFlow updates the important columns of a matrix
+// in every step, and the others by the mean gradient of several steps
+// (plan/zero/zenflow_schedule.h).
+struct ZenFlowConfig {
+  double topk_ratio = 0.1;                      // fraction of a matrix's columns
+  std::int64_t select_interval = 0;             // steps, or epochs; 0: columns are selected once
+  bool counts_epochs = false;                   // select_interval counts epochs
+  std::optional<std::int64_t> steps_per_epoch;  // absent: derived from the training data
+  std::optional<std::int64_t> update_interval;  // absent: adaptive (ZenFlowBalance)
+  double auto_ratio = 0.99;                     // fraction of matrices that must be due
+  std::int64_t full_warm_up_rounds = 0;         // initial steps that update everything
+  bool overlap_step = false;
+  // Fraction of a rank's cores that the overlapped update leaves to the model. Absent: both use all
+  // cores.
+  std::optional<double> compute_cores = {};
+  bool offload = false;  // offloads the moments of the important columns, too
+};
+
+enum class OffloadDevice { kNone, kCpu, kNvme };
+
+struct OffloadParamConfig {
+  OffloadDevice device = OffloadDevice::kNone;
+  std::vector<std::string> nvme_path;  // folders; at least one for kNvme
+  // Elements.
+  std::int64_t buffer_count = 5;
+  std::int64_t buffer_size = 100'000'000;
+  std::int64_t max_in_cpu = 1'000'000'000;
+};
+
+struct OffloadOptimizerConfig {
+  OffloadDevice device = OffloadDevice::kNone;
+  std::vector<std::string> nvme_path;
+  std::int64_t buffer_count = 4;
+  bool pipeline_read = false;
+  bool pipeline_write = false;
+  double ratio = 1.0;          // at least this fraction of the state is offloaded
+  bool super_offload = false;  // updates blocks in the backward pass
+  // Fraction of a rank's cores reserved for these updates. Absent: none is reserved, and the rank's
+  // own thread updates between blocks.
+  std::optional<double> update_cores = {};
+};
+
+// Transfers to and from files.
+struct AioConfig {
+  std::int64_t block_size = 1 << 20;  // bytes
+  int queue_depth = 8;
+  int intra_op_parallelism = 1;
+  bool single_submit = false;
+  bool overlap_events = true;
+};
+
 // LoCo: the error of quantizing a gradient to 4 bits is added to the next gradient.
 struct LocoConfig {
   double err_beta = 0.8;            // weight of the previous error
@@ -111,6 +159,25 @@ struct ZeroConfig {
   OffloadParamConfig offload_param;
   OffloadOptimizerConfig offload_optimizer;
   std::optional<ZenFlowConfig> zenflow = {};
+};
+
+// ActivationCheckpointingConfig holds the section `activation_checkpointing`. The section selects
+// whether layers are recomputed (config/recompute_choice.h) and how their inputs are kept.
+struct ActivationCheckpointingConfig {
+  bool asked_for = false;              // a key of the section differs from its default
+  bool partition_activations = false;  // each tensor rank keeps its part of the inputs
+  // One buffer holds the parts of this many layers. Absent: each part has memory of its own.
+  std::optional<std::int64_t> buffered_parts;
+  bool cpu_checkpointing = false;
+  bool synchronize_checkpoint_boundary = false;
+  bool profile = false;  // reports the times of recomputed blocks, per step
+};
+
+// Files with the metrics of each step, for other tools.
+struct StepMonitorConfig {
+  bool enabled = false;
+  std::string output_path;                    // relative to the working directory of the first rank
+  std::string job_name = "DeepSpeedJobName";  // a folder in output_path
 };
 
 struct DsConfig {

@@ -1,6 +1,6 @@
-#include "runtime/config/sections/sections.h"
-
 #include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,15 +9,179 @@
 #include <vector>
 
 #include "runtime/config/check/value_check.h"
+#include "runtime/config/check/values.h"
 #include "runtime/config/curriculum.h"
+#include "runtime/config/dynamic_batching.h"
 #include "runtime/config/keys/keys.h"
-#include "runtime/config/sections/curriculum_values.h"
-#include "runtime/config/sections/dynamic_batching_section.h"
+#include "runtime/config/sections/sections.h"
 
 namespace ds::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+bool IsOn(const Values& values, std::initializer_list<Key> switches) {
+  return std::all_of(switches.begin(), switches.end(),
+                     [&](Key key) { return values.Get(key) == true; });
+}
+
+// The path of a curriculum in a ds_config: the older section `curriculum_learning`, or a metric of
+// data_efficiency.
+class CurriculumPath {
+ public:
+  static CurriculumPath Legacy() { return CurriculumPath("curriculum_learning."); }
+  static CurriculumPath Metric(const std::string& name);
+
+  // Returns the path of a curriculum's key in the file.
+  std::string Of(std::string_view key) const { return prefix_ + std::string(key); }
+  // Return the file's value of the key, in the curriculum or in its schedule_config; null without
+  // one.
+  Json Value(const Values& values, std::string_view key) const;
+  Json ScheduleValue(const Values& values, std::string_view key) const;
+
+ private:
+  explicit CurriculumPath(std::string prefix) : prefix_(std::move(prefix)) {}
+  std::string prefix_;
+};
+
+constexpr std::string_view kMetrics =
+    "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics.";
+
+Json Find(const Values& values, const std::string& path) {
+  const auto entry = values.entries().find(path);
+  return entry == values.entries().end() ? Json() : entry->second.value;
+}
+
+CurriculumPath CurriculumPath::Metric(const std::string& name) {
+  return CurriculumPath(std::string(kMetrics) + name + ".");
+}
+
+Json CurriculumPath::Value(const Values& values, std::string_view key) const {
+  return Find(values, Of(key));
+}
+
+// A metric's schedule_config is one value, an object.
+Json CurriculumPath::ScheduleValue(const Values& values, std::string_view key) const {
+  const Json whole = Find(values, Of("schedule_config"));
+  if (whole.is_object()) return whole.value(std::string(key), Json());
+  return Find(values, Of("schedule_config." + std::string(key)));
+}
+
+// Returns the names of the metrics in the file, each once.
+std::vector<std::string> ListMetrics(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto& [path, entry] : values.entries()) {
+    if (!std::string_view(path).starts_with(kMetrics)) continue;
+    const std::string rest = path.substr(kMetrics.size());
+    const std::string name = rest.substr(0, rest.find('.'));
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
+// Returns true if a metric truncates samples to a length (single_cluster in DeepSpeed's terms),
+// false if it selects samples.
+bool CutsSamples(const Values& values, const std::string& metric) {
+  return CurriculumPath::Metric(metric).Value(values, "clustering_type") == "single_cluster";
+}
+
+// Returns the keys of schedule_config that a schedule_type needs; none for an unknown type.
+std::vector<std::string_view> NeededBySchedule(const Json& type) {
+  if (type == "fixed_discrete") return {"difficulty", "max_step"};
+  if (type == "fixed_linear") return {"total_curriculum_step", "difficulty_step"};
+  if (type == "fixed_root") return {"total_curriculum_step", "difficulty_step", "root_degree"};
+  return {};
+}
+
+// Requires values without errors.
+CurriculumConfig ReadCurriculum(const Values& values, const CurriculumPath& path) {
+  CurriculumConfig curriculum{.min_difficulty = path.Value(values, "min_difficulty"),
+                              .max_difficulty = path.Value(values, "max_difficulty")};
+  const auto shape = [&](std::string_view name) { return path.ScheduleValue(values, name); };
+  const Json type = path.Value(values, "schedule_type");
+  if (type == "fixed_discrete") {
+    curriculum.difficulty = shape("difficulty").get<std::vector<std::int64_t>>();
+    curriculum.max_step = shape("max_step").get<std::vector<std::int64_t>>();
+    return curriculum;
+  }
+  curriculum.total_curriculum_step = shape("total_curriculum_step");
+  curriculum.difficulty_step = shape("difficulty_step");
+  if (type == "fixed_root") curriculum.root_degree = shape("root_degree");
+  return curriculum;
+}
+
+SampleMetric ReadSampleMetric(const Values& values, const std::string& name) {
+  const CurriculumPath path = CurriculumPath::Metric(name);
+  const auto text = [&](std::string_view key) {
+    const Json value = path.Value(values, key);
+    return value.is_string() ? value.get<std::string>() : std::string();
+  };
+  return {.name = name,
+          .index_to_sample_path = text("index_to_sample_path"),
+          .index_to_metric_path = text("index_to_metric_path"),
+          .by_percentile = text("difficulty_type") == "percentile",
+          .difficulty = ReadCurriculum(values, path)};
+}
+
+constexpr Key kBatching = keys::kDataEfficiencyDataSamplingDynamicBatchingEnabled;
+constexpr Key kMostTokensOfBatch = keys::kDataEfficiencyDataSamplingDynamicBatchingMaxTokens;
+constexpr Key kLeastSamples = keys::kDataEfficiencyDataSamplingDynamicBatchingMinBatchSize;
+constexpr Key kMostSamples = keys::kDataEfficiencyDataSamplingDynamicBatchingMaxBatchSize;
+
+bool HasDynamicBatching(const Values& values) {
+  return IsOn(values,
+              {keys::kDataEfficiencyEnabled, keys::kDataEfficiencyDataSamplingEnabled, kBatching});
+}
+
+// A rule of the section data_efficiency.
+void DynamicBatchingIsDefined(RuleContext& context) {
+  const Values& values = context.values;
+  if (!HasDynamicBatching(values)) return;
+  if (values.Get(kMostTokensOfBatch).is_null() && !values.IsBroken(kMostTokensOfBatch)) {
+    context.Refuse(kMostTokensOfBatch, "is missing: dynamic_batching needs it");
+  }
+  const Json most = values.Get(kMostSamples);
+  if (most.is_number() && most < values.Get(kLeastSamples)) {
+    context.Refuse(kMostSamples, "must not be below min_batch_size");
+  }
+  if (context.IsOn(keys::kCurriculumLearningEnabled) ||
+      context.IsOn(keys::kDataEfficiencyDataSamplingCurriculumLearningEnabled)) {
+    context.Refuse(kBatching,
+                   "cannot be combined with curriculum learning: which samples a micro-batch has "
+                   "follows from their lengths then, not from the step");
+  }
+  const Json ranks = values.Get(keys::kSequenceParallelSize);
+  if (ranks.is_number() && ranks > Json(1)) {
+    context.Refuse(kBatching, "cannot be combined with sequence_parallel_size " + ranks.dump() +
+                                  ": micro-batches are as long as their longest sample, which "
+                                  "need not divide among ranks");
+  }
+}
+
+// Returns nothing where it is off. Requires values without errors.
+std::optional<DynamicBatching> ReadDynamicBatching(const Values& values) {
+  if (!HasDynamicBatching(values)) return std::nullopt;
+  using Scaling = DynamicBatching::RateScaling;
+  using Picking = DynamicBatching::Picking;
+  const Json scaling = values.Get(keys::kDataEfficiencyDataSamplingDynamicBatchingLrScalingMethod);
+  const Json picking =
+      values.Get(keys::kDataEfficiencyDataSamplingDynamicBatchingSequencePickingOrder);
+  const Json path = values.Get(keys::kDataEfficiencyDataSamplingDynamicBatchingMetricsPath);
+  const Json most = values.Get(kMostSamples);
+  DynamicBatching read{
+      .max_tokens = values.Get(kMostTokensOfBatch),
+      .min_batch_size = values.Get(kLeastSamples),
+      .picking = picking == "random"   ? Picking::kRandom
+                 : picking == "seqlen" ? Picking::kLength
+                                       : Picking::kDataloader,
+      .rate_scaling = scaling == "sqrt"   ? Scaling::kRoot
+                      : scaling == "none" ? Scaling::kNone
+                                          : Scaling::kLinear,
+      .verbose = values.Get(keys::kDataEfficiencyDataSamplingDynamicBatchingVerbose)};
+  if (most.is_number()) read.max_batch_size = most.get<std::int64_t>();
+  if (path.is_string()) read.metrics_path = path.get<std::string>();
+  return read;
+}
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 
@@ -27,10 +191,6 @@ constexpr Key kMetric = keys::kDataEfficiencyDataSamplingCurriculumLearningEnabl
 constexpr Key kRouting = keys::kDataEfficiencyDataRoutingEnabled;
 constexpr Key kLtd = keys::kDataEfficiencyDataRoutingRandomLtdEnabled;
 
-bool IsOn(const Values& values, std::initializer_list<Key> switches) {
-  return std::all_of(switches.begin(), switches.end(),
-                     [&](Key key) { return values.Get(key) == true; });
-}
 bool HasLegacyCurriculum(const Values& values) { return IsOn(values, {kLegacy}); }
 bool HasMetricCurriculum(const Values& values) {
   return IsOn(values, {keys::kDataEfficiencyEnabled, kSampling, kMetric});
