@@ -24,7 +24,7 @@
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 #include "runtime/base/suggest.h"
-#include "runtime/offload/measure_memory.h"
+#include "runtime/offload/bandwidth.h"
 
 namespace ds::cli {
 namespace {

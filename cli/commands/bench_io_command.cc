@@ -12,7 +12,7 @@
 
 #include "cli/flags/flag_parser.h"
 #include "runtime/base/exit_codes.h"
-#include "runtime/offload/measure_tier.h"
+#include "runtime/offload/bandwidth.h"
 
 namespace ds::cli {
 namespace {

@@ -2,6 +2,8 @@
 
 // ChooseQueue returns an io_uring queue if this kernel allows one, otherwise a queue of threads.
 
+#include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,28 +13,41 @@
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/offload/io_queue.h"
-#include "runtime/offload/pending_blocks.h"
 
 namespace ds::offload {
 
-enum class QueueChoice {
-  kAuto,
-  kThreads,
+// A block and its remaining part.
+struct PendingBlock {
+  IoBlock block;
+  std::shared_ptr<IoTransfer> transfer;
+
+  // Processes the result of one system call: the number of bytes, or the negative errno. Returns
+  // true when the block has ended. Otherwise the caller submits the remaining part.
+  bool Advance(std::int64_t result);
 };
 
-struct ChosenQueue {
-  std::unique_ptr<IoQueue> queue;
-  std::string why_not_ring = {};  // the reason against io_uring; empty if it is used
-};
+// PendingBlocks is the FIFO queue of blocks that an IoQueue's threads have not started.
+//
+// Thread-safe.
+class PendingBlocks {
+ public:
+  void Add(std::vector<IoBlock> blocks, const std::shared_ptr<IoTransfer>& transfer);
+  // Takes at most `most` blocks. With `wait`, returns an empty list only after Close.
+  std::vector<PendingBlock> Take(std::size_t most, bool wait);
+  // Wakes all waiting threads. Do not call Add after this.
+  void Close();
 
-// Creates the queue. A queue of threads reads and writes files through `system`.
-ChosenQueue ChooseQueue(const IoOptions& options, QueueChoice choice, FileSystem& system);
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<PendingBlock> blocks_;
+  bool closed_ = false;
+};
 
 // RingQueue is an IoQueue over io_uring. Each of its threads has its own ring, and sleeps in the
 // kernel while its blocks are in flight.
 //
 // Registered memory is mapped into the kernel once instead of for every block.
-
 class RingQueue : public IoQueue {
  public:
   // Fails when the kernel has no io_uring or forbids it.
@@ -59,7 +74,6 @@ class RingQueue : public IoQueue {
 
 // ThreadQueue is an IoQueue of threads that each wait for one block at a time. It serves machines
 // where io_uring is forbidden (containers, hardened kernels).
-
 class ThreadQueue : public IoQueue {
  public:
   // The queue has one thread per block that a RingQueue would have in flight, at most kMostThreads.
@@ -81,5 +95,18 @@ class ThreadQueue : public IoQueue {
   PendingBlocks list_;
   std::vector<std::thread> threads_;
 };
+
+enum class QueueChoice {
+  kAuto,
+  kThreads,
+};
+
+struct ChosenQueue {
+  std::unique_ptr<IoQueue> queue;
+  std::string why_not_ring = {};  // the reason against io_uring; empty if it is used
+};
+
+// Creates the queue. A queue of threads reads and writes files through `system`.
+ChosenQueue ChooseQueue(const IoOptions& options, QueueChoice choice, FileSystem& system);
 
 }  // namespace ds::offload

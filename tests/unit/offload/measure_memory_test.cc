@@ -1,4 +1,4 @@
-#include "runtime/offload/measure_memory.h"
+#include "runtime/offload/bandwidth.h"
 
 #include <gtest/gtest.h>
 

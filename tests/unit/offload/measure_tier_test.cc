@@ -1,4 +1,4 @@
-#include "runtime/offload/measure_tier.h"
+#include "runtime/offload/bandwidth.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#include "runtime/base/check.h"
 #include "runtime/offload/io_queue.h"
+#include "runtime/base/check.h"
 
 namespace ds::offload {
 
