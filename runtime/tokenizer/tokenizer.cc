@@ -4,7 +4,7 @@
 #include <array>
 
 #include "runtime/base/utf8.h"
-#include "runtime/tokenizer/tokenizer_parts.h"
+#include "runtime/tokenizer/tokenization_pipeline.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -12,10 +12,10 @@ namespace {
 constexpr std::size_t kLongestText = 0xFFFFFFFF;  // positions have 32 bits
 
 // With a model that reads bytes, the step that replaces them by letters is skipped.
-void ReadBytesInPlaceOfLetters(TokenizerParts* parts) {
-  auto& steps = parts->pre_tokenizer;
+void ReadBytesInPlaceOfLetters(TokenizationPipeline* pipeline) {
+  auto& steps = pipeline->pre_tokenizer;
   const bool letters_last = !steps.empty() && steps.back()->PutsLetters();
-  if (letters_last && parts->model->ReadBytes()) steps.pop_back();
+  if (letters_last && pipeline->model->ReadBytes()) steps.pop_back();
 }
 
 Status CheckText(std::string_view text) {
@@ -37,33 +37,33 @@ Span OriginOf(const AlignedText& text, const Word& word, const Token& token) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(TokenizerParts parts) {
-  ReadBytesInPlaceOfLetters(&parts);
-  parts_ = std::make_unique<const TokenizerParts>(std::move(parts));
+Tokenizer::Tokenizer(TokenizationPipeline pipeline) {
+  ReadBytesInPlaceOfLetters(&pipeline);
+  pipeline_ = std::make_unique<const TokenizationPipeline>(std::move(pipeline));
 }
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 std::optional<std::uint32_t> Tokenizer::IdOf(std::string_view token) const {
-  const auto added = parts_->added.Find(token);
-  return added ? added : parts_->model->vocabulary().Find(token);
+  const auto added = pipeline_->added.Find(token);
+  return added ? added : pipeline_->model->vocabulary().Find(token);
 }
 
 std::optional<std::string> Tokenizer::TokenOf(std::uint32_t id) const {
-  if (const AddedToken* added = parts_->added.TokenOf(id)) return added->content;
-  const std::string* token = parts_->model->vocabulary().TokenOf(id);
+  if (const AddedToken* added = pipeline_->added.TokenOf(id)) return added->content;
+  const std::string* token = pipeline_->model->vocabulary().TokenOf(id);
   if (token == nullptr) return std::nullopt;
   return *token;
 }
 
 bool Tokenizer::IsSpecial(std::uint32_t id) const {
   const auto token = TokenOf(id);
-  return token && parts_->added.IsSpecial(*token);
+  return token && pipeline_->added.IsSpecial(*token);
 }
 
 std::size_t Tokenizer::id_limit() const {
-  return std::max(parts_->added.id_limit(), parts_->model->vocabulary().id_limit());
+  return std::max(pipeline_->added.id_limit(), pipeline_->model->vocabulary().id_limit());
 }
 
 StatusOr<std::string> Tokenizer::Decode(std::span<const std::uint32_t> ids,
@@ -72,34 +72,34 @@ StatusOr<std::string> Tokenizer::Decode(std::span<const std::uint32_t> ids,
   for (const std::uint32_t id : ids) {
     std::optional<std::string> token = TokenOf(id);
     if (!token) continue;
-    if (parts_->added.TokenOf(id) != nullptr) token = parts_->added.DecodedText(id);
-    if (skip_special_tokens && parts_->added.IsSpecial(*token)) continue;
+    if (pipeline_->added.TokenOf(id) != nullptr) token = pipeline_->added.DecodedText(id);
+    if (skip_special_tokens && pipeline_->added.IsSpecial(*token)) continue;
     tokens.push_back(*std::move(token));
   }
-  if (parts_->decoder) {
-    for (const auto& step : *parts_->decoder) DS_RETURN_IF_ERROR(step->Apply(&tokens));
+  if (pipeline_->decoder) {
+    for (const auto& step : *pipeline_->decoder) DS_RETURN_IF_ERROR(step->Apply(&tokens));
   }
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && !parts_->decoder) text += ' ';
+    if (i > 0 && !pipeline_->decoder) text += ' ';
     text += tokens[i];
   }
   return text;
 }
 
 Encoder::Encoder(const Tokenizer& tokenizer)
-    : parts_(tokenizer.parts()), cache_(std::make_unique<WordCache>()) {}
+    : pipeline_(tokenizer.pipeline()), cache_(std::make_unique<WordCache>()) {}
 Encoder::~Encoder() = default;
 
 StatusOr<Encoding> Encoder::EncodeOne(std::string_view text, const EncodeOptions& options) {
   DS_RETURN_IF_ERROR(CheckText(text));
   const bool aligned =
-      options.offsets || std::any_of(parts_.pre_tokenizer.begin(), parts_.pre_tokenizer.end(),
+      options.offsets || std::any_of(pipeline_.pre_tokenizer.begin(), pipeline_.pre_tokenizer.end(),
                                      [](const auto& step) { return step->NeedsOrigins(); });
   Words words;
   DS_RETURN_IF_ERROR(
-      parts_.added.Extract(AlignedText(text, aligned), parts_.normalizer.get(), &words));
-  for (const auto& step : parts_.pre_tokenizer) DS_RETURN_IF_ERROR(step->Apply(&words));
+      pipeline_.added.Extract(AlignedText(text, aligned), pipeline_.normalizer.get(), &words));
+  for (const auto& step : pipeline_.pre_tokenizer) DS_RETURN_IF_ERROR(step->Apply(&words));
   Encoding encoding;
   encoding.ids.reserve(text.size() / 3);
   std::vector<Token> tokens;
@@ -110,14 +110,14 @@ StatusOr<Encoding> Encoder::EncodeOne(std::string_view text, const EncodeOptions
     if (is_added) {
       tokens.push_back({word.token, 0, static_cast<std::uint32_t>(characters.size())});
     } else {
-      DS_RETURN_IF_ERROR(parts_.model->Tokenize(characters, cache_.get(), &tokens));
+      DS_RETURN_IF_ERROR(pipeline_.model->Tokenize(characters, cache_.get(), &tokens));
     }
     for (const Token& token : tokens) {
       encoding.ids.push_back(token.id);
       if (!options.offsets) continue;
       encoding.offsets.push_back(OriginOf(words.text(), word, token));
       encoding.tokens.push_back(is_added ? std::string(characters)
-                                         : parts_.model->TextOf(token, characters));
+                                         : pipeline_.model->TextOf(token, characters));
     }
   }
   return encoding;
@@ -130,10 +130,10 @@ StatusOr<Encoding> Encoder::EncodeAll(std::span<const std::string_view> texts,
     DS_ASSIGN_OR_RETURN(Encoding encoding, EncodeOne(text, options));
     parts.push_back(std::move(encoding));
   }
-  const PostProcessor& processor = parts_.post_processor;
-  if (options.truncate && parts_.truncation) {
+  const PostProcessor& processor = pipeline_.post_processor;
+  if (options.truncate && pipeline_.truncation) {
     const std::size_t added = options.special_tokens ? processor.CountAdded(parts.size() == 2) : 0;
-    DS_RETURN_IF_ERROR(Truncate(*parts_.truncation, added, &parts));
+    DS_RETURN_IF_ERROR(Truncate(*pipeline_.truncation, added, &parts));
   }
   for (std::size_t i = 0; i < parts.size(); ++i) processor.TrimOffsets(texts[i], &parts[i]);
   return processor.Apply(std::move(parts), options.special_tokens, options.offsets);

@@ -24,7 +24,7 @@
 
 namespace ds::tokenizer {
 
-struct TokenizerParts;
+struct TokenizationPipeline;
 class WordCache;
 
 struct EncodeOptions {
@@ -35,7 +35,7 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  explicit Tokenizer(TokenizerParts parts);
+  explicit Tokenizer(TokenizationPipeline pipeline);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
@@ -51,10 +51,10 @@ class Tokenizer {
   // Returns a bound that all ids are below.
   std::size_t id_limit() const;
 
-  const TokenizerParts& parts() const { return *parts_; }
+  const TokenizationPipeline& pipeline() const { return *pipeline_; }
 
  private:
-  std::unique_ptr<const TokenizerParts> parts_;
+  std::unique_ptr<const TokenizationPipeline> pipeline_;
 };
 
 class Encoder {
@@ -75,7 +75,7 @@ class Encoder {
   StatusOr<Encoding> EncodeAll(std::span<const std::string_view> texts,
                                const EncodeOptions& options);
 
-  const TokenizerParts& parts_;
+  const TokenizationPipeline& pipeline_;
   std::unique_ptr<WordCache> cache_;
 };
 

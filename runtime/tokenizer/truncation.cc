@@ -1,4 +1,4 @@
-#include "runtime/tokenizer/tokenizer_parts.h"
+#include "runtime/tokenizer/truncation.h"
 
 #include <algorithm>
 

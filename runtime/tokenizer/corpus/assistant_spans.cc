@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "runtime/tokenizer/tokenizer_parts.h"
+#include "runtime/tokenizer/tokenization_pipeline.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -270,7 +270,7 @@ class AssistantFinder {
     return 0;
   }
 
-  const AddedTokens& added() const { return folder_.tokenizer.parts().added; }
+  const AddedTokens& added() const { return folder_.tokenizer.pipeline().added; }
 
   const TokenizerFolder& folder_;
   const OrderedJson& messages_;

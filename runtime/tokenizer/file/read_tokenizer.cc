@@ -6,7 +6,7 @@
 #include "runtime/tokenizer/file/old_layouts.h"
 #include "runtime/tokenizer/file/sentencepiece_model.h"
 #include "runtime/tokenizer/file/side_files.h"
-#include "runtime/tokenizer/tokenizer_parts.h"
+#include "runtime/tokenizer/tokenization_pipeline.h"
 
 namespace ds::tokenizer {
 namespace {
@@ -47,62 +47,63 @@ Status CheckIds(const JsonObject& root, const AddedTokens& added) {
   return OkStatus();
 }
 
-StatusOr<TokenizerParts> ReadParts(const JsonObject& root) {
-  TokenizerParts parts;
+StatusOr<TokenizationPipeline> ReadPipeline(const JsonObject& root) {
+  TokenizationPipeline pipeline;
   if (root.Find("normalizer") != nullptr) {
     DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("normalizer"));
-    DS_ASSIGN_OR_RETURN(parts.normalizer, ReadNormalizer(component));
+    DS_ASSIGN_OR_RETURN(pipeline.normalizer, ReadNormalizer(component));
   }
   if (root.Find("pre_tokenizer") != nullptr) {
     DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("pre_tokenizer"));
-    DS_ASSIGN_OR_RETURN(parts.pre_tokenizer, ReadPreTokenizer(component));
+    DS_ASSIGN_OR_RETURN(pipeline.pre_tokenizer, ReadPreTokenizer(component));
   }
   DS_ASSIGN_OR_RETURN(const JsonObject model, root.Object("model"));
-  DS_ASSIGN_OR_RETURN(parts.model, ReadModel(model));
+  DS_ASSIGN_OR_RETURN(pipeline.model, ReadModel(model));
   if (root.Find("post_processor") != nullptr) {
     DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("post_processor"));
-    DS_ASSIGN_OR_RETURN(parts.post_processor, PostProcessor::Read(component));
+    DS_ASSIGN_OR_RETURN(pipeline.post_processor, PostProcessor::Read(component));
   }
   if (root.Find("decoder") != nullptr) {
     DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("decoder"));
-    DS_ASSIGN_OR_RETURN(parts.decoder, ReadDecoder(component));
+    DS_ASSIGN_OR_RETURN(pipeline.decoder, ReadDecoder(component));
   }
   if (root.Find("truncation") != nullptr) {
     DS_ASSIGN_OR_RETURN(const JsonObject component, root.Object("truncation"));
-    DS_ASSIGN_OR_RETURN(parts.truncation, ReadTruncation(component));
+    DS_ASSIGN_OR_RETURN(pipeline.truncation, ReadTruncation(component));
   }
   DS_ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ReadAddedTokens(root));
-  DS_ASSIGN_OR_RETURN(parts.added, AddedTokens::Create(std::move(tokens), parts.model->vocabulary(),
-                                                       parts.normalizer.get()));
-  DS_RETURN_IF_ERROR(CheckIds(root, parts.added));
-  return parts;
+  DS_ASSIGN_OR_RETURN(pipeline.added,
+                      AddedTokens::Create(std::move(tokens), pipeline.model->vocabulary(),
+                                          pipeline.normalizer.get()));
+  DS_RETURN_IF_ERROR(CheckIds(root, pipeline.added));
+  return pipeline;
 }
 
 StatusOr<Tokenizer> MakeTokenizer(const Json& json, const std::string& name) {
   DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(json, name, ""));
   DS_ASSIGN_OR_RETURN(const std::string version, root.TextOr("version", "1.0"));
   if (version != "1.0") return root.Error("version", "must be 1.0, not '" + version + "'");
-  DS_ASSIGN_OR_RETURN(TokenizerParts parts, ReadParts(root));
-  return Tokenizer(std::move(parts));
+  DS_ASSIGN_OR_RETURN(TokenizationPipeline pipeline, ReadPipeline(root));
+  return Tokenizer(std::move(pipeline));
 }
 
 // Returns the template with this token as its only entry; an empty one for "".
-StatusOr<Template> FindEnd(const TokenizerParts& parts, const std::string& content,
+StatusOr<Template> FindEnd(const TokenizationPipeline& pipeline, const std::string& content,
                            const std::string& name) {
   if (content.empty()) return Template();
-  std::optional<std::uint32_t> id = parts.added.Find(content);
-  if (!id) id = parts.model->vocabulary().Find(content);
+  std::optional<std::uint32_t> id = pipeline.added.Find(content);
+  if (!id) id = pipeline.model->vocabulary().Find(content);
   if (!id) return InvalidArgumentError(name + ": there is no token '" + content + "'");
   return Template{{-1, 0, {*id}, {content}}};
 }
 
 StatusOr<Tokenizer> MakeFromLayout(const OldLayout& layout) {
   DS_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::From(layout.root, layout.name, ""));
-  DS_ASSIGN_OR_RETURN(TokenizerParts parts, ReadParts(root));
-  DS_ASSIGN_OR_RETURN(const Template before, FindEnd(parts, layout.begin, layout.name));
-  DS_ASSIGN_OR_RETURN(const Template behind, FindEnd(parts, layout.end, layout.name));
-  parts.post_processor = PostProcessor::Around(before, behind);
-  return Tokenizer(std::move(parts));
+  DS_ASSIGN_OR_RETURN(TokenizationPipeline pipeline, ReadPipeline(root));
+  DS_ASSIGN_OR_RETURN(const Template before, FindEnd(pipeline, layout.begin, layout.name));
+  DS_ASSIGN_OR_RETURN(const Template behind, FindEnd(pipeline, layout.end, layout.name));
+  pipeline.post_processor = PostProcessor::Around(before, behind);
+  return Tokenizer(std::move(pipeline));
 }
 
 // Classes with the ids of their tokenizer.model, with or without tokens around a text.
@@ -136,11 +137,11 @@ StatusOr<Tokenizer> ReadSentencePieceFolder(const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(std::vector<AddedToken> tokens, ReadModelTokens(files, &json));
   DS_ASSIGN_OR_RETURN(const JsonObject config,
                       JsonObject::From(files.config, files.config_name, ""));
-  auto parts = ParseSentencePieceModel(bytes, &config, std::move(tokens));
-  if (!parts.ok()) return parts.status().WithContext(ShortenPath(file));
+  auto pipeline = ParseSentencePieceModel(bytes, &config, std::move(tokens));
+  if (!pipeline.ok()) return pipeline.status().WithContext(ShortenPath(file));
   DS_ASSIGN_OR_RETURN(const JsonObject added, JsonObject::From(json, files.config_name, ""));
-  DS_RETURN_IF_ERROR(CheckIds(added, parts->added));
-  return Tokenizer(*std::move(parts));
+  DS_RETURN_IF_ERROR(CheckIds(added, pipeline->added));
+  return Tokenizer(*std::move(pipeline));
 }
 
 // Returns true if a step of the pipeline is a ByteLevel that adds no blank before a text.

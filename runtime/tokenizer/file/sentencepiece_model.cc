@@ -157,7 +157,8 @@ StatusOr<std::unique_ptr<Model>> MakeUnigram(const SentencePieceFile& file) {
 }
 
 // Control pieces match in texts as special tokens, as in transformers.
-StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const TokenizerParts& parts,
+StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file,
+                                      const TokenizationPipeline& pipeline,
                                       std::vector<AddedToken> added) {
   std::vector<AddedToken> tokens;
   for (const SentencePiece& piece : file.list) {
@@ -165,7 +166,8 @@ StatusOr<AddedTokens> SpecialTokensOf(const SentencePieceFile& file, const Token
     tokens.push_back({.content = piece.text, .normalized = false, .special = true});
   }
   tokens.insert(tokens.end(), added.begin(), added.end());
-  return AddedTokens::Create(std::move(tokens), parts.model->vocabulary(), parts.normalizer.get());
+  return AddedTokens::Create(std::move(tokens), pipeline.model->vocabulary(),
+                             pipeline.normalizer.get());
 }
 
 // The config sets whether texts begin and end with special tokens; by default the class does.
@@ -208,13 +210,14 @@ StatusOr<std::vector<std::unique_ptr<Decoder>>> DecoderOf(const SentencePieceFil
   return ReadDecoder(object);
 }
 
-StatusOr<TokenizerParts> MakeParts(const SentencePieceFile& file, std::vector<AddedToken> added) {
+StatusOr<TokenizationPipeline> MakePipeline(const SentencePieceFile& file,
+                                            std::vector<AddedToken> added) {
   if (file.model_type != kUnigramModel && file.model_type != kBpeModel) {
     return UnimplementedError("its model type is " + std::to_string(file.model_type) +
                               ", and dsrun knows unigram (1) and BPE (2)");
   }
-  TokenizerParts parts;
-  DS_ASSIGN_OR_RETURN(parts.model,
+  TokenizationPipeline pipeline;
+  DS_ASSIGN_OR_RETURN(pipeline.model,
                       file.model_type == kBpeModel ? MakeBpe(file) : MakeUnigram(file));
   DS_ASSIGN_OR_RETURN(Charsmap map, Charsmap::Parse(file.charsmap));
   std::vector<std::pair<std::string, std::uint32_t>> defined;
@@ -224,25 +227,26 @@ StatusOr<TokenizerParts> MakeParts(const SentencePieceFile& file, std::vector<Ad
     }
   }
   const auto symbols = std::make_shared<const ByteTrie>(std::move(defined));
-  parts.normalizer = MakeSentencePieceNormalizer(std::move(map), file.rules, symbols);
+  pipeline.normalizer = MakeSentencePieceNormalizer(std::move(map), file.rules, symbols);
   if (file.model_type == kBpeModel && !symbols->empty()) {
-    parts.pre_tokenizer.push_back(MakeSymbolSplit(symbols));
+    pipeline.pre_tokenizer.push_back(MakeSymbolSplit(symbols));
   }
-  DS_ASSIGN_OR_RETURN(parts.added, SpecialTokensOf(file, parts, std::move(added)));
-  DS_ASSIGN_OR_RETURN(parts.decoder, DecoderOf(file));
-  return parts;
+  DS_ASSIGN_OR_RETURN(pipeline.added, SpecialTokensOf(file, pipeline, std::move(added)));
+  DS_ASSIGN_OR_RETURN(pipeline.decoder, DecoderOf(file));
+  return pipeline;
 }
 
 }  // namespace
 
-StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config,
-                                                 std::vector<AddedToken> added) {
+StatusOr<TokenizationPipeline> ParseSentencePieceModel(std::string_view bytes,
+                                                       const JsonObject* config,
+                                                       std::vector<AddedToken> added) {
   DS_ASSIGN_OR_RETURN(const SentencePieceFile file, ParseSentencePieceFile(bytes));
-  DS_ASSIGN_OR_RETURN(TokenizerParts parts, MakeParts(file, std::move(added)));
+  DS_ASSIGN_OR_RETURN(TokenizationPipeline pipeline, MakePipeline(file, std::move(added)));
   if (config != nullptr) {
-    DS_ASSIGN_OR_RETURN(parts.post_processor, ReadEnds(*config, file));
+    DS_ASSIGN_OR_RETURN(pipeline.post_processor, ReadEnds(*config, file));
   }
-  return parts;
+  return pipeline;
 }
 
 StatusOr<SentencePieceVocabulary> ReadSentencePieceVocabulary(std::string_view bytes) {

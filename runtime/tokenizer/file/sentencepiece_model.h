@@ -13,15 +13,16 @@
 #include "runtime/tokenizer/pre_tokenizers/pre_tokenizer.h"
 #include "runtime/tokenizer/text/byte_trie.h"
 #include "runtime/tokenizer/text/json_object.h"
-#include "runtime/tokenizer/tokenizer_parts.h"
+#include "runtime/tokenizer/tokenization_pipeline.h"
 
 namespace ds::tokenizer {
 
 // Parses the bytes of a tokenizer.model. `config`, a tokenizer_config.json, selects whether texts
 // begin and end with special tokens (add_bos_token, add_eos_token); null: they do not. `added` are
 // tokens of other files ("added_tokens" of a tokenizer.json).
-StatusOr<TokenizerParts> ParseSentencePieceModel(std::string_view bytes, const JsonObject* config,
-                                                 std::vector<AddedToken> added = {});
+StatusOr<TokenizationPipeline> ParseSentencePieceModel(std::string_view bytes,
+                                                       const JsonObject* config,
+                                                       std::vector<AddedToken> added = {});
 
 // The pieces of a tokenizer.model as the vocabulary and the merges of a BPE, in the order of their
 // ids, as transformers extracts them; and the tokens that the model itself adds: control pieces and

@@ -1,9 +1,11 @@
 #include "runtime/tokenizer/models/bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <queue>
 
+#include "runtime/base/check.h"
 #include "runtime/base/printable.h"
 #include "runtime/tokenizer/text/byte_letters.h"
 #include "runtime/tokenizer/text/characters.h"
@@ -24,6 +26,20 @@ bool HasInnerBlank(std::string_view token) {
 }
 
 }  // namespace
+
+PairTable::PairTable(std::size_t count) : slots_(std::bit_ceil(2 * count + 2)) {
+  mask_ = slots_.size() - 1;
+}
+
+void PairTable::Add(std::uint32_t left, std::uint32_t right, Merge merge) {
+  DS_CHECK(merge.rank != kNone);
+  const std::uint64_t key = KeyOf(left, right);
+  std::size_t place = PlaceOf(key);
+  while (slots_[place].merge.rank != kNone && slots_[place].key != key) {
+    place = (place + 1) & mask_;
+  }
+  slots_[place] = {key, merge};
+}
 
 Bpe::Bpe(Vocabulary vocabulary, BpeSettings settings)
     : Model(std::move(vocabulary)), settings_(std::move(settings)) {

@@ -1,4 +1,4 @@
-#include "runtime/tokenizer/models/pair_table.h"
+#include "runtime/tokenizer/models/bpe.h"
 
 #include <gtest/gtest.h>
 

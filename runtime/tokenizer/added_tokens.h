@@ -1,10 +1,12 @@
 #pragma once
 
-// TokenizerParts holds the components of a Tokenizer, independent of the files they were read from.
+// AddedTokens are tokens that are matched in a text before it is split into words: special tokens,
+// and tokens added to a trained vocabulary; "added_tokens" of a tokenizer.json.
+//
+// Thread-safe: const functions may be called concurrently.
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,23 +15,12 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/decoders/decoder.h"
-#include "runtime/tokenizer/models/model.h"
 #include "runtime/tokenizer/models/vocabulary.h"
 #include "runtime/tokenizer/normalizers/normalizer.h"
-#include "runtime/tokenizer/post_processors/encoding.h"
-#include "runtime/tokenizer/post_processors/post_processor.h"
-#include "runtime/tokenizer/pre_tokenizers/pre_tokenizer.h"
 #include "runtime/tokenizer/pre_tokenizers/words.h"
 #include "runtime/tokenizer/text/byte_trie.h"
-#include "runtime/tokenizer/text/json_object.h"
 
 namespace ds::tokenizer {
-
-// AddedTokens are tokens that are matched in a text before it is split into words: special tokens,
-// and tokens added to a trained vocabulary; "added_tokens" of a tokenizer.json.
-//
-// Thread-safe: const functions may be called concurrently.
 
 struct AddedToken {
   std::string content;
@@ -74,34 +65,6 @@ class AddedTokens {
   std::unordered_map<std::uint32_t, std::string> normalized_;  // contents changed by the normalizer
   std::unordered_set<std::string> special_;
   ByteTrie raw_trie_, normalized_trie_;
-};
-
-// Truncation limits the number of tokens of a text or a pair; "truncation" of a tokenizer.json.
-// Pure.
-
-enum class TruncationStrategy { kLongestFirst, kOnlyFirst, kOnlySecond };
-
-struct Truncation {
-  std::size_t max_length = 512;  // including the special tokens
-  TruncationStrategy strategy = TruncationStrategy::kLongestFirst;
-  bool from_left = false;  // removes tokens at the beginning
-};
-
-StatusOr<Truncation> ReadTruncation(const JsonObject& component);
-
-// Shortens one or two encodings so that they have `max_length` tokens, including `added` special
-// tokens. Fails if they cannot be shortened that far.
-Status Truncate(const Truncation& truncation, std::size_t added, std::vector<Encoding>* parts);
-
-struct TokenizerParts {
-  std::unique_ptr<Normalizer> normalizer;  // may be null
-  std::vector<std::unique_ptr<PreTokenizer>> pre_tokenizer;
-  std::unique_ptr<Model> model;
-  AddedTokens added;
-  PostProcessor post_processor;
-  // Without a decoder, tokens are joined with blanks.
-  std::optional<std::vector<std::unique_ptr<Decoder>>> decoder;
-  std::optional<Truncation> truncation;
 };
 
 }  // namespace ds::tokenizer
