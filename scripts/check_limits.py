@@ -25,7 +25,7 @@ ALLOWED = {
     "runtime/comm/net/world_group.cc AllReduceAs": (42, "one pipeline, whose stages share its blocks"),
     "runtime/comm/shm/reduce_kernels.cc ReduceNextPortion": (6, "what to reduce, how, and where in the whole"),
     "runtime/comm/shm/host_group.cc ReduceToAllOrRoot": (53, "three stages of one pipeline, as functions of their round"),
-    "runtime/plan/model/read_rope.cc ReadRopeObject": (6, "a config's keys and where its values go"),
+    "runtime/plan/model/rope_spec.cc ReadRopeObject": (6, "a config's keys and where its values go"),
     "runtime/tokenizer/chat/renderer.cc RunStatement": (42, "a case for each kind of statement"),
     "runtime/tokenizer/models/bpe.cc Spell": (43, "the ways to spell a word, one after the other"),
     "runtime/tokenizer/text/oniguruma_pattern.cc Escape": (43, "a case for each escape"),

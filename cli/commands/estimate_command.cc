@@ -29,7 +29,6 @@
 #include "runtime/config/memory_estimate.h"
 #include "runtime/plan/estimate/model_size.h"
 #include "runtime/plan/estimate/predict_memory.h"
-#include "runtime/plan/estimate/rank_table.h"
 #include "runtime/plan/memory/expert_rules.h"
 #include "runtime/tokenizer/corpus/tokenizer_folder.h"
 

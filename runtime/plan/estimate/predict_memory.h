@@ -16,6 +16,8 @@
 #include "runtime/base/saturating.h"
 #include "runtime/base/status.h"
 #include "runtime/config/ds_config.h"
+#include "runtime/config/memory_estimate.h"
+#include "runtime/config/model_state.h"
 #include "runtime/plan/memory/job_memory.h"
 
 namespace ds::plan {
@@ -111,5 +113,12 @@ std::string ToText(const Prediction& prediction);
 // Sizes are in bytes. {"ranks","hosts","micro_batch","device","host","process","peak","when",...};
 // with expert parallelism also "expert_load", "most_expert_load" and "rank_at_most_expert_load".
 nlohmann::ordered_json ToJson(const Prediction& prediction);
+
+// Counts the model states that each rank of `dsrun train` holds at ZeRO's four stages, in bf16 with
+// Adam, without offloading. Indexed by stage.
+std::vector<config::ModelStateBytes> CountRankBytes(const config::MemoryQuestion& question);
+
+// Returns a blank line, a title and a line for each stage.
+std::string DrawRankTable(const std::vector<config::ModelStateBytes>& stages);
 
 }  // namespace ds::plan

@@ -7,7 +7,6 @@
 #include "runtime/config/model_state.h"
 #include "runtime/plan/memory/block_sizes.h"
 #include "runtime/plan/memory/expert_bytes.h"
-#include "runtime/plan/memory/latent_values.h"
 #include "runtime/plan/memory/portion_bytes.h"
 #include "runtime/plan/memory/product_scratch.h"
 
@@ -385,6 +384,36 @@ std::vector<BlockBytes> ListBlockBytes(const DecoderSpec& spec, const MicroBatch
     block.delaying += scratch;
   }
   return blocks;
+}
+
+std::int64_t CountBiasBytes(const DecoderSpec& spec, const MicroBatch& batch) {
+  // It is computed one tile at a time.
+  if ((batch.sequence_ranks > 1 && batch.in_ring) || IsInPortions(batch)) return 0;
+  const bool distances =
+      spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
+  const bool is_narrow = spec.window > 0 && spec.window < batch.seq_len;
+  bool windowed = false, plain = false;
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    (spec.KindOf(layer).windowed && spec.window > 0 ? windowed : plain) = true;
+  }
+  const bool all = distances || batch.documents;
+  const std::int64_t biases = (windowed && (is_narrow || all) ? 1 : 0) + (plain && all ? 1 : 0);
+  const std::int64_t heads = batch.own_heads > 0 ? batch.own_heads : spec.heads;
+  return biases * (batch.documents ? batch.samples : 1) * (distances ? heads : 1) * batch.seq_len *
+         batch.seq_len * config::Width(batch.type);
+}
+
+LatentValues CountLatentValues(const DecoderSpec& spec) {
+  const std::int64_t turned = TurnedWidth(spec), of_queries = spec.query_latent_width;
+  LatentValues values{.heads = spec.heads * spec.head_width,
+                      .mixed = spec.heads * spec.value_width};
+  values.wide = values.heads - spec.heads * turned + values.mixed;
+  values.narrow = 2 * (spec.latent_width + of_queries);
+  values.norms = of_queries > 0 ? 2 : 1;
+  // The input and the output of each product.
+  values.delayed = spec.width + 2 * of_queries + values.heads + spec.latent_width + turned +
+                   spec.latent_width + values.wide;
+  return values;
 }
 
 }  // namespace ds::models

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
@@ -9,12 +11,12 @@
 
 #include "runtime/base/check.h"
 #include "runtime/config/muon_memory.h"
-#include "runtime/plan/memory/bias_bytes.h"
 #include "runtime/plan/memory/block_sizes.h"
+#include "runtime/plan/memory/decoder_memory.h"
 #include "runtime/plan/memory/expert_bytes.h"
-#include "runtime/plan/memory/job_memory_parts.h"
 #include "runtime/plan/memory/known_memory.h"
 #include "runtime/plan/memory/stage_cut.h"
+#include "runtime/plan/memory/stage_passes.h"
 #include "runtime/plan/memory/trained_rules.h"
 #include "runtime/plan/model/model_ranks.h"
 #include "runtime/plan/model/trained_names.h"
@@ -23,6 +25,56 @@ namespace ds::engine {
 namespace {
 
 using models::ParameterSize;
+
+// Returns the most tokens of a sample in any step, as config::DifficultyAt computes them.
+std::int64_t FindMost(const config::CurriculumConfig& curriculum) {
+  const std::int64_t least = curriculum.min_difficulty, end = curriculum.max_difficulty;
+  if (least >= end) return least;
+  if (curriculum.difficulty.empty()) return end;
+  std::int64_t most = 1;
+  for (const std::int64_t difficulty : curriculum.difficulty) {
+    most = std::max(most, difficulty);
+    if (difficulty >= end) break;  // the difficulty stays at its end
+  }
+  return most;
+}
+
+// AtFirstStep and AtMost: return a job with growing samples (JobShape::efficiency) as if all steps
+// saw the part of the first step, or the largest part of any step.
+JobShape AtFirstStep(JobShape job) {
+  if (auto& curriculum = job.efficiency.curriculum) {
+    job.seq_len = std::min(job.seq_len, config::DifficultyAt(*curriculum, 1));
+    curriculum.reset();
+  }
+  if (auto& drops = job.efficiency.random_ltd) {
+    drops->min_value = drops->max_value = config::KeptTokensAt(*drops, 0);
+  }
+  return job;
+}
+
+JobShape AtMost(JobShape job) {
+  if (auto& curriculum = job.efficiency.curriculum) {
+    job.seq_len = std::min(job.seq_len, FindMost(*curriculum));
+    curriculum.reset();
+  }
+  if (auto& drops = job.efficiency.random_ltd) {
+    drops->min_value = drops->max_value = std::max(drops->min_value, drops->max_value);
+  }
+  return job;
+}
+
+// Returns the number of samples of seq_len tokens that a micro-batch is planned as. With batches
+// formed by tokens, it is the number that holds max_tokens. Padding to a longer sample is not
+// included: it depends on the data.
+std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch) {
+  const auto& batching = job.efficiency.dynamic_batching;
+  if (!batching) return micro_batch;
+  const std::int64_t full = (batching->max_tokens - 1) / job.seq_len + 1;
+  std::int64_t rows = 0;
+  const bool is_too_many = __builtin_mul_overflow(
+      micro_batch, std::min(full, batching->max_batch_size.value_or(full)), &rows);
+  return is_too_many ? std::numeric_limits<std::int64_t>::max() : rows;
+}
 
 // Groups parameters by the value of `is`, in order of first appearance.
 template <typename Is>
@@ -366,6 +418,37 @@ zero::StepMemory PlanJobMemory(const config::DsConfig& config, const JobShape& j
   if (!job.efficiency.curriculum && !job.efficiency.random_ltd) return memory;
   memory.first_step_peak = PlanSteps(config, AtFirstStep(job)).first_step_peak;
   return memory;
+}
+
+nlohmann::ordered_json ToJson(const zero::StepMemory& memory) {
+  const zero::HeldMemory& peak = memory.peak;
+  nlohmann::ordered_json json = {{"peak", peak.total()},
+                                 {"when", memory.when},
+                                 {"parameters", peak.parameters},
+                                 {"gradients", peak.gradients},
+                                 {"optimizer_state", peak.optimizer_state},
+                                 {"master_weights", peak.master_weights},
+                                 {"comm_buffers", peak.comm_buffers},
+                                 {"activations", peak.activations},
+                                 {"other", peak.other},
+                                 {"peak_activations", memory.peak_activations},
+                                 {"first_step", memory.first_step_peak},
+                                 {"between_steps", memory.between_steps.total()}};
+  json["traffic"] = {{"all_gather", memory.traffic.all_gather},
+                     {"reduce_scatter", memory.traffic.reduce_scatter},
+                     {"all_reduce", memory.traffic.all_reduce},
+                     {"all_to_all", memory.traffic.all_to_all},
+                     {"between_stages", memory.traffic.between_stages}};
+  for (const auto& [name, window] : {std::pair("parameters", memory.windows.parameters),
+                                     std::pair("gradients", memory.windows.gradients)}) {
+    json["windows"][name] = {{"whole_step", window.whole_step}, {"why", window.why}};
+  }
+  const zero::AwayMemory& away = memory.away;
+  if (away != zero::AwayMemory{}) {
+    json["away"] = {
+        {"host", away.host}, {"files", away.files}, {"file_buffers", away.file_buffers}};
+  }
+  return json;
 }
 
 }  // namespace ds::engine

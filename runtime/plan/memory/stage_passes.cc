@@ -1,4 +1,4 @@
-#include "runtime/plan/memory/job_memory_parts.h"
+#include "runtime/plan/memory/stage_passes.h"
 
 #include <algorithm>
 
@@ -50,6 +50,19 @@ int CountPlannedMicroBatches(pipeline::ScheduleKind kind, int stages, std::int64
   const bool keeps_all = kind == pipeline::ScheduleKind::kGPipe;
   const std::int64_t most = keeps_all ? kMostHeld : 4 * stages + micro_batches % stages;
   return static_cast<int>(std::min(micro_batches, most));
+}
+
+void BufferParts(const PartBuffer& buffer, const std::vector<bool>& recomputed,
+                 std::vector<zero::BlockActivations>* blocks) {
+  std::int64_t more = (buffer.count - 1) * buffer.part_bytes;  // for the first block
+  for (std::size_t i = 0; i < recomputed.size(); ++i) {
+    if (!recomputed[i]) continue;
+    zero::BlockActivations& block = (*blocks)[i];
+    block.kept += more;
+    block.backward += more;
+    if (more > 0) block.forward += more;
+    more = -buffer.part_bytes;
+  }
 }
 
 }  // namespace ds::engine

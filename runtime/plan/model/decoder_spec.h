@@ -15,11 +15,108 @@
 
 #include "runtime/base/status.h"
 #include "runtime/config/expert_gate_config.h"
-#include "runtime/plan/model/decoder_kinds.h"
 #include "runtime/plan/model/rope_spec.h"
-#include "runtime/plan/model/weight_names.h"
 
 namespace ds::models {
+
+// The following enums list the variants of each component of a decoder.
+
+enum class Activation { kGeluTanh, kGeluErf, kRelu, kSilu };
+
+enum class NormKind {
+  kLayer,       // LayerNorm
+  kRms,         // x over its root mean square, rounded to x's dtype, times the weight
+  kRmsWide,     // rounded after the multiplication by the weight
+  kRmsPlusOne,  // like kRmsWide, times one plus the weight, which starts at 0
+};
+
+// The location of a layer's norms. x is the residual stream, f attention or MLP.
+enum class NormPlace {
+  kBefore,     // x + f(norm(x))
+  kBehind,     // x + norm(f(x))
+  kAround,     // x + norm'(f(norm(x)))
+  kBehindSum,  // norm(x + f(x))
+};
+
+enum class Residual {
+  kInTurn,           // the MLP reads the output of attention
+  kParallel,         // both read x, each through its own norm
+  kParallelOneNorm,  // both read x through one norm
+};
+
+enum class QkvLayout {
+  kApart,         // one weight each
+  kConcatenated,  // all queries, all keys, all values
+  kByGroup,       // per key head: its queries, its key, its value
+  kLatent,        // K and V are projected up from one narrow row per token (decoder_attention.h)
+};
+
+enum class QueryKeyNorm { kNone, kPerHead, kWhole };
+
+// SharedExpertMix combines the output of the shared expert, which receives all tokens, with that of
+// the routed experts.
+enum class SharedExpertMix {
+  kAdded,
+  kGated,     // added, times a sigmoid of a linear projection
+  kWeighted,  // both weighted by a softmax of a projection (residual experts, arXiv 2201.05596)
+};
+
+enum class Positions {
+  kNone,
+  kLearned,
+  kRotary,
+  kAlibi,         // arXiv 2108.12409
+  kAlibiRounded,  // slopes and products in bf16, and scaled as the scores are
+};
+
+// Properties that may differ between layers.
+struct LayerKind {
+  bool windowed = false;
+  bool rotary = true;
+};
+
+// The names of a decoder's weights. Names of weights that a decoder lacks are unused.
+// A dot separates a module from its children; the children of a module with an empty name are
+// direct children of the layer.
+struct WeightNames {
+  const char* base = "model";     // prefix of everything except the head's matrix
+  const char* layers = "layers";  // in the base; the layer's number follows
+  const char* tokens = "embed_tokens";
+  const char* positions = "embed_positions";
+  const char* embedding_norm = "word_embeddings_layernorm";
+  const char* final_norm = "norm";
+  const char* head = "lm_head";
+  const char* attention = "self_attn";
+  const char* query = "q_proj";
+  const char* key = "k_proj";
+  const char* value = "v_proj";
+  const char* qkv = "qkv_proj";
+  const char* attention_output = "o_proj";
+  // Latent projections (decoder_attention.h) use these.
+  const char* query_latent = "q_a_proj";
+  const char* query_latent_norm = "q_a_layernorm";
+  const char* query_wide = "q_b_proj";
+  const char* latent = "kv_a_proj_with_mqa";
+  const char* latent_norm = "kv_a_layernorm";
+  const char* latent_wide = "kv_b_proj";
+  const char* query_norm = "q_norm";
+  const char* key_norm = "k_norm";
+  const char* mlp = "mlp";
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* gate_up = "gate_up_proj";
+  const char* down = "down_proj";
+  // A layer with experts has these in its MLP; the expert's number follows `experts`.
+  const char* router = "gate";
+  const char* experts = "experts";
+  const char* shared_expert = "shared_expert";
+  const char* shared_expert_gate = "shared_expert_gate";  // or the module that weights both outputs
+  // A sublayer with a single norm uses the first name.
+  const char* attention_norm = "input_layernorm";
+  const char* attention_norm_behind = "post_attention_layernorm";
+  const char* mlp_norm = "post_attention_layernorm";
+  const char* mlp_norm_behind = "post_feedforward_layernorm";
+};
 
 struct DecoderSpec {
   std::string model_type;    // from config.json

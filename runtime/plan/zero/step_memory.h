@@ -14,12 +14,35 @@
 
 #include "runtime/config/model_state.h"
 #include "runtime/plan/zero/residency_plan.h"
-#include "runtime/plan/zero/step_traffic.h"
 #include "runtime/plan/zero/step_windows.h"
 #include "runtime/plan/zero/tiers.h"
-#include "runtime/plan/zero/unit_shape.h"
 
 namespace ds::zero {
+
+// A range of parameters in a flat buffer that share one kind of optimizer.
+struct RangeShape {
+  int first = 0;  // the first parameter; ends at the next range
+  bool muon = false;
+  std::int64_t iteration = 0;  // elements (config::CountIterationElements) of Muon's largest matrix
+};
+
+// The parameters of one flat buffer, in order.
+struct BucketShape {
+  std::vector<std::int64_t> numels;
+  bool trained = true;
+  bool of_bytes = false;       // quantized bytes of frozen weights; not converted
+  bool of_experts = false;     // other ranks have different ones
+  bool on_two_stages = false;  // tied: another pipeline stage has the same
+  bool rounded = false;        // may be quantized for transfer (ZeRO++) or, if frozen, stored so
+  std::vector<RangeShape> ranges = {};  // empty: one range, without Muon
+};
+
+// The parameters of a block. The backward pass does nothing before the first trained unit.
+struct UnitShape {
+  std::vector<BucketShape> buckets;
+  std::vector<int> also_reads = {};  // earlier units
+  bool backward_reads = true;        // parameters
+};
 
 // Bytes that one block needs for a micro-batch, without those kept by earlier blocks.
 struct BlockActivations {
@@ -100,6 +123,26 @@ struct StepMemoryInput {
   StateCut CutOf(const BucketShape& bucket) const {
     return bucket.of_experts && of_experts ? *of_experts : StateCut{shard_ranks, sharding};
   }
+};
+
+// The bytes of a rank's collectives for model state, and of its messages between
+// stages, in a step. Counted like comm/traffic.h: full tensors, independent of each rank's share.
+struct StepTraffic {
+  std::int64_t all_gather = 0;      // parameters, without full updates (Muon)
+  std::int64_t reduce_scatter = 0;  // gradients, without full updates (Muon)
+  // Unsharded gradients, and sums between MiCS groups and between stages with tied weights.
+  std::int64_t all_reduce = 0;
+  std::int64_t all_to_all = 0;      // gradients quantized by ZeRO++
+  std::int64_t between_stages = 0;  // without message headers
+
+  void Add(const StepTraffic& other, std::int64_t times = 1) {
+    all_gather += times * other.all_gather;
+    reduce_scatter += times * other.reduce_scatter;
+    all_reduce += times * other.all_reduce;
+    all_to_all += times * other.all_to_all;
+    between_stages += times * other.between_stages;
+  }
+  friend bool operator==(const StepTraffic&, const StepTraffic&) = default;
 };
 
 // Bytes in the tier where the rank computes, by purpose (device::MemoryUse).

@@ -1,6 +1,6 @@
 // What stages go through, and what jobs hold whose parts or samples are special.
 
-#include "runtime/plan/memory/job_memory_parts.h"
+#include "runtime/plan/memory/stage_passes.h"
 
 #include <gtest/gtest.h>
 

@@ -2,10 +2,8 @@
 // That blocks really keep so much is tested in tests/ranks/activation_memory_test.cc.
 
 #include "runtime/plan/memory/decoder_memory.h"
-#include "runtime/plan/memory/bias_bytes.h"
 #include "runtime/plan/memory/expert_bytes.h"
 #include "runtime/plan/memory/known_memory.h"
-#include "runtime/plan/memory/latent_values.h"
 
 #include <gtest/gtest.h>
 

@@ -1,29 +1,15 @@
 #pragma once
 
-// These functions are the parts from which PlanJobMemory (job_memory.h) builds a plan. Pure.
+// StagePasses: a pipeline stage's passes through its units in a step, for the plan of its memory:
+// its tasks in schedule order, and their sends to and receives from other stages. Pure.
 
 #include <cstdint>
 #include <vector>
 
-#include "runtime/plan/memory/job_memory.h"
 #include "runtime/plan/pipeline/schedule.h"
 #include "runtime/plan/zero/step_memory.h"
 
 namespace ds::engine {
-
-// AtFirstStep and AtMost: return a job with growing samples (JobShape::efficiency) as if all steps
-// saw the part of the first step, or the largest part of any step. Pure.
-
-JobShape AtFirstStep(JobShape job);
-JobShape AtMost(JobShape job);
-
-// Returns the number of samples of seq_len tokens that a micro-batch is planned as. With batches
-// formed by tokens, it is the number that holds max_tokens. Padding to a longer sample is not
-// included: it depends on the data.
-std::int64_t RowsOfMicroBatch(const JobShape& job, std::int64_t micro_batch);
-
-// StagePasses: a pipeline stage's passes through its units in a step, for the plan of its memory:
-// its tasks in schedule order, and their sends to and receives from other stages. Pure.
 
 // `chunks`: the stage's units, by chunk.
 std::vector<zero::Pass> ListPasses(const pipeline::Schedule& schedule, int stage,
@@ -37,8 +23,7 @@ inline constexpr std::int64_t kMostHeld = 4096;
 
 // BufferParts: adjusts the activations of blocks if the kept parts of recomputed blocks share one
 // buffer (ActivationCheckpointingConfig::buffered_parts). The full buffer exists from the forward
-// pass of the first recomputed block until that block, the last one, is recomputed. Pure.
-
+// pass of the first recomputed block until that block, the last one, is recomputed.
 struct PartBuffer {
   std::int64_t count = 0;
   std::int64_t part_bytes = 0;
