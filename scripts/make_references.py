@@ -326,7 +326,7 @@ def variables_read():
 
 
 def variables_set():
-    source = read("cli/launch/rank_environment.cc")
+    source = read("cli/launch/environment.cc")
     own = re.findall(r'\{"([A-Z]\w+)",', source) + re.findall(r'emplace_back\(\s*"([A-Z]\w+)"', source)
     return own + re.findall(r'variables\["([A-Z]\w+)"\]', read("daemon/ranks/rank_command.cc")) + ["DSRUN_LINK_FD"]
 
@@ -336,7 +336,7 @@ def make_environment():
     # A rank reads the variables that dsrun sets; users set the others.
     found = variables_read()
     compare_names("variables", found - (set(SET) - set(READ)), READ)
-    source = read("cli/launch/exports.cc")
+    source = read("cli/launch/environment.cc")
     prefixes = re.findall(r'"(\w+)"', source[source.index("kRemotePrefixes = {"):source.index("};", source.index("kRemotePrefixes"))])
     return f"""# environment: variables of ranks and of dsrun
 

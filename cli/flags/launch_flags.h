@@ -66,7 +66,7 @@ struct LaunchFlags {
   bool module = false;
   bool no_python = false;
   bool pass_local_rank = false;
-  std::vector<std::string> exports;       // NAME=VALUE, NAME or a pattern; see launch/exports.h
+  std::vector<std::string> exports;       // NAME=VALUE, NAME or a pattern; see launch/environment.h
   std::vector<ValuePlace> export_values;  // positions of their values in this command line
   std::vector<std::string> env_files;     // in the order of application
   std::string workdir;                    // "" = dsrun's own; a host's workdir= overrides it

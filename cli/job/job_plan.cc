@@ -12,11 +12,9 @@
 #include <utility>
 
 #include "cli/flags/launch_flags_json.h"
-#include "cli/launch/exports.h"
-#include "cli/launch/rank_environment.h"
-#include "cli/launch/redacted_words.h"
+#include "cli/launch/environment.h"
 #include "cli/launch/scheduler.h"
-#include "cli/launch/stored_exports.h"
+#include "cli/launch/secrets.h"
 #include "runtime/base/clock.h"
 
 namespace ds::cli {

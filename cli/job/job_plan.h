@@ -14,7 +14,7 @@
 
 #include "cli/flags/launch_flags.h"
 #include "cli/launch/launch_plan.h"
-#include "cli/launch/redacted_words.h"
+#include "cli/launch/secrets.h"
 #include "runtime/base/status.h"
 
 namespace ds::cli {
@@ -93,7 +93,7 @@ JobPlan PlanJob(JobRequest request, JobPurpose purpose = {});
 // "train-20261121-071203-4f2a": the name of what it runs, cut down to letters, digits, '-', '_' and
 // '.', when (local time), and something random, so that ids sort by time and differ on this
 // machine. Its run directory is --run_dir, else runs/<id>. Refuses a command line that shows where
-// secrets were (plan/redacted_words.h). One thread at a time.
+// secrets were (launch/secrets.h). One thread at a time.
 StatusOr<JobRequest> GatherJobRequest(std::string_view name, const LaunchFlags& flags,
                                       const std::vector<std::string>& command_line);
 

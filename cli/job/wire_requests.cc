@@ -7,9 +7,8 @@
 
 #include "cli/flags/process_settings.h"
 #include "cli/launch/core_list.h"
-#include "cli/launch/exports.h"
+#include "cli/launch/environment.h"
 #include "cli/launch/memory_policy.h"
-#include "cli/launch/rank_environment.h"
 
 namespace ds::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "cli/launch/exports.h"
+#include "cli/launch/environment.h"
 #include "runtime/base/files.h"
 #include "runtime/base/parse_number.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/launch/env_file.h"
+#include "cli/launch/environment.h"
 #include "runtime/base/check.h"
 
 namespace {

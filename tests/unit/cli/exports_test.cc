@@ -1,4 +1,4 @@
-#include "cli/launch/exports.h"
+#include "cli/launch/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/launch/redacted_words.h"
+#include "cli/launch/secrets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "cli/launch/rank_environment.h"
+#include "cli/launch/environment.h"
 
 namespace ds::cli {
 namespace {
