@@ -1,4 +1,4 @@
-#include "cli/commands/bench_parts.h"
+#include "cli/commands/bench_tables.h"
 
 #include <fmt/format.h>
 

@@ -1,26 +1,17 @@
 #pragma once
 
-// Parts of `dsrun bench`: the results of timed collectives, and `bench io`.
+// The results of `dsrun bench comm`, formatted as ds_bench's tables or as one JSON document. They
+// are the steps that rank 0 has reported (runtime/rank/commands.h).
+//
+// Pure and thread-safe.
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/commands/command_table.h"
 #include "runtime/config/comm_bench_job.h"
 
 namespace ds::cli {
-
-// `dsrun bench io PATH` measures offload throughput of this host's drives, like ds_io and
-// ds_nvme_tune.
-
-// Runs `bench io`. The first argument must be "io".
-StatusOr<int> BenchIoCommand(const Invocation& invocation);
-
-// The results of `dsrun bench comm`, formatted as ds_bench's tables or as one JSON document. They
-// are the steps that rank 0 has reported (runtime/rank/commands.h).
-//
-// Pure and thread-safe.
 
 struct BenchResults {
   config::CommBenchJob job;
