@@ -18,7 +18,6 @@
 #include "cli/host/host_daemon.h"
 #include "cli/host/lease_keeper.h"
 #include "cli/job/input_forwarder.h"
-#include "cli/job/input_queue.h"
 #include "cli/job/job_machine.h"
 #include "cli/job/job_messages.h"
 #include "cli/job/job_observer.h"
@@ -53,10 +52,10 @@ class JobController {
   // The user's stop has changed without a signal of his.
   void OnStop();
   // From the keeper of the hosts' leases.
-  void OnHostChange(const HostChange& change) { inputs_->PutUrgent(change); }
+  void OnHostChange(const HostChange& change);
 
  private:
-  using Inputs = InputQueue<JobInput>;
+  class Inputs;  // the queue of inputs
 
   void Perform(const JobActions& actions);
   // The machine is told what becomes of it.

@@ -1,4 +1,4 @@
-#include "cli/job/restart_policy.h"
+#include "cli/job/job_machine.h"
 
 #include <gtest/gtest.h>
 
