@@ -7,7 +7,7 @@
 
 #include "cli/remote/libssh_connection.h"
 #include "cli/remote/remote_shell.h"
-#include "cli/remote/ssh_client_connection.h"
+#include "cli/remote/ssh_client.h"
 #include "proto/message_line.h"
 
 namespace ds::cli {

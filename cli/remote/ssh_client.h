@@ -20,6 +20,7 @@
 
 #include "cli/remote/host_failure.h"
 #include "cli/remote/interrupter.h"
+#include "cli/remote/remote_connection.h"
 #include "cli/remote/remote_target.h"
 #include "cli/remote/ssh_words.h"
 #include "runtime/base/status.h"
@@ -111,6 +112,29 @@ class SshClient {
   PrivateFolder folder_;
   std::unique_ptr<SshProcess> master_;  // null: the user's
   std::string notice_;
+};
+
+// SshClientConnection: a RemoteConnection by OpenSSH's own client (--launcher ssh-client).
+class SshClientConnection : public RemoteConnection {
+ public:
+  // Logs in.
+  static HostResult<std::unique_ptr<RemoteConnection>> Open(const RemoteTarget& target,
+                                                            Interrupter* interrupter,
+                                                            Interrupter::Deadline deadline);
+
+  void SetDeadline(Interrupter::Deadline deadline) override { limits_.deadline = deadline; }
+  HostResult<CommandResult> Run(const RemoteCommand& command) override;
+  HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& daemon) override;
+  std::string peer_address() const override;
+  std::string notice() const override { return notice_; }
+
+ private:
+  SshClientConnection(std::unique_ptr<SshClient> client, SshClient::Limits limits)
+      : client_(std::move(client)), notice_(client_->notice()), limits_(limits) {}
+
+  std::unique_ptr<SshClient> client_;  // the tunnel's once there is one
+  const std::string notice_;
+  SshClient::Limits limits_;
 };
 
 }  // namespace ds::cli
