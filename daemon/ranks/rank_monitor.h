@@ -16,14 +16,33 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "daemon/logs/link_reader.h"
 #include "daemon/logs/output_reader.h"
 #include "daemon/ranks/rank_process.h"
-#include "daemon/ranks/standstill.h"
 #include "proto/dsrun.pb.h"
+#include "runtime/base/process_stat.h"
 
 namespace ds::daemon {
+
+// Standstill detects a rank that a signal has stopped permanently. A rank that is stopped and
+// continued repeatedly (by cpulimit, for example) may be stopped at every check and is not
+// reported.
+//
+// Pure. Not thread-safe.
+class Standstill {
+ public:
+  // Returns true if the process is stopped and has used no CPU time since the previous call.
+  bool Look(const std::optional<ProcessStat>& stat) {
+    if (!stat.has_value()) return false;
+    const std::optional<std::uint64_t> before = std::exchange(ticks_, stat->processor_ticks);
+    return stat->state == 'T' && before == ticks_;
+  }
+
+ private:
+  std::optional<std::uint64_t> ticks_;  // at the previous call
+};
 
 inline constexpr std::chrono::milliseconds kOutputGrace{250};
 inline constexpr int kMostSilences = 10;

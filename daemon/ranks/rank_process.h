@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/ranks/rank_child.h"
 #include "daemon/ranks/rank_command.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unique_fd.h"
@@ -71,5 +72,10 @@ class RankProcess {
   UniqueFd stderr_;
   UniqueFd link_;
 };
+
+// Explains to the user why a rank could not be started: a child has failed between clone and
+// execve. Requires that one of its steps failed. Pure, except that it inspects the file that could
+// not be executed. Thread-safe.
+Status MakeStartError(const RankChild& child, const RankCommand& command);
 
 }  // namespace ds::daemon

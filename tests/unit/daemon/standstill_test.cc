@@ -1,4 +1,4 @@
-#include "daemon/ranks/standstill.h"
+#include "daemon/ranks/rank_monitor.h"
 
 #include <gtest/gtest.h>
 

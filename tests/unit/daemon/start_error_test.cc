@@ -1,4 +1,4 @@
-#include "daemon/ranks/start_error.h"
+#include "daemon/ranks/rank_process.h"
 
 #include <gtest/gtest.h>
 
