@@ -244,7 +244,7 @@ TEST(CheckConfigTest, KeysWithoutEffectAreWarnedAbout) {
   EXPECT_THAT(
       Messages(result.warnings),
       Contains(EndsWith("zero_optimization.contiguous_gradients has no effect: the gradients "
-                        "of a block always lie in one flat buffer")));
+                        "of a block always share one flat buffer")));
 }
 
 TEST(CheckConfigTest, SectionsThatEnableAreNotMistakenForOff) {
