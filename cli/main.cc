@@ -93,9 +93,8 @@ Status CheckMeaningOfFlags(const CLI::App& app, const Command& command) {
     const std::string name = "--" + option->get_lnames().front();
     if (name == "--log_level" || name == "--exit_codes" || HasWord(command.launch_flags, name))
       continue;
-    return InvalidArgumentError(name + " in front of '" + std::string(command.name) +
-                                "' means nothing there; leave it out (its own flags stand after "
-                                "its name)");
+    return InvalidArgumentError(name + " is not valid before '" + std::string(command.name) +
+                                "'; leave it out (flags of the command go after its name)");
   }
   return OkStatus();
 }

@@ -145,23 +145,25 @@ Status Serve(const Flags& flags, UniqueFd* ready) {
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
-  CLI::Option_group* place = app->add_option_group("place", "where calls come from");
+  CLI::Option_group* place = app->add_option_group("place", "the source of calls");
   CLI::Option* connection =
       place->add_option("--connection-fd", flags->connection_fd,
                         "descriptor of the connection of the dsrun that starts this daemon");
   place->add_option("--listen", flags->listen,
-                    "address of this host to listen on, on a free port, with the credentials that "
-                    "come as a line on standard input (daemon/network/network_daemon.h)");
+                    "address of this host to listen on, on a free port, with the credentials in a "
+                    "line of standard input (daemon/network/network_daemon.h)");
   place->require_option(1);
   app->add_option("--job", flags->job, "the job this daemon serves");
   connection->needs(
       app->add_option("--folder", flags->folder,
                       "with --connection-fd: a private folder for the files of the job"));
-  app->add_option("--dsrank", flags->dsrank, "the built-in trainer (default: beside dsrund)");
+  app->add_option("--dsrank", flags->dsrank,
+                  "the built-in trainer (default: in the folder of dsrund)");
   app->add_option("--controller-fd", flags->controller_fd,
-                  "descriptor whose end means that the controller is gone");
-  app->add_option("--ready-fd", flags->ready_fd,
-                  "descriptor that gets the line of a ListenResponse when dsrund takes calls");
+                  "descriptor that closes when the controller exits");
+  app->add_option(
+      "--ready-fd", flags->ready_fd,
+      "descriptor that receives the line of a ListenResponse when dsrund accepts calls");
 }
 
 // The script that starts dsrund on another host executes an open file that it has verified
@@ -251,8 +253,8 @@ void LockMemory() {
   }
   if (::mlockall(MCL_CURRENT | MCL_FUTURE) == 0 || LockWritableMemory() || !HasSwap()) return;
   LogWarning(
-      "the guardian of dsrund may not lock memory (ulimit -l): as this machine swaps, it may end "
-      "late what the ranks of a killed dsrund have started");
+      "the guardian of dsrund may not lock memory (ulimit -l): this machine swaps, so it may be "
+      "late to end processes that the ranks of a killed dsrund have started");
 }
 
 // Returns the exit status of dsrund.

@@ -81,7 +81,7 @@ void BacklogWriter::Backlog::Write(int fd, std::string_view text) {
   const Status written = WriteAll(fd, text, "console");
   if (written.code() != StatusCode::kResourceExhausted || told_of_full.exchange(true)) return;
   WriteWhatFits(STDERR_FILENO,
-                "dsrun: " + written.message() + "; the run directory has what is missing there\n");
+                "dsrun: " + written.message() + "; the run directory has the missing output\n");
 }
 
 void BacklogWriter::Backlog::Add(int fd, std::string text) {
@@ -196,8 +196,8 @@ void BacklogWriter::GiveUp() {
   if (backlog_->queued_bytes == 0 || std::exchange(backlog_->given_up, true)) return;
   std::deque<Backlog::Output> outputs = std::exchange(backlog_->outputs, {});
   outputs.push_back({STDERR_FILENO,
-                     "dsrun: the console takes nothing and is not waited for: the run directory "
-                     "has what is not shown here\n"});
+                     "dsrun: the console is blocked and dsrun no longer waits for it: the run "
+                     "directory has the output that is not shown\n"});
   for (const Backlog::Output& output : outputs) {
     if (output.fd != backlog_->busy_fd) WriteWhatFits(output.fd, output.text);
   }

@@ -70,10 +70,9 @@ void Console::ShowReport(const v1::RankReport& report) {
 
 void Console::ShowExit(const std::string& host, const v1::RankExited& exit) {
   if (!exit.output_cut() || exit.stopping()) return;
-  ShowWarning(
-      "rank " + std::to_string(exit.rank()) + " on " + host +
-      " has ended; what it left behind held its output open for too long and was ended: its last "
-      "output may be missing");
+  ShowWarning("rank " + std::to_string(exit.rank()) + " on " + host +
+              " has exited; the processes that it left held its output open for too long and were "
+              "ended: its last output may be missing");
 }
 
 void Console::OnOutput(const HostEvent& event) {

@@ -41,7 +41,7 @@ int ConnectWithin(int fd, const addrinfo& address, std::chrono::milliseconds tim
 }
 
 ProbeResult ProbeTunnel(const std::string& path) {
-  if (ConnectUnix(path).ok()) return {Reachability::kListening, "the SSH connection stands"};
+  if (ConnectUnix(path).ok()) return {Reachability::kListening, "the SSH connection is open"};
   return {Reachability::kRefused, "the SSH connection that leads to it has ended"};
 }
 

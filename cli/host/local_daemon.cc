@@ -148,7 +148,7 @@ Status LocalDaemon::AwaitReady(const UniqueFd& ready) {
     return UnavailableError("dsrund: " + response.error());
   }
   if (!understood || response.pid() == 0) {
-    return InternalError("dsrund did not say its pid when it was ready; is it of this version?");
+    return InternalError("dsrund did not report its pid when it was ready; is it of this version?");
   }
   daemon_pid_ = static_cast<int>(response.pid());
   daemon_ = OpenProcess(daemon_pid_);
@@ -180,7 +180,7 @@ std::string LocalDaemon::DescribeWait() {
   if (!Lives(guardian_)) return "";
   guardian_named_ = true;
   return "waiting for the guardian of dsrund, process " + std::to_string(guardian_pid_) +
-         ", which is to end what ranks have left; Ctrl-C kills it";
+         ", which ends the processes that ranks have left; Ctrl-C kills it";
 }
 
 void LocalDaemon::TellOfWait(const NoticeCallback& notice) {

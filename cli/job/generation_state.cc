@@ -112,7 +112,7 @@ JobOutcome GenerationState::Conclude() const {
     if (!host.remote || ended_.contains(node_rank) || host.host == verdict.host) continue;
     AddHint("host " + host.host +
                 " did not confirm that its ranks have ended: look there for dsrund --job=" +
-                job_.job_id + ", which ends them when it goes on",
+                job_.job_id + ", which ends them when it resumes",
             &verdict);
   }
   return verdict;
@@ -156,7 +156,7 @@ void GenerationState::On(const Answer<v1::ShareResponse>& answer, int node_rank)
   if (answer.answer.status().code() == StatusCode::kNotFound) return;  // its generation has ended
   parts_.observer->OnNotice(
       host_name(node_rank) +
-      " does not take what its ranks need to meet the others: " + answer.answer.status().message());
+      " rejected the rendezvous values for its ranks: " + answer.answer.status().message());
 }
 
 std::vector<int> GenerationState::launched() const {
@@ -219,10 +219,10 @@ void GenerationState::LetGo(int node_rank) {
 void GenerationState::On(const HostChange& change, int node_rank) {
   const std::string host = "host " + host_name(node_rank);
   if (change.grade == HostGrade::kAlive && change.before == HostGrade::kSuspect) {
-    parts_.observer->OnNotice(host + " is heard from again");
+    parts_.observer->OnNotice(host + " is responding again");
   }
   if (change.grade == HostGrade::kSuspect) {
-    parts_.observer->OnNotice(host + " is not heard from; " + change.evidence);
+    parts_.observer->OnNotice(host + " does not respond; " + change.evidence);
   }
   if (change.grade != HostGrade::kLost) return;
   judge_.OnHostLost(host_name(node_rank), change);

@@ -26,7 +26,7 @@ std::string FindReasonAgainstRestart(Cause cause) {
     case Cause::kLaunch:
       return "the host refuses the job";
     case Cause::kInternal:
-      return "dsrun itself cannot go on";
+      return "dsrun itself failed";
     case Cause::kHostLost:
     case Cause::kDaemonLost:
     case Cause::kStall:
@@ -100,7 +100,7 @@ Status CheckBeginning(const RankProgram& program, const std::string& saved) {
   if (why.empty() && !saved.empty()) why = "checkpoint " + saved + " is gone";
   if (!program.begins_again || why.empty()) return OkStatus();
   return DataLossError("not restarted at step 0, because the run had a checkpoint: " + why +
-                       "; repair it and go on with 'dsrun resume', or allow a new beginning with "
+                       "; repair it and run 'dsrun resume', or allow a restart from step 0 with "
                        "--restart_from_scratch");
 }
 
@@ -300,7 +300,7 @@ std::string JobMachine::ExplainMissingHosts() const {
                                ? "host " + lost.name + " is gone"
                                : "the daemon of host " + lost.name + ", this machine, has ended";
   if (lost_.contains(0) && !job_.flags.master_addr.empty()) {
-    return gone + ", and --master_addr names it: another cannot take its place";
+    return gone + ", and --master_addr names it: another host cannot replace it";
   }
   std::vector<int> slot_counts;
   for (const auto& [node_rank, host] : lost_) {
@@ -331,7 +331,7 @@ void JobMachine::ReplaceNext() {
   phase_ = Phase::kReplacing;
   const auto spare = spares_.Take(job_.world.hosts[node_rank].rank_count());
   if (!spare.has_value()) {
-    observer_->OnNotice("not restarted: no spare host could take the place of host " + lost.name);
+    observer_->OnNotice("not restarted: no spare host could replace host " + lost.name);
     return End(outcome_);  // nothing follows that would have to wait for the lost hosts' ranks
   }
   spare_ = *spare;
@@ -360,7 +360,7 @@ void JobMachine::OnSpareAnswered() {
     observer_->OnNotice("spare " + ready.failure().message);
     return ReplaceNext();
   }
-  observer_->OnNotice("spare host " + job_.spares[spare_].host + " takes the place of host " +
+  observer_->OnNotice("spare host " + job_.spares[spare_].host + " replaces host " +
                       lost_.begin()->second.name);
   lost_.erase(lost_.begin());
   ReplaceNext();

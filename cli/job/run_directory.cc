@@ -172,8 +172,8 @@ StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Create(const fs::path& pat
   DS_ASSIGN_OR_RETURN(const bool holds_job, HoldsJob(path));
   if (holds_job) {
     return AlreadyExistsError("run directory " + path.string() +
-                              " holds a job already; choose another with --run_dir, or go on with "
-                              "it where it is one of 'dsrun train': dsrun resume " +
+                              " already contains a job; choose another with --run_dir, or "
+                              "resume it if it is a run of 'dsrun train': dsrun resume " +
                               ShellQuote(path.string()));
   }
   DS_RETURN_IF_ERROR(run->OpenEvents());

@@ -68,7 +68,8 @@ HostFailure FromErrno(const HostPort& target, int error) {
       return TimedOut(target, "no answer");
     case ECONNRESET:
       failure.kind = FailureKind::kHandshake;
-      failure.hint = "the connection was cut at once: a full server or a firewall";
+      failure.hint =
+          "the connection was closed at once: the server is full, or a firewall blocks it";
       failure.transient = true;
       return failure;
     default:

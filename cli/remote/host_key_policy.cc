@@ -72,9 +72,10 @@ const std::string* FindToken(char token, const HostKeyNames& names, const std::s
 }
 
 HostFailure Unsupported(const std::string& keyword, const std::string& what) {
-  return {.kind = FailureKind::kHostKey,
-          .message = keyword + " in the SSH configuration: the built-in SSH does not know " + what,
-          .hint = "write it out, or leave it to OpenSSH with --launcher ssh-client"};
+  return {
+      .kind = FailureKind::kHostKey,
+      .message = keyword + " in the SSH configuration: the built-in SSH does not support " + what,
+      .hint = "write it out, or leave it to OpenSSH with --launcher ssh-client"};
 }
 
 HostResult<std::string> ExpandFile(const std::string& keyword, const std::string& word,

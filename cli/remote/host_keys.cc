@@ -91,9 +91,10 @@ HostFailure Refusal(const SshSession& session, const std::string& why, const std
 }
 
 HostFailure Changed(const SshSession& session, const std::string& file) {
-  return Refusal(session, "but " + file + " holds another one for it",
-                 "somebody may be in between. If the host was set up anew: ssh-keygen -f " +
-                     ShellQuote(file) + " -R HOST");
+  return Refusal(
+      session, "but " + file + " holds another one for it",
+      "this may be a man-in-the-middle attack. If the host was reinstalled: ssh-keygen -f " +
+          ShellQuote(file) + " -R HOST");
 }
 
 HostFailure Unreadable(const Status& status) {
@@ -232,8 +233,8 @@ HostResult<std::string> HostKeys::Check(const SshSession& session, const RemoteT
     const auto& pinned = target.host_keys;
     if (std::find(pinned.begin(), pinned.end(), shown) != pinned.end()) return std::string();
     return Refusal(session, "but hostkey= in the hostfile names another one",
-                   "somebody may be in between; or the host has several keys: name this one, too, "
-                   "once you have seen it on the host (ssh-keygen -l)");
+                   "this may be a man-in-the-middle attack; or the host has several keys: add this "
+                   "one, too, after you have compared it on the host (ssh-keygen -l)");
   }
   files.push_back(job_file_.string());
   const HostResult<bool> known = IsKnown(session, files);

@@ -62,7 +62,7 @@ h="$(sum "$1")" && [ "${h%% *}" = "$s" ]; };
 s="$4"; p="${TMPDIR:-/tmp}";
 if [ "$2" = home ]; then
 p="$HOME/.cache/dsrun"; mkdir -p "$p" || exit 1;
-[ -O "$p" ] || fail "$p: belongs to somebody else"; chmod 700 "$p" || fail "";
+[ -O "$p" ] || fail "$p: belongs to another user"; chmod 700 "$p" || fail "";
 for o in "$p"/dsrund-????????????????; do
 [ -f "$o" ] && [ ! -L "$o" ] && [ -n "$(find "$o" -mtime +30)" ] || continue;
 case "$(sum "$o")" in "${o##*/dsrund-}"*) rm -f "$o";; esac; done; fi;
@@ -85,7 +85,8 @@ ln "$f" "$p/$3" 2>/dev/null || has "$p/$3" 2>/dev/null ||
 mv -f "$f" "$p/$3" || fail "$p/$3: cannot be made";
 rm -f "$f" "$t/.dsrun-owner"; rmdir "$t"; echo "$p")sh";
 
-constexpr char kHint[] = "make room or a writable home there; dsrund needs about 20 MB, once";
+constexpr char kHint[] =
+    "free space there or make its home directory writable; dsrund needs about 20 MB, once";
 
 // A place for dsrund, or why this one will not do.
 struct Attempt {
@@ -162,9 +163,10 @@ std::string MakeListenLine(const v1::Credentials& credentials, std::chrono::mill
 }
 
 HostFailure StartFailure(const std::string& message) {
-  return {.kind = FailureKind::kStart,
-          .message = message,
-          .hint = "can the host execute a program there, and has it a C library as new as ours?"};
+  return {
+      .kind = FailureKind::kStart,
+      .message = message,
+      .hint = "can the host execute programs there, and is its C library as new as on this host?"};
 }
 
 // A kPlacing failure means that what lies there is not what was sent.
@@ -185,7 +187,7 @@ HostResult<StartedDaemon> StartPlaced(RemoteShell* shell, const PlacedDaemon& pl
     return HostFailure{
         .kind = FailureKind::kPlacing,
         .message = path + ": " + TakeLastLine(result->out).substr(sizeof(kUnfit) - 1),
-        .hint = "somebody or something changes files there"};
+        .hint = "another process changes files there"};
   }
   if (result->out.empty()) {
     return StartFailure(path + " ended with status " + std::to_string(result->status) + ": " +
@@ -263,7 +265,7 @@ HostResult<StartedDaemon> ParseListenResponse(const std::string& printed) {
   constexpr std::uint32_t kLargestPid = std::numeric_limits<int>::max();
   if (!understood || response.port() < 1 || response.port() > 65535 || response.pid() < 1 ||
       response.pid() > kLargestPid) {
-    return StartFailure("dsrund said '" + printed.substr(0, 200) + "' instead of its port");
+    return StartFailure("dsrund printed '" + printed.substr(0, 200) + "' instead of its port");
   }
   StartedDaemon started;
   started.port = static_cast<int>(response.port());
@@ -331,7 +333,7 @@ HostResult<RemoteFacts> ParseFacts(const std::string& printed) {
         .kind = FailureKind::kShellNoise,
         .message = "the login shell prints without being asked: '" + FirstLineOf(printed) + "'",
         .hint =
-            "programs read what it prints: in ~/.bashrc and the like, print only in interactive "
+            "programs read its output: in ~/.bashrc and the like, print only in interactive "
             "shells: [[ $- == *i* ]] || return"};
   }
   const std::vector<std::string> lines = LinesOf(printed);
@@ -359,13 +361,13 @@ HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& bina
                        .message = "'" + runs + "' ended with status " +
                                   std::to_string(result.status) +
                                   (result.err.empty() ? "" : ": " + FirstLineOf(result.err)),
-                       .hint = shell->wrapped() ? "is what exec= names running on the host?"
+                       .hint = shell->wrapped() ? "is the target of exec= running on the host?"
                                                 : "does 'ssh HOST /bin/sh -c true' work?"};
   }
   if (result.status != 0 && result.out.find(kFirstLine) == std::string::npos) {
     return HostFailure{
         .kind = FailureKind::kStart,
-        .message = "the login shell ran no command and said: '" + FirstLineOf(result.out) + "'",
+        .message = "the login shell ran no command and printed: '" + FirstLineOf(result.out) + "'",
         .hint = "may this user work there? user= in the hostfile names another"};
   }
   HostResult<RemoteFacts> facts = ParseFacts(result.out);

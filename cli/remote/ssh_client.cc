@@ -258,7 +258,7 @@ HostOutcome SshClient::StartMaster(const Limits& limits) {
       master.status() != 127) {
     return HostFailure{
         .kind = FailureKind::kStart,
-        .message = "the login shell ran no command and said: '" +
+        .message = "the login shell ran no command and printed: '" +
                    Printable(TakeLastLine(master.out().empty() ? master.err() : master.out())) +
                    "'",
         .hint = "may this user work there? user= in the hostfile names another"};

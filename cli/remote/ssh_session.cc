@@ -192,8 +192,8 @@ HostFailure SshSession::DescribeBadOptions() const {
   std::string reason = ::ssh_get_error(session_);
   if (reason.empty()) {
     reason =
-        "libssh takes no such host name or user: labels of 1 to 63 letters (a-z), digits and "
-        "'-', with dots between them, 255 characters in all";
+        "libssh does not accept this host name or user: labels of 1 to 63 letters (a-z), digits "
+        "and '-', with dots between them, 255 characters in all";
   }
   return {.kind = FailureKind::kStart,
           .message = "SSH options: " + reason,
@@ -209,7 +209,7 @@ HostOutcome SshSession::ReadConfiguration(const RemoteTarget& target) {
   if (!config.ok()) {
     return HostFailure{.kind = FailureKind::kStart,
                        .message = config.status().message(),
-                       .hint = HintFor("'ssh HOST' would say more", target.host)};
+                       .hint = HintFor("'ssh HOST' shows more", target.host)};
   }
   if (SetText(session_, SSH_OPTIONS_SSH_DIR, folder) &&
       SetText(session_, SSH_OPTIONS_HOST, target.host) &&
@@ -258,7 +258,7 @@ HostOutcome SshSession::Handshake(Interrupter::Deadline deadline) {
   failure.transient = true;
   if (proxy_ != nullptr) {
     const std::string words = proxy_->ReadLastWords();
-    if (!words.empty()) failure.message += "; the proxy command said: " + words;
+    if (!words.empty()) failure.message += "; the proxy command printed: " + words;
     failure.hint =
         "look at ProxyCommand or ProxyJump in ~/.ssh/config; it must work without a "
         "question";
@@ -310,7 +310,7 @@ HostFailure SshSession::DescribeRefusal(const RemoteTarget& target) const {
   return {.kind = FailureKind::kAuthentication,
           .message = place_ + " lets user '" + user + "' in with none of the keys of " +
                      (target.identity.empty() ? "" : target.identity + ", ") +
-                     (has_agent ? "the agent, " : "") + "the identity files; it takes " +
+                     (has_agent ? "the agent, " : "") + "the identity files; it accepts " +
                      AuthenticationMethods(session_),
           .hint = HintFor(
               "'ssh HOST' must work without a question: ssh-copy-id, ssh-add, or identity= and "

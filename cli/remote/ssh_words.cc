@@ -21,7 +21,7 @@ struct Known {
 
 constexpr std::string_view kReachHint = "is the host up and in this network? try 'ssh HOST'";
 constexpr std::string_view kKeyHint =
-    "somebody may be in between. If the host was set up anew: ssh-keygen -R HOST";
+    "this may be a man-in-the-middle attack. If the host was reinstalled: ssh-keygen -R HOST";
 constexpr std::string_view kLoginHint =
     "'ssh HOST' must work without a question: ssh-add, kinit, a new certificate, or identity= and "
     "user= in the hostfile; or log in by hand over a ControlMaster, which is used then";
@@ -108,7 +108,7 @@ std::string ProxyWords(const std::string& words) {
   const std::size_t before = std::min(line, words.find("kex_exchange_identification"));
   const std::string last = LastLineOf(words.substr(0, before));
   const bool is_ssh = last.starts_with("Warning: ");
-  return last.empty() || is_ssh ? "" : "; the proxy command said: " + Printable(last);
+  return last.empty() || is_ssh ? "" : "; the proxy command printed: " + Printable(last);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ void JobRecord::ShowNotices() {
   const std::lock_guard lock(mutex_);
   for (const std::string& notice : plan_.notices) console_->ShowNotice(notice);
   if (!plan_.spares.empty() && plan_.flags.max_restarts == 0) {
-    console_->ShowNotice("spare hosts take part in restarts only, and --max_restarts is not given");
+    console_->ShowNotice("spare hosts are used for restarts only, and --max_restarts is not given");
   }
 }
 
@@ -118,7 +118,7 @@ Verdict JobRecord::WriteVerdict(const Verdict& verdict) {
   // Nobody holds what was dropped, which GiveUp does once: a directory that is well gets it now.
   if (!done && written.use_count() == 1) done = put_and_flush();
   if (!done) {
-    OnNotice("verdict.json is not written: the run directory takes nothing");
+    OnNotice("verdict.json is not written: the run directory does not accept writes");
     return verdict;
   }
   if (!written->status.ok()) OnNotice("verdict.json is not written: " + written->status.message());

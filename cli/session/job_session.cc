@@ -148,7 +148,7 @@ JobOutcome JobSession::Run(const StatusOr<StartedHosts>& hosts) try {
 } catch (const std::system_error& error) {  // such as a machine that has no more threads to give
   return Verdict{.cause = Cause::kInternal,
                  .exit_code = kExitFailure,
-                 .message = std::string("dsrun cannot go on: ") + error.what(),
+                 .message = std::string("dsrun failed: ") + error.what(),
                  .hint = "see the limits of processes (ulimit -u, pids.max) where dsrun runs"};
 }
 
@@ -271,7 +271,7 @@ Status StartThreads(UserSignals* signals, BacklogWriter* writer, JobRecord* reco
   ::grpc_init();
   return OkStatus();
 } catch (const std::system_error& error) {
-  return NoRoomError(std::string("no thread to hear signals or to write: ") + error.what());
+  return NoRoomError(std::string("no thread for signals or output: ") + error.what());
 }
 
 ConsoleOptions MakeConsoleOptions(const JobPlan& plan, bool reads_input) {

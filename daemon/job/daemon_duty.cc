@@ -31,7 +31,7 @@ Status DaemonDuty::CheckLaunch(std::uint32_t generation) const {
     return FailedPreconditionError("generation " + std::to_string(*generation_) + " has not ended");
   }
   if (!refused()) return OkStatus();
-  return FailedPreconditionError("what the launch before has left behind has not ended");
+  return FailedPreconditionError("processes of the previous launch are still running");
 }
 
 void DaemonDuty::OnLaunched(std::uint32_t generation, Time grace) {

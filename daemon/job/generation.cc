@@ -225,7 +225,7 @@ void Generation::GiveUp() {
     const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
                                    [child](const auto& each) { return each->pid() == child; });
     unended_.push_back(DescribeProcess(child, rank == ranks_.end()
-                                                  ? "what ranks left"
+                                                  ? "a process left by a rank"
                                                   : "rank " + std::to_string((*rank)->rank())));
     LogWarning("killed and given up: " + unended_.back());
   }

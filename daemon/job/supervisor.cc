@@ -275,7 +275,7 @@ void Supervisor::SetEndOfLease() {
   const auto left = duty_.end_of_lease() - BootTime();
   lease_end_ = loop_->CallAt(std::chrono::steady_clock::now() + left, [this] {
     lease_end_.reset();
-    LogWarning("nothing heard from dsrun for the time of its lease; stopping the ranks of its job");
+    LogWarning("no message from dsrun within its lease; stopping the ranks of its job");
     Finish(v1::STOP_LEASE_EXPIRED);
   });
 }

@@ -8,7 +8,7 @@ namespace ds::daemon {
 Status SharedValues::Put(const std::string& key, const std::string& value) {
   if (values_.contains(key)) return OkStatus();
   if (bytes_ + key.size() + value.size() > kMostBytes) {
-    return FailedPreconditionError("the ranks have told each other more than " +
+    return FailedPreconditionError("the ranks have exchanged more than " +
                                    std::to_string(kMostBytes >> 20) + " MiB");
   }
   bytes_ += key.size() + value.size();

@@ -57,7 +57,7 @@ Status CheckDates(const X509& certificate, std::int64_t unix_seconds) {
   const ASN1_TIME* end = X509_get0_notAfter(&certificate);
   if (X509_cmp_time(begin, &now) < 0 && X509_cmp_time(end, &now) > 0) return OkStatus();
   const std::unique_ptr<ASN1_TIME, Freer<ASN1_TIME_free>> clock(ASN1_TIME_set(nullptr, now));
-  return FailedPreconditionError("the clock of this host says " + FormatTime(clock.get()) +
+  return FailedPreconditionError("the clock of this host shows " + FormatTime(clock.get()) +
                                  ", the job's certificate is valid from " + FormatTime(begin) +
                                  " to " + FormatTime(end) + "; set the clock");
 }

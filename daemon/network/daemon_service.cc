@@ -183,7 +183,7 @@ grpc::Status DaemonService::Watch(grpc::ServerContext* context, WatchStream* str
   if (Status status = CheckCall(*context); !status.ok()) return ToGrpc(status);
   v1::WatchRequest request;
   if (!stream->Read(&request)) {
-    return ToGrpc(InvalidArgumentError("a watch begins with a request that says what to watch"));
+    return ToGrpc(InvalidArgumentError("the first message of a watch must be its request"));
   }
   {
     const std::lock_guard lock(mutex_);

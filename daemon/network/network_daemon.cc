@@ -54,7 +54,7 @@ StatusOr<std::string> ReadLine(int fd) {
     pollfd readable{fd, POLLIN, 0};
     const int count = ::poll(&readable, 1, static_cast<int>(std::max<long>(left.count(), 0)));
     if (count < 0 && errno == EINTR) continue;
-    if (count == 0) return DeadlineExceededError("standard input: no line came");
+    if (count == 0) return DeadlineExceededError("standard input: no line received");
     const ssize_t size = ::read(fd, buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return ErrnoError(errno, "standard input");

@@ -60,9 +60,9 @@ v1::Finding CheckLibTorch(const PreflightContext& context) {
 v1::Finding CheckDsrank(const PreflightContext& context) {
   if (context.dsrank.empty() || ::access(context.dsrank.c_str(), X_OK) != 0) {
     return MakeFinding(v1::Finding::FAIL, "dsrank",
-                       "this host has no executable dsrank beside its dsrund",
+                       "this host has no executable dsrank next to its dsrund",
                        "build with LibTorch (scripts/setup.sh) or install dsrank; other hosts look "
-                       "where their $DSRUN_RANK says, at the path it has on dsrun's, and in PATH");
+                       "for it at their $DSRUN_RANK, at its path on dsrun's host, and in PATH");
   }
   return MakeOk("dsrank", context.dsrank.string());
 }
@@ -138,7 +138,7 @@ v1::Finding CheckDevice(const v1::PrepareRequest& request, const HostResources& 
   if (const std::string missing = FindMissingDevice(request, facts);
       facts.gpus > 0 && !missing.empty()) {
     return MakeFinding(v1::Finding::FAIL, "device",
-                       message + ", and the job wants device " + missing,
+                       message + ", and the job requires device " + missing,
                        "use fewer slots on this host (slots= in the hostfile, --num_gpus), or "
                        "others with --include");
   }

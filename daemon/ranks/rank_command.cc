@@ -181,7 +181,7 @@ StatusOr<RankCommand> MakeRankCommand(const v1::LaunchRequest& request, int inde
         request.files().empty() ? argument : PutInJobDirectory(argument, host.job_directory));
   }
   if (spec.argv(0).empty()) {
-    if (host.dsrank.empty()) return NotFoundError("this host has no dsrank beside its dsrund");
+    if (host.dsrank.empty()) return NotFoundError("this host has no dsrank next to its dsrund");
     command.argv[0] = command.executable = host.dsrank.string();
   } else {
     DS_ASSIGN_OR_RETURN(command.executable, FindProgram(command.argv[0], FindSearchPath(variables),

@@ -177,8 +177,9 @@ void RankMonitor::TellOfSurvivors() {
   v1::Event event;
   event.mutable_rank_report()->set_rank(context_.rank);
   event.mutable_rank_report()->mutable_notice()->set_text(
-      "rank " + std::to_string(context_.rank) + " has ended; what it left behind still writes (" +
-      NameSession(pid()) + ") and is ended in " + std::to_string(left.count()) + " s");
+      "rank " + std::to_string(context_.rank) +
+      " has exited; processes that it left still write (" + NameSession(pid()) +
+      ") and are ended in " + std::to_string(left.count()) + " s");
   context_.log->Append(std::move(event));
 }
 

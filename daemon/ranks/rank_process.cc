@@ -272,7 +272,7 @@ Status MakeStartError(const RankChild& child, const RankCommand& command) {
       return ErrnoError(child.failed_errno,
                         "binding " + command.executable + " to cores " +
                             FormatNumberList({command.cores.begin(), command.cores.end()}) +
-                            ", of which this host allows only some or none");
+                            "; this host allows some of them only, or none");
     case ChildStep::kMemory:
       return ErrnoError(child.failed_errno,
                         "binding the memory of " + command.executable + " to its nodes");

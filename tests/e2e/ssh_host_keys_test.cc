@@ -152,7 +152,7 @@ TEST_F(SshHostKeysTest, EveryKnownHostsFileOfTheConfigurationCounts) {
   std::ofstream(Ssh("of us all")) << "@revoked " << AnyHostLine();
   ExpectRefused({}, {"  h0    host key  ", Ssh("of us all").string() + " has revoked"});
   std::ofstream(Ssh("config")) << "UserKnownHostsFile ~/.ssh/%C\n";
-  ExpectRefused({}, {"  h0    host key  ", "UserKnownHostsFile", "does not know %C",
+  ExpectRefused({}, {"  h0    host key  ", "UserKnownHostsFile", "does not support %C",
                      "--launcher ssh-client"});
 }
 

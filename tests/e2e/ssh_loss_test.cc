@@ -59,8 +59,8 @@ TEST_F(SshLossTest, APulledCableIsTheVerdict) {
   EXPECT_EQ(Verdict()["cause"], "host_lost");
   EXPECT_EQ(Verdict()["host"], "h1");
   EXPECT_EQ(Verdict()["exit_code"], 4);
-  EXPECT_THAT(Verdict()["proof"].get<std::string>(), StartsWith("last heard at "));
-  EXPECT_THAT(result.err, HasSubstr("host h1 is lost: nothing was heard from it for "));
+  EXPECT_THAT(Verdict()["proof"].get<std::string>(), StartsWith("last message at "));
+  EXPECT_THAT(result.err, HasSubstr("host h1 is lost: it sent nothing for "));
   ExpectNothingLeft(0);
   EXPECT_TRUE(BecomesEmpty(1));
 }
@@ -96,7 +96,7 @@ TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
   const std::string meets = " of 2 meets at " + hosts().address(0) + "\n";
   EXPECT_THAT(result.out, HasSubstr("0@h0: try 1 rank 0" + meets));
   EXPECT_THAT(result.out, HasSubstr("1@h2: try 1 rank 1" + meets));
-  EXPECT_THAT(result.err, HasSubstr("spare host h2 takes the place of host h1"));
+  EXPECT_THAT(result.err, HasSubstr("spare host h2 replaces host h1"));
   for (const int host : {0, 2}) ExpectNothingLeft(host);
   EXPECT_TRUE(BecomesEmpty(1));
 }

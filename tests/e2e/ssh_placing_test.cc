@@ -96,8 +96,7 @@ TEST_P(SshPlacingTest, ALinkThatIsSwappedAfterTheCheckIsNotFollowed) {
   // From now on the name leads to the attacker's folder.
   result = Run("echo started");
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err,
-              HasSubstr("belongs to somebody else; dsrund was put to /tmp/dsrun-once-"));
+  EXPECT_THAT(result.err, HasSubstr("belongs to another user; dsrund was put to /tmp/dsrun-once-"));
   ExpectNothingEvilRan();
 }
 

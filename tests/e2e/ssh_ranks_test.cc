@@ -184,7 +184,7 @@ TEST_P(SshRanksTest, ABlockedConsoleHoldsNobodyUp) {
   dsrun.Signal(SIGTERM);
   const ProgramResult result = dsrun.Wait();
   EXPECT_EQ(result.status, 143);
-  EXPECT_THAT(result.err, HasSubstr("the run directory has what is not shown here"));
+  EXPECT_THAT(result.err, HasSubstr("the run directory has the output that is not shown"));
   const std::string all = RunProgram({"seq", "300000"}).out;
   for (const char* log : {"rank-00000.out", "rank-00001.out"}) EXPECT_TRUE(Log(log) == all) << log;
   for (int i = 0; i < 2; ++i) ExpectNothingLeft(i);

@@ -137,7 +137,7 @@ TEST_P(SshRefusedOverEachTest, NoSpaceAnywhereIsSaid) {
   OnHost(0, "mount -o remount,size=1m /root; mount -o remount,size=1m /tmp");
   WriteHostfile(1);
   ExpectRefused({}, {"  h0    placing dsrund  /root/.cache/dsrun: no space left",
-                     "nor elsewhere: /tmp: no space left", "make room"});
+                     "nor elsewhere: /tmp: no space left", "free space there"});
   ExpectNothingLeft(0);
 }
 
@@ -145,14 +145,14 @@ TEST_P(SshRefusedOverEachTest, AWrapperThatDoesNotRunIsNamed) {
   options_.count = 1;
   WriteHostfile(1, "exec=\"docker-is-not-here exec -i training\"");
   ExpectRefused({}, {"  h0    starting dsrund  'docker-is-not-here exec -i training /bin/sh' ended",
-                     "is what exec= names running"});
+                     "is the target of exec= running"});
 }
 
 TEST_P(SshRefusedOverEachTest, AnAccountWithoutAShellIsNoNoise) {
   options_.sshd_config = {"ForceCommand echo This account is not available; exit 1"};
   options_.count = 1;
   WriteHostfile(1);
-  ExpectRefused({}, {"  h0    starting dsrund  ", "ran no command and said: 'This account is",
+  ExpectRefused({}, {"  h0    starting dsrund  ", "ran no command and printed: 'This account is",
                      "user= in the hostfile"});
 }
 

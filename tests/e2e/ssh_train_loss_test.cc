@@ -162,7 +162,7 @@ TEST_F(SshTrainLossTest, ASlowNetworkCostsTimeAndNothingElse) {
     const ProgramResult slow = RunJob(OnHosts(Train(stage, false, 3), {"--lease_seconds", "5"}));
     ASSERT_EQ(slow.status, 0) << slow.err;
     EXPECT_THAT(Losses(), ElementsAreArray(losses)) << "stage " << stage;
-    EXPECT_THAT(slow.err, Not(HasSubstr("is not heard from")));
+    EXPECT_THAT(slow.err, Not(HasSubstr("does not respond")));
   }
 }
 

@@ -67,7 +67,7 @@ TEST_F(SshTrainRestartTest, ASpareGoesOnFromTheLastCheckpointWhenACableIsPulled)
   hosts().CutLink(1);
   const ProgramResult result = dsrun->Wait();
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("spare host h2 takes the place of host h1"));
+  EXPECT_THAT(result.err, HasSubstr("spare host h2 replaces host h1"));
   EXPECT_THAT(result.err, HasSubstr("going on from "));
   ExpectUndisturbed();
   for (const int host : {0, 1, 2}) ExpectNothingLeft(host);
@@ -78,7 +78,7 @@ TEST_F(SshTrainRestartTest, ASpareTakesThePlaceOfTheFirstHostWhenItsDaemonIsKill
   OnHost(0, "kill -9 $(pgrep -x dsrund-.*)");
   const ProgramResult result = dsrun->Wait();
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("spare host h2 takes the place of host h0"));
+  EXPECT_THAT(result.err, HasSubstr("spare host h2 replaces host h0"));
   ExpectUndisturbed();
   for (const int host : {0, 1, 2}) ExpectNothingLeft(host);
 }

@@ -108,7 +108,7 @@ TEST_P(SshTunnelTest, AProxyThatFailsIsQuoted) {
   WriteConfig("sh -c 'echo first >&2; echo no way through >&2; exit 1'");
   WriteHostfile("behind slots=1 workdir=/\n");
   ExpectRefused({"--ssh_timeout", "3"}, {"behind", "handshake", "ProxyCommand or ProxyJump",
-                                         "the proxy command said: no way through"});
+                                         "the proxy command printed: no way through"});
 }
 
 class NoForwardingTest : public SshTunnelTest {

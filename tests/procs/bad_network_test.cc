@@ -119,8 +119,8 @@ TEST_F(BadNetworkTest, AnInterruptionShorterThanTheLeaseCostsNothing) {
   listener_.on_ready = [&] { relay_->Hold(); };
   listener_.on_notice = [&](const std::string& notice) {
     // Two thirds of the lease have passed.
-    if (notice.find("is not heard from") != std::string::npos) relay_->Release();
-    if (notice == "host h1 is heard from again") controller_->OnSignal(SIGINT);
+    if (notice.find("does not respond") != std::string::npos) relay_->Release();
+    if (notice == "host h1 is responding again") controller_->OnSignal(SIGINT);
   };
   const cli::JobOutcome outcome = controller_->Run();
   ASSERT_FALSE(outcome.ok());

@@ -118,8 +118,8 @@ TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheProgramForIt) {
 
 TEST_F(CommandLineTest, LaunchFlagsInFrontOfACommandThatHasNoUseForThemAreRefused) {
   const auto refusal = [](const std::string& flag, const std::string& command) {
-    return flag + " in front of '" + command +
-           "' means nothing there; leave it out (its own flags stand after its name)";
+    return flag + " is not valid before '" + command +
+           "'; leave it out (flags of the command go after its name)";
   };
   const std::string config = Write("g.json", R"({"train_batch_size": 8})");
   for (const char* command :
@@ -372,7 +372,7 @@ TEST_F(MissingProgramTest, WithoutDsrankProgramsRunButTrainingIsRefused) {
   EXPECT_EQ(Dsrun({"/bin/true"}).status, 0);
   const ProgramResult result = Dsrun(Train());
   EXPECT_EQ(result.status, 3);
-  EXPECT_THAT(result.err, HasSubstr("this host has no executable dsrank beside its dsrund"));
+  EXPECT_THAT(result.err, HasSubstr("this host has no executable dsrank next to its dsrund"));
 }
 
 // Resuming is judged before dsrank is needed, so these need none.

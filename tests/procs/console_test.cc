@@ -145,7 +145,7 @@ TEST_F(BlockedConsoleTest, ASignalAfterTheEndEndsTheWaitForIt) {
   dsrun.Signal(SIGTERM);
   EXPECT_EQ(dsrun.Wait().status, 3);
   EXPECT_THAT(dsrun.err(), HasSubstr("the job failed"));
-  EXPECT_THAT(dsrun.err(), HasSubstr("the run directory has what is not shown here"));
+  EXPECT_THAT(dsrun.err(), HasSubstr("the run directory has the output that is not shown"));
   EXPECT_TRUE(std::filesystem::exists(Path("run/verdict.json")));
 }
 
@@ -155,7 +155,7 @@ TEST_F(BlockedConsoleTest, WhoHasStoppedTheJobNeedNotSignalAgain) {
   EXPECT_GT(AwaitWritten(), 0);
   dsrun.Signal(SIGTERM);
   EXPECT_EQ(dsrun.Wait().status, 143);
-  EXPECT_THAT(dsrun.err(), HasSubstr("the run directory has what is not shown here"));
+  EXPECT_THAT(dsrun.err(), HasSubstr("the run directory has the output that is not shown"));
 }
 
 }  // namespace

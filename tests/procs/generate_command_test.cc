@@ -73,7 +73,7 @@ TEST_F(GenerateCommandTest, WhatIsNotBuiltIsRefusedByName) {
   const ProgramResult in_front =
       RunProgram({DS_BIN_DIR "/dsrun", "--num_gpus", "2", "generate", "--model", "gpt2-demo", "a"});
   EXPECT_EQ(in_front.status, 2);
-  EXPECT_THAT(in_front.err, HasSubstr("--num_gpus in front of 'generate' means nothing there"));
+  EXPECT_THAT(in_front.err, HasSubstr("--num_gpus is not valid before 'generate'"));
 }
 
 TEST_F(GenerateCommandTest, AFolderThatIsNoModelIsToldHowItBecomesOne) {

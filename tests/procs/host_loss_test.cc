@@ -109,9 +109,9 @@ TEST_F(HostLossTest, APulledCableIsALostHostAndBothSidesStop) {
   EXPECT_EQ(verdict.cause, Cause::kHostLost);
   EXPECT_EQ(verdict.host, "h1");
   EXPECT_EQ(verdict.exit_code, 4);
-  EXPECT_THAT(verdict.proof, HasSubstr("last heard at "));
+  EXPECT_THAT(verdict.proof, HasSubstr("last message at "));
   EXPECT_THAT(verdict.proof, HasSubstr("its port: " + hosts_->address(1)));
-  EXPECT_THAT(listener_.notices, Contains(StartsWith("host h1 is not heard from")));
+  EXPECT_THAT(listener_.notices, Contains(StartsWith("host h1 does not respond")));
   EXPECT_TRUE(BecomesEmpty(1)) << "its daemon's lease ends the rank while the cable is out";
   hosts_->RestoreLink(1);
   keeper_->Release();
@@ -124,8 +124,8 @@ TEST_F(HostLossTest, AnInterruptionShorterThanTheLeaseCostsNothing) {
   listener_.on_ready = [&] { hosts_->CutLink(1); };
   listener_.on_notice = [&](const std::string& notice) {
     // Two thirds of the lease have passed.
-    if (notice.find("is not heard from") != std::string::npos) hosts_->RestoreLink(1);
-    if (notice == "host h1 is heard from again") controller_->OnSignal(SIGINT);
+    if (notice.find("does not respond") != std::string::npos) hosts_->RestoreLink(1);
+    if (notice == "host h1 is responding again") controller_->OnSignal(SIGINT);
   };
   const cli::JobOutcome outcome = controller_->Run();
   hosts_->RestoreLink(1);
@@ -189,7 +189,7 @@ TEST_F(HostLossTest, ADaemonThatIsToldToEndSaysSo) {
   ASSERT_FALSE(outcome.ok());
   const cli::Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
-  EXPECT_EQ(verdict.message, "the daemon of host h1 was told to end");
+  EXPECT_EQ(verdict.message, "the daemon of host h1 was terminated");
   keeper_->Release();
   EXPECT_TRUE(BecomesEmpty(0));
   EXPECT_TRUE(BecomesEmpty(1));

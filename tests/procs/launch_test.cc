@@ -123,7 +123,7 @@ TEST_F(LaunchTest, CoresOfWhichOnlySomeAreThereAreRefused) {
   const auto response = testing::Launch(client(), request);
   EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(response.status().message().find(
-                "to cores 0,1021-1023, of which this host allows only some or none"),
+                "to cores 0,1021-1023; this host allows some of them only, or none"),
             std::string::npos)
       << response.status().message();
   EXPECT_EQ(response.status().message().rfind("rank 1", 0), 0U) << response.status().message();

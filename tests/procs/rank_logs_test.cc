@@ -176,7 +176,7 @@ TEST_F(RankLogsTest, AForgottenHelperThatWritesDoesNotKeepTheJob) {
   const ProgramResult result =
       Run({"--grace_seconds", "0.1"}, "(while :; do echo still here; sleep 0.05; done) & exit 0");
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("what it left behind still writes (pid "));
+  EXPECT_THAT(result.err, HasSubstr("processes that it left still write (pid "));
   EXPECT_THAT(result.err, HasSubstr("its last output may be missing"));
 }
 

@@ -243,9 +243,8 @@ TEST_F(RunCommandTest, ADiskThatIsFullOfWhatIsShownIsToldOfOnce) {
        run().string(), "--device", "cpu", "run", "--", "/bin/sh", "-c", "echo 1; echo 2"});
   EXPECT_EQ(result.status, 0) << "the run directory has it";
   EXPECT_EQ(Content("logs/0/rank-00000.out"), "1\n2\n");
-  EXPECT_EQ(
-      result.err,
-      "dsrun: console: No space left on device; the run directory has what is missing there\n");
+  EXPECT_EQ(result.err,
+            "dsrun: console: No space left on device; the run directory has the missing output\n");
 }
 
 TEST_F(RunCommandTest, AFlagThatStandsInFrontOfItsCommandIsToldWhereItBelongs) {

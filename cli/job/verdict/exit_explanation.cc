@@ -55,9 +55,9 @@ std::string KillHint(const v1::RankExited& exit) {
            "dmesg): " +
            OutOfMemoryHint();
   }
-  return watched ? "somebody outside the job sent it: a scheduler's limit, an administrator, or a "
-                   "kill; the out-of-memory killer left no mark"
-                 : "somebody outside the job sent it: the out-of-memory killer (see dmesg), a "
+  return watched ? "it was sent from outside the job: by a scheduler's limit, an administrator, or "
+                   "a kill; the out-of-memory killer left no mark"
+                 : "it was sent from outside the job: by the out-of-memory killer (see dmesg), a "
                    "scheduler's limit or an administrator";
 }
 
@@ -67,7 +67,7 @@ std::string BusHint(const v1::RankExited& exit) {
            "/dev/shm), or use fewer data-loader workers";
   }
   return exit.has_shared_memory()
-             ? "a mapped file was cut short or its disk is full; /dev/shm has room"
+             ? "a mapped file was truncated or its disk is full; /dev/shm has free space"
              : "a full /dev/shm is the usual reason: see df /dev/shm";
 }
 
@@ -111,7 +111,7 @@ std::string StatusHint(const v1::RankExited& exit) {
 
 void AddOomProof(const v1::RankExited& exit, std::string* proof) {
   const v1::OomEvidence& oom = exit.oom();
-  if (!oom.kernel_log().empty()) *proof += ", the kernel's log says: " + oom.kernel_log();
+  if (!oom.kernel_log().empty()) *proof += ", from the kernel's log: " + oom.kernel_log();
   if (oom.group_kills() > 0) {
     *proof += ", its memory group counts " + std::to_string(oom.group_kills()) +
               (oom.group_kills() == 1 ? " out-of-memory kill" : " out-of-memory kills");

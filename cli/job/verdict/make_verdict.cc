@@ -57,17 +57,17 @@ void ApplyPythonError(const v1::RankExited& exit, Verdict* verdict) {
 
 Verdict MakeLocalDaemonLostVerdict(const std::string& host, const HostChange& change,
                                    int generation) {
-  return {
-      .cause = Cause::kDaemonLost,
-      .host = host,
-      .exit_code = kExitHostLost,
-      .generation = generation,
-      .message = "the daemon of host " + host + " is lost: nothing was heard from it for " +
-                 FormatSeconds(change.silence),
-      .proof = "last heard at " + FormatTime(change.last_sign_unix_nanos) + "; " + change.evidence,
-      .hint =
-          "was dsrund stopped, or is this machine out of memory? It is killed now, and its "
-          "guardian ends its ranks"};
+  return {.cause = Cause::kDaemonLost,
+          .host = host,
+          .exit_code = kExitHostLost,
+          .generation = generation,
+          .message = "the daemon of host " + host + " is lost: it sent nothing for " +
+                     FormatSeconds(change.silence),
+          .proof =
+              "last message at " + FormatTime(change.last_sign_unix_nanos) + "; " + change.evidence,
+          .hint =
+              "was dsrund stopped, or is this machine out of memory? It is killed now, and its "
+              "guardian ends its ranks"};
 }
 
 }  // namespace
@@ -197,8 +197,8 @@ Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, i
           .message = "the daemon of host " + host + " is gone",
           .proof = why,
           .hint =
-              "its ranks are ended by the kernel and by the guardian of dsrund; see the log of the "
-              "host for who killed it"};
+              "the kernel and the guardian of dsrund end its ranks; the log of the host may name "
+              "the process that killed it"};
 }
 
 Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation) {
@@ -208,19 +208,18 @@ Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, i
   }
   if (change.is_of_this_machine) return MakeLocalDaemonLostVerdict(host, change, generation);
   const bool listens = change.probe.reachability == Reachability::kListening;
-  return {.cause = Cause::kHostLost,
-          .host = host,
-          .exit_code = kExitHostLost,
-          .generation = generation,
-          .message = "host " + host + " is lost: nothing was heard from it for " +
-                     FormatSeconds(change.silence),
-          .proof = "last heard at " + FormatTime(change.last_sign_unix_nanos) + "; " +
-                   change.evidence + "; its port: " + change.probe.detail,
-          .hint = listens
-                      ? "the host answers but dsrund does not: was it stopped, or is the host out "
+  return {
+      .cause = Cause::kHostLost,
+      .host = host,
+      .exit_code = kExitHostLost,
+      .generation = generation,
+      .message = "host " + host + " is lost: it sent nothing for " + FormatSeconds(change.silence),
+      .proof = "last message at " + FormatTime(change.last_sign_unix_nanos) + "; " +
+               change.evidence + "; its port: " + change.probe.detail,
+      .hint = listens ? "the host answers but dsrund does not: was it stopped, or is the host out "
                         "of memory or its disk stuck? Its ranks are ended with its lease"
                       : "is the host up, and the network to it? Its daemon stops its ranks on its "
-                        "own, because it hears nothing from dsrun either"};
+                        "own, because it receives nothing from dsrun either"};
 }
 
 Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation) {
@@ -229,7 +228,7 @@ Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation) {
           .exit_code = kExitHostLost,
           .generation = generation,
           .message = "host " + host +
-                     " stopped its ranks: it heard nothing from dsrun for the time of its lease",
+                     " stopped its ranks: it received nothing from dsrun within its lease",
           .proof = "the daemon's lease expired",
           .hint = "look at the network between dsrun and the host"};
 }
@@ -240,7 +239,7 @@ Verdict MakeDisconnectedVerdict(const std::string& host, int generation) {
           .exit_code = kExitHostLost,
           .generation = generation,
           .message = "host " + host + " stopped its ranks: its connections to dsrun were closed",
-          .proof = "its daemon found them closed by the other end, and no new one came",
+          .proof = "its daemon found them closed by the other end, and no new one was opened",
           .hint = "does a firewall or gateway between dsrun and the host reset connections?"};
 }
 
@@ -275,9 +274,9 @@ Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation) {
           .host = host,
           .exit_code = kExitHostLost,
           .generation = generation,
-          .message = "the daemon of host " + host + " was told to end",
+          .message = "the daemon of host " + host + " was terminated",
           .proof = "dsrund received a signal and stopped its ranks",
-          .hint = "did somebody, a scheduler or a shutdown of the host end it?"};
+          .hint = "was it ended by a user, a scheduler or a shutdown of the host?"};
 }
 
 Verdict MakeStallVerdict(const StalledRank& stalled, int generation) {
@@ -287,12 +286,12 @@ Verdict MakeStallVerdict(const StalledRank& stalled, int generation) {
           .exit_code = kExitStall,
           .generation = generation,
           .message = "rank " + std::to_string(stalled.rank) + " on " + stalled.host +
-                     " stands still while the others wait for it",
+                     " makes no progress while the others wait for it",
           .proof = "process " + std::to_string(stalled.pid) + " has been stopped by a signal for " +
                    FormatSeconds(stalled.since),
           .hint =
-              "who sent it SIGSTOP? One that goes on (SIGCONT) within --lease_seconds does not "
-              "end the job",
+              "find the sender of its SIGSTOP. A rank that is continued (SIGCONT) within "
+              "--lease_seconds does not end the job",
           .pid = stalled.pid};
 }
 
@@ -309,11 +308,11 @@ Verdict MakeAbsenceVerdict(const AbsentRank& absent, int generation) {
                           : "hosts " + absent.witness_host + " and " + absent.host +
                                 " do not reach each other: " + absent.error.message(),
           .proof = late ? witness + " waited for it, and its process lives"
-                        : witness + " gets no answer, and dsrun hears from both hosts",
+                        : witness + " gets no answer, but both hosts respond to dsrun",
           .hint = late ? "is it stuck (py-spy dump or gdb -p shows where), or much slower than the "
                          "others? --collective_timeout is how long they wait"
-                       : "look at the network between these two hosts; --interface chooses another "
-                         "one for what ranks tell each other",
+                       : "check the network between these two hosts; --interface selects another "
+                         "one for the traffic between ranks",
           .pid = absent.pid};
 }
 

@@ -199,7 +199,8 @@ TEST(ConsoleTest, OutputThatWasCutIsSaidWhenQuietToo) {
   cut.mutable_rank_exited()->set_output_cut(true);
   for (const bool quiet : {false, true}) {
     const std::string err = Shown({.quiet = quiet}, {cut}).second;
-    EXPECT_NE(err.find("dsrun: rank 3 on h has ended; what it left behind"), std::string::npos)
+    EXPECT_NE(err.find("dsrun: rank 3 on h has exited; the processes that it left"),
+              std::string::npos)
         << err;
   }
   cut.mutable_rank_exited()->set_stopping(true);
@@ -344,8 +345,8 @@ TEST(BacklogWriterTest, WhoGivesABlockedConsoleUpWaitsNoLonger) {
     writer.WriteAlways(STDERR_FILENO, "later\n");
   }
   EXPECT_EQ(err.Take(),
-            "the verdict\ndsrun: the console takes nothing and is not waited for: the run "
-            "directory has what is not shown here\n");
+            "the verdict\ndsrun: the console is blocked and dsrun no longer waits for it: the run "
+            "directory has the output that is not shown\n");
 }
 
 TEST(BacklogWriterTest, GivingUpAConsoleThatHasTakenAllSaysNothing) {

@@ -39,7 +39,7 @@ TEST(ExitExplanationTest, TheKernelsLogProvesItToo) {
   exit.set_oom_killed(true);
   exit.mutable_oom()->set_kernel_log("Out of memory: Killed process 1003 (python3)");
   EXPECT_THAT(ExplainExit(exit).proof,
-              HasSubstr("the kernel's log says: Out of memory: Killed process 1003 (python3)"));
+              HasSubstr("from the kernel's log: Out of memory: Killed process 1003 (python3)"));
 }
 
 TEST(ExitExplanationTest, AKillWithoutAMarkCameFromSomebody) {
@@ -73,7 +73,7 @@ TEST(ExitExplanationTest, AFullSharedMemoryIsToldFromOtherBusErrors) {
   EXPECT_THAT(ExplainExit(exit).hint, HasSubstr("--shm-size"));
   exit.mutable_shared_memory()->set_lowest_free_bytes(kGiB / 2);
   EXPECT_EQ(ExplainExit(exit).cause, Cause::kSignal);
-  EXPECT_THAT(ExplainExit(exit).hint, HasSubstr("/dev/shm has room"));
+  EXPECT_THAT(ExplainExit(exit).hint, HasSubstr("/dev/shm has free space"));
 }
 
 TEST(ExitExplanationTest, AStatusThatTellsOfAnOutOfMemoryKillBelowTheRank) {

@@ -169,11 +169,11 @@ TEST(FailureJudgeTest, ADaemonThatStoppedItsRanksForItselfIsTheReason) {
   ASSERT_FALSE(lease.ok());
   EXPECT_EQ(lease.failure().cause, Cause::kHostLost);
   EXPECT_EQ(lease.failure().exit_code, 4);
-  EXPECT_THAT(lease.failure().message, HasSubstr("heard nothing from dsrun"));
+  EXPECT_THAT(lease.failure().message, HasSubstr("received nothing from dsrun"));
   const auto signalled = After({stopped, EndedBecause(v1::STOP_DAEMON_SIGNALLED)});
   ASSERT_FALSE(signalled.ok());
   EXPECT_EQ(signalled.failure().cause, Cause::kDaemonLost);
-  EXPECT_EQ(signalled.failure().message, "the daemon of host a was told to end");
+  EXPECT_EQ(signalled.failure().message, "the daemon of host a was terminated");
   const auto failed = After({Exited(1, 7), stopped, EndedBecause(v1::STOP_RANK_FAILED)});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.failure().exit_code, 7);

@@ -182,9 +182,9 @@ TEST_F(JobControllerTest, ALostHostEndsTheJobAndIsNotWaitedFor) {
   EXPECT_EQ(verdict.cause, Cause::kHostLost);
   EXPECT_EQ(verdict.host, "b");
   EXPECT_EQ(verdict.exit_code, 4);
-  EXPECT_EQ(verdict.message, "host b is lost: nothing was heard from it for 30.0 s");
+  EXPECT_EQ(verdict.message, "host b is lost: it sent nothing for 30.0 s");
   EXPECT_EQ(verdict.proof,
-            "last heard at 2023-11-14 22:13:20 UTC; 5 renewals of its lease failed, the last: "
+            "last message at 2023-11-14 22:13:20 UTC; 5 renewals of its lease failed, the last: "
             "deadline exceeded; its port: 10.0.0.2:1: No route to host");
   EXPECT_THAT(daemons_[0]->graces, ElementsAre(1));
   EXPECT_TRUE(daemons_[1]->abandoned);
@@ -217,8 +217,8 @@ TEST_F(JobControllerTest, ASuspectHostIsAnnouncedAndNothingElse) {
   };
   EXPECT_EQ(controller.Run().failure().cause, Cause::kUserStop);
   ASSERT_GE(observer_.notices.size(), 2U);
-  EXPECT_EQ(observer_.notices[0].find("host a is not heard from; 5 renewals"), 0U);
-  EXPECT_EQ(observer_.notices[1], "host a is heard from again");
+  EXPECT_EQ(observer_.notices[0].find("host a does not respond; 5 renewals"), 0U);
+  EXPECT_EQ(observer_.notices[1], "host a is responding again");
 }
 
 TEST_F(JobControllerTest, AStopThatDidNotGetThroughIsSentAgain) {
@@ -380,10 +380,9 @@ TEST_F(JobControllerTest, ASpareTakesThePlaceOfALostHost) {
   EXPECT_EQ(VariableOf(spare->launched[0], "WORLD_SIZE"), "4");
   EXPECT_EQ(VariableOf(spare->launched[0], "MASTER_PORT"), "4242");
   EXPECT_EQ(VariableOf(daemons_[0]->launched[1], "MASTER_ADDR"), "addr-of-spare");
-  EXPECT_THAT(
-      observer_.notices,
-      ElementsAre("host b is lost: nothing was heard from it for 30.0 s; restart 1 of 1",
-                  "spare host away: no route to it", "spare host c takes the place of host b"));
+  EXPECT_THAT(observer_.notices,
+              ElementsAre("host b is lost: it sent nothing for 30.0 s; restart 1 of 1",
+                          "spare host away: no route to it", "spare host c replaces host b"));
 }
 
 TEST_F(JobControllerTest, ASpareInTheFirstPlaceIsWhereTheRanksMeet) {
@@ -467,8 +466,7 @@ TEST_F(JobControllerTest, SparesThatRefuseLeaveTheVerdictAsItWas) {
   const Verdict& verdict = outcome.failure();
   EXPECT_EQ(verdict.cause, Cause::kDaemonLost);
   EXPECT_EQ(verdict.host, "b");
-  EXPECT_EQ(observer_.notices.back(),
-            "not restarted: no spare host could take the place of host b");
+  EXPECT_EQ(observer_.notices.back(), "not restarted: no spare host could replace host b");
   EXPECT_EQ(observer_.notices.at(1), "spare host c: no dsrank beside dsrund");
   EXPECT_TRUE(spare->launched.empty());
 }

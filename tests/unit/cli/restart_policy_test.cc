@@ -85,8 +85,8 @@ TEST(RestartPolicyTest, ARunThatHadACheckpointDoesNotBeginAgain) {
   EXPECT_TRUE(CheckBeginning({}, "step-20").ok()) << "it goes on from one";
   EXPECT_EQ(CheckBeginning(again, "runs/r/checkpoints/step-20").message(),
             "not restarted at step 0, because the run had a checkpoint: checkpoint "
-            "runs/r/checkpoints/step-20 is gone; repair it and go on with 'dsrun resume', or allow "
-            "a new beginning with --restart_from_scratch");
+            "runs/r/checkpoints/step-20 is gone; repair it and run 'dsrun resume', or allow a "
+            "restart from step 0 with --restart_from_scratch");
   const Status damaged =
       CheckBeginning({.begins_again = true, .unusable = "step-9 is damaged"}, "step-20");
   EXPECT_EQ(damaged.code(), StatusCode::kDataLoss);

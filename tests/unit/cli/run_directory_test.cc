@@ -132,11 +132,11 @@ TEST_F(RunDirectoryTest, ASecondJobIsRefused) {
   }
   const auto again = RunDirectory::Create(path());
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.status().message(), "run directory " + path().string() +
-                                          " holds a job already; choose another with --run_dir, "
-                                          "or go on with it where it is one of 'dsrun train': "
-                                          "dsrun resume " +
-                                          path().string());
+  EXPECT_EQ(again.status().message(),
+            "run directory " + path().string() +
+                " already contains a job; choose another with --run_dir, or resume it if it is "
+                "a run of 'dsrun train': dsrun resume " +
+                path().string());
   const auto opened = RunDirectory::Open(path());
   ASSERT_TRUE(opened.ok());
   EXPECT_EQ((*opened)->ReadJob()->at("job"), "x");

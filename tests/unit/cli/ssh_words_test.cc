@@ -88,7 +88,7 @@ TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
     const HostFailure failure = ExplainSsh("n", std::string("first\nno way\n") + end);
     EXPECT_EQ(failure.kind, FailureKind::kHandshake) << end;
     EXPECT_TRUE(failure.transient) << end;
-    EXPECT_THAT(failure.message, HasSubstr("; the proxy command said: no way")) << end;
+    EXPECT_THAT(failure.message, HasSubstr("; the proxy command printed: no way")) << end;
     EXPECT_THAT(failure.hint, HasSubstr("ProxyCommand or ProxyJump")) << end;
   }
   const HostFailure no_key = ExplainSsh(
@@ -97,7 +97,7 @@ TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
   EXPECT_THAT(no_key.hint, HasSubstr("HostKeyAlgorithms"));
   EXPECT_THAT(
       ExplainSsh("n", "banner exchange: Connection to UNKNOWN port 65535: Broken pipe\r\n").message,
-      ::testing::Not(HasSubstr("the proxy command said")));
+      ::testing::Not(HasSubstr("the proxy command printed")));
 }
 
 TEST(SshWordsTest, AWarningIsForTheUser) {

@@ -106,7 +106,7 @@ TEST(FailureJudgeTest, AStalledRankIsBlamedWithItsOwnStep) {
   EXPECT_EQ(verdict.host, "b");
   EXPECT_EQ(verdict.pid, 101);
   EXPECT_EQ(verdict.step, 7);
-  EXPECT_EQ(verdict.message, "rank 1 on b stands still while the others wait for it");
+  EXPECT_EQ(verdict.message, "rank 1 on b makes no progress while the others wait for it");
   EXPECT_EQ(verdict.proof, "process 101 has been stopped by a signal for 10.0 s");
 }
 

@@ -213,7 +213,7 @@ TEST_F(StoppedJobTest, AHostThatDidNotConfirmItsRanksEndIsNamed) {
   EXPECT_EQ(outcome.failure().cause, Cause::kUserStop);
   EXPECT_EQ(outcome.failure().hint,
             "host b did not confirm that its ranks have ended: look there for dsrund --job=job, "
-            "which ends them when it goes on");
+            "which ends them when it resumes");
 }
 
 TEST_F(StoppedJobTest, ASignalBeforeTheLaunchStartsNothing) {

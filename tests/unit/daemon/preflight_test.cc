@@ -149,7 +149,7 @@ TEST_F(PreflightTest, ADeviceThatIsNotThereIsNamed) {
   EXPECT_EQ(Level("device"), v1::Finding::OK);
   context_.facts.gpus = 3;
   EXPECT_EQ(Level("device"), v1::Finding::FAIL);
-  EXPECT_EQ(Find("device").message(), "3 GPUs, and the job wants device 3");
+  EXPECT_EQ(Find("device").message(), "3 GPUs, and the job requires device 3");
 }
 
 TEST(ProbeHostTest, FindsWhatEveryHostHas) {
