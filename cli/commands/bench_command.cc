@@ -211,7 +211,7 @@ void AddBenchFlags(CLI::App& app, BenchFlags* flags) {
     app.add_flag(FlagNames(name), flags->chosen[i], help);
   }
   app.add_option(FlagNames("min_size"), flags->min_size,
-                 "bytes of one rank's input at first, K, M or G behind them (default: 1K)")
+                 "bytes of one rank's first input, with a suffix K, M or G (default: 1K)")
       ->type_name("SIZE");
   app.add_option(FlagNames("max_size"), flags->max_size,
                  "the size is doubled up to this (default: 64M)")
@@ -250,7 +250,7 @@ StatusOr<config::CommBenchJob> MakeJob(const BenchFlags& flags) {
   const std::string known[] = {"comm", "io", "memory"};
   if (flags.what.empty()) {
     return InvalidArgumentError(
-        "bench: say what to measure: bench comm, bench io PATH or bench memory");
+        "bench: name a measurement: bench comm, bench io PATH or bench memory");
   }
   if (flags.what != "comm") {
     return InvalidArgumentError("bench: '" + flags.what +
@@ -302,7 +302,7 @@ struct BenchMemoryFlags {
 void AddBenchMemoryFlags(CLI::App& app, BenchMemoryFlags* flags) {
   app.add_option("WHAT", "memory: reading and writing it in place")->required();
   app.add_option("--size", flags->size_mib,
-                 "MiB that all threads go over, many times what caches have (default: 1024)")
+                 "MiB that all threads process, many times the size of the caches (default: 1024)")
       ->check(WholeNumber(1, 1 << 20))
       ->type_name("MIB");
   app.add_option(FlagNames("threads"), flags->threads,
@@ -374,7 +374,7 @@ StatusOr<int> BenchCommand(const Invocation& invocation) {
   const JobPlan plan = PlanJob(std::move(request), {.built_in = true});
   if (plan.world.world_size() < 2) {
     return InvalidArgumentError(
-        "bench: one rank has nobody to talk to; --num_gpus N or a hostfile gives more");
+        "bench: comm needs at least two ranks; give --num_gpus N or a hostfile");
   }
   job.device = DeviceName(launch.device);
   Json description = DescribeJob("bench", plan);

@@ -113,7 +113,7 @@ void AddFlags(CLI::App& app, CheckFlags* flags) {
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_option(FlagNames("num_gpus"), flags->num_gpus,
-                 "all ranks of the job, on this host, whose memory is judged as well")
+                 "all ranks of the job, on this host; its memory is checked as well")
       ->check(WholeNumber(1, kMaxWorldSize))
       ->type_name("N");
   app.add_flag("--json", flags->json,
@@ -205,11 +205,10 @@ void Print(const CheckFlags& flags, const config::CheckResult& result, const std
 
 StatusOr<int> CheckCommand(const Invocation& invocation) {
   CheckFlags flags;
-  FlagParser parser(
-      "check CONFIG [--world_size N] [flags of train] [--json]",
-      "Say all that is wrong with a ds_config, and what its \"auto\" stands for; with --model or "
-      "--data, all that train would refuse of that job (of the data it reads the first rows). "
-      "Needs no GPU.");
+  FlagParser parser("check CONFIG [--world_size N] [flags of train] [--json]",
+                    "Validate a ds_config and show the values of its \"auto\"; with --model or "
+                    "--data, report everything that train would reject for that job (of the data "
+                    "it reads the first rows). Needs no GPU.");
   AddFlags(parser.app(), &flags);
   TakeForeignTrainFlags(&parser);
   parser.Refuse(kOfTrainAlone);

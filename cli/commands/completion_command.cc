@@ -106,9 +106,9 @@ StatusOr<int> CompletionCommand(const Invocation& invocation) {
   }
   std::string shell;
   FlagParser parser("completion bash|zsh|fish",
-                    "Print what makes a shell complete dsrun's commands and flags: eval \"$(dsrun "
-                    "completion bash)\" in ~/.bashrc; the same with zsh; in fish, dsrun completion "
-                    "fish | source.");
+                    "Print a script with which a shell completes dsrun's commands and flags: eval "
+                    "\"$(dsrun completion bash)\" in ~/.bashrc; the same with zsh; in fish, dsrun "
+                    "completion fish | source.");
   parser.app().add_option("SHELL", shell, "bash, zsh or fish")->required();
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));

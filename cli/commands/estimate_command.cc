@@ -300,7 +300,7 @@ void AddPartFlags(CLI::App& app, EstimateJobFlags* flags) {
 
 void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
   app.add_option(FlagNames("deepspeed_config"), flags->deepspeed_config,
-                 "predict what each rank of this job will hold, and what would make it less")
+                 "predict the memory of each rank of this job, and suggest settings that reduce it")
       ->type_name("FILE");
   app.add_option(FlagNames("hostfile", "-H"), flags->launch.hostfile, "the job's hosts")
       ->type_name("FILE");
@@ -312,14 +312,14 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
       ->check(WholeNumber(1, 1 << 24))
       ->type_name("S");
   app.add_option(FlagNames("recompute"), flags->job.recompute,
-                 "as for train (default: as the config says)")
+                 "as for train (default: from the config)")
       ->type_name("none|full|attention|every:N");
   app.add_option(FlagNames("tile_mlp"), flags->job.mlp_tiles, "as for train (default: 1)")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("expert_load"), flags->expert_load,
-                 "plan for a rank whose experts get FACTOR times their even share of the tokens' "
-                 "ways (default: 1); what is more than can come counts as the most that can")
+                 "plan for a rank with experts that get FACTOR times their even share of the "
+                 "routed tokens (default: 1), at most the possible maximum")
       ->check(NumberBetween(1, plan::kMostExpertLoad))
       ->type_name("FACTOR");
   AddPortionFlags(app, flags);
@@ -328,7 +328,7 @@ void AddEstimateJobFlags(CLI::App& app, EstimateJobFlags* flags) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""))
       ->type_name("auto|cpu|cuda");
   app.add_option(FlagNames("memory"), flags->memory,
-                 "what a rank may have, of its GPU or of its host: says what fits")
+                 "memory limit of a rank, on its GPU or its host: shows settings that fit")
       ->type_name("BYTES");
 }
 
@@ -367,9 +367,9 @@ StatusOr<int> EstimateCommand(const Invocation& invocation) {
   EstimateFlags flags;
   FlagParser parser("estimate --model DIR | --params P --largest_layer_params L [flags]",
                     "Show the memory that a model's states need under ZeRO 2 and 3 and every kind "
-                    "of offload, by DeepSpeed's formula, and what a rank of this trainer holds at "
-                    "each stage. With --deepspeed_config: what each rank of that job will hold, "
-                    "activations included. Loads no weights.");
+                    "of offload, by DeepSpeed's formula, and the memory of a rank of this trainer "
+                    "at each stage. With --deepspeed_config: predict the memory of each rank of "
+                    "that job, including activations. Loads no weights.");
   AddFlags(parser.app(), &flags);
   DS_ASSIGN_OR_RETURN(const FlagParser::Result parsed,
                       parser.Parse(invocation.arguments, FlagParser::Rest::kRefused));

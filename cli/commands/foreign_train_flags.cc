@@ -81,16 +81,15 @@ constexpr FlagAlias kAliases[] = {
     {"use_dora", "lora_dora=true", "lora_dora=false"},
 };
 
-constexpr std::string_view kModel = "--model DIR: its config.json says it, so leave it out";
+constexpr std::string_view kModel = "--model DIR: its config.json has it, so leave it out";
 constexpr std::string_view kRank =
     "write --lora_rank {} and --lora_alpha X (its default here is twice the rank)";
 constexpr std::string_view kRing = "write --sp {} --sp_kind ring";
 constexpr std::string_view kMetrics =
     "RUN_DIR/metrics.jsonl has a line for every step; leave it out";
 constexpr std::string_view kTokenizer = "write --tokenizer DIR, a Hugging Face folder";
-constexpr std::string_view kResume = "dsrun resume RUN_DIR goes on with a run; leave it out";
-constexpr std::string_view kFused =
-    "attention takes the fused kernel wherever one fits; leave it out";
+constexpr std::string_view kResume = "dsrun resume RUN_DIR resumes a run; leave it out";
+constexpr std::string_view kFused = "attention uses a fused kernel if one fits; leave it out";
 constexpr std::string_view kRecompute =
     "write --recompute full (of every layer), attention, or every:N";
 constexpr std::string_view kVirtual = "write --pp_schedule interleaved --pp_virtual_stages N";
@@ -109,10 +108,10 @@ constexpr std::string_view kPrecision = "write --bf16 or --fp16, or nothing for 
 constexpr std::string_view kWarmup = "write --warmup_steps {}: below 1 it is a share of all steps";
 // --warmup_steps 1.0 would mean one step.
 constexpr std::string_view kWholeWarmup =
-    "write --warmup_steps N with the number of steps: {} of them is no share below 1";
+    "write --warmup_steps N with the number of steps: {} is not a share below 1";
 constexpr std::string_view kCutOff =
-    "write --max_length {} to cut longer documents off, or --seq_len {} to make further samples of "
-    "the rest";
+    "write --max_length {} to truncate longer documents, or --seq_len {} to make more samples of "
+    "the remainder";
 
 struct Meaning {
   std::string_view name;
@@ -154,7 +153,7 @@ constexpr Meaning kMeanings[] = {
     {"use_bnb_nested_quant", "write --quantize_base nf4-double"},
     {"load_in_8bit", "write --quantize_base int8"},
     // DeepSpeed-Chat and guides.
-    {"task", "train learns to go on with texts; there is no other task, so leave it out"},
+    {"task", "train has one task, causal language modeling; leave it out"},
     {"zero_stage", R"(write "zero_optimization": {"stage": {}} into the ds_config)"},
     {"offload", kOffload},
     {"data_split", kHeldOut},
@@ -170,7 +169,7 @@ constexpr Meaning kMeanings[] = {
     {"noisy_gate_policy", kExpertsText},
     {"mlp_type", kExpertsText},
     {"top_k", R"(write "moe": {"enabled": true, "k": {}} into the ds_config)"},
-    {"local_rank", "ranks know theirs by the environment; leave it out"},
+    {"local_rank", "ranks read it from the environment; leave it out"},
     // Megatron-LM.
     {"global_batch_size",
      R"(write "train_batch_size": {} into the ds_config, or --gradient_accumulation_steps N)"},
@@ -217,14 +216,15 @@ constexpr Meaning kMeanings[] = {
 std::string ExplainArgument(const ArgumentRow& row) {
   switch (row.effect) {
     case ArgumentEffect::kNone:
-      return "this argument of transformers' Trainer has no part in what is learnt; leave it out";
+      return "this argument of transformers' Trainer does not affect the trained model; leave it "
+             "out";
     case ArgumentEffect::kNear:
     case ArgumentEffect::kChanges:
       return std::string(row.text);
     case ArgumentEffect::kMapped:
       break;
   }
-  return "give Trainer's arguments as JSON to --from_hf_trainer, which knows this one";
+  return "give Trainer's arguments as JSON to --from_hf_trainer, which supports this one";
 }
 
 std::string_view ChooseMeaning(const Meaning& row, const std::string& value) {

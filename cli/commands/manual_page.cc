@@ -85,18 +85,17 @@ std::string CommandFlags(const FlagDescriptions& launch) {
 
 std::string ExitStatuses() {
   std::string text =
-      "A job whose rank failed ends with that rank\\(aqs own status, or 128 + N when signal N "
-      "killed "
-      "it. Else, with the number that \\fB\\-\\-exit_codes distinct\\fR makes of it behind it:\n";
+      "When a rank fails, the job ends with the status of that rank, or 128 + N when signal N "
+      "killed it. Otherwise it ends with one of these; the second number is that of "
+      "\\fB\\-\\-exit_codes distinct\\fR:\n";
   for (const ExitStatusRow& row : ExitStatusTable()) {
     std::string head = Bold(std::to_string(row.status));
     if (row.distinct_status != row.status) head += ", " + std::to_string(row.distinct_status);
     text += Paragraph(head, row.meaning);
   }
   return text +
-         ".PP\nWith \\fB\\-\\-exit_codes distinct\\fR a program whose own status is 240 to 247 "
-         "ends "
-         "with 240.\n";
+         ".PP\nWith \\fB\\-\\-exit_codes distinct\\fR a program\\(aqs own status of 240 to 247 "
+         "becomes 240.\n";
 }
 
 }  // namespace

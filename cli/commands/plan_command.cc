@@ -82,9 +82,8 @@ StatusOr<config::CheckResult> ReadFitConfig(const PlanFlags& flags, int ranks) {
     if (checked.ok) return checked;
     if (first_error.empty()) first_error = checked.errors.front().message;
   }
-  return InvalidArgumentError(first_error +
-                              " (batch sizes and degrees are what --fit looks for, and may be "
-                              "left out)");
+  return InvalidArgumentError(
+      first_error + " (--fit searches for batch sizes and degrees; they may be left out)");
 }
 
 // Describes the model on the ranks of the plan, with samples of --seq_len tokens.
@@ -115,7 +114,7 @@ void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
                          "propose ZeRO's stage, --tp, --sp, --ep and --pp for --model on these "
                          "ranks of --memory each; status 1 if nothing fits");
   parser->app()
-      .add_option("--memory", flags->memory, "of --fit: what a rank may have (80G)")
+      .add_option("--memory", flags->memory, "of --fit: memory limit of a rank (80G)")
       ->type_name("BYTES");
   parser->app()
       .add_option("--seq_len", flags->seq_len,
@@ -124,14 +123,14 @@ void AddFitFlags(FlagParser* parser, PlanFlags* flags) {
       ->type_name("N");
   parser->app()
       .add_option("--expert_load", flags->expert_load,
-                  "of --fit and --deepspeed_config: plan for ranks whose experts get FACTOR times "
-                  "their even share (default: 1)")
+                  "of --fit and --deepspeed_config: plan for experts that get FACTOR times their "
+                  "even share (default: 1)")
       ->check(NumberBetween(1, plan::kMostExpertLoad))
       ->type_name("FACTOR");
   parser->app()
       .add_option("--deepspeed_config", flags->deepspeed_config,
                   "of --fit: precision and optimizer (default: bf16 and AdamW); of a mesh with "
-                  "stages of --model: show what they hold and send in a step")
+                  "stages of --model: show their memory and traffic per step")
       ->type_name("FILE");
 }
 
@@ -149,9 +148,9 @@ void AddScheduleFlags(FlagParser* parser, PlanFlags* flags) {
                   "that the schedule has)")
       ->check(WholeNumber(1));
   parser->app().add_option("--partition", flags->partition,
-                           "cut the blocks of --model among the stages by uniform numbers, by "
-                           "parameters (the default), by profile (their work), or by type:REGEX, "
-                           "how many have such a name; with --deepspeed_config by memory, too");
+                           "partition the blocks of --model into stages by uniform counts, "
+                           "parameters (the default), profile (work), or type:REGEX, which counts "
+                           "matching names; with --deepspeed_config also by memory");
   parser->app().add_option("--svg", flags->svg, "write the drawing of the schedule to this file");
 }
 
@@ -222,10 +221,10 @@ StatusOr<plan::StagePlans> PlanStagesOf(const PlanFlags& flags, config::CheckRes
 // Adds the flags of `dsrun plan` beyond the launch flags.
 void AddPlanFlags(FlagParser* parser, PlanFlags* flags) {
   parser->app().add_flag("--json", flags->json, "print one JSON object");
-  parser->app().add_option("--mesh", flags->mesh,
-                           "draw these ranks as a mesh, outermost axis first, as in "
-                           "pipeline=2,shard=4,tensor=2 (axes: pipeline, replicate, shard, "
-                           "sequence, tensor; and expert); shard takes the ranks that are left");
+  parser->app().add_option(
+      "--mesh", flags->mesh,
+      "draw these ranks as a mesh, outermost axis first, as in pipeline=2,shard=4,tensor=2 (axes: "
+      "pipeline, replicate, shard, sequence, tensor; and expert); shard gets the remaining ranks");
   parser->app().add_option("--model", flags->model,
                            "hold the mesh against this model: a folder, a config.json or a preset");
   AddScheduleFlags(parser, flags);
@@ -409,7 +408,7 @@ StatusOr<std::optional<StageDrawing>> DrawStages(const PlanFlags& flags,
 StatusOr<std::optional<MeshDrawing>> DrawMesh(const PlanFlags& flags, int world_size) {
   if (flags.mesh.empty()) {
     if (flags.model.empty()) return std::optional<MeshDrawing>();
-    return InvalidArgumentError("plan: --model is what --mesh is held against: give --mesh, too");
+    return InvalidArgumentError("plan: --model is checked against --mesh: give --mesh, too");
   }
   DS_ASSIGN_OR_RETURN(const topology::Degrees degrees,
                       topology::ParseDegrees(flags.mesh, world_size));
@@ -486,7 +485,7 @@ Status CheckFlagsCount(const CLI::App& app, const PlanFlags& flags) {
   }
   if (!flags.model.empty() && !flags.memory.empty()) return OkStatus();
   return InvalidArgumentError(
-      "plan: --fit asks how to cut --model for ranks of --memory each (80G): give both");
+      "plan: --fit needs both --model and --memory, the limit of each rank (80G)");
 }
 
 // Adds the command and environment of the ranks. Returns notices for the user.
@@ -516,8 +515,9 @@ StatusOr<std::vector<std::string>> CompleteJob(const LaunchFlags& flags, const T
 StatusOr<int> PlanCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
   PlanFlags own;
-  FlagParser parser("[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
-                    "Show which ranks would run where, with what. Starts and contacts nothing.");
+  FlagParser parser(
+      "[launch flags] plan [flags] [--json] -- PROGRAM [arguments]",
+      "Show the ranks that would run, with their hosts and settings. Starts and contacts nothing.");
   AddPlanFlags(&parser, &own);
   AddLaunchFlags(&parser, &flags);
   DS_ASSIGN_OR_RETURN(FlagParser::Result parsed,

@@ -38,7 +38,7 @@ StatusOr<int> ReportCommand(const Invocation& invocation) {
   LaunchFlags flags = invocation.launch;
   bool json = false;
   FlagParser parser("report [flags] [--json]",
-                    "Show what this host has and what would stop a job on it.");
+                    "Show this host's environment and the problems that would stop a job.");
   parser.app().add_flag("--json", json, "print one JSON object");
   parser.app()
       .add_option(FlagNames("hostfile", "-H"), flags.hostfile, "must name no other host")

@@ -44,11 +44,11 @@ StatusOr<ResumeFlags> ParseFlags(const Invocation& invocation, const LaunchFlags
   if (!words.empty()) words.erase(words.begin());
   DS_RETURN_IF_ERROR(front.Parse(words, FlagParser::Rest::kProgram).status());
   FlagParser parser("[launch flags] resume RUN_DIR|JOB [flags]",
-                    "Go on with a training run from its newest good checkpoint, with its own "
-                    "settings where no flag says otherwise.");
+                    "Resume a training run from its newest good checkpoint, with its own settings "
+                    "unless flags override them.");
   parser.app().add_option("RUN", flags.run, "the run directory, or the job's name under runs/");
   parser.app()
-      .add_option(FlagNames("checkpoint"), flags.checkpoint, "go on from this one: step-N")
+      .add_option(FlagNames("checkpoint"), flags.checkpoint, "resume from this one: step-N")
       ->type_name("NAME");
   AddTrainFlags(parser.app(), &flags.train);
   AddLaunchFlags(&parser, &flags.launch);
@@ -169,7 +169,7 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   if (given.help_shown) return kExitOk;
   if (given.run.empty()) return InvalidArgumentError("resume: no RUN_DIR or JOB given");
   if (!given.launch.run_dir.empty()) {
-    return InvalidArgumentError("resume: --run_dir has no place here; a run goes on in its own");
+    return InvalidArgumentError("resume: --run_dir is invalid; a run resumes in its own directory");
   }
   DS_ASSIGN_OR_RETURN(StoredRun run, ReadRun(given.run));
   DropReplacedSelection(given.launch, &run.launch);
@@ -187,12 +187,12 @@ StatusOr<int> ResumeCommand(const Invocation& invocation) {
   DS_ASSIGN_OR_RETURN(TrainInputs inputs, OverrideTrainInputs(run.train, flags.train, share,
                                                               request.launch.world.world_size()));
   for (const std::string& name : renewed.from_shell) {
-    inputs.notices.push_back("ranks get " + name + " of this shell, as the job's -x says");
+    inputs.notices.push_back("ranks get " + name + " of this shell, as requested by the job's -x");
   }
   if (renewed.may_have_had_values) {
     inputs.notices.push_back(
-        "an older dsrun wrote this job.json, which does not say whether -x gave one of them a "
-        "value of its own; if so, give -x NAME=VALUE again");
+        "an older dsrun wrote this job.json, which does not record values that -x gave to one of "
+        "them; if there are any, give -x NAME=VALUE again");
   }
   if (const Status chosen =
           ChooseResumePoint(flags.checkpoint, run.directory->checkpoints(), &inputs);

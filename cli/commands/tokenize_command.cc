@@ -41,7 +41,7 @@ void AddTokenizeFlags(CLI::App& app, TokenizeFlags* flags) {
                  "text files, files of rows (.jsonl, .json, .csv, .tsv, .parquet, .arrow), folders "
                  "and data sets; see dsrun help data");
   app.add_option(FlagNames("tokenizer"), flags->tokenizer,
-                 "the Hugging Face folder whose tokenizer it is, or its tokenizer.json")
+                 "the Hugging Face folder of the tokenizer, or its tokenizer.json")
       ->type_name("DIR");
   app.add_option(FlagNames("out"), flags->job.out, "the file of token ids that is written")
       ->type_name("FILE");
@@ -135,12 +135,13 @@ void PrintCounts(const TokenizeFlags& flags, const TokenizeCounts& counts) {
   }
   if (counts.partly_learnt > 0) {
     std::cerr << fmt::format(
-        "tokenize: {} texts have prompts or messages that are not learnt, which a file of token "
-        "ids does not mark: train --data on the rows themselves learns the answers alone\n",
+        "tokenize: {} texts have prompts or messages that do not contribute to the loss, and a "
+        "file of token ids does not mark them: train --data with the rows themselves trains on the "
+        "answers alone\n",
         counts.partly_learnt);
   }
   if (counts.rejected > 0) {
-    std::cerr << fmt::format("tokenize: left out {} rows whose \"label\" is false\n",
+    std::cerr << fmt::format("tokenize: left out {} rows with a \"label\" of false\n",
                              counts.rejected);
   }
   const std::string dtype = flags.job.id_bytes == 2 ? "" : " --token_dtype uint32";

@@ -30,13 +30,13 @@ struct TranslateFlags {
 StatusOr<TranslateFlags> ParseWords(const std::vector<std::string>& words) {
   TranslateFlags flags;
   FlagParser parser("translate [flags] FILE | deepspeed ...",
-                    "Say what arguments of transformers' Trainer (.json), a config of Accelerate "
-                    "(.yaml, .json) or a command line of deepspeed come to in dsrun: the command "
-                    "line, the ds_config, and what does not map.");
+                    "Convert arguments of transformers' Trainer (.json), a config of Accelerate "
+                    "(.yaml, .json) or a command line of deepspeed to dsrun: the command line, the "
+                    "ds_config, and the settings that do not map.");
   CLI::App& app = parser.app();
-  app.add_option(FlagNames("steps"), flags.steps,
-                 "the optimizer steps that the epochs come to, for rates that fall to the end; "
-                 "before max_steps")
+  app.add_option(
+         FlagNames("steps"), flags.steps,
+         "optimizer steps of all epochs, for rates that decay until the end; overrides max_steps")
       ->check(WholeNumber(1))
       ->type_name("N");
   app.add_option(FlagNames("out"), flags.out,
@@ -127,9 +127,9 @@ StatusOr<Translation> Translate(const TranslateFlags& flags) {
 Status PrintTranslation(const TranslateFlags& flags, const Translation& translation) {
   const bool has_config = !translation.ds_config.empty();
   if (!has_config && !flags.out.empty()) {
-    return InvalidArgumentError("--out " + flags.out +
-                                ": nothing of it comes to a ds_config that could be written there; "
-                                "leave --out out");
+    return InvalidArgumentError(
+        "--out " + flags.out +
+        ": no ds_config results that could be written there; leave --out out");
   }
   const std::string config = translation.ds_config.dump(2) + "\n";
   const std::string name = flags.out.empty() ? "ds_config.json" : flags.out;

@@ -72,7 +72,7 @@ bool IsDsConfig(const Json& settings) {
 StatusOr<Translation> TranslateArguments(Json settings, const fs::path& path,
                                          const OverTrainerFile& over) {
   if (IsDsConfig(settings)) {
-    return InvalidArgumentError("this is a ds_config already: train --deepspeed_config takes it");
+    return InvalidArgumentError("this is a ds_config already: give it to train --deepspeed_config");
   }
   TrainerContext context{.steps = over.steps};
   settings.update(over.arguments);

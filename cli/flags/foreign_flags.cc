@@ -19,11 +19,12 @@ constexpr std::string_view kStartsEveryHost =
     "dsrun starts every host itself; give it all hosts in --hostfile";
 constexpr std::string_view kAlwaysLogged =
     "the output of every rank is always shown and kept in RUN_DIR/logs; --log_ranks RANKS and "
-    "--errors_only choose what is shown, --run_dir DIR where it is kept";
+    "--errors_only filter it, --run_dir DIR sets the folder";
 constexpr std::string_view kExports = "give ranks variables with -x NAME=VALUE";
 constexpr std::string_view kFilter = "choose hosts and slots with --hostfile and --include";
 constexpr std::string_view kCores = "see --bind_cores_to_rank and --bind_core_list";
-constexpr std::string_view kPlan = "see what runs where with: dsrun [flags] plan -- PROGRAM";
+constexpr std::string_view kPlan =
+    "show the ranks and their hosts with: dsrun [flags] plan -- PROGRAM";
 
 constexpr RefusedFlag kRefusedFlags[] = {
     // deepspeed
@@ -39,8 +40,8 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"venv_script", "no shell is involved; name the interpreter with --python"},
     // torchrun
     {"rdzv_conf",
-     "there is no rendezvous to wait for; how long hosts may take to be reached says "
-     "--ssh_timeout SECONDS, how long ranks wait for each other the program"},
+     "there is no rendezvous to wait for; --ssh_timeout SECONDS limits the connection to hosts, "
+     "and the program sets the timeout between its ranks"},
     {"monitor_interval", "the end of a rank is seen at once; leave it out"},
     {"start_method", "every rank is a process of its own; leave it out"},
     {"event_log_handler", "events are in RUN_DIR/events.jsonl"},
@@ -54,11 +55,10 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"duplicate_stdout_filters", kAlwaysLogged},
     {"duplicate_stderr_filters", kAlwaysLogged},
     {"logs_specs", kAlwaysLogged},
-    {"local_addr", "address= in the hostfile says where a host is reached by the others"},
+    {"local_addr", "address= in the hostfile sets the address at which others reach a host"},
     {"numa_binding", kCores},
     {"signals_to_handle",
-     "SIGINT, SIGTERM and SIGHUP stop the ranks, SIGUSR1 and SIGUSR2 go to "
-     "each of them"},
+     "SIGINT, SIGTERM and SIGHUP stop the ranks, SIGUSR1 and SIGUSR2 are forwarded to each rank"},
     {"virtual_local_rank", "--one_device_per_rank shows each rank only its own device"},
     // mpirun, of Open MPI and of MPICH
     {"N", "it is ranks per host to mpirun and hosts to srun; write --num_gpus N or --num_nodes N"},
@@ -70,7 +70,7 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"map_by", kCores},
     {"rank_by", "ranks go host by host in the order of the hostfile"},
     {"cpu_set", kCores},
-    {"oversubscribe", "slots=N in the hostfile says how many ranks a host takes"},
+    {"oversubscribe", "slots=N in the hostfile sets the number of ranks of a host"},
     {"mca", "there is no MPI here; leave it out"},
     {"genv", kExports},
     {"genvlist", kExports},
@@ -148,7 +148,7 @@ void TakeProcesses(const std::string& word, LaunchFlags* flags) {
     flags->num_gpus.reset();
   } else if (word == "auto" || word == "cpu" || word == "xpu") {
     Refuse("--nproc_per_node " + word,
-           "leave it out for a rank on every GPU or slot, or say how many");
+           "leave it out for a rank on every GPU or slot, or give a number");
   } else {
     flags->num_gpus = CountOf("--nproc_per_node", word);
   }
@@ -157,7 +157,7 @@ void TakeProcesses(const std::string& word, LaunchFlags* flags) {
 void TakeBackend(const std::string& name) {
   if (name == "static" || name == "c10d") return;
   Refuse("--rdzv_backend " + name,
-         "dsrun knows which hosts there are and tells the ranks where they meet; leave it out");
+         "dsrun knows the hosts and sets the rendezvous of the ranks; leave it out");
 }
 
 // Parses HOST, HOST:PORT or [HOST]:PORT, the address of rank 0. Port 0 means any.

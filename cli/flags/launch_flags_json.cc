@@ -79,7 +79,7 @@ void ReadOneOf(const Json& json, std::initializer_list<T> known, T* value) {
       return;
     }
   }
-  throw std::invalid_argument(json.dump() + " is no value that this dsrun knows");
+  throw std::invalid_argument(json.dump() + " is not a value that this dsrun supports");
 }
 
 template <typename T>
@@ -132,7 +132,7 @@ StatusOr<LaunchFlags> ReadLaunchFlags(const Json& json) {
   if (unknown.empty()) return flags;
   std::string names;
   for (const auto& [name, value] : unknown.items()) names += (names.empty() ? "" : ", ") + name;
-  return InvalidArgumentError("the launch flags in it hold what this dsrun does not know: " +
+  return InvalidArgumentError("its launch flags have entries that this dsrun does not support: " +
                               names);
 }
 

@@ -30,7 +30,7 @@ Status AddPart(std::string_view part, std::vector<int>* cores) {
   }
   if (*last < *first) return BadPart(part, "ends before it starts");
   if (!cores->empty() && *first <= cores->back()) {
-    return BadPart(part, "does not lie behind what stands before it; cores must ascend");
+    return BadPart(part, "is not above the entry before it; cores must ascend");
   }
   for (int core = *first; core <= *last; ++core) cores->push_back(core);
   return OkStatus();

@@ -124,11 +124,11 @@ std::string PlainValue(std::string_view text) {
 }
 
 Status CheckName(std::string_view name) {
-  if (name.empty()) return InvalidArgumentError("no name in front of '='");
+  if (name.empty()) return InvalidArgumentError("no name before '='");
   const bool odd = std::any_of(name.begin(), name.end(), [](char c) {
     return IsBlank(c) || c == '"' || c == '\'' || c == '$' || static_cast<unsigned char>(c) < 0x20;
   });
-  if (odd) return InvalidArgumentError("the name in front of '=' holds a blank or a quote");
+  if (odd) return InvalidArgumentError("the name before '=' has a blank or a quote");
   return OkStatus();
 }
 
@@ -136,8 +136,8 @@ Status CheckName(std::string_view name) {
 // takes the full line and passes `export` to the remote shell.
 Status RefuseWords() {
   return InvalidArgumentError(
-      "a blank in the value behind `export`, at which a shell ends it: quote the whole value, or "
-      "write one variable a line");
+      "a blank in the value after `export`, where a shell ends it: quote the whole value, or write "
+      "one variable per line");
 }
 
 // A stripped line that is neither empty nor a comment.
@@ -391,10 +391,10 @@ Status ValuesAreLost(const std::vector<std::string>& names) {
 }
 
 Status NobodyHas(const std::vector<std::string>& names) {
-  return InvalidArgumentError("the job takes " + List(names, ", ") +
-                              " from the shell by -x, and this one has it not: export it here, or "
-                              "give " +
-                              List(names, " ", "-x ", "=..."));
+  return InvalidArgumentError(
+      "the job takes " + List(names, ", ") +
+      " from the shell by -x, and this shell does not have it: export it here, or give " +
+      List(names, " ", "-x ", "=..."));
 }
 
 }  // namespace

@@ -27,9 +27,9 @@ std::string Quoted(std::string_view text) { return "'" + std::string(text) + "'"
 
 // Expands "01-04,7" into the numbers as written in names.
 StatusOr<std::vector<std::string>> ExpandRange(std::string_view list, std::size_t most) {
-  const Status bad = InvalidArgumentError("'[" + std::string(list) +
-                                          "]' is no range of numbers like [01-04,7] (an IPv6 "
-                                          "address stands without brackets)");
+  const Status bad = InvalidArgumentError(
+      "'[" + std::string(list) +
+      "]' is no range of numbers like [01-04,7] (write an IPv6 address without brackets)");
   std::vector<std::string> numbers;
   for (const std::string_view part : SplitAt(',', list)) {
     const std::size_t dash = part.find('-');
@@ -62,10 +62,9 @@ bool IsList(std::string_view name) {
 
 Status CheckHostName(std::string_view name) {
   if (IsList(name)) {
-    return InvalidArgumentError(
-        Quoted(name) +
-        " is a list: write one line for each host, because a number behind a list may mean each "
-        "host or all of them");
+    return InvalidArgumentError(Quoted(name) +
+                                " is a list: write one line for each host, because a number after "
+                                "a list may count each host or all hosts");
   }
   const std::size_t scheme = name.find("://");
   if (scheme != std::string_view::npos) {
@@ -131,7 +130,8 @@ std::string TranslateHostLine(std::string_view line) {
   }
   if (words.size() == 1) {
     return write(host, "N") +
-           ", N being its ranks: PBS and MPICH mean one by such a line, Open MPI one for each core";
+           ", where N is its number of ranks: such a line means one rank for PBS and MPICH, and "
+           "one per core for Open MPI";
   }
   if (IsListOfCounts(words)) {
     return write(host, words[1]) + " and a further line for each host of LSF's 'HOST N HOST N'";

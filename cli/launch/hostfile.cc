@@ -37,7 +37,7 @@ StatusOr<std::string> TakeKey(std::string_view* text) {
   const std::size_t value = quote + kOpen.size();
   const std::size_t end = text->find('"', value);
   if (end == std::string_view::npos) {
-    return InvalidArgumentError("the '\"' behind '" + std::string(text->substr(0, quote)) +
+    return InvalidArgumentError("the '\"' after '" + std::string(text->substr(0, quote)) +
                                 "=' is never closed");
   }
   if (end + 1 < text->size() && !IsBlank((*text)[end + 1])) {
@@ -125,7 +125,7 @@ Status AddKey(std::string_view word, HostEntry* entry) {
   if (IsMaxSlots(key)) return CheckMaxSlots(key, value, entry->slots);
   if (std::find(known.begin(), known.end(), key) == known.end()) {
     return InvalidArgumentError("unknown key '" + CutForMessage(key) +
-                                "' behind slots=" + std::to_string(entry->slots) +
+                                "' after slots=" + std::to_string(entry->slots) +
                                 DidYouMean(key, known) + " (a comment starts with '#')");
   }
   if ((key == "spare") != (equals == std::string_view::npos)) {

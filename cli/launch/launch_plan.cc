@@ -163,7 +163,7 @@ StatusOr<Selection> SelectHosts(const LaunchFlags& flags, const std::vector<Host
   Selection selection = SplitSelection(std::move(left), entries);
   if (selection.hosts.empty() && !selection.spares.empty()) {
     return InvalidArgumentError(
-        "every host is a spare; at least one has to take part from the start");
+        "every host is a spare; at least one must run ranks from the start");
   }
   if (filtered) return selection;
   DS_ASSIGN_OR_RETURN(selection.hosts, SelectSlots(selection.hosts, request));

@@ -34,12 +34,12 @@ const std::array<Kind, 9>& Kinds() {
       {"pipeline", "have the stages of one model, first to last", Over({Axis::kPipeline})},
       {"data", "have samples of their own", Over(topology::kDataAxes)},
       {"gradients", "add up their gradients", Over(topology::kGradientAxes)},
-      {"shard", "cut dense parameters among them", Over(topology::kShardAxes)},
+      {"shard", "shard dense parameters", Over(topology::kShardAxes)},
       {"replicate", "have equal shards", Over(topology::kReplicaAxes)},
       {"sequence", "have parts of the same samples", Over({Axis::kSequence})},
       {"tensor", "have parts of every matrix", Over({Axis::kTensor})},
       {"experts", "have all experts together", std::mem_fn(&Mesh::ExpertGroupOf)},
-      {"expert_shard", "cut the same experts among them",
+      {"expert_shard", "shard the same experts",
        [](const Mesh& mesh, int rank) { return mesh.SameExpertsOf(rank, topology::kShardAxes); }},
   }};
   return kinds;

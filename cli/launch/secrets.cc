@@ -422,8 +422,8 @@ Status RefuseRedacted(const std::vector<std::string>& words,
   }
   if (found.empty()) return OkStatus();
   return InvalidArgumentError(
-      "this was copied from where dsrun hides secrets and other values: " + found +
-      "; give the values themselves again (-x NAME takes the one of this shell)");
+      "this was copied from output in which dsrun hides secrets and other values: " + found +
+      "; give the values themselves again (-x NAME takes the value of this shell)");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ Row JudgeMemory(const MemoryFacts& facts) {
   }
   // A rank needs half a gigabyte before it holds a parameter.
   if (usable < kGibibyte) {
-    return {"memory", value, Level::kWarn, "a rank alone takes 0.5 GiB: free some memory"};
+    return {"memory", value, Level::kWarn, "a single rank needs 0.5 GiB: free some memory"};
   }
   return {"memory", value};
 }
@@ -160,11 +160,11 @@ Row JudgeOffload(const OffloadFacts& facts) {
       fmt::format("{}, {} the page cache, {}", facts.file_system, facts.direct ? "past" : "through",
                   facts.why_not_ring.empty() ? "io_uring" : "threads");
   if (facts.in_memory) {
-    return {name, value, Level::kWarn, "a file there takes memory: name a drive in nvme_path"};
+    return {name, value, Level::kWarn, "a file there uses memory: name a drive in nvme_path"};
   }
   if (!facts.direct) {
     return {name, value, Level::kWarn,
-            "what is offloaded takes memory for a while: name a drive with O_DIRECT in nvme_path"};
+            "offloaded data uses memory for a while: name a drive with O_DIRECT in nvme_path"};
   }
   if (!facts.why_not_ring.empty()) {
     return {name, value, Level::kWarn,

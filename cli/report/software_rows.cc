@@ -26,7 +26,7 @@ Row JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version) {
   if (!facts.problem.empty()) {
     return {"dsrank", facts.problem, Level::kFail,
             "`dsrun train` cannot run here: build with LibTorch (scripts/setup.sh), or put dsrank "
-            "beside dsrun; other programs run without it"};
+            "next to dsrun; other programs run without it"};
   }
   if (facts.version != dsrun_version) {
     return {"dsrank", fmt::format("{} at {}", facts.version, facts.path.string()), Level::kFail,
@@ -36,8 +36,9 @@ Row JudgeDsrank(const DsrankFacts& facts, std::string_view dsrun_version) {
 }
 
 Row JudgeLibTorch(const DsrankFacts& facts) {
-  if (!facts.problem.empty()) return {"LibTorch", "dsrank would know"};
-  if (facts.libtorch.empty()) return {"LibTorch", "unknown", Level::kWarn, "dsrank did not say"};
+  if (!facts.problem.empty()) return {"LibTorch", "unknown without dsrank"};
+  if (facts.libtorch.empty())
+    return {"LibTorch", "unknown", Level::kWarn, "dsrank did not report it"};
   if (MajorMinor(facts.libtorch) < std::pair(2, 6)) {
     return {"LibTorch", facts.libtorch, Level::kFail, "2.6 or newer is needed"};
   }
@@ -47,7 +48,7 @@ Row JudgeLibTorch(const DsrankFacts& facts) {
 }
 
 Row JudgeCompiler(const DsrankFacts& facts) {
-  if (!facts.problem.empty()) return {"compiler", "dsrank would know"};
+  if (!facts.problem.empty()) return {"compiler", "unknown without dsrank"};
   return {"compiler", fmt::format("dsrank was compiled by g++ {}", facts.compiler)};
 }
 

@@ -93,7 +93,7 @@ Status TokenFile::Append(std::span<const std::uint32_t> ids) {
   for (std::uint32_t id : ids) {
     if (id_bytes_ == 2 && id > 0xFFFF) {
       return InvalidArgumentError("id " + std::to_string(id) +
-                                  " has no room in 16 bits: give --token_dtype uint32");
+                                  " does not fit in 16 bits: give --token_dtype uint32");
     }
     for (int i = 0; i < id_bytes_; ++i, id >>= 8) buffer_ += static_cast<char>(id & 0xFF);
   }

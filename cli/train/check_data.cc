@@ -39,22 +39,21 @@ Status CheckPart(const config::TrainJob& job, const std::vector<tokenizer::DataF
   if (tokens != files.end() && text != files.end()) {
     return InvalidArgumentError(
         "texts and .bin token files cannot be mixed: " + text->path.string() + " and " +
-        tokens->path.string() + "; dsrun tokenize writes texts as such a file");
+        tokens->path.string() + "; dsrun tokenize converts texts to such a file");
   }
   if (files.empty() || (tokens == files.end() && !job.tokenizer.empty())) return OkStatus();
   const std::string uncut = tokens != files.end() ? tokens->path.string() + " has tokens already"
                                                   : "without a tokenizer (--tokenizer DIR) " +
                                                         text->path.string() + " is read as bytes";
   if (const std::string flag = FindRowFlag(job); !flag.empty()) {
-    return InvalidArgumentError(flag + " needs texts that a tokenizer cuts, but " + uncut +
+    return InvalidArgumentError(flag + " needs tokenized texts, but " + uncut +
                                 ": leave the flag out");
   }
   if (job.packing == "stream" || std::all_of(files.begin(), files.end(), HasIndex)) {
     return OkStatus();
   }
-  return InvalidArgumentError(
-      "packing by documents (--packing) needs texts that a tokenizer cuts, but " + uncut +
-      ", and nobody knows where a document ends");
+  return InvalidArgumentError("packing by documents (--packing) needs tokenized texts, but " +
+                              uncut + ", so the ends of documents are unknown");
 }
 
 }  // namespace
@@ -91,7 +90,7 @@ Status CheckFilesFit(const config::TrainJob& job) {
   DS_RETURN_IF_ERROR(CheckPart(job, other.files).WithContext("--eval_data"));
   if (job.data_field.empty() || has_json || HasJson(other.files)) return OkStatus();
   return InvalidArgumentError("--data_field " + job.data_field +
-                              ": of what? No file of the data is .json");
+                              " has no effect: no file of the data is .json");
 }
 
 }  // namespace ds::cli

@@ -75,10 +75,9 @@ Status CheckHoldsNoAdapter(const config::TrainJob& job) {
   if (writes_adapter || !fs::exists(fs::path(job.save_hf_dir) / "adapter_config.json", ignored)) {
     return OkStatus();
   }
-  return FailedPreconditionError(
-      "--save_hf: " + job.save_hf_dir +
-      " has an adapter (adapter_config.json), which transformers would lay over the saved weights: "
-      "name another folder");
+  return FailedPreconditionError("--save_hf: " + job.save_hf_dir +
+                                 " has an adapter (adapter_config.json), which transformers would "
+                                 "apply to the saved weights: name another folder");
 }
 
 // Checks the data analyzer's files, which select samples.

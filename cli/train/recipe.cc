@@ -39,15 +39,15 @@ constexpr Feature kFeatures[] = {
      [](const TrainInputs& inputs) {
        return "--model " + inputs.job.model + " has trained ones (give its config.json alone)";
      }},
-    {"weights", StartsFromWeights, "goes on from trained weights",
+    {"weights", StartsFromWeights, "starts from trained weights",
      [](const TrainInputs& inputs) {
        return "--model " + inputs.job.model +
               " has none: no model.safetensors, and no model.safetensors.index.json";
      }},
     {"zero_stage_2", [](const TrainInputs& inputs) { return StageOf(inputs) >= 2; },
-     "shares out gradients and optimizer state", StageText},
+     "shards gradients and optimizer state", StageText},
     {"zero_stage_3", [](const TrainInputs& inputs) { return StageOf(inputs) == 3; },
-     "shares out the weights", StageText},
+     "shards the weights", StageText},
     {"offload",
      [](const TrainInputs& inputs) {
        const config::ZeroConfig& zero = inputs.config.zero_optimization;
@@ -64,17 +64,17 @@ constexpr Feature kFeatures[] = {
      "quantises the model below its adapters",
      [](const TrainInputs&) { return std::string("--quantize_base names no format"); }},
     {"whole_documents", [](const TrainInputs& inputs) { return inputs.job.packing == "whole"; },
-     "packs whole documents",
+     "packs complete documents",
      [](const TrainInputs& inputs) { return "--packing is " + inputs.job.packing; }},
     {"tensor_ranks", [](const TrainInputs& inputs) { return inputs.config.parallel.tensor > 1; },
-     "cuts each matrix over ranks",
+     "shards each matrix over ranks",
      [](const TrainInputs&) { return std::string("one tensor rank is asked for (--tp)"); }},
     {"sequence_ranks",
      [](const TrainInputs& inputs) { return inputs.config.parallel.sequence > 1; },
-     "cuts each sample over ranks",
+     "splits each sample over ranks",
      [](const TrainInputs&) { return std::string("one sequence rank is asked for (--sp)"); }},
     {"stages", [](const TrainInputs& inputs) { return inputs.config.parallel.pipeline > 1; },
-     "cuts the layers into stages",
+     "partitions the layers into stages",
      [](const TrainInputs&) { return std::string("one stage is asked for (--pp)"); }},
 };
 

@@ -100,11 +100,11 @@ Status CheckRowFlags(const config::TrainJob& job) {
   DS_RETURN_IF_ERROR(CheckFormats(!job.text_field.empty(), !job.messages_field.empty(),
                                   !job.prompt_field.empty() || !job.completion_field.empty()));
   if (job.max_length == 0 && job.truncation_mode != "keep_start") {
-    return InvalidArgumentError("--truncation_mode: of what? --max_length says the length");
+    return InvalidArgumentError("--truncation_mode requires --max_length");
   }
   if (job.max_length <= job.seq_len || job.packing == "stream") return OkStatus();
   return InvalidArgumentError("--seq_len " + std::to_string(job.seq_len) +
-                              " has no room for documents of --max_length " +
+                              " is less than the documents of --max_length " +
                               std::to_string(job.max_length) + ": make them equal");
 }
 

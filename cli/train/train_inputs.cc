@@ -152,7 +152,7 @@ Status CheckLora(const TrainFlags& flags, config::TrainJob* job) {
       job->lora_alpha > 0.0 || !job->lora_targets.empty() || job->lora_rslora || job->lora_dora;
   if (!job->lora_adapter.empty() && (job->lora_rank > 0 || describes)) {
     return InvalidArgumentError("--lora_adapter: the folder " + ShortenPath(job->lora_adapter) +
-                                " says rank, alpha and targets; leave out the other flags");
+                                " sets rank, alpha and targets; leave out the other flags");
   }
   return CheckAdapterFlags(*job);
 }
@@ -211,19 +211,18 @@ Status CheckDegreeFlags(const DegreeFlags& flags, const config::ParallelConfig& 
 
 Status CheckPortionFlags(const config::TrainJob& job) {
   if (job.portion > job.seq_len) {
-    return InvalidArgumentError(fmt::format(
-        "--sp_chunk {}: attention takes all {} tokens of a sample (--seq_len) at once as it is; "
-        "take fewer, or leave it out",
-        job.portion, job.seq_len));
+    return InvalidArgumentError(
+        fmt::format("--sp_chunk {} is not smaller than the {} tokens of a sample (--seq_len), so "
+                    "it has no effect; use a smaller chunk, or leave it out",
+                    job.portion, job.seq_len));
   }
   if (job.portions_in.empty()) return OkStatus();
   if (job.portion == 0) {
-    return InvalidArgumentError(
-        "--sp_offload needs --sp_chunk, the tokens of a sample that attention takes at a time");
+    return InvalidArgumentError("--sp_offload requires --sp_chunk");
   }
   if (job.portion < job.seq_len) return OkStatus();
   return InvalidArgumentError(fmt::format(
-      "--sp_offload has nothing to offload: --sp_chunk {} is a whole sample (--seq_len)",
+      "--sp_offload has nothing to offload: --sp_chunk {} is the full sample (--seq_len)",
       job.portion));
 }
 

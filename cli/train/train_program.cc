@@ -52,9 +52,10 @@ std::string DescribeOthers(const std::string& root) {
   const auto listed = checkpoint::ListCheckpoints(root);
   const auto latest = checkpoint::ReadLatest(root);
   if (!listed.ok() || listed->empty() || !latest.ok() || !latest->has_value()) return "";
-  return fmt::format(": '{}' names {}, from whose past {} is not; --checkpoint goes on from any",
-                     checkpoint::kLatestFile, checkpoint::StepDirectoryName((*latest)->step),
-                     listed->back().directory.filename().string());
+  return fmt::format(
+      ": '{}' names {}, and {} is not one of its predecessors; --checkpoint resumes from any",
+      checkpoint::kLatestFile, checkpoint::StepDirectoryName((*latest)->step),
+      listed->back().directory.filename().string());
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
       return ResumePoint{newest->found->directory.string(), newest->found->step};
     }
   }
-  std::string message = "there is no checkpoint to go on from in " + root;
+  std::string message = "there is no checkpoint to resume from in " + root;
   if (newest.ok() && !newest->skipped.empty()) {
     const auto& [directory, reason] = newest->skipped.front();
     message += ": " + directory.filename().string() + " is passed over: " + reason;
@@ -88,10 +89,10 @@ Status CheckHoldsNoCheckpoints(const fs::path& root) {
   if (!exists) return OkStatus();
   DS_ASSIGN_OR_RETURN(const auto listed, checkpoint::ListCheckpoints(root));
   if (listed.empty()) return OkStatus();
-  return AlreadyExistsError(root.string() + " has checkpoints of another run, such as " +
-                            listed.back().directory.filename().string() +
-                            ": move them away, or name another folder by --run_dir; dsrun resume "
-                            "RUN_DIR goes on with a run");
+  return AlreadyExistsError(
+      root.string() + " has checkpoints of another run, such as " +
+      listed.back().directory.filename().string() +
+      ": move them away, or name another folder by --run_dir; dsrun resume RUN_DIR resumes a run");
 }
 
 std::string TrainProgram::AdviseOnMemory(std::int64_t rank_bytes, bool on_gpus) const {
@@ -159,7 +160,7 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
   if (!job.resume_from.empty()) {
     const Status taken = checkpoint::TakeOver(job.resume_from, generation, job.start);
     if (!taken.ok()) {
-      return AsTrouble(taken, restarts).WithContext("cannot go on from " + job.resume_from);
+      return AsTrouble(taken, restarts).WithContext("cannot resume from " + job.resume_from);
     }
   }
   if (job.saves()) {

@@ -137,12 +137,12 @@ std::optional<std::string> DescribeSplit(const WorldPlan& world, const topology:
     const int degree = mesh.degrees().along(axis);
     const int whole = LargestWhole(world, degree * inside) / inside;
     return name + " ranks " + std::to_string(group.front()) + " to " +
-           std::to_string(group.back()) + " lie on " + world.hosts[first].host + " and " +
+           std::to_string(group.back()) + " are on " + world.hosts[first].host + " and " +
            world.hosts[last].host +
-           " and talk in every layer, over the network between the two: " + name + " " +
+           " and communicate in every layer over the network between the two: " + name + " " +
            std::to_string(std::max(whole, 1)) + " in place of " + std::to_string(degree) +
            " keeps them on one host" +
-           (axis == topology::Axis::kTensor ? "; stages (--pp) may lie on several" : "");
+           (axis == topology::Axis::kTensor ? "; stages (--pp) may be on several" : "");
   }
   return std::nullopt;
 }

@@ -322,7 +322,7 @@ class ConfigTranslator {
     const Json ring = Get("parallelism_config", kRingSize);
     if (!ring.is_number_integer() || ring <= 1) return;
     if (out_.flags.contains("sp")) {
-      return out_.Add(Mapping::kMissing, kRingSize, ring, "dsrun cuts samples once, by --sp");
+      return out_.Add(Mapping::kMissing, kRingSize, ring, "dsrun splits samples once, by --sp");
     }
     const Json backend = Get("parallelism_config", kRingBackend);
     if (!SaysNothing(backend) && backend != "torch" && backend != "deepspeed") {
@@ -374,7 +374,7 @@ class ConfigTranslator {
     }
     std::vector<std::string> known(std::begin(kRead), std::end(kRead));
     known.insert(known.end(), std::begin(kLeftOut), std::end(kLeftOut));
-    out_.Add(Mapping::kMissing, name, value, "dsrun knows no such key" + DidYouMean(name, known));
+    out_.Add(Mapping::kMissing, name, value, "dsrun has no such key" + DidYouMean(name, known));
   }
 
   const Json& config_;

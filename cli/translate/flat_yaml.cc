@@ -92,7 +92,7 @@ bool IsOtherNumber(const std::string& word) {
 StatusOr<Json> QuotedScalar(const Line& line, const std::string& word) {
   const char quote = word.front();
   if (word.size() < 2 || word.back() != quote) {
-    return Refuse(line.number, "a text whose quote does not end in the same line");
+    return Refuse(line.number, "a quoted text that does not end in the same line");
   }
   const std::string inner = word.substr(1, word.size() - 2);
   if (quote == '"') {
@@ -158,7 +158,7 @@ class Reader {
                           (colon + 1 == line.text.size() || line.text[colon + 1] == ' ');
       if (!splits || colon == 0) return Refuse(line.number, "expected NAME: VALUE");
       const std::string name = line.text.substr(0, colon);
-      if (mapping.contains(name)) return Refuse(line.number, name + " stands here twice");
+      if (mapping.contains(name)) return Refuse(line.number, name + " is given twice");
       DS_ASSIGN_OR_RETURN(mapping[name],
                           ReadValue(line, Trimmed(line.text.substr(colon + 1)), depth));
     }

@@ -96,7 +96,7 @@ class ArgumentTranslator {
       out_.flags["sp_kind"] = "ring";
       return out_.SetFlag(full, value, "sp", value);
     }
-    out_.Add(Mapping::kMissing, full, value, "dsrun cuts samples once, by --sp");
+    out_.Add(Mapping::kMissing, full, value, "dsrun splits samples once, by --sp");
   }
 
   // Translates "full_shard auto_wrap offload" as a text or a list, or true for FSDP's second
@@ -127,8 +127,8 @@ class ArgumentTranslator {
     const bool counts_epochs = std::string_view(flag) == "epochs";
     out_.Add(Mapping::kNearly, name, value,
              std::string("--") + flag +
-                 "; where rows do not fill the last step of an epoch, Trainer takes that step with "
-                 "fewer rows, dsrun fills it from the next epoch" +
+                 "; when rows do not fill the last step of an epoch, Trainer runs it with fewer "
+                 "rows, and dsrun fills it from the next epoch" +
                  (counts_epochs ? ": it has fewer steps then, and other rates" : ""));
   }
 
@@ -283,7 +283,7 @@ class ArgumentTranslator {
     if (IsOfOtherTrainer(name)) return;
     if (row == nullptr) {
       return out_.Add(Mapping::kMissing, name, value,
-                      "dsrun knows no such argument" + DidYouMean(name, ArgumentNames()));
+                      "dsrun has no such argument" + DidYouMean(name, ArgumentNames()));
     }
     const Json by_default = DefaultOf(*row, arguments_.of_sft());
     const bool is_default = value == by_default || (SaysNothing(value) && SaysNothing(by_default));

@@ -17,8 +17,9 @@ void TranslateTextField(GivenArguments* arguments, Translation* translation) {
   }
   if (field.empty()) return;
   translation->flags["text_field"] = field;
-  translation->Add(Mapping::kNearly, kName, field,
-                   "--text_field, of rows with messages or a prompt, too, which TRL would take");
+  translation->Add(
+      Mapping::kNearly, kName, field,
+      "--text_field, also for rows with messages or a prompt, which TRL would use instead");
 }
 
 // Returns the argument for the length of a sample; "" if there is none.
@@ -46,8 +47,8 @@ void TranslateLength(LongRow long_row, GivenArguments* arguments, Translation* t
   if (long_row == LongRow::kSplits) return translation->SetFlag(name, *length, "seq_len", *length);
   translation->flags["max_length"] = *length;
   translation->Add(Mapping::kNearly, name, *length,
-                   "--max_length, which cuts off as TRL does; samples are padded to it, in TRL "
-                   "to the longest of the batch");
+                   "--max_length, which truncates as TRL does; samples are padded to it, in TRL to "
+                   "the longest of the batch");
   // With packing, TRL always cuts off the end and ignores the argument.
   const std::string mode = arguments->Text("truncation_mode");
   if (long_row == LongRow::kCutsOff || mode == "keep_start") return;

@@ -173,7 +173,7 @@ TEST_F(TrainDataTest, RowsThatAreLeftOutAreCounted) {
                            {"--tokenizer", "bytes",  //
                             "--max_length", "24"});
   EXPECT_EQ(bytes.status, 2);
-  EXPECT_THAT(bytes.err, HasSubstr("--max_length needs texts that a tokenizer cuts"));
+  EXPECT_THAT(bytes.err, HasSubstr("--max_length needs tokenized texts"));
 }
 
 TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
@@ -235,7 +235,7 @@ TEST_F(TrainDataTest, PackedDocumentsGiveTheLossesOfDocumentsThatAreAlone) {
               Pointwise(DoubleNear(2e-6), Column(Steps("alone"), "loss")));
   const auto bytes = Train("bytes", data, {"--packing", "whole", "--tokenizer", "bytes"});
   EXPECT_EQ(bytes.status, 2);
-  EXPECT_THAT(bytes.err, HasSubstr("packing by documents (--packing) needs texts"));
+  EXPECT_THAT(bytes.err, HasSubstr("packing by documents (--packing) needs tokenized texts"));
 }
 
 }  // namespace

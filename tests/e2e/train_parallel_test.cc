@@ -67,7 +67,7 @@ TEST_F(TrainParallelTest, AttentionByPortionsTrainsTheSameAndItGoesOn) {
   ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_chunk", "6", "--sp_offload", away.string()});
   const auto of_what = RunProgram(DsrunCommand(RunDir("no"), Train(2, 0, {"--sp_offload", "cpu"})));
   EXPECT_EQ(of_what.status, 2);
-  EXPECT_THAT(of_what.err, HasSubstr("--sp_offload needs --sp_chunk"));
+  EXPECT_THAT(of_what.err, HasSubstr("--sp_offload requires --sp_chunk"));
   const auto in_ring = RunProgram(DsrunCommand(
       RunDir("no"), Train(2, 0, {"--sp", "2", "--sp_kind", "ring", "--sp_chunk", "8"})));
   EXPECT_EQ(in_ring.status, 2);

@@ -224,9 +224,9 @@ TEST_F(OwnWordsTest, CannotTurnARecipeIntoAnother) {
   const auto refused = Run("run", {"train", "--recipe", "zero3-offload", "--model", "my_model",
                                    "--data", "corpus.txt", "--deepspeed_config", "ds.json"});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("recipe zero3-offload shares out the weights, but "
-                                     "zero_optimization.stage is 1; change that, or train without "
-                                     "--recipe"));
+  EXPECT_THAT(refused.err,
+              HasSubstr("recipe zero3-offload shards the weights, but zero_optimization.stage is "
+                        "1; change that, or train without --recipe"));
   const auto trained = Run("run", {"train", "--recipe", "gpt2-from-scratch", "--model", "my_model",
                                    "--data", "corpus.txt"});
   EXPECT_EQ(trained.status, 2);

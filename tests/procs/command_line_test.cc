@@ -74,7 +74,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
 }
 
 TEST_F(CommandLineTest, BenchRefusesWhatItCannotMeasure) {
-  ExpectRefused({"bench"}, "bench: say what to measure: bench comm, bench io PATH or bench memory");
+  ExpectRefused({"bench"}, "bench: name a measurement: bench comm, bench io PATH or bench memory");
   ExpectRefused({"bench", "com"},
                 "bench: 'com' cannot be measured; try bench comm, bench io or bench memory; did "
                 "you mean 'comm'?");
@@ -85,7 +85,7 @@ TEST_F(CommandLineTest, BenchRefusesWhatItCannotMeasure) {
   ExpectRefused({"bench", "comm", "--min_size", "2M", "--max_size", "1M"},
                 "bench: --max_size 1M is less than --min_size 2M");
   ExpectRefused({"--num_gpus", "1", "--device", "cpu", "bench", "comm"},
-                "bench: one rank has nobody to talk to; --num_gpus N or a hostfile gives more");
+                "bench: comm needs at least two ranks; give --num_gpus N or a hostfile");
 }
 
 TEST_F(CommandLineTest, UnknownWordsGetASuggestion) {
@@ -149,8 +149,8 @@ TEST_F(CommandLineTest, HostfilesAreRefusedWithFileAndLine) {
                     "slots=1'");
   ExpectRefused({"-H", invalid + "misspelt_key", "/bin/true"},
                 invalid +
-                    "misspelt_key:1: unknown key 'prot' behind slots=4; did you mean 'port'? "
-                    "(a comment starts with '#')");
+                    "misspelt_key:1: unknown key 'prot' after slots=4; did you mean 'port'? (a "
+                    "comment starts with '#')");
 }
 
 TEST_F(CommandLineTest, CoresAreNotBoundTwiceOver) {
@@ -404,7 +404,7 @@ TEST_F(ResumeRefusalTest, ARunThatIsFinished) {
 TEST_F(ResumeRefusalTest, ARunWithoutACheckpoint) {
   fs::remove_all(root_);
   ExpectRefused6({"resume", "./run"},
-                 "cannot resume: there is no checkpoint to go on from in " + root_.string());
+                 "cannot resume: there is no checkpoint to resume from in " + root_.string());
 }
 
 TEST_F(ResumeRefusalTest, ACheckpointThatIsNotThere) {
@@ -434,7 +434,8 @@ TEST_F(ResumeRefusalTest, ADamagedNewestIsPassedOverWithANotice) {
 TEST_F(ResumeRefusalTest, AFlagThatHasNoPlaceHere) {
   const ProgramResult result = Dsrun({"--run_dir", "other", "resume", "./run"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_EQ(result.err, "dsrun: resume: --run_dir has no place here; a run goes on in its own\n");
+  EXPECT_EQ(result.err,
+            "dsrun: resume: --run_dir is invalid; a run resumes in its own directory\n");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST_F(PlanCommandTest, ProposesHowToCutAModel) {
       StartsWith(R"({"fits":[{"zero_stage":0,"tp":1,"sp":1,"sp_kind":"ulysses","pp":1,"ep":1,)"));
   const ProgramResult lacking = Dsrun({"-H", hosts, "plan", "--fit", "--model", "gpt2-30m"});
   EXPECT_EQ(lacking.status, 2);
-  EXPECT_THAT(lacking.err, HasSubstr("for ranks of --memory each (80G): give both"));
+  EXPECT_THAT(lacking.err, HasSubstr("--memory, the limit of each rank (80G)"));
 }
 
 TEST_F(PlanCommandTest, WhereNothingFitsAScriptSeesIt) {
@@ -72,7 +72,7 @@ TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
       "tensor_parallel": {"autotp_size": 3}})");
   EXPECT_THAT(
       refusal({"--fit", "--model", "gpt2-30m", "--memory", "80G", "--deepspeed_config", cut}),
-      HasSubstr("batch sizes and degrees are what --fit looks for, and may be left out"));
+      HasSubstr("--fit searches for batch sizes and degrees; they may be left out"));
   // Good for both ranks, and for none else.
   const std::string two = Write("two.json", R"({"train_batch_size": 8,
       "tensor_parallel": {"autotp_size": 2}})");

@@ -56,7 +56,7 @@ const RefusedJob kJobs[] = {
     {"export onto a file", {"--save_hf", "{}/file"}, "--save_hf: "},
     {"export next to an adapter",
      {"--save_hf", kGoldens + "adapters/gpt2"},
-     "has an adapter (adapter_config.json), which transformers would lay over"},
+     "has an adapter (adapter_config.json), which transformers would apply"},
     {"export over a model",
      {"--save_hf", kGoldens + "gpt2"},
      "gpt2 holds a model that dsrun has not written"},
@@ -146,9 +146,7 @@ const RefusedJob kJobs[] = {
     {"switch and its flag",
      {"--gradient_checkpointing", "--recompute", "attention"},
      "--gradient_checkpointing and --recompute attention are one flag with two values"},
-    {"whole warm-up",
-     {"--warmup_ratio", "1.0"},
-     "with the number of steps: 1.0 of them is no share"},
+    {"whole warm-up", {"--warmup_ratio", "1.0"}, "with the number of steps: 1.0 is not a share"},
 };
 
 std::string ReplaceAll(std::string text, const std::string& from, const std::string& to) {

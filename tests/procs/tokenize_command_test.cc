@@ -109,8 +109,8 @@ TEST_F(TokenizeCommandTest, RowsAreWrittenAsTrainingReadsThem) {
       Tokenize({"rows.jsonl", "--tokenizer", folder.string(), "--out", "x.bin"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(ReadIds<std::uint16_t>("x.bin"), expected);
-  EXPECT_THAT(result.err, HasSubstr("2 texts have prompts or messages that are not learnt"));
-  EXPECT_THAT(result.err, HasSubstr("left out 1 rows whose \"label\" is false"));
+  EXPECT_THAT(result.err, HasSubstr("2 texts have prompts or messages that do not contribute"));
+  EXPECT_THAT(result.err, HasSubstr("left out 1 rows with a \"label\" of false"));
 }
 
 // Several batches of lines, cut by several threads, come out in their order.

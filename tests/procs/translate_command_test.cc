@@ -61,10 +61,9 @@ TEST_F(TranslateCommandTest, SaysWhatMapsAndRefusesTheRest) {
   EXPECT_THAT(partial.err, HasSubstr("missing   adafactor true: dsrun has no Adafactor"));
   EXPECT_EQ(Dsrun({"check", out, "--per_device_train_batch_size", "8"}).status, 0)
       << "the config is a good one";
-  ExpectRefused({"translate", "--out", out, "deepspeed", "train.py"},
-                "--out " + out +
-                    ": nothing of it comes to a ds_config that could be written there; "
-                    "leave --out out");
+  ExpectRefused(
+      {"translate", "--out", out, "deepspeed", "train.py"},
+      "--out " + out + ": no ds_config results that could be written there; leave --out out");
   const ProgramResult json = Dsrun({"translate", "--json", "--", "deepspeed", "train.py"});
   EXPECT_EQ(nlohmann::json::parse(json.out)["command"].dump(),
             R"(["dsrun","--pass_local_rank","train.py"])");

@@ -23,7 +23,7 @@ TEST(CoreListTest, NumbersAndRanges) {
 }
 
 TEST(CoreListTest, RefusesWhatIsNoAscendingList) {
-  const std::string ascend = " does not lie behind what stands before it; cores must ascend";
+  const std::string ascend = " is not above the entry before it; cores must ascend";
   const std::string neither = " is neither a core number nor a range like 0-3";
   EXPECT_EQ(CoreListError("0,2-6,5-9"), "core list: '5-9'" + ascend);
   EXPECT_EQ(CoreListError("8,2-6"), "core list: '2-6'" + ascend);

@@ -61,11 +61,9 @@ TEST(EnvFileTest, TheLastLineOfANameCounts) {
 
 TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
   EXPECT_EQ(VariableRefusal("A=1\n\nNAME\n"), "f:3: expected NAME=VALUE, found no '='");
-  EXPECT_EQ(VariableRefusal("=secret"), "f:1: no name in front of '='");
-  EXPECT_EQ(VariableRefusal("set A=secret"),
-            "f:1: the name in front of '=' holds a blank or a quote");
-  EXPECT_EQ(VariableRefusal("'A'=secret"),
-            "f:1: the name in front of '=' holds a blank or a quote");
+  EXPECT_EQ(VariableRefusal("=secret"), "f:1: no name before '='");
+  EXPECT_EQ(VariableRefusal("set A=secret"), "f:1: the name before '=' has a blank or a quote");
+  EXPECT_EQ(VariableRefusal("'A'=secret"), "f:1: the name before '=' has a blank or a quote");
   EXPECT_EQ(VariableRefusal("A=\"secret"), "f:1: the value's \" is not closed");
   EXPECT_EQ(VariableRefusal("A=\"secret\\\""), "f:1: the value's \" is not closed");
   EXPECT_EQ(VariableRefusal("A='secret' more"),
@@ -77,8 +75,8 @@ TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
 
 TEST(EnvFileTest, ALineThatAShellReadsAsSeveralWordsIsRefused) {
   const std::string why =
-      "f:2: a blank in the value behind `export`, at which a shell ends it: quote the whole value, "
-      "or write one variable a line";
+      "f:2: a blank in the value after `export`, where a shell ends it: quote the whole value, or "
+      "write one variable per line";
   for (const char* line : {"export A=1 B=2", "export A=1\tB", "export A=two words # b"}) {
     EXPECT_EQ(VariableRefusal(std::string("\n") + line), why) << line;
   }

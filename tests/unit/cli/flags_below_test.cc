@@ -157,8 +157,8 @@ TEST_F(FlagsBelowTest, AKwargThatTheNewScheduleDoesNotTakeIsNamed) {
       OverrideTrainInputs(begun->job, ParseWords({"--lr_scheduler_type", "linear"}), share_, 1)
           .status()
           .message(),
-      "--lr_scheduler_type linear takes no min_lr_rate, which the cosine_with_min_lr that it "
-      "replaces has: leave it out by --lr_scheduler_kwargs '{}'");
+      "--lr_scheduler_type linear has no min_lr_rate, unlike the cosine_with_min_lr that it "
+      "replaces: remove it with --lr_scheduler_kwargs '{}'");
 }
 
 // Each flag of the table over each file comes to the job of the file with the argument.
@@ -256,8 +256,8 @@ TEST_F(FlagsBelowTest, WhatNearlyMapsIsANotice) {
   const auto inputs = Train({{"num_train_epochs", 3}}, {});
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
   EXPECT_THAT(inputs->notices,
-              Contains(HasSubstr("num_train_epochs 3 nearly maps: --epochs; where rows do not fill "
-                                 "the last step of an epoch, Trainer takes that step with fewer")));
+              Contains(HasSubstr("num_train_epochs 3 nearly maps: --epochs; when rows do not fill "
+                                 "the last step of an epoch, Trainer runs it with fewer")));
 }
 
 // The error names the keys of a golden's row.

@@ -229,7 +229,7 @@ TEST(ForeignTrainFlagsTest, TwoNamesOfAFlagMayAgree) {
 
 TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--task", "reward"}, "unknown flag --task: train learns to go on with texts"},
+      {{"--task", "reward"}, "unknown flag --task: train has one task, causal language modeling"},
       {{"--output_dir", "out"}, "unknown flag --output_dir: write --save_hf out for the trained"},
       {{"--zero_stage", "2"}, R"(write "zero_optimization": {"stage": 2} into the ds_config)"},
       {{"--lora_r", "16"}, "write --lora_rank 16 and --lora_alpha X"},
@@ -240,19 +240,20 @@ TEST(ForeignTrainFlagsTest, OthersLeadToTheRightFlagOrKey) {
       // 1 is all steps as a ratio and one step as --warmup_steps; TRL drops the rest of a document.
       {{"--warmup_ratio", "0.1"}, "write --warmup_steps 0.1: below 1 it is a share of all steps"},
       {{"--warmup_ratio", "1.0"}, "write --warmup_steps N with the number of steps: 1.0 of them"},
-      {{"--max_seq_length", "512"}, "write --max_length 512 to cut longer documents off, or --seq"},
+      {{"--max_seq_length", "512"},
+       "write --max_length 512 to truncate longer documents, or --seq"},
       {{"--report_to", "wandb"}, "metrics go to RUN_DIR/metrics.jsonl"},
       {{"--global-batch-size", "64"}, R"(write "train_batch_size": 64 into the ds_config)"},
       {{"--context-parallel-size", "2"}, "write --sp 2 --sp_kind ring"},
       {{"--noisy-gate-policy", "RSample"},
        R"(write "moe": {"enabled": true, "noisy_gate_policy": "RSample"} into the ds_config)"},
       {{"--min-capacity", "0"}, R"(write "moe": {"enabled": true, "min_capacity": 0})"},
-      {{"--num-layers", "24"}, "--model DIR: its config.json says it"},
+      {{"--num-layers", "24"}, "--model DIR: its config.json has it"},
       {{"--data_split", "2,4,4"}, "write --eval_split SHARE"},
       {{"--training.steps", "7", "--metrics.log_freq", "1"}, "metrics.jsonl has a line"},
       // Of transformers' arguments what translate says.
       {{"--label_smoothing_factor", "0.1"}, "dsrun has no label smoothing"},
-      {{"--dataloader_num_workers", "4"}, "has no part in what is learnt; leave it out"},
+      {{"--dataloader_num_workers", "4"}, "does not affect the trained model; leave it out"},
   };
   for (const auto& [words, sentence] : cases) {
     EXPECT_THAT(ErrorOfWords(words), HasSubstr(sentence));

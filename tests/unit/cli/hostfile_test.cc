@@ -60,9 +60,9 @@ TEST(HostfileTest, ValuesWithBlanksStandInQuotes) {
   EXPECT_EQ(ParsedHosts("a slots=1 user=b\"c\n"), "a=1;user=b\"c");
   EXPECT_EQ(ParsedHosts("a slots=1 user=b=\"c\n"), "a=1;user=b=\"c");
   EXPECT_EQ(ParsedHosts("a slots=1 exec=x=\"y z\"\n"),
-            "hosts:1: unknown key 'z\"' behind slots=1 (a comment starts with '#')");
+            "hosts:1: unknown key 'z\"' after slots=1 (a comment starts with '#')");
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker exec\n"),
-            "hosts:1: the '\"' behind 'exec=' is never closed");
+            "hosts:1: the '\"' after 'exec=' is never closed");
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker\"x\n"),
             "hosts:1: text right after the closing '\"' of 'exec'");
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"\"\n"), "hosts:1: 'exec=' has no value");
@@ -74,8 +74,9 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
        "hosts:3: host worker-1 is listed twice, first in line 1"},
       {"\nthis is bad slots=1\n", "hosts:2: expected 'HOST slots=N', found 'this is bad slots=1'"},
       {"missingslots\n",
-       "hosts:1: expected 'HOST slots=N', found 'missingslots'; write 'missingslots slots=N', N "
-       "being its ranks: PBS and MPICH mean one by such a line, Open MPI one for each core"},
+       "hosts:1: expected 'HOST slots=N', found 'missingslots'; write 'missingslots slots=N', "
+       "where N is its number of ranks: such a line means one rank for PBS and MPICH, and one per "
+       "core for Open MPI"},
       {"\n", "hosts: no host in it; expected lines like 'localhost slots=8'"},
       {"", "hosts: no host in it; expected lines like 'localhost slots=8'"},
       {"# a\n#b\n", "hosts: no host in it; expected lines like 'localhost slots=8'"},
@@ -106,9 +107,9 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
       {"w slots=4 max-slots=x\n",
        "hosts:1: max-slots=x: expected a whole number of at least slots=4"},
       {"w slots=4 sockets=2\n",
-       "hosts:1: unknown key 'sockets' behind slots=4 (a comment starts with '#')"},
+       "hosts:1: unknown key 'sockets' after slots=4 (a comment starts with '#')"},
       {"w slots=4 prot=22\n",
-       "hosts:1: unknown key 'prot' behind slots=4; did you mean 'port'? (a comment starts with "
+       "hosts:1: unknown key 'prot' after slots=4; did you mean 'port'? (a comment starts with "
        "'#')"},
       {"w slots=1 hostkey=SHA256:short\n",
        "hosts:1: hostkey=SHA256:short: 'SHA256:short' is not SHA256: and 43 digits of base64, as "
@@ -135,7 +136,7 @@ TEST(HostfileTest, RefusesWithFileAndLine) {
        "each host of LSF's 'HOST N HOST N'"},
       {"w slots=1 " + std::string(200'000, 'x') + "\n",
        "hosts:1: unknown key '" + std::string(80, 'x') +
-           "...' behind slots=1 (a comment starts with '#')"},
+           "...' after slots=1 (a comment starts with '#')"},
       {"w" + std::string(200'000, ' ') + "x\n",
        "hosts:1: expected 'HOST slots=N', found 'w" + std::string(79, ' ') + "...'"},
       {std::string("w\0x slots=4\n", 12), "hosts:1: holds a control character"},
@@ -193,7 +194,7 @@ TEST(HostfileTest, RefusesNamesThatAreNone) {
       {"n[1-2],m[3-4] slots=8\n", "is a list: write one line for each host"},
       {"http://nodeA slots=8\n", "is a URL, not the name of a host: write 'nodeA'"},
       {"http://nodeA:8080/x\nhttp://nodeA:8080/x\n", "not the name of a host: write 'nodeA'"},
-      {"[fe80::1] slots=1\n", "an IPv6 address stands without brackets"},
+      {"[fe80::1] slots=1\n", "write an IPv6 address without brackets"},
       {"n[4-1] slots=1\n", "'[4-1]' is no range of numbers like [01-04,7]"},
       {"n[1-] slots=1\n", "'[1-]' is no range of numbers"},
       {"n[1-2]\nn[1-2]\n",

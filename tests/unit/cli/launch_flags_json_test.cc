@@ -63,7 +63,7 @@ TEST(LaunchFlagsJsonTest, MissingFlagsKeepTheirDefaultAndDamageIsAnError) {
 
 TEST(LaunchFlagsJsonTest, WhatAnotherVersionKnowsIsNamed) {
   EXPECT_EQ(ReadLaunchFlags({{"num_cpus", 3}, {"num_gpus", 3}, {"a", 1}}).status().message(),
-            "the launch flags in it hold what this dsrun does not know: num_cpus, a");
+            "its launch flags have entries that this dsrun does not support: num_cpus, a");
   EXPECT_EQ(ReadLaunchFlags({{"num_gpus", "three"}}).status().message(),
             "the launch flag 'num_gpus' in it is damaged: its value is of another type");
   for (const char* flag : {"device", "exit_codes", "launcher"}) {
@@ -72,7 +72,7 @@ TEST(LaunchFlagsJsonTest, WhatAnotherVersionKnowsIsNamed) {
       const auto read = ReadLaunchFlags({{flag, value}});
       EXPECT_EQ(read.status().message(), std::string("the launch flag '") + flag +
                                              "' in it is damaged: " + value.dump() +
-                                             " is no value that this dsrun knows");
+                                             " is not a value that this dsrun supports");
     }
   }
 }

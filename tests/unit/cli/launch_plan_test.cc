@@ -206,7 +206,7 @@ TEST_F(LaunchPlanTest, FiltersMeanSparesToo) {
   EXPECT_THAT(Names(plan->spares), ElementsAre("a/2", "c/2"));
   flags.exclude = "b";
   EXPECT_EQ(MakeLaunchPlan(flags, Machine(0), nullptr).status().message(),
-            "every host is a spare; at least one has to take part from the start");
+            "every host is a spare; at least one must run ranks from the start");
   flags.exclude = "";
   flags.include = "b@a";
   plan = MakeLaunchPlan(flags, Machine(0), nullptr);

@@ -92,7 +92,7 @@ TEST_F(RecipeTest, AJobThatLostWhatItStandsForIsRefused) {
             "recipe lora trains adapters, but --lora_rank 0 asks for none; change that, or train "
             "without --recipe");
   EXPECT_THAT(CheckStandsFor(*recipe, Inputs(*recipe, "tiny")).message(),
-              HasSubstr("recipe lora goes on from trained weights, but --model tiny has none"));
+              HasSubstr("recipe lora starts from trained weights, but --model tiny has none"));
 }
 
 TEST_F(RecipeTest, AnUnknownNameGetsASuggestion) {

@@ -33,11 +33,11 @@ TEST(RedactedWordsTest, AreRefusedWhereTheyHideSomething) {
   const std::vector<ValuePlace> values = {{.words_behind = 10, .bytes = 10},
                                           {.words_behind = 9, .bytes = 10},
                                           {.words_behind = 7, .bytes = 10}};
-  EXPECT_EQ(RedactCommandLine(HideSecrets(kGiven, kValues).words, values).status().message(),
-            "this was copied from where dsrun hides secrets and other values: -x A=<redacted>, "
-            "-qxB=<redacted>, --export C=<redacted>, --key <redacted>, p://u:<redacted>, "
-            "hf_<redacted>; give the values themselves again (-x NAME takes the one of this "
-            "shell)");
+  EXPECT_EQ(
+      RedactCommandLine(HideSecrets(kGiven, kValues).words, values).status().message(),
+      "this was copied from output in which dsrun hides secrets and other values: -x A=<redacted>, "
+      "-qxB=<redacted>, --export C=<redacted>, --key <redacted>, p://u:<redacted>, hf_<redacted>; "
+      "give the values themselves again (-x NAME takes the value of this shell)");
   EXPECT_THAT(RedactCommandLine({"sh", "-c", "x --key <redacted> y"}, {}).status().message(),
               HasSubstr(": --key <redacted>; give"));
 }

@@ -64,9 +64,10 @@ TEST(RowFlagsTest, AMaximalLengthMakesEachDocumentASample) {
   EXPECT_EQ(packed.packing, "whole");
   EXPECT_EQ(JobOf({"--max_length", "0"}).packing, "stream");
   EXPECT_EQ(ErrorOf({"--max_length", "512", "--seq_len", "100"}),
-            "--seq_len 100 has no room for documents of --max_length 512: make them equal");
+            "--seq_len 100 is less than the documents of --max_length 512: make them equal");
   EXPECT_EQ(ErrorOf({"--max_length", "512", "--seq_len", "100", "--packing", "stream"}), "");
-  EXPECT_THAT(ErrorOf({"--truncation_mode", "keep_end"}), HasSubstr("--max_length says"));
+  EXPECT_THAT(ErrorOf({"--truncation_mode", "keep_end"}),
+              HasSubstr("--truncation_mode requires --max_length"));
 }
 
 }  // namespace

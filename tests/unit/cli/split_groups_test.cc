@@ -41,15 +41,15 @@ TEST(SplitGroupsTest, GroupsThatDivideEveryHostsSlotsAreInsideIt) {
 
 TEST(SplitGroupsTest, AGroupOnTwoHostsIsNamedWithWhatWouldFit) {
   EXPECT_THAT(DescribeSplitGroups(HostsOf({2, 2}), {.tensor = 4}),
-              ElementsAre("tensor ranks 0 to 3 lie on h0 and h1 and talk in every layer, over the "
-                          "network between the two: tensor 2 in place of 4 keeps them on one host; "
-                          "stages (--pp) may lie on several"));
+              ElementsAre("tensor ranks 0 to 3 are on h0 and h1 and communicate in every layer "
+                          "over the network between the two: tensor 2 in place of 4 keeps them on "
+                          "one host; stages (--pp) may be on several"));
   EXPECT_THAT(DescribeSplitGroups(HostsOf({3, 3}), {.tensor = 2}),
-              ElementsAre(HasSubstr("tensor ranks 2 to 3 lie on h0 and h1")));
+              ElementsAre(HasSubstr("tensor ranks 2 to 3 are on h0 and h1")));
   EXPECT_THAT(DescribeSplitGroups(HostsOf({4, 4}), {.sequence = 4, .tensor = 2}),
-              ElementsAre(HasSubstr("sequence ranks 0 to 6 lie on h0 and h1 and talk in every "
-                                    "layer, over the network between the two: sequence 2 in place "
-                                    "of 4 keeps them on one host")));
+              ElementsAre(HasSubstr(
+                  "sequence ranks 0 to 6 are on h0 and h1 and communicate in every layer over the "
+                  "network between the two: sequence 2 in place of 4 keeps them on one host")));
   EXPECT_EQ(DescribeSplitGroups(HostsOf({2, 2, 2, 2}), {.sequence = 2, .tensor = 4}).size(), 2u);
 }
 

@@ -56,8 +56,8 @@ TEST(StoredExportsTest, AFileThatDoesNotSayWhichHadValuesIsDoubted) {
 
 TEST(StoredExportsTest, WhatTheShellHasNotIsNamed) {
   EXPECT_EQ(RenewExports(StoreExports({"LR", "SEED"}), {}, {{"SEED", "1"}}).status().message(),
-            "the job takes LR from the shell by -x, and this one has it not: export it here, or "
-            "give -x LR=...");
+            "the job takes LR from the shell by -x, and this shell does not have it: export it "
+            "here, or give -x LR=...");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST_F(TrainAdapterTest, AnAdaptersFolderAloneDescribesIt) {
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
   EXPECT_EQ(inputs->job.lora_adapter, Path("adapter"));
   EXPECT_THAT(Error({.lora_rank = 8, .lora_adapter = Path("adapter")}),
-              HasSubstr("says rank, alpha and targets; leave out the other flags"));
+              HasSubstr("sets rank, alpha and targets; leave out the other flags"));
   // A resumed run's adapters come of its folder, too, or have the rank that they began with.
   const auto ranked = OverrideTrainInputs(inputs->job, {.lora_rank = 8}, share_, 2);
   EXPECT_THAT(ranked.status().message(), HasSubstr("leave out the other flags"));

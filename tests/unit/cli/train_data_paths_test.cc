@@ -52,7 +52,7 @@ TEST_F(TrainDataPathsTest, FilesThatCannotBeReadAreRefusedBeforeRanksStart) {
   Write("mixed/b.jsonl", "{}\n");
   EXPECT_THAT(error({.data = {Path("mixed")}}), HasSubstr("files of several formats"));
   EXPECT_EQ(error({.data = {Path("mixed/b.jsonl")}, .data_field = "rows"}),
-            "--data_field rows: of what? No file of the data is .json");
+            "--data_field rows has no effect: no file of the data is .json");
 }
 
 // The ranks found that out, and `dsrun check` said that all is good.
@@ -70,16 +70,16 @@ TEST_F(TrainDataPathsTest, FlagsOnDocumentsNeedTextsThatATokenizerCuts) {
                   .packing = packing,
                   .seq_len = 24});
   };
-  EXPECT_EQ(error("data.txt", {.max_length = 24}),
-            "--data: --max_length needs texts that a tokenizer cuts, but without a tokenizer "
-            "(--tokenizer DIR) " +
-                Path("data.txt") + " is read as bytes: leave the flag out");
+  EXPECT_EQ(
+      error("data.txt", {.max_length = 24}),
+      "--data: --max_length needs tokenized texts, but without a tokenizer (--tokenizer DIR) " +
+          Path("data.txt") + " is read as bytes: leave the flag out");
   EXPECT_THAT(error("data.txt", {.prompt_style = "alpaca"}), HasSubstr("--prompt_style needs"));
   EXPECT_THAT(error("plain.bin", {.messages_field = "dialog"}, {}, ""),
-              HasSubstr("--messages_field needs texts that a tokenizer cuts, but " +
-                        Path("plain.bin") + " has tokens already"));
+              HasSubstr("--messages_field needs tokenized texts, but " + Path("plain.bin") +
+                        " has tokens already"));
   EXPECT_THAT(error("data.txt", {}, "whole"), HasSubstr("packing by documents (--packing) needs"));
-  EXPECT_THAT(error("plain.bin", {}, "none", ""), HasSubstr("(--packing) needs texts"));
+  EXPECT_THAT(error("plain.bin", {}, "none", ""), HasSubstr("(--packing) needs tokenized texts"));
   EXPECT_EQ(error("corpus_text_document", {}, "whole", ""), "accepted") << "its index says it";
   EXPECT_EQ(error("data.txt", {.max_length = 24}, {}, ""), "accepted") << "the model's tokenizer";
   EXPECT_EQ(error("data.txt", {}), "accepted");

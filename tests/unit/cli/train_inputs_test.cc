@@ -213,12 +213,12 @@ TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
 }
 
 TEST_F(TrainInputsTest, PortionsThatWouldChangeNothingAreRefused) {
-  EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload needs --sp_chunk"));
+  EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload requires --sp_chunk"));
   EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 65}),
-              HasSubstr("--sp_chunk 65: attention takes all 64 tokens of a sample (--seq_len)"));
+              HasSubstr("--sp_chunk 65 is not smaller than the 64 tokens of a sample (--seq_len)"));
   EXPECT_TRUE(GatherTrainInputs({.seq_len = 64, .sp_chunk = 64}, share_, 1).ok());
   EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 64, .sp_offload = "cpu"}),
-              HasSubstr("--sp_offload has nothing to offload: --sp_chunk 64 is a whole sample"));
+              HasSubstr("--sp_offload has nothing to offload: --sp_chunk 64 is the full sample"));
 }
 
 TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
@@ -385,7 +385,7 @@ TEST_F(TrainInputsTest, ThereMustBeACheckpointToResumeFrom) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
   EXPECT_EQ(none.status().message(),
-            "there is no checkpoint to go on from in " + Path("checkpoints"));
+            "there is no checkpoint to resume from in " + Path("checkpoints"));
   fs::create_directories(Path("checkpoints/step-5"));
   EXPECT_THAT(FindResumePoint(Path("checkpoints"), "", &notices).status().message(),
               HasSubstr("/checkpoints: step-5 is passed over: it is damaged: "));

@@ -89,7 +89,7 @@ TEST(TrainProgramTest, ACheckpointThatCannotBeReadIsNamed) {
       .model = "tiny", .checkpoint_dir = run.path(), .resume_from = run.path() / "step-10"};
   const auto program = TrainProgram(job, 0).ForGeneration(0);
   ASSERT_FALSE(program.ok());
-  EXPECT_THAT(program.status().message(), HasSubstr("cannot go on from"));
+  EXPECT_THAT(program.status().message(), HasSubstr("cannot resume from"));
 }
 
 // /sys lets nobody make a folder. It was an unreadable checkpoint that is waited for.

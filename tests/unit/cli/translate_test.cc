@@ -243,11 +243,11 @@ TEST(FlatYamlTest, RefusesTheRestByLine) {
   EXPECT_THAT(error("a: {b: 1}\n"), HasSubstr("line 1: "));
   EXPECT_THAT(error("a:\n\tb: 1\n"), HasSubstr("line 2: a tab"));
   EXPECT_THAT(error("a:\n  b:\n    c: 1\n"), HasSubstr("line 3: nested deeper"));
-  EXPECT_THAT(error("a: 1\na: 2\n"), HasSubstr("line 2: a stands here twice"));
+  EXPECT_THAT(error("a: 1\na: 2\n"), HasSubstr("line 2: a is given twice"));
   EXPECT_THAT(error("a: 1\n  b: 2\n"), HasSubstr("line 2: indented more"));
   EXPECT_THAT(error("  a: 1\nb: 2\n"), HasSubstr("line 2: indented less"));
   EXPECT_THAT(error("words\n"), HasSubstr("line 1: expected NAME: VALUE"));
-  EXPECT_THAT(error("a: 'open\n"), HasSubstr("line 1: a text whose quote"));
+  EXPECT_THAT(error("a: 'open\n"), HasSubstr("line 1: a quoted text"));
   EXPECT_THAT(error("a: 0x10\n"), HasSubstr("line 1: 0x10 may be a number in another base"));
   EXPECT_THAT(error("a: 12:30\n"), HasSubstr("line 1: "));
   EXPECT_EQ(error(""), "accepted");
