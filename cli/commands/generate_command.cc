@@ -144,7 +144,7 @@ void AddGenerateFlags(CLI::App& app, GenerateFlags* flags) {
 Status CheckUtf8(const std::string& text, const std::string& where) {
   const std::size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return OkStatus();
-  return InvalidArgumentError(where + " is no UTF-8 at byte " + std::to_string(valid));
+  return InvalidArgumentError(where + " is not UTF-8 at byte " + std::to_string(valid));
 }
 
 // Parses a line of a .jsonl file: its conversation, or its prompt text.

@@ -101,7 +101,7 @@ Status FitToTokenizer(const tokenizer::Tokenizer& tokenizer, TokenizeFlags* flag
   flags->job.separator = tokenizer.IdOf(flags->separator);
   if (flags->job.separator) return OkStatus();
   return InvalidArgumentError("--separator '" + Printable(flags->separator) +
-                              "' is no token of this tokenizer");
+                              "' is not a token of this tokenizer");
 }
 
 // Rewrites one line of the terminal, at most once per second.

@@ -29,7 +29,7 @@ std::string Quoted(std::string_view text) { return "'" + std::string(text) + "'"
 StatusOr<std::vector<std::string>> ExpandRange(std::string_view list, std::size_t most) {
   const Status bad = InvalidArgumentError(
       "'[" + std::string(list) +
-      "]' is no range of numbers like [01-04,7] (write an IPv6 address without brackets)");
+      "]' is not a range of numbers like [01-04,7] (write an IPv6 address without brackets)");
   std::vector<std::string> numbers;
   for (const std::string_view part : SplitAt(',', list)) {
     const std::size_t dash = part.find('-');

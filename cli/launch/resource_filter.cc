@@ -48,7 +48,7 @@ std::string ShowSlots(const std::vector<int>& slots) {
 StatusOr<int> ParseSlot(std::string_view digits) {
   const std::optional<int> value = ParseNumber<int>(digits);
   if (value.value_or(-1) < 0) {
-    return InvalidArgumentError("'" + std::string(digits) + "' is no slot number");
+    return InvalidArgumentError("'" + std::string(digits) + "' is not a slot number");
   }
   return *value;
 }

@@ -134,7 +134,7 @@ HostOutcome SshSession::Connect(const RemoteTarget& target, Interrupter::Deadlin
 HostFailure SshSession::AddConfigHint(HostFailure failure) const {
   if (passed_over_.empty() || failure.kind == FailureKind::kInterrupted) return failure;
   failure.hint += (failure.hint.empty() ? "" : "; ") + std::string("'") + passed_over_ +
-                  "' of the SSH configuration is passed over here: --launcher ssh-client reads it";
+                  "' of the SSH configuration is skipped here: --launcher ssh-client reads it";
   return failure;
 }
 

@@ -186,7 +186,7 @@ bool HjsonScanner::ReadEscape(std::size_t string_begin, std::string* out) {
     code_point = 0x10000 + ((code_point - 0xD800) << 10) + (second - 0xDC00);
   }
   if (code_point >= 0xD800 && code_point <= 0xDFFF) {
-    return Fail("half a surrogate pair, which stands for no character", backslash);
+    return Fail("half a surrogate pair, which is not a character", backslash);
   }
   AppendUtf8(code_point, out);
   return true;

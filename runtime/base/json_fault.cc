@@ -82,7 +82,7 @@ JsonFault DescribeEnd(std::string_view json, const Reading& reading) {
                              : reading.open() == '['   ? "a list"
                                                        : "a value";
   return {.offset = json.size(),
-          .what = is_empty ? "it is empty" : "it ends inside " + inside + ": it is not whole"};
+          .what = is_empty ? "it is empty" : "it ends inside " + inside + ": it is incomplete"};
 }
 
 // Names the missing token after the byte `before`, '\0' for none.
@@ -98,7 +98,7 @@ std::string NameMissing(char before, const Reading& reading) {
 // Describes a fault at a byte inside a quoted string.
 JsonFault DescribeText(std::string_view json, std::size_t at) {
   if (const std::size_t valid = ValidUtf8Prefix(json); valid <= at) {
-    return {.offset = valid, .what = "a byte in a text is no UTF-8"};
+    return {.offset = valid, .what = "a byte in a text is not UTF-8"};
   }
   if (const auto lone = FindLoneSurrogate(json)) {
     return {.offset = *lone,

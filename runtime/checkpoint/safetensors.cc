@@ -144,7 +144,7 @@ Status SafetensorsFile::Read(const std::string& name, std::int64_t first,
   const std::int64_t count = c10::multiply_integers(entry->shape);
   if (first < 0 || out.numel() > count - first) {
     return InvalidArgumentError(NameOf(name) + " has " + std::to_string(count) + " elements, not " +
-                                std::to_string(out.numel()) + " behind element " +
+                                std::to_string(out.numel()) + " after element " +
                                 std::to_string(first));
   }
   DS_RETURN_IF_ERROR(ReadElements(*entry, first, out.view({-1})).WithContext(NameOf(name)));

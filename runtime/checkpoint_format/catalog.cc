@@ -141,7 +141,7 @@ bool IsForeign(const Candidate& candidate, const Head& head) {
 StatusOr<std::string> FirstProblem(const Candidate& candidate, const Head& head,
                                    FileSystem& system) {
   if (IsForeign(candidate, head)) {
-    return std::string("it is another job's: '") + kLatestFile + "' tells of another";
+    return std::string("it is another job's: '") + kLatestFile + "' names another";
   }
   const StatusOr<VerifyReport> report = VerifyCheckpoint(candidate.listed.directory, system);
   if (report.ok() && report->ok()) return std::string();

@@ -163,8 +163,8 @@ Status WriteManifest(const fs::path& directory, const Manifest& manifest, FileSy
                                          kMode, Durability::kDurable, system));
   DS_ASSIGN_OR_RETURN(const Manifest read_back, ReadManifest(directory));
   if (read_back == manifest) return OkStatus();
-  return DataLossError(
-      fmt::format("{}: not what was written", (directory / kManifestFile).string()));
+  return DataLossError(fmt::format("{}: its content differs from the written one",
+                                   (directory / kManifestFile).string()));
 }
 
 // Renames a folder that this job may not remove, to a name that no checkpoint has.
@@ -317,7 +317,7 @@ StatusOr<fs::path> CommitCheckpoint(const UnfinishedCheckpoint& unfinished,
   const fs::path directory = UnfinishedDirectory(root, unfinished.name);
   const fs::path final = root / StepDirectoryName(manifest.step);
   Status status = CheckManifest(manifest);
-  if (!status.ok()) return status.WithContext("the parts' shards do not make whole tensors");
+  if (!status.ok()) return status.WithContext("the parts' shards do not make complete tensors");
   DS_RETURN_IF_ERROR(CheckFiles(directory, manifest));
   DS_RETURN_IF_ERROR(WriteManifest(directory, manifest, system));
   // While this lock is held, no other writer inspects the folder or lets a newer generation save.

@@ -69,10 +69,10 @@ Status WriteLatest(const fs::path& root, const Latest& latest, FileSystem& syste
 Status CheckMaySave(const fs::path& root, const std::optional<Lineage>& lineage) {
   DS_ASSIGN_OR_RETURN(const std::optional<Latest> latest, ReadLatest(root));
   if (!latest || !lineage || latest->generation <= lineage->generation) return OkStatus();
-  return FailedPreconditionError(fmt::format(
-      "{}: generation {} of the job saves here now, and these ranks are of generation {}; they "
-      "were given up, and what they have done since is lost",
-      root.string(), latest->generation, lineage->generation));
+  return FailedPreconditionError(
+      fmt::format("{}: generation {} of the job saves here now, and these ranks are of generation "
+                  "{}; they were given up, and their steps since then are lost",
+                  root.string(), latest->generation, lineage->generation));
 }
 
 Status TakeOver(const fs::path& directory, std::int64_t generation, std::int64_t start,

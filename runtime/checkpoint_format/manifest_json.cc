@@ -179,7 +179,7 @@ StatusOr<int> CheckHeader(const nlohmann::json& json) {
 // Returns the text without its trailer if the trailer's checksum is right.
 StatusOr<std::string_view> CheckedBody(std::string_view text) {
   const Status damaged =
-      DataLossError("its text does not match its checksum: it is cut or changed");
+      DataLossError("its text does not match its checksum: it is truncated or changed");
   if (text.size() < kTrailerSize) return damaged;
   const std::string_view body = text.substr(0, text.size() - kTrailerSize);
   const std::string trailer =

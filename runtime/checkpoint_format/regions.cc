@@ -35,7 +35,7 @@ std::size_t FindAlong(const Boxes& boxes) {
 // Requires boxes that pass CheckBox.
 Status CheckSideBySide(std::span<const std::int64_t> tensor_shape, const Boxes& boxes) {
   const std::size_t along = FindAlong(boxes);
-  const Status apart = InvalidArgumentError("the boxes do not lie side by side in ascending order");
+  const Status apart = InvalidArgumentError("the boxes are not adjacent and in ascending order");
   if (along == tensor_shape.size()) return apart;
   std::int64_t end = 0;
   for (const Box& box : boxes) {

@@ -120,7 +120,7 @@ StatusOr<SafetensorsTensor> ParseTensor(const Json& json) {
   tensor.bytes = end - tensor.offset;
   if (!FillsItsBytes(tensor)) {
     return Malformed("data_offsets span " + std::to_string(tensor.bytes) +
-                     " bytes, which is not what dtype and shape need");
+                     " bytes, which does not match dtype and shape");
   }
   return tensor;
 }
@@ -135,7 +135,7 @@ Status CheckLayout(const SafetensorsLayout& entries, std::uint64_t data_bytes) {
   for (const auto& [name, entry] : sorted) {
     if (entry.offset != expected) {
       return Malformed("tensor '" + name + "' begins at data byte " + std::to_string(entry.offset) +
-                       (entry.offset < expected ? ", inside another one" : ", behind a gap"));
+                       (entry.offset < expected ? ", inside another one" : ", after a gap"));
     }
     if (entry.bytes > data_bytes - expected) {
       return DataLossError("the file is truncated: tensor '" + name + "' needs data bytes up to " +
@@ -145,7 +145,7 @@ Status CheckLayout(const SafetensorsLayout& entries, std::uint64_t data_bytes) {
     expected += entry.bytes;
   }
   if (expected == data_bytes) return OkStatus();
-  return Malformed(std::to_string(data_bytes - expected) + " bytes behind the last tensor");
+  return Malformed(std::to_string(data_bytes - expected) + " bytes after the last tensor");
 }
 
 }  // namespace

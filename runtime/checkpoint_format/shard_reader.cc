@@ -53,7 +53,7 @@ Status ShardReader::ReadUnverified(std::uint64_t at, std::span<std::byte> into) 
     const ssize_t got = ::pread(fd_.get(), into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoError(errno, path_);
-    if (got == 0) return DataLossError(fmt::format("{} is cut at byte {}", path_, offset));
+    if (got == 0) return DataLossError(fmt::format("{} is truncated at byte {}", path_, offset));
     into = into.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }

@@ -51,8 +51,8 @@ StatusOr<std::uint32_t> ChecksumOf(OpenFile* file, std::uint64_t at, std::uint64
 Status CheckShard(OpenFile* file, const StoredShard& shard) {
   if (shard.offset + shard.length > file->size) {
     return DataLossError(
-        fmt::format("the file is cut: it has {} bytes, the tensor's shard ends at {}", file->size,
-                    shard.offset + shard.length));
+        fmt::format("the file is truncated: it has {} bytes, the tensor's shard ends at {}",
+                    file->size, shard.offset + shard.length));
   }
   const std::uint64_t end = shard.offset + shard.length;
   std::uint64_t at = shard.offset;
@@ -168,7 +168,7 @@ StatusOr<VerifyReport> VerifyCheckpoint(const fs::path& directory, FileSystem& s
   const auto named_step = StepOfDirectoryName(directory.filename().string());
   if (named_step && *named_step != manifest->step) {
     report.damages.push_back({kManifestFile, "",
-                              fmt::format("it says step {}, the folder {}", manifest->step,
+                              fmt::format("it has step {}, the folder {}", manifest->step,
                                           directory.filename().string())});
   }
   StatusOr<std::vector<Damage>> damages = VerifyFiles(directory, GroupByFile(*manifest), system);

@@ -54,7 +54,7 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Backend> backend, c10::Devic
   if (control_ == nullptr) return;
   DS_CHECK(control_->host_ != nullptr);
   control_->host_->family().AddListener(this, [this](const std::string& cause) {
-    LogWarning("what goes on between the ranks' devices ends: " + cause);
+    LogWarning("communication between the ranks' devices ends: " + cause);
     EndSafely(*backend_);
   });
 }
@@ -301,7 +301,8 @@ std::unique_ptr<Communicator> Communicator::MakeGroup(const std::string& name,
   if (host_ != nullptr) {
     return std::make_unique<Communicator>(host_->MakeSubgroup(name, members), device_);
   }
-  TORCH_CHECK(control_ != nullptr && make_, "group ", name, ": nobody here makes groups");
+  TORCH_CHECK(control_ != nullptr && make_, "group ", name,
+              ": this communicator cannot make groups");
   auto control = std::make_unique<Communicator>(control_->Group(name, members).backend());
   auto backend = make_(*control);
   return std::make_unique<Communicator>(std::move(backend), device_, std::move(control), make_);

@@ -34,7 +34,7 @@ ElementType TypeOf(const at::Tensor& tensor) {
 
 void CheckUsable(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous(),
-              "CPU collectives take dense contiguous CPU tensors, not ", tensor.sizes(), " of ",
+              "CPU collectives need dense contiguous CPU tensors, not ", tensor.sizes(), " of ",
               tensor.scalar_type(), " on ", tensor.device());
 }
 

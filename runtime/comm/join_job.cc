@@ -104,7 +104,7 @@ StatusOr<std::vector<PeerRecord>> ExchangeRecords(const RankIdentity& identity,
     const auto text = options.store->Get(RecordKey(rank), options.connect_timeout);
     if (!text.ok()) {
       return UnavailableError("rank " + std::to_string(rank) +
-                              " has not said where it is: " + text.status().message());
+                              " has not reported its address: " + text.status().message());
     }
     DS_ASSIGN_OR_RETURN(PeerRecord record, PeerRecordFromJson(*text));
     records.push_back(std::move(record));
@@ -199,8 +199,8 @@ StatusOr<std::unique_ptr<Communicator>> ConnectGpus(const RankIdentity& identity
   const bool on_one_host = identity.local_world_size == identity.world_size;
   if (options.encrypt && !on_one_host) {
     return UnimplementedError(
-        "NCCL does not encrypt what it sends to other hosts: leave --encrypt out on a network that "
-        "you trust, or train on CPUs (--device cpu)");
+        "NCCL does not encrypt traffic to other hosts: leave --encrypt out on a network that you "
+        "trust, or train on CPUs (--device cpu)");
   }
   if (!on_one_host) DS_RETURN_IF_ERROR(TellNcclTheInterface(options.interface));
   DS_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> control, ConnectHost(identity, options));

@@ -40,7 +40,7 @@ Status Check(const MemoryQuestion& question) {
   const double gpus = static_cast<double>(question.num_gpus_per_node * question.num_nodes);
   const double most = static_cast<double>(question.params) * std::max(gpus, 4.0) * 4 * 1.5;
   if (most < 9e18) return OkStatus();
-  return InvalidArgumentError("so many parameters on so many GPUs need more than 8 EiB");
+  return InvalidArgumentError("this number of parameters and GPUs needs more than 8 EiB");
 }
 
 // Computes every formula in the reference's order of operations: its fractions are doubles.

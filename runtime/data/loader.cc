@@ -69,7 +69,7 @@ Status CheckFirstStep(const config::SampleMetric& metric,
   std::string each = "the easiest has " + std::to_string(easiest);
   if (easiest == kNever) each = "the maps name none";
   return InvalidArgumentError("data_efficiency: by the metric " + metric.name +
-                              " no sample is easy enough for the first step, whose bound is " +
+                              " no sample is easy enough for the bound of the first step, " +
                               std::to_string(bound) + ", and " + each + "; raise min_difficulty");
 }
 
@@ -134,7 +134,7 @@ Status Loader::BatchByTokens() {
   DS_CHECK(options_.samples_per_step >= 1 && options_.metrics.empty());
   if (sets_.size() != 1) {
     return UnimplementedError(
-        "data_efficiency: dynamic_batching takes its samples from one source, and --data_weights "
+        "data_efficiency: dynamic_batching needs a single source of samples, and --data_weights "
         "makes several");
   }
   auto lengths = FindLengths(*options_.batching, sets_[0]);

@@ -53,7 +53,7 @@ constexpr std::array<Dtype, 9> kDtypes = {{{},
 
 Status DamagedMap(const fs::path& path, const std::string& what) {
   return DataLossError(ShortenPath(path) + ": " + what +
-                       "; it is damaged, or not what DeepSpeed's data analyzer has written");
+                       "; it is damaged, or was not written by DeepSpeed's data analyzer");
 }
 
 // Returns an element as int64. A uint64 beyond int64 becomes negative, which no valid sample or
@@ -81,7 +81,7 @@ struct RowIndex {
 StatusOr<RowIndex> ParseIndex(const fs::path& path, std::string_view bytes) {
   if (bytes.size() < kIndexHeaderBytes || !bytes.starts_with(kIndexMagic) ||
       NumberAt<std::uint64_t>(bytes.data() + 9) != 1) {
-    return DamagedMap(path, "it does not begin as such an index does");
+    return DamagedMap(path, "it does not begin like such an index");
   }
   const auto code = static_cast<std::uint8_t>(bytes[17]);
   if (code == 0 || code >= kDtypes.size()) {
@@ -92,7 +92,7 @@ StatusOr<RowIndex> ParseIndex(const fs::path& path, std::string_view bytes) {
   const std::size_t room = bytes.size() - kIndexHeaderBytes;
   if (rows > room / 12 || documents > room / 8 || room != 12 * rows + 8 * documents) {
     return DamagedMap(path, "it has " + std::to_string(bytes.size()) +
-                                " bytes, which is not what the rows that it counts take");
+                                " bytes, which does not match its number of rows");
   }
   RowIndex index{.dtype = kDtypes[code], .ends = {}};
   std::int64_t end = 0;
@@ -101,8 +101,7 @@ StatusOr<RowIndex> ParseIndex(const fs::path& path, std::string_view bytes) {
     const auto first =
         NumberAt<std::int64_t>(bytes.data() + kIndexHeaderBytes + 4 * rows + 8 * row);
     if (length < 0 || first != end * static_cast<std::int64_t>(index.dtype.bytes)) {
-      return DamagedMap(path,
-                        "row " + std::to_string(row) + " does not lie behind the one before it");
+      return DamagedMap(path, "row " + std::to_string(row) + " does not follow the one before it");
     }
     index.ends.push_back(end += length);
   }

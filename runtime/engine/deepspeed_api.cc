@@ -57,9 +57,9 @@ DeepSpeedApi::LocalGradients::LocalGradients(bool* inside) : inside_(inside) { *
 StatusOr<DeepSpeedApi::LocalGradients> DeepSpeedApi::no_sync() {
   const int stage = engine_.config.zero_optimization.stage;
   if (stage >= 2) {
-    return FailedPreconditionError("no_sync() does not go with ZeRO stage " +
+    return FailedPreconditionError("no_sync() cannot be combined with ZeRO stage " +
                                    std::to_string(stage) +
-                                   ", whose gradients are sharded: every backward reduces them "
+                                   ": its gradients are sharded, and every backward reduces them "
                                    "(coalesce_grad_reduction() keeps them until it ends)");
   }
   return coalesce_grad_reduction();

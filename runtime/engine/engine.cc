@@ -108,8 +108,8 @@ Status EngineState::CheckState(const nlohmann::json& state) const {
   return InvalidArgumentError(
       "the checkpoint holds the state of optimizer " + theirs->get<std::string>() + ", which " +
       std::string(ours) +
-      " cannot go on from: set optimizer.type and zero_optimization.zenflow "
-      "as they were, or start from the saved model's weights");
+      " cannot resume from: set optimizer.type and zero_optimization.zenflow as they were, or "
+      "start from the saved model's weights");
 }
 
 void EngineState::ExpectState(const nlohmann::json& state) {

@@ -58,7 +58,7 @@ StatusOr<topology::Mesh> MakeMesh(const std::optional<topology::Degrees>& wanted
     return disagree("expert_parallel.autoep_size", parallel.expert, "expert", degrees.expert);
   }
   if (zero.stage == 0 && degrees.shard > 1 && degrees.expert == 1) {
-    return InvalidArgumentError("ZeRO stage 0 cuts nothing: the mesh's shard must be 1, not " +
+    return InvalidArgumentError("ZeRO stage 0 shards nothing: the mesh's shard must be 1, not " +
                                 std::to_string(degrees.shard) + "; replicate has the ranks");
   }
   return topology::Mesh::Create(degrees, world_size);
@@ -102,8 +102,8 @@ Status CheckTensorRanksAreAlike(const topology::Mesh& mesh, comm::Communicator& 
     if (threads[static_cast<std::size_t>(rank)] == threads[first]) continue;
     return InvalidArgumentError("tensor ranks " + std::to_string(first) + " and " +
                                 std::to_string(rank) +
-                                " compute with different numbers of threads, and what both have "
-                                "would drift apart: give all OMP_NUM_THREADS alike");
+                                " compute with different numbers of threads, and their replicated "
+                                "values would drift apart: set OMP_NUM_THREADS equally for all");
   }
   return OkStatus();
 }

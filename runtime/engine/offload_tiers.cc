@@ -61,7 +61,7 @@ std::string Describe(const std::string& what, const FileTier& tier) {
 StatusOr<activation::Keeper> OpenOwnKeeper(const config::DsConfig& config,
                                            const EngineOptions& options,
                                            std::vector<std::unique_ptr<FileTier>>* files) {
-  const std::string what = "keys, values and results of attention by portions";
+  const std::string what = "keys, values and results of chunked attention";
   const auto notify = [&](const std::string& text) {
     if (options.notify) options.notify(text);
   };

@@ -19,7 +19,7 @@ std::vector<int> RankTopology::LossRanksOver(topology::AxisSet axes) const {
 
 void RankTopology::CheckSingleStage(const char* what) const {
   TORCH_CHECK(!channels, what, " of one of ", mesh.degrees().pipeline,
-              " stages: TrainStep runs a whole step of them");
+              " stages: TrainStep runs a full step of them");
 }
 
 }  // namespace ds::engine

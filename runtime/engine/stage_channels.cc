@@ -25,8 +25,8 @@ at::Tensor MakeHeader(const NamedTensors& tensors) {
                     tensor.sizes().vec()});
   }
   const std::string text = rows.dump();
-  TORCH_CHECK(static_cast<std::int64_t>(text.size()) < kHeaderBytes, "what a stage sends on, ",
-              tensors.size(), " tensors, takes a longer header than there is");
+  TORCH_CHECK(static_cast<std::int64_t>(text.size()) < kHeaderBytes, "the output of a stage, ",
+              tensors.size(), " tensors, needs a longer header");
   const at::Tensor header = at::zeros({kHeaderBytes}, at::kByte);
   std::memcpy(header.mutable_data_ptr(), text.data(), text.size());
   return header;

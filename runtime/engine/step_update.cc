@@ -209,7 +209,7 @@ Status NonFiniteError(std::int64_t step, const std::string& what, bool has_updat
   return FailedPreconditionError(
       "step " + std::to_string(step) + ": " + what +
       (has_updated ? ". Its backward pass has updated the parameters (super_offload), and they are "
-                     "lost: go on from a checkpoint, and "
+                     "lost: resume from a checkpoint, and "
                    : ". The parameters are unchanged since the step before: ") +
       "lower the learning rate or check the data of this step");
 }

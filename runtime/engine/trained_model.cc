@@ -14,17 +14,17 @@ Status TrainedModel::ReloadStates() {
 Status TrainedModel::CheckNotGathered() const {
   if (!gathered) return OkStatus();
   return FailedPreconditionError(
-      "the engine is asked for more within WithGatheredParameters, whose parameters that would "
-      "take away: do it after the body");
+      "the engine is called within WithGatheredParameters, which would release the gathered "
+      "parameters: call it after the body");
 }
 
 Status TrainedModel::CheckWeightsAreAlike() const {
   if (!optimizer->has_local_moves()) return OkStatus();
   return FailedPreconditionError(
       std::string(optimizer->optimizer_name()) +
-      " has moved each rank's parameters on their own, and what is written into them would leave "
-      "them different for good: write behind an update in which the ranks exchange what they have "
-      "done (local_step_scaler, local_step_clipper)");
+      " has updated each rank's parameters locally, and writing into them would leave them "
+      "different for good: write after an update that synchronizes the ranks (local_step_scaler, "
+      "local_step_clipper)");
 }
 
 }  // namespace ds::engine

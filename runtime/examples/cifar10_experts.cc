@@ -115,7 +115,7 @@ ds::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) {
   ds::moe::ExpertLayerOptions& experts = arguments.experts;
   experts.evaluation_factor = static_cast<double>(experts.experts);  // drops none
   if (experts.k > experts.experts) {
-    return ds::InvalidArgumentError("--top-k: there are not so many experts (--num-experts)");
+    return ds::InvalidArgumentError("--top-k: there are fewer experts (--num-experts)");
   }
   return arguments;
 }
@@ -338,7 +338,7 @@ ds::Status Train(const Arguments& arguments) {
   for (const auto& [reader, what] : {std::pair(&train, "training"), std::pair(&test, "test")}) {
     if (reader->count() > 0) continue;
     return ds::InvalidArgumentError(std::string("fewer ") + what +
-                                    " images than all ranks take at once");
+                                    " images than all ranks process at once");
   }
   ds::moe::ExpertLayerOptions experts = arguments.experts;
   experts.ranks = ds::engine::FindModelRanks(mesh, *world).experts;

@@ -22,7 +22,7 @@ StatusOr<std::vector<std::int64_t>> PromptEncoder::EncodeText(const std::string&
   } else {
     for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
   }
-  if (tokens.empty()) return InvalidArgumentError("there is no token in it to go on from");
+  if (tokens.empty()) return InvalidArgumentError("it has no token to start from");
   return tokens;
 }
 

@@ -23,8 +23,8 @@ std::int64_t CountSamples(const Batch& batch) {
 void CheckNames(const Batch& batch, std::span<const std::string_view> known) {
   const std::vector<std::string> names(known.begin(), known.end());
   for (const auto& [name, tensor] : batch) {
-    TORCH_CHECK(std::find(names.begin(), names.end(), name) != names.end(), "the model takes no \"",
-                name, "\" of a batch", DidYouMean(name, names));
+    TORCH_CHECK(std::find(names.begin(), names.end(), name) != names.end(),
+                "the model has no input \"", name, "\" of a batch", DidYouMean(name, names));
   }
 }
 

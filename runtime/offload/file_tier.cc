@@ -72,9 +72,9 @@ Status FileTier::TryFiles() {
     DS_RETURN_IF_ERROR(Wait(Write(*extent, file * unit_bytes_, buffer, alignment_)));
     DS_RETURN_IF_ERROR(Wait(Read(*extent, file * unit_bytes_, back, alignment_)));
     if (!std::ranges::equal(buffer.bytes(), back.bytes())) {
-      return DataLossError("what has been written to the offload file of " +
+      return DataLossError("data written to the offload file of " +
                            files_[static_cast<std::size_t>(file)].facts().folder.string() +
-                           " is not what it gives back");
+                           " reads back differently");
     }
   }
   return OkStatus();

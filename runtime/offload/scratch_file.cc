@@ -149,8 +149,8 @@ Status ScratchFile::Grow(std::int64_t size) {
     // Some file systems (ext4) keep the space that they allocated before the disk was full.
     const bool given_back = ::ftruncate(fd_, size_) == 0;
     return DescribeError(
-        -allocated, "making room for " + ByteSize(static_cast<std::uint64_t>(size - size_)) +
-                        " more" + (given_back ? "" : " (what was found of it is still taken)"));
+        -allocated, "reserving space for " + ByteSize(static_cast<std::uint64_t>(size - size_)) +
+                        " more" + (given_back ? "" : " (part of it is still reserved)"));
   }
   if (allocated < 0 && ::ftruncate(fd_, size) != 0) return DescribeError(errno, "growing");
   size_ = size;

@@ -117,7 +117,7 @@ StatusOr<std::vector<int>> ParseKernelCpuList(std::string_view text) {
     if (!text.starts_with(',')) break;
     text.remove_prefix(1);
   }
-  return InvalidArgumentError("'" + whole + "' is no list of cpus");
+  return InvalidArgumentError("'" + whole + "' is not a list of CPUs");
 }
 
 }  // namespace ds

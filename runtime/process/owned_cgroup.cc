@@ -90,7 +90,7 @@ StatusOr<std::unique_ptr<OwnedCgroup>> OwnedCgroup::Create(const fs::path& paren
                                                            const std::string& name) {
   if (parent.empty()) return NotFoundError("this host has no v2 control groups");
   const std::string mark = MakeOwnMark();
-  if (mark.empty()) return NotFoundError("/proc does not say when this process was started");
+  if (mark.empty()) return NotFoundError("/proc does not have the start time of this process");
   RemoveAbandoned(parent);
   const fs::path path = parent / (std::string(kGroupPrefix) + name);
   if (::mkdir(path.c_str(), 0755) != 0) return ErrnoError(errno, path.string());

@@ -53,7 +53,7 @@ StatusOr<UniqueFd> ConnectUnix(const std::filesystem::path& path) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return ErrnoError(errno, "socket");
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return UnavailableError("nobody takes connections at " + path.string());
+    return UnavailableError("no process accepts connections at " + path.string());
   }
   return fd;
 }

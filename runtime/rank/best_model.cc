@@ -37,7 +37,7 @@ Status LoadBest(const engine::BestEvaluation& best, const std::filesystem::path&
 std::string DescribeBest(const engine::BestEvaluation::Best& best,
                          const std::filesystem::path& checkpoints) {
   const std::string step = std::to_string(best.step);
-  return "the best evaluation was that of step " + step + ", loss " + std::to_string(best.loss) +
+  return "the best evaluation was at step " + step + ", loss " + std::to_string(best.loss) +
          (IsKept(best, checkpoints)
               ? ": its checkpoint is step-" + step
               : ": it has no checkpoint, for the run did not keep the best one then");

@@ -122,11 +122,10 @@ StatusOr<inference::Prompt> GenerateCommand::ReadPrompt(std::size_t index,
   const auto tokens = static_cast<std::int64_t>(prompt.tokens.size());
   prompt.most_new_tokens = most_tokens_ ? *most_tokens_ - tokens : most_new_tokens_;
   if (prompt.most_new_tokens < 1) {
-    return InvalidArgumentError("its " + std::to_string(tokens) +
-                                " tokens leave no room for new ones: generation_config.json has "
-                                "max_length " +
-                                std::to_string(*most_tokens_) +
-                                "; --max_new_tokens N goes before it");
+    return InvalidArgumentError(
+        "its " + std::to_string(tokens) +
+        " tokens leave no space for new ones: generation_config.json has max_length " +
+        std::to_string(*most_tokens_) + "; --max_new_tokens N overrides it");
   }
   if (models::CheckSequenceLength(model_config_, tokens + prompt.most_new_tokens).ok()) {
     return prompt;

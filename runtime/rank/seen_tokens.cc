@@ -35,7 +35,7 @@ Status SeenTokens::Prepare(const BlockList& model, const models::DecoderSpec& sp
       spec.positions == Positions::kAlibi || spec.positions == Positions::kAlibiRounded;
   if (has_slopes || (spec.window > 0 && spec.window < seq_len)) {
     return UnimplementedError(
-        "data_efficiency.data_routing.random_ltd: the model's attention goes by distances (" +
+        "data_efficiency.data_routing.random_ltd: the model's attention depends on distances (" +
         std::string(has_slopes ? "ALiBi" : "a sliding window") +
         "), and those between the tokens that a layer keeps are not built");
   }

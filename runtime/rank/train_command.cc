@@ -130,7 +130,7 @@ void TrainCommand::Run() {
       {"try the data to evaluate on", kExitUsage, &TrainCommand::TryEvaluation, ""},
       {"try the folder of --save_hf", kExitUsage, &TrainCommand::TryExport, ""},
       {"load the checkpoint", kExitCheckpoint, &TrainCommand::Resume,
-       "`dsrun checkpoint verify DIR` names what is damaged"},
+       "`dsrun checkpoint verify DIR` names the damage"},
       {"train", kExitFailure, &TrainCommand::Train, ""},
       {"write the model", kExitFailure, &TrainCommand::ExportModel, ""}};
   for (const Phase& phase : phases) {

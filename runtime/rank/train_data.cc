@@ -38,26 +38,27 @@ StatusOr<data::CachedTokens> CutTexts(const config::TrainJob& job,
   return data::FindOrCutTokens(request, root, [&](double share) {
     const int percent = static_cast<int>(100 * share);
     if (percent == std::exchange(shown, percent)) return;
-    reporter->ReportPhase("cut the texts into tokens, " + std::to_string(percent) + " %");
+    reporter->ReportPhase("tokenizing the texts, " + std::to_string(percent) + " %");
   });
 }
 
 void ReportLeftOut(const data::LeftOutTexts& cached, RankReporter* reporter) {
   if (cached.skipped > 0) {
-    reporter->ReportNotice("passed over " + std::to_string(cached.skipped) +
-                           " of the data's texts, the first of them: " + cached.first_skipped);
+    reporter->ReportNotice("skipped " + std::to_string(cached.skipped) +
+                           " of the data's texts, the first: " + cached.first_skipped);
   }
   if (cached.rejected > 0) {
     reporter->ReportNotice("left out " + std::to_string(cached.rejected) +
-                           " rows of the data whose \"label\" is false: they show bad answers");
+                           " rows of the data with a \"label\" of false: they show bad answers");
   }
   if (cached.cut_empty > 0) {
     reporter->ReportNotice("left out " + std::to_string(cached.cut_empty) +
-                           " rows of the data that have no learnt token within --max_length");
+                           " rows of the data that have no trained token within --max_length");
   }
   if (cached.unlearnt > 0) {
-    reporter->ReportNotice("nothing is learnt of " + std::to_string(cached.unlearnt) +
-                           " rows of the data, the first of them " + cached.first_unlearnt);
+    reporter->ReportNotice("no token contributes to the loss in " +
+                           std::to_string(cached.unlearnt) +
+                           " rows of the data, the first: " + cached.first_unlearnt);
   }
 }
 
@@ -70,8 +71,8 @@ StatusOr<data::TokenSource> OpenTokenSource(const config::TrainJob& job,
       return data::TokenSource::Open(data::ListPaths(data.files), width, job.data_field);
     }
     return InvalidArgumentError(
-        "--max_length and the flags that name keys of rows (--text_field ...) need texts that a "
-        "tokenizer cuts; bytes and .bin files are taken as they are: leave the flags out");
+        "--max_length and the flags that name keys of rows (--text_field ...) need tokenized "
+        "texts; bytes and .bin files are used as they are: leave the flags out");
   }
   DS_ASSIGN_OR_RETURN(const data::CachedTokens cached, CutTexts(job, data.files, reporter));
   if (tells) ReportLeftOut(cached.left_out, reporter);
@@ -206,7 +207,7 @@ Status CheckSameData(const nlohmann::json& state, comm::Communicator& world) {
   for (const auto& [key, value] : state.items()) {
     const nlohmann::json expected = first.value(key, nlohmann::json());
     if (!status.ok() || expected == value) continue;
-    status = FailedPreconditionError("its data is not that of rank 0: " + key + " is " +
+    status = FailedPreconditionError("its data differs from rank 0: " + key + " is " +
                                      value.dump() + " here and " + expected.dump() +
                                      " there; all hosts need the same files");
   }

@@ -24,7 +24,7 @@ Status CheckText(std::string_view text) {
   }
   const std::size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return OkStatus();
-  return InvalidArgumentError("byte " + std::to_string(valid) + " of the text is no UTF-8");
+  return InvalidArgumentError("byte " + std::to_string(valid) + " of the text is not UTF-8");
 }
 
 // Returns a token's position in the user's text. A token without text of the word keeps its own.

@@ -79,7 +79,7 @@ Status CompareLines(std::string_view mine, std::string_view first_ranks) {
     const std::string_view here = TakeLine(&mine), there = TakeLine(&first_ranks);
     if (here == there) continue;
     return InvalidArgumentError(fmt::format(
-        "its model has {} where that of rank 0 has {}: {}", here, there,
+        "its model has {} where rank 0 has {}: {}", here, there,
         AreOfExperts(here, there)
             ? "ranks that have a layer's experts between them have alike ones: freeze all experts "
               "of a layer or none"

@@ -20,8 +20,8 @@ Status CheckPlacement(const Context& context, const NamedParameter& parameter) {
   const checkpoint::Placement& placement = parameter.placement;
   if (placement.expert && context.of_experts == nullptr) {
     return InvalidArgumentError("parameter " + parameter.name +
-                                " is an expert's, of which ranks have different ones, and the "
-                                "mesh's expert is 1: all ranks have all experts");
+                                " belongs to an expert that only some ranks have, but the mesh's "
+                                "expert is 1: all ranks have all experts");
   }
   if (placement.gradient_axes != topology::kGradientAxes) {
     return UnimplementedError("parameter " + parameter.name +
@@ -31,9 +31,9 @@ Status CheckPlacement(const Context& context, const NamedParameter& parameter) {
       !placement.boxes.empty() || placement.copy_axes.contains(topology::Axis::kTensor);
   if (context.mesh.degrees().tensor > 1 && !is_of_tensor_ranks) {
     return InvalidArgumentError(
-        "parameter " + parameter.name + " is neither cut among the mesh's " +
+        "parameter " + parameter.name + " is neither sharded over the mesh's " +
         std::to_string(context.mesh.degrees().tensor) +
-        " tensor ranks nor the same on them: its block does not say so (DescribePlacement)");
+        " tensor ranks nor replicated on them: its block does not declare it (DescribePlacement)");
   }
   const std::vector<std::int64_t> local = parameter.tensor.sizes().vec();
   const checkpoint::Shape placed = ShapeOf(placement.global_shape, placement.boxes);

@@ -86,7 +86,7 @@ std::string UndeclaredReads::Describe() const {
   const auto& [unit, parameter] = *watch_->found;
   const std::string& name = model_.units()[static_cast<std::size_t>(unit)]->name();
   return model_.units()[static_cast<std::size_t>(index_)]->name() + " reads the parameter " +
-         parameter + " of " + name + ", whose bytes are not there then: " +
+         parameter + " of " + name + ", which is not gathered then: " +
          (unit < index_ ? "name that block in also_reads of this one (BlockList::Add)"
                         : "give it to the first block that reads it, and name that one in "
                           "also_reads of the others (BlockList::Add)");

@@ -128,9 +128,9 @@ KINDS = {
 REFUSED = {
     # An answer stands in a turn with the question.
     "pairs": ("{% for m in messages %}{% if m.role == 'assistant' %}{{ '[' + messages[loop.index0 - 1].content + '] ' + m.content + '\\n' }}{% endif %}{% endfor %}",
-              "writes words of other messages in its turn"),
+              "writes words of other messages in its span"),
     "pairs_of_parts": ("{% for m in messages %}{% if m.role == 'assistant' %}{% for w in messages[loop.index0 - 1].content.split(' ') %}{{ w | upper }}{% endfor %}{{ m.content }}{% endif %}{% endfor %}",
-                       "writes words of other messages in its turn"),
+                       "writes words of other messages in its span"),
     "no_loop": ("{{ messages[0].content }} {{ messages[1].content }}", "writes nothing of it in a loop over the messages"),
     "loop_in_macro": ("{% macro all() %}{% for m in messages %}{{ m.content }}{% endfor %}{% endmacro %}{{ all() }}",
                       "writes nothing of it in a loop over the messages"),

@@ -172,8 +172,8 @@ TEST_F(GenerateTest, AMaxLengthCountsThePrompt) {
   EXPECT_EQ(GenerateJson(model, {"--max_new_tokens", "9", "t5 t6"}).at(0)["tokens"].size(), 9u);
   const std::vector<std::int64_t> tokens(10, 5);
   ExpectRefused(Generate(model, {TextOf(tokens)}),
-                "its 10 tokens leave no room for new ones: generation_config.json has max_length "
-                "10; --max_new_tokens N goes before it");
+                "its 10 tokens leave no space for new ones: generation_config.json has max_length "
+                "10; --max_new_tokens N overrides it");
 }
 
 TEST_F(GenerateTest, ATemperatureOf0IsOfNoMatterWhereNothingIsDrawn) {

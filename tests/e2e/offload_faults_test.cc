@@ -131,7 +131,7 @@ TEST_F(OffloadFaults, ADriveWithoutRoomIsNamedBeforeTheFirstStep) {
   if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
   const ProgramResult result = RunMounted("full", 2, "mount -t tmpfs -o size=2m none");
   EXPECT_EQ(result.status, 2) << result.err;
-  EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("making room for"), HasSubstr(drive_.string()),
+  EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("reserving space for"), HasSubstr(drive_.string()),
                                      HasSubstr("(tmpfs) on host "), HasSubstr(" free")));
   EXPECT_FALSE(fs::exists(RunDir("full") / "metrics.jsonl") && !Steps("full").empty());
 }
@@ -147,7 +147,7 @@ TEST_F(OffloadFaults, ADriveWithoutRoomForGradientsIsNamedBeforeTheFirstStep) {
   const ProgramResult result = RunMounted(
       "full", 1, "mount -t tmpfs -o size=" + std::to_string(std::llround(bytes)) + " none");
   EXPECT_EQ(result.status, 2) << result.err;
-  EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("making room for"), HasSubstr(drive_.string()),
+  EXPECT_THAT(Verdict("full"), AllOf(HasSubstr("reserving space for"), HasSubstr(drive_.string()),
                                      HasSubstr("on host "), HasSubstr(" free")));
   EXPECT_FALSE(fs::exists(RunDir("full") / "metrics.jsonl") && !Steps("full").empty());
 }

@@ -83,7 +83,7 @@ TEST_F(SshTrainLossTest, ARankThatDoesNotComeInTheTimeOfACollectiveIsTheVerdict)
   ExpectVerdict(dsrun->Wait(), 5, "stall", "h1");
   EXPECT_EQ(JobVerdict()["rank"], 1);
   EXPECT_THAT(JobVerdict()["message"].get<std::string>(),
-              HasSubstr("rank 1 (host h1) did not come within 8 s"));
+              HasSubstr("rank 1 (host h1) did not arrive within 8 s"));
   ExpectNothingLeftOn({0, 1});
 }
 

@@ -166,9 +166,9 @@ TEST_F(TrainDataTest, RowsThatAreLeftOutAreCounted) {
   lines += R"({"prompt": ")" + prompt + "\", \"completion\": \"c\"}\n";
   const auto result = Train("run", Write("rows.jsonl", lines), {"--max_length", "24"});
   ASSERT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("left out 2 rows of the data whose \"label\" is false"));
+  EXPECT_THAT(result.err, HasSubstr("left out 2 rows of the data with a \"label\" of false"));
   EXPECT_THAT(result.err,
-              HasSubstr("left out 1 rows of the data that have no learnt token within"));
+              HasSubstr("left out 1 rows of the data that have no trained token within"));
   const auto bytes = Train("bytes", Write("a.txt", "a b c"),
                            {"--tokenizer", "bytes",  //
                             "--max_length", "24"});
@@ -183,7 +183,7 @@ TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
   EXPECT_THAT(stopped.err, HasSubstr("chat.jsonl:41: "));
   const auto skipped = Train("skipped", data, {"--on_bad_data", "skip"});
   EXPECT_EQ(skipped.status, 0) << skipped.err;
-  EXPECT_THAT(skipped.err, HasSubstr("passed over 1 of the data's texts, the first of them: "));
+  EXPECT_THAT(skipped.err, HasSubstr("skipped 1 of the data's texts, the first: "));
   const auto missing = Train("missing", data, {"--text_field", "body"});
   EXPECT_EQ(missing.status, 2);
   EXPECT_THAT(missing.err, HasSubstr("chat.jsonl:1: "));

@@ -54,7 +54,7 @@ TEST_F(TrainDataTest, WhatCannotBeEvaluatedOnIsNamedBeforeTheTraining) {
   const auto silent = Train("silent", data, {"--eval_data", Write("b.jsonl", unlearnt)});
   EXPECT_EQ(silent.status, 2);
   EXPECT_THAT(silent.err,
-              HasSubstr("the data to evaluate on: nothing of the data would be learnt"));
+              HasSubstr("the data to evaluate on: the data contains no tokens that contribute"));
   // The last sample of --data, which is held out, has a prompt alone.
   const std::string asked = R"({"messages": [{"role": "user", "content": "x"}]})";
   const auto none = Train("none", Write("c.jsonl", Chats(8) + asked),
@@ -76,8 +76,9 @@ TEST_F(TrainDataTest, TheBestEvaluationIsKeptAndPatienceEnds) {
   EXPECT_THAT(
       run.err,
       HasSubstr("training ends at step 3 of 9: evaluations in a row without a lower loss: 2"));
-  EXPECT_THAT(run.err, ContainsRegex("the best evaluation was that of step 1, loss [0-9.]+: its "
-                                     "checkpoint is step-1"));
+  EXPECT_THAT(
+      run.err,
+      ContainsRegex("the best evaluation was at step 1, loss [0-9.]+: its checkpoint is step-1"));
   EXPECT_TRUE(fs::exists(folder_.path() / "run/checkpoints/step-1/manifest.json"));
   EXPECT_EQ(Steps("run").size(), 3u);
   // A resumed run goes on from there, and knows how long it has been waiting.
@@ -103,7 +104,7 @@ TEST_F(TrainDataTest, TheBestModelIsWrittenAndOldCheckpointsGo) {
   ASSERT_EQ(run.status, 0) << run.out << run.err;
   std::string best;
   for (const char digit : {'1', '2', '3', '4'}) {
-    const std::string step = std::string("the best evaluation was that of step ") + digit + ",";
+    const std::string step = std::string("the best evaluation was at step ") + digit + ",";
     if (run.err.find(step) != std::string::npos) best = digit;
   }
   ASSERT_NE(best, "") << run.err;

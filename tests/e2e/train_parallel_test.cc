@@ -36,7 +36,7 @@ TEST_F(TrainParallelTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
   ExpectPairsTrainWhatOneRankTrains("--tp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--tp", "5"})));
   EXPECT_EQ(too_many.status, 2);
-  EXPECT_THAT(too_many.err, HasSubstr("cannot cut the model into 5 parts: it has 4 heads of the "
+  EXPECT_THAT(too_many.err, HasSubstr("cannot shard the model into 5 parts: it has 4 heads of the "
                                       "keys, in one weight with the queries; it can into 4"));
 }
 

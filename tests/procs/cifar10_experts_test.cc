@@ -121,7 +121,7 @@ TEST_F(Cifar10Experts, SaysWhatIsWrongWithItsData) {
   of_class_10[2 * 3073] = 10;
   expect_error("pickled", four, "data_batch_1.bin has no records of 3073 bytes");
   expect_error(four, of_class_10, "test_batch.bin: image 2 is of class 10, and there are 10");
-  expect_error(four, four.substr(0, 3073), "fewer test images than all ranks take at once");
+  expect_error(four, four.substr(0, 3073), "fewer test images than all ranks process at once");
 }
 
 }  // namespace

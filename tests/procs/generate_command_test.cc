@@ -59,7 +59,7 @@ TEST_F(GenerateCommandTest, FlagsThatAreMissingWrongOrContradictoryAreRefused) {
   ExpectRefused({"--model", "gpt2-demo", "--system", "be brief", "a"},
                 "--system is a message of a conversation: it needs --chat");
   ExpectRefused({"--model", "gpt2-demo", "--tokenizer", "bytes", "a\xff"},
-                "generate: the prompt is no UTF-8 at byte 1");
+                "generate: the prompt is not UTF-8 at byte 1");
 }
 
 TEST_F(GenerateCommandTest, WhatIsNotBuiltIsRefusedByName) {
@@ -126,7 +126,7 @@ TEST_F(GenerateCommandTest, APromptFileIsReadWhole) {
   Write("bytes.txt",
         "good\nba\xff"
         "d\n");
-  refused("bytes.txt", " bytes.txt:2 is no UTF-8 at byte 2");
+  refused("bytes.txt", " bytes.txt:2 is not UTF-8 at byte 2");
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ TEST(HostBackendTest, ARankThatHangsIsNamedWhenItsTimeIsUp) {
                         {.collective_timeout = std::chrono::milliseconds(1000)});
     const RankEnd end = ranks.Wait(0);
     EXPECT_EQ(end.exit_code, kRankThrew);
-    EXPECT_THAT(end.message, AllOf(HasSubstr("rank 1 ("), HasSubstr("did not come within 1 s"),
+    EXPECT_THAT(end.message, AllOf(HasSubstr("rank 1 ("), HasSubstr("did not arrive within 1 s"),
                                    HasSubstr("was in barrier")));
   }
 }
@@ -314,7 +314,7 @@ TEST(ConnectWorldTest, WithoutRankZeroTheOthersGiveUp) {
       ConnectWorld(identity, {}, {.connect_timeout = std::chrono::milliseconds(200)}).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("rank 1 cannot join"), HasSubstr("rank 0 did not come")));
+              AllOf(HasSubstr("rank 1 cannot join"), HasSubstr("rank 0 did not arrive")));
 }
 
 TEST(ConnectWorldTest, ARankThatNeverJoinsIsNamed) {
@@ -324,7 +324,7 @@ TEST(ConnectWorldTest, ARankThatNeverJoinsIsNamed) {
   const Status status =
       ConnectWorld(identity, {}, {.connect_timeout = std::chrono::milliseconds(200)}).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come"));
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 did not arrive"));
 }
 
 TEST(ConnectWorldTest, RanksOnSeveralHostsNeedDsrunToMeet) {

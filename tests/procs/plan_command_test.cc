@@ -67,7 +67,7 @@ TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
       "optimizer": {"type": "AdamW"}, "torch_autocast": {"enabled": true, "dtype": "bfloat16"}})");
   EXPECT_THAT(
       refusal({"--fit", "--model", "gpt2-30m", "--memory", "80G", "--deepspeed_config", cast}),
-      HasSubstr("--fit: what torch_autocast makes is not known"));
+      HasSubstr("--fit: the memory of torch_autocast is not known"));
   const std::string cut = Write("cut.json", R"({"train_batch_size": 8,
       "tensor_parallel": {"autotp_size": 3}})");
   EXPECT_THAT(
@@ -346,7 +346,7 @@ TEST_F(PlanCommandTest, RefusesAMeshThatDoesNotFit) {
               HasSubstr("pipeline 8 asks for more stages than the model has layers"));
   // What the ranks would find: the demo model has four heads.
   EXPECT_THAT(refusal({"--mesh", "tensor=8", "--model", "gpt2-demo"}),
-              HasSubstr("cannot cut the model into 8 parts: it has 4 heads"));
+              HasSubstr("cannot shard the model into 8 parts: it has 4 heads"));
   EXPECT_THAT(refusal({"--mesh", "sequence=8", "--model", "gpt2-demo"}),
               HasSubstr("8 sequence ranks cannot share 4 heads"));
   EXPECT_THAT(refusal({"--model", "gpt2-demo"}), HasSubstr("give --mesh, too"));

@@ -215,7 +215,7 @@ TEST_F(TokenizeCommandTest, NamesTheLineThatIsWrongAndLeavesNothing) {
   for (const auto& [file, error] : std::vector<std::pair<std::string, std::string>>{
            {"broken.jsonl", "tokenize: broken.jsonl:2: the row is no JSON: column "},
            {"other.jsonl", "other.jsonl:2: the row has \"body\", and rows are read that have"},
-           {"bytes.txt", "tokenize: bytes.txt: byte 3 of the text is no UTF-8"},
+           {"bytes.txt", "tokenize: bytes.txt: byte 3 of the text is not UTF-8"},
            {"empty.txt", "tokenize: empty.txt: the file is empty"},
            {"none.txt", "tokenize: none.txt: no such data file or folder"},
            {".", "tokenize: .: the folder has files of several formats"}}) {
@@ -242,9 +242,9 @@ TEST_F(TokenizeCommandTest, RefusesWhatItCannotDo) {
   refuses({"a.txt", "--out", "x.bin"}, "tokenize: no --tokenizer given");
   refuses({"a.txt", "--tokenizer", kTokenizer}, "tokenize: no --out given");
   refuses({"a.txt", "--tokenizer", ".", "--out", "x.bin"},
-          "tokenizer.json: model.type: 'Neural' is no model that dsrun knows");
+          "tokenizer.json: model.type: 'Neural' is not a supported model");
   refuses({"a.txt", "--tokenizer", kTokenizer, "--out", "x.bin", "--separator", "</x>"},
-          "--separator '</x>' is no token of this tokenizer");
+          "--separator '</x>' is not a token of this tokenizer");
   refuses({"a.txt", "--tokenizer", "big.json", "--out", "x.bin", "--token_dtype", "uint16"},
           "--token_dtype uint16 cannot hold the ids of this tokenizer, which go to 70000");
   refuses({"a.txt", "--tokenizer", kTokenizer, "--out", "none/x.bin"}, "none/x.bin: No such file");

@@ -199,7 +199,7 @@ TEST(NoSync, IsRefusedWhereGradientsAreSharded) {
     testing::RunRanks(1, [&](comm::Communicator& world) {
       const auto engine = MakeTinyEngine({.stage = stage}, world);
       EXPECT_THAT(DeepSpeedApi(*engine).no_sync().status().message(),
-                  HasSubstr("does not go with ZeRO stage " + std::to_string(stage)));
+                  HasSubstr("cannot be combined with ZeRO stage " + std::to_string(stage)));
     });
   }
 }

@@ -323,7 +323,7 @@ TEST(BackwardUpdate, SaysThatAGradientWhichIsNotFiniteHasSpoiledTheModel) {
     const auto result = engine->step();
     ASSERT_FALSE(result.ok());
     EXPECT_THAT(result.status().message(), HasSubstr("is not finite"));
-    EXPECT_THAT(result.status().message(), HasSubstr("go on from a checkpoint"));
+    EXPECT_THAT(result.status().message(), HasSubstr("resume from a checkpoint"));
   });
 }
 

@@ -183,7 +183,7 @@ TEST(EngineState, RefusesTheStateOfAnotherOptimizerByName) {
     EXPECT_TRUE(engine->state().CheckState(state).ok());
     state["optimizer"] = "Lion";
     EXPECT_THAT(engine->state().CheckState(state).message(),
-                ::testing::HasSubstr("optimizer Lion, which Adam cannot go on from"));
+                ::testing::HasSubstr("optimizer Lion, which Adam cannot resume from"));
     state.erase("optimizer");
     EXPECT_EQ(engine->state().CheckState(state).code(), StatusCode::kDataLoss);
   });

@@ -227,7 +227,7 @@ TEST(GatheredByZeroOneAdam, AreNotWrittenWhileRanksHaveMovedApart) {
       return same.item<float>() == 1.0F;
     };
     const auto is_refused = [](const Status& status) {
-      EXPECT_THAT(status.message(), HasSubstr("ZeroOneAdam has moved each rank's parameters"));
+      EXPECT_THAT(status.message(), HasSubstr("ZeroOneAdam has updated each rank's parameters"));
     };
     TrainTiny(*trainer.engine, run, 3);  // updates 1 to 3 agree, 4 to 6 are local, 7 exchanges
     EXPECT_FALSE(are_alike());

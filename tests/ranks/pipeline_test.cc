@@ -245,7 +245,7 @@ TEST(Pipeline, WhatAStageCannotDoIsRefused) {
       return Engine::create(model, config, {.world = &world}).status().message();
     };
     EXPECT_THAT(create(config::LambConfig{}),
-                HasSubstr("knows more than a stage has is not built with a pipeline"));
+                HasSubstr("needs more than one stage is not built with a pipeline"));
   });
 }
 

@@ -93,18 +93,18 @@ TEST(EngineCreate, RefusesAnotherModelThanThatOfRankZero) {
   };
   for (const int stage : {0, 3}) {
     EXPECT_THAT(BuildAnotherModel(stage, swap_layers),
-                HasSubstr("rank 1: its model has unit block 1 (layer.1) where that of rank 0 has "
+                HasSubstr("rank 1: its model has unit block 1 (layer.1) where rank 0 has "
                           "unit block 1 (layer.0): all ranks have to build the same model"));
     EXPECT_THAT(BuildAnotherModel(stage,
                                   [](BlockList& model) {
                                     model.block(2).named_parameters()["b"].set_requires_grad(false);
                                   }),
-                HasSubstr("rank 1: its model has parameter layer.1.b: [5] Float, frozen where "
-                          "that of rank 0 has parameter layer.1.b: [5] Float, trained"));
+                HasSubstr("rank 1: its model has parameter layer.1.b: [5] Float, frozen where rank "
+                          "0 has parameter layer.1.b: [5] Float, trained"));
     EXPECT_THAT(
         BuildAnotherModel(
             stage, [](BlockList& model) { model.Add(MakeTinyModel({}, at::kFloat)->blocks()[1]); }),
-        HasSubstr("rank 1: its model has unit block 5 (layer.0) where that of rank 0 has "
+        HasSubstr("rank 1: its model has unit block 5 (layer.0) where rank 0 has "
                   "nothing more"));
   }
 }
@@ -119,11 +119,11 @@ TEST(SameModel, RanksWithOtherExpertsAreToldToFreezeTheirsAlike) {
       return zero::CheckSameModel({{.name = "unit", .parameters = {parameter}}}, world);
     };
     EXPECT_TRUE(check(/*trains=*/true).ok());
-    EXPECT_THAT(check(/*trains=*/world.rank() == 0).message(),
-                HasSubstr("rank 1: its model has parameter of an expert: [3] Float, frozen where "
-                          "that of rank 0 has parameter of an expert: [3] Float, trained: ranks "
-                          "that have a layer's experts between them have alike ones: freeze all "
-                          "experts of a layer or none"));
+    EXPECT_THAT(
+        check(/*trains=*/world.rank() == 0).message(),
+        HasSubstr("rank 1: its model has parameter of an expert: [3] Float, frozen where rank 0 "
+                  "has parameter of an expert: [3] Float, trained: ranks that have a layer's "
+                  "experts between them have alike ones: freeze all experts of a layer or none"));
   });
 }
 

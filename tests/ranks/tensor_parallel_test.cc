@@ -292,12 +292,12 @@ TEST(TensorParallel, WhatKnowsWholeTensorsOnlyIsRefused) {
     const auto tiny =
         Engine::create(MakeTinyModel({}, at::TensorOptions()), config, {.world = &world});
     EXPECT_THAT(tiny.status().message(),
-                HasSubstr("is neither cut among the mesh's 2 tensor ranks"));
+                HasSubstr("is neither sharded over the mesh's 2 tensor ranks"));
     config.optimizer.algorithm = config::MuonConfig{};
     EXPECT_THAT(Engine::create(MakeTinyModel({}, at::TensorOptions()), config, {.world = &world})
                     .status()
                     .message(),
-                HasSubstr("an optimizer that knows whole matrices is not built with tensor"));
+                HasSubstr("an optimizer that needs full matrices is not built with tensor"));
     // A token that no part has.
     const at::Tensor outside = at::full({1, 4}, 48, at::kLong);
     EXPECT_THROW(engine->forward({.batch = {{"tokens", outside}, {"labels", outside}}}),

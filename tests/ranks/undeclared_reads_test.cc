@@ -73,11 +73,11 @@ std::string TrainReader(const ReadCase& c) {
 
 TEST(UndeclaredReads, NameTheBlockAndTheParameter) {
   EXPECT_THAT(TrainReader({}),
-              HasSubstr("block 2 (2) reads the parameter 0.weight of block 0 (0), whose bytes are "
-                        "not there then: name that block in also_reads of this one"));
+              HasSubstr("block 2 (2) reads the parameter 0.weight of block 0 (0), which is not "
+                        "gathered then: name that block in also_reads of this one"));
   EXPECT_THAT(TrainReader({.reader = 0, .read = 2}),
-              HasSubstr("block 0 (0) reads the parameter 2.weight of block 2 (2), whose bytes are "
-                        "not there then: give it to the first block that reads it"));
+              HasSubstr("block 0 (0) reads the parameter 2.weight of block 2 (2), which is not "
+                        "gathered then: give it to the first block that reads it"));
 }
 
 // All of the model stays from its first gather on, so that they would be found by chance.

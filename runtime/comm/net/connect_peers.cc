@@ -271,7 +271,8 @@ class Connector {
     if (!complete) return OkStatus();
     attempt->introduction.to_nonce = answer.nonce;
     if (!IsProof(options_.key, attempt->introduction, /*of_called=*/true, answer.proof)) {
-      return Status(StatusCode::kUnauthenticated, "who answers has not the key of this job");
+      return Status(StatusCode::kUnauthenticated,
+                    "the process that answers does not have the key of this job");
     }
     // Close other attempts: the peer must get only one connection from this rank.
     for (Attempt& other : attempts_) {

@@ -152,13 +152,13 @@ Status RefuseRdmaDevices(const std::string& wanted, const std::filesystem::path&
     for (const std::string& each : NamesIn(folder / device / "device/net")) {
       interfaces += (interfaces.empty() ? "" : " or ") + each;
     }
-    return UnimplementedError(
-        device +
-        " is an RDMA device. CPU ranks use TCP, whose connections prove that they are of the job "
-        "and are encrypted with --encrypt, and no RDMA, which cannot do either: " +
-        (interfaces.empty() ? "it has no network interface for TCP, name another one"
-                            : "--interface " + interfaces + " takes TCP over its network") +
-        ". NCCL finds the device itself, or by NCCL_IB_HCA");
+    return UnimplementedError(device +
+                              " is an RDMA device. CPU ranks use TCP: its connections are "
+                              "authenticated, and encrypted with --encrypt. RDMA can do neither: " +
+                              (interfaces.empty()
+                                   ? "it has no network interface for TCP, name another one"
+                                   : "--interface " + interfaces + " uses TCP over its network") +
+                              ". NCCL finds the device itself, or by NCCL_IB_HCA");
   }
   return OkStatus();
 }
@@ -171,7 +171,8 @@ StatusOr<std::vector<LocalAddress>> ChooseAddresses(const std::vector<LocalAddre
   for (int rail = 0; rail < static_cast<int>(names.size()); ++rail) {
     const std::string& name = names[static_cast<std::size_t>(rail)];
     if (name.empty() && names.size() > 1) {
-      return InvalidArgumentError("'" + wanted + "' is no list of interfaces, such as eth0,eth1");
+      return InvalidArgumentError("'" + wanted +
+                                  "' is not a list of interfaces, such as eth0,eth1");
     }
     DS_ASSIGN_OR_RETURN(std::vector<LocalAddress> of_rail, ChooseOfNetwork(all, name));
     if (!interfaces.insert(of_rail[0].interface).second) {

@@ -169,7 +169,7 @@ Status PeerLink::FindPlace() {
   const bool waits = header_.channel == FrameChannel::kWaits;
   if (header_.channel > FrameChannel::kWaits || !IsCall(header_.call) ||
       (is_end && header_.bytes > kMaxCause) || (waits && header_.bytes > 0)) {
-    return InternalError(name_ + " sent what is no frame");
+    return InternalError(name_ + " sent an invalid frame");
   }
   waits_ = waits;
   if (waits) {

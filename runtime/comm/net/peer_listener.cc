@@ -39,7 +39,7 @@ StatusOr<SocketAddress> MakeSocketAddress(const std::string& address, int port) 
     v6.sin6_port = htons(static_cast<std::uint16_t>(port));
     made.size = sizeof(v6);
   } else {
-    return InvalidArgumentError("'" + address + "' is no IP address");
+    return InvalidArgumentError("'" + address + "' is not an IP address");
   }
   return made;
 }

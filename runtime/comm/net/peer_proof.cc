@@ -77,7 +77,7 @@ StatusOr<bool> MessageReader::Read(int fd, std::span<std::byte> message) {
 Status WriteMessage(int fd, std::span<const std::byte> message) {
   const ssize_t written = ::send(fd, message.data(), message.size(), MSG_NOSIGNAL);
   if (written == static_cast<ssize_t>(message.size())) return OkStatus();
-  return written < 0 ? ErrnoError(errno, "writing") : UnavailableError("it takes no bytes");
+  return written < 0 ? ErrnoError(errno, "writing") : UnavailableError("it does not accept bytes");
 }
 
 }  // namespace ds::comm

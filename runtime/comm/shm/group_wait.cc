@@ -305,7 +305,7 @@ std::string GroupWait::CauseOf(std::uint64_t failure) const {
       return NameProcess(rank) + " left the group";
     case FailureKind::kTimedOut:
     case FailureKind::kNotAtBarrier:
-      return NameLate(rank) + " did not come in time";
+      return NameLate(rank) + " did not arrive in time";
     case FailureKind::kMismatch:
       return NameProcess(rank) + " found that the ranks disagree about a collective";
     case FailureKind::kAborted:
@@ -320,7 +320,7 @@ std::string GroupWait::Explain(std::uint64_t failure, const CallSignature& call)
   const std::string doing = NameOf(self_.rank) + " was in " + Describe(call);
   const std::string where = " while " + doing;
   const std::string late =
-      " did not come within " + std::to_string(timeout_.count() / 1000) + " s" + where;
+      " did not arrive within " + std::to_string(timeout_.count() / 1000) + " s" + where;
   switch (KindOf(failure)) {
     case FailureKind::kEnded:
       return CauseOf(failure) + where + "; see that rank's own output for the reason";

@@ -151,7 +151,7 @@ class RegionHost {
     while (true) {
       DS_ASSIGN_OR_RETURN(const bool has_come, BecomesReadable(place_, listener_, deadline_));
       if (!has_come) {
-        return UnavailableError(NameMissing() + " did not come within " +
+        return UnavailableError(NameMissing() + " did not arrive within " +
                                 std::to_string(place_.timeout.count() / 1000) + " s");
       }
       const UniqueFd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -209,7 +209,7 @@ StatusOr<UniqueFd> ConnectToRankZero(const MeetingPlace& place, steady_clock::ti
       return ErrnoError(errno, "connecting to the unix socket @" + place.name);
     }
     if (Left(deadline) == milliseconds(0)) {
-      return UnavailableError(NameOf(place, 0) + " did not come within " +
+      return UnavailableError(NameOf(place, 0) + " did not arrive within " +
                               std::to_string(place.timeout.count() / 1000) + " s");
     }
     if (place.look_around) DS_RETURN_IF_ERROR(place.look_around());

@@ -133,8 +133,8 @@ void ReportIdleCheckpointing(RuleContext& context) {
   if (!context.IsOn(kPartitions) || ReadParallel(context.values).tensor > 1) return;
   context.issues.Warning(kPartitions,
                          std::string(kPartitions) +
-                             " has no effect without tensor ranks, among which it cuts what "
-                             "recomputed layers keep",
+                             " has no effect without tensor ranks, over which it partitions the "
+                             "inputs of recomputed layers",
                          context.values.PositionOf(kPartitions));
 }
 
@@ -151,11 +151,11 @@ void BufferedPartsAreParts(RuleContext& context) {
         "again");
   }
   if (ReadParallel(context.values).tensor > 1) return;
-  context.issues.Warning(kBuffers,
-                         std::string(kBuffers) +
-                             " has no effect without tensor ranks: what a layer "
-                             "was given is kept itself, and not copied",
-                         context.values.PositionOf(kBuffers));
+  context.issues.Warning(
+      kBuffers,
+      std::string(kBuffers) +
+          " has no effect without tensor ranks: the input of a layer is kept without a copy",
+      context.values.PositionOf(kBuffers));
 }
 
 constexpr Rule kActivationRules[] = {

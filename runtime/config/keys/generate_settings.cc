@@ -90,21 +90,21 @@ void CheckEntry(const Json& entry, const std::vector<std::string>& keys) {
     return other.starts_with(key + ".");
   });
   if (std::count(keys.begin(), keys.end(), key) != 1) Fail(key, "declared twice");
-  if (has_children != (entry["state"] == "section")) Fail(key, "a section is what holds keys");
+  if (has_children != (entry["state"] == "section")) Fail(key, "a section must have keys");
   if (entry["doc"].get<std::string>().empty()) Fail(key, "has no doc");
   if (entry.contains("reason") != (entry["state"] == "accepted")) {
-    Fail(key, "an accepted key, and no other, says why it has no effect");
+    Fail(key, "accepted keys, and no others, need a reason");
   }
   if (entry.contains("cost") != (entry["state"] == "works")) {
-    Fail(key, "a key that works, and no other, says what changing it costs");
+    Fail(key, "keys that work, and no others, need a cost");
   }
   if (entry.contains("renamed_to") != (entry["state"] == "renamed")) {
-    Fail(key, "a renamed key, and no other, says what it is called now");
+    Fail(key, "renamed keys, and no others, need a new name");
   }
   if (entry.contains("renamed_to") && !exists(entry["renamed_to"])) Fail(key, "unknown new name");
   if (entry.contains("switch") && !exists(entry["switch"])) Fail(key, "unknown switch");
   if (entry.value("per_group", false) && entry["type"] != "float") {
-    Fail(key, "what is per parameter group is a number");
+    Fail(key, "a key per parameter group must be a number");
   }
   if (entry.value("required", false) == entry.contains("default")) {
     Fail(key, "has either a default or required");
@@ -323,21 +323,18 @@ std::string MakeSettingsPage(const Json& registry) {
                      MeaningCell(entry, aliases[entry["key"]]) + " |\n";
   }
   std::string page =
-      "# ds_config: all keys with type, default, state and meaning\n\n"
-      "Every key, made from `runtime/config/keys/settings.json` when dsrun was built. A key at its "
-      "default "
-      "is always accepted; `dsrun check` says what is wrong with a file, `config.resolved.json` of "
-      "a "
-      "run what every key was and why.\n";
+      "# ds_config: all keys with type, default, state and meaning\n\nEvery key, made from "
+      "`runtime/config/keys/settings.json` when dsrun was built. A key at its default is always "
+      "accepted; `dsrun check` validates a file; `config.resolved.json` of a run has the value and "
+      "the origin of every key.\n";
   for (const std::string& section : sections) {
     page += "\n## " + section +
             "\n\n| key | type | default | state | meaning |\n|---|---|---|---|---|\n";
     page += rows[section];
   }
   page +=
-      "\n## Names of other programs\n\nThese are no keys. dsrun answers with what to write "
-      "instead; "
-      "`{}` is the value that the file gives.\n\n| name | instead |\n|---|---|\n";
+      "\n## Names of other programs\n\nThese are not keys. dsrun prints the replacement; `{}` is "
+      "the value in the file.\n\n| name | instead |\n|---|---|\n";
   const Json foreign = ForeignNames(registry);
   for (const auto& [name, instead] : foreign.items()) {
     page += "| " + Code(name) + " | " + Escaped(instead) + " |\n";

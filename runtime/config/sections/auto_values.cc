@@ -121,7 +121,7 @@ void LeaveWarmupToTheRun(RuleContext& context) {
   if (values.IsGiven(kWarmupSteps)) {
     context.issues.Error(kWarmupSteps,
                          std::string(kWarmupSteps) + " is " + ShortDump(values.Get(kWarmupSteps)) +
-                             " here, but --warmup_steps says a share of all steps: leave one out",
+                             " here, but --warmup_steps is a share of all steps: leave one out",
                          values.PositionOf(kWarmupSteps));
     return;
   }
@@ -200,8 +200,7 @@ Answer FromHiddenSize(const RuleContext& context, Key key, const Rule& rule) {
   const auto& model = context.facts.model;
   if (!model) return {DefaultValue(*FindSetting(key)), "the default, as no model is given", ""};
   if (!model->hidden_size) {
-    return {.problem =
-                "the config.json of " + model->name + " tells no hidden size; give a number"};
+    return {.problem = "the config.json of " + model->name + " has no hidden size; give a number"};
   }
   Answer answer = rule(*model->hidden_size);
   answer.why +=

@@ -332,16 +332,16 @@ void CheckCut(RuleContext& context, const std::string& metric) {
   const CurriculumPath path = CurriculumPath::Metric(metric);
   if (!IsLength(metric)) {
     context.Refuse(Key(path.Of("clustering_type")),
-                   "is single_cluster, which leaves all samples in: only seqlen and "
-                   "seqlen_truncate do something then, they cut samples; to choose samples by " +
+                   "is single_cluster, which keeps all samples: only seqlen and seqlen_truncate "
+                   "have an effect then (they truncate samples); to select samples by " +
                        metric + " use schedule_based");
   } else if (path.Value(context.values, "difficulty_type") == "percentile") {
     context.Refuse(Key(path.Of("difficulty_type")),
-                   "must be value: samples are cut to a length, not chosen by it");
+                   "must be value: samples are truncated to a length, not selected by it");
   }
   for (const char* map : {"index_to_sample_path", "index_to_metric_path"}) {
     if (path.Value(context.values, map).is_null()) continue;
-    TellOfNoEffect(context, path, map, "samples are cut to a length, not looked up");
+    TellOfNoEffect(context, path, map, "samples are truncated to a length, not looked up");
   }
 }
 
@@ -353,7 +353,7 @@ void CheckChoice(RuleContext& context, const std::string& metric) {
   };
   if (lacks("index_to_sample_path") && !lacks("index_to_metric_path")) {
     context.Refuse(Key(path.Of("index_to_metric_path")),
-                   "needs index_to_sample_path, of whose rows it has the metrics");
+                   "needs index_to_sample_path: it has the metrics of the rows there");
   } else if (lacks("index_to_sample_path")) {
     if (metric == "vocabularyrarity" || metric == "seqlen") return;
     context.Refuse(
@@ -386,7 +386,7 @@ void MetricsAreKnown(RuleContext& context) {
     CheckCut(context, metric);
     if (IsLength(metric) && !std::exchange(length, metric).empty()) {
       context.Refuse(Key(path.Of("clustering_type")),
-                     "makes two lengths that samples are cut to: leave one of them out");
+                     "sets a second length to truncate samples to: leave one of them out");
     }
   }
 }
@@ -454,7 +454,7 @@ void LengthsAreOfWholeSamples(RuleContext& context) {
   if (!ranks.is_number() || ranks <= Json(1)) return;
   const auto refuse = [&](Key key) {
     context.Refuse(key, "cannot be combined with sequence_parallel_size " + ranks.dump() +
-                            ": what it leaves of a sample is not cut among ranks");
+                            ": sequence ranks do not split truncated samples");
   };
   for (const CurriculumInUse& curriculum : ListCurricula(context.values)) {
     if (curriculum.cuts) refuse(HasLegacyCurriculum(context.values) ? kLegacy : kMetric);

@@ -74,9 +74,9 @@ void BlocksAreWholePages(RuleContext& context) {
 void UpdatesInBackwardNeedNoOtherBlock(RuleContext& context) {
   if (!context.IsOn(kSuperOffload)) return;
   const auto refuse = [&](Key key, std::string_view problem) {
-    context.Refuse(key, std::string(problem) +
-                            ": super_offload updates blocks in the backward pass, as their "
-                            "gradients come");
+    context.Refuse(
+        key, std::string(problem) +
+                 ": super_offload updates blocks in the backward pass, as their gradients arrive");
   };
   if (context.values.Get(kOptimizer.device) == "none") {
     context.Refuse(kSuperOffload, "needs offload_optimizer.device \"cpu\" or \"nvme\"");
@@ -87,7 +87,7 @@ void UpdatesInBackwardNeedNoOtherBlock(RuleContext& context) {
   }
   if (!context.IsOn(keys::kZeroOptimizationIgnoreUnusedParameters)) {
     refuse(keys::kZeroOptimizationIgnoreUnusedParameters,
-           "must be true, as false refuses a step behind its backward pass");
+           "must be true: false rejects a step after its backward pass");
   }
   const OptimizerType* const optimizer = OptimizerTypeOf(context.values);
   if (optimizer == nullptr || optimizer->is_elementwise) return;

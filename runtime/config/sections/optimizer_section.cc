@@ -133,8 +133,8 @@ void OneBitOptimizersExcludeZero(RuleContext& context) {
   const Json optimizer = context.values.Get(keys::kOptimizerType);
   if (IsOneBit(optimizer) && ZeroStage(context.values) > 0) {
     context.Refuse(keys::kOptimizerType, optimizer.dump() +
-                                             " cannot be combined with ZeRO: its ranks hold "
-                                             "whole momenta; set zero_optimization.stage to 0");
+                                             " cannot be combined with ZeRO: its ranks hold full "
+                                             "momenta; set zero_optimization.stage to 0");
   }
 }
 
@@ -254,7 +254,7 @@ bool OptimizerLeavesOut(const Values& values, Key key) {
 
 void FillOptimizer(const Values& values, DsConfig* config) {
   const OptimizerType* const type = OptimizerTypeOf(values);
-  DS_CHECK_MSG(type != nullptr, "an optimizer that the registry knows");
+  DS_CHECK_MSG(type != nullptr, "a registered optimizer");
   const Json base_shapes = values.Get(keys::kOptimizerParamsBaseShapes);
   config->optimizer = {
       .lr = values.Get(keys::kOptimizerParamsLr),

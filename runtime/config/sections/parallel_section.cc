@@ -168,7 +168,7 @@ void ExpertsSuitTheRest(RuleContext& context) {
   const Values& values = context.values;
   if (ReadParallel(values).expert == 1) return;
   const std::string with = " is not built with " + std::string(kExpert) + " above 1";
-  RefuseOptimizersOfMatrices(context, with, "it looks at the whole model");
+  RefuseOptimizersOfMatrices(context, with, "it needs the full model");
   if (context.IsChanged(keys::kZeroOptimizationZeroQuantizedWeights)) {
     context.Refuse(keys::kZeroOptimizationZeroQuantizedWeights, with.substr(1));
   }
@@ -186,7 +186,7 @@ void PartitionIsKnown(RuleContext& context) {
   if (method.is_string() && method.get<std::string>().starts_with("type:")) return;
   context.Refuse(kPartition, "is " + method.dump() +
                                  ": write uniform, parameters, best, profile (by work), memory or "
-                                 "type:REGEX, which counts the layers whose class it finds");
+                                 "type:REGEX, which counts the layers of matching classes");
 }
 
 constexpr Rule kRules[] = {

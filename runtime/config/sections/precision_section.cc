@@ -64,7 +64,7 @@ void GradientsAccumulateInTheTrainingDtypeOrWider(RuleContext& context) {
   if (is_training_dtype) return;
   context.issues.Error(keys::kDataTypesGradAccumDtype,
                        "data_types.grad_accum_dtype " + dtype.dump() +
-                           " does not hold what the training dtype holds: remove it or enable " +
+                           " has less range than the training dtype: remove it or enable " +
                            dtype.get<std::string>(),
                        values.PositionOf(keys::kDataTypesGradAccumDtype));
 }
@@ -145,8 +145,8 @@ void UnmanagedAccumulationDoesNotOverlap(RuleContext& context) {
   if (values.Get(keys::kZeroOptimizationOverlapComm) != true) return;
   if (values.Get(keys::kZeroOptimizationStage) == 2) return;
   context.issues.Error(keys::kManagedGradientAccumulation,
-                       "managed_gradient_accumulation false does not go with "
-                       "zero_optimization.overlap_comm but at stage 2: switch one of them off",
+                       "managed_gradient_accumulation false cannot be combined with "
+                       "zero_optimization.overlap_comm except at stage 2: switch one of them off",
                        values.PositionOf(keys::kManagedGradientAccumulation));
 }
 
@@ -247,9 +247,8 @@ void SafeModulesAreKnown(RuleContext& context) {
     if (known) continue;
     context.issues.Error(kKey,
                          module.dump() +
-                             " is not a module that the runtime knows: torch.nn.Linear, "
-                             "torch.nn.Conv1d, Conv2d, Conv3d and "
-                             "transformers.pytorch_utils.Conv1D are",
+                             " is not a supported module: torch.nn.Linear, torch.nn.Conv1d, "
+                             "Conv2d, Conv3d and transformers.pytorch_utils.Conv1D are supported",
                          values.PositionOf(kKey));
   }
 }

@@ -47,8 +47,8 @@ void ZenFlowNeedsHostOptimizer(RuleContext& context) {
   }
   if (context.IsOn(keys::kZeroOptimizationOffloadOptimizerSuperOffload)) {
     context.Refuse(keys::kZeroOptimizationOffloadOptimizerSuperOffload,
-                   "updates everything in the backward pass, and ZenFlow the important columns "
-                   "behind it: leave one of them out");
+                   "updates all parameters in the backward pass, and ZenFlow updates the important "
+                   "columns after it: leave one of them out");
   }
   if (context.IsOn(keys::kZeroOptimizationZenflowOverlapStep) &&
       context.values.Get(keys::kZeroOptimizationOffloadOptimizerRatio) != 1.0) {

@@ -64,7 +64,7 @@ StatusOr<std::filesystem::path> Rewind(Engine& engine, const TrainLoopOptions& o
   }
   if (step == last_rewind) {
     return FailedPreconditionError("the run has been rewound to step " + std::to_string(step) +
-                                   " before, and has not come to another checkpoint since");
+                                   " before, and has not reached another checkpoint since");
   }
   const auto path = checkpoint::DirectoryOfStep(options.checkpoint_root, step);
   checkpoint::Stateful* const parts[] = {&engine.state()};

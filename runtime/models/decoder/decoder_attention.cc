@@ -151,7 +151,7 @@ std::array<at::Tensor, 3> DecoderAttention::Place(const std::array<at::Tensor, 3
     k = angles_->Turn(k, bundle.batch, bundle.longest_document);
   }
   if (bundle.cache == nullptr) return {q, k, v};
-  TORCH_CHECK(sequence_.size() == 1, "a cache is of whole samples, not of sequence ranks");
+  TORCH_CHECK(sequence_.size() == 1, "a cache holds full samples, not those of sequence ranks");
   const auto [keys, values] = bundle.cache->Keep(layer_, k, v);
   return {q, keys, values};
 }

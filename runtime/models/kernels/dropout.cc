@@ -29,7 +29,7 @@ struct Rows {
         first_counter(place.first_column / 4),
         skipped(place.first_column % 4) {
     TORCH_CHECK(shape.size() == 3 || shape.size() == 4,
-                "dropout takes [samples, positions, width] or [samples, heads, positions, keys]");
+                "dropout needs [samples, positions, width] or [samples, heads, positions, keys]");
   }
   std::int64_t count() const { return samples * heads * positions; }
   std::int64_t counters() const { return (skipped + width + 3) / 4; }

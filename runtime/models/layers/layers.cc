@@ -43,7 +43,7 @@ at::Tensor Product::Multiply(const at::Tensor& x, const at::Tensor& bias) const 
 
 at::Tensor Product::DropInputs(const at::Tensor& x, const RandomPlace* place) const {
   TORCH_CHECK(place != nullptr, "the adapter of ", adapter_.name,
-              " drops inputs, and is not told where they stand (Product::forward)");
+              " drops inputs, and needs their positions (Product::forward)");
   RandomPlace own = *place;
   own.key = ExtendKey(place->key, adapter_.name);
   own.first_column = adapter_.first_input;
@@ -107,7 +107,7 @@ void Product::AddAdapter(const Adapter& adapter) {
 }
 
 void Product::Quantize(BaseFormat format) {
-  DS_CHECK_MSG(!quantized_layout_ && add_up_.size() == 1, "a whole weight is quantised once");
+  DS_CHECK_MSG(!quantized_layout_ && add_up_.size() == 1, "a full weight is quantised once");
   quantized_layout_ = QuantizedLayout{.format = format, .rows = out_, .columns = in_};
   at::Tensor bytes =
       UnmaterialisedParameter({quantized_layout_->bytes()}, weight_.options().dtype(at::kByte),

@@ -79,7 +79,7 @@ Status AddTiledLinear(BlockList& model, const TiledLinear& layer,
     if (splits >= 1 && splits <= features) continue;
     return InvalidArgumentError(layer.name + ": " + what + "_splits is " + std::to_string(splits) +
                                 ", and " + std::to_string(features) +
-                                " features can be cut into 1 to as many parts");
+                                " features can be split into 1 to as many parts");
   }
   for (std::int64_t of_out = 0; of_out < layer.out_splits; ++of_out) {
     for (std::int64_t of_in = 0; of_in < layer.in_splits; ++of_in) {

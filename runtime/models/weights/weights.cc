@@ -168,7 +168,7 @@ Status ModelWriter::CheckRoom() const {
   if (error || room.available >= total_bytes_) return OkStatus();  // if unknown, writing reports it
   return ResourceExhaustedError(folder_.string() + ": the model takes " +
                                 std::to_string(total_bytes_) + " bytes and " +
-                                std::to_string(room.available) + " are free: make room");
+                                std::to_string(room.available) + " are free: free some space");
 }
 
 Status ModelWriter::CreateShards(const BlockList& model, std::uint64_t shard_bytes) {

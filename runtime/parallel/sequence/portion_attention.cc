@@ -176,8 +176,7 @@ at::Tensor PortionRun::Backward(std::size_t portion, at::Tensor x, bool needs_gr
                                 const at::Tensor& upstream) {
   const PortionStep& step = backward_[portions_.size() - 1 - portion];
   Waiting& waiting = waiting_[portion];
-  TORCH_CHECK(waiting.values.defined(),
-              "a backward pass went a second time through attention in portions");
+  TORCH_CHECK(waiting.values.defined(), "a second backward pass ran through chunked attention");
   PrefetchFirst(step);
   Mixed mixed{waiting.values.Bring(), waiting.log_sums.Bring()};
   if (!x.defined()) x = waiting.input.Bring();

@@ -51,15 +51,17 @@ Status TextCutter::CheckLearns() const {
     more += "; " + std::to_string(out.rejected) + " rows have a \"label\" that is false";
   }
   if (out.cut_empty > 0) {
-    more += "; " + std::to_string(out.cut_empty) + " rows have no learnt token within --max_length";
+    more +=
+        "; " + std::to_string(out.cut_empty) + " rows have no trained token within --max_length";
   }
   if (out.skipped > 0) more += "; the first that was skipped: " + out.first_skipped;
   if (!has_tokens_ && out.rejected + out.cut_empty == 0) {
     return InvalidArgumentError("the data holds no text" + more);
   }
   return InvalidArgumentError(
-      "nothing of the data would be learnt: of conversations that is what messages of the role "
-      "\"assistant\" say, of prompts their completions, of other texts all but the first token" +
+      "the data contains no tokens that contribute to the loss: in conversations the messages of "
+      "the role \"assistant\" do, after prompts the completions, in other texts all but the first "
+      "token" +
       more);
 }
 

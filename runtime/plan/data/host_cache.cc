@@ -71,9 +71,9 @@ Status RemoveMarked(const fs::path& folder) {
   const fs::file_status there = fs::symlink_status(folder, error);
   if (there.type() == fs::file_type::not_found) return OkStatus();
   if (fs::is_directory(there) && fs::is_regular_file(mark)) return RemoveTree(folder);
-  return FailedPreconditionError(ShortenPath(folder) +
-                                 ": no whole entry of a cache of tokens, and no mark in it says "
-                                 "that dsrun made it: move it away");
+  return FailedPreconditionError(
+      ShortenPath(folder) +
+      ": an incomplete entry of a token cache, without a mark of dsrun: move it away");
 }
 
 // One folder of a cache.

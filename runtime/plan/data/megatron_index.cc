@@ -27,7 +27,7 @@ constexpr std::array<std::int64_t, 9> kTokenBytes = {0, 1, 0, 2, 4, 8, 0, 0, 2};
 
 Status Damaged(const fs::path& path, const std::string& what) {
   return DataLossError(ShortenPath(path) + ": " + what +
-                       "; it is damaged, or not the index of the .bin file beside it");
+                       "; it is damaged, or not the index of the .bin file next to it");
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ Status MegatronIndex::CheckSize() const {
                               "is not read");
   }
   if (size == expected) return OkStatus();
-  return Damaged(path_, "it has " + std::to_string(size) + " bytes, and what it counts takes " +
+  return Damaged(path_, "it has " + std::to_string(size) + " bytes, and its counts need " +
                             std::to_string(expected));
 }
 

@@ -21,7 +21,7 @@ StatusOr<Packing> ParsePacking(const std::string& name) {
   for (const Packing packing : {Packing::kStream, Packing::kWhole, Packing::kNone}) {
     if (name == NamePacking(packing)) return packing;
   }
-  return InvalidArgumentError("packing '" + name + "' is none of stream, whole, none");
+  return InvalidArgumentError("packing '" + name + "' is not one of stream, whole, none");
 }
 
 SamplePlan SamplePlan::Stream(std::int64_t tokens, std::int64_t length) {
@@ -54,8 +54,8 @@ StatusOr<SamplePlan> PlanSamples(const TokenSource& source, Packing packing, std
   if (packing == Packing::kStream) return SamplePlan::Stream(source.size(), length);
   if (!source.has_documents()) {
     return InvalidArgumentError(
-        "packing by documents (--packing) needs texts that a tokenizer cuts: of bytes and of .bin "
-        "files nobody knows where a document ends");
+        "packing by documents (--packing) needs tokenized texts: bytes and .bin files do not mark "
+        "the ends of documents");
   }
   return SamplePlan::Whole(source.documents(), length, /*one_each=*/packing == Packing::kNone);
 }
@@ -74,7 +74,7 @@ StatusOr<SamplePart> ChooseSamples(const SamplePlan& plan, double held_out, bool
   const auto held = std::max<std::int64_t>(1, static_cast<std::int64_t>(share));
   if (held >= all) {
     return InvalidArgumentError("the data has " + std::to_string(all) +
-                                " samples, of which none would be left to train on");
+                                " samples, and none would be left to train on");
   }
   return takes_held_out ? SamplePart{all - held, held} : SamplePart{0, all - held};
 }

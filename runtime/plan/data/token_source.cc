@@ -127,7 +127,7 @@ StatusOr<std::string> ReadRowText(std::string_view text, const std::string& plac
   DS_RETURN_IF_ERROR(tokenizer::CheckArrowColumns(ordered).WithContext(place));
   return InvalidArgumentError(place +
                               ": there is no text under \"text\"; without a tokenizer "
-                              "(--tokenizer) rows are read as bytes, and only such ones" +
+                              "(--tokenizer) only rows with it are read, as bytes" +
                               tokenizer::AdviseOnArrowTypes(ordered, {"text"}));
 }
 
@@ -197,7 +197,7 @@ Status TokenSource::AddFile(const tokenizer::DataFile& data, TokenWidth bin_widt
   const auto width = static_cast<std::int64_t>(file.width);
   if (bytes % width != 0) {
     return InvalidArgumentError(file.path.string() + ": " + std::to_string(bytes) +
-                                " bytes are no whole number of " + std::to_string(width) +
+                                " bytes are not a multiple of " + std::to_string(width) +
                                 "-byte tokens; is --token_dtype right?");
   }
   file.count = bytes / width;
@@ -238,8 +238,8 @@ Status TokenSource::JoinDocuments() {
   if (parts.empty()) return OkStatus();
   if (without != nullptr) {
     return InvalidArgumentError(without->path.string() +
-                                " has no .idx beside it, as others of the data's .bin files have: "
-                                "where documents end is known of all of them or of none");
+                                " has no .idx next to it, unlike other .bin files of the data: "
+                                "give the ends of documents for all of them or for none");
   }
   DS_ASSIGN_OR_RETURN(documents_,
                       DocumentIndex::Create("the indices of the .bin files", documents,

@@ -132,7 +132,7 @@ std::string ListHostParts(const MemoryPrediction& rank) {
 
 std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShape& job,
                            std::int64_t bytes) {
-  if (job.setting.on_gpu) return "use more hosts, or offload to NVMe what goes to the host";
+  if (job.setting.on_gpu) return "use more hosts, or offload to NVMe instead of the host";
   std::string advice;
   const auto add = [&](const std::string& what) { advice += (advice.empty() ? "" : ", ") + what; };
   if (const std::int64_t samples = LargestMicroBatch(config, job, bytes); samples > 0) {
@@ -195,9 +195,9 @@ std::string DescribeLoad(const Prediction& prediction) {
   if (!prediction.worst_load) return "";
   const double most = prediction.most_load(), load = std::min(prediction.job.expert_load, most);
   std::string text = fmt::format("experts: planned for {:.3g} x an even load of a rank's; ", load);
-  if (load == most) return text + "more cannot come\n";
-  return text + fmt::format("with {:.3g} x, the most that can come, {} together (--expert_load)\n",
-                            most, ShowSize(prediction.worst_load->bytes()));
+  if (load == most) return text + "this is the maximum\n";
+  return text + fmt::format("with {:.3g} x, the maximum, {} together (--expert_load)\n", most,
+                            ShowSize(prediction.worst_load->bytes()));
 }
 
 // A micro-batch formed by tokens is padded to its longest sample, so its number of rows depends on
@@ -205,12 +205,12 @@ std::string DescribeLoad(const Prediction& prediction) {
 std::string DescribePadding(const engine::JobShape& job) {
   if (!job.efficiency.dynamic_batching) return "";
   return "dynamic batching: planned for samples of " + std::to_string(job.seq_len) +
-         " tokens; what shorter ones are padded by comes on top\n";
+         " tokens; the padding of shorter ones is not included\n";
 }
 
 std::string DescribeRoom(const Prediction& prediction) {
   if (!prediction.room) {
-    return "give --memory BYTES, what a rank may have, to be told what fits\n";
+    return "give --memory BYTES, the limit of a rank, to see settings that fit\n";
   }
   std::string text = fmt::format("{} in {}", prediction.fits() ? "fits" : "does NOT fit",
                                  ShowSize(*prediction.room));

@@ -11,15 +11,15 @@ Status CheckUpdatesInBackward(const config::DsConfig& config, const EngineSettin
   const zero::Tiers tiers = zero::PlanTiers(config, /*on_gpu=*/false);
   if (tiers.updates_in_backward && config.parallel.pipeline > 1) {
     return InvalidArgumentError(
-        "zero_optimization.offload_optimizer.super_offload updates a block as its gradients come, "
-        "and stages of a pipeline have to agree on the step first: leave it out, or pipeline "
-        "stages");
+        "zero_optimization.offload_optimizer.super_offload updates a block as its gradients "
+        "arrive, and stages of a pipeline have to agree on the step first: leave it out, or "
+        "pipeline stages");
   }
   if (tiers.updates_in_backward && !tiers.takes_back && setting.skips_non_finite) {
     return InvalidArgumentError(
-        "a step whose gradient is not finite cannot be skipped with super_offload, which has "
-        "updated the model by then and keeps nothing to go back to without gradient_clipping: set "
-        "that, rewind to a checkpoint, or stop");
+        "a step with a gradient that is not finite cannot be skipped with super_offload: the model "
+        "is updated by then, and without gradient_clipping the old values are not kept. Set "
+        "gradient_clipping, rewind to a checkpoint, or stop");
   }
   return OkStatus();
 }
@@ -48,7 +48,7 @@ Status CheckSuitsTensorRanks(const config::DsConfig& config) {
   const config::ZeroConfig& zero = config.zero_optimization;
   std::string what;
   if (KnowsWholeMatrices(config)) {
-    what = "an optimizer that knows whole matrices";
+    what = "an optimizer that needs full matrices";
   } else if (config.sparse_gradients) {
     what = "sparse_gradients";
   } else if (Compresses(zero) || zero.quantized_frozen_weights) {
@@ -58,12 +58,12 @@ Status CheckSuitsTensorRanks(const config::DsConfig& config) {
 }
 
 constexpr char kGroupLists[] =
-    "lists in scheduler.params, which number the groups of the whole model,";
+    "lists in scheduler.params, which number the groups of the full model,";
 
 Status CheckSuitsExperts(const config::DsConfig& config) {
   std::string what;
   if (KnowsWholeMatrices(config)) {
-    what = "an optimizer that knows the whole model";
+    what = "an optimizer that needs the full model";
   } else if (!config.group_schedules.empty()) {
     what = kGroupLists;
   } else if (Compresses(config.zero_optimization)) {
@@ -80,7 +80,7 @@ Status CheckSuitsStages(const config::DsConfig& config, const EngineSetting& set
   DS_RETURN_IF_ERROR(pipeline::Schedule::Create(setting.schedule, shape).status());
   std::string what;
   if (KnowsWholeMatrices(config)) {
-    what = "an optimizer that knows more than a stage has";
+    what = "an optimizer that needs more than one stage";
   } else if (!config.optimizer.base_shapes.empty()) {
     what = "optimizer.params.base_shapes";
   } else if (!config.group_schedules.empty()) {

@@ -64,7 +64,7 @@ std::vector<Truth> NamesOf(const DecoderSpec& model) {
       {"expert_pattern", {model.names.experts}, "its experts"},
       {"expert_w1", {model.names.gate, "gate_up_proj"}, "an expert's gate"},
       {"expert_w2", {model.names.down, "down_proj"}, "an expert's last product"},
-      {"expert_w3", {model.names.up, nullptr}, "what is gated in an expert"},
+      {"expert_w3", {model.names.up, nullptr}, "an expert's gated product"},
       {"shared_experts_pattern", {}, "its shared expert"},
       {"shared_experts_gate_pattern", {}, "its shared expert's gate"}};
   if (model.shared_expert_width == 0) return names;
@@ -180,7 +180,7 @@ std::string FindForeignRoute(const DecoderSpec& model) {
   if (model.route_groups != model.kept_route_groups) return "chooses among groups of experts";
   if (model.route_scale != 1.0) return "scales the weights of its experts";
   if (model.experts_per_token == 1 && model.normalises_routes) {
-    return "weights its one expert of a token by 1, and such a gate by its probability";
+    return "weights the single expert of a token by 1, and such a gate by its probability";
   }
   if (model.experts_per_token > 1 && !model.normalises_routes) {
     return "has weights of a token's experts that do not add up to 1";
@@ -198,8 +198,8 @@ Status TakeGate(const config::ExpertGateConfig& gate, DecoderSpec* model) {
   }
   if (gate.noise == config::ExpertGateNoise::kRSample && model->experts_per_token > 1) {
     return InvalidArgumentError(
-        fmt::format("moe.noisy_gate_policy RSample draws the one expert of a token, and {} has {} "
-                    "of them: write Jitter or None",
+        fmt::format("moe.noisy_gate_policy RSample samples the single expert of a token, and {} "
+                    "has {} per token: write Jitter or None",
                     model->model_type, model->experts_per_token));
   }
   model->expert_gate = gate;

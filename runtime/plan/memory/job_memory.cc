@@ -181,28 +181,28 @@ std::string FindUnknown(const config::DsConfig& config, const JobShape& job) {
   if (std::holds_alternative<config::OneBitAdamConfig>(algorithm) ||
       std::holds_alternative<config::OneBitLambConfig>(algorithm) ||
       std::holds_alternative<config::ZeroOneAdamConfig>(algorithm)) {
-    return "what 1-bit optimizers hold";
+    return "the memory of 1-bit optimizers";
   }
-  if (config.sparse_gradients) return "what sparse_gradients hold";
+  if (config.sparse_gradients) return "the memory of sparse_gradients";
   if (config.parallel.sequence > 1 && job.model.qkv == models::QkvLayout::kLatent) {
-    return "what sequence ranks hold of keys and values that come from narrow rows";
+    return "the memory of latent keys and values on sequence ranks";
   }
   if (job.portion > 0 && job.model.qkv == models::QkvLayout::kLatent) {
-    return "what portions hold of keys and values that come from narrow rows";
+    return "the memory of latent keys and values with --sp_chunk";
   }
-  return config.torch_autocast.enabled ? "what torch_autocast makes" : "";
+  return config.torch_autocast.enabled ? "the memory of torch_autocast" : "";
 }
 
 // The memory of experts has been validated only for ranks that have full experts.
 std::string FindUnknownOfExperts(const config::DsConfig& config, const JobShape& job) {
   if (job.model.experts == 0) return "";
   const std::pair<bool, const char*> unknown[] = {
-      {config.parallel.tensor > 1, "of which tensor ranks have parts"},
+      {config.parallel.tensor > 1, "that tensor ranks shard"},
       {job.mlp_tiles > 1, "in tiles"},
-      {!job.trained.is_all(), "of which a part is frozen"},
+      {!job.trained.is_all(), "with frozen parts"},
   };
   for (const auto& [present, how] : unknown) {
-    if (present) return std::string("what experts hold ") + how;
+    if (present) return std::string("the memory of experts ") + how;
   }
   return "";
 }
@@ -365,7 +365,8 @@ StatusOr<JobShape> DescribeJob(const config::TrainJob& job, models::DecoderSpec 
 
 Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   if (config.moe.gate) {
-    return UnimplementedError("what a gate with capacity (the moe section) keeps is not planned");
+    return UnimplementedError(
+        "the memory of a gate with capacity (the moe section) cannot be planned");
   }
   // Invalid jobs are reported before unsupported ones.
   const config::ParallelConfig& parallel = config.parallel;
@@ -387,8 +388,8 @@ Status CheckMemoryIsKnown(const config::DsConfig& config, const JobShape& job) {
   DS_RETURN_IF_ERROR(CutStages(job.model, config, order).status());
   const std::int64_t micro_batches = config.batch.gradient_accumulation_steps;
   if (job.schedule == pipeline::ScheduleKind::kGPipe && micro_batches > kMostHeld) {
-    return UnimplementedError("what stages hold of " + std::to_string(micro_batches) +
-                              " micro-batches at once (gpipe) is not known");
+    return UnimplementedError("the memory of " + std::to_string(micro_batches) +
+                              " micro-batches at once on a stage (gpipe) is not known");
   }
   return MakeSchedule(config, job).status();
 }

@@ -13,22 +13,22 @@ Status CheckMemoryIsKnown(const DecoderSpec& spec) {
       spec.activation == Activation::kGeluTanh || spec.activation == Activation::kGeluErf;
   const std::pair<bool, const char*> unknown[] = {
       {spec.qkv == QkvLayout::kLatent && spec.attention_dropout > 0.0,
-       "weights that are dropped of keys that come from narrow rows"},
+       "dropout of attention weights with latent keys"},
       {spec.norm_place != NormPlace::kBefore || !spec.final_norm, "norms at these places"},
       {spec.residual != Residual::kInTurn, "attention and MLP side by side"},
       {spec.qkv == QkvLayout::kByGroup && spec.heads != spec.kv_heads,
        "queries of several heads between their keys"},
       {spec.attention_soft_cap != 0.0 || spec.logit_soft_cap != 0.0, "soft caps"},
-      {spec.query_key_norm == QueryKeyNorm::kWhole, "norms of whole queries"},
+      {spec.query_key_norm == QueryKeyNorm::kWhole, "norms of full queries"},
       {spec.norm == NormKind::kRmsWide || spec.norm == NormKind::kRmsPlusOne,
-       "norms whose products are in fp32"},
+       "norms with products in fp32"},
       {spec.scales_embedding, "embeddings that are scaled"},
       {spec.gated_mlp ? spec.activation != Activation::kSilu : !gelu, "an MLP of this kind"},
   };
   for (const auto& [present, what] : unknown) {
     if (!present) continue;
-    return UnimplementedError("what a model of type '" + spec.model_type +
-                              "' keeps of a micro-batch is not known: it has " + what);
+    return UnimplementedError("the memory of a model of type '" + spec.model_type +
+                              "' is not known: it has " + what);
   }
   return OkStatus();
 }

@@ -66,8 +66,8 @@ StatusOr<std::vector<Rule>> ReadRules(const ordered_json& rules, const models::D
     if (dimension != spec.end() && dimension->is_number_integer() && rule.type != "skip" &&
         *dimension != of_type) {
       return InvalidArgumentError(
-          fmt::format("{}.layer_specs[].partition_dim is {}: a weight [out, in] is cut as \"{}\" "
-                      "along dimension {}; write that, or leave it out",
+          fmt::format("{}.layer_specs[].partition_dim is {}: a weight [out, in] is sharded as "
+                      "\"{}\" along dimension {}; write that, or leave it out",
                       kKey, dimension->dump(), rule.type, of_type));
     }
     for (const ordered_json& pattern : spec.value("patterns", ordered_json::array())) {
@@ -119,7 +119,7 @@ Status CheckPartitionRules(const ordered_json& rules, const models::DecoderSpec&
       const std::string own = TypeOf(plan, model, weight);
       if (wanted == own) continue;
       return InvalidArgumentError(
-          fmt::format("{}: {} is \"{}\" by {}, and can be cut as \"{}\" alone: mend the rule, or "
+          fmt::format("{}: {} is \"{}\" by {}, and can only be sharded as \"{}\": fix the rule, or "
                       "leave it out",
                       kKey, module, wanted,
                       rule == read.end() ? "no rule of layer_specs" : "layer_specs", own));

@@ -63,8 +63,7 @@ class DegreesText {
     if (!value || *value < 1) {
       return InvalidArgumentError(
           "'" + std::string(word) +
-          "' is no degree of a mesh: write AXIS=N with N of at least 1, as in "
-          "shard=4,tensor=2");
+          "' is not a degree of a mesh: write AXIS=N with N of at least 1, as in shard=4,tensor=2");
     }
     if (name == "expert") {
       degrees_.expert = *value;

@@ -118,7 +118,7 @@ Status CheckWhole(const LoraSpec& spec) {
   for (const auto& [name, stored] : spec.whole) {
     if (spec.rules->SavesWhole(name)) continue;
     return Contradiction("the first has " + name +
-                         " whole, of which modules_to_save and bias of the second say nothing");
+                         " unadapted, but modules_to_save and bias of the second do not name it");
   }
   for (const std::string& module : spec.rules->modules_to_save()) {
     const bool found = std::any_of(spec.whole.begin(), spec.whole.end(), [&](const auto& item) {
@@ -126,7 +126,7 @@ Status CheckWhole(const LoraSpec& spec) {
     });
     if (!found) {
       return Contradiction("modules_to_save of the second names " + module +
-                           ", of which the first has no tensor");
+                           ", but the first has no tensor of it");
     }
   }
   return OkStatus();

@@ -122,8 +122,8 @@ void DeriveGemma3(ConfigReader& reader, DecoderSpec* spec) {
   const auto scaling = reader.Object("rope_scaling");
   if (scaling.contains("type") && !scaling.contains("rope_type")) {
     return reader.Refuse(
-        "'rope_scaling' says its kind as 'type', which transformers passes over for this model "
-        "type: call it 'rope_type'");
+        "'rope_scaling' has its kind in 'type', which transformers ignores for this model type: "
+        "call it 'rope_type'");
   }
   full.update(scaling);
   spec->rope =

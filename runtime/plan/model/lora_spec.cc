@@ -164,8 +164,8 @@ Status RefuseParting(const LoraSpec& spec, const std::string& table) {
   const std::string has = spec.whole.contains(table) ? table : kHeadMatrix;
   return UnimplementedError(
       std::string(kAdapterWeightsFile) + " has " + has +
-      " whole, to train it, and PEFT parts the head from the embedding then, which is not built; "
-      "train with PEFT's ensure_weight_tying=True, or have the base model untied first (a "
+      " in full, to train it, and PEFT then unties the head from the embedding, which is not "
+      "built; train with PEFT's ensure_weight_tying=True, or have the base model untied first (a "
       "config.json with \"tie_word_embeddings\": false, and weights with " +
       kHeadMatrix + ")");
 }
@@ -233,7 +233,7 @@ Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
   for (const auto& [layer, of] : spec.layers) {
     if (Contains(model.layers, layer)) continue;
     return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has an adapter of " + layer +
-                                ": the model has no such linear layer that takes one");
+                                ": the model has no such linear layer for one");
   }
   for (const std::string& layer : model.layers) {
     if (!spec.rules->has_targets() || spec.layers.contains(layer)) continue;
@@ -246,8 +246,8 @@ Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
   for (const auto& [name, stored] : spec.whole) {
     if (Contains(model.parameters, name)) continue;
     return InvalidArgumentError(std::string(kAdapterWeightsFile) + " has " + name +
-                                " whole, and the model has no such parameter of its own (a head "
-                                "that is tied to the embedding is none)");
+                                " in full, and the model has no such parameter of its own (a head "
+                                "that is tied to the embedding is not one)");
   }
   return OkStatus();
 }

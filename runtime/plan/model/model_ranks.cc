@@ -78,8 +78,8 @@ Status CheckSampleParts(std::int64_t seq_len, int sequence, SequenceKind kind,
                         std::int64_t portion) {
   if (sequence > 1 && portion > 0 && kind == SequenceKind::kRing) {
     return InvalidArgumentError(
-        "attention by portions (--sp_chunk) is built for --sp_kind ulysses: in a ring a rank has "
-        "its own tokens' keys and a neighbour's alone; leave one of the two out");
+        "chunked attention (--sp_chunk) is built for --sp_kind ulysses: in a ring a rank only has "
+        "the keys of its own tokens and of a neighbour's; leave one of the two out");
   }
   DS_RETURN_IF_ERROR(CheckShared("samples (--seq_len)", seq_len, sequence));
   return CheckShared("portions (--sp_chunk)", portion, sequence);

@@ -53,7 +53,7 @@ std::string NameNearest(const DecoderSpec& spec, int parts) {
     if (!WhyNotCut(spec, static_cast<int>(above)).empty()) continue;
     return "it can into " + text + (text.empty() ? "" : " or ") + std::to_string(above);
   }
-  return text.empty() ? "it cannot be cut" : "it can into " + text;
+  return text.empty() ? "it cannot be sharded" : "it can into " + text;
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ StatusOr<TensorPlan> TensorPlan::Create(const DecoderSpec& spec, int part, int p
                                 std::to_string(parts));
   }
   if (const std::string why = WhyNotCut(spec, parts); !why.empty()) {
-    return InvalidArgumentError("tensor parallelism cannot cut the model into " +
+    return InvalidArgumentError("tensor parallelism cannot shard the model into " +
                                 std::to_string(parts) + " parts: " + why + "; " +
                                 NameNearest(spec, parts));
   }

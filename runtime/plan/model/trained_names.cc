@@ -125,7 +125,7 @@ Status ChooseLayers(const ModelNames& model, LoraSpec* spec) {
 Status CheckMagnitudes(const LoraSpec& spec, const std::string& layer, bool rows_are_shared) {
   if (!spec.magnitudes || !rows_are_shared) return OkStatus();
   return UnimplementedError("DoRA of " + LastName(layer) +
-                            ", of whose rows each tensor rank has a part, is not built");
+                            ", with rows sharded over tensor ranks, is not built");
 }
 
 Status CheckUnquantized(const LoraSpec& spec, const std::vector<std::string>& parameters) {
@@ -133,7 +133,7 @@ Status CheckUnquantized(const LoraSpec& spec, const std::vector<std::string>& pa
   for (const auto& [name, stored] : spec.whole) {
     if (left.contains(name)) continue;
     return UnimplementedError("--quantize_base: the adapter has " + name +
-                              " whole, to train it; train without --quantize_base");
+                              " in full, to train it; train without --quantize_base");
   }
   return OkStatus();
 }

@@ -72,7 +72,7 @@ StatusOr<std::vector<double>> FindMatches(const std::string& expression,
   }
   if (std::count(weights.begin(), weights.end(), 1.0) == 0) {
     return InvalidArgumentError(
-        fmt::format("\"{}\" finds none of the model's blocks, whose classes are {}", expression,
+        fmt::format("\"{}\" matches none of the model's blocks; their classes are {}", expression,
                     ListClasses(blocks)));
   }
   return weights;
@@ -156,9 +156,9 @@ StatusOr<std::vector<int>> CutBlocks(const std::string& method,
                                      const std::vector<WeighedBlock>& blocks, int parts) {
   constexpr std::string_view kByType = "type:";
   if (static_cast<std::size_t>(parts) > blocks.size()) {
-    return InvalidArgumentError(
-        fmt::format("a model of {} blocks cannot be cut into {} stages with a block each",
-                    blocks.size(), parts));
+    return InvalidArgumentError(fmt::format(
+        "a model of {} blocks cannot be partitioned into {} stages of at least one block",
+        blocks.size(), parts));
   }
   if (method == "uniform") return CutUniformly(static_cast<int>(blocks.size()), parts);
   if (method == "parameters" || method == "best") {

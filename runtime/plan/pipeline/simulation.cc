@@ -208,7 +208,7 @@ StatusOr<Timeline> StepSimulator::Run() {
   }
   for (const auto& [key, channel] : channels_) {
     if (channel.empty()) continue;
-    return InternalError(fmt::format("stage {} sends stage {} what it does not receive",
+    return InternalError(fmt::format("stage {} sends stage {} a tensor that it does not receive",
                                      std::get<0>(key), std::get<1>(key)));
   }
   return std::move(timeline_);

@@ -145,7 +145,7 @@ std::string Describe(const Instruction& instruction, const PipelineShape& shape)
 class ChunkProgress {
  public:
   const char* Compute(const Task& task) {
-    if (reduced_) return "comes behind the Reduce of its chunk";
+    if (reduced_) return "comes after the Reduce of its chunk";
     const auto number = static_cast<std::size_t>(task.micro_batch);
     if (task.kind == Task::Kind::kForward) {
       if (task.micro_batch < 0 || number != begun_.size()) return "begins out of order";
@@ -162,10 +162,10 @@ class ChunkProgress {
     return nullptr;
   }
   const char* Send(const Task& task) const {
-    return HasMade(task) ? nullptr : "comes before what it sends is there";
+    return HasMade(task) ? nullptr : "comes before the task that makes its tensor";
   }
   const char* Receive(const Task& task) const {
-    return HasMade(task) ? "comes behind the task that needs it" : nullptr;
+    return HasMade(task) ? "comes after the task that needs it" : nullptr;
   }
   const char* Reduce() {
     if (reduced_) return "is there twice";

@@ -9,7 +9,7 @@ namespace ds::sequence_parallel {
 StatusOr<SequenceKind> ParseSequenceKind(std::string_view name) {
   if (name == "ulysses") return SequenceKind::kUlysses;
   if (name == "ring") return SequenceKind::kRing;
-  return InvalidArgumentError("no sequence parallelism is called '" + std::string(name) +
+  return InvalidArgumentError("unknown kind of sequence parallelism '" + std::string(name) +
                               "': take ulysses or ring");
 }
 

@@ -8,7 +8,7 @@ namespace ds::zero {
 namespace {
 
 constexpr std::int64_t kMostLive = 1'000'000'000, kMostUnreduced = 500'000'000;
-constexpr const char* kWhole = "ranks have them whole";
+constexpr const char* kWhole = "ranks have all of them";
 
 std::string Show(const char* key, std::int64_t elements) {
   return std::string(key) + " (" + std::to_string(elements) + ")";
@@ -60,7 +60,7 @@ StepWindows ChooseStepWindows(const config::ZeroConfig& zero, const config::Shar
 
 std::string DescribeWindows(const StepWindows& windows) {
   const auto describe = [](const std::string& what, const char* moved, const StepWindow& window) {
-    if (window.why == kWhole) return "ranks have " + what + " whole";
+    if (window.why == kWhole) return "ranks have all " + what;
     return what + " are " + moved +
            (window.whole_step ? " once a step: " : " for each micro-batch: ") + window.why;
   };

@@ -370,7 +370,8 @@ StatusOr<Value> Renderer::EvaluateCall(const Expression& call, const ScopePtr& s
 StatusOr<Value> Renderer::CallFunction(const std::string& name, const Arguments& arguments) {
   if (name == "raise_exception") {
     const Value* message = arguments.Find(0, "message");
-    return InvalidArgumentError("the template says: " + (message == nullptr ? "" : message->Str()));
+    return InvalidArgumentError("the template raised: " +
+                                (message == nullptr ? "" : message->Str()));
   }
   if (name == "strftime_now") {
     DS_ASSIGN_OR_RETURN(const std::string format, arguments.Text(0, "format", ""));

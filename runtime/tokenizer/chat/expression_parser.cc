@@ -163,7 +163,7 @@ StatusOr<ExpressionPtr> ExpressionParser::ParseCompare() {
     if (name.empty()) return left;
     if (chained) {
       return UnimplementedError("line " + std::to_string(current().line) +
-                                ": a comparison of more than two values is none that dsrun knows");
+                                ": dsrun does not support comparisons of more than two values");
     }
     chained = true;
     auto made = Make(ExpressionKind::kBinary, name);

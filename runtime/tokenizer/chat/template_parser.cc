@@ -57,7 +57,7 @@ class TemplateParser {
 
   Status Refuse(const std::string& what) const {
     return UnimplementedError("line " + std::to_string(words_.current().line) + ": " + what +
-                              ": dsrun's chat templates do not have that");
+                              ": dsrun does not support that in chat templates");
   }
 
   Status EndTag() { return words_.Expect(LexemeKind::kBlockEnd, ""); }

@@ -119,11 +119,10 @@ class AssistantFinder {
 
  private:
   Status Trouble(std::size_t message, const std::string& what) const {
-    return UnimplementedError("message " + std::to_string(message + 1) +
-                              ", the assistant's: the chat template " + what +
-                              ", so that dsrun cannot tell which words are to be learnt; put {% "
-                              "generation %} and {% endgeneration %} around the assistant's words "
-                              "in the template");
+    return UnimplementedError(
+        "message " + std::to_string(message + 1) + ", the assistant's: the chat template " + what +
+        ", so dsrun cannot locate the words to train on; put {% generation %} and {% endgeneration "
+        "%} around the assistant's words in the template");
   }
 
   // Only parts of later messages may occur between two parts of a message.
@@ -139,7 +138,7 @@ class AssistantFinder {
       }
       if (!parts.empty() && !follows) return Trouble(message, "writes it in two places");
       if (turn.origin != kNoOrigin && turn.origin != index) {
-        return Trouble(message, "writes words of other messages in its turn");
+        return Trouble(message, "writes words of other messages in its span");
       }
       parts.push_back(turn.span);
       reached = turn.span.end;

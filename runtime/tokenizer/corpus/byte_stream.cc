@@ -106,7 +106,7 @@ StatusOr<bool> ByteStream::Inflate(std::size_t most, std::string* bytes) {
     }
     if (!has_raw && !gzip_->at_end && bytes->size() == before) {
       return DataLossError(ShortenPath(path_) +
-                           ": the compressed data is cut off: the file is not whole");
+                           ": the compressed data is truncated: the file is incomplete");
     }
   }
   return true;

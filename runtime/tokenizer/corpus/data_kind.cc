@@ -129,7 +129,7 @@ Status CheckPacked(const fs::path& path, std::string_view begin) {
     if (!by_name && !by_magic && !is_tar) continue;
     return RefuseFile(path, "this is " + std::string(each.name) +
                                 ", which is not read: unpack it (" + std::string(each.command) +
-                                " FILE) and name what comes out");
+                                " FILE) and name the result");
   }
   return OkStatus();
 }
@@ -182,14 +182,15 @@ StatusOr<DataFile> JudgeUnknown(const fs::path& path, std::string_view begin) {
   const std::size_t valid = ValidUtf8Prefix(begin);
   // The last character may be incomplete.
   if (begin.size() - valid > (begin.size() == kJudgedBytes ? 3 : 0)) {
-    return RefuseFile(
-        path, "the ending says no format, and byte " + std::to_string(valid) + " is no UTF-8 text");
+    return RefuseFile(path, "the file name has no known ending, and byte " + std::to_string(valid) +
+                                " is not UTF-8 text");
   }
   const char first = FirstMark(begin);
   if (first == '{' || first == '[') {
-    return RefuseFile(path,
-                      "the ending says no format, and the file looks like JSON: name it .jsonl "
-                      "(an object per line) or .json to read it so, or .txt to read it as text");
+    return RefuseFile(
+        path,
+        "the file name has no known ending, and the file looks like JSON: name it .jsonl (an "
+        "object per line) or .json to read it so, or .txt to read it as text");
   }
   return DataFile{.path = path};
 }

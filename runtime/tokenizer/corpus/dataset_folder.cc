@@ -166,8 +166,7 @@ StatusOr<FolderData> ListSaved(const fs::path& folder) {
     DS_ASSIGN_OR_RETURN(const bool exists, PathExists(data.files.back()));
     if (!exists) {
       return NotFoundError(ShortenPath(data.files.back()) +
-                           ": there is no such file, and state.json "
-                           "names it");
+                           ": there is no such file, but state.json names it");
     }
   }
   if (data.files.empty()) return RefuseFolder(folder, "state.json names no data files");
@@ -187,9 +186,8 @@ StatusOr<FolderData> ListSavedSplits(const fs::path& folder, DataUse use) {
     DS_ASSIGN_OR_RETURN(FolderData data, ListSaved(folder / split));
     std::erase(others, split);
     if (!others.empty()) {
-      data.notice = ShortenPath(folder) + ": the split " + split +
-                    " is read; not read are the splits " + Join(others) +
-                    " (their folders can be named)";
+      data.notice = ShortenPath(folder) + ": the split " + split + " is read; the splits " +
+                    Join(others) + " are not read: name their folders to read them";
     }
     return data;
   }
@@ -222,8 +220,8 @@ StatusOr<std::optional<CardConfig>> ChooseConfig(const fs::path& folder) {
   DS_ASSIGN_OR_RETURN(const bool has_other, PathExists(other_card));
   if (has_other) {
     return RefuseFolder(other_card,
-                        "this file may say the files of the splits, and dsrun reads README.md "
-                        "alone: move its configs there, or name the files to read");
+                        "this file may list the files of the splits, but dsrun only reads "
+                        "README.md: move its configs there, or name the files to read");
   }
   const fs::path card = folder / "README.md";
   DS_ASSIGN_OR_RETURN(const bool exists, PathExists(card));
@@ -331,7 +329,7 @@ std::string DescribeRest(const fs::path& folder, const Taken& taken, const Split
                      (taken.paths.size() == 1 ? " is read" : " are read");
   if (!taken.split.empty()) text += ", the split " + taken.split;
   if (!other_splits.empty()) {
-    text += "; not read are the splits " + Join(other_splits) + ", whose files can be named";
+    text += "; the splits " + Join(other_splits) + " are not read: name their files to read them";
   }
   return text + "; " + std::to_string(rest.size()) +
          (rest.size() == 1 ? " file is passed over: " : " files are passed over: ") + Join(rest);

@@ -116,7 +116,7 @@ StatusOr<std::string> JsonRows::TakeValue() {
     }
     DS_ASSIGN_OR_RETURN(const bool more, Fill());
     if (!more && end.may_end()) return value;
-    if (!more) return Error("the file ends inside a value: it is not whole");
+    if (!more) return Error("the file ends inside a value: it is incomplete");
   }
 }
 
@@ -177,7 +177,7 @@ Status JsonRows::EndElement() {
     DS_ASSIGN_OR_RETURN(const char element, Peek());
     return element == ']' ? Error("a row is missing between ',' and ']'") : OkStatus();
   }
-  if (next == '\0') return Error("the file ends inside the array: it is not whole");
+  if (next == '\0') return Error("the file ends inside the array: it is incomplete");
   if (next != ']') return Error("',' or ']' is missing after a row");
   return OkStatus();
 }

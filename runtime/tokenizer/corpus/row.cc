@@ -164,8 +164,8 @@ StatusOr<bool> RowReader::IsLearnt(const Row& row) const {
     if (label == false || (!names_keys && label == 0)) return false;
     if (names_keys) continue;
     return InvalidArgumentError(Quoted(key) + " is " + label.dump() +
-                                ", and must be true or false, which says whether the answer is "
-                                "learnt; to learn all, leave the key out, or name the others with "
+                                ", and must be true or false (whether to train on the answer); to "
+                                "train on all, leave the key out, or name the others with "
                                 "--messages_field, or --prompt_field and --completion_field");
   }
   return true;
@@ -214,8 +214,8 @@ StatusOr<Row> RowReader::ReadCompletion() const {
   for (std::size_t i = said; i < chat.messages.size(); ++i) {
     if (chat.messages[i]["role"] != "assistant" || chat.learnt[i]) continue;
     return InvalidArgumentError("a message of " + Quoted(completion_key) +
-                                " has the weight 0, and a completion is learnt as a whole: write "
-                                "both lists as one under \"messages\"");
+                                " has the weight 0, but completions are always trained on in full: "
+                                "write both lists as one under \"messages\"");
   }
   return FinishChat(std::move(chat));
 }

@@ -169,8 +169,8 @@ Status CheckRow(std::string_view row) {
   if (const auto at = FindLoneSurrogate(row)) {
     return InvalidArgumentError("column " + std::to_string(*at + 1) + ": the escape " +
                                 std::string(row.substr(*at, 6)) +
-                                " is a lone surrogate, half of a character, which is no Unicode "
-                                "text: mend the row, or pass over it with --on_bad_data skip");
+                                " is a lone surrogate, half of a character, which is not valid "
+                                "Unicode: fix the row, or skip it with --on_bad_data skip");
   }
   if (const auto fault = FindJsonFault(row)) {
     const std::string place = "column " + std::to_string(fault->offset + 1) + ": ";

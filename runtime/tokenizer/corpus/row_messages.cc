@@ -105,7 +105,8 @@ Status MoveCalls(const std::string& said_role, OrderedJson* content, OrderedJson
   }
   if (functions.is_null()) return OkStatus();
   if (message->contains("tool_calls")) {
-    return InvalidArgumentError("\"function_call\" and \"tool_calls\" say the same: leave one out");
+    return InvalidArgumentError(
+        "\"function_call\" and \"tool_calls\" mean the same: leave one out");
   }
   if (!functions.is_array()) functions = OrderedJson::array({functions});
   OrderedJson calls = OrderedJson::array();
@@ -121,7 +122,7 @@ Status CheckContent(const OrderedJson& content) {
     const OrderedJson type = part.is_object() ? part.value("type", OrderedJson()) : OrderedJson();
     if (type != "text") {
       return InvalidArgumentError("\"content\" has a part of the type " + type.dump() +
-                                  ", and only {\"type\": \"text\", \"text\": ...} is learnt");
+                                  ", and only {\"type\": \"text\", \"text\": ...} is supported");
     }
     if (!part.value("text", OrderedJson()).is_string()) {
       return InvalidArgumentError("\"content\" has a part without \"text\"");
@@ -148,7 +149,7 @@ StatusOr<bool> ReadWeight(OrderedJson* message, bool is_assistant) {
     }
     if (is_one && !is_assistant) {
       return InvalidArgumentError(
-          Quoted(key) + " is 1, and only messages of the assistant are learnt: leave it out");
+          Quoted(key) + " is 1, but only messages of the assistant are trained on: leave it out");
     }
     if (!said_by.empty() && said != is_one) {
       return InvalidArgumentError(said_by + " and " + Quoted(key) +
@@ -241,7 +242,7 @@ StatusOr<OrderedJson> ReadVariables(const OrderedJson& row, const RowOptions& op
                       ReadTools(row.value("functions", OrderedJson()), "functions"));
   if (!functions.is_null()) {
     if (!tools.is_null()) {
-      return InvalidArgumentError(Quoted(key) + " and \"functions\" say the same: leave one out");
+      return InvalidArgumentError(Quoted(key) + " and \"functions\" mean the same: leave one out");
     }
     tools = OrderedJson::array();
     for (OrderedJson& each : functions) tools.push_back(CallOf(std::move(each)));

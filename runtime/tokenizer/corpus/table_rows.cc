@@ -178,7 +178,7 @@ Status TableRows::ReadHeader() {
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i].empty()) given[i] = "Unnamed: " + std::to_string(i);
     if (ValidUtf8Prefix(given[i]) != given[i].size()) {
-      return Error(header->line, "the header is no UTF-8 text: save the file as UTF-8");
+      return Error(header->line, "the header is not UTF-8 text: save the file as UTF-8");
     }
   }
   std::unordered_set<std::string> taken;
@@ -248,7 +248,7 @@ StatusOr<OrderedJson> TableRows::ToJson(const Record& record) const {
       if (type == Type::kText) {
         if (ValidUtf8Prefix(cell) != cell.size()) {
           return Error(record.line,
-                       "column \"" + names_[i] + "\" is no UTF-8 text: save the file as UTF-8");
+                       "column \"" + names_[i] + "\" is not UTF-8 text: save the file as UTF-8");
         }
         value = cell;
       }

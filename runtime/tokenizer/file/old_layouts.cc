@@ -133,10 +133,9 @@ StatusOr<OldLayout> ReadTwoFiles(const fs::path& folder) {
   if (name.empty()) name = "GPT2Tokenizer";
   const TokenizerClass* const of = FindClass(name);
   if (of == nullptr || of->kind == TokenizerClass::Kind::kLlama) {
-    return UnimplementedError(files.config_name +
-                              ": tokenizer_class: vocab.json and merges.txt of '" + name +
-                              "' are none that dsrun knows; it needs the tokenizer.json that "
-                              "transformers saves");
+    return UnimplementedError(
+        files.config_name + ": tokenizer_class: vocab.json and merges.txt of '" + name +
+        "' are not supported; it needs the tokenizer.json that transformers saves");
   }
   OldLayout layout{.name = ShortenPath(folder) + " (vocab.json, merges.txt)"};
   Json& model = layout.root["model"];

@@ -116,9 +116,9 @@ StatusOr<std::vector<AddedToken>> ReadModelTokens(const SideFiles& files, Json* 
       name.empty() || std::any_of(std::begin(kModelClasses), std::end(kModelClasses),
                                   [&](std::string_view start) { return name.starts_with(start); });
   if (!known) {
-    return UnimplementedError(files.config_name + ": tokenizer_class: tokenizer.model of '" + name +
-                              "' is none that dsrun knows; it needs the tokenizer.json that "
-                              "transformers saves");
+    return UnimplementedError(
+        files.config_name + ": tokenizer_class: tokenizer.model of '" + name +
+        "' is not supported; it needs the tokenizer.json that transformers saves");
   }
   DS_ASSIGN_OR_RETURN(Json list,
                       ListAddedTokens(files, files.NamedTokens(Json::object()), Json::array()));

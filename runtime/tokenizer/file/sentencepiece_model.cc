@@ -105,7 +105,7 @@ StatusOr<std::unique_ptr<Model>> MakeBpe(const SentencePieceFile& file) {
   BpeSettings settings{.fuse_unk = true, .byte_fallback = file.byte_fallback};
   for (std::size_t id = 0; id < file.list.size(); ++id) {
     if (file.list[id].type == kUnused) {
-      return UnimplementedError("a BPE model with unused pieces is none that dsrun knows");
+      return UnimplementedError("a BPE model with unused pieces is not supported");
     }
     if (file.list[id].type == kUnknown) settings.unk_token = file.list[id].text;
     if (file.list[id].type == kNormal) order.push_back(id);
@@ -214,7 +214,7 @@ StatusOr<TokenizationPipeline> MakePipeline(const SentencePieceFile& file,
                                             std::vector<AddedToken> added) {
   if (file.model_type != kUnigramModel && file.model_type != kBpeModel) {
     return UnimplementedError("its model type is " + std::to_string(file.model_type) +
-                              ", and dsrun knows unigram (1) and BPE (2)");
+                              ", and dsrun supports unigram (1) and BPE (2)");
   }
   TokenizationPipeline pipeline;
   DS_ASSIGN_OR_RETURN(pipeline.model,

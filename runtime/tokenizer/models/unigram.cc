@@ -61,7 +61,7 @@ StatusOr<std::vector<Token>> Unigram::FindBestPath(std::string_view word) const 
       if (!settings_.unk_id) {
         return FailedPreconditionError("the model has no token for '" +
                                        std::string(word.substr(at, length)) +
-                                       "', and none for what is unknown (unk_id)");
+                                       "', and none for unknown text (unk_id)");
       }
       offer(at, at + length, score + unknown_score_, *settings_.unk_id);
     }

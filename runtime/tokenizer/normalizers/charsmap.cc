@@ -113,7 +113,7 @@ StatusOr<Charsmap> Charsmap::Parse(std::string_view bytes) {
   const std::uint32_t size = LittleEndian(bytes);
   bytes.remove_prefix(4);
   if (size > bytes.size() || size % 4 != 0 || size == 0) {
-    return InvalidArgumentError("the charsmap says that its array has " + std::to_string(size) +
+    return InvalidArgumentError("the charsmap claims that its array has " + std::to_string(size) +
                                 " bytes of the " + std::to_string(bytes.size()) + " there are");
   }
   for (std::uint32_t at = 0; at < size; at += 4) {

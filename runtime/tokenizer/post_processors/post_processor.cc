@@ -172,8 +172,7 @@ Status PostProcessor::Add(const JsonObject& component) {
 Status PostProcessor::SetTemplates(const JsonObject& component, Template single, Template pair) {
   if (templates_) {
     return UnimplementedError(component.Where("type") +
-                              ": a second post-processor with special tokens is none that dsrun "
-                              "knows how to apply");
+                              ": a second post-processor with special tokens is not supported");
   }
   templates_ = {std::move(single), std::move(pair)};
   return OkStatus();

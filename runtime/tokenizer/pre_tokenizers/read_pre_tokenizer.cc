@@ -97,7 +97,7 @@ StatusOr<SplitBehavior> ReadBehavior(const JsonObject& component, const std::str
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  return component.Error("behavior", "is none that dsrun knows: '" + name + "'");
+  return component.Error("behavior", "is not supported: '" + name + "'");
 }
 
 template <typename Find>
@@ -199,7 +199,7 @@ StatusOr<PrependScheme> ReadPrependScheme(const JsonObject& metaspace) {
   if (!prefix) return metaspace.Error("add_prefix_space", "contradicts prepend_scheme");
   if (name == "always") return PrependScheme::kAlways;
   if (name == "first") return PrependScheme::kFirst;
-  return metaspace.Error("prepend_scheme", "is none that dsrun knows: '" + name + "'");
+  return metaspace.Error("prepend_scheme", "is not supported: '" + name + "'");
 }
 
 }  // namespace ds::tokenizer

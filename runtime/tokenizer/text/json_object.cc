@@ -125,8 +125,8 @@ StatusOr<std::vector<JsonObject>> JsonObject::Objects(std::string_view key) cons
 StatusOr<std::string> TypeOf(const JsonObject& component) { return component.TextOr("type", ""); }
 
 Status UnknownType(const JsonObject& component, const std::string& what, const std::string& type) {
-  return UnimplementedError(component.Where("type") + ": '" + Printable(type) + "' is no " + what +
-                            " that dsrun knows");
+  return UnimplementedError(component.Where("type") + ": '" + Printable(type) +
+                            "' is not a supported " + what);
 }
 
 }  // namespace ds::tokenizer

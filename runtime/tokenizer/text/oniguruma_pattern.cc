@@ -57,7 +57,7 @@ class Translator {
  private:
   Status Refuse(const std::string& what) const {
     return UnimplementedError("the pattern '" + std::string(pattern_) + "' has " + what +
-                              " at byte " + std::to_string(at_) + ", which dsrun does not know");
+                              " at byte " + std::to_string(at_) + ", which dsrun does not support");
   }
 
   bool Follows(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }

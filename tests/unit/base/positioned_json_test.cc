@@ -104,7 +104,7 @@ TEST(PositionedJsonTest, SaysWhatItExpectedAndWhatItFound) {
       {"{\"a\": 'no end", "1:7 a string that has no end on its line"},
       {"{\"a\": '''no end''}", "1:7 a string in ''' that has no end"},
       {"{\"a\": \"\\x\"}", "1:8 an escape that JSON does not have"},
-      {"{\"a\": \"\\ud800\"}", "1:8 half a surrogate pair, which stands for no character"},
+      {"{\"a\": \"\\ud800\"}", "1:8 half a surrogate pair, which is not a character"},
       {"{\"a\": \"\t\"}",
        "1:8 a control character in a string; write it as an escape, \\t for a tab"},
       {"{\"a\": 1e999}", "1:7 '1e999' is too large for a number"},

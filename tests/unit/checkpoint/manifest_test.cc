@@ -164,7 +164,7 @@ TEST(Manifest, RefusesHostileNumbersAndNames) {
        [](Json& j) {
          j["tensors"][3]["shards"][0]["box"][1]["offset"] = {0, 0};
        },
-       "side by side"},
+       "adjacent"},
   };
   for (const Hostile& hostile : cases) {
     Json json = SampleJson();

@@ -171,7 +171,7 @@ TEST_F(SafetensorsTest, NamesTheTensorThatDoesNotFit) {
   EXPECT_EQ(file->CheckReadable("a", {1, 2}, at::kLong).message(),
             where + "'a' has shape [2], expected [1, 2]");
   EXPECT_EQ(file->Read("a", 1, longs).message(),
-            where + "'a' has 2 elements, not 2 behind element 1");
+            where + "'a' has 2 elements, not 2 after element 1");
 }
 
 TEST_F(SafetensorsTest, RefusesFilesThatAreNoneOrTruncated) {

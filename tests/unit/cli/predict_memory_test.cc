@@ -98,13 +98,14 @@ TEST_F(PredictMemoryTest, ExpertsOfOtherRanksAreToldWithTheMostThatCanCome) {
   ASSERT_TRUE(even.worst_load.has_value());
   EXPECT_GT(even.worst_load->bytes(), even.rank.bytes());
   EXPECT_THAT(ToText(even), HasSubstr("\nexperts: planned for 1 x an even load of a rank's; with 2 "
-                                      "x, the most that can come, "));
+                                      "x, the maximum, "));
   EXPECT_EQ(ToJson(even)["rank_at_most_expert_load"], even.worst_load->bytes());
   question.job.expert_load = 100.0;
   const plan::Prediction worst = plan::MakePrediction(question);
   EXPECT_EQ(worst.rank.bytes(), even.worst_load->bytes());
-  EXPECT_THAT(ToText(worst),
-              HasSubstr("\nexperts: planned for 2 x an even load of a rank's; more cannot come\n"));
+  EXPECT_THAT(
+      ToText(worst),
+      HasSubstr("\nexperts: planned for 2 x an even load of a rank's; this is the maximum\n"));
 }
 
 TEST(ReadJobModelTest, WhatIsNoModelIsRefused) {

@@ -107,10 +107,11 @@ TEST_F(TrainDataPathsTest, ANoticeSaysWhichFilesOfAFolderAreRead) {
   const auto inputs =
       GatherTrainInputs({.data = {Path("set")}, .eval_data = {Path("set")}}, share_, 2);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
-  EXPECT_THAT(inputs->notices,
-              Contains(HasSubstr("train.jsonl is read, the split train; not read are the splits "
-                                 "test (test.jsonl), whose files can be named; 2 files are passed "
-                                 "over: test.jsonl, README.md")));
+  EXPECT_THAT(
+      inputs->notices,
+      Contains(HasSubstr(
+          "train.jsonl is read, the split train; the splits test (test.jsonl) are not read: name "
+          "their files to read them; 2 files are passed over: test.jsonl, README.md")));
   EXPECT_THAT(inputs->notices, Contains(HasSubstr("test.jsonl is read, the split test")));
 }
 

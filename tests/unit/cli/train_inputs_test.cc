@@ -51,7 +51,7 @@ TEST_F(TrainInputsTest, TensorRanksSuitTheModel) {
   EXPECT_EQ(inputs->resolved_config["train_batch_size"], 4) << "of 2 ranks";
   flags.training.tp = 4;
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
-              HasSubstr("cannot cut the model into 4 parts: it has 6 heads of the queries and 2 "
+              HasSubstr("cannot shard the model into 4 parts: it has 6 heads of the queries and 2 "
                         "heads of the keys; it can into 2 or 6"));
 }
 
@@ -92,7 +92,7 @@ TEST_F(TrainInputsTest, StagesSuitTheModel) {
   Write("conv.json", R"({"train_batch_size": 4, "pipeline": {"partition": "type:conv"}})");
   flags.deepspeed_config = Path("conv.json");
   EXPECT_THAT(GatherTrainInputs(flags, share_, 4).status().message(),
-              HasSubstr("pipeline.partition: \"conv\" finds none of the model's blocks"));
+              HasSubstr("pipeline.partition: \"conv\" matches none of the model's blocks"));
   Write("megatron.json",
         R"({"train_batch_size": 4, "pipeline": {"partition": "type:transformer"}})");
   flags.deepspeed_config = Path("megatron.json");

@@ -68,7 +68,7 @@ void ExpectResolved(const CheckResult& result, const nlohmann::json& expected,
 // Features that are not built are refused, which is not the question here.
 TEST(AutoValuesTest, AreThoseOfTransformers) {
   const auto contradiction = ::testing::AnyOf(HasSubstr("make them agree"),
-                                              HasSubstr("tells no hidden size; give a number"));
+                                              HasSubstr("has no hidden size; give a number"));
   int compared = 0;
   for (const nlohmann::json& row : ReadGolden("auto.json")) {
     SCOPED_TRACE(row.dump());
@@ -263,7 +263,7 @@ TEST(FlagsFillOrAgreeTest, AreCheckedLikeTheFile) {
                                   "params": {"warmup_num_steps": 3}}})",
                              later)
                            .errors),
-              ElementsAre(HasSubstr("is 3 here, but --warmup_steps says a share of all steps")));
+              ElementsAre(HasSubstr("is 3 here, but --warmup_steps is a share of all steps")));
   EXPECT_THAT(errors({.warmup_steps = -1.0}),
               ElementsAre(HasSubstr("--warmup_steps must be at least 0")));
   // A schedule that is not there cannot warm up.

@@ -139,7 +139,7 @@ PlainJson Linear(const PlainJson& changes = PlainJson::object()) {
 
 TEST(DataEfficiencyRules, MetricsAreKnown) {
   EXPECT_THAT(EfficiencyErrors(Seqlen(Linear(), "vocabularyrarity")),
-              ElementsAre(HasSubstr("to choose samples by vocabularyrarity use schedule_based")));
+              ElementsAre(HasSubstr("to select samples by vocabularyrarity use schedule_based")));
   EXPECT_THAT(EfficiencyErrors(Seqlen(Linear({{"difficulty_type", "percentile"}}))),
               ElementsAre(HasSubstr("difficulty_type must be value")));
   const PlainJson chosen = Linear({{"clustering_type", "schedule_based"}});
@@ -166,7 +166,7 @@ TEST(DataEfficiencyRules, WhatNoMetricReadsIsTold) {
   };
   EXPECT_THAT(
       warnings(Seqlen(Linear())),
-      Contains(HasSubstr("index_to_sample_path has no effect: samples are cut to a length")));
+      Contains(HasSubstr("index_to_sample_path has no effect: samples are truncated to a length")));
   const PlainJson misspelt = Linear({{"schedule_config", {{"difficulty_steps", 4}}}});
   EXPECT_THAT(
       warnings(Seqlen(misspelt)),

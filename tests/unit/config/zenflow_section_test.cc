@@ -95,7 +95,7 @@ TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
               Contains(HasSubstr("optimizer.type must be Adam or AdamW: ZenFlow")));
   EXPECT_THAT(errors(R"("stage": 2, "offload_optimizer": {"device": "cpu",
                         "super_offload": true}, )"),
-              Contains(HasSubstr("super_offload updates everything in the backward pass")));
+              Contains(HasSubstr("super_offload updates all parameters in the backward pass")));
   const std::string kept = R"("stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}, )";
   EXPECT_THAT(errors(kept), IsEmpty());
   EXPECT_THAT(Messages(CheckZenFlowSection(kept + R"("zenflow": {"overlap_step": true})").errors),

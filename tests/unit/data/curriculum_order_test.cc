@@ -252,7 +252,7 @@ TEST_F(BadMaps, AreRefusedByName) {
               HasSubstr("names sample 119, which --eval_split holds out: of 120 samples 90"));
   EXPECT_THAT(ErrorOf("\1\1", 2), HasSubstr("names sample 1 twice"));
   EXPECT_THAT(ErrorOf("\1", 2), HasSubstr("its index counts 2 numbers of 1"));
-  EXPECT_THAT(ErrorOf("\1\2", -2), HasSubstr("row 0 does not lie behind"));
+  EXPECT_THAT(ErrorOf("\1\2", -2), HasSubstr("row 0 does not follow"));
   EXPECT_THAT(ErrorOf("\1\2", 2, 9), HasSubstr("nothing is known of its dtype 9"));
 }
 
@@ -261,8 +261,8 @@ TEST(CurriculumOrder, NeedsASampleForTheFirstStep) {
   metrics[0].difficulty.min_difficulty = 1;
   const auto loader = Loader::Create(Tokens(), Options(metrics));
   EXPECT_THAT(loader.status().message(),
-              HasSubstr("by the metric vocabularyrarity no sample is easy enough for the first "
-                        "step, whose bound is 3, and the easiest has 1"));
+              HasSubstr("by the metric vocabularyrarity no sample is easy enough for the bound of "
+                        "the first step, 3, and the easiest has 1"));
 }
 
 }  // namespace

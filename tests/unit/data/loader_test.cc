@@ -111,7 +111,7 @@ TEST_F(LoaderTest, WhatIsHeldOutIsTheEndOfTheDataAndNobodyTrainsOnIt) {
   }
   options.held_out = 0.99;
   EXPECT_THAT(Loader::Create(Counting(41), options).status().message(),
-              HasSubstr("of which none would be left to train on"));
+              HasSubstr("and none would be left to train on"));
 }
 
 // Five samples on two ranks: of the last turn only the first rank's first row counts.

@@ -89,7 +89,7 @@ TEST_F(MegatronIndexTest, TokenFilesWithAnIndexHaveItsWidthAndDocuments) {
 
   folder_.WriteTokens<std::uint16_t>("c.bin", {1});
   EXPECT_THAT(TokenSource::Open({folder_.path()}, TokenWidth::kUint16).status().message(),
-              HasSubstr("c.bin has no .idx beside it"));
+              HasSubstr("c.bin has no .idx next to it"));
 }
 
 TEST_F(MegatronIndexTest, ReadsTokensOfEveryWidth) {
@@ -109,7 +109,7 @@ TEST_F(MegatronIndexTest, NamesWhatIsDamaged) {
   EXPECT_THAT(ErrorOf(BytesOf({.version = 2})), HasSubstr("version 2"));
   EXPECT_THAT(ErrorOf(BytesOf({.dtype = 6})), HasSubstr("dtype 6 is none that token ids have"));
   const std::string whole = BytesOf({});
-  EXPECT_THAT(ErrorOf(whole.substr(0, whole.size() - 1)), HasSubstr("what it counts takes"));
+  EXPECT_THAT(ErrorOf(whole.substr(0, whole.size() - 1)), HasSubstr("its counts need"));
   EXPECT_THAT(ErrorOf(whole + std::string(3, '\0')), HasSubstr("multimodal"));
   EXPECT_THAT(ErrorOf(whole, 20), HasSubstr("end at byte 18 of a .bin file that has 20"));
   EXPECT_THAT(ErrorOf(BytesOf({.lengths = {3, -2, 4}})), HasSubstr("sequence 1 has less than no"));

@@ -139,7 +139,8 @@ TEST_F(TokenCacheTest, DataOfWhichNothingIsLearntIsRefused) {
         R"({"messages": [{"role": "user", "content": "a"}]})", R"({"text": "</s>"})"}) {
     const auto cached = Find(Request({folder_.Write("1.jsonl", line)}));
     ASSERT_FALSE(cached.ok()) << line;
-    EXPECT_THAT(cached.status().message(), HasSubstr("nothing of the data would be learnt"));
+    EXPECT_THAT(cached.status().message(),
+                HasSubstr("the data contains no tokens that contribute"));
   }
   const std::string one = R"({"messages": [{"role": "assistant", "content": "b"}]})";
   const std::string none = R"({"messages": [{"role": "Assistant", "content": "b"}]})";
@@ -171,7 +172,8 @@ TEST_F(TokenCacheTest, RowsThatAreLeftOutAreCounted) {
   EXPECT_FALSE(Find(request)->was_there) << "other choices";
   EXPECT_THAT(AllIds(*Find(request)), ElementsAre(2, 3, 4, 27, 2, 3, 4, 27, 1, 27));
   folder_.Write("1.jsonl", "{\"prompt\": \"a\", \"completion\": \"e\", \"label\": false}\n");
-  EXPECT_THAT(Find(request).status().message(), HasSubstr("nothing of the data would be learnt"));
+  EXPECT_THAT(Find(request).status().message(),
+              HasSubstr("the data contains no tokens that contribute"));
   EXPECT_THAT(Find(request).status().message(), HasSubstr("1 rows have a \"label\""));
 }
 

@@ -135,7 +135,7 @@ TEST(TokenSource, RowsOfOtherFormatsAndPackedTextsAreBytesToo) {
                            22);
   EXPECT_THAT(read(folder.Write("a.txt.gz", packed)), ElementsAre('h', 'i'));
   EXPECT_THAT(OpenError({folder.Write("cut.txt.gz", packed.substr(0, 15))}),
-              HasSubstr("is cut off"));
+              HasSubstr("is truncated"));
 }
 
 TEST(TokenSource, AByteOrderMarkIsNoToken) {
@@ -159,7 +159,7 @@ TEST(TokenSource, RefusesWhatHoldsNoTokens) {
 TEST(TokenSource, RefusesPartsOfATokenAndMixedKinds) {
   ScratchFolder folder;
   const std::string odd = folder.Write("odd.bin", "abc");
-  EXPECT_THAT(OpenError({odd}), HasSubstr("odd.bin: 3 bytes are no whole number of 2-byte tokens"));
+  EXPECT_THAT(OpenError({odd}), HasSubstr("odd.bin: 3 bytes are not a multiple of 2-byte tokens"));
   const std::string bin = folder.Write("a.bin", "ab");
   const std::string text = folder.Write("a.txt", "ab");
   EXPECT_THAT(OpenError({bin, text}), HasSubstr("cannot be mixed"));

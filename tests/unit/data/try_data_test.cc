@@ -54,7 +54,7 @@ TEST_F(TryDataTest, SamplesAreCountedWhereAllOfTheDataIsRead) {
   job.packing = "none";
   EXPECT_EQ(Try(job), "") << "a document is a sample";
   job.eval_split = 0.5;
-  EXPECT_THAT(Try(job), HasSubstr("the data has 1 samples, of which none would be left"));
+  EXPECT_THAT(Try(job), HasSubstr("the data has 1 samples, and none would be left"));
   EXPECT_EQ(Try(job, {.file_rows = 0}), "") << "nobody knows how many there are";
 }
 

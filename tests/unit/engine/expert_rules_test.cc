@@ -157,7 +157,7 @@ TEST(ExpertGate, IsTakenByModelsWhoseRoutesItCanWeight) {
   draws.noise = config::ExpertGateNoise::kRSample;
   EXPECT_EQ(Take(kQwen, {.gate = draws}), "");
   EXPECT_THAT(Take(kMixtral, {.gate = draws}),
-              HasSubstr("RSample draws the one expert of a token"));
+              HasSubstr("RSample samples the single expert of a token"));
 }
 
 TEST(ResidualMlp, IsAsWideAsAnExpertOfAModelThatHasNothingElseForAllTokens) {

@@ -195,7 +195,7 @@ TEST(JobMemoryTest, GPipesMicroBatchesAreCountedUpToABound) {
   EXPECT_TRUE(CheckMemoryIsKnown(config, job).ok());
   config.batch.gradient_accumulation_steps = 4097;
   EXPECT_EQ(CheckMemoryIsKnown(config, job).message(),
-            "what stages hold of 4097 micro-batches at once (gpipe) is not known");
+            "the memory of 4097 micro-batches at once on a stage (gpipe) is not known");
 }
 
 TEST(JobMemoryTest, ExpertRanksHaveTheirPartOfTheExperts) {
@@ -336,10 +336,10 @@ TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
   config.optimizer.algorithm = config::MuonConfig();
   EXPECT_EQ(refusal(config), "");
   config.optimizer.algorithm = config::ZeroOneAdamConfig();
-  EXPECT_EQ(refusal(config), "what 1-bit optimizers hold is not known");
+  EXPECT_EQ(refusal(config), "the memory of 1-bit optimizers is not known");
   config = MakeConfig(0);
   config.torch_autocast.enabled = true;
-  EXPECT_EQ(refusal(config), "what torch_autocast makes is not known");
+  EXPECT_EQ(refusal(config), "the memory of torch_autocast is not known");
   config = MakeConfig(0);
   config.parallel.expert = 2;
   EXPECT_EQ(refusal(config),

@@ -67,7 +67,7 @@ TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
   EXPECT_EQ(why({.shard = 4, .expert = 2}, 2),
             "expert_parallel.autoep_size is 1, and the mesh's expert 2");
   EXPECT_THAT(why({.shard = 4}, 0),
-              HasSubstr("ZeRO stage 0 cuts nothing: the mesh's shard must be 1"));
+              HasSubstr("ZeRO stage 0 shards nothing: the mesh's shard must be 1"));
   EXPECT_THAT(why({.shard = 2}, 3), HasSubstr("fewer ranks than the 4 of the job"));
 }
 

@@ -133,7 +133,7 @@ TEST(StageCutTest, RefusesByTheKey) {
     return CutStages(MakeModel(32), MakeConfig(stages, partition)).status().message();
   };
   EXPECT_THAT(why(9, "uniform"), HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
-  EXPECT_THAT(why(2, "type:conv"), HasSubstr("finds none of the model's blocks"));
+  EXPECT_THAT(why(2, "type:conv"), HasSubstr("matches none of the model's blocks"));
   EXPECT_THAT(why(2, "types"), HasSubstr("is no way of cutting a pipeline"));
   EXPECT_THAT(why(9, "memory"), HasSubstr("pipeline.partition: a model of 8 blocks cannot be"));
 }

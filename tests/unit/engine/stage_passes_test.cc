@@ -136,10 +136,11 @@ TEST(JobMemoryOfParts, ExpertsThatNobodyHasComparedAreNotPredicted) {
   EXPECT_TRUE(CheckMemoryIsKnown(config, job).ok());
   config.parallel.tensor = 2;
   EXPECT_EQ(CheckMemoryIsKnown(config, job).message(),
-            "what experts hold of which tensor ranks have parts is not known");
+            "the memory of experts that tensor ranks shard is not known");
   config.parallel.tensor = 1;
   job.mlp_tiles = 2;
-  EXPECT_EQ(CheckMemoryIsKnown(config, job).message(), "what experts hold in tiles is not known");
+  EXPECT_EQ(CheckMemoryIsKnown(config, job).message(),
+            "the memory of experts in tiles is not known");
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ TEST_F(AdapterDropoutTest, IsToldWhereItsInputsStand) {
     layer->forward(ReadTensor(goldens_[0]["input"]));
     FAIL() << "no place";
   } catch (const c10::Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the adapter of part drops inputs, and is not told where"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("the adapter of part drops inputs, and needs their positions"));
   }
 }
 

@@ -77,7 +77,7 @@ TEST(DecoderMemoryTest, WhatIsNotKnownOfAModelIsNamed) {
   spec.model_type = "gemma2";
   spec.logit_soft_cap = 30.0;
   EXPECT_EQ(CheckMemoryIsKnown(spec).message(),
-            "what a model of type 'gemma2' keeps of a micro-batch is not known: it has soft caps");
+            "the memory of a model of type 'gemma2' is not known: it has soft caps");
 }
 
 constexpr MicroBatch kBatch{.samples = 2, .seq_len = 8};

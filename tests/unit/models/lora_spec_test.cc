@@ -84,7 +84,7 @@ TEST(LoraSpecTest, WhatContradictsTheTensorsIsRefused) {
   }
   EXPECT_THAT(ErrorWith({{"use_dora", true}}), HasSubstr("has no lora_magnitude_vector"));
   EXPECT_THAT(ErrorWith({{"modules_to_save", {"lm_head"}}}),
-              HasSubstr("names lm_head, of which the first has no tensor"));
+              HasSubstr("names lm_head, but the first has no tensor of it"));
   EXPECT_THAT(ErrorWith({{"target_modules", "(unclosed"}}),
               HasSubstr("'target_modules': the pattern '(unclosed' is not understood"));
 }
@@ -120,7 +120,8 @@ TEST(LoraSpecTest, TheFolderAndTheModelMustFit) {
   names.tied_table = "model.embed_tokens.weight";
   EXPECT_THAT(
       CheckFits(tables, names).message(),
-      HasSubstr("has model.embed_tokens.weight whole, to train it, and PEFT parts the head"));
+      HasSubstr(
+          "has model.embed_tokens.weight in full, to train it, and PEFT then unties the head"));
   names.tied_table.clear();
   names.parameters.pop_back();
   EXPECT_THAT(CheckFits(tables, names).message(), HasSubstr("has lm_head.weight whole"));
@@ -145,11 +146,11 @@ TEST(LoraSpecTest, ATiedHeadIsTakenForTheTableWherePeftKeepsItTied) {
   EXPECT_EQ(take("ties_head", as_it_is), "ties");
   EXPECT_EQ(take("tied_embeddings_too", as_it_is), "ties");
   EXPECT_THAT(take("saves_both_tables", as_it_is), HasSubstr("ensure_weight_tying=True"));
-  EXPECT_THAT(take("saves_head", as_it_is), HasSubstr("has lm_head.weight whole, to train it"));
+  EXPECT_THAT(take("saves_head", as_it_is), HasSubstr("has lm_head.weight in full, to train it"));
   EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->ties_weights = false; }),
-              HasSubstr("PEFT parts the head"));
+              HasSubstr("PEFT then unties the head"));
   EXPECT_THAT(take("ties_embedding", [&](LoraSpec* spec) { spec->whole.erase(head); }),
-              HasSubstr("PEFT parts the head"));
+              HasSubstr("PEFT then unties the head"));
 }
 
 TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {

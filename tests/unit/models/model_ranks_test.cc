@@ -48,7 +48,7 @@ TEST(ModelRanksTest, WhatCannotBeSharedIsRefused) {
             "4 sequence ranks cannot share 2 heads of the queries and 1 of the keys: 2 can; "
             "--sp_kind ring takes any number of ranks");
   EXPECT_THAT(why(kSixAndThree, 6, 2), HasSubstr("cannot share 1 heads of the queries"));
-  EXPECT_THAT(why(kSixAndThree, 4, 1), HasSubstr("cannot cut the model into 4 parts"));
+  EXPECT_THAT(why(kSixAndThree, 4, 1), HasSubstr("cannot shard the model into 4 parts"));
   EXPECT_THAT(
       why(R"({"model_type":"llama","rope_scaling":{"rope_type":"dynamic","factor":2.0}})", 1, 2),
       HasSubstr("not built for rotary positions that depend on the length"));

@@ -195,7 +195,7 @@ TEST(TensorPlan, WhatCannotBeCutIsRefusedWithWhatCan) {
   DecoderSpec normed = Llama();
   normed.query_key_norm = QueryKeyNorm::kWhole;
   EXPECT_THAT(Why(normed, 2),
-              HasSubstr("span all heads, which are not built in parts; it cannot be cut"));
+              HasSubstr("span all heads, which are not built in parts; it cannot be sharded"));
   DecoderSpec latent = Llama();
   latent.qkv = QkvLayout::kLatent;
   EXPECT_THAT(Why(latent, 4), HasSubstr("3 heads of the keys, widened from one row; it can into"));

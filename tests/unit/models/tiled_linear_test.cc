@@ -72,8 +72,9 @@ TEST(TiledLinearTest, HasDeepSpeedsTilesAndComputesTheSame) {
 
 TEST(TiledLinearTest, RefusesPartsWithoutFeatures) {
   BlockList model;
-  EXPECT_THAT(AddTiledLinear(model, {.name = "head", .in = 4, .out = 8, .in_splits = 5}).message(),
-              HasSubstr("head: in_splits is 5, and 4 features can be cut into 1 to as many parts"));
+  EXPECT_THAT(
+      AddTiledLinear(model, {.name = "head", .in = 4, .out = 8, .in_splits = 5}).message(),
+      HasSubstr("head: in_splits is 5, and 4 features can be split into 1 to as many parts"));
   EXPECT_THAT(AddTiledLinear(model, {.name = "head", .in = 4, .out = 8, .out_splits = 0}).message(),
               HasSubstr("head: out_splits is 0, and 8 features"));
   EXPECT_EQ(model.size(), 0);

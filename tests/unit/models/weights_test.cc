@@ -113,7 +113,7 @@ TEST_F(WeightsTest, AModelWithoutRoomIsRefusedBeforeTheFirstTensor) {
   const auto model = BuildModel(config_, at::kFloat);  // of shapes alone
   const auto writer = ModelWriter::Create(folder_, config_, *model);
   EXPECT_EQ(writer.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(writer.status().message(), HasSubstr("are free: make room"));
+  EXPECT_THAT(writer.status().message(), HasSubstr("are free: free some space"));
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 

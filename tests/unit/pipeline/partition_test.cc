@@ -82,8 +82,8 @@ TEST(PipelineCut, RefusesWhatItCannotHonour) {
   EXPECT_THAT(error("Profile", 2), HasSubstr("\"Profile\" is no way of cutting a pipeline"));
   EXPECT_THAT(error("type:(", 2), HasSubstr("is no regular expression that is taken"));
   EXPECT_THAT(error(R"(type:(e)\1)", 2), HasSubstr("is no regular expression that is taken"));
-  EXPECT_THAT(error("type:Conv", 2), HasSubstr("finds none of the model's blocks"));
-  EXPECT_THAT(error("uniform", 6), HasSubstr("5 blocks cannot be cut into 6 stages"));
+  EXPECT_THAT(error("type:Conv", 2), HasSubstr("matches none of the model's blocks"));
+  EXPECT_THAT(error("uniform", 6), HasSubstr("5 blocks cannot be partitioned into 6 stages"));
 }
 
 // DeepSpeed's examples of pipelines say type:transformer, of Megatron's class.
@@ -98,7 +98,7 @@ TEST(PipelineCut, FindsLayersByWhatOthersCallThem) {
     EXPECT_EQ(CutBlocks(method, blocks, 3).value(), by_own) << method;
   }
   EXPECT_THAT(CutBlocks("type:Conv", blocks, 3).status().message(),
-              HasSubstr("whose classes are DecoderEmbedding, DecoderLayer (also "
+              HasSubstr("their classes are DecoderEmbedding, DecoderLayer (also "
                         "ParallelTransformerLayerPipe) and LmHead"));
 }
 
@@ -107,10 +107,10 @@ TEST(PipelineCut, HostileExpressionsEnd) {
   const auto error = [](const std::string& expression) {
     return CutBlocks("type:" + expression, MakeBlocks(), 2).status().message();
   };
-  EXPECT_THAT(error("(.*)*(.*)*(.*)*(.*)*x_"), HasSubstr("finds none of the model's blocks"));
+  EXPECT_THAT(error("(.*)*(.*)*(.*)*(.*)*x_"), HasSubstr("matches none of the model's blocks"));
   EXPECT_THAT(error("((q?){100}){100}q"), HasSubstr("\"((q?){100}){100}q\" counts with {}"));
   EXPECT_THAT(error(std::string(99, '(') + "xq" + std::string(99, ')')),
-              HasSubstr("finds none of the model's blocks"));
+              HasSubstr("matches none of the model's blocks"));
   const std::size_t depth = 200000;
   EXPECT_THAT(error(std::string(depth, '(') + "x" + std::string(depth, ')')),
               HasSubstr("has 200 characters at most, and not 400001"));

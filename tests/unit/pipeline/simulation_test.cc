@@ -124,7 +124,7 @@ TEST(PipelineSimulation, FindsWhatNobodyReceives) {
   auto programs = PlanStagePrograms(schedule);
   programs[0].insert(programs[0].begin() + 2, programs[0][1]);
   EXPECT_THAT(SimulateStep(schedule, programs, MakeTimes(schedule, {})).status().message(),
-              HasSubstr("sends stage 1 what it does not receive"));
+              HasSubstr("sends stage 1 a tensor that it does not receive"));
 }
 
 }  // namespace

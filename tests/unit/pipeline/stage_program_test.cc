@@ -114,16 +114,17 @@ TEST(StageProgram, IsRefusedWhereItIsNotOneStep) {
       {{Forward(0), Backward(0), kStep, kReduce}, "instruction 3"},
       {{Forward(0), Backward(0), kReduce, kReduce}, "instruction 4"},
       {{Forward(0), kReduce, Backward(0), kReduce, kStep}, "instruction 2"},
-      {{Forward(0), Backward(0), kReduce, Forward(1), Backward(1), kStep}, "behind the Reduce"},
+      {{Forward(0), Backward(0), kReduce, Forward(1), Backward(1), kStep}, "after the Reduce"},
       {{Forward(0), Backward(0), kReduce, kStep, kStep}, "does not end the step"},
       {{Forward(0), Backward(0), kStep}, "before a Reduce"},
       {{Forward(0), Backward(0)}, "does not end with Step"},
       {{sends(Forward(0), Step::kSendActivation), Forward(0), Backward(0), kReduce, kStep},
-       "instruction 1 of the step \">F0 F0 B0 Reduce Step\" comes before what it sends"},
+       "instruction 1 of the step \">F0 F0 B0 Reduce Step\" comes before the task that makes its "
+       "tensor"},
       {{Forward(0), sends(Forward(0), Step::kReceiveActivation), Backward(0), kReduce, kStep},
        "instruction 2"},
       {{Forward(0), Backward(0), sends(Backward(0), Step::kReceiveGradient), kReduce, kStep},
-       "behind the task that needs it"}};
+       "after the task that needs it"}};
   for (const auto& [program, why] : refused) {
     const Status status = CheckStageProgram(program);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << DescribeStageProgram(program, {});

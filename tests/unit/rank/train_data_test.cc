@@ -42,7 +42,7 @@ TEST(CheckSameData, NamesTheRankThatHasOtherDataOnAllRanks) {
     nlohmann::json own = state;
     if (world.rank() == 2) own["tokens_crc32c"] = 6;
     EXPECT_EQ(CheckSameData(own, world).message(),
-              "rank 2: its data is not that of rank 0: tokens_crc32c is 6 here and 5 there; all "
+              "rank 2: its data differs from rank 0: tokens_crc32c is 6 here and 5 there; all "
               "hosts need the same files");
   });
   testing::RunRanks(

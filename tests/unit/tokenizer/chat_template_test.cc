@@ -97,7 +97,7 @@ std::string RenderedText(std::string_view source, const ChatOptions& options = {
 
 TEST(ChatTemplateTest, SaysWhatTheTemplateRaises) {
   EXPECT_EQ(RenderedText("\n{{ raise_exception('no system role') }}"),
-            "error: line 2: the template says: no system role");
+            "error: line 2: the template raised: no system role");
 }
 
 TEST(ChatTemplateTest, NamesTheLineOfAnError) {
@@ -129,7 +129,7 @@ TEST(ChatTemplateTest, IsUtf8) {
 
 TEST(ChatTemplateTest, RefusesWhatReachesOutsideOrChangesThings) {
   for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}"}) {
-    EXPECT_THAT(RenderedText(source), HasSubstr("dsrun's chat templates do not have that"))
+    EXPECT_THAT(RenderedText(source), HasSubstr("dsrun does not support that in chat templates"))
         << source;
   }
   EXPECT_THAT(RenderedText("{{ messages.append(1) }}"),

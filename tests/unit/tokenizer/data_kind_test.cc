@@ -50,7 +50,7 @@ TEST(DataKind, OfAnUnknownEndingIsATextThatLooksLikeOne) {
   EXPECT_EQ(JudgeDataFile("x.cut", std::string(kJudgedBytes - 1, 'a') + "\xc3")->kind,
             DataKind::kText);
   EXPECT_THAT(ErrorOf("x.bak", " {\"text\": 1}"), HasSubstr("looks like JSON: name it .jsonl"));
-  EXPECT_THAT(ErrorOf("x.latin", "f\xfcr immer"), HasSubstr("byte 1 is no UTF-8 text"));
+  EXPECT_THAT(ErrorOf("x.latin", "f\xfcr immer"), HasSubstr("byte 1 is not UTF-8 text"));
 }
 
 TEST(DataKind, RefusalsNameTheReason) {
@@ -159,7 +159,7 @@ TEST(DataFiles, OneThatIsPackedInAFolderIsRefused) {
 TEST(DataFiles, ADamagedGzipFileIsNamed) {
   const DataFolder folder;
   EXPECT_THAT(ListError(folder.Write("a.jsonl.gz", "\x1f\x8b\x08\0\0\0\0\0\0\x03"s)),
-              HasSubstr("a.jsonl.gz: the compressed data is cut off"));
+              HasSubstr("a.jsonl.gz: the compressed data is truncated"));
 }
 
 TEST(RowJson, ReasonsNameTheColumn) {
@@ -186,7 +186,7 @@ TEST(RowJson, ReasonsOfALongRowAreShort) {
   const std::string cut = reason("{\"text\": \"" + text);
   EXPECT_LT(cut.size(), 250u);
   EXPECT_THAT(cut, HasSubstr("the row is no JSON: column 300011: "));
-  EXPECT_THAT(cut, HasSubstr("it ends inside a text: it is not whole"));
+  EXPECT_THAT(cut, HasSubstr("it ends inside a text: it is incomplete"));
   const std::string overflow = reason("{\"n\": 1" + std::string(100'000, '0') + "}");
   EXPECT_LT(overflow.size(), 250u);
   EXPECT_THAT(overflow, HasSubstr("column 7: the number 1000"));

@@ -122,7 +122,7 @@ TEST(DataFolders, NameTheReasonToRefuseACard) {
               HasSubstr("README.md: the configuration en sets sep, names, which dsrun does not"));
   EXPECT_EQ(error("configs:\n" + one + "  sep: x\n" + other + "  default: true"), "read");
   folder.Write(".huggingface.yaml", "configs:\n" + one);
-  EXPECT_THAT(error("configs:\n" + one), HasSubstr(".huggingface.yaml: this file may say"));
+  EXPECT_THAT(error("configs:\n" + one), HasSubstr(".huggingface.yaml: this file may list"));
 }
 
 // As Python's gzip reads them.
@@ -145,7 +145,7 @@ TEST(DataRows, MembersOfGzipFilesFollowOneAnother) {
   }
   EXPECT_THAT(ErrorOf(folder.Write("c.jsonl.gz", member + "\x1f!")), HasSubstr("damaged"));
   EXPECT_THAT(ErrorOf(folder.Write("d.jsonl.gz", member + member.substr(0, 40))),
-              HasSubstr("cut off"));
+              HasSubstr("truncated"));
 }
 
 TEST(DataFolders, GiveAnotherSplitForEvaluation) {
@@ -170,7 +170,7 @@ TEST(DataFolders, GiveAnotherSplitForEvaluation) {
   ASSERT_TRUE(saved.ok()) << saved.status().message();
   EXPECT_THAT(saved->files[0].path.string(),
               HasSubstr("saved_splits/test/data-00000-of-00001.arrow"));
-  EXPECT_THAT(saved->notices, ElementsAre(HasSubstr("not read are the splits train")));
+  EXPECT_THAT(saved->notices, ElementsAre(HasSubstr("the splits train are not read")));
 }
 
 TEST(DataFolders, OfTheCacheAreTheSnapshotOfMain) {
@@ -232,7 +232,7 @@ TEST(DataRows, ErrorsOfTablesNameTheLine) {
   EXPECT_THAT(error("a,b\n\"x\n\",1\n1,2,3\n"),
               HasSubstr("a.csv:4: the row has 3 cells, and the header names 2"));
   EXPECT_THAT(error("a,b\n1,2\n\"x,1\n"), HasSubstr("a.csv:3: the file ends inside a quoted cell"));
-  EXPECT_THAT(error("a\nf\xfcr\n"), HasSubstr("a.csv:2: column \"a\" is no UTF-8 text"));
+  EXPECT_THAT(error("a\nf\xfcr\n"), HasSubstr("a.csv:2: column \"a\" is not UTF-8 text"));
   std::string late = "n\n";
   for (int i = 0; i < 10'000; ++i) late += "1\n";
   EXPECT_THAT(error(late + "x\n"), HasSubstr("a.csv:10002: column \"n\" has another type here"));

@@ -107,7 +107,7 @@ TEST(Gpt2FilesTest, AreWhatTheirTokenizerJsonIs) {
                   .ok());
   EXPECT_THAT(ReadTokenizer(folder.path()).status().message(),
               HasSubstr("tokenizer_config.json: tokenizer_class: vocab.json and merges.txt of "
-                        "'RobertaTokenizer' are none that dsrun knows"));
+                        "'RobertaTokenizer' are not supported"));
 }
 
 TEST(SentencePieceFileTest, ClassesWithOtherIdsAreRefused) {
@@ -119,7 +119,7 @@ TEST(SentencePieceFileTest, ClassesWithOtherIdsAreRefused) {
     ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json", config.dump()).ok());
     EXPECT_THAT(ReadTokenizer(folder.path()).status().message(),
                 HasSubstr("tokenizer_class: tokenizer.model of '" + std::string(name) +
-                          "' is none that dsrun knows"));
+                          "' is not supported"));
   }
   const Json llama = {{"tokenizer_class", "LlamaTokenizer"}};
   ASSERT_TRUE(WriteFileAtomically(folder.path() / "tokenizer_config.json", llama.dump()).ok());

@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{R"({"model": null})", "tokenizer.json: model is missing"},
         BadFile{R"({"model": 3})", "tokenizer.json: model must be an object, not 3"},
         BadFile{R"({"model": {"type": "Neural"}})",
-                "tokenizer.json: model.type: 'Neural' is no model that dsrun knows"},
+                "tokenizer.json: model.type: 'Neural' is not a supported model"},
         BadFile{R"({"model": {"vocab": {"a": -1}}})",
                 "tokenizer.json: model.vocab.a must be an id, not -1"},
         BadFile{R"({"model": {"vocab": {"a": 4000000000}}})",
@@ -114,16 +114,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{R"({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAA="}})",
                 "tokenizer.json: normalizer.precompiled_charsmap is damaged"},
         BadFile{R"({"pre_tokenizer": {"type": "UnicodeScripts"}})",
-                "'UnicodeScripts' is no pre-tokenizer that dsrun knows"},
+                "'UnicodeScripts' is not a supported pre-tokenizer"},
         BadFile{R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a"},
                     "behavior": "Isolated", "invert": false}})",
                 "tokenizer.json: pre_tokenizer.pattern.Regex: the pattern '(a' is not understood"},
         BadFile{R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a&&b]"},
                     "behavior": "Isolated", "invert": false}})",
-                "an intersection of sets at byte 2, which dsrun does not know"},
+                "an intersection of sets at byte 2, which dsrun does not support"},
         BadFile{R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a"},
                     "behavior": "Shuffled", "invert": false}})",
-                "pre_tokenizer.behavior is none that dsrun knows: 'Shuffled'"},
+                "pre_tokenizer.behavior is not supported: 'Shuffled'"},
         BadFile{R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "__"}})",
                 "pre_tokenizer.replacement must be one character, not '__'"},
         BadFile{R"({"post_processor": {"type": "Stamp"}})", "'Stamp' is no post-processor"},
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{R"({"post_processor": {"type": "TemplateProcessing", "pair": [],
                     "special_tokens": {}, "single": [{"Sequence": {"id": "B", "type_id": 0}}]}})",
                 "post_processor.single[0].Sequence.id must be A"},
-        BadFile{R"({"decoder": {"type": "Enigma"}})", "'Enigma' is no decoder that dsrun knows"},
+        BadFile{R"({"decoder": {"type": "Enigma"}})", "'Enigma' is not a supported decoder"},
         BadFile{R"({"truncation": {"max_length": 3, "strategy": "Any"}})",
                 "tokenizer.json: truncation.strategy must be LongestFirst"},
         BadFile{R"({"added_tokens": [{"id": 9, "content": "<s>"}]})",
@@ -176,7 +176,7 @@ TEST(EncoderTest, RefusesWhatIsNoUtf8) {
                                   std::string("ab\xED\xA0\x80"), std::string("ab\xC0\x80")}) {
     const auto encoding = encoder.Encode(text);
     ASSERT_FALSE(encoding.ok());
-    EXPECT_EQ(encoding.status().message(), "byte 2 of the text is no UTF-8");
+    EXPECT_EQ(encoding.status().message(), "byte 2 of the text is not UTF-8");
   }
   EXPECT_THAT(encoder.Encode("ab")->ids, ElementsAre(2));
 }

@@ -103,7 +103,7 @@ TEST_F(RowFileTest, ADamagedCellMakesItsOwnRowABadOne) {
   const std::string where = "the JSON in the column \"chat_template_kwargs\"";
   EXPECT_EQ(error(0), "is read");
   EXPECT_EQ(error(1),
-            where + " is damaged: line 1, column 14: it ends inside a text: it is not whole");
+            where + " is damaged: line 1, column 14: it ends inside a text: it is incomplete");
   EXPECT_EQ(error(2), where + ": the JSON is nested more than 100 deep");
   EXPECT_EQ(error(3), "is read") << "Arrow keeps the last one";
   EXPECT_EQ(error(4), where + " is damaged: line 1, column 1: it is empty");

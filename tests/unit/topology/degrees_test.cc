@@ -28,7 +28,7 @@ TEST(DegreesTest, NamedAxesStandInTheOrderTheyAreNamed) {
 
 TEST(DegreesTest, TextsThatAreNoMeshAreRefused) {
   const auto why = [](std::string_view text) { return ParseDegrees(text, 8).status().message(); };
-  EXPECT_THAT(why(""), HasSubstr("'' is no degree of a mesh"));
+  EXPECT_THAT(why(""), HasSubstr("'' is not a degree of a mesh"));
   EXPECT_THAT(why("shard"), HasSubstr("write AXIS=N"));
   EXPECT_THAT(why("shard=0"), HasSubstr("N of at least 1"));
   EXPECT_THAT(why("shard=2x"), HasSubstr("'shard=2x'"));

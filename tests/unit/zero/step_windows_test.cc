@@ -57,8 +57,8 @@ TEST(StepWindowsTest, SilentKeysHaveTheValuesOfDeepSpeed) {
 
 TEST(StepWindowsTest, WithoutStagesShardsOrMicroBatchesNothingIsDecided) {
   const StepWindows whole = Choose({}, kStage, {.optimizer = true});
-  EXPECT_EQ(whole.parameters.why, "ranks have them whole");
-  EXPECT_EQ(whole.gradients.why, "ranks have them whole");
+  EXPECT_EQ(whole.parameters.why, "ranks have all of them");
+  EXPECT_EQ(whole.gradients.why, "ranks have all of them");
   EXPECT_EQ(DescribeWindows(whole), "ranks have parameters and gradients whole");
   EXPECT_EQ(DescribeWindows(Choose({}, kStage, {.optimizer = true, .gradients = true})),
             "ranks have parameters whole; gradients are reduced once a step: reduce_bucket_size "

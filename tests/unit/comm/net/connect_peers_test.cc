@@ -180,7 +180,8 @@ TEST(ConnectPeersTest, WhoAnswersWithoutTheKeyOfTheJobIsNamed) {
                                         ranks.listener(0), ranks.records);
   EXPECT_EQ(result.status().code(), StatusCode::kUnauthenticated);
   EXPECT_THAT(result.status().message(), HasSubstr("rank 1 (host h1) cannot be reached"));
-  EXPECT_THAT(result.status().message(), HasSubstr("who answers has not the key"));
+  EXPECT_THAT(result.status().message(),
+              HasSubstr("the process that answers does not have the key"));
 }
 
 // Somebody who scans ports, a crowd that says nothing, and one that claims to be the rank that is

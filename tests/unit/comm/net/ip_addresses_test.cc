@@ -108,7 +108,7 @@ TEST(IpAddressesTest, AnRdmaDeviceIsRefusedWithTheInterfacesOfItsNetwork) {
     const Status refused = RefuseRdmaDevices(wanted, root.path());
     EXPECT_EQ(refused.code(), StatusCode::kUnimplemented);
     EXPECT_THAT(refused.message(), HasSubstr("mlx5_0 is an RDMA device."));
-    EXPECT_THAT(refused.message(), HasSubstr("--interface ib0 takes TCP over its network"));
+    EXPECT_THAT(refused.message(), HasSubstr("--interface ib0 uses TCP over its network"));
   }
   EXPECT_THAT(RefuseRdmaDevices("hfi1_0", root.path()).message(),
               HasSubstr("it has no network interface for TCP"));
@@ -125,7 +125,7 @@ TEST(IpAddressesTest, AnInterfaceThatIsCalledAsItsRdmaDeviceIsAnInterface) {
   std::filesystem::create_directories(classes / "net/ibp1s0");
   EXPECT_TRUE(RefuseRdmaDevices("eth0,ibp1s0", root.path()).ok());
   EXPECT_THAT(RefuseRdmaDevices("ibp1s0:1", root.path()).message(),
-              HasSubstr("--interface ibp1s0 takes TCP over its network"));
+              HasSubstr("--interface ibp1s0 uses TCP over its network"));
 }
 
 TEST(IpAddressesTest, ThisHostHasAnAddress) {

@@ -119,7 +119,7 @@ TEST_P(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
   const Status status =
       pair.first->Wait(pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes));
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come within"));
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 did not arrive within"));
 }
 
 // Its memory may be gone when the frame comes.
@@ -249,7 +249,7 @@ TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
   for (const FrameHeader& header : bad) {
     const Status status = SendHeader(header, wires());
     EXPECT_EQ(status.code(), StatusCode::kInternal);
-    EXPECT_THAT(status.message(), HasSubstr("rank 1 sent what is no frame"));
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 sent an invalid frame"));
   }
 }
 

@@ -118,8 +118,8 @@ TEST(PeerLossTest, WhoWaitsItselfIsNotTheOneThatDidNotCome) {
     return status.message();
   };
   std::jthread rank_one(
-      [&] { EXPECT_THAT(wait_for(one, 0), HasSubstr("rank 0 did not come within 1 s")); });
-  EXPECT_THAT(wait_for(two, 1), HasSubstr("rank 0 did not come within 1 s"));
+      [&] { EXPECT_THAT(wait_for(one, 0), HasSubstr("rank 0 did not arrive within 1 s")); });
+  EXPECT_THAT(wait_for(two, 1), HasSubstr("rank 0 did not arrive within 1 s"));
   rank_one.join();
   EXPECT_EQ(found_by_one.kind, Absence::Kind::kLate);
   EXPECT_EQ(found_by_one.ranks, std::vector{0});

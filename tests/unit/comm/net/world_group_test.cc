@@ -137,7 +137,7 @@ TEST(WorldGroupTest, AReduceThatFailsMidwaySendsNothingFromMemoryThatIsGone) {
   std::vector<float> mine(kCount, 2);
   const Status status =
       group.Reduce(BytesOf(mine), {kCount, ElementType::kFloat32}, ReduceOp::kSum, 0);
-  EXPECT_THAT(status.message(), HasSubstr("rank 0 did not come"));
+  EXPECT_THAT(status.message(), HasSubstr("rank 0 did not arrive"));
   group.Abort("rank 1 has given up");
   std::vector<float> result(kCount / 4);
   const auto into = std::as_writable_bytes(std::span(result));

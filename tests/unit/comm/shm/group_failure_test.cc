@@ -176,7 +176,7 @@ TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
     lock.unlock();
     const Status status = group.Barrier();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-    EXPECT_THAT(status.message(), HasSubstr("rank 1 did not come"));
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 did not arrive"));
     lock.lock();
     done = true;
     gave_up.notify_one();
@@ -212,7 +212,7 @@ TEST(TimeoutTest, AllThatDidNotComeAreNamed) {
   RunGroup(options, [&](HostGroup& group) {
     if (group.rank() % 2 == 1) return both_waited.wait();
     EXPECT_THAT(group.Barrier().message(),
-                HasSubstr("rank 11, rank 13 did not come within 0 s while rank 1" +
+                HasSubstr("rank 11, rank 13 did not arrive within 0 s while rank 1" +
                           std::to_string(group.rank()) + " was in barrier"));
     const Absence absence = group.family()->absence();
     if (absence.kind != Absence::Kind::kNone) {  // this one's time was up first

@@ -55,7 +55,7 @@ TEST(RegionExchangeTest, RankZeroNamesWhoIsMissing) {
 TEST(RegionExchangeTest, WithoutRankZeroTheOthersGiveUp) {
   const Status status = ExchangeRegion(Place(1, 2, milliseconds(20)), 4096).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("rank 0 did not come"));
+  EXPECT_THAT(status.message(), HasSubstr("rank 0 did not arrive"));
 }
 
 TEST(RegionExchangeTest, TwoProcessesWithOneRankAreRefused) {
