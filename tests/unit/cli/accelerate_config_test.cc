@@ -85,7 +85,7 @@ TEST(AccelerateConfigTest, ContextParallelismIsARing) {
   EXPECT_THAT(Missing(both), ElementsAre("parallelism_config_cp_size"));
 }
 
-TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {
+TEST(AccelerateConfigTest, NamesUnmappedSettings) {
   EXPECT_THAT(Missing(Accelerate("distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  a: 1\n")),
               ElementsAre("distributed_type", "megatron_lm_config"));
   EXPECT_THAT(Missing(Accelerate("distributed_type: FSDP\nmixed_precision: fp8\n"
@@ -107,7 +107,7 @@ TEST(AccelerateConfigTest, WhatDoesNotMapIsNamed) {
 }
 
 // Accelerate 1.x refuses the file with them.
-TEST(AccelerateConfigTest, ADeepspeedFileIsTheWholeConfig) {
+TEST(AccelerateConfigTest, ADeepspeedFileIsTheFullConfig) {
   const Translation both = Accelerate(
       "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
       "  zero_stage: 3\n  gradient_clipping: 0.5\n  offload_param_device: none\n"

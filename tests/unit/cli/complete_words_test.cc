@@ -59,7 +59,7 @@ TEST(CompleteWordsTest, ArgumentsOfCommands) {
   EXPECT_THAT(Words({"completion", "z"}), ElementsAre("zsh"));
 }
 
-TEST(CompleteWordsTest, BehindAProgramDsrunKnowsNothing) {
+TEST(CompleteWordsTest, SuggestsNothingAfterAProgram) {
   for (const std::vector<std::string>& typed :
        std::vector<std::vector<std::string>>{{"train.py", "--num_g"},
                                              {"run", "prog", "--num_g"},
@@ -71,7 +71,7 @@ TEST(CompleteWordsTest, BehindAProgramDsrunKnowsNothing) {
 }
 
 // Every command describes itself and every flag has a meaning, or the completions have gaps.
-TEST(CommandFlagsTest, EveryCommandTellsItsFlags) {
+TEST(CommandFlagsTest, EveryCommandDescribesItsFlags) {
   for (const Command& command : Commands()) {
     const FlagDescriptions described = DescribeCommand(command);
     if (command.name == "help" || command.name == "version") continue;

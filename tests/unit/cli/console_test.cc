@@ -171,7 +171,7 @@ TEST(ConsoleTest, LinesCarryTheirTime) {
   EXPECT_EQ(out, "2025-11-23T01:00:00.123Z 0@h: a\n2025-11-23T01:00:00.123Z [0-1] b (x2)\n");
 }
 
-TEST(ConsoleTest, WhatDsrunSaysHoldsNoControlCharacters) {
+TEST(ConsoleTest, MessagesHaveNoControlCharacters) {
   EXPECT_EQ(Shown({}, {Notice(0, "\x1b]0;title\x07")}).second, "dsrun: \\x1b]0;title\\x07\n");
   CaptureStderr();
   {
@@ -331,7 +331,7 @@ TEST(BacklogWriterTest, DroppedLinesAreReportedThoughNoneComesLater) {
   EXPECT_EQ(GetCapturedStderr().substr(0, 34), "dsrun: 3 lines, 14 B, are not show");
 }
 
-TEST(BacklogWriterTest, WhoGivesABlockedConsoleUpWaitsNoLonger) {
+TEST(BacklogWriterTest, GivingUpABlockedConsoleEndsTheWait) {
   ::signal(SIGPIPE, SIG_IGN);  // the pipe goes before the thread that writes to it
   Pipe blocked;
   PipedStream err(STDERR_FILENO);

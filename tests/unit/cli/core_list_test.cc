@@ -22,7 +22,7 @@ TEST(CoreListTest, NumbersAndRanges) {
   EXPECT_EQ(ParseCoreList("0-27,32-59").value().size(), 56u);
 }
 
-TEST(CoreListTest, RefusesWhatIsNoAscendingList) {
+TEST(CoreListTest, RefusesListsThatDoNotAscend) {
   const std::string ascend = " is not above the entry before it; cores must ascend";
   const std::string neither = " is neither a core number nor a range like 0-3";
   EXPECT_EQ(CoreListError("0,2-6,5-9"), "core list: '5-9'" + ascend);

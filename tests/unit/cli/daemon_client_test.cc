@@ -29,7 +29,7 @@ class DaemonClientTest : public ::testing::Test {
 };
 
 // Of a thread that it does not get, for one: a call says so, too.
-TEST_F(DaemonClientTest, WhatGrpcLogsIsNotForTheUser) {
+TEST_F(DaemonClientTest, HidesTheLogOfGrpc) {
   ::testing::internal::CaptureStderr();
   gpr_log(GPR_ERROR, "Could not create a worker-thread");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
@@ -78,7 +78,7 @@ class BusyDaemon : public v1::Daemon::Service {
 };
 
 // Else the ranks of its host would wait in vain for what others have put.
-TEST_F(DaemonClientTest, WhoHasNoThreadForAShareIsAskedAgain) {
+TEST_F(DaemonClientTest, RetriesAShareRefusedForLackOfThreads) {
   BusyDaemon service;
   grpc::ServerBuilder builder;
   const std::unique_ptr<grpc::Server> server = builder.RegisterService(&service).BuildAndStart();

@@ -59,7 +59,7 @@ TEST(EnvFileTest, TheLastLineOfANameCounts) {
   EXPECT_THAT(ParsedVariables(""), IsEmpty());
 }
 
-TEST(EnvFileTest, WhatIsRefusedIsNamedByLineAndNeverShowsTheValue) {
+TEST(EnvFileTest, NamesTheLineOfAnErrorWithoutItsValue) {
   EXPECT_EQ(VariableRefusal("A=1\n\nNAME\n"), "f:3: expected NAME=VALUE, found no '='");
   EXPECT_EQ(VariableRefusal("=secret"), "f:1: no name before '='");
   EXPECT_EQ(VariableRefusal("set A=secret"), "f:1: the name before '=' has a blank or a quote");

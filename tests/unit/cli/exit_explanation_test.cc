@@ -61,7 +61,7 @@ TEST(ExitExplanationTest, WhereNothingCanBeReadSizeIsAHintButNoProof) {
   EXPECT_THAT(ExplainExit(exit).hint, HasSubstr("the out-of-memory killer (see dmesg), a sched"));
 }
 
-TEST(ExitExplanationTest, AFullSharedMemoryIsToldFromOtherBusErrors) {
+TEST(ExitExplanationTest, DistinguishesFullSharedMemoryFromOtherBusErrors) {
   v1::RankExited exit = Killed(SIGBUS);
   EXPECT_THAT(ExplainExit(exit).hint, HasSubstr("df /dev/shm"));
   exit.mutable_shared_memory()->set_total_bytes(kGiB);
@@ -76,7 +76,7 @@ TEST(ExitExplanationTest, AFullSharedMemoryIsToldFromOtherBusErrors) {
   EXPECT_THAT(ExplainExit(exit).hint, HasSubstr("/dev/shm has free space"));
 }
 
-TEST(ExitExplanationTest, AStatusThatTellsOfAnOutOfMemoryKillBelowTheRank) {
+TEST(ExitExplanationTest, AStatusReportsAnOutOfMemoryKillBelowTheRank) {
   v1::RankExited exit = EndedWith(1);
   exit.mutable_oom()->set_group_kills(2);
   const ExitExplanation explanation = ExplainExit(exit);

@@ -37,7 +37,7 @@ TEST(ExportsTest, AnUnsetNameIsAnError) {
       "-x NOPE: NOPE is not set in this shell; export it first or give its value: -x NOPE=...");
 }
 
-TEST(ExportsTest, APatternTakesWhatTheShellHas) {
+TEST(ExportsTest, APatternTakesVariablesOfTheShell) {
   EXPECT_THAT(*ResolveExports({.words = {"NCCL_*"}}, kShell),
               ElementsAre(Pair("NCCL_DEBUG", "INFO"), Pair("NCCL_IB_HCA", "mlx5")));
   EXPECT_THAT(*ResolveExports({.words = {"?OME", "[EU]*"}}, kShell),
@@ -88,14 +88,14 @@ class GatheredExportsTest : public ::testing::Test {
   const std::string file_ = (folder_.path() / "job.env").string();
 };
 
-TEST_F(GatheredExportsTest, ADollarThatStaysIsTold) {
+TEST_F(GatheredExportsTest, ReportsAnUnexpandedDollar) {
   EXPECT_THAT(Gather("LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/opt\nA=${B}\nPRICE=5$\nC=$(pwd)\n").notices,
               ElementsAre(file_ + ": the $ in LD_LIBRARY_PATH, A stays as it is written: env files "
                                   "expand nothing"));
   EXPECT_THAT(Gather("A=1\n").notices, IsEmpty());
 }
 
-TEST_F(GatheredExportsTest, DsrunsOwnVariablesAreTold) {
+TEST_F(GatheredExportsTest, ReportsDsrunsOwnVariables) {
   EXPECT_THAT(Gather("RANK=3\nMASTER_PORT=12802\nNCCL_DEBUG=INFO\n").notices,
               ElementsAre(file_ + ": RANK, MASTER_PORT have no effect: dsrun sets them for each "
                                   "rank"));
@@ -107,7 +107,7 @@ TEST_F(GatheredExportsTest, WhereAForeignPathIsFromIsKnown) {
   EXPECT_EQ(Gather("PATH=/opt/conda/bin\n", {"PATH=/x"}).path_source, "-x PATH");
 }
 
-TEST(ShownEnvironmentTest, IsWhatRanksGet) {
+TEST(ShownEnvironmentTest, MatchesTheEnvironmentOfRanks) {
   WorldPlan world = PlanWorld({{.host = "a", .slots = {0, 1}}});
   world.hosts[0].exports = {{"MASTER_PORT", "12802"}, {"RANK", "7"},
                             {"DSRUN_JOB_ID", "old"},  {"NCCL_DEBUG", "INFO"},

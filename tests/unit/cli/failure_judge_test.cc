@@ -51,7 +51,7 @@ v1::Event Missed(int rank) {
 }
 
 // The rank that waited for one that was killed ends first, or is heard first.
-TEST(FailureJudgeTest, WhoEndsBecauseAnotherIsNotThereTakesNoBlameFromIt) {
+TEST(FailureJudgeTest, ARankThatEndsBecauseOfAMissingPeerTakesNoBlameFromIt) {
   const v1::Event error = Missed(0);
   const JobOutcome killed = After({error, Exited(0, 1), Exited(1, 0, SIGKILL)});
   ASSERT_FALSE(killed.ok());
@@ -151,7 +151,7 @@ TEST(FailureJudgeTest, ATestimonyNamesARankOfTheJob) {
   EXPECT_EQ(After({plain, nobody, Exited(0, 1)}).failure().rank, 0);
 }
 
-TEST(FailureJudgeTest, WhoWasMissedBecauseItFailedIsNotAStall) {
+TEST(FailureJudgeTest, AMissingRankThatFailedIsNotAStall) {
   const JobOutcome killed =
       After({MissedAlive(0, 1, v1::RankError::LATE), Exited(0, 1), Exited(1, 0, SIGKILL)});
   EXPECT_EQ(killed.failure().cause, Cause::kSignal);
@@ -226,7 +226,7 @@ TEST(FailureJudgeTest, OutOfMemoryHasItsOwnCauseAndProof) {
   EXPECT_EQ(verdict.proof, "process 1000 was ended by signal 9 (SIGKILL), peak memory 3.00 GiB");
 }
 
-TEST(FailureJudgeTest, WhatTheRankReportedComesFirst) {
+TEST(FailureJudgeTest, TheReportOfTheRankComesFirst) {
   const JobOutcome outcome = After({Beacon(1, 12), Error(1, "model: no config.json", "add one"),
                                     Error(0, "peer is gone"), Exited(1, 2), Exited(0, 1)});
   ASSERT_FALSE(outcome.ok());

@@ -30,7 +30,7 @@ using ::testing::Not;
 using testing::RecordingObserver;
 using ::testing::StartsWith;
 
-TEST(FenceTest, IsOpenWhereEveryHostHasTold) {
+TEST(FenceTest, IsOpenAfterEveryHostReported) {
   EXPECT_EQ(Fence(seconds(10), seconds(15)).Remaining(seconds(0)), seconds(0));
 }
 
@@ -51,7 +51,7 @@ TEST(FenceTest, ALongGraceIsCutAtTheEndOfALease) {
   EXPECT_EQ(fence.Remaining(seconds(0)), seconds(17));
 }
 
-TEST(FenceTest, SaysWhoIsWaitedFor) {
+TEST(FenceTest, NamesTheAwaitedHosts) {
   Fence fence(seconds(10), seconds(0));
   fence.Add("a", seconds(0));
   fence.Add("b", seconds(5));
@@ -151,7 +151,7 @@ TEST_F(FencedControllerTest, ASignalEndsTheWait) {
 }
 
 // Both wait until he has been told that what he sends has no effect: else this test has no end.
-TEST_F(FencedControllerTest, TheUserIsHeardWhileProcessesEndAndASpareIsStarted) {
+TEST_F(FencedControllerTest, HandlesTheUserWhileProcessesEndAndASpareStarts) {
   std::binary_semaphore answered(0);
   observer_.on_notice = [&](const std::string& text) {
     if (text.find("has no effect") != std::string::npos) answered.release();
@@ -170,7 +170,7 @@ TEST_F(FencedControllerTest, TheUserIsHeardWhileProcessesEndAndASpareIsStarted) 
 }
 
 // As std::async does where no thread is to be had.
-TEST_F(FencedControllerTest, WhatTheStartOfASpareThrowsIsTheSparesFailure) {
+TEST_F(FencedControllerTest, AnExceptionWhileStartingASpareIsItsFailure) {
   on_spare_ = [] {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   };
@@ -179,7 +179,7 @@ TEST_F(FencedControllerTest, WhatTheStartOfASpareThrowsIsTheSparesFailure) {
               Contains(HasSubstr("spare host c: this machine cannot start it: ")));
 }
 
-TEST_F(FencedControllerTest, ASpareWhoseStartTheUserHasEndedIsNotBlamed) {
+TEST_F(FencedControllerTest, ASpareIsNotBlamedForAStartThatTheUserEnded) {
   on_spare_ = [this] { controller_->OnSignal(SIGINT); };
   spare_answer_ = CancelledError("interrupted");
   EXPECT_EQ(Run().failure().cause, Cause::kUserStop);

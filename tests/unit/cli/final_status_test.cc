@@ -14,7 +14,7 @@ TEST(FinalStatusTest, ShellLeavesEveryStatusAsItIs) {
   }
 }
 
-TEST(FinalStatusTest, DistinctTellsOursFromAProgramsOwn) {
+TEST(FinalStatusTest, DistinctSeparatesStatusesOfDsrunAndPrograms) {
   EXPECT_EQ(FinalStatus(kExitOk, kDistinct), 0);
   EXPECT_EQ(FinalStatus(kExitFailure, kDistinct), 241);
   EXPECT_EQ(FinalStatus(kExitCheckpoint, kDistinct), 246);
@@ -25,7 +25,7 @@ TEST(FinalStatusTest, DistinctTellsOursFromAProgramsOwn) {
   EXPECT_EQ(FinalStatus({.cause = Cause::kException, .rank = 0, .exit_code = 1}, kDistinct), 1);
 }
 
-TEST(FinalStatusTest, DistinctTellsAStopByTheUserFromASignalOfSomebodyElses) {
+TEST(FinalStatusTest, DistinctSeparatesAUserStopFromAForeignSignal) {
   EXPECT_EQ(FinalStatus({.cause = Cause::kUserStop, .exit_code = 143}, kDistinct), 247);
   EXPECT_EQ(FinalStatus({.cause = Cause::kSignal, .rank = 0, .exit_code = 143}, kDistinct), 143);
 }

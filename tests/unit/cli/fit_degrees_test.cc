@@ -35,14 +35,14 @@ class FitDegreesTest : public ::testing::Test {
   plan::FitQuestion question_;
 };
 
-TEST_F(FitDegreesTest, WithRoomForAllNothingIsCut) {
+TEST_F(FitDegreesTest, ShardsNothingWithEnoughMemory) {
   const plan::Fit first = With(64).front();
   EXPECT_EQ(first.zero, 0);
   EXPECT_EQ(first.Flags(), "");
   EXPECT_GT(first.micro_batch, 1);
 }
 
-TEST_F(FitDegreesTest, WithLessRoomMoreIsShared) {
+TEST_F(FitDegreesTest, ShardsMoreWithLessMemory) {
   const std::int64_t whole = With(64).front().bytes;
   question_.room = whole - 1;
   const auto fits = plan::FitDegrees(question_);

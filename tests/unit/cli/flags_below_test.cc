@@ -252,7 +252,7 @@ TEST_F(FlagsBelowTest, TrainersNormsAreNeverDecayed) {
   EXPECT_TRUE(resumed->job.no_decay_on_norms_and_biases);
 }
 
-TEST_F(FlagsBelowTest, WhatNearlyMapsIsANotice) {
+TEST_F(FlagsBelowTest, NearlyMappedSettingsAreNotices) {
   const auto inputs = Train({{"num_train_epochs", 3}}, {});
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
   EXPECT_THAT(inputs->notices,
@@ -311,7 +311,7 @@ TEST_F(FlagsBelowTest, ADsConfigIsHeldAgainstFlagsAsInTransformers) {
   }
 }
 
-TEST_F(FlagsBelowTest, AFlagReplacesWhatWouldContradictIt) {
+TEST_F(FlagsBelowTest, AFlagReplacesContradictingSettings) {
   const Json deepspeed = Json::parse(R"({"train_batch_size": 8, "gradient_clipping": 1.0,
       "bf16": {"enabled": false}, "scheduler": {"type": "WarmupLR", "params":
       {"warmup_num_steps": 2, "warmup_max_lr": 5e-5}}})");

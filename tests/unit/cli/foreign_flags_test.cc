@@ -128,7 +128,7 @@ TEST(ForeignFlagsTest, NoFlagOfTheirsIsUnknown) {
               HasSubstr("unknown flag"));
 }
 
-TEST(ForeignFlagsTest, WhatCannotBeDoneIsTranslated) {
+TEST(ForeignFlagsTest, TranslatesUnsupportedFlags) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> refusals = {
       {{"--nnodes=1:4", "x"}, "--nnodes 1:4 is not supported: a job keeps the size it begins with"},
       {{"--nnodes=0", "x"}, "--nnodes: 0 is not a whole number above 0"},

@@ -173,7 +173,7 @@ TEST(ForeignTrainFlagsTest, CountsMayHaveAPoint) {
 }
 
 // `train --recipe R --bf16=false` left the recipe's --bf16 on.
-TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseGoBeforeWhatLiesBelow) {
+TEST(ForeignTrainFlagsTest, FalseSwitchesOverrideTheFile) {
   const Recipe below{.flags = {{"bf16", true}, {"recompute", "full"}, {"lora_dora", true}}};
   const TrainWords parsed =
       ParseTrainWords({"--bf16=0", "--gradient_checkpointing", "False", "--use_dora=no"});

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 const HostKeyNames kNames{.name = "node", .host = "10.0.0.2", .port = 2222, .user = "me"};
 
-TEST(HostKeyPolicyTest, WhatIsNotSaidIsAsOpenSshHasIt) {
+TEST(HostKeyPolicyTest, UsesOpenSshsDefaults) {
   ::setenv("HOME", "/home/me", 1);
   const auto policy = MakeHostKeyPolicy({}, kNames);
   ASSERT_TRUE(policy.ok());
@@ -46,7 +46,7 @@ TEST(HostKeyPolicyTest, TakesQuotedNamesAndTokens) {
   EXPECT_EQ(policy->revoked_keys, "/etc/revoked");
 }
 
-TEST(HostKeyPolicyTest, RefusesWhatItCannotHonour) {
+TEST(HostKeyPolicyTest, RefusesUnsupportedSettings) {
   for (const char* file : {"~/%C", "${HOME}/x", "~you/x", "relative", "/ends/with%"}) {
     for (const HostKeyWords& words :
          {HostKeyWords{.users_files = file}, HostKeyWords{.systems_files = file},

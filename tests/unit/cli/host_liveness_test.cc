@@ -30,7 +30,7 @@ TEST(HostLivenessTest, AnAnswerBringsItBack) {
   EXPECT_EQ(host.Grade(seconds(55)), HostGrade::kLost);
 }
 
-TEST(HostLivenessTest, ABusyHostWhoseEventsComeIsNotDead) {
+TEST(HostLivenessTest, ABusyHostThatSendsEventsIsAlive) {
   HostLiveness host = BornAtZero();
   for (int second = 0; second < 300; second += 5) {
     host.OnFailedRenewal("deadline exceeded");

@@ -25,7 +25,7 @@ std::string ParsedHosts(std::string_view text) {
   return hosts.ok() ? Show(*hosts) : hosts.status().message();
 }
 
-TEST(HostfileTest, TakesWhatDeepSpeedTakes) {
+TEST(HostfileTest, AcceptsTheHostfilesOfDeepSpeed) {
   const std::map<std::string, std::string> cases = {
       {"\nworker-1 slots=2\nworker-2 slots=2\n\nlocalhost slots=1\n123.23.12.10 slots=2\n\n"
        "#worker-1 slots=3\n# this is a comment\n\n",
@@ -172,7 +172,7 @@ TEST(HostfileTest, CharactersThatLookLikeBlanksAreNamedWithTheirColumn) {
             "a=1;workdir=/my" + no_break + "data");
 }
 
-TEST(HostfileTest, TakesWhatOtherLaunchersWrite) {
+TEST(HostfileTest, AcceptsTheHostfilesOfOtherLaunchers) {
   const std::map<std::string, std::string> cases = {
       {"a slots=2 max-slots=2\nb slots=8 max_slots=16 # rack 1\n", "a=2,b=8"},
       {"a\na\n", "a=2"},

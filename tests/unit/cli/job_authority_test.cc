@@ -26,7 +26,7 @@ TEST(JobAuthorityTest, AWrongClockOnAHostDoesNotBreakAJob) {
   EXPECT_EQ(CheckedAt(kNow + 11 * kYear, credentials).code(), StatusCode::kFailedPrecondition);
 }
 
-TEST(JobAuthorityTest, AControllerWhoseClockWasNeverSetMakesCertificatesThatHold) {
+TEST(JobAuthorityTest, AControllerWithAnUnsetClockMakesValidCertificates) {
   const auto authority = JobAuthority::Create("job", DatesOfCertificates(60));
   const Status status = CheckedAt(kNow, authority->IssueDaemon(0).value());
   EXPECT_TRUE(status.ok()) << status.message();

@@ -115,14 +115,14 @@ v1::Event Put(const std::string& key, const std::string& value) {
   return event;
 }
 
-TEST_F(JobControllerTest, WhatARankPutsReachesTheOtherHosts) {
+TEST_F(JobControllerTest, ValuesOfARankReachTheOtherHosts) {
   AddHost("a", {{Put("ranks/0", "10.0.0.1"), Exited(0, 0), Ended()}});
   AddHost("b", {{Exited(2, 0), Ended()}});
   daemons_[1]->awaited_key = "ranks/0";
   EXPECT_TRUE(Controller().Run().ok());
 }
 
-TEST_F(JobControllerTest, EveryHostIsToldTheSameRendezvous) {
+TEST_F(JobControllerTest, EveryHostGetsTheSameRendezvous) {
   AddHost("a", {{Ended()}});
   AddHost("b", {{Ended()}});
   daemons_[1]->prepare_answer.set_master_port(1);

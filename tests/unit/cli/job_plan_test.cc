@@ -35,7 +35,7 @@ JobRequest RequestOf(LaunchFlags flags = {}, Environment exports = {}) {
           .shell = kUserShell};
 }
 
-TEST(JobPlanTest, TakesWhatWasPlannedAndGiven) {
+TEST(JobPlanTest, TakesThePlanAndTheFlags) {
   JobRequest request = RequestOf({.master_port = 4000, .umask = 7}, {{"LR", "3"}});
   request.notices = {"careful"};
   const JobPlan plan = PlanJob(request);
@@ -54,7 +54,7 @@ TEST(JobPlanTest, RanksAreAnyPrograms) {
   EXPECT_EQ(plan.purpose.first_generation, 0);
 }
 
-TEST(JobPlanTest, UnlessTheCommandSaysWhatTheyAreFor) {
+TEST(JobPlanTest, UnlessTheCommandNamesTheirUse) {
   const JobPlan plan = PlanJob(RequestOf(), {.built_in = true,
                                              .trains = true,
                                              .total_steps = 9,
@@ -67,7 +67,7 @@ TEST(JobPlanTest, UnlessTheCommandSaysWhatTheyAreFor) {
   EXPECT_THAT(plan.purpose.closing_lines, ElementsAre("bye"));
 }
 
-TEST(JobPlanTest, SparesAreNumberedBehindTheHosts) {
+TEST(JobPlanTest, SparesAreNumberedAfterTheHosts) {
   const JobPlan plan = PlanJob(RequestOf());
   EXPECT_EQ(plan.host_count(), 3);
   EXPECT_EQ(plan.host(0).host, "a");
@@ -94,7 +94,7 @@ TEST(JobPlanTest, AHostStartsWhereItsEntrySaysElseWhereTheFlagElseHere) {
   EXPECT_EQ(PlanJob(request).host(0).working_directory, "/else");
 }
 
-TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetWhatIsExported) {
+TEST(JobPlanTest, ThisMachineInheritsTheShellAndOthersGetExports) {
   const JobPlan plan = PlanJob(RequestOf({}, {{"LR", "3"}}));
   EXPECT_THAT(plan.host(0).exports, ElementsAre(Pair("LR", "3")));
   for (const int number : {1, 2}) {

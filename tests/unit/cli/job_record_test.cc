@@ -84,7 +84,7 @@ class JobRecordTest : public ::testing::Test {
   int status_ = -1;
 };
 
-TEST_F(JobRecordTest, ShowsWhatThePlanHasToSay) {
+TEST_F(JobRecordTest, ShowsTheNoticesOfThePlan) {
   plan_.notices = {"the hostfile names h1 twice", "no GPU is visible"};
   EXPECT_EQ(Record([](JobRecord& record) { record.ShowNotices(); }).err,
             "dsrun: the hostfile names h1 twice\ndsrun: no GPU is visible\n");
@@ -129,7 +129,7 @@ TEST_F(JobRecordTest, KeepsOutputAndShowsIt) {
   EXPECT_EQ(Content("logs/0/rank-00001.out"), "hello\n");
 }
 
-TEST_F(JobRecordTest, WhatCannotBeKeptIsAnErrorAndIsNotShown) {
+TEST_F(JobRecordTest, AnUnrecordedEventIsAnErrorAndIsNotShown) {
   ASSERT_TRUE(WriteFileAtomically(path() / "logs", "a file in the logs' place").ok());
   const Shown shown = Record([&](JobRecord& record) {
     EXPECT_FALSE(record.OnEvent({host_, 0, Output(1, "hello\n")}).ok());
@@ -137,7 +137,7 @@ TEST_F(JobRecordTest, WhatCannotBeKeptIsAnErrorAndIsNotShown) {
   EXPECT_THAT(shown.out, IsEmpty());
 }
 
-TEST_F(JobRecordTest, WhatWasNotKeptInTheEndIsTheVerdictOfAJobThatEndsWell) {
+TEST_F(JobRecordTest, AnIncompleteRecordIsTheVerdictOfASuccessfulJob) {
   ASSERT_TRUE(WriteFileAtomically(path() / "logs", "a file in the logs' place").ok());
   const Shown shown = Record([&](JobRecord& record) {
     record.Begin();  // what becomes of the event is known later
@@ -167,7 +167,7 @@ TEST_F(JobRecordTest, OutputThatWasGivenUpMakesNoGoodEnd) {
   EXPECT_TRUE(HasFile("verdict.json")) << "which is put after that, and is not given up again";
 }
 
-TEST_F(JobRecordTest, AGoodTrainingEndsWithWhatItHasLeft) {
+TEST_F(JobRecordTest, ASuccessfulTrainingEndsWithItsResults) {
   plan_.purpose = {.built_in = true, .trains = true, .closing_lines = {"next: dsrun resume"}};
   const Shown shown = Record([&](JobRecord& record) {
     EXPECT_TRUE(record.OnEvent({host_, 0, Step(1, 4.5, R"({"step":1})")}).ok());

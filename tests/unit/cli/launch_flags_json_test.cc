@@ -61,7 +61,7 @@ TEST(LaunchFlagsJsonTest, MissingFlagsKeepTheirDefaultAndDamageIsAnError) {
   EXPECT_FALSE(ReadLaunchFlags({{"num_gpus", "three"}}).ok());
 }
 
-TEST(LaunchFlagsJsonTest, WhatAnotherVersionKnowsIsNamed) {
+TEST(LaunchFlagsJsonTest, NamesFlagsOfAnotherVersion) {
   EXPECT_EQ(ReadLaunchFlags({{"num_cpus", 3}, {"num_gpus", 3}, {"a", 1}}).status().message(),
             "its launch flags have entries that this dsrun does not support: num_cpus, a");
   EXPECT_EQ(ReadLaunchFlags({{"num_gpus", "three"}}).status().message(),

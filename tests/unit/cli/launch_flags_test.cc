@@ -47,14 +47,14 @@ TEST(LaunchFlagsTest, TheLastOfARepeatedFlagWinsAndShortFlagsMayBeGlued) {
   EXPECT_TRUE(parsed->flags.quiet);
 }
 
-TEST(LaunchFlagsTest, EverythingBehindTheProgramBelongsToIt) {
+TEST(LaunchFlagsTest, AllWordsAfterTheProgramBelongToIt) {
   const auto parsed = Parse({"--num_gpus", "2", "./prog", "--num_gpus", "9", "--", "-x", ""});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_EQ(parsed->flags.num_gpus, 2);
   EXPECT_THAT(parsed->rest, ElementsAre("./prog", "--num_gpus", "9", "--", "-x", ""));
 }
 
-TEST(LaunchFlagsTest, AcceptsWhatHappensAnyway) {
+TEST(LaunchFlagsTest, AcceptsFlagsForDefaultBehaviour) {
   EXPECT_TRUE(Parse({"--no_local_rank", "--no-ssh-check", "--launcher", "pdsh", "prog"}).ok());
 }
 
@@ -98,7 +98,7 @@ TEST(LaunchFlagsTest, AnExportSaysWhereItsValueStandsHoweverItIsWritten) {
   EXPECT_EQ(places({"-x", "HOME", "-qx", "NCCL_*", "prog"}), Places());
 }
 
-TEST(LaunchFlagsTest, FlagsBehindGluedShortOnesAreReadAlike) {
+TEST(LaunchFlagsTest, ReadsFlagsAfterGluedShortOnes) {
   const auto parsed = Parse({"-qx", "A=1", "-np", "2", "prog"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_EQ(parsed->flags.total_ranks, 2);

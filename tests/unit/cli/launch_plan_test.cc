@@ -54,7 +54,7 @@ TEST_F(LaunchPlanTest, VisibleDevicesAreTheSlotsInTheirOrder) {
   EXPECT_EQ(more.status().message(), "--num_gpus 3: host 'localhost' has 2 slots");
 }
 
-TEST_F(LaunchPlanTest, VisibleDevicesMayStandBehindBlanksButOnlyOnce) {
+TEST_F(LaunchPlanTest, VisibleDevicesMayFollowBlanksButOnlyOnce) {
   const auto plan = MakeLaunchPlan({}, Machine(0), "2, 3 ");
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(plan->world.hosts[0].slots, ElementsAre(2, 3));
@@ -176,7 +176,7 @@ std::vector<bool> RemoteOnes(const LaunchPlan& plan) {
   return remote;
 }
 
-TEST_F(LaunchPlanTest, SparesTakeNoRanksAndStandBehindTheHosts) {
+TEST_F(LaunchPlanTest, SparesTakeNoRanksAndFollowTheHosts) {
   LaunchFlags flags{.hostfile =
                         Hostfile("a slots=2 spare\nb slots=2\nc slots=3 spare\nme slots=4\n")};
   auto plan = MakeLaunchPlan(flags, Machine(0), nullptr);
@@ -214,7 +214,7 @@ TEST_F(LaunchPlanTest, FiltersMeanSparesToo) {
   EXPECT_THAT(Names(plan->spares), ElementsAre("a/2"));
 }
 
-TEST_F(LaunchPlanTest, TellsThisMachineFromHostsReachedOverSsh) {
+TEST_F(LaunchPlanTest, DistinguishesThisMachineFromSshHosts) {
   const std::string text =
       "far slots=1\nme slots=1\n10.0.0.1 slots=1 workdir=/tmp address=10.0.0.1\n"
       "localhost slots=1 port=2222\nuser@me slots=1\n127.0.0.1 slots=1 exec=env\n"
@@ -242,7 +242,7 @@ TEST(ProbeThisHostTest, SeesThisMachine) {
   EXPECT_THAT(host.names, Contains("127.0.0.1"));
 }
 
-TEST(ProbeThisHostTest, LooksOnlyAtWhatIsAskedFor) {
+TEST(ProbeThisHostTest, ProbesOnlyRequestedFacts) {
   const ThisHost host = ProbeThisHost({});
   EXPECT_TRUE(host.topology.cores.empty());
   EXPECT_THAT(host.names, Not(Contains("127.0.0.1")));

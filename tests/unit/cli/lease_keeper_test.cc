@@ -164,7 +164,7 @@ TEST(LeaseKeeperTest, AStandstillBetweenTwoWaitsIsNoSilenceOfADaemonHere) {
   ASSERT_TRUE(local.AwaitRenewals(local.renewals() + 3));
 }
 
-TEST(LeaseTableTest, WhatTheMachineHasSleptIsNoTimeForADaemonHereToBeSilent) {
+TEST(LeaseTableTest, SleepOfTheMachineIsNotSilenceOfItsDaemon) {
   LeaseTable table(seconds(6));
   table.Add(0, seconds(100), /*is_of_this_machine=*/true);
   table.BeginWait({.boot = seconds(100), .awake = seconds(100)});
@@ -221,7 +221,7 @@ TEST(LeaseKeeperTest, ASilentHostIsLostStepByStepAndForGood) {
   EXPECT_EQ(host.releases(), 0);
 }
 
-TEST(LeaseKeeperTest, EventsKeepAHostAliveWhoseAnswersDoNotCome) {
+TEST(LeaseKeeperTest, EventsKeepAHostAliveWithoutAnswers) {
   LeaseDaemon busy;
   busy.answer = false;
   busy.events = true;
@@ -234,7 +234,7 @@ TEST(LeaseKeeperTest, EventsKeepAHostAliveWhoseAnswersDoNotCome) {
   EXPECT_NE(changes.GradesUntil(HostGrade::kLost).front(), HostGrade::kAlive);
 }
 
-TEST(LeaseKeeperTest, WhoListensLaterHearsOfIt) {
+TEST(LeaseKeeperTest, NotifiesLateListeners) {
   LeaseDaemon host;
   host.answer = false;
   Changes changes;

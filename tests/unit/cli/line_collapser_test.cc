@@ -79,7 +79,7 @@ TEST(LineCollapserTest, LinesWaitOnlyAMoment) {
   EXPECT_EQ(Show(collapser.TakeRipe(180 * kMillisecond)), "1@h: late\n");
 }
 
-TEST(LineCollapserTest, AHostWhoseClockIsAheadHoldsNothingBack) {
+TEST(LineCollapserTest, AHostWithAFastClockDelaysNothing) {
   LineCollapser collapser;
   collapser.Add(Chunk(0, "from tomorrow", std::int64_t{86'400'000} * kMillisecond));
   collapser.Add(Chunk(1, "from now", 0));

@@ -31,7 +31,7 @@ TEST(LogFilterTest, ErrorsOnly) {
   EXPECT_EQ(Shown("1-2", true, true), "12");
 }
 
-TEST(LogFilterTest, RefusesWhatIsNoListOfRanks) {
+TEST(LogFilterTest, RefusesInvalidRankLists) {
   for (const char* part : {"x", "-1", "1-", "3-2", "1-2-3", " 1", "99999999999", "ALL"}) {
     EXPECT_EQ(Shown(part, false, false),
               "--log_ranks: '" + std::string(part) +

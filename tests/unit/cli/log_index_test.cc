@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMilli = 1'000'000;
 
-TEST(LogIndexTest, SaysWhenWhatWasWritten) {
+TEST(LogIndexTest, MapsOffsetsToTimes) {
   const ds::testing::TemporaryFolder folder;
   LogIndex index(folder.path());
   ASSERT_TRUE(index.Flush().ok());

@@ -38,7 +38,7 @@ JobOutcome CheckNeed(const JobPlan& job, const v1::PrepareResponse& answer) {
   return CheckHostMemory({job, AdvisingProgram(), kHost, answer});
 }
 
-TEST(MemoryShortageTest, RanksThatDoNotFitAreRefusedWithWhatWould) {
+TEST(MemoryShortageTest, RefusesRanksThatDoNotFitWithASuggestion) {
   const JobOutcome fits = CheckNeed(NeedOf(8 << 20), HostWith(12 << 20));
   ASSERT_FALSE(fits.ok());
   EXPECT_EQ(fits.failure().exit_code, 3);
@@ -58,7 +58,7 @@ TEST(MemoryShortageTest, NothingIsJudgedThatIsNotKnown) {
   EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(0)).ok());
 }
 
-TEST(MemoryShortageTest, RanksOnGpusHaveOfTheirHostWhatIsOffloaded) {
+TEST(MemoryShortageTest, RanksOnGpusUseHostMemoryForOffload) {
   constexpr std::uint64_t kRoom = 6 << 20;  // for two of 2 MiB and what they share
   EXPECT_TRUE(CheckNeed(NeedOf(8 << 20), HostWith(kRoom, true)).ok());
   EXPECT_TRUE(CheckNeed(NeedOf(8 << 20, Device::kCuda), HostWith(kRoom)).ok());

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kGoldens[] = DS_SOURCE_DIR "/tests/unit/cli/goldens/model_sizes.json";
 
-TEST(SizeOfConfigTest, CountsWhatTransformersBuilds) {
+TEST(SizeOfConfigTest, MatchesTheModelsOfTransformers) {
   std::ifstream file(kGoldens);
   const Json goldens = Json::parse(file);
   EXPECT_GT(goldens.size(), 10u);
@@ -103,7 +103,7 @@ TEST_F(ReadModelSizeTest, ModulesOfShardedWeightsAreAddedUp) {
   EXPECT_EQ(size->largest_layer_params, 24);
 }
 
-TEST_F(ReadModelSizeTest, SaysWhatIsMissingOrDamaged) {
+TEST_F(ReadModelSizeTest, NamesMissingOrDamagedFiles) {
   EXPECT_THAT(Error(), HasSubstr("there are no safetensors files"));
   Write("config.json", "{");
   EXPECT_THAT(Error(), HasSubstr("config.json: not valid JSON: line 1, column 2: it ends"));

@@ -26,7 +26,7 @@ struct Refusal {
   const char* message;  // behind "<flag>: <value> is not "
 };
 
-TEST(NumberChecksTest, TrainRefusesWhatIsNoUsableNumber) {
+TEST(NumberChecksTest, TrainRefusesUnusableNumbers) {
   constexpr Refusal kRefusals[] = {
       {"--layer_decay", "nan", "a number above 0 and at most 1"},
       {"--layer_decay", "0", "a number above 0 and at most 1"},

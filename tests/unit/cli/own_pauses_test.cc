@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(OwnPausesTest, AWaitThatLastsIsAPauseAndTheMachinesSleepIsTold) {
+TEST(OwnPausesTest, ALongWaitIsAPauseAndReportsSleep) {
   OwnPauses pauses(seconds(20));
   pauses.BeginWait({seconds(100), seconds(50)});
   EXPECT_EQ(pauses.EndWait({seconds(112), seconds(51)}).length, seconds(12));
@@ -27,7 +27,7 @@ TEST(OwnPausesTest, OneThatStillGoesOnIsFound) {
   EXPECT_EQ(pauses.FindLongest(seconds(109)).length, seconds(9));
 }
 
-TEST(OwnPausesTest, ShortWaitsBehindItDoNotHideItAndTimeDoes) {
+TEST(OwnPausesTest, LaterShortWaitsDoNotHideItButTimeDoes) {
   OwnPauses pauses(seconds(20));
   pauses.BeginWait({seconds(100), seconds(50)});
   pauses.EndWait({seconds(112), seconds(62)});

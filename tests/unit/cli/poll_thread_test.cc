@@ -54,7 +54,7 @@ TEST(PollThreadTest, OneThreadServesAll) {
   thread->Remove(&second);
 }
 
-TEST(PollThreadTest, WhoHasEndedOrIsRemovedIsNotCalled) {
+TEST(PollThreadTest, DoesNotCallEndedOrRemovedHandlers) {
   Bell ended, removed, other;
   ended.goes_on = false;
   const auto thread = PollThread::Get().value();

@@ -42,7 +42,7 @@ TEST_F(PredictMemoryTest, ChangesMakeItLessTheBestFirst) {
   EXPECT_TRUE(plan::ListChanges(config_, job_).empty()) << "nothing is left to be changed";
 }
 
-TEST_F(PredictMemoryTest, AdviceNamesWhatFitsAndNothingElse) {
+TEST_F(PredictMemoryTest, AdviceNamesOnlySettingsThatFit) {
   const std::int64_t room = bytes() - (100 << 20);
   const std::string advice = plan::AdviseOnMemory(config_, job_, room);
   EXPECT_THAT(advice, HasSubstr("what fits: a micro-batch of "));
@@ -68,7 +68,7 @@ TEST_F(PredictMemoryTest, OnAGpuTheProgramIsTheHosts) {
   EXPECT_EQ(on_gpu.host_bytes(), on_gpu.process_bytes);
 }
 
-TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
+TEST_F(PredictMemoryTest, TheTableMarksSettingsThatFit) {
   plan::Prediction question{.config = config_, .job = job_, .hosts = 1, .ranks_of_host = 2};
   EXPECT_THAT(ToText(plan::MakePrediction(question)), HasSubstr("give --memory BYTES"));
   question.room = std::int64_t{64} << 30;
@@ -89,7 +89,7 @@ TEST_F(PredictMemoryTest, TheTableSaysWhatFits) {
   EXPECT_EQ(ToJson(tight)["rank_host"], tight.rank.host_bytes());
 }
 
-TEST_F(PredictMemoryTest, ExpertsOfOtherRanksAreToldWithTheMostThatCanCome) {
+TEST_F(PredictMemoryTest, ShowsExpertMemoryWithTheMaximumLoad) {
   job_.model = plan::ReadJobModel(DS_SOURCE_DIR "/configs/models/mixtral-tiny.json").value();
   plan::Prediction question{.config = config_, .job = job_, .hosts = 1, .ranks_of_host = 2};
   EXPECT_THAT(ToText(plan::MakePrediction(question)), Not(HasSubstr("experts")));
@@ -108,7 +108,7 @@ TEST_F(PredictMemoryTest, ExpertsOfOtherRanksAreToldWithTheMostThatCanCome) {
       HasSubstr("\nexperts: planned for 2 x an even load of a rank's; this is the maximum\n"));
 }
 
-TEST(ReadJobModelTest, WhatIsNoModelIsRefused) {
+TEST(ReadJobModelTest, RefusesFoldersWithoutAModel) {
   EXPECT_FALSE(plan::ReadJobModel(DS_SOURCE_DIR "/configs/models/none.json").ok());
   // It has comments, so it is not even the JSON of a model's folder.
   const auto refused = plan::ReadJobModel(DS_SOURCE_DIR "/configs/default_ds_config.json");

@@ -29,7 +29,7 @@ TEST(UserProgramTest, OnlyAScriptIsAFileThatMustBeThere) {
   EXPECT_EQ(MakeUserProgram({}, {}).script, "");
 }
 
-TEST(UserProgramTest, TheLocalRankStandsRightBehindTheProgram) {
+TEST(UserProgramTest, TheLocalRankFollowsTheProgram) {
   EXPECT_EQ(MakeUserProgram({}, {"train.py"}).local_rank_position, 0);
   EXPECT_EQ(MakeUserProgram({.pass_local_rank = true}, {"./prog", "x"}).local_rank_position, 1);
   EXPECT_EQ(MakeUserProgram({.pass_local_rank = true}, {"train.py"}).local_rank_position, 3);

@@ -66,7 +66,7 @@ TEST_F(RecipeTest, ItsFlagsAreWordsOfACommandLine) {
                           "0.25", "--lora_targets", "q_proj", "v_proj"));
 }
 
-TEST_F(RecipeTest, WhatTheUserSaysGoesBeforeIt) {
+TEST_F(RecipeTest, UserFlagsOverrideIt) {
   const auto recipe = FindRecipe("lora", share_);
   ASSERT_TRUE(recipe.ok());
   EXPECT_THAT(WordsBelow(*recipe, {"steps", "lora_targets", "lora_rslora"}),
@@ -84,7 +84,7 @@ TEST_F(RecipeTest, ItsConfigHoldsWhereNoneIsGiven) {
   EXPECT_THAT(inputs.notices, ::testing::Not(::testing::Contains(HasSubstr("built-in"))));
 }
 
-TEST_F(RecipeTest, AJobThatLostWhatItStandsForIsRefused) {
+TEST_F(RecipeTest, RefusesAJobWithoutTheFeaturesOfItsRecipe) {
   const auto recipe = FindRecipe("lora", share_);
   ASSERT_TRUE(recipe.ok());
   EXPECT_TRUE(CheckStandsFor(*recipe, Inputs(*recipe, Path("model"))).ok());
@@ -102,7 +102,7 @@ TEST_F(RecipeTest, AnUnknownNameGetsASuggestion) {
   EXPECT_FALSE(FindRecipe("../recipes/lora", share_).ok()) << "a path ends in .json";
 }
 
-TEST_F(RecipeTest, AFileSaysWhatIsWrongWithIt) {
+TEST_F(RecipeTest, NamesErrorsInAFile) {
   EXPECT_THAT(Error("{"), HasSubstr("own.json: 1:2: "));
   EXPECT_THAT(Error("[1]"), HasSubstr("a recipe is an object"));
   EXPECT_THAT(Error(R"({"trian": {}})"), HasSubstr("unknown key trian; did you mean 'train'?"));

@@ -57,7 +57,7 @@ TEST(RemoteTargetTest, TakesSeveralKeysThatTheHostMayShow) {
   EXPECT_THAT(MakeRemoteTarget({.name = "node"}, 0)->host_keys, IsEmpty());
 }
 
-TEST(RemoteTargetTest, RefusesWhatCannotBeMeant) {
+TEST(RemoteTargetTest, RefusesInvalidTargets) {
   EXPECT_EQ(MakeRemoteTarget({.name = "me@node", .keys = {{"user", "you"}}}, 0).status().message(),
             "host 'me@node': user=you contradicts its name");
   EXPECT_EQ(
@@ -171,7 +171,7 @@ class FanOutRunTest : public ::testing::Test {
   FanOutOptions options_{.at_once = 3, .first_pause = std::chrono::milliseconds(1)};
 };
 
-TEST_F(FanOutRunTest, TriesAgainOnlyWhatMayGetBetter) {
+TEST_F(FanOutRunTest, RetriesOnlyTransientFailures) {
   std::array<std::atomic<int>, 3> tries{};
   const std::vector<HostOutcome> failures = Run(3, [&](int index, auto) -> HostOutcome {
     const int tried = ++tries[index];
@@ -196,7 +196,7 @@ TEST_F(FanOutRunTest, AServerThatHangsUpIsTriedUntilTheTimeIsOver) {
   EXPECT_TRUE(failures[0].ok());
 }
 
-TEST_F(FanOutRunTest, ATryCutShortDoesNotHideWhatTheOneBeforeItSaw) {
+TEST_F(FanOutRunTest, AnInterruptedTryDoesNotHideTheEarlierFailure) {
   int tries = 0;
   const std::vector<HostOutcome> failures = Run(1, [&](int, auto) -> HostOutcome {
     if (++tries == 1) return HostFailure{.kind = FailureKind::kRefused, .transient = true};
@@ -243,7 +243,7 @@ TEST(InterrupterTest, ShutsSocketsDownWhenTheirTimeIsOver) {
   EXPECT_TRUE(guard.fired());
 }
 
-TEST(InterrupterTest, InterruptEndsWhatIsWatchedAndWhatWillBe) {
+TEST(InterrupterTest, InterruptEndsCurrentAndLaterWatches) {
   Interrupter interrupter;
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);

@@ -114,7 +114,7 @@ TEST_F(ReadHostTest, TheDiskIsThatOfTheNearestFolderThatExists) {
   EXPECT_GT(facts.run_directory->total, 0U);
 }
 
-TEST(TryOffload, LeavesNothingBehind) {
+TEST(TryOffload, LeavesNoFiles) {
   const ds::testing::TemporaryFolder folder;
   const OffloadFacts facts = TryOffload(folder.path());
   EXPECT_EQ(facts.problem, "");

@@ -131,7 +131,7 @@ TEST(ReportRows, WithoutGpusSmallSharedMemoryStopsNothing) {
   EXPECT_THAT(Bad(facts), ::testing::ElementsAre("/dev/shm:warn"));
 }
 
-TEST(ReportRows, ValuesSayWhatIsThere) {
+TEST(ReportRows, ValuesDescribeTheHost) {
   const HostFacts facts = GoodHost();
   EXPECT_EQ(JudgeGpus(facts).value, "2 x H100");
   EXPECT_EQ(JudgeNetwork(facts).value, "eth0 (100 Gbit/s)");

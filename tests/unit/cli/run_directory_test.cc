@@ -153,7 +153,7 @@ TEST_F(RunDirectoryTest, OneDsrunAtATime) {
             "run directory " + path().string() + " is in use by another dsrun");
 }
 
-TEST_F(RunDirectoryTest, WhatCannotBeWrittenNamesTheFlag) {
+TEST_F(RunDirectoryTest, AnUnwritableFolderNamesTheFlag) {
   const auto run = RunDirectory::Create("/dev/null/job");
   ASSERT_FALSE(run.ok());
   EXPECT_THAT(run.status().message(), HasSubstr("run directory /dev/null/job: "));

@@ -124,7 +124,7 @@ TEST(SecretsTest, TokensAreKnownByTheirShape) {
   }
 }
 
-TEST(SecretsTest, TheWordBehindASecretsFlagIsOne) {
+TEST(SecretsTest, TheWordAfterASecretsFlagIsASecret) {
   EXPECT_THAT(RedactWords({"prog", "--hf_token", "abc", "--password", "--lr", "1", "--key"}),
               ElementsAre("prog", "--hf_token", "<redacted>", "--password", "--lr", "1", "--key"));
   EXPECT_THAT(RedactWords({"--token", "-Xabcdef123", "--token", "-v"}),

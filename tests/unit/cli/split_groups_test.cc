@@ -39,7 +39,7 @@ TEST(SplitGroupsTest, GroupsThatDivideEveryHostsSlotsAreInsideIt) {
   EXPECT_THAT(DescribeSplitGroups(HostsOf({3, 5}), {}), IsEmpty());
 }
 
-TEST(SplitGroupsTest, AGroupOnTwoHostsIsNamedWithWhatWouldFit) {
+TEST(SplitGroupsTest, NamesAGroupOnTwoHostsWithASuggestion) {
   EXPECT_THAT(DescribeSplitGroups(HostsOf({2, 2}), {.tensor = 4}),
               ElementsAre("tensor ranks 0 to 3 are on h0 and h1 and communicate in every layer "
                           "over the network between the two: tensor 2 in place of 4 keeps them on "
@@ -54,7 +54,7 @@ TEST(SplitGroupsTest, AGroupOnTwoHostsIsNamedWithWhatWouldFit) {
 }
 
 // Over all that two to three hosts of equal slots allow: no group is split that a host could hold.
-TEST(SplitGroupsTest, WhatAHostCanHoldIsNeverSplit) {
+TEST(SplitGroupsTest, NeverSplitsAGroupThatFitsAHost) {
   for (const int hosts : {2, 3}) {
     for (const int slots : {2, 4, 6, 8}) {
       const WorldPlan world = HostsOf(std::vector<int>(static_cast<std::size_t>(hosts), slots));

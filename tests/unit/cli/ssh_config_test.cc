@@ -43,7 +43,7 @@ TEST_F(SshConfigTest, LinesOfOtherHostsAreLeftOut) {
   EXPECT_EQ(Options("Host \"gpu7\"\n  Port 1\n# Host x\n\n  User a\n"), "Port 1\nUser a\n");
 }
 
-TEST_F(SshConfigTest, ToldIsWhichMatchForThisHostIsPassedOver) {
+TEST_F(SshConfigTest, ReportsSkippedMatchBlocksOfThisHost) {
   const auto passed_over = [&](const std::string& own) { return Read(own)->passed_over(); };
   EXPECT_EQ(passed_over("Match final host gpu*  # why\n  Port 2222\n"), "Match final host gpu*");
   EXPECT_EQ(
@@ -76,7 +76,7 @@ TEST_F(SshConfigTest, MatchHostMeansTheHostNameAndHostTheNameThatWasGiven) {
             "HostName 10.0.0.7\nUser a\n");
 }
 
-TEST_F(SshConfigTest, WhatOnlyLibsshCanTellIsLeftToIt) {
+TEST_F(SshConfigTest, LeavesOtherTokensToLibssh) {
   EXPECT_EQ(Options("Match host gpu7 exec \"test -e /x\" !user bob\n  Port 1\nHost *\nPort 2\n"),
             "Match exec \"test -e /x\" !user \"bob\"\nPort 1\nMatch all\nPort 2\n");
   EXPECT_EQ(Options("Match host other exec \"test -e /x\"\n  Port 1\n"), "");

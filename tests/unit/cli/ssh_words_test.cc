@@ -27,7 +27,7 @@ TEST(SshWordsTest, SettingsAreThoseOfItsOwnDump) {
   EXPECT_EQ(ParseSshSettings("stricthostkeychecking true\n").strictness, "true");
 }
 
-TEST(SshWordsTest, FailuresAreToldApart) {
+TEST(SshWordsTest, DistinguishesFailures) {
   const struct {
     const char* words;
     FailureKind kind;

@@ -68,14 +68,14 @@ TEST_F(StoppedRanksTest, OneThatGoesOnInTimeStartsAnew) {
   EXPECT_TRUE(B(21, true).has_value());
 }
 
-TEST_F(StoppedRanksTest, AHostWhoseClockIsSetHasNotWaited) {
+TEST_F(StoppedRanksTest, SettingTheClockOfAHostIsNotAWait) {
   v1::Event event = Heartbeat(seconds(1), {{1, true}});
   EXPECT_FALSE(ranks_.OnEvent("b", event).has_value());
   event.set_unix_nanos(std::chrono::nanoseconds(seconds(3600)).count());
   EXPECT_FALSE(ranks_.OnEvent("b", event).has_value());
 }
 
-TEST_F(StoppedRanksTest, AJobThatIsSuspendedAsAWholeIsLeftAlone) {
+TEST_F(StoppedRanksTest, IgnoresAFullySuspendedJob) {
   EXPECT_FALSE(A(1, true).has_value());
   EXPECT_FALSE(B(1, true).has_value());
   EXPECT_FALSE(A(100, true).has_value());
@@ -86,7 +86,7 @@ TEST_F(StoppedRanksTest, AJobThatIsSuspendedAsAWholeIsLeftAlone) {
   EXPECT_TRUE(B(111, true).has_value()) << "the other goes on";
 }
 
-TEST_F(StoppedRanksTest, WhoHasEndedNeitherWaitsNorIsWaitedFor) {
+TEST_F(StoppedRanksTest, EndedRanksNeitherWaitNorAreAwaited) {
   ranks_.OnEvent("a", Exited(0, 0));
   EXPECT_FALSE(B(1, true).has_value());
   EXPECT_FALSE(B(100, true).has_value());

@@ -54,7 +54,7 @@ TEST(StoredExportsTest, AFileThatDoesNotSayWhichHadValuesIsDoubted) {
                    ->may_have_had_values);
 }
 
-TEST(StoredExportsTest, WhatTheShellHasNotIsNamed) {
+TEST(StoredExportsTest, NamesVariablesMissingInTheShell) {
   EXPECT_EQ(RenewExports(StoreExports({"LR", "SEED"}), {}, {{"SEED", "1"}}).status().message(),
             "the job takes LR from the shell by -x, and this shell does not have it: export it "
             "here, or give -x LR=...");

@@ -34,7 +34,7 @@ TEST(TaskThreadTest, WithoutAThreadTheyAreDoneInPlace) {
   EXPECT_TRUE(thread.Flush());
 }
 
-TEST(TaskThreadTest, WhatIsLeftIsDoneBeforeItGoes) {
+TEST(TaskThreadTest, FinishesTasksBeforeItEnds) {
   std::string done;
   {
     TaskThread thread(Nothing);
@@ -69,7 +69,7 @@ class HangingTask {
 };
 
 // What it would have written is let go of at once, though the task before never ends.
-TEST(TaskThreadTest, WhoGivesUpWaitsNoLongerForATaskThatHangs) {
+TEST(TaskThreadTest, GivingUpEndsTheWaitForAHangingTask) {
   TaskThread thread(Nothing);
   thread.Start();
   HangingTask hanging(thread);
@@ -87,7 +87,7 @@ TEST(TaskThreadTest, WhoGivesUpWaitsNoLongerForATaskThatHangs) {
 }
 
 // Also when the task before has ended meanwhile, so that nothing is waited for.
-TEST(TaskThreadTest, WhatWasDroppedIsNotSaidToBeDone) {
+TEST(TaskThreadTest, DroppedTasksAreNotReportedAsDone) {
   std::promise<void> ended;
   TaskThread thread(Nothing);
   thread.Start();

@@ -146,7 +146,7 @@ TEST(BacklogWriterTest, ShowsTextWithoutAThread) {
 }
 
 // As a job has it before its ranks may leave no room for one.
-TEST(BacklogWriterTest, WhatWasStartedInTimeKeepsABlockedConsoleFromHoldingAnybodyUp) {
+TEST(BacklogWriterTest, StartingInTimeKeepsABlockedConsoleFromDelayingOthers) {
   StatusOr<Pipe> console = MakePipe();
   ASSERT_TRUE(console.ok());
   BacklogWriter writer;

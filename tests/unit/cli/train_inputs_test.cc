@@ -26,7 +26,7 @@ class TrainInputsTest : public TrainFolderTest {
   }
 };
 
-TEST_F(TrainInputsTest, WhatIsNotGivenIsTheDemoAndSaysSo) {
+TEST_F(TrainInputsTest, UsesTheDemoWithANoticeByDefault) {
   const auto inputs = GatherTrainInputs({}, share_, 2);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
   EXPECT_EQ(inputs->job.model, "gpt2-demo");
@@ -198,7 +198,7 @@ TEST_F(TrainInputsTest, ARewindNeedsCheckpoints) {
   EXPECT_EQ(inputs->job.on_non_finite, "rewind");
 }
 
-TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
+TEST_F(TrainInputsTest, PassesRecomputationToTheJob) {
   EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.recompute, "auto");
   EXPECT_EQ(GatherTrainInputs({.recompute = "every:2"}, share_, 1)->job.recompute, "every:2");
   EXPECT_EQ(GatherTrainInputs({}, share_, 1)->job.mlp_tiles, 1);
@@ -212,7 +212,7 @@ TEST_F(TrainInputsTest, WhatIsRecomputedGoesToTheJob) {
   EXPECT_EQ(GatherTrainInputs({.sp_chunk = 8, .sp_offload = ""}, share_, 1)->job.portions_in, "");
 }
 
-TEST_F(TrainInputsTest, PortionsThatWouldChangeNothingAreRefused) {
+TEST_F(TrainInputsTest, RefusesChunksWithoutEffect) {
   EXPECT_THAT(Error({.sp_offload = "cpu"}), HasSubstr("--sp_offload requires --sp_chunk"));
   EXPECT_THAT(Error({.seq_len = 64, .sp_chunk = 65}),
               HasSubstr("--sp_chunk 65 is not smaller than the 64 tokens of a sample (--seq_len)"));
@@ -233,7 +233,7 @@ TEST_F(TrainInputsTest, ParameterGroupsGoToTheJob) {
   EXPECT_EQ(inputs->job.layer_decay, 0.8);
 }
 
-TEST_F(TrainInputsTest, WhatIsEvaluatedGoesToTheJob) {
+TEST_F(TrainInputsTest, PassesEvaluationToTheJob) {
   TrainFlags flags{.data = {Path("data.txt")}, .eval_data = {Path("data.txt")}};
   const auto inputs = GatherTrainInputs(flags, share_, 2);
   ASSERT_TRUE(inputs.ok()) << inputs.status().message();
@@ -296,7 +296,7 @@ TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
   EXPECT_EQ(Error(flags), "accepted") << "ranks count the steps of the one epoch";
 }
 
-TEST_F(TrainInputsTest, RefusesWhatIsMissingOrEmpty) {
+TEST_F(TrainInputsTest, RefusesMissingOrEmptyInputs) {
   EXPECT_EQ(
       Error({.model = "tyny"}),
       "--model tyny: no such folder, config.json or preset (presets: gpt2-demo, tiny); did you "
@@ -329,7 +329,7 @@ TEST_F(TrainInputsTest, AllThatIsWrongWithAConfigIsSaidWithItsPlace) {
   EXPECT_THAT(error, HasSubstr("\n" + Path("bad.json") + ":3:"));
 }
 
-TEST_F(TrainInputsTest, AnElasticConfigMustBeWhatTheSchedulerHasSeen) {
+TEST_F(TrainInputsTest, AnElasticConfigMustMatchTheScheduler) {
   Write("elastic.json", R"({"elasticity": {"enabled": true, "max_train_batch_size": 24,
       "micro_batch_sizes": [2, 4, 6]}})");
   const TrainFlags flags{.deepspeed_config = Path("elastic.json")};
@@ -343,7 +343,7 @@ TEST_F(TrainInputsTest, AnElasticConfigMustBeWhatTheSchedulerHasSeen) {
   ::unsetenv(config::kSchedulerElasticity);
 }
 
-TEST_F(TrainInputsTest, AResumedJobKeepsWhatIsNotOverridden) {
+TEST_F(TrainInputsTest, AResumedJobKeepsSettingsThatAreNotOverridden) {
   config::TrainJob job = GatherTrainInputs({.seq_len = 8, .steps = 9}, share_, 1)->job;
   const auto more = OverrideTrainInputs(job, {.steps = 20}, share_, 1);
   ASSERT_TRUE(more.ok()) << more.status().message();
@@ -362,7 +362,7 @@ TEST_F(TrainInputsTest, AResumedJobKeepsWhatIsNotOverridden) {
   EXPECT_FALSE(OverrideTrainInputs(job, {}, share_, 1).ok()) << "checked again";
 }
 
-TEST_F(TrainInputsTest, FlagsOfAResumeReplaceWhatTheRunsConfigSays) {
+TEST_F(TrainInputsTest, FlagsOfAResumeReplaceTheRunsConfig) {
   const TrainFlags first{.steps = 9, .training = {.learning_rate = 1e-3}};
   const config::TrainJob job = GatherTrainInputs(first, share_, 1)->job;
   const auto rate = [](const StatusOr<TrainInputs>& inputs) {

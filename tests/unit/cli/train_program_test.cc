@@ -47,7 +47,7 @@ TEST(TrainProgramTest, ARestartGoesOnFromWhereTheUserSentTheRun) {
 }
 
 // A job that ends when its time is over does so however often it has been restarted.
-TEST(TrainProgramTest, ARestartHasWhatIsLeftOfTheJobsTime) {
+TEST(TrainProgramTest, ARestartHasTheRemainingTimeOfTheJob) {
   const ds::testing::TemporaryFolder run;
   ManualClock clock;
   const config::TrainJob job{
@@ -190,7 +190,7 @@ TEST(TrainProgramTest, ARestartWithoutACheckpointStartsAsAtFirst) {
 }
 
 // Whoever restarts it must know that a beginning at step 0 throws something away.
-TEST(TrainProgramTest, ARestartTellsOfTheCheckpointThatCannotBeUsed) {
+TEST(TrainProgramTest, ARestartReportsAnUnusableCheckpoint) {
   const ds::testing::TemporaryFolder run;
   const fs::path root = run.path() / "checkpoints";
   const TrainProgram program({.model = "tiny", .data = {"d"}, .checkpoint_dir = root}, 0);

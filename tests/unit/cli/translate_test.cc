@@ -35,7 +35,7 @@ TEST(TrainingArgumentsTest, EveryArgumentIsKnownWithItsDefault) {
   }
 }
 
-TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
+TEST(TrainingArgumentsTest, MapsTheFilesThatTrainerSaves) {
   const Translation translation = TranslateTrainingArguments(Golden()["saved"], {});
   EXPECT_TRUE(translation.is_whole()) << DescribeMissing(translation);
   EXPECT_THAT(translation.launch, ElementsAre("--device", "cpu"));
@@ -52,7 +52,7 @@ TEST(TrainingArgumentsTest, WhatTrainerSavesMaps) {
   EXPECT_THAT(CommandWords(translation, "ds config.json").back(), "ds config.json");
 }
 
-TEST(TrainingArgumentsTest, WhatChangesTrainingAndDoesNotMapIsNamed) {
+TEST(TrainingArgumentsTest, NamesUnmappedArgumentsThatChangeTraining) {
   const Translation translation = Arguments(R"({"max_steps": 5, "neftune_noise_alpha": 5.0,
       "label_smoothing_factor": 0.1, "optim": "adafactor", "data_seed": 1, "learning_rat": 1,
       "train_sampling_strategy": "group_by_length", "lr_scheduler_type": "greedy",
@@ -225,7 +225,7 @@ TEST(TrainingArgumentsTest, EvaluationAndSaving) {
   EXPECT_THAT(CommandWords(translation, ""), ::testing::Contains("EVAL_DATA"));
 }
 
-TEST(FlatYamlTest, ReadsWhatPyYamlReads) {
+TEST(FlatYamlTest, ReadsTheSameAsPyYaml) {
   for (const Json& sample : Golden()["yaml"]) {
     const auto read = ReadFlatYaml(sample["text"].get<std::string>());
     ASSERT_TRUE(read.ok()) << read.status().message();
@@ -262,7 +262,7 @@ TEST(DeepspeedWordsTest, FlagsOfDsrunsOwnStay) {
             "dsrun -H hosts --include=a:0,1 --pass_local_rank train.py --lr 3e-4");
 }
 
-TEST(DeepspeedWordsTest, WhatDoesNotMapIsNamed) {
+TEST(DeepspeedWordsTest, NamesUnmappedSettings) {
   const auto translation =
       TranslateDeepspeedWords({"--autotuning", "run", "--save_pid", "--no_local_rank", "t.py"});
   ASSERT_TRUE(translation.ok());
@@ -275,7 +275,7 @@ TEST(DeepspeedWordsTest, WhatDoesNotMapIsNamed) {
               HasSubstr("has no script"));
 }
 
-TEST(TranslateFileTest, FindsOutWhoseItIs) {
+TEST(TranslateFileTest, DetectsTheProgramOfAFile) {
   ds::testing::TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) {
     EXPECT_TRUE(WriteFileAtomically(folder.path() / name, text).ok());

@@ -34,7 +34,7 @@ TEST(TrlArgumentsTest, EveryArgumentOfSftIsKnownWithItsDefault) {
 }
 
 // trust_remote_code is an argument of transformers' scripts, too.
-TEST(TrlArgumentsTest, AnArgumentOfSftTellsItFromTrainer) {
+TEST(TrlArgumentsTest, AnArgumentOfSftDistinguishesItFromTrainer) {
   for (const auto& [name, value] : TranslateGolden()["trl_fields"]["SFTConfig"].items()) {
     const bool is_shared =
         TranslateGolden()["fields"].contains(name) || name == "trust_remote_code";
@@ -110,7 +110,7 @@ TEST(TrlArgumentsTest, PackingStrategies) {
             Mapping::kNearly);
 }
 
-TEST(TrlArgumentsTest, WhatIsLearntOfARow) {
+TEST(TrlArgumentsTest, MapsTheTrainedPartOfARow) {
   const Translation always = Sft(R"({"assistant_only_loss": true, "completion_only_loss": true})");
   EXPECT_TRUE(always.is_whole()) << DescribeMissing(always);
   EXPECT_EQ(On(always, "assistant_only_loss").mapping, Mapping::kWhole);

@@ -107,7 +107,7 @@ TEST(UnfinishedLinesTest, PropertyNothingIsLostOrAdded) {
   }
 }
 
-TEST(FitRowTest, IsOneRowWhateverItHolds) {
+TEST(FitRowTest, IsOneRowWithAnyContent) {
   EXPECT_EQ(FitRow("plain", 80), "plain");
   EXPECT_EQ(FitRow("plain", 3), "pla");
   EXPECT_EQ(FitRow("\x1b[31mred\x1b[0m\tend\r", 80), "red end");

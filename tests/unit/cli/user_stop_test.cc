@@ -60,7 +60,7 @@ TEST(UserStopTest, EverySignalBeforeTheEndForbidsAnotherGeneration) {
 }
 
 // A restart waits for processes, of which he is told, and then goes on.
-TEST(UserStopTest, WhatHeWasToldBeforeARestartDoesNotTakeTheGraceOfItsRanks) {
+TEST(UserStopTest, EarlierNoticesDoNotTakeTheGraceOfRestartedRanks) {
   UserStop stop;
   stop.Enter(kPreparing);
   stop.OnTold();
@@ -70,7 +70,7 @@ TEST(UserStopTest, WhatHeWasToldBeforeARestartDoesNotTakeTheGraceOfItsRanks) {
   EXPECT_FALSE(stop.kills_daemons());
 }
 
-TEST(UserStopTest, WhatComesAfterTheEndChangesNoOutcome) {
+TEST(UserStopTest, EventsAfterTheEndChangeNoOutcome) {
   UserStop stop;
   stop.Enter(kEnded);
   stop.OnSignal(SIGINT);
@@ -104,7 +104,7 @@ TEST(UserStopTest, OnceMoreIsPromisedWhereOnceMoreKills) {
 }
 
 // After a first signal what goes on is waited for.
-TEST(UserStopTest, TimeGivesUpWhatStandsStill) {
+TEST(UserStopTest, ATimeoutGivesUpHangingSteps) {
   for (const JobPhase phase : {kLaunching, kRunning, kStopping, kEnded}) {
     UserStop stop;
     stop.Enter(phase);

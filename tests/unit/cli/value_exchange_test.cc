@@ -29,7 +29,7 @@ std::vector<std::string> KeysOf(const ValueExchange::Parcel& parcel) {
 
 using Keys = std::vector<std::string>;
 
-TEST(ValueExchangeTest, EveryHostGetsTheKeyOfTheRanksAndWhatAllOfThemPut) {
+TEST(ValueExchangeTest, EveryHostGetsTheKeyAndAllValuesOfTheRanks) {
   ValueExchange exchange("secret");
   exchange.Add(Value("ranks/0", "here"));
   EXPECT_TRUE(exchange.TakeDue(Time(0)).empty()) << "nobody is there";
@@ -50,7 +50,7 @@ TEST(ValueExchangeTest, EveryHostGetsTheKeyOfTheRanksAndWhatAllOfThemPut) {
   EXPECT_EQ(KeysOf(more[0]), Keys{"ranks/1"});
 }
 
-TEST(ValueExchangeTest, WhatDoesNotGetThroughIsSentAgain) {
+TEST(ValueExchangeTest, ResendsFailedRequests) {
   ValueExchange exchange("secret");
   exchange.Connect({1});
   EXPECT_FALSE(exchange.next().has_value());

@@ -82,7 +82,7 @@ TEST(LaunchRequestTest, CarriesMaskAndLimits) {
   EXPECT_EQ(request.limits(0).hard(), 128u);
 }
 
-TEST(LaunchRequestTest, ThreadsAreLeftToWhoeverHasSetThem) {
+TEST(LaunchRequestTest, KeepsAGivenNumberOfThreads) {
   JobPlan job = TwoHosts();
   job.world.hosts[0].sets_threads = true;
   const auto threads = [&](int node_rank) {
@@ -97,7 +97,7 @@ TEST(LaunchRequestTest, ThreadsAreLeftToWhoeverHasSetThem) {
   EXPECT_EQ(threads(1), "4");
 }
 
-TEST(LaunchRequestTest, LocalRankGoesRightBehindTheProgram) {
+TEST(LaunchRequestTest, LocalRankFollowsTheProgram) {
   const LaunchDetails details{.node_rank = 1};
   RankProgram program{.argv = {"python3", "x.py", "y"}, .local_rank_position = 2};
   EXPECT_THAT(MakeLaunchRequest(TwoHosts(), program, details).ranks(1).argv(),

@@ -63,7 +63,7 @@ std::map<std::string, std::string> AsMap(const Environment& environment) {
   return {environment.begin(), environment.end()};
 }
 
-TEST(RankEnvironmentTest, WhatIsNotKnownIsLeftOut) {
+TEST(RankEnvironmentTest, OmitsUnknownValues) {
   const WorldPlan plan = PlanWorld({{.host = "a", .slots = {0}}});
   const auto environment = AsMap(MakeRankEnvironment(plan, plan.ranks[0], {.master_addr = "x"}));
   EXPECT_FALSE(environment.contains("MASTER_PORT"));
