@@ -51,7 +51,7 @@ class AdapterDropoutTest : public ::testing::Test {
   Json goldens_;
 };
 
-TEST_F(AdapterDropoutTest, ComputesWhatPeftComputes) {
+TEST_F(AdapterDropoutTest, MatchesPeft) {
   for (const Json& golden : goldens_) {
     SCOPED_TRACE(golden["magnitudes"] ? "DoRA" : "LoRA");
     const auto layer = MakeLayer(golden);
@@ -81,7 +81,7 @@ TEST_F(AdapterDropoutTest, DropsOnlyWhileTraining) {
 }
 
 // A caller that forgets to say where its rows stand is told, and does not train without dropout.
-TEST_F(AdapterDropoutTest, IsToldWhereItsInputsStand) {
+TEST_F(AdapterDropoutTest, NeedsThePositionsOfItsInputs) {
   const auto layer = MakeLayer(goldens_[0]);
   try {
     layer->forward(ReadTensor(goldens_[0]["input"]));

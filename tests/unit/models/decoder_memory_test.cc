@@ -49,7 +49,7 @@ TEST(DecoderMemoryTest, BlocksHaveTheParametersThatTransformersBuilds) {
   EXPECT_GE(compared, 7);
 }
 
-TEST(DecoderMemoryTest, NarrowRowsKeepWhatHeadsAreMadeOf) {
+TEST(DecoderMemoryTest, LatentRowsKeepTheInputsOfHeads) {
   DecoderSpec spec = kLlama;
   spec.qkv = QkvLayout::kLatent;
   spec.head_width = 24;
@@ -69,7 +69,7 @@ TEST(DecoderMemoryTest, NarrowRowsKeepWhatHeadsAreMadeOf) {
   EXPECT_FALSE(CountLatentValues(spec).pads());
 }
 
-TEST(DecoderMemoryTest, WhatIsNotKnownOfAModelIsNamed) {
+TEST(DecoderMemoryTest, NamesUnknownMemoryOfAModel) {
   EXPECT_TRUE(CheckMemoryIsKnown(kLlama).ok());
   DecoderSpec spec = kLlama;
   spec.experts = 8;
@@ -146,7 +146,7 @@ TEST(DecoderMemoryTest, AResidualMlpHasTheParametersOfAnExpert) {
   }
 }
 
-TEST(DecoderMemoryTest, ALayerKeepsWhatItsOperationsRead) {
+TEST(DecoderMemoryTest, ALayerKeepsTheInputsOfItsOperations) {
   const auto blocks = ListBlockBytes(kLlama, kBatch, {});
   ASSERT_EQ(blocks.size(), 5U);
   // By token: the input and output of two norms with a number each; queries and what is mixed, keys
@@ -188,7 +188,7 @@ TEST(DecoderMemoryTest, TheHeadHasAChunkOfLogitsAndTheMatrixsGradient) {
 }
 
 // LibTorch's softmax takes fp16 as it is, and copies what it does not.
-TEST(DecoderMemoryTest, OnAGpuTheHeadHasTheSoftmaxAndWhatThatReads) {
+TEST(DecoderMemoryTest, OnAGpuTheHeadHasTheSoftmaxAndItsInput) {
   MicroBatch batch = kBatch;
   batch.seq_len = 1 << 20;  // several chunks
   const auto over_cpu = [&](std::int64_t vocabulary, config::DataType type) {

@@ -21,7 +21,7 @@ constexpr DropoutDraw kDraw{.probability = 0.3,
                             .place = {.key = 77, .first_sample = 5, .block = 2},
                             .site = DropoutSite::kAttention};
 
-TEST(Dropout, EveryPartOfACutDrawsWhatTheWholeDraws) {
+TEST(Dropout, EveryShardDrawsTheMaskOfTheFullTensor) {
   const at::Tensor whole = DropoutFactors({4, 6, 8, 10}, kDraw, at::kFloat);
   for (const auto& [sample, head, position] : {std::tuple{0, 0, 0}, {1, 2, 3}, {3, 4, 7}}) {
     DropoutDraw part = kDraw;
@@ -34,7 +34,7 @@ TEST(Dropout, EveryPartOfACutDrawsWhatTheWholeDraws) {
   }
 }
 
-TEST(Dropout, WhatStandsElsewhereDrawsOtherwise) {
+TEST(Dropout, OtherPositionsDrawOtherMasks) {
   const at::Tensor first = DropoutFactors({2, 3, 40}, kDraw, at::kFloat);
   EXPECT_TRUE(at::equal(first, DropoutFactors({2, 3, 40}, kDraw, at::kFloat)));
   DropoutDraw other = kDraw;
@@ -48,7 +48,7 @@ TEST(Dropout, WhatStandsElsewhereDrawsOtherwise) {
   EXPECT_FALSE(at::equal(first, DropoutFactors({2, 3, 40}, other, at::kFloat)));
 }
 
-TEST(Dropout, TheOperatorsDrawWhatTheLoopDraws) {
+TEST(Dropout, TheOperatorsMatchTheLoop) {
   DropoutDraw draw = kDraw;
   draw.place.first_position = 4000000000;
   draw.place.key = 0xfedcba9876543210;

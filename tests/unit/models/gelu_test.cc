@@ -67,7 +67,7 @@ TEST(GeluTanh, LargeValuesAndNan) {
   EXPECT_TRUE(results[1].equal(at::tensor({0.0F, 0.0F, 1.0F, 1.0F})));
 }
 
-TEST(GeluTanh, TakesWhatIsNotContiguous) {
+TEST(GeluTanh, AcceptsNonContiguousTensors) {
   const at::Tensor x = at::randn({40, 30}), upstream = at::randn({30, 40});
   const Results strided = RunBothWays(OwnGelu, {x.t()}, upstream);
   EXPECT_TRUE(

@@ -82,7 +82,7 @@ TEST(Initialize, TakesAll64BitsOfTheSeed) {
       at::equal(first, Initialised(block->block(1), 1 + (std::uint64_t{1} << 40)).at(name)));
 }
 
-TEST(Initialize, ARangeHasTheValuesOfTheWhole) {
+TEST(Initialize, ARangeMatchesTheFullTensor) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto model = Build("gpt2-demo", dtype);
     for (const auto& [name, whole] : Initialised(model->block(1), 5)) {

@@ -159,7 +159,7 @@ TEST(KeyValueCacheTest, SamplesLeaveAndTheOthersGoOn) {
   EXPECT_EQ(values[0][0][0][0].item<float>(), 2.0F);
 }
 
-TEST(KeyValueCacheTest, WhatDoesNotFitIsAnError) {
+TEST(KeyValueCacheTest, RefusesTokensThatDoNotFit) {
   KeyValueCache cache(SmallSpec(), {.samples = 1, .capacity = 2}, at::kFloat);
   EXPECT_THROW(cache.Extend({3}), c10::Error);
   EXPECT_THROW(cache.Extend({1, 1}), c10::Error);

@@ -75,7 +75,7 @@ TEST(LmLoss, GradientsInFp16NeitherVanishNorDependOnTheExpectedScaleOtherwise) {
   EXPECT_LT(RelativeError(gradient[row], wide.weight.grad()[row]), 3e-2);
 }
 
-TEST_P(LmLossTest, LossAndGradientsAreThoseOfTheWholeLogits) {
+TEST_P(LmLossTest, LossAndGradientsMatchFullLogits) {
   LossInputs in = MakeInputs(GetParam());
   in.labels[1].slice(0, 10, 30).fill_(kIgnoredLabel);
   const LossInputs reference = Converted(in, reference_dtype());

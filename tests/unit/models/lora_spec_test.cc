@@ -35,7 +35,7 @@ std::string ErrorWith(const nlohmann::json& changes) {
   return spec.ok() ? "accepted" : spec.status().message();
 }
 
-TEST(LoraSpecTest, ReadsWhatPeftWrites) {
+TEST(LoraSpecTest, ReadsFilesOfPeft) {
   const LoraSpec spec = ReadWith(nlohmann::json::object()).value();
   EXPECT_EQ(spec.rank, 4);
   EXPECT_EQ(spec.alpha, 8.0);
@@ -67,7 +67,7 @@ TEST(LoraSpecTest, TargetsMayBePatternsOrFullNames) {
             4.0);
 }
 
-TEST(LoraSpecTest, WhatContradictsTheTensorsIsRefused) {
+TEST(LoraSpecTest, RefusesSettingsThatContradictTheTensors) {
   EXPECT_THAT(ErrorWith({{"target_modules", {"q_proj", "v_proj"}}}),
               HasSubstr("tensors of model.layers.0.mlp.down_proj, which target_modules"));
   EXPECT_THAT(ErrorWith({{"target_modules", ".*q_proj"}}), HasSubstr("contradict each other"));
@@ -153,7 +153,7 @@ TEST(LoraSpecTest, ATiedHeadIsTakenForTheTableWherePeftKeepsItTied) {
               HasSubstr("PEFT then unties the head"));
 }
 
-TEST(LoraSpecTest, RefusesByNameWhatChangesTheMathematics) {
+TEST(LoraSpecTest, RefusesSettingsThatChangeTheMathematics) {
   EXPECT_THAT(ErrorWith({{"use_qalora", true}}),
               HasSubstr("'use_qalora' is true, which is not built"));
   EXPECT_THAT(ErrorWith({{"trainable_token_indices", {1, 2}}}),

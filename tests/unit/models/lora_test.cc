@@ -32,7 +32,7 @@ std::vector<std::string> Trained(const BlockList& model) {
   return names;
 }
 
-TEST(Lora, StandsBesideTheTargetsAndNothingElseIsTrained) {
+TEST(Lora, IsAddedToTheTargetsAndIsTrainedAlone) {
   const auto model = LoadGoldenModel("llama");
   LoraSpec spec{.rank = 2, .targets = {"q_proj"}};
   ASSERT_TRUE(AddLora(*model, &spec).ok());
@@ -42,7 +42,7 @@ TEST(Lora, StandsBesideTheTargetsAndNothingElseIsTrained) {
                                            "model.layers.1.self_attn.q_proj.lora_B.weight"));
 }
 
-TEST(Lora, WithoutTargetsStandsBesideAllLayersButTheHead) {
+TEST(Lora, WithoutTargetsIsAddedToAllLayersButTheHead) {
   const auto model = LoadGoldenModel("llama");
   LoraSpec spec{.rank = 2};
   ASSERT_TRUE(AddLora(*model, &spec).ok());
@@ -113,7 +113,7 @@ TEST(Lora, ExpertsAreQuantisedAndRoutersAreNot) {
 }
 
 // transformers holds routers and experts in tensors that are no linear layers.
-TEST(Lora, StandsBesideNoExpert) {
+TEST(Lora, IsAddedToNoExpert) {
   LoraSpec all{.rank = 2};
   ASSERT_TRUE(AddLora(*LoadGoldenModel("families/mixtral"), &all).ok());
   EXPECT_THAT(all.targets, ElementsAre("k_proj", "o_proj", "q_proj", "v_proj"));
@@ -186,7 +186,7 @@ class AdapterFolderTest : public ::testing::Test {
   const ds::testing::TemporaryFolder folder_;
 };
 
-TEST_F(AdapterFolderTest, ReadsBackWhatItWrote) {
+TEST_F(AdapterFolderTest, RoundTrips) {
   const LoraSpec spec{.rank = 2, .alpha = 5.0, .rank_stabilised = true, .targets = {"v_proj"}};
   const auto model = Adapted(2);
   auto writer =
@@ -216,7 +216,7 @@ TEST_F(AdapterFolderTest, ReadsBackWhatItWrote) {
 }
 
 // The table that the head is tied to is in the file twice, as PEFT wants to find it.
-TEST_F(AdapterFolderTest, WritesTheTiedHeadBesideItsTable) {
+TEST_F(AdapterFolderTest, WritesTheTiedHeadAndItsTable) {
   const auto source = GoldenFolder() / "adapters/ties_embedding";
   const std::string table = "model.embed_tokens.weight", at_front = "base_model.model.";
   LoraSpec spec = ReadLoraSpec(source).value();

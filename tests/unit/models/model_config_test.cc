@@ -84,7 +84,7 @@ TEST(ModelConfig, LayersDifferAsTheirTypesSay) {
               HasSubstr("'layer_types' has 1 elements for a model of 32 layers"));
 }
 
-TEST(ModelConfig, RefusesByNameWhatItDoesNotHonour) {
+TEST(ModelConfig, RefusesUnsupportedKeysByName) {
   EXPECT_THAT(ParseError(R"({"model_type": "falcon", "hidden_dropout": 0.1})"),
               HasSubstr("'hidden_dropout' other than 0 is not supported"));
   EXPECT_THAT(ParseError(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
@@ -124,7 +124,7 @@ TEST(ModelConfig, RefusesByNameWhatItDoesNotHonour) {
           "model_type \"bert\" is not supported; supported are bloom, deepseek_v2, falcon, "));
 }
 
-TEST(ModelConfig, RefusesOfLatentAttentionAndItsRouterWhatIsNotBuilt) {
+TEST(ModelConfig, RefusesUnsupportedKeysOfLatentAttentionAndItsRouter) {
   const auto error = [](const std::string& key) {
     return ParseError(R"({"model_type": "deepseek_v2", "num_experts_per_tok": 2, )" + key + "}");
   };
@@ -174,7 +174,7 @@ TEST(ModelConfig, EveryPresetIsValid) {
   }
 }
 
-TEST(ModelConfig, SaysWhatItDidNotFind) {
+TEST(ModelConfig, NamesMissingKeys) {
   EXPECT_THAT(
       ReadModelConfig("gpt2-dem").status().message(),
       HasSubstr("model 'gpt2-dem': no such folder, config.json or preset (presets: gemma3-tiny, "

@@ -21,7 +21,7 @@ DecoderSpec Described(const char* text) {
 constexpr char kSixAndThree[] = R"({"model_type":"llama","hidden_size":24,
     "num_attention_heads":6,"num_key_value_heads":3})";
 
-TEST(ModelRanksTest, RanksHaveWholeHeadsOfTheKeysAndTheQueriesThatShareThem) {
+TEST(ModelRanksTest, RanksHaveFullKeyHeadsAndTheQueriesThatShareThem) {
   const auto even = sequence_parallel::ShareHeads(4, 4, 2).value();
   EXPECT_THAT(even.queries, ElementsAre(HeadRange{0, 2}, HeadRange{2, 2}));
   const auto uneven = sequence_parallel::ShareHeads(6, 3, 2).value();
@@ -33,7 +33,7 @@ TEST(ModelRanksTest, RanksHaveWholeHeadsOfTheKeysAndTheQueriesThatShareThem) {
               ElementsAre(HeadRange{0, 1}, HeadRange{0, 1}, HeadRange{1, 1}, HeadRange{1, 1}));
 }
 
-TEST(ModelRanksTest, WhatCannotBeSharedIsRefused) {
+TEST(ModelRanksTest, RefusesCountsThatRanksCannotShare) {
   const auto why = [](const char* model, int tensor, int sequence) {
     return CheckModelRanks(Described(model), tensor, sequence).message();
   };
@@ -58,7 +58,7 @@ TEST(ModelRanksTest, WhatCannotBeSharedIsRefused) {
   EXPECT_EQ(why(R"({"model_type":"mixtral"})", 2, 1), "");
 }
 
-TEST(ModelRanksTest, RanksShareWholeExperts) {
+TEST(ModelRanksTest, RanksShareFullExperts) {
   const auto why = [](const char* model, int expert) {
     return CheckModelRanks(Described(model), 1, 1, expert).message();
   };

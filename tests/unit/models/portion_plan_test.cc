@@ -43,7 +43,7 @@ void ExpectKeysAreThere(const std::vector<PortionStep>& steps, std::set<int> wai
   EXPECT_TRUE(waiting.empty()) << "every one goes with the last who looks at it";
 }
 
-TEST(PortionPlan, EverySmallPlanLooksAtWhatItShould) {
+TEST(PortionPlan, EverySmallPlanAttendsToTheExpectedTokens) {
   for (int portions = 1; portions <= 5; ++portions) {
     const unsigned plans = 1U << static_cast<unsigned>(portions * (portions - 1) / 2);
     for (unsigned seen = 0; seen < plans; ++seen) {
@@ -85,13 +85,13 @@ TEST(PortionPlan, AWindowLetsKeysGo) {
                           PortionStep{2, {{1, true}}, true}, PortionStep{3, {{2, true}}, false}));
 }
 
-TEST(PortionPlan, TheLastPortionHasWhatIsLeft) {
+TEST(PortionPlan, TheLastChunkHasTheRemainder) {
   EXPECT_THAT(CutPortions(10, 4),
               ElementsAre(TokenRange{0, 4}, TokenRange{4, 4}, TokenRange{8, 2}));
   EXPECT_THAT(CutPortions(4, 8), ElementsAre(TokenRange{0, 4}));
 }
 
-TEST(PortionPlan, ARankHasAStretchOfEveryPortion) {
+TEST(PortionPlan, ARankHasARangeOfEveryChunk) {
   constexpr auto kKind = SequenceKind::kUlysses;
   EXPECT_THAT(FindTokens(kKind, 10, 0, 2, 4),
               ElementsAre(TokenRange{0, 2}, TokenRange{4, 2}, TokenRange{8, 1}));

@@ -102,7 +102,7 @@ TEST(QuantizedWeight, ZerosComeBackAsZeros) {
   }
 }
 
-TEST(QuantizedWeight, ProductsAreThoseOfWhatComesBack) {
+TEST(QuantizedWeight, ProductsMatchTheDequantizedWeight) {
   const QuantizedLayout layout{.format = BaseFormat::kNf4, .rows = 6, .columns = 40};
   const at::Tensor bytes = QuantizeWeight(at::randn({6, 40}), layout);
   const at::Tensor weight = DequantizeWeight(bytes, layout, at::kFloat), bias = at::randn({6});

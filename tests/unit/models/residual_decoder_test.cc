@@ -122,7 +122,7 @@ TEST(ResidualDecoder, ItsPartsAreCountedAndStartAsOtherParts) {
 }
 
 // The MLP and the product that weights it are linear layers, as in DeepSpeed.
-TEST(ResidualDecoder, AdaptersStandBesideItsParts) {
+TEST(ResidualDecoder, AdaptersAreAddedToItsParts) {
   LoraSpec lora{.rank = 2};
   const auto model = BuildModel(ReadResidual("qwen3_moe"), at::kFloat);
   ASSERT_TRUE(AddLora(*model, &lora).ok());

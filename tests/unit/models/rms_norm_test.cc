@@ -42,7 +42,7 @@ TEST_P(RmsNormWidths, IsWithinAPlaceOfTheOperators) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, RmsNormWidths, ::testing::Values(1, 5, 64, 103, 1000));
 
-TEST(RmsNorm, RoundsToSixteenBitsBeforeAndBehindTheWeight) {
+TEST(RmsNorm, RoundsToSixteenBitsBeforeAndAfterTheWeight) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     const at::Tensor x = at::randn({70, 100}).to(dtype);
     const at::Tensor weight = at::randn({100}).to(dtype);
@@ -89,7 +89,7 @@ TEST(RmsNorm, TheWeightsGradientDoesNotDependOnThreads) {
   for (std::size_t i = 0; i < by_one.size(); ++i) EXPECT_TRUE(by_three[i].equal(by_one[i])) << i;
 }
 
-TEST(RmsNorm, TakesWhatIsNotContiguousAndAFrozenWeight) {
+TEST(RmsNorm, AcceptsNonContiguousTensorsAndAFrozenWeight) {
   const at::Tensor x = at::randn({100, 70}), weight = at::randn({100});
   const at::Tensor strided = x.t().detach().requires_grad_(true);
   const at::Tensor plain = x.t().contiguous().requires_grad_(true);

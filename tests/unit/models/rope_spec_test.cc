@@ -17,7 +17,7 @@ RopeSpec Stretched(Scaling scaling) {
           .long_factors = {2.0, 5.0}};
 }
 
-TEST(RopeSpecTest, LengthsWithTheSameFrequenciesAreToldFromOthers) {
+TEST(RopeSpecTest, DistinguishesLengthsByTheirFrequencies) {
   for (const Scaling scaling : {Scaling::kNone, Scaling::kLinear, Scaling::kDynamic, Scaling::kYarn,
                                 Scaling::kLongRope, Scaling::kLlama3}) {
     const RopeSpec rope = Stretched(scaling);

@@ -78,7 +78,7 @@ TEST_P(Rotary, RoundsToSixteenBitsOnce) {
 }
 
 // What products, merged products and attention's backward pass leave.
-TEST_P(Rotary, GivesTheSameBitsWhateverTheStrides) {
+TEST_P(Rotary, GivesTheSameBitsForAnyStrides) {
   const auto [name, width, half] = GetParam();
   const Angles angles = MakeAngles(/*tokens=*/37, half);
   const at::Tensor x = at::randn({2, 37, 6, width}).transpose(1, 2).narrow(1, 1, 3);

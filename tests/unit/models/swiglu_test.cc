@@ -72,7 +72,7 @@ TEST(SwiGlu, LargeValuesAndNan) {
 }
 
 // Halves of one product, as families with a joint projection have them.
-TEST(SwiGlu, TakesWhatIsNotContiguous) {
+TEST(SwiGlu, AcceptsNonContiguousTensors) {
   const at::Tensor both = at::randn({40, 60}), upstream = at::randn({30, 40}).t();
   const auto halves = [](const auto& gated) {
     return [&gated](const Inputs& in) {

@@ -34,7 +34,7 @@ std::string Why(const DecoderSpec& spec, int parts) {
   return TensorPlan::Create(spec, 0, parts).status().message();
 }
 
-TEST(TensorPlan, CutsWhatComesFirstByOutputsAndWhatComesBehindByInputs) {
+TEST(TensorPlan, ShardsFirstProductsByOutputsAndSecondOnesByInputs) {
   const TensorPlan plan = Plan(Llama(), 1, 3);
   const auto slice = [&](const char* name) { return plan.SliceOf(name).value(); };
   const WeightSlice query = slice("model.layers.1.self_attn.q_proj.weight");
@@ -51,7 +51,7 @@ TEST(TensorPlan, CutsWhatComesFirstByOutputsAndWhatComesBehindByInputs) {
   EXPECT_THAT(slice("lm_head.weight").kept, ElementsAre(IndexRange{34, 34}));
 }
 
-TEST(TensorPlan, AdaptersAreCutAsTheWeightBesideThem) {
+TEST(TensorPlan, AdaptersAreShardedLikeTheirWeight) {
   const TensorPlan plan = Plan(Llama(), 1, 2);
   const auto whole = plan.SliceOf("model.layers.0.self_attn.q_proj.weight").value();
   const auto wide = plan.SliceOf("model.layers.0.self_attn.q_proj.lora_B.weight").value();
@@ -66,7 +66,7 @@ TEST(TensorPlan, AdaptersAreCutAsTheWeightBesideThem) {
   EXPECT_FALSE(plan.SliceOf("model.layers.0.mlp.down_proj.lora_B.weight"));
 }
 
-TEST(TensorPlan, LeavesWhatAllHaveWhole) {
+TEST(TensorPlan, LeavesReplicatedWeightsUnsharded) {
   const TensorPlan plan = Plan(Llama(), 1, 3);
   for (const char* name :
        {"model.norm.weight", "model.layers.0.input_layernorm.weight",
@@ -182,7 +182,7 @@ TEST(TensorPlan, TheSliceIsADecoderOfItsOwn) {
   EXPECT_EQ(Plan(Llama(), 1, 2).first_head(), 4);
 }
 
-TEST(TensorPlan, WhatCannotBeCutIsRefusedWithWhatCan) {
+TEST(TensorPlan, RefusesImpossibleShardCountsWithAlternatives) {
   EXPECT_THAT(Why(Llama(), 5), HasSubstr("into 5 parts: it has 6 heads of the queries and 3 heads "
                                          "of the keys; it can into 3 or 6"));
   EXPECT_THAT(Why(Llama(), 7), HasSubstr("it can into 6"));

@@ -49,7 +49,7 @@ std::vector<at::Tensor> RunWithTiles(const FeedForward& part, const at::Tensor& 
   return results;
 }
 
-TEST(TiledRows, GiveWhatAllAtOnceGive) {
+TEST(TiledRows, MatchAllAtOnce) {
   const FeedForward part(12, 40);
   const at::Tensor x = at::randn({2, 7, 12});
   std::vector<std::int64_t> rows;

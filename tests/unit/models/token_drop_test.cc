@@ -56,7 +56,7 @@ TEST(TokenDrop, ChoosesAnewForEachLayerSampleAndStepHoweverTheyAreCut) {
   EXPECT_FALSE(at::equal(ChooseTokens(4, 50, 20, other, at::kCPU), chosen));
 }
 
-TEST(TokenDrop, ALayerSeesWhatIsKeptAtItsPlacesAndTheRestPassesItBy) {
+TEST(TokenDrop, ALayerProcessesKeptTokensAndOthersSkipIt) {
   const auto model = MakeModel();
   const auto drop = AddTokenDrop(*model, 2, {1}).value();
   Block& layer = model->block(2);

@@ -58,7 +58,7 @@ StatusOr<LoraSpec> Choose(const std::string& base, const std::vector<std::string
   return spec;
 }
 
-TEST(TrainedPartTest, TargetsMeanWhatPeftMeansByThem) {
+TEST(TrainedPartTest, TargetsMatchPeft) {
   const auto goldens = nlohmann::json::parse(*ReadFile(kGoldens / "adapters/goldens.json"));
   const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
       {"all_linear", {"all-linear"}},

@@ -53,7 +53,7 @@ TYPED_TEST(NarrowLanes, WidenAsOneNumberDoes) {
   }
 }
 
-TEST(VectorLanes, OfTheEndOfARowLeaveWhatIsBehind) {
+TEST(VectorLanes, OfTheEndOfARowKeepLaterBytes) {
   const float row[kLanes] = {1, 2, 3, 4, 5};
   float copy[kLanes] = {9, 9, 9, 9, 9};
   const Floats lanes = LoadPart(row, 3);

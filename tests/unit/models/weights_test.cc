@@ -78,7 +78,7 @@ TEST_F(WeightsTest, ATiedHeadIsStoredAsTheTable) {
   EXPECT_EQ(check(), "");
 }
 
-TEST_F(WeightsTest, ReadsBackWhatItWrote) {
+TEST_F(WeightsTest, RoundTrips) {
   const auto model = LoadGoldenModel("llama");
   Save(*model);
   EXPECT_TRUE(fs::exists(folder_ / "model.safetensors"));
@@ -108,7 +108,7 @@ TEST_F(WeightsTest, NothingAppearsUnderAFinalNameBeforeTheEnd) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-TEST_F(WeightsTest, AModelWithoutRoomIsRefusedBeforeTheFirstTensor) {
+TEST_F(WeightsTest, RefusesAModelWithoutDiskSpaceBeforeTheFirstTensor) {
   config_.decoder.mlp_width = std::int64_t{1} << 50;
   const auto model = BuildModel(config_, at::kFloat);  // of shapes alone
   const auto writer = ModelWriter::Create(folder_, config_, *model);
