@@ -25,7 +25,7 @@ class BackwardEntryTest : public ::testing::Test {
   std::vector<std::string> events_;
 };
 
-TEST_F(BackwardEntryTest, RunsAfterEverythingBehindItAndBeforeEverythingThatMadeIt) {
+TEST_F(BackwardEntryTest, RunsAfterItsUsersAndBeforeItsProducers) {
   const at::Tensor weight1 = at::ones({2}).requires_grad_();
   const at::Tensor weight2 = at::ones({2}).requires_grad_();
   Watch(weight1, "weight 1");
@@ -53,7 +53,7 @@ TEST_F(BackwardEntryTest, KeepsValuesAndLetsTheNextBlockWriteInPlace) {
   EXPECT_TRUE(weight.grad().equal(at::ones({2}) * 12));
 }
 
-TEST_F(BackwardEntryTest, LeavesAloneWhatHasNoGradient) {
+TEST_F(BackwardEntryTest, IgnoresTensorsWithoutGradient) {
   const at::Tensor ids = at::ones({2});
   const auto outputs = MarkBackwardEntry({ids, at::Tensor()}, Say("block"));
   EXPECT_TRUE(outputs[0].is_same(ids));

@@ -86,7 +86,7 @@ TEST(BlockQuantization, ZerosAndTheSmallestNumbersBecomeZeros) {
 }
 
 // A gradient that has overflown is looked for on the other side.
-TEST(BlockQuantization, WhatIsNotFiniteStaysSo) {
+TEST(BlockQuantization, KeepsNonFiniteValues) {
   for (const QuantizedBits bits : kBits) {
     for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
       at::Tensor values = at::randn({2 * kQuantizationBlock});

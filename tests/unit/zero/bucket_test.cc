@@ -25,7 +25,7 @@ std::vector<std::string> NamesOf(const std::vector<NamedParameter>& members) {
   return names;
 }
 
-TEST(Bucket, TakesWhatIsTrainedInAnyWayTogether) {
+TEST(Bucket, TakesAllTrainedParametersTogether) {
   const auto buckets = BucketParameters({Make("w", 100, 1), Make("b", 10, 0), Make("f", 5, 1, true),
                                          Make("v", 60, 1), Make("c", 20, 0)});
   ASSERT_EQ(buckets.size(), 2U);
@@ -33,7 +33,7 @@ TEST(Bucket, TakesWhatIsTrainedInAnyWayTogether) {
   EXPECT_THAT(NamesOf(buckets[1]), ElementsAre("f"));
 }
 
-TEST(Bucket, TakesOnlyWhatTravelsInOneWay) {
+TEST(Bucket, TakesOnlyParametersWithTheSameTransport) {
   NamedParameter narrow = Make("narrow", 8, 0), rows = Make("rows", 8, 1);
   NamedParameter table = Make("table", 8, 1);
   table.placement.stages = {0, 2};

@@ -20,7 +20,7 @@ class BufferPoolTest : public ::testing::Test {
   Context context_{.ledger = &ledger_};
 };
 
-TEST_F(BufferPoolTest, ViewsSeeTheValuesOfWhateverBufferIsThere) {
+TEST_F(BufferPoolTest, ViewsSeeTheValuesOfTheCurrentBuffer) {
   BufferPool pool(context_);
   PooledTensor pooled(pool, 64, at::kFloat, at::kCPU);
   pooled.Acquire();
@@ -35,7 +35,7 @@ TEST_F(BufferPoolTest, ViewsSeeTheValuesOfWhateverBufferIsThere) {
   }
 }
 
-TEST_F(BufferPoolTest, WhatAutogradHasSavedIsReadWhereTheValuesAreThen) {
+TEST_F(BufferPoolTest, SavedTensorsReadTheCurrentBuffer) {
   BufferPool pool(context_);
   PooledTensor pooled(pool, 64, at::kFloat, at::kCPU);
   pooled.Acquire();

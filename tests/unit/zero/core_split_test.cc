@@ -29,7 +29,7 @@ TEST(CoreSplitTest, NoSideIsWithoutACore) {
   }
 }
 
-TEST(CoreSplitTest, WhatCannotBeSplitSaysWhy) {
+TEST(CoreSplitTest, GivesTheReasonForNoSplit) {
   EXPECT_THAT(SplitCores({3}, 0.5).why_not, HasSubstr("one core"));
   for (const double share : {0.0, 1.0}) {
     const CoreSplit split = SplitCores({0, 1, 2, 3}, share);

@@ -45,7 +45,7 @@ TEST(ExpertStepMemory, ExpertsOfOneRankAreNotCut) {
 }
 
 // Rows of experts are on their way before the gradients of this rank's experts are there.
-TEST(ExpertStepMemory, GradientsOfExpertsComeBehindTheMostOfABackwardPass) {
+TEST(ExpertStepMemory, GradientsOfExpertsFollowThePeakOfABackwardPass) {
   constexpr std::int64_t kMuch = 100'000'000;
   StepMemoryInput input = MakeExpertInput(0, kRanks);
   input.activations[0].backward = kMuch;

@@ -66,7 +66,7 @@ TEST_F(HostWindowsTest, GoWithoutACopyUnlessSomebodyHasWrittenThem) {
   EXPECT_THAT(TakeLog(), ElementsAre("host waits"));
 }
 
-TEST_F(HostWindowsTest, HoldWhatLeavesUntilTheComputationWaitsForIt) {
+TEST_F(HostWindowsTest, HoldLeavingDataUntilTheComputationWaitsForIt) {
   for (const std::int64_t start : {0, 2, 4, 6}) {
     windows.Acquire({start, 2}, Access::kOverwrite).values.fill_(static_cast<float>(start));
     windows.Stow({start, 2});
@@ -78,7 +78,7 @@ TEST_F(HostWindowsTest, HoldWhatLeavesUntilTheComputationWaitsForIt) {
       << "it comes behind what goes";
 }
 
-TEST_F(HostWindowsTest, ComeBehindTheirOwnRangesLeavingAlone) {
+TEST_F(HostWindowsTest, ArriveAfterOnlyTheirOwnRangesHaveLeft) {
   windows.Acquire({0, 2}, Access::kUpdate).values.add_(1);
   windows.Stow({0, 2});
   windows.Prefetch({4, 2});
@@ -89,7 +89,7 @@ TEST_F(HostWindowsTest, ComeBehindTheirOwnRangesLeavingAlone) {
   EXPECT_THAT(TakeLog(), ElementsAre("wait", "host waits")) << "it was still leaving";
 }
 
-TEST_F(HostWindowsTest, WaitOnTheHostBeforeTheHostWritesWhatIsComing) {
+TEST_F(HostWindowsTest, WaitOnTheHostBeforeTheHostWritesIncomingData) {
   windows.Prefetch({0, 4});
   const at::Tensor came = windows.Acquire({0, 4}, Access::kRead).values;
   windows.Stow({0, 4});
@@ -103,7 +103,7 @@ TEST_F(HostWindowsTest, WaitOnTheHostBeforeTheHostWritesWhatIsComing) {
   EXPECT_EQ(windows.Acquire({3, 2}, Access::kRead).values.sum().item<float>(), 18.0F);
 }
 
-TEST_F(HostWindowsTest, OfSeveralRangesGoBeforeTheWholeComes) {
+TEST_F(HostWindowsTest, OfSeveralRangesLeaveBeforeTheFullOneArrives) {
   windows.Acquire({0, 2}, Access::kUpdate).values.fill_(5);
   windows.Acquire({3, 2}, Access::kRead);
   TakeLog();
@@ -111,7 +111,7 @@ TEST_F(HostWindowsTest, OfSeveralRangesGoBeforeTheWholeComes) {
   EXPECT_THAT(TakeLog(), ElementsAre("take 8", "bring 32", "wait"));
 }
 
-TEST_F(HostWindowsTest, AreSeenThereByWhoReadsWhereTheyLie) {
+TEST_F(HostWindowsTest, AreVisibleToReadersOfTheirStorage) {
   const HostWindows::Lent lent = windows.Acquire({0, 4}, Access::kUpdate);
   lent.values.fill_(3);
   EXPECT_EQ(windows.AcquireOnHost({1, 1}, Access::kRead).values.item<float>(), 3.0F);

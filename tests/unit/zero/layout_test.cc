@@ -27,7 +27,7 @@ TEST(FlatLayout, AlignsParametersAndPadsToEqualShards) {
   EXPECT_THAT(layout.gaps(), ElementsAre(FlatRange{10, 22}, FlatRange{72, 24}, FlatRange{128, 64}));
 }
 
-TEST(FlatLayout, PiecesAreWhatOfEachParameterLiesInARange) {
+TEST(FlatLayout, PiecesAreTheOverlapsOfParametersWithARange) {
   const FlatLayout layout({10, 40, 32}, 3);
   EXPECT_THAT(layout.FindPieces(layout.shard(0)),
               ElementsAre(Piece{.parameter = 0, .count = 10},
@@ -59,7 +59,7 @@ TEST(FlatLayout, AShardHasSomeAllOrNothingOfARange) {
   EXPECT_EQ(layout.shard_of(third, 1), third);
 }
 
-TEST(FlatLayout, AnEmptyParameterTakesNoRoom) {
+TEST(FlatLayout, AnEmptyParameterTakesNoSpace) {
   const FlatLayout layout({0, 64}, 1);
   EXPECT_EQ(layout.parameter(1), (FlatRange{0, 64}));
   EXPECT_EQ(layout.padded_numel(), 64);

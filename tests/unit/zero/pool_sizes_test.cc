@@ -38,7 +38,7 @@ TEST(PoolSizesTest, ABufferOfOneUnitGoesWhenAnotherSizeNeedsMemory) {
   EXPECT_EQ(sizes.held_bytes(), 10);
 }
 
-TEST(PoolSizesTest, WhatUnitsShareIsKeptBesideOtherSizes) {
+TEST(PoolSizesTest, KeepsSharedBuffersNextToOtherSizes) {
   PoolSizes sizes = LayersAndATable();
   sizes.Take(10);
   sizes.Return(10);

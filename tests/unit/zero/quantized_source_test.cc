@@ -43,7 +43,7 @@ TEST_P(QuantizedSource, ReadsRangesThatBeginAndEndWithinBlocks) {
 }
 
 // However often.
-TEST_P(QuantizedSource, WhatIsWrittenAsItWasReadStaysAsItIs) {
+TEST_P(QuantizedSource, UnchangedWritesKeepTheStoredBytes) {
   const at::Tensor before = Bytes();
   for (int i = 0; i < 3; ++i) {
     const auto source = Source({50, kCount - 100});

@@ -384,7 +384,7 @@ TEST(ResidencyPlan, GoesOnFromAPassThatTookAnotherPath) {
   EXPECT_NE(ResidencyPlan(input).hash(), hash);
 }
 
-TEST(ResidencyPlan, WithoutPrefetchHoldsOneUnitAndWhatItReads) {
+TEST(ResidencyPlan, WithoutPrefetchHoldsOneUnitAndItsInputs) {
   ResidencyPlan::Input input = MakeTiedInput(3);
   EXPECT_THAT(Describe(input),
               testing::ElementsAre("+0", "-0+1", "-1+0+2", "", "r2-0-2+1", "r1-1+0", "r0", "-0"));
@@ -408,7 +408,7 @@ TEST(ResidencyPlan, GathersAheadAsFarAsTheBudgetsReach) {
                                                     "r3-0-3+2+1", "r2-2+0", "r1-1", "r0", "-0"));
 }
 
-TEST(ResidencyPlan, BeginsAtOnePlaceWhatItAwaitsAtAnother) {
+TEST(ResidencyPlan, StartsGathersAtOnePlaceAndAwaitsThemAtAnother) {
   ResidencyPlan::Input input = MakeTiedInput(4);
   input.units.back().also_reads = {};
   for (PlannedUnit& unit : input.units) unit.reduced_bytes = 10;
@@ -438,7 +438,7 @@ TEST(ResidencyPlan, HasABudgetThatTheLargestPlaceFitsInto) {
   EXPECT_EQ(ResidencyPlan(input).hash(), ResidencyPlan(explicitly).hash());
 }
 
-TEST(ResidencyPlan, KeepsWhatIsUsedAgainSoonEnough) {
+TEST(ResidencyPlan, KeepsUnitsThatAreReusedSoon) {
   ResidencyPlan::Input input = MakeTiedInput(4);
   // Units 1 and 2 are between the first unit's uses, 20 bytes, in the forward and the backward
   // pass.
@@ -455,7 +455,7 @@ TEST(ResidencyPlan, KeepsWhatIsUsedAgainSoonEnough) {
                                                     "r1-1", "r0", "-0"));
 }
 
-TEST(ResidencyPlan, WhatIsSmallStaysOnceItIsThere) {
+TEST(ResidencyPlan, KeepsSmallUnitsAfterTheFirstGather) {
   ResidencyPlan::Input input = MakeTiedInput(4);
   for (PlannedUnit& unit : input.units) unit.largest_bytes = 8;
   input.units[1].largest_bytes = input.units[2].largest_bytes = 4;
@@ -480,7 +480,7 @@ TEST(ResidencyPlan, WhatIsSmallStaysOnceItIsThere) {
                                                     "r2-2", "r1+0", "r0", "-0"));
 }
 
-TEST(ResidencyPlan, KeepsWhatTheExpectedPlacesUseAndGathersNothingForThem) {
+TEST(ResidencyPlan, KeepsUnitsOfExpectedPlacesWithoutGathers) {
   ResidencyPlan::Input input = MakeTiedInput(3);
   input.expected.assign(input.places.begin() + 3, input.places.end());
   input.places.resize(3);
@@ -523,7 +523,7 @@ TEST(ResidencyPlan, TakesItsBudgetsFromTheConfig) {
 }
 
 // Units whose gradients are 5 elements of four bytes.
-TEST(ResidencyPlan, TakesItsBudgetsBesideTheComputationFromTheConfig) {
+TEST(ResidencyPlan, TakesItsBudgetsForOverlapFromTheConfig) {
   const auto describe = [](const config::ZeroConfig& config) {
     ResidencyPlan::Input input = MakeTiedInput(3);
     input.units.back().also_reads = {};
@@ -545,7 +545,7 @@ TEST(ResidencyPlan, TakesItsBudgetsBesideTheComputationFromTheConfig) {
                                    "e1r0e0", "-0"));
 }
 
-TEST(ResidencyPlan, CallsGoOnBesideTheComputationWhereTheyDoNotTakeItsCores) {
+TEST(ResidencyPlan, OverlapsCallsThatDoNotTakeTheCoresOfTheComputation) {
   const CallSetting one_host, hosts{.spans_hosts = true}, gpu{.on_gpu = true};
   EXPECT_FALSE(ChooseOverlap({.overlap_comm = true}, one_host));
   EXPECT_TRUE(ChooseOverlap({.overlap_comm = true}, hosts));
@@ -598,7 +598,7 @@ TEST(ResidencyPlan, GathersNothingForABackwardThatReadsNoParameters) {
 }
 
 // As DeepSpeed does: the budget limits what is gathered ahead and kept, not what a place needs.
-TEST(ResidencyPlan, AUnitThatIsLargerThanWhatMayBeLiveIsThereAlone) {
+TEST(ResidencyPlan, GathersAUnitAboveTheLiveLimitAlone) {
   ResidencyPlan::Input input = MakeTiedInput(3);
   const ResidencyPlan plain(input);
   input.budgets = {.prefetch_bytes = 1000, .max_live_bytes = 0, .reuse_bytes = 1000};
@@ -608,7 +608,7 @@ TEST(ResidencyPlan, AUnitThatIsLargerThanWhatMayBeLiveIsThereAlone) {
   }
 }
 
-TEST(ResidencyPlan, HasAHashThatTellsPlansApart) {
+TEST(ResidencyPlan, HasAHashThatDistinguishesPlans) {
   const auto hash = [](const ResidencyPlan::Input& input) { return ResidencyPlan(input).hash(); };
   const ResidencyPlan::Input input = MakeTiedInput(4);
   EXPECT_EQ(hash(input), hash(MakeTiedInput(4)));

@@ -31,7 +31,7 @@ TEST(SharedMemory, IsFoundWhereverTheParametersBegin) {
               Optional(Pair("0", "1")));
 }
 
-TEST(SharedMemory, IsNotWhatOnlyShareAStorage) {
+TEST(SharedMemory, IgnoresTensorsThatOnlyShareAStorage) {
   const at::Tensor whole = at::zeros({4, 6});
   EXPECT_EQ(Find({whole.narrow(0, 0, 2), whole.narrow(0, 2, 2)}), std::nullopt);
   EXPECT_EQ(Find({whole.narrow(1, 3, 3), whole.narrow(1, 0, 3)}), std::nullopt);

@@ -119,7 +119,7 @@ StepMemoryInput MakeOffloadedInput(config::OffloadDevice device, const StepSetti
   return input;
 }
 
-TEST(StepMemoryTest, WhatRestsInFilesIsThereAndOnlyItsBuffersAreInMemory) {
+TEST(StepMemoryTest, CountsFilesAndOnlyTheirBuffersInMemory) {
   for (const int ranks : {1, 4}) {
     const StepMemory memory =
         PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kNvme, {.ranks = ranks}));
@@ -131,7 +131,7 @@ TEST(StepMemoryTest, WhatRestsInFilesIsThereAndOnlyItsBuffersAreInMemory) {
   }
 }
 
-TEST(StepMemoryTest, TheFirstBucketsKeepWhatTheRatioLeavesOfStateAndGradients) {
+TEST(StepMemoryTest, TheFirstBucketsKeepStateAndGradientsByTheRatio) {
   EXPECT_EQ(ListKept({60, 30, 10, 20}, 1.0), (std::vector<bool>{false, false, false, false}));
   EXPECT_EQ(ListKept({60, 30, 10, 20}, 0.65), (std::vector<bool>{false, true, true, false}));
   EXPECT_EQ(ListKept({60, 30, 10, 20}, 0.0), (std::vector<bool>{true, true, true, true}));
@@ -179,7 +179,7 @@ TEST(StepMemoryTest, UpdatesInTheBackwardPassLeaveOneBlocksGradients) {
       << "the head's gradient of the table waits for the table's own";
 }
 
-TEST(StepMemoryTest, BuffersOfAnySizeAreNoMoreThanWhatComesAndGoes) {
+TEST(StepMemoryTest, BuffersOfAnySizeDoNotExceedTheTransfers) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   config::DsConfig config;
   config.zero_optimization.stage = 3;
@@ -206,7 +206,7 @@ TEST(StepMemoryTest, OnCpuRanksTheHostIsWhereTheyCompute) {
   EXPECT_EQ(memory.between_steps.optimizer_state, 8 * kAll / 4);
 }
 
-TEST(StepMemoryTest, AGpuHasOfTheHostsWhatABlockNeeds) {
+TEST(StepMemoryTest, AGpuHoldsTheHostStateOfOneBlock) {
   const StepMemory memory =
       PlanStepMemory(MakeOffloadedInput(config::OffloadDevice::kCpu, {.ranks = 4, .on_gpu = true}));
   EXPECT_EQ(memory.away.host, 12 * kAll / 4) << "gradients stay on the GPU";
@@ -215,7 +215,7 @@ TEST(StepMemoryTest, AGpuHasOfTheHostsWhatABlockNeeds) {
   EXPECT_LE(memory.peak.parameters, 4 * (kTable + kLayer) / 4);
 }
 
-TEST(StepMemoryTest, AnOptimizerOfRangesHasAWholeOneOfThemFromFiles) {
+TEST(StepMemoryTest, AnOptimizerOfRangesReadsOneFullRangeFromFiles) {
   config::DsConfig lamb;
   EXPECT_TRUE(DescribeStep(lamb, {}).cuts_turns);
   lamb.optimizer.algorithm = config::LambConfig{};
@@ -278,7 +278,7 @@ TEST(StepMemoryTest, SecondaryShardsAreKeptFromTheFirstGatherOn) {
             4 * kAllRounded / 2);
 }
 
-TEST(StepMemoryTest, RoundingHasBuffersBesideWhatTravels) {
+TEST(StepMemoryTest, RoundingHasBuffersNextToTheSentData) {
   StepMemoryInput input = MakeRoundedInput();
   const std::int64_t exact = PlanStepMemory(input).peak.total();
   input.rounds_weights = true;
@@ -296,7 +296,7 @@ TEST(StepMemoryTest, RoundingHasBuffersBesideWhatTravels) {
 
 constexpr Pass::Kind kF = Pass::Kind::kForward, kB = Pass::Kind::kBackward;
 
-TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldWhatItDoes) {
+TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldTheSame) {
   for (const int stage : {0, 1, 2, 3}) {
     StepMemoryInput input = MakeInput(stage, 2);
     for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
@@ -312,7 +312,7 @@ TEST(StepMemoryTest, PassesInTheOrderOfOneStageHoldWhatItDoes) {
   }
 }
 
-TEST(StepMemoryTest, MicroBatchesOnTheirWayAreHeldWithWhatTheySend) {
+TEST(StepMemoryTest, InFlightMicroBatchesAreHeldWithTheirSends) {
   StepMemoryInput input = MakeInput(0, 2);
   for (BlockActivations& block : input.activations) block = {1000, 2000, 3000};
   input.batch_bytes = 50;
@@ -347,7 +347,7 @@ TEST(StepMemoryTest, ChunksHoldTheirOwnBlocksAlone) {
   EXPECT_EQ(PlanStepMemory(input).peak_activations, 2 * 50 + 2 * 1000 + (units - 1) * 1000 + 3000);
 }
 
-TEST(StepMemoryTest, WhatWeightGradientsReadIsHeldUntilTheyCome) {
+TEST(StepMemoryTest, HoldsInputsOfWeightGradientsUntilTheyRun) {
   StepMemoryInput input = MakeInput(0, 2);
   for (BlockActivations& block : input.activations) block = {1000, 1000, 1500, 400, 600};
   const auto units = static_cast<std::int64_t>(input.units.size());
@@ -358,7 +358,7 @@ TEST(StepMemoryTest, WhatWeightGradientsReadIsHeldUntilTheyCome) {
   EXPECT_EQ(PlanStepMemory(input).peak_activations, (units - 1) * 1000 + 1500);
 }
 
-TEST(StepMemoryTest, ManyMicroBatchesHoldWhatAFewDo) {
+TEST(StepMemoryTest, ManyMicroBatchesHoldTheSameAsAFew) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const int ranks : {1, 2, 4}) {
       for (const bool overlap : {false, true}) {

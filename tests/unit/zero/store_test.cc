@@ -69,7 +69,7 @@ TEST(StoreDeathTest, GivesNoBytesAwayThatSomebodyUses) {
   EXPECT_DEATH(store = Store(), "before a lease of it");
 }
 
-TEST(Store, IsReadAndWrittenWhereItLies) {
+TEST(Store, IsReadAndWrittenInPlace) {
   const Setting setting;
   Store store = MakeStore(setting);
   const auto source = SourceOf(store, {2, 4});
@@ -137,7 +137,7 @@ TEST(StoreInAFile, BringsRangesForTheirLeases) {
 }
 
 // As on a device that does not see the host's buffers, which is the CPU here, too.
-TEST(StoreInAFile, IsCopiedForTheLeasesOfADeviceAndBackBehindThem) {
+TEST(StoreInAFile, IsCopiedForTheLeasesOfADeviceAndBackAfterThem) {
   FileSetting files;
   files.setting.context.tiers.copies_from_files = true;
   Store store = files.Make(5000);
@@ -177,7 +177,7 @@ TEST(StoreInAFile, IsNoneWhereItIsSmall) {
   EXPECT_EQ(files.setting.ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 20'000);
 }
 
-TEST(StoreInAFile, IsZeroedWhateverLayThereBefore) {
+TEST(StoreInAFile, IsZeroedOverOldData) {
   const FileSetting files;
   {
     Store before = files.Make(5000);
@@ -202,7 +202,7 @@ TEST(StoreInAFile, IsReadAndWrittenByCheckpointsRangeByRange) {
   EXPECT_EQ(store.Acquire({99, 1}, Access::kRead).tensor().item<float>(), 99.0F);
 }
 
-TEST(StoreInAFile, SaysWhatCouldNotBeRead) {
+TEST(StoreInAFile, NamesFailedReads) {
   FileSetting files;
   Store store = files.Make(5000);
   store.Acquire(Access::kOverwrite).tensor().zero_();

@@ -32,7 +32,7 @@ StepMemoryInput MakeHostInput(const StepSetting& setting,
   return input;
 }
 
-TEST(UpdateMemoryTest, AnUpdateBesideHasItsGradientUntilTheNextOnesEnd) {
+TEST(UpdateMemoryTest, AnOverlappedUpdateHasItsGradientUntilTheNextEnds) {
   StepMemoryInput input = MakeHostInput({.ranks = 2});
   input.tiers.updates_in_backward = true;
   const std::int64_t before = PlanStepMemory(input).peak.gradients;
@@ -49,7 +49,7 @@ TEST(UpdateMemoryTest, AnUpdateBesideHasItsGradientUntilTheNextOnesEnd) {
   EXPECT_FALSE(PlanTiers(config, /*on_gpu=*/false).updates_beside);
 }
 
-TEST(UpdateMemoryTest, AGpuHasTwoTurnsOfTheHostsStateAndHoldsWhatLeaves) {
+TEST(UpdateMemoryTest, AGpuHasTwoSubGroupsOfTheHostsStateAndHoldsLeavingOnes) {
   StepMemoryInput input = MakeHostInput({.ranks = 1, .on_gpu = true});
   EXPECT_EQ(input.tiers.most_elements, 4 << 20);
   EXPECT_EQ(input.tiers.leaving_bytes, 64 << 20);
@@ -80,7 +80,7 @@ TEST(UpdateMemoryTest, AGpuKeepsParametersOfFilesInTheHostsMemory) {
 }
 
 // On a GPU the host has what waits, and, if asked to, the moments of the important columns.
-TEST(UpdateMemoryTest, ZenFlowsGradientsWaitOnTheHostWhateverTheRatioKeeps) {
+TEST(UpdateMemoryTest, ZenFlowsGradientsWaitOnTheHostForAnyRatio) {
   constexpr std::int64_t kOwn = kWhole / 2;
   for (const bool offload : {false, true}) {
     StepMemoryInput input = MakeHostInput({.ranks = 2, .on_gpu = true});

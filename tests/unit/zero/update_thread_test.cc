@@ -35,7 +35,7 @@ TEST(UpdateThreadTest, RunsJobsInOrderOnItsCores) {
   first.wait();
 }
 
-TEST(UpdateThreadTest, EndsBehindItsJobsAndGivesBackWhatTheyThrow) {
+TEST(UpdateThreadTest, EndsAfterItsJobsAndReturnsTheirExceptions) {
   int done = 0;
   {
     UpdateThread thread(LastCore());
@@ -48,7 +48,7 @@ TEST(UpdateThreadTest, EndsBehindItsJobsAndGivesBackWhatTheyThrow) {
 }
 
 // So that whoever has waited may end what a job had leases of.
-TEST(UpdateThreadTest, WhatAJobHoldsIsGoneWhenItEnds) {
+TEST(UpdateThreadTest, ReleasesCapturesOfAFinishedJob) {
   for (const bool fails : {false, true}) {
     UpdateThread thread(LastCore());
     std::promise<std::shared_future<void>> promise;
