@@ -21,7 +21,7 @@ class KeeperInAFile : public ::testing::Test {
   const Keeper keeper_{KeepIn::kFile, tier_.get()};
 };
 
-TEST_F(KeeperInAFile, BringsWhatItKept) {
+TEST_F(KeeperInAFile, ReturnsKeptTensors) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kLong}) {
     const at::Tensor values = at::arange(3 * 1111, type).view({3, 1111}).transpose(0, 1);
     const Kept kept = keeper_.Keep(values);
@@ -33,7 +33,7 @@ TEST_F(KeeperInAFile, BringsWhatItKept) {
   }
 }
 
-TEST_F(KeeperInAFile, WhatWasBroughtOutlivesWhatWaits) {
+TEST_F(KeeperInAFile, ReturnedTensorsOutliveWaitingOnes) {
   Kept kept = keeper_.Keep(at::arange(5000, at::kFloat));
   const at::Tensor brought = kept.Bring();
   kept = keeper_.Keep(at::ones({5000}));

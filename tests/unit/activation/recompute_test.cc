@@ -97,7 +97,7 @@ TEST(RecomputeTest, AnInputThatPassesThroughAndOnesThatAreNotThere) {
 }
 
 // On the CPU they are there already, and nothing has to be waited for.
-TEST(RecomputeTest, WhatWaitsOnTheHostGivesTheSame) {
+TEST(RecomputeTest, InputsOnTheHostGiveTheSame) {
   const at::Tensor x = Leaf(Line(4, 3)), weight = Leaf(Line(3, 5));
   const Tensors out =
       Recompute(Layer(weight), {x}, {.trains = true, .keep_on_host = true, .synchronize = true});
@@ -127,7 +127,7 @@ TEST(RecomputeTest, GradientsFlowThroughComplexResults) {
   EXPECT_TRUE(x.grad().equal(at::ones({2, 2})));
 }
 
-TEST(RecomputeTest, OnlyWhatIsUsedOfTheResultsComesBack) {
+TEST(RecomputeTest, RecomputesOnlyUsedResults) {
   const at::Tensor x = Leaf(Line(2, 2));
   const Tensors out = Recompute([](Tensors in) { return Tensors{in[0] * 2.0, in[0] * 7.0}; }, {x});
   out[0].sum().backward();
@@ -186,7 +186,7 @@ TEST(RecomputeTest, AGraphThatIsKeptServesTwiceAndThenNoMore) {
   EXPECT_THROW(y.backward(one), c10::Error);
 }
 
-TEST(RecomputeTest, AddsUpWhatItsRunsTake) {
+TEST(RecomputeTest, SumsTheTimesOfItsRuns) {
   ManualClock clock;
   RunTimes times;
   int runs = 0;

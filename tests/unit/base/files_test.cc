@@ -138,7 +138,7 @@ TEST_F(FilesTest, ATreeIsRemovedAndALinkInItIsNotFollowed) {
   EXPECT_TRUE(RemoveTree(folder_ / "tree").ok()) << "what is not there is removed";
 }
 
-TEST_F(FilesTest, AppendKeepsWhatIsThere) {
+TEST_F(FilesTest, AppendKeepsExistingContents) {
   const fs::path path = folder_ / "events.jsonl";
   ASSERT_TRUE(AppendFile::Open(path)->Append("a\n").ok());
   ASSERT_TRUE(AppendFile::Open(path)->Append("b\n").ok());

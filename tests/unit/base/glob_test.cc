@@ -31,7 +31,7 @@ class GlobTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(GlobTest, ListsWhatMatchesInOrder) {
+TEST_F(GlobTest, ListsMatchesInOrder) {
   EXPECT_THAT(Names("*.txt"), ElementsAre("a.txt", "b.txt"));
   EXPECT_THAT(Names("[ab].???"), ElementsAre("a.bin", "a.txt", "b.txt"));
   EXPECT_THAT(Names(".*.txt"), ElementsAre(".hidden.txt"));

@@ -17,7 +17,7 @@ constexpr char kPointer[] =
 constexpr char kExtended[] =
     "version https://git-lfs.github.com/spec/v1\next-0-foo sha256:aaaa\noid sha256:bbbb\nsize 1\n";
 
-TEST(LfsPointer, PointersAreTold) {
+TEST(LfsPointer, DetectsPointers) {
   EXPECT_TRUE(IsLfsPointer(kPointer));
   EXPECT_TRUE(IsLfsPointer(kExtended));
   EXPECT_TRUE(IsLfsPointer(std::string_view(kPointer).substr(0, kLfsPointerStart.size())));

@@ -8,7 +8,7 @@
 namespace ds {
 namespace {
 
-TEST(ParseNumberTest, TheWholeTextIsTheNumber) {
+TEST(ParseNumberTest, TheFullTextIsTheNumber) {
   EXPECT_EQ(ParseNumber<int>("0"), 0);
   EXPECT_EQ(ParseNumber<int>("-12"), -12);
   EXPECT_EQ(ParseNumber<int>("007"), 7);

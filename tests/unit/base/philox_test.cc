@@ -20,7 +20,7 @@ TEST(Philox, GivesThePapersKnownAnswers) {
             (PhiloxCounter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, KeysDependOnEveryBitOfWhatTheyAreMadeOf) {
+TEST(Philox, KeysDependOnEveryBitOfTheirInputs) {
   const std::uint64_t key = ExtendKey(7, 3);
   for (int bit = 0; bit < 64; ++bit) {
     EXPECT_NE(ExtendKey(7 ^ (std::uint64_t{1} << bit), 3), key) << bit;

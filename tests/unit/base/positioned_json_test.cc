@@ -75,7 +75,7 @@ TEST(PositionedJsonTest, SkipsCommentsAndByteOrderMark) {
   EXPECT_EQ(reading.root.members[0].position, (JsonPosition{4, 16}));
 }
 
-TEST(PositionedJsonTest, WholeValueIsWhatAPlainParserReads) {
+TEST(PositionedJsonTest, TheValueMatchesAPlainParser) {
   const std::string text = R"({"a":[1,2.5,[],{}],"b":{"c":{"d":[null,false]}},"e":"\u00e9"})";
   EXPECT_EQ(WholeValue(ReadPositionedJson(text).root), nlohmann::ordered_json::parse(text));
 }
@@ -86,7 +86,7 @@ TEST(PositionedJsonTest, ReportsEveryRepeatedName) {
                           "3:2 the key \"a\" is given twice in one object"));
 }
 
-TEST(PositionedJsonTest, SaysWhatItExpectedAndWhatItFound) {
+TEST(PositionedJsonTest, NamesExpectedAndFoundTokens) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{\n", "2:1 expected a key or '}', found the end of the file"},
       {"{\"a\": 1,\n", "2:1 expected a key or '}', found the end of the file"},
@@ -136,7 +136,7 @@ TEST(PositionedJsonTest, KnowsThePlacesInHjsonToo) {
 }
 
 // What the Python package hjson, with which DeepSpeed reads its config, makes of the same text.
-TEST(PositionedJsonTest, ReadsWhatHjsonReads) {
+TEST(PositionedJsonTest, ReadsTheSameAsHjson) {
   std::ifstream file(DS_SOURCE_DIR "/tests/unit/base/goldens/hjson.json");
   const auto golden = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
   ASSERT_GT(golden.size(), 1000u);

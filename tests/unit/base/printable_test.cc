@@ -21,7 +21,7 @@ TEST(PrintableTest, ControlCharactersAreWritten) {
             "\\x9b31m");  // CSI of C1, as UTF-8
 }
 
-TEST(PrintableTest, WhatIsNoUtf8IsWritten) {
+TEST(PrintableTest, EscapesInvalidUtf8) {
   EXPECT_EQ(Printable("\x9b"
                       "31m"),
             "\\x9b31m");

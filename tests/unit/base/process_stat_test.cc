@@ -20,7 +20,7 @@ TEST(ProcessStatTest, OfThisProcess) {
   EXPECT_GT(stat->start, 0u);
 }
 
-TEST(ProcessStatTest, WhatItsThreadsHaveUsed) {
+TEST(ProcessStatTest, CountsTheTimeOfItsThreads) {
   const std::uint64_t before = ReadProcessStat(::getpid())->processor_ticks;
   const long more = CLOCKS_PER_SEC / ::sysconf(_SC_CLK_TCK) * 2;
   for (const std::clock_t begin = std::clock(); std::clock() - begin < more;) {
@@ -28,7 +28,7 @@ TEST(ProcessStatTest, WhatItsThreadsHaveUsed) {
   EXPECT_GT(ReadProcessStat(::getpid())->processor_ticks, before);
 }
 
-TEST(ProcessStatTest, OfAStoppedChildWhoseNameLooksLikeFields) {
+TEST(ProcessStatTest, OfAStoppedChildWithANameThatLooksLikeFields) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_NAME, "a) R 1 2", 0, 0, 0);

@@ -18,7 +18,7 @@ TEST(RankMessageTest, RoundTripsEveryKind) {
   }
 }
 
-TEST(RankMessageTest, RefusesWhatItCannotFrame) {
+TEST(RankMessageTest, RefusesMessagesThatDoNotFitAFrame) {
   EXPECT_FALSE(EncodeRankMessage({RankMessageKind::kStep, "{\n}"}).ok());
   EXPECT_FALSE(EncodeRankMessage({RankMessageKind::kStep, std::string(kMaxLineBytes, 'x')}).ok());
 }
@@ -46,7 +46,7 @@ TEST(RankMessageReaderTest, CutsAStreamFedByteByByte) {
   EXPECT_EQ(seen[1].kind, RankMessageKind::kEnd);
 }
 
-TEST(RankMessageReaderTest, CutsWhatComesAtOnceAndKeepsTheRest) {
+TEST(RankMessageReaderTest, SplitsABatchOfMessagesAndKeepsTheRemainder) {
   RankMessageReader reader;
   const std::string line = *EncodeRankMessage({RankMessageKind::kHello, R"({"pid":1})"});
   const std::string half = line.substr(0, line.size() / 2);

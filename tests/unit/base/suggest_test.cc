@@ -15,7 +15,7 @@ TEST(EditDistanceTest, CountsEditsAndSwaps) {
   EXPECT_EQ(EditDistance("same", "same"), 0);
 }
 
-TEST(NearestTest, SuggestsOnlyWhatIsNear) {
+TEST(NearestTest, SuggestsOnlyNearWords) {
   const std::vector<std::string> names = {"train", "resume", "report"};
   EXPECT_EQ(Nearest("trian", names), "train");
   EXPECT_EQ(Nearest("rport", names), "report");

@@ -31,7 +31,7 @@ TEST(Utf8Test, FindsWhereTextEndsBeingUtf8) {
   for (const auto& [text, valid] : cases) EXPECT_EQ(ValidUtf8Prefix(text), valid) << text;
 }
 
-TEST(Utf8Test, AppendsWhatIsValid) {
+TEST(Utf8Test, AppendsValidCodePoints) {
   for (const char32_t code_point :
        {0x00u, 0x7Fu, 0x80u, 0x7FFu, 0x800u, 0xD7FFu, 0xE000u, 0xFFFFu, 0x10000u, 0x10FFFFu}) {
     std::string text;

@@ -102,7 +102,7 @@ TEST_F(SentBackTest, GoesOnFromWhereItWasSentUntilItSaves) {
   EXPECT_EQ(Newest().found->step, 15);
 }
 
-TEST_F(SentBackTest, NeverTakesWhatItHasAbandoned) {
+TEST_F(SentBackTest, NeverTakesAbandonedCheckpoints) {
   CommitSample(folder_.path(), 20, &lineage_);
   EXPECT_EQ(Newest().found->step, 20);
   FlipBit(folder_.path() / "step-20/rank-00000.bin", 0);
@@ -142,7 +142,7 @@ TEST_F(CatalogTest, ACheckpointThatLatestMissedIsTheHead) {
   EXPECT_EQ(Newest().found->step, 10) << "the job was sent back on purpose";
 }
 
-TEST_F(CatalogTest, ARewindWithinAGenerationAbandonsWhatIsBehind) {
+TEST_F(CatalogTest, ARewindWithinAGenerationAbandonsLaterCheckpoints) {
   Lineage lineage;
   CommitSample(folder_.path(), 10, &lineage);
   const Lineage at_ten = lineage;
@@ -192,7 +192,7 @@ TEST_F(CopiedTest, AResumeFromItMakesItTheHead) {
 }
 
 // A job's folder is copied as a whole, and the copy goes on by a start of its own.
-TEST_F(CopiedTest, WhatACopyOfTheFolderSavedIsAnotherJobs) {
+TEST_F(CopiedTest, CheckpointsOfACopiedFolderBelongToAnotherJob) {
   const TemporaryFolder copy;
   fs::copy(folder_.path(), copy.path(), fs::copy_options::recursive);
   Lineage of_copy = ResumeSample(copy.path(), 30, /*generation=*/2, /*start=*/71);
@@ -229,7 +229,7 @@ TEST_F(CopiedTest, AStepThatIsSavedAgainStaysTheHead) {
   EXPECT_THAT(Newest().skipped, SizeIs(0));
 }
 
-TEST_F(CatalogTest, CheckpointsThatTellNoLineAreOneLineBySteps) {
+TEST_F(CatalogTest, CheckpointsWithoutLineageAreOneLineOfSteps) {
   for (const int step : {10, 20}) CommitSample(folder_.path(), step);
   Lineage lineage = ResumeSample(folder_.path(), 20, /*generation=*/5);
   EXPECT_EQ(lineage, (Lineage{5, {{0, 20}}}));

@@ -88,7 +88,7 @@ TEST_F(CommitTest, ReplacesAnOlderOneOfTheSameStep) {
   EXPECT_THAT(Unfinished(), IsEmpty());
 }
 
-TEST_F(CommitTest, BeginRemovesWhatCrashesLeft) {
+TEST_F(CommitTest, BeginRemovesLeftoversOfCrashes) {
   CommitSample(folder_.path(), 10);
   Begin(20);
   Begin(30);
@@ -269,7 +269,7 @@ TEST_F(CommitTest, TheUsersFilesOfAnUnfinishedOneDoNotHinderTheNext) {
   EXPECT_THAT(NamesIn(left), ElementsAre("notes.txt"));
 }
 
-TEST_F(CommitTest, ShardsThatDoNotMakeAWholeTensorAreRefused) {
+TEST_F(CommitTest, RefusesShardsThatDoNotMakeAFullTensor) {
   Begun begun = Begin(20);
   begun.manifest.tensors[0].shards.pop_back();
   const Status status = Commit(begun);
@@ -288,7 +288,7 @@ TEST_F(CommitTest, AnUnwritableRootIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("/proc/no/such"));
 }
 
-TEST(CheckFreeSpace, SaysWhatIsNeededAndFree) {
+TEST(CheckFreeSpace, ReportsNeededAndFreeSpace) {
   EXPECT_TRUE(CheckFreeSpace(::testing::TempDir(), 1).ok());
   const Status status = CheckFreeSpace(::testing::TempDir(), std::uint64_t{1} << 62);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);

@@ -26,11 +26,11 @@ TEST(Lineage, ALineGrowsByStepsAndByGenerations) {
   }
 }
 
-TEST(Lineage, AGenerationThatIsNotToldIsTheParents) {
+TEST(Lineage, AMissingGenerationIsTheParents) {
   EXPECT_EQ(ContinueLineage({7, {}}, 10, {}), (Lineage{7, {{7, 10}}}));
 }
 
-TEST(Lineage, AStartIsToldFromOthersOfItsGeneration) {
+TEST(Lineage, DistinguishesStartsOfOneGeneration) {
   const Lineage first{.generation = 2, .past = {}, .start = 61};
   const Lineage line = ContinueLineage(ContinueLineage(first, 10, first), 20, {2, {}, 67});
   EXPECT_EQ(line, (Lineage{2, {{2, 20, 61}}, 67}));
@@ -68,7 +68,7 @@ TEST(Lineage, SurvivesItsJson) {
       << "as a writer that draws no ids";
 }
 
-TEST(Lineage, RefusesWhatIsNoLine) {
+TEST(Lineage, RefusesInvalidLineages) {
   for (const char* text :
        {"3", "{}", R"({"generation":-1,"past":[]})", R"({"generation":1,"past":7})",
         R"({"generation":1,"past":[3]})", R"({"generation":1,"past":[[0,1,2,3]]})",
@@ -89,7 +89,7 @@ TEST(Latest, SurvivesItsText) {
   EXPECT_EQ(SerializeLatest({20, 0, {}}), "step-20\n") << "as all versions write it";
 }
 
-TEST(Latest, WhatCannotBeReadIsLeftOut) {
+TEST(Latest, SkipsUnreadableFiles) {
   EXPECT_EQ(ParseLatest("step-20"), (Latest{20, 0, {}}));
   EXPECT_EQ(ParseLatest("step-20\nnonsense\n"), (Latest{20, 0, {}}));
   EXPECT_EQ(ParseLatest("step-20\n{\"may_save\":\"x\",\"lineage\":5}\n"), (Latest{20, 0, {}}));

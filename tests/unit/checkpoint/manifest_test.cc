@@ -73,7 +73,7 @@ TEST(Manifest, EveryFlippedBitAndEveryCutIsNoticed) {
   }
 }
 
-TEST(Manifest, AnOlderOneTellsNoLineage) {
+TEST(Manifest, AnOlderOneHasNoLineage) {
   Json json = SampleJson();
   json.erase("lineage");
   EXPECT_EQ(ParseManifest(WithTrailer(json)).value().lineage, std::nullopt);
@@ -175,7 +175,7 @@ TEST(Manifest, RefusesHostileNumbersAndNames) {
   }
 }
 
-TEST(Manifest, RandomBytesBehindARightChecksumAreRefused) {
+TEST(Manifest, RefusesRandomBytesWithAValidChecksum) {
   std::mt19937 random(3);
   const std::string text = SampleJson().dump();
   for (int trial = 0; trial < 2000; ++trial) {

@@ -103,7 +103,7 @@ TEST(Stretches, OfColumnsAreRows) {
               ElementsAre(Stretch{2, 0, 1}, Stretch{6, 1, 2}, Stretch{11, 3, 1}));
 }
 
-TEST(Stretches, OfWholeRowsAreOneRun) {
+TEST(Stretches, OfFullRowsAreOneRun) {
   EXPECT_THAT(FindStretches(Shape{4, 5}, {Boxes{Box{{1, 0}, {2, 5}}}, 0, 10}),
               ElementsAre(Stretch{5, 0, 10}));
 }
@@ -147,7 +147,7 @@ TEST(Overlap, CopiesExactlyTheCommonElements) {
   }
 }
 
-TEST(CheckRegion, RefusesWhatLeavesTheTensor) {
+TEST(CheckRegion, RefusesRegionsOutsideTheTensor) {
   const Shape tensor{4, 5};
   EXPECT_TRUE(CheckRegion(tensor, {Boxes{}, 0, 20}).ok());
   EXPECT_FALSE(CheckRegion(tensor, {Boxes{}, 1, 20}).ok());

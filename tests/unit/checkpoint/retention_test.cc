@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 using Steps = std::vector<std::int64_t>;
 
-TEST(Retention, KeepsWhatTrainerKeeps) {
+TEST(Retention, KeepsTheSameAsTrainer) {
   const auto golden =
       nlohmann::json::parse(Slurp(DS_SOURCE_DIR "/tests/unit/checkpoint/goldens/retention.json"));
   for (const auto& each : golden["cases"]) {
@@ -107,7 +107,7 @@ TEST_F(PruneTest, TheUsersFilesAreNotRemoved) {
 
 // What a name alone does not tell: a folder of other origin, a damaged checkpoint, one of another
 // future, one that was put in another's place.
-TEST_F(PruneTest, OnlyWhatTheManifestProvesToBeOfTheRunIsRemoved) {
+TEST_F(PruneTest, RemovesOnlyFilesThatTheManifestLists) {
   Commit({10, 20, 30, 40, 50});
   fs::create_directory(folder_.path() / "step-5");
   FlipBit(folder_.path() / "step-20" / kManifestFile, 3);
@@ -123,7 +123,7 @@ TEST_F(PruneTest, OnlyWhatTheManifestProvesToBeOfTheRunIsRemoved) {
 }
 
 // The user moved a checkpoint to another disk and left a link in its place.
-TEST_F(PruneTest, WhatALinkNamesStays) {
+TEST_F(PruneTest, KeepsTargetsOfLinks) {
   const TemporaryFolder elsewhere;
   Commit({10, 20, 30, 40});
   fs::rename(folder_.path() / "step-10", elsewhere.path() / "step-10");
@@ -161,7 +161,7 @@ TEST_F(PruneTest, RanksOfAGenerationThatWasFollowedRemoveNothing) {
 }
 
 // A crash after the rename, before the files are gone.
-TEST_F(PruneTest, WhatACrashLeavesIsRemovedByTheNextSave) {
+TEST_F(PruneTest, TheNextSaveRemovesLeftoversOfACrash) {
   Commit({10, 20, 30});
   ScriptedFileSystem system([](const FileCall& call) {
     return call.kind == FileCall::Kind::kUnlink ? EIO : kAskTheSystem;

@@ -72,7 +72,7 @@ TEST(SafetensorsLayoutTest, ADtypeThatNobodyKnowsIsTakenWithItsBytes) {
   EXPECT_EQ(layout->at("b").bytes, 4u);
 }
 
-TEST(SafetensorsLayoutTest, RefusesWhatIsNoSuchFile) {
+TEST(SafetensorsLayoutTest, RefusesInvalidFiles) {
   EXPECT_THAT(Layout("abc").status().message(), HasSubstr("not a safetensors file: 3 bytes long"));
   EXPECT_THAT(Layout(std::string(20, '\xff')).status().message(),
               HasSubstr("truncated, or not a safetensors file"));

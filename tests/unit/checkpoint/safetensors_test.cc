@@ -55,7 +55,7 @@ class SafetensorsTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(SafetensorsTest, ReadsBackWhatItWrote) {
+TEST_F(SafetensorsTest, RoundTrips) {
   const at::Tensor a = at::randn({3, 5}), b = at::randn({7}).to(at::kBFloat16),
                    scalar = at::randn({});
   auto writer = SafetensorsWriter::Create(
@@ -151,7 +151,7 @@ TEST_F(SafetensorsTest, AFaultAtAnyCallKeepsTheFileThatWasThere) {
   }
 }
 
-TEST_F(SafetensorsTest, LeavesNothingBehindWithoutCommit) {
+TEST_F(SafetensorsTest, LeavesNoFilesWithoutCommit) {
   {
     auto writer = SafetensorsWriter::Create(path(), {{"a", at::kFloat, {4}}}).value();
     EXPECT_EQ(writer->Commit().message(), path().string() + ": tensor 'a' was never written");

@@ -70,7 +70,7 @@ TEST_F(ShardReaderTest, EveryChunkHasAChecksum) {
   EXPECT_THAT(VerifyShards(folder_.path() / shard_.file, {{"weight", shard_}}).value(), IsEmpty());
 }
 
-TEST_F(ShardReaderTest, PartsAreWhatWasWritten) {
+TEST_F(ShardReaderTest, PartsMatchTheWrittenData) {
   std::mt19937_64 random(7);
   ShardReader reader = ShardReader::Open(folder_.path(), shard_).value();
   for (int i = 0; i < 50; ++i) {
@@ -95,7 +95,7 @@ TEST_F(ShardReaderTest, APartOfADamagedChunkIsRefusedAndOthersAreNot) {
   EXPECT_THAT(VerifyShards(folder_.path() / shard_.file, {{"weight", shard_}}).value(), SizeIs(1));
 }
 
-TEST_F(ShardReaderTest, ALongShardOfFormatOneIsVerifiedAsAWhole) {
+TEST_F(ShardReaderTest, VerifiesTheFullLongShardOfFormatOne) {
   shard_.crc32c = {ExtendCrc32c(0, bytes_)};
   EXPECT_EQ(Read(0, kLength).value(), bytes_);
   EXPECT_THAT(VerifyShards(folder_.path() / shard_.file, {{"weight", shard_}}).value(), IsEmpty());

@@ -96,7 +96,7 @@ TEST_F(VerifyTest, AFolderNamedForAnotherStepIsNoticed) {
   EXPECT_THAT(report.damages[0].reason, HasSubstr("step 20"));
 }
 
-TEST_F(VerifyTest, WhatIsNoCheckpointIsNotFound) {
+TEST_F(VerifyTest, IgnoresOtherFolders) {
   EXPECT_EQ(VerifyCheckpoint(folder_.path()).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(VerifyCheckpoint(folder_.path() / "nowhere").status().code(), StatusCode::kNotFound);
 }
@@ -112,7 +112,7 @@ ScriptedFileSystem FailOn(FileCall::Kind kind, const std::string& file, int erro
   });
 }
 
-TEST_F(VerifyTest, WhatCannotBeReadNowIsNotDamaged) {
+TEST_F(VerifyTest, AnUnreadableFileIsNotDamaged) {
   for (const int error : kTroubles) {
     for (const FileCall::Kind kind : {FileCall::Kind::kOpen, FileCall::Kind::kRead}) {
       for (const char* file : {"rank-00001.bin", kManifestFile}) {

@@ -48,7 +48,7 @@ void ExpectComparesTags(
   });
 }
 
-TEST(CommunicatorTest, CallsWithOneRootCompareWhatTheyAreAbout) {
+TEST(CommunicatorTest, CallsWithOneRootCompareTheirTags) {
   ExpectComparesTags([](Communicator& comm, const at::Tensor& tensor, const std::string& tag) {
     comm.Reduce(tensor, /*root=*/1, ReduceOp::kSum, tag);
   });

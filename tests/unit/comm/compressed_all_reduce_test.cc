@@ -77,7 +77,7 @@ TEST_P(CompressedAllReduceTest, IsItsDefinitionOverManyRoundsAndBuffers) {
   });
 }
 
-TEST_P(CompressedAllReduceTest, WhatOneCallLeavesOutIsInLaterOnes) {
+TEST_P(CompressedAllReduceTest, LaterCallsIncludeTheErrorOfEarlierOnes) {
   const int ranks = GetParam();
   RunRanks(ranks, [&](Communicator& world) {
     CompressedAllReduce collective(world, nullptr);

@@ -91,7 +91,7 @@ TEST(ConnectNcclTest, RanksAndTheirGroupsMeetOverTheControlGroup) {
   });
 }
 
-TEST(ConnectNcclTest, WhatIsKeptOtherwiseStaysInItsProcess) {
+TEST(ConnectNcclTest, OtherHandlesStayInTheirProcess) {
   RunRanks(2, [](Communicator& host) {
     const FakeCuda cuda(GpuOf(host), host.rank());
     const auto world = Connect(cuda, host);

@@ -42,7 +42,7 @@ TEST_F(RankIdentityTest, NothingSetIsAWorldOfOne) {
   EXPECT_EQ(id->local_world_size, 1);
 }
 
-TEST_F(RankIdentityTest, ReadsWhatTheLauncherSays) {
+TEST_F(RankIdentityTest, ReadsTheVariablesOfTheLauncher) {
   Set("RANK", "5");
   Set("WORLD_SIZE", "8");
   Set("LOCAL_RANK", "1");

@@ -19,7 +19,7 @@ namespace {
 using ds::testing::RunRanks;
 using OfKind = Traffic::OfKind;
 
-TEST(TrafficTest, ACallCountsItsWholeTensor) {
+TEST(TrafficTest, ACallCountsItsFullTensor) {
   RunRanks(2, [](Communicator& comm) {
     const at::Tensor all = at::ones({8});
     const at::Tensor part = at::ones({4});
@@ -68,7 +68,7 @@ TEST(TrafficTest, GroupsOfSomeRanksShareTheirParentsCount) {
   });
 }
 
-TEST(TrafficTest, WhatGoesBetweenHostsIsCountedBothWays) {
+TEST(TrafficTest, CountsTrafficBetweenHostsBothWays) {
   RunWorld({1, 1}, [](WorldGroup& world) {
     auto made = world.MakeSubgroup("all", {0, 1});
     ASSERT_TRUE(made.ok());
@@ -87,7 +87,7 @@ TEST(TrafficTest, WhatGoesBetweenHostsIsCountedBothWays) {
 
 // Whatever of two levels is asked for (mics_hierarchical_params_gather): a rank's part goes to the
 // other host once, not to each of its ranks.
-TEST(TrafficTest, WhatIsGatheredGoesToAnotherHostOnce) {
+TEST(TrafficTest, GatheredDataGoesToAnotherHostOnce) {
   std::atomic<std::uint64_t> sent = 0;
   RunWorld({2, 2}, [&](WorldGroup& world) {
     auto made = world.MakeSubgroup("all", {0, 1, 2, 3});

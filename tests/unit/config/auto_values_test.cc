@@ -180,7 +180,7 @@ TEST(AutoValuesTest, AllStepsMustBeKnown) {
                                  "--steps")));
 }
 
-TEST(FlagsFillOrAgreeTest, FillWhatTheFileLeavesOpen) {
+TEST(FlagsFillOrAgreeTest, FillOpenKeysOfTheFile) {
   const JobFacts facts{
       .flags = {.per_device_train_batch_size = 3, .learning_rate = 0.25, .bf16 = true}};
   const CheckResult result = Check("{}", facts);

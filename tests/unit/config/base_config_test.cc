@@ -35,7 +35,7 @@ TEST(BaseConfigTest, HoldsWhereTheFileSaysNothing) {
   EXPECT_EQ(result.origins["zero_optimization.stage"], "recipe big");
 }
 
-TEST(BaseConfigTest, ASectionOfTheFileHoldsAsAWhole) {
+TEST(BaseConfigTest, ASectionOfTheFileReplacesTheFullSection) {
   const CheckResult result = CheckOverBase(R"({"zero_optimization": {"stage": 2}})");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_EQ(result.given["zero_optimization"].dump(), R"({"stage":2})");
@@ -96,7 +96,7 @@ TEST(BaseConfigTest, AFlagOfOneBetaLeavesTheOther) {
 }
 
 // The kind of fault that made --from_hf_trainer train at DeepSpeed's default rate.
-TEST(BaseConfigTest, AFlagReplacesWhatFollowsFromIt) {
+TEST(BaseConfigTest, AFlagReplacesDerivedValues) {
   for (const char* const given : {"\"auto\"", "0.5"}) {
     const CheckResult result = CheckOverBase(
         "{}", {.learning_rate = 0.125},
@@ -175,7 +175,7 @@ TEST(BaseConfigTest, AFlagStillContradictsTheFile) {
   EXPECT_THAT(result.errors.at(0).message, HasSubstr("--learning_rate says 0.125"));
 }
 
-TEST(BaseConfigTest, WhatTheFileSaysWronglyIsTheOnlyError) {
+TEST(BaseConfigTest, OnlyTheFilesMistakeIsAnError) {
   const CheckResult result = CheckOverBase(R"({"bf16": {"enabled": "yes"}})");
   ASSERT_EQ(result.errors.size(), 1u);
   EXPECT_THAT(result.errors.at(0).message, HasSubstr("ds.json:1:"));

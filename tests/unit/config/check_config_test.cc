@@ -183,7 +183,7 @@ TEST(CheckConfigTest, TheDocumentationsNameOfThreadsIsTheirs) {
   EXPECT_EQ(ValueOf(checked, "aio.intra_op_parallelism"), 2);
 }
 
-TEST(CheckConfigTest, WrongTypesSayWhatIsWanted) {
+TEST(CheckConfigTest, WrongTypesNameTheExpectedType) {
   EXPECT_THAT(Errors(R"({"train_batch_size": "8"})"),
               ElementsAre(EndsWith("must be a whole number, not \"8\": remove the quotes")));
   EXPECT_THAT(Errors(R"({"train_batch_size": 8.5})"),
@@ -287,7 +287,7 @@ TEST(CheckConfigTest, TheReportHasTheDocumentedShape) {
   EXPECT_TRUE(report["warnings"].is_array());
 }
 
-TEST(CheckConfigTest, TheReportIsUtf8WhateverTheFileIsCalled) {
+TEST(CheckConfigTest, TheReportIsUtf8ForAnyFileName) {
   const auto report = ToErrorReport(CheckConfig("{\xff", "d\xffs.json", 1));
   EXPECT_THAT(report.dump(), HasSubstr("'\\\\xff' is not UTF-8"));
 }

@@ -28,7 +28,7 @@ TEST(CommBenchJobTest, IsReadAsItWasWritten) {
   EXPECT_EQ(*read, job);
 }
 
-TEST(CommBenchJobTest, WhatIsNoJobIsRefused) {
+TEST(CommBenchJobTest, RefusesInvalidJobs) {
   CommBenchJob job = {.collectives = {"all_reduce"}};
   EXPECT_TRUE(CommBenchJobFromJson(ToJson(job)).ok());
   EXPECT_FALSE(CommBenchJobFromJson("{}").ok());

@@ -160,7 +160,7 @@ TEST(DataEfficiencyRules, MetricsAreKnown) {
               ElementsAre(HasSubstr("samples that a step has seen are not taken back")));
 }
 
-TEST(DataEfficiencyRules, WhatNoMetricReadsIsTold) {
+TEST(DataEfficiencyRules, ReportsKeysThatNoMetricReads) {
   const auto warnings = [](const std::string& members) {
     return Messages(CheckWith(members).warnings);
   };
@@ -174,7 +174,7 @@ TEST(DataEfficiencyRules, WhatNoMetricReadsIsTold) {
                          "not read it")));
 }
 
-TEST(SampleMetrics, AreReadBesideALengthThatIsCut) {
+TEST(SampleMetrics, AreReadWithATruncatedLength) {
   const PlainJson chosen = Linear({{"clustering_type", "schedule_based"},
                                    {"difficulty_type", "percentile"},
                                    {"index_to_sample_path", "maps/voc"}});
@@ -224,7 +224,7 @@ TEST(DataEfficiencyRules, RandomLtdIsDefined) {
               ElementsAre(HasSubstr("total_layer_num is missing")));
 }
 
-TEST(DataEfficiencyRules, LengthsAreOfWholeSamples) {
+TEST(DataEfficiencyRules, LengthsAreOfFullSamples) {
   EXPECT_THAT(EfficiencyErrors(RandomLtd() + ", \"sequence_parallel_size\": 2"),
               ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
 }
@@ -274,7 +274,7 @@ TEST(DataEfficiencyRules, DynamicBatchingIsDefined) {
               ElementsAre(HasSubstr("cannot be combined with sequence_parallel_size 2")));
 }
 
-TEST(DynamicBatching, WhoeverLeavesASwitchAboveItOffIsTold) {
+TEST(DynamicBatching, ReportsASwitchThatIsOffAboveIt) {
   const CheckResult checked = CheckWith(Batching(PlainJson::object(), {{"enabled", false}}));
   EXPECT_FALSE(checked.data_efficiency.dynamic_batching);
   EXPECT_THAT(Messages(checked.warnings),
@@ -289,7 +289,7 @@ TEST(DataEfficiencyRules, AMetricWithoutKeysIsNotPassedOver) {
               ElementsAre(HasSubstr("curriculum_metrics.voc is empty")));
 }
 
-TEST(DataEfficiencyRules, WhatIsOffIsNotThere) {
+TEST(DataEfficiencyRules, DisabledSectionsAreAbsent) {
   const CheckResult off = CheckWith("\"data_efficiency\": {\"enabled\": true}");
   EXPECT_THAT(Messages(off.errors), IsEmpty());
   EXPECT_FALSE(off.data_efficiency.curriculum || off.data_efficiency.random_ltd);

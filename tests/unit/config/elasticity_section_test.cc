@@ -47,7 +47,7 @@ TEST(ElasticityDecidesTheBatchTest, KeepsTheBatchOnAnotherNumberOfRanks) {
               ElementsAre(HasSubstr("5 is not one of the 6 valid numbers of GPUs")));
 }
 
-TEST(ElasticityDecidesTheBatchTest, RefusesBatchSizesBesideIt) {
+TEST(ElasticityDecidesTheBatchTest, RefusesBatchSizesNextToIt) {
   const std::string batch = R"("train_batch_size": 8, "gradient_accumulation_steps": 1, )";
   EXPECT_THAT(Messages(CheckElasticity(batch + Section()).errors),
               ElementsAre(HasSubstr("train_batch_size contradicts elasticity"),

@@ -83,7 +83,7 @@ TEST(SolveElasticityTest, AnswersAsTheReferenceDoes) {
 }
 
 // Where it differs: an error, or an answer that keeps what the config demands.
-TEST(SolveElasticityTest, NeverAnswersWhatCannotBe) {
+TEST(SolveElasticityTest, NeverReturnsImpossibleBatches) {
   std::map<std::string, int> seen;
   for (const nlohmann::json& row : ReadGolden("elasticity.json")) {
     const Recorded recorded = Read(row);
@@ -141,7 +141,7 @@ TEST(SolveElasticityTest, WithModelParallelismTheMicroBatchIsARanks) {
   EXPECT_THAT(Error(config, 7), HasSubstr("7 GPUs are not a multiple of model_parallel_size 2"));
 }
 
-TEST(SolveElasticityTest, SaysWhatIsWrong) {
+TEST(SolveElasticityTest, NamesErrors) {
   const ElasticityConfig by_gpus{.version = Version::k01};
   const auto with = [&](auto change) {
     ElasticityConfig config = by_gpus;
@@ -172,7 +172,7 @@ TEST(SolveElasticityTest, SaysWhichNumbersOfGpusAreNear) {
   EXPECT_THAT(Error(config, 0), HasSubstr("at least 1"));
 }
 
-TEST(SolveElasticityTest, ByNodesSaysWhatIsWrong) {
+TEST(SolveElasticityTest, NamesErrorsByNodes) {
   const ElasticityConfig config{.max_train_batch_size = 24, .num_gpus_per_node = 4};
   EXPECT_THAT(Error(config, std::nullopt), HasSubstr("0.2 needs the number of GPUs"));
   EXPECT_EQ(Error(config, 14),

@@ -17,7 +17,7 @@ CheckResult CheckOffload(const std::string& members) {
                      "ds.json", 2);
 }
 
-TEST(OffloadSection, FillsWhatTheRuntimeReads) {
+TEST(OffloadSection, FillsTheFieldsThatTheRuntimeReads) {
   const CheckResult result = CheckOffload(R"(
       zero_optimization: {
         stage: 3, sub_group_size: 1000000,

@@ -19,7 +19,7 @@ std::vector<std::string> PrecisionErrors(const std::string& members) {
   return Messages(CheckWith(members).errors);
 }
 
-TEST(PrecisionRules, Fp16IsFilledWithWhatTheFileGives) {
+TEST(PrecisionRules, FillsFp16FromTheFile) {
   const CheckResult result = CheckWith(R"("fp16": {"enabled": true, "auto_cast": true,
       "initial_scale_power": 8, "loss_scale_window": 3, "hysteresis": 4,
       "consecutive_hysteresis": true, "min_loss_scale": 0.5}, "zero_optimization": {"stage": 1},

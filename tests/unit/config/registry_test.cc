@@ -87,7 +87,7 @@ Json OtherValue(const Setting& setting) {
 // transformers included; the scopes of compression's groups; and the arguments of the MoE layer.
 constexpr int kKeys = 579 + 12 + 31 + 10 + 10 + 18;
 
-TEST(KeyTest, ASectionHasWhatLiesBelowIt) {
+TEST(KeyTest, ASectionHasTheKeysBelowIt) {
   constexpr Key kSection("optimizer.params");
   EXPECT_TRUE(kSection.Has("optimizer.params.lr"));
   EXPECT_TRUE(kSection.Has("optimizer.params.a.b"));
@@ -96,7 +96,7 @@ TEST(KeyTest, ASectionHasWhatLiesBelowIt) {
   EXPECT_FALSE(kSection.Has("optimizer.type"));
 }
 
-TEST(RegistryTest, HoldsTheWholeCatalogueInOrder) {
+TEST(RegistryTest, HoldsTheFullCatalogueInOrder) {
   EXPECT_EQ(AllSettings().size(), kKeys);
   EXPECT_EQ(AllSettings().front().key, "train_batch_size");
   std::set<std::string_view> keys;

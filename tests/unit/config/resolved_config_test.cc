@@ -48,7 +48,7 @@ TEST(ResolvedConfigTest, IsAConfigWithTheSameValues) {
   for (const std::string& config : configs) ExpectRoundTrip(config, 2);
 }
 
-TEST(ResolvedConfigTest, LeavesOutWhatMustNotStandThere) {
+TEST(ResolvedConfigTest, OmitsForbiddenKeys) {
   const std::string elastic = R"({"elasticity": {"enabled": true, "max_train_batch_size": 24,
                                   "micro_batch_sizes": [2, 4, 6]}})";
   ExpectRoundTrip(elastic, 2);

@@ -39,7 +39,7 @@ TEST(RulesTest, HaveNamesOfTheirOwnAndReadExistingKeys) {
   }
 }
 
-TEST(RulesTest, ActivationCheckpointingIsThatOfWhatIsRecomputed) {
+TEST(RulesTest, ActivationCheckpointingFollowsTheRecomputation) {
   const std::string section =
       R"("activation_checkpointing": {"partition_activations": true, "cpu_checkpointing": true,
          "contiguous_memory_optimization": true, "number_checkpoints": 4,
@@ -110,14 +110,14 @@ TEST(RulesTest, DeprecatedNamesCarryTheirValue) {
               IsEmpty());
 }
 
-TEST(RulesTest, RefuseWhatIsNotBuilt) {
+TEST(RulesTest, RefuseUnsupportedFeatures) {
   EXPECT_THAT(Messages(CheckWith(R"("amp": {"enabled": true})").errors),
               ElementsAre(HasSubstr("remove it or leave it at false")));
   EXPECT_THAT(Messages(CheckWith(R"("zero_optimization": {"cpu_offload": false})").errors),
               IsEmpty());
 }
 
-TEST(RulesTest, ReportWhatHasNoEffect) {
+TEST(RulesTest, ReportKeysWithoutEffect) {
   const CheckResult result = CheckWith(R"("dump_state": true, "bf16": {"enabled": true})");
   EXPECT_TRUE(result.ok);
   EXPECT_THAT(Messages(result.warnings), Contains(HasSubstr("dump_state has no effect: ")));
@@ -169,7 +169,7 @@ TEST(RulesTest, OptimizersTakeTheirOwnParameters) {
 }
 
 // Files in the wild carry them, mostly at their defaults.
-TEST(RulesTest, WhatOnlyPyTorchsOptimizersReadIsAcceptedWhereItChangesNothing) {
+TEST(RulesTest, AcceptsKeysOfPyTorchsOptimizersWithoutEffect) {
   const CheckResult adam = CheckWith(R"("optimizer": {"type": "AdamW", "params": {
       "amsgrad": false, "maximize": false, "fused": true, "set_grad_none": false}})");
   EXPECT_THAT(adam.errors, IsEmpty());

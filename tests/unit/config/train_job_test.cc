@@ -165,7 +165,7 @@ TEST(TrainJobTest, RefusesWrongTypesAndValues) {
   EXPECT_THAT(ErrorWith("device", "tpu"), HasSubstr("'device' must be one of"));
 }
 
-TEST(TrainJobTest, RefusesWhatIsNotAnObject) {
+TEST(TrainJobTest, RefusesOtherTypesThanObjects) {
   for (const char* text : {"", "[]", "{", "3", "{} x"}) {
     EXPECT_FALSE(TrainJobFromJson(text).ok()) << text;
   }

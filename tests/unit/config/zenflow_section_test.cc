@@ -85,7 +85,7 @@ TEST(ZenFlowSectionTest, CoresAreReservedWhereTheKeyIsWrittenOut) {
                                  "zero_optimization.zenflow.overlap_step is false")));
 }
 
-TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
+TEST(ZenFlowSectionTest, RefusesUnsupportedCombinations) {
   const std::string section = R"("zenflow": {"topk_ratio": 0.1})";
   const auto errors = [&](const std::string& zero, const std::string& beside = "") {
     return Messages(CheckZenFlowSection(zero + section, beside).errors);
@@ -109,7 +109,7 @@ TEST(ZenFlowSectionTest, RefusesWhatItCannotBeCombinedWith) {
               Contains(HasSubstr("needs zero_optimization.offload_optimizer.device \"cpu\"")));
 }
 
-TEST(ZenFlowSectionTest, IsRefusedBesideRanksThatHaveParts) {
+TEST(ZenFlowSectionTest, IsRefusedWithRanksThatHaveParts) {
   for (const char* cut :
        {R"("pipeline": {"stages": 2})", R"("tensor_parallel": {"autotp_size": 2})",
         R"("sequence_parallel_size": 2)",

@@ -50,7 +50,7 @@ TEST(CheckCallerTest, OnlyTheControllerOfThisJobMayCall) {
             StatusCode::kPermissionDenied);
 }
 
-TEST(CheckCallerTest, WhoShowsNothingIsNobody) {
+TEST(CheckCallerTest, RefusesCallersWithoutCredentials) {
   EXPECT_EQ(CodeFor(FakeCaller({"controller.job.dsrun"}, false)), StatusCode::kUnauthenticated);
 }
 

@@ -56,7 +56,7 @@ TEST(DaemonDutyTest, OneGenerationAfterAnother) {
   EXPECT_TRUE(duty.CheckLaunch(4).ok());
 }
 
-TEST(DaemonDutyTest, WhatARefusedLaunchHasLeftIsWaitedFor) {
+TEST(DaemonDutyTest, WaitsForProcessesOfARefusedLaunch) {
   DaemonDuty duty(seconds(0), seconds(0));
   duty.OnRefused();
   EXPECT_EQ(duty.CheckLaunch(0).code(), StatusCode::kFailedPrecondition);
@@ -64,7 +64,7 @@ TEST(DaemonDutyTest, WhatARefusedLaunchHasLeftIsWaitedFor) {
   EXPECT_EQ(duty.OnAlone(), Next::kQuit);
 }
 
-TEST(DaemonDutyTest, ItEndsBehindItsRanks) {
+TEST(DaemonDutyTest, ItEndsAfterItsRanks) {
   DaemonDuty idle(seconds(0), seconds(0));
   EXPECT_EQ(idle.Finish(), Next::kQuit);
   DaemonDuty duty(seconds(0), seconds(0));

@@ -65,7 +65,7 @@ TEST(EventLogTest, SendsNoFurtherAheadThanAgreed) {
   EXPECT_EQ(Sequences(batch), Numbers({4}));
 }
 
-TEST(EventLogTest, WhatWasNotAcknowledgedIsSentAgain) {
+TEST(EventLogTest, ResendsUnacknowledgedEvents) {
   EventLog log;
   for (int i = 0; i < 4; ++i) log.Append(Output(1));
   v1::EventBatch batch;
@@ -109,7 +109,7 @@ TEST(EventLogTest, TheDeadlineEndsAWait) {
             EventLog::Next::kDeadline);
 }
 
-TEST(EventLogTest, SaysWhenThereIsRoomAgain) {
+TEST(EventLogTest, ReportsFreedSpace) {
   int room = 0;
   EventLog log(kSmall, [&room] { ++room; });
   for (int i = 0; i < 4; ++i) log.Append(Output(200));

@@ -69,7 +69,7 @@ TEST_F(EventLoopTest, ARemovedDescriptorIsNotHandledInTheSameRound) {
   EXPECT_EQ(handled, 1);
 }
 
-TEST_F(EventLoopTest, WhatTakesTheNumberOfARemovedOneIsNotHandledInItsPlace) {
+TEST_F(EventLoopTest, AReusedDescriptorIsNotHandledByARemovedHandler) {
   Pipe first;
   Pipe second;
   Pipe silent;
@@ -93,7 +93,7 @@ TEST_F(EventLoopTest, WhatTakesTheNumberOfARemovedOneIsNotHandledInItsPlace) {
 }
 
 // Which may hold a descriptor that a timer opens again.
-TEST_F(EventLoopTest, WhatARemovedHandlerHeldIsGoneBeforeTimersRun) {
+TEST_F(EventLoopTest, ReleasesRemovedHandlersBeforeTimersRun) {
   Pipe pipe;
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> seen = held;

@@ -50,7 +50,7 @@ class FakeHost : public ::testing::Test {
   ds::testing::TemporaryFolder folder_;
 };
 
-TEST_F(FakeHost, VersionOneBesideAUnifiedHierarchyWithoutControllers) {
+TEST_F(FakeHost, VersionOneNextToAUnifiedHierarchyWithoutControllers) {
   HybridHost();
   const OwnCgroups cgroups = FindOwnCgroups(root());
   EXPECT_EQ(cgroups.unified, root() / "sys/fs/cgroup/unified/a");
@@ -118,7 +118,7 @@ TEST_F(FakeHost, AKillThatWasCountedIsHeldAgainstOneRank) {
   EXPECT_GT(first.host_memory_bytes(), 0U);
 }
 
-TEST_F(FakeHost, WhatWasKilledBeforeIsNotHeldAgainstTheNextRanks) {
+TEST_F(FakeHost, EarlierKillsAreNotBlamedOnTheNextRanks) {
   HybridHost();
   EvidenceCollector evidence(root());
   Write("sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 3\n");
@@ -128,7 +128,7 @@ TEST_F(FakeHost, WhatWasKilledBeforeIsNotHeldAgainstTheNextRanks) {
   EXPECT_EQ(evidence.Collect({.signal = SIGKILL}, 18).oom().group_kills(), 1U);
 }
 
-TEST_F(FakeHost, AnOrdinaryEndIsNotTheOutOfMemoryKillersButTellsOfIt) {
+TEST_F(FakeHost, AnOrdinaryEndReportsTheOutOfMemoryKillerWithoutBlame) {
   UnifiedHost();
   EvidenceCollector evidence(root());
   Write("sys/fs/cgroup/job/step/memory.events", "oom_kill 2\n");

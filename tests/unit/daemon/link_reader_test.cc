@@ -10,7 +10,7 @@ v1::RankReport Report(RankMessageKind kind, const std::string& body) {
   return MakeRankReport(3, {kind, body});
 }
 
-TEST(MakeRankReportTest, FillsInWhatARankSays) {
+TEST(MakeRankReportTest, FillsInTheReportOfARank) {
   const v1::RankReport hello = Report(RankMessageKind::kHello, R"({"pid":7})");
   EXPECT_EQ(hello.rank(), 3U);
   EXPECT_EQ(hello.hello().pid(), 7U);
@@ -41,7 +41,7 @@ TEST(MakeRankReportTest, AStepKeepsItsTextToTheByte) {
   EXPECT_EQ(step.json(), text);
 }
 
-TEST(MakeRankReportTest, AnErrorCarriesWhatTheVerdictNeeds) {
+TEST(MakeRankReportTest, AnErrorCarriesTheFieldsOfAVerdict) {
   const v1::RankError error =
       Report(RankMessageKind::kError,
              R"({"code":-3,"message":"no \"data\"","hint":"add some","exit_code":2})")
@@ -63,7 +63,7 @@ TEST(MakeRankReportTest, AnErrorNamesTheRanksThatWereNotThere) {
   EXPECT_THAT(other.absent(), ::testing::ElementsAre(2));
 }
 
-TEST(MakeRankReportTest, WhatIsNotAsItShouldBeIsAbsent) {
+TEST(MakeRankReportTest, OmitsInvalidFields) {
   for (const char* body : {"", "{", "[]", "3", "{}", R"({"step":"x"})", R"({"step":-1})",
                            R"({"step":1.5,"loss":"x","tokens_per_second":null})"}) {
     const v1::RankReport step = Report(RankMessageKind::kStep, body);

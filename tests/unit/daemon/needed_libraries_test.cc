@@ -25,7 +25,7 @@ std::string LibraryFolder() {
   return "";
 }
 
-TEST(NeededLibrariesTest, NamesWhatIsNotInTheFoldersGiven) {
+TEST(NeededLibrariesTest, NamesLibrariesMissingInTheFolders) {
   const auto self = FindOwnExecutable().value();
   const auto missing = FindMissingLibraries(self, kLibc, "/no/such/folder");
   ASSERT_TRUE(missing.ok()) << missing.status().message();
@@ -38,7 +38,7 @@ TEST(NeededLibrariesTest, OnlyTheNamesAskedForCount) {
   EXPECT_EQ(FindMissingLibraries(FindOwnExecutable().value(), kOther, "")->size(), 0U);
 }
 
-TEST(NeededLibrariesTest, WhatIsNoProgramIsRefused) {
+TEST(NeededLibrariesTest, RefusesOtherFilesThanPrograms) {
   EXPECT_EQ(FindMissingLibraries("/proc/self/cmdline", kLibc, "").ok(), false);
   EXPECT_EQ(FindMissingLibraries("/no/such/file", kLibc, "").status().code(),
             StatusCode::kNotFound);

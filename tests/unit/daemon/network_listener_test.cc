@@ -108,7 +108,7 @@ TEST_F(NetworkListenerTest, StrangersFromElsewhereHaveFewPlacesOfTheirOwn) {
   EXPECT_FALSE(HungUp(tunnel));
 }
 
-TEST_F(NetworkListenerTest, TheOneThatHasBeenUnfinishedLongestMakesRoom) {
+TEST_F(NetworkListenerTest, TheOldestUnfinishedConnectionIsClosed) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<UniqueFd> held = ConnectMany(kUnfinishedExpected + 1, kController);
   UniqueFd next;
@@ -125,7 +125,7 @@ TEST_F(NetworkListenerTest, TheOneThatHasBeenUnfinishedLongestMakesRoom) {
   EXPECT_EQ(CountHungUp(held), 1U);
 }
 
-TEST_F(NetworkListenerTest, ACallerWhoseConnectionsAreClosedIsGoneUnlessHeReturns) {
+TEST_F(NetworkListenerTest, ACallerWithClosedConnectionsIsGoneUnlessItReturns) {
   bool gone = false;
   listener_->WatchCallers(std::chrono::hours(1), [&] { gone = true; });
   UniqueFd first = ConnectFrom(kController);

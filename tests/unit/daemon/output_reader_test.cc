@@ -70,7 +70,7 @@ std::string Lines(int count) {
   return text;
 }
 
-TEST_F(OutputReaderTest, AFullLogStopsReadingUntilThereIsRoom) {
+TEST_F(OutputReaderTest, AFullLogStopsReadingUntilSpaceIsFree) {
   constexpr int kRoundsOfPatience = 50;  // a reader that went on would read 100 bytes in each
   const std::string text = Lines(1000);
   Write(text);
@@ -93,7 +93,7 @@ TEST_F(OutputReaderTest, AFullLogStopsReadingUntilThereIsRoom) {
   EXPECT_GE(times_full, 8);
 }
 
-TEST_F(OutputReaderTest, DrainingTakesWhatIsThereHoweverFullTheLog) {
+TEST_F(OutputReaderTest, DrainingReadsAllDataDespiteAFullLog) {
   const std::string text = Lines(1000) + "unfinished";
   Write(text);
   reader_->DrainAndClose();

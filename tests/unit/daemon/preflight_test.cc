@@ -152,7 +152,7 @@ TEST_F(PreflightTest, ADeviceThatIsNotThereIsNamed) {
   EXPECT_EQ(Find("device").message(), "3 GPUs, and the job requires device 3");
 }
 
-TEST(ProbeHostTest, FindsWhatEveryHostHas) {
+TEST(ProbeHostTest, FindsTheFactsOfEveryHost) {
   const HostResources facts = ProbeHost();
   EXPECT_FALSE(facts.host_name.empty());
   EXPECT_GT(facts.cores, 0U);

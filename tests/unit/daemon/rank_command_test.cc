@@ -78,7 +78,7 @@ TEST_F(RankCommandTest, MaskAndLimits) {
   EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
 }
 
-TEST_F(RankCommandTest, RanksLeaveTheirDaemonRoomForThreads) {
+TEST_F(RankCommandTest, RanksLeaveThreadsForTheirDaemon) {
   EXPECT_TRUE(Make()->limits.empty()) << "there is no limit";
   host_.processes = {100, 200};
   ASSERT_EQ(Make()->limits.size(), 1U);
@@ -112,7 +112,7 @@ TEST_F(RankCommandTest, APlainNameIsSearchedInTheRanksPath) {
   EXPECT_EQ(Refusal(), StatusCode::kNotFound);
 }
 
-TEST_F(RankCommandTest, WhatExecveCannotCarryIsRefused) {
+TEST_F(RankCommandTest, RefusesArgumentsTooLongForExecve) {
   request_.mutable_ranks(0)->add_argv(std::string("a\0b", 3));
   EXPECT_EQ(Refusal(), StatusCode::kInvalidArgument);
   request_.mutable_ranks(0)->clear_argv();
@@ -152,7 +152,7 @@ TEST_F(FindProgramTest, TheFirstExecutableInPathIsTaken) {
   EXPECT_EQ(*FindProgram("program", path, "/"), (folder_.path() / "two/program").string());
 }
 
-TEST_F(FindProgramTest, WhatMayNotBeExecutedIsToldFromWhatIsNotThere) {
+TEST_F(FindProgramTest, DistinguishesForbiddenFromMissingPrograms) {
   MakeFile("program", 0644);
   EXPECT_EQ(FindProgram("program", folder_.path().string(), "/").status().code(),
             StatusCode::kPermissionDenied);

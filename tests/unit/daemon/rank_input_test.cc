@@ -72,7 +72,7 @@ TEST_F(RankInputTest, AFullPipeTakesPartAndTheRestIsSentAgain) {
   EXPECT_EQ(got, data);
 }
 
-TEST_F(RankInputTest, WhatNobodyReadsIsDealtWith) {
+TEST_F(RankInputTest, HandlesUnreadInput) {
   reader_.Reset();
   EXPECT_EQ(Write(0, "abc"), 3U);
   EXPECT_EQ(Write(3, std::string(1 << 20, 'x'), true), 1U << 20);

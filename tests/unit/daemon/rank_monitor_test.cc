@@ -71,7 +71,7 @@ class RankMonitorTest : public ::testing::Test, public RankWatcher {
   v1::RankExited exited_;
 };
 
-TEST_F(RankMonitorTest, TheEndComesBehindAllOutput) {
+TEST_F(RankMonitorTest, TheEndFollowsAllOutput) {
   Run("echo here; exit 3");
   EXPECT_THAT(seen_, ElementsAre("started", "exited after here\n"));
   EXPECT_EQ(exited_.rank(), 5U);
@@ -87,13 +87,13 @@ TEST_F(RankMonitorTest, AForgottenHelperThatHoldsTheOutputOpenIsEnded) {
   EXPECT_FALSE(failed_);
 }
 
-TEST_F(RankMonitorTest, WhatAFailedProgramTellsOfItsExceptionIsPassedOn) {
+TEST_F(RankMonitorTest, PassesOnTheExceptionOfAFailedProgram) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "error", "{}").ok());
   Run("exit 1");
   EXPECT_EQ(exited_.error_file(), "{}");
 }
 
-TEST_F(RankMonitorTest, ARankThatEndedWellHasToldOfNone) {
+TEST_F(RankMonitorTest, ASuccessfulRankReportsNoException) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "error", "{}").ok());
   Run("exit 0");
   EXPECT_EQ(exited_.error_file(), "");

@@ -37,7 +37,7 @@ TEST_F(SharedValuesTest, TheFirstValueOfAKeyStays) {
   EXPECT_EQ(answers_, (std::vector<std::string>{"1"}));
 }
 
-TEST_F(SharedValuesTest, WhoIsGoneIsNotAnswered) {
+TEST_F(SharedValuesTest, DoesNotAnswerEndedRanks) {
   values_.Ask(0, "a", Note());
   values_.Forget(0);
   ASSERT_TRUE(values_.Put("a", "1").ok());

@@ -21,7 +21,7 @@ std::string ExecuteError(const std::string& content, int error) {
   return MakeStartError(child, command).message();
 }
 
-TEST(StartErrorTest, WhatIsMissingBehindAFileThatIsThereIsNamed) {
+TEST(StartErrorTest, NamesTheMissingInterpreterOfAnExistingFile) {
   EXPECT_EQ(ExecuteError("#! /no/such/python -u\nx\n", ENOENT),
             "cannot execute ./prog: No such file or directory (its first line names the "
             "interpreter /no/such/python, which is not on this host)");

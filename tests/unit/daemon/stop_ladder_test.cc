@@ -45,7 +45,7 @@ TEST(StopLadderTest, AStopAfterTheKillChangesNothing) {
   EXPECT_FALSE(ladder.in_grace());
 }
 
-TEST(StopLadderTest, WhoAsksWithoutAGraceIsToldSooner) {
+TEST(StopLadderTest, WithoutAGraceTheStepsComeSooner) {
   StopLadder asked;
   asked.Stop(seconds(15), v1::STOP_REQUESTED, seconds(100));
   asked.Stop(seconds(0), v1::STOP_REQUESTED, seconds(101));
@@ -58,7 +58,7 @@ TEST(StopLadderTest, WhoAsksWithoutAGraceIsToldSooner) {
   EXPECT_EQ(killed.next(), Time(seconds(102) + StopLadder::kGiveUpSoonAfter));
 }
 
-TEST(StopLadderTest, WhatEndsByItselfHasNoMoreSteps) {
+TEST(StopLadderTest, ARankThatEndsHasNoMoreSteps) {
   StopLadder ladder;
   ladder.AwaitEnd(seconds(1));
   ladder.AwaitEnd(seconds(3));

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(BlendTest, TwoSourcesTakeTurnsByTheirWeights) {
+TEST(BlendTest, TwoSourcesAlternateByTheirWeights) {
   const double weights[] = {3.0, 1.0};
   const Blend blend(weights);
   std::vector<std::size_t> sources;

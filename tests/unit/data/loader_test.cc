@@ -95,7 +95,7 @@ TEST_F(LoaderTest, DataWraps) {
   }
 }
 
-TEST_F(LoaderTest, WhatIsHeldOutIsTheEndOfTheDataAndNobodyTrainsOnIt) {
+TEST_F(LoaderTest, HoldsOutTheEndOfTheDataFromTraining) {
   LoaderOptions options = Plain(1);
   options.held_out = 0.3;
   const auto trained = Make(41, options);  // ten samples

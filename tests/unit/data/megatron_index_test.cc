@@ -59,7 +59,7 @@ TEST_F(MegatronIndexTest, KnowsWidthAndDocuments) {
   EXPECT_THAT(index.ReadEnds(1, 1).value(), ElementsAre(9));
 }
 
-TEST_F(MegatronIndexTest, ReadsWhatMegatronWrites) {
+TEST_F(MegatronIndexTest, ReadsFilesOfMegatron) {
   const auto source = TokenSource::Open({DS_SOURCE_DIR "/tests/unit/data/goldens/megatron.bin"},
                                         TokenWidth::kUint32)
                           .value();
@@ -101,7 +101,7 @@ TEST_F(MegatronIndexTest, ReadsTokensOfEveryWidth) {
   EXPECT_THAT(tokens, ElementsAre(70000, 3));
 }
 
-TEST_F(MegatronIndexTest, NamesWhatIsDamaged) {
+TEST_F(MegatronIndexTest, NamesDamagedParts) {
   EXPECT_EQ(ErrorOf(BytesOf({})), "accepted");
   EXPECT_THAT(ErrorOf("MM"), HasSubstr("a.idx: the file ends too early"));
   EXPECT_THAT(ErrorOf(BytesOf({.magic = std::string("TNTIDXX\0\0", 9)})),

@@ -91,7 +91,7 @@ TEST(PrefetchingLoader, HandsOutErrorsInTheirPlace) {
   EXPECT_EQ(ahead.NextTokens(), 4);
 }
 
-TEST(PrefetchingLoader, ForgetsWhatItHasReadWhenAStateIsLoaded) {
+TEST(PrefetchingLoader, LoadingAStateDiscardsPrefetchedBatches) {
   Prefetched ahead;
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(ahead.NextTokens(), i);
   ahead.AwaitAsked(5);
@@ -104,7 +104,7 @@ TEST(PrefetchingLoader, ForgetsWhatItHasReadWhenAStateIsLoaded) {
   EXPECT_EQ(ahead.NextTokens(), 42) << "as if nothing had been asked";
 }
 
-TEST(PrefetchingLoader, TellsOnceHowLongItHasWaited) {
+TEST(PrefetchingLoader, ReportsItsWaitOnce) {
   Prefetched ahead;
   ahead.NextTokens();
   EXPECT_GT(ahead.loader->TakeWaited().count(), 0.0);

@@ -43,13 +43,13 @@ TEST_F(SamplePlanTest, AStreamIsCutWhereASampleIsFull) {
   EXPECT_EQ(SamplePlan::Stream(16, 8).samples(), 1) << "the last one has no label behind it";
 }
 
-TEST_F(SamplePlanTest, AsManyWholeDocumentsAsFitAreASample) {
+TEST_F(SamplePlanTest, AsManyFullDocumentsAsFitAreASample) {
   EXPECT_THAT(Plan({3, 5, 1}, false), ElementsAre("0+8", "8+1"));
   EXPECT_THAT(Plan({3, 4, 2, 6}, false), ElementsAre("0+7", "7+8"));
   EXPECT_THAT(Plan({8, 8}, false), ElementsAre("0+8", "8+8"));
 }
 
-TEST_F(SamplePlanTest, OnlyWhatIsLongerThanASampleIsCut) {
+TEST_F(SamplePlanTest, SplitsOnlyDocumentsLongerThanASample) {
   EXPECT_THAT(Plan({2, 18, 3, 4}, false), ElementsAre("0+2", "2+8", "10+8", "18+5", "23+4"));
   EXPECT_THAT(Plan({2, 18, 3}, true), ElementsAre("0+2", "2+8", "10+8", "18+2", "20+3"));
 }

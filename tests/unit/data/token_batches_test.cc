@@ -65,7 +65,7 @@ TEST(TokenBatches, AreThoseOfDeepSpeed) {
   }
 }
 
-TEST(TokenBatches, KnowWhatTheyLeaveOutAndBeginAgain) {
+TEST(TokenBatches, CountSkippedSamplesAndStartAgain) {
   // 5 is too long; {0, 1}, {2, 3}, {4} and {6} are as full as they get; 7 is the last.
   const Numbers lengths = {4, 4, 4, 4, 7, 9, 6, 3}, order = {0, 1, 2, 3, 4, 5, 6, 7};
   const auto batches = TokenBatches::Create(lengths, order, {.max_tokens = 8}, 3).value();

@@ -115,7 +115,7 @@ TEST_F(TokenCacheTest, OfPreferencesTheChosenAnswerIsLearnt) {
   EXPECT_THAT(mixed.status().message(), HasSubstr("2.jsonl:2: \"chosen\", \"rejected\" and"));
 }
 
-TEST_F(TokenCacheTest, WhatEndsATextIsInOneOfSeveralFiles) {
+TEST_F(TokenCacheTest, TheEndTokenIsInOneOfSeveralFiles) {
   const TokenRequest request = Request({folder_.Write("1.jsonl", R"({"text": "a b"})")});
   folder_.Write("tokenizer_config.json", R"({"eos_token": null})");
   EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2)) << "nothing says it";
@@ -192,7 +192,7 @@ TEST_F(TokenCacheTest, DamagedLinesAreNamedOrCounted) {
   EXPECT_THAT(AllIds(*skipped), ElementsAre(1, 27, 2, 27));
 }
 
-TEST_F(TokenCacheTest, WhatIsNoUnicodeIsNamedOrCounted) {
+TEST_F(TokenCacheTest, NamesOrCountsInvalidUnicode) {
   TokenRequest request = Request({folder_.Write(
       "bad.jsonl", "{\"text\": \"a\", \"x\": NaN}\n{\"text\": \"\\ud800\"}\n{\"text\": \"b\"}\n")});
   EXPECT_THAT(Find(request).status().message(),
@@ -235,7 +235,7 @@ TEST_F(TokenCacheTest, FilesMayHaveNamesInOldEncodings) {
   EXPECT_FALSE(Find(request)->was_there);
 }
 
-TEST_F(TokenCacheTest, OfManyWhoWantThemOneCutsThem) {
+TEST_F(TokenCacheTest, OneOfManyWaitersTokenizes) {
   const TokenRequest request = Request({folder_.Write("1.txt", "a b c d")});
   std::atomic<int> cut = 0;
   {
@@ -251,7 +251,7 @@ TEST_F(TokenCacheTest, OfManyWhoWantThemOneCutsThem) {
   EXPECT_EQ(cut, 1);
 }
 
-TEST_F(TokenCacheTest, WithoutLocksAllTakeWhatIsThereFirst) {
+TEST_F(TokenCacheTest, WithoutLocksAllUseTheFirstEntry) {
   const TokenRequest request = Request({folder_.Write("1.txt", "a b c d")});
   ds::testing::ScriptedFileSystem system([](const ds::testing::FileCall& call) {
     return call.kind == ds::testing::FileCall::Kind::kLock ? ENOSYS : ds::testing::kAskTheSystem;
@@ -311,7 +311,7 @@ TEST_F(TokenCacheTest, AFullDiskIsNamedWithTheFlagForAnother) {
 }
 
 // 5000 documents are more than a block of the index holds.
-TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsWhateverTheWorldSize) {
+TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsAtAnyWorldSize) {
   std::string lines;
   for (int i = 0; i < 5000; ++i) {
     lines +=
@@ -364,7 +364,7 @@ TEST_F(TokenCacheTest, SamplesKnowTheirDocumentsWhateverTheWorldSize) {
 }
 
 // Five documents: a b </s>, c </s>, d e f </s>, g </s>, h i </s>.
-TEST_F(TokenCacheTest, WholeDocumentsAreSamplesWithPadding) {
+TEST_F(TokenCacheTest, FullDocumentsAreSamplesWithPadding) {
   const CachedTokens cached =
       *Find(Request({folder_.Write("1.jsonl",
                                    "{\"text\": \"a b\"}\n{\"text\": \"c\"}\n{\"text\": \"d e f\"}\n"

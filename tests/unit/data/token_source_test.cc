@@ -146,7 +146,7 @@ TEST(TokenSource, AByteOrderMarkIsNoToken) {
   EXPECT_EQ(source.DescribePosition(1), path + ", token 1 (byte 4)");
 }
 
-TEST(TokenSource, RefusesWhatHoldsNoTokens) {
+TEST(TokenSource, RefusesFilesWithoutTokens) {
   ScratchFolder folder;
   EXPECT_THAT(OpenError({folder.path()}), HasSubstr("has no files"));
   const std::string empty = folder.Write("empty.txt", "");

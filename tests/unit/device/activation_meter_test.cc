@@ -24,7 +24,7 @@ class ActivationMeterTest : public ::testing::Test {
   MemoryLedger ledger_;
 };
 
-TEST_F(ActivationMeterTest, WhatNobodyBooksAreActivations) {
+TEST_F(ActivationMeterTest, UnbookedMemoryIsActivations) {
   ActivationMeter meter(ledger_, c10::kCPU);
   const std::int64_t before = meter.Mark().activations.bytes;
   const at::Tensor kept = Take(1000);
@@ -34,7 +34,7 @@ TEST_F(ActivationMeterTest, WhatNobodyBooksAreActivations) {
   EXPECT_EQ(ledger_.Bytes(MemoryUse::kActivations, MemoryTier::kHost), before + 1000);
 }
 
-TEST_F(ActivationMeterTest, ThePeakIsOfWhatIsNotBookedAtAnyMoment) {
+TEST_F(ActivationMeterTest, ThePeakCountsUnbookedMemory) {
   ActivationMeter meter(ledger_, c10::kCPU);
   const std::int64_t before = meter.Mark().activations.bytes;
   { const at::Tensor passing = Take(7000); }

@@ -16,7 +16,7 @@ CountingAllocator& Counter() {
   return installed != nullptr ? *installed : CountingAllocator::Install();
 }
 
-TEST(CountingAllocatorTest, CountsWhatTensorsHold) {
+TEST(CountingAllocatorTest, CountsTheMemoryOfTensors) {
   CountingAllocator& counter = Counter();
   const std::int64_t before = counter.BytesOut();
   {

@@ -26,7 +26,7 @@ void UseMemory() {
   }
 }
 
-TEST(HeapTest, WhatIsFreedIsTakenAgainWithoutPageFaults) {
+TEST(HeapTest, ReusesFreedMemoryWithoutPageFaults) {
   KeepFreedMemory();
   UseMemory();
   const long before = CountPageFaults();

@@ -33,7 +33,7 @@ TEST(MemoryLedgerTest, ModelStateLeavesOutActivationsAndBuffers) {
   EXPECT_EQ(ledger.ModelStateBytes(), 1111);
 }
 
-TEST(MemoryLedgerTest, WhatIsMeasuredTakesThePlaceOfWhatWas) {
+TEST(MemoryLedgerTest, AMeasurementReplacesTheEarlierOne) {
   MemoryLedger ledger;
   ledger.Set(MemoryUse::kActivations, MemoryTier::kHost, 70);
   ledger.RaisePeak(MemoryUse::kActivations, MemoryTier::kHost, 90);
@@ -43,7 +43,7 @@ TEST(MemoryLedgerTest, WhatIsMeasuredTakesThePlaceOfWhatWas) {
   EXPECT_EQ(ledger.Peak(MemoryUse::kActivations, MemoryTier::kHost), 90);
 }
 
-TEST(MemoryLedgerTest, WhatIsBookedInATierLeavesOutActivations) {
+TEST(MemoryLedgerTest, TheBooksOfATierExcludeActivations) {
   MemoryLedger ledger;
   ledger.Add(MemoryUse::kParameters, MemoryTier::kHost, 5);
   ledger.Add(MemoryUse::kCommBuffers, MemoryTier::kHost, 7);
@@ -56,7 +56,7 @@ TEST(MemoryLedgerTest, WhatIsBookedInATierLeavesOutActivations) {
   EXPECT_EQ(ledger.BookedBytes(MemoryTier::kMapped), 100);
 }
 
-TEST(MemoryLedgerTest, JsonNamesOnlyWhatWasUsed) {
+TEST(MemoryLedgerTest, JsonNamesOnlyUsedCategories) {
   MemoryLedger ledger;
   ledger.Add(MemoryUse::kOptimizerState, MemoryTier::kHost, 8);
   ledger.Remove(MemoryUse::kOptimizerState, MemoryTier::kHost, 8);

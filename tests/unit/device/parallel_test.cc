@@ -45,7 +45,7 @@ TEST_F(Parallel, VisitsEveryElementOnceOnAllThreads) {
   EXPECT_EQ(calls.threads.size(), 2);
 }
 
-TEST_F(Parallel, KeepsWhatIsSmallOnTheCallersThread) {
+TEST_F(Parallel, KeepsSmallRangesOnTheCallersThread) {
   for (const std::int64_t count : {0, 1, 64}) {
     const Calls calls = Visit(count, 64);
     EXPECT_THAT(calls.visits, ::testing::Each(1));
@@ -67,7 +67,7 @@ TEST_F(Parallel, RunsLoopsWithinLoopsOnTheThreadThatIsThere) {
   EXPECT_EQ(outer.size(), 2);
 }
 
-TEST_F(Parallel, ThrowsWhatABodyThrows) {
+TEST_F(Parallel, RethrowsExceptionsOfABody) {
   const auto body = [](std::int64_t begin, std::int64_t) {
     if (begin > 0) throw std::runtime_error("part " + std::to_string(begin));
   };

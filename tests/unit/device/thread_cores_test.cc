@@ -59,7 +59,7 @@ TEST_F(ThreadCores, AllThreadsOfAPoolAreBound) {
   ASSERT_TRUE(BindThreadAndPool(all_, 3).ok());
 }
 
-TEST_F(ThreadCores, SaysWhatTheKernelRefuses) {
+TEST_F(ThreadCores, NamesTheCoresThatTheKernelRefuses) {
   EXPECT_THAT(BindThreadAndPool({8000}, 3).message(), ::testing::HasSubstr("cannot be bound"));
   EXPECT_EQ(*ListCoresOfThread(), all_);
 }

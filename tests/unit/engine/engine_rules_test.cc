@@ -26,7 +26,7 @@ TEST(EngineRulesTest, UpdatesInTheBackwardPassAreNotSkipped) {
   EXPECT_THAT(Why(config), HasSubstr("stages of a pipeline have to agree on the step first"));
 }
 
-TEST(EngineRulesTest, WhatKnowsWholeModelsIsNotBuiltOnParts) {
+TEST(EngineRulesTest, OptimizersOfFullModelsAreNotBuiltOnParts) {
   config::DsConfig config;
   config.sparse_gradients = true;
   EXPECT_EQ(Why(config), "");

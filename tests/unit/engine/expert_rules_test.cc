@@ -42,7 +42,7 @@ std::string Check(const char* model, const std::string& keys) {
   return std::string(CheckExpertRules(section, config, spec.value()).message());
 }
 
-TEST(ExpertRules, WhatTheModelSaysIsTaken) {
+TEST(ExpertRules, AcceptsKeysThatMatchTheModel) {
   EXPECT_EQ(Check(kMixtral, R"("top_k": 2, "score_func": "softmax", "score_apply": "post",
       "combine_impl": "weighted_sum", "route_norm": true, "num_expert_groups": 1,
       "num_limited_groups": 1, "routed_scaling_factor": 1, "has_shared_experts": false,
@@ -84,7 +84,7 @@ struct Contradiction {
   const char* message;
 };
 
-TEST(ExpertRules, WhatContradictsTheModelIsRefusedByItsKey) {
+TEST(ExpertRules, RefusesKeysThatContradictTheModel) {
   for (const Contradiction& each : {
            Contradiction{kMixtral, R"("top_k": 3)",
                          "expert_parallel.top_k is 3, and mixtral has 2 as its experts of a token: "
@@ -118,7 +118,7 @@ TEST(ExpertRules, WhatContradictsTheModelIsRefusedByItsKey) {
   }
 }
 
-TEST(ExpertRules, APatternThatIsTooLongIsShownWhateverItsCharacters) {
+TEST(ExpertRules, ShowsALongPatternWithAnyCharacters) {
   const std::string pattern =
       std::string(199, 'a') + "\xC3\xA4";  // two bytes, of which one is shown
   EXPECT_THAT(Check(kMixtral, "\"moe_layer_pattern\": \"" + pattern + "\""),
@@ -143,7 +143,7 @@ std::string Take(const char* model, const config::MoeConfig& section) {
   return std::string(status.message());
 }
 
-TEST(ExpertGate, IsTakenByModelsWhoseRoutesItCanWeight) {
+TEST(ExpertGate, IsAcceptedForModelsWithRoutesThatItCanWeight) {
   const config::ExpertGateConfig gate{.capacity_factor = 1.25};
   EXPECT_EQ(Take(kMixtral, {}), "");
   EXPECT_EQ(Take(kMixtral, {.experts = 4, .experts_per_token = 2, .gate = gate}), "");

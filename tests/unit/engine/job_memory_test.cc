@@ -162,7 +162,7 @@ TEST(JobMemoryTest, TensorRanksSendTheirPartsBetweenStages) {
   EXPECT_EQ(between(2, false, true), between(1) * 3 / 4);
 }
 
-TEST(JobMemoryTest, BytesOfStateAreThoseOfAStepWhateverItsMicroBatches) {
+TEST(JobMemoryTest, BytesOfStateDoNotDependOnMicroBatches) {
   const zero::StepMemory few = PlanWindows(4, std::nullopt);
   const zero::StepMemory many = PlanWindows(1'000'000, std::nullopt);
   EXPECT_TRUE(few.windows.parameters.whole_step);
@@ -277,7 +277,7 @@ TEST(JobMemoryTest, FrozenLayersInFrontKeepNothing) {
   EXPECT_GT(biases.peak_activations, whole / 3);
 }
 
-TEST(JobMemoryTest, WhatIsNotThereCannotBeFrozenOrAdapted) {
+TEST(JobMemoryTest, MissingParametersCannotBeFrozenOrAdapted) {
   JobShape job = MakeJob(2);
   job.trained = {.freeze = {"nothing"}};
   EXPECT_EQ(CheckMemoryIsKnown(MakeConfig(2), job).message(),
@@ -327,7 +327,7 @@ TEST(JobMemoryTest, OfBatchesByTokensTheRowsThatHoldThemArePlanned) {
   EXPECT_FALSE(CheckMemoryIsKnown(MakeConfig(2), endless).ok());
 }
 
-TEST(JobMemoryTest, WhatNobodyHasComparedIsNotPredicted) {
+TEST(JobMemoryTest, DoesNotPredictUnverifiedFeatures) {
   const auto refusal = [](const config::DsConfig& config) {
     return std::string(CheckMemoryIsKnown(config, MakeJob(2)).message());
   };

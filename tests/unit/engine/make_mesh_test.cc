@@ -55,7 +55,7 @@ TEST(MakeMeshTest, ExpertsLieAlongShardAtEveryStage) {
   }
 }
 
-TEST(MakeMeshTest, WhatIsNotBuiltOrNotMeantIsRefused) {
+TEST(MakeMeshTest, RefusesUnsupportedOrInvalidMeshes) {
   const auto why = [](const topology::Degrees& degrees, int stage) {
     return MakeMesh(degrees, WithZero({.stage = stage}), 4).status().message();
   };

@@ -52,7 +52,7 @@ class Table : public Pair {
   bool backward_reads_parameters() const override { return false; }
 };
 
-TEST(BuildUnits, KnowsWhoseBackwardReadsNoParameters) {
+TEST(BuildUnits, KnowsUnitsWithABackwardThatReadsNoParameters) {
   BlockList model;
   for (const char* const prefix : {"first", "second", "third"}) {
     model.Add(std::make_shared<Table>(prefix));

@@ -29,7 +29,7 @@ std::string Check(const models::DecoderSpec& model, const char* rules, int parts
 }
 
 // DeepSpeed's own example, with names of modules and of weights.
-TEST(PartitionRules, ThoseThatSayWhatIsDoneAreTaken) {
+TEST(PartitionRules, AcceptsRulesThatMatchThePlan) {
   constexpr const char* kRules = R"({"use_default_specs": false, "strict_mode": true,
       "layer_specs": [
         {"patterns": [".*\\.o_proj$", ".*\\.down_proj\\.weight$"], "partition_type": "row"},
@@ -86,7 +86,7 @@ TEST(PartitionRules, ADimensionIsThatOfTheType) {
       HasSubstr(R"(partition_dim is 1: a weight [out, in] is cut as "column" along)"));
 }
 
-TEST(PartitionRules, WithoutDefaultsWhatNoRuleMatchesIsNotCut) {
+TEST(PartitionRules, WithoutDefaultsUnmatchedWeightsAreNotSharded) {
   EXPECT_THAT(
       Check(Llama(), R"({"use_default_specs": false})"),
       HasSubstr(R"(q_proj is "skip" by no rule of layer_specs, and can be cut as "column")"));

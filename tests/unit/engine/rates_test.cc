@@ -40,7 +40,7 @@ TEST(Rates, ASetOneStaysWhereNoScheduleGivesTheNext) {
   EXPECT_EQ(rates.FindNext(1)[0].lr, 0.25);
 }
 
-TEST(Rates, RefuseWhatIsNoRate) {
+TEST(Rates, RefuseInvalidRates) {
   Rates rates(Constant(), {});
   EXPECT_FALSE(rates.Set(-0.1).ok());
   EXPECT_FALSE(rates.Set(std::numeric_limits<double>::quiet_NaN()).ok());

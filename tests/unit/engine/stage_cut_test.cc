@@ -70,7 +70,7 @@ TEST(StageCutTest, AProfileBalancesWork) {
 }
 
 // The first stage holds the activations of four micro-batches, and the last one's of one.
-TEST(StageCutTest, MemoryBalancesStateAndWhatTheScheduleHolds) {
+TEST(StageCutTest, MemoryBalancesStateAndActivationsOfTheSchedule) {
   const auto cut = [](std::int64_t seq_len, pipeline::ScheduleKind kind) {
     config::DsConfig config = MakeConfig(4, "memory");
     config.batch = {.train_batch_size = 8,
@@ -89,7 +89,7 @@ TEST(StageCutTest, MemoryBalancesStateAndWhatTheScheduleHolds) {
   EXPECT_NE(of_1f1b, cut(4096, pipeline::ScheduleKind::kGPipe)) << "which holds as much everywhere";
 }
 
-TEST(StageCutTest, MemoryIsWhatThePlanSays) {
+TEST(StageCutTest, MemoryMatchesThePlan) {
   config::DsConfig config = MakeConfig(4, "memory");
   config.batch = {
       .train_batch_size = 8, .train_micro_batch_size_per_gpu = 1, .gradient_accumulation_steps = 8};
@@ -107,7 +107,7 @@ TEST(StageCutTest, MemoryIsWhatThePlanSays) {
 }
 
 // A trained table is 16 bytes an element, a frozen one 4, or 1 a layer's weight that is in bytes.
-TEST(StageCutTest, WhatIsFrozenTakesNoStateOfTheOptimizer) {
+TEST(StageCutTest, FrozenParametersHaveNoOptimizerState) {
   config::DsConfig config = MakeConfig(2, "memory");
   config.batch = {
       .train_batch_size = 2, .train_micro_batch_size_per_gpu = 1, .gradient_accumulation_steps = 2};

@@ -39,7 +39,7 @@ TEST(StagePasses, InterleavedChunksSendEverythingToTheOtherStage) {
 }
 
 // The second stage has the two in the middle of a V.
-TEST(StagePasses, TheTurnOfAVStaysOnItsStage) {
+TEST(StagePasses, TheTurningPointOfAVStaysOnItsStage) {
   int weights = 0;
   for (const Pass& pass : ListOf(ScheduleKind::kZeroBubbleV, 2, 1)) {
     const bool is_first = pass.units->first == 0;
@@ -96,7 +96,7 @@ TEST(JobMemoryOfParts, AQuantizedBaseHoldsItsBytes) {
   EXPECT_NEAR(static_cast<double>(plain - halves), 1.5 * kWeights, 0.1 * kWeights);
 }
 
-TEST(JobMemoryOfParts, MagnitudesKeepWhatTheyMultiply) {
+TEST(JobMemoryOfParts, MagnitudesKeepTheirFactors) {
   JobShape job{.model = MakeEightLayers(), .seq_len = 64, .setting = {.ranks = 1}};
   job.trained.lora = models::LoraSpec{.rank = 4};
   const std::int64_t plain = PlanOf(job, {}).peak_activations;

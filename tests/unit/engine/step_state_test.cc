@@ -65,7 +65,7 @@ TEST(StepState, CountsGoThroughACheckpoint) {
 }
 
 // Losses to average are divided by their number, the caller's own are not.
-TEST(StepInProgress, AddsUpWhatTheGradientIsOf) {
+TEST(StepInProgress, CountsTheMicroBatchesOfTheGradient) {
   const auto loss = [](double value) { return at::full({}, value); };
   StepInProgress step;
   step.losses = {{loss(2.0), true, 0.5}, {loss(4.0), true, 1.5}, {loss(1.0), false, 1.0}};

@@ -54,7 +54,7 @@ TEST_F(PutGradientTest, TheSecondIsAddedToTheFirst) {
   EXPECT_FALSE(weight_.grad().defined());
 }
 
-TEST_F(PutGradientTest, OtherUsesOfTheParameterArriveBesideIt) {
+TEST_F(PutGradientTest, AddsGradientsOfOtherUsesOfTheParameter) {
   (Loss(x_) + (weight_ * 3).sum()).backward();
   EXPECT_EQ(sum_->puts, 1);
   EXPECT_EQ(sum_->arrivals, 1);
@@ -87,7 +87,7 @@ TEST_F(PutGradientTest, AGradientThatIsThereIsAddedToFirst) {
   EXPECT_TRUE(sum_->gradient.equal(x_ + 1));
 }
 
-TEST_F(PutGradientTest, WhoAsksForItGetsIt) {
+TEST_F(PutGradientTest, ReturnsItOnRequest) {
   const variable_list asked = torch::autograd::grad({Loss(x_)}, {weight_});
   EXPECT_TRUE(asked[0].equal(x_));
   EXPECT_EQ(sum_->puts + sum_->arrivals, 0);

@@ -98,7 +98,7 @@ std::vector<Prompt> SomePrompts() {
           {.tokens = {9, 8, 200, 3, 3, 17}, .number = 2, .most_new_tokens = 20}};
 }
 
-TEST(GenerateTest, WhatIsDrawnDoesNotDependOnTheBatch) {
+TEST(GenerateTest, SamplesDoNotDependOnTheBatch) {
   const Loaded model("llama");
   const GenerateOptions options{.sampling = {.draws = true, .temperature = 1.2, .top_p = 0.9},
                                 .seed = 3};
@@ -124,7 +124,7 @@ TEST(GenerateTest, AnEndTokenEndsATextAndIsNotPartOfIt) {
   EXPECT_EQ(cut.endings.at(0), Ending::kEndToken);
 }
 
-TEST(GenerateTest, WhenNobodyHearsMoreTheModelRunsNoMore) {
+TEST(GenerateTest, StopsTheModelWhenAllPromptsAreDone) {
   struct Deaf : Texts {
     using Texts::Texts;
     bool hears_more() const override { return tokens[2].size() < 3; }

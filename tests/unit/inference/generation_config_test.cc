@@ -18,7 +18,7 @@ StatusOr<GenerationConfig> Parse(std::string_view text) {
   return ParseGenerationConfig(text, "generation_config.json");
 }
 
-TEST(GenerationConfigTest, WhatIsAbsentHasTransformersDefault) {
+TEST(GenerationConfigTest, AbsentKeysHaveTransformersDefaults) {
   const GenerationConfig config = Parse("{}").value();
   EXPECT_FALSE(config.sampling.draws);
   EXPECT_EQ(config.sampling.temperature, 1.0);
@@ -47,7 +47,7 @@ TEST(GenerationConfigTest, PublishedOnesAreRead) {
   EXPECT_THAT(config.end_tokens, ElementsAre(128001, 128008, 128009));
 }
 
-TEST(GenerationConfigTest, WhatWouldChangeTheTextIsRefusedByName) {
+TEST(GenerationConfigTest, RefusesKeysThatWouldChangeTheText) {
   EXPECT_THAT(Parse(R"({"num_beams": 4})").status().message(),
               HasSubstr("generation_config.json: num_beams = 4: this is not built"));
   EXPECT_THAT(Parse(R"({"suppress_tokens": [1]})").status().message(),

@@ -59,7 +59,7 @@ TEST(LoadModelTest, WeightsAreReadInAnyDtypeOrDrawn) {
       again.blocks->block(1).parameters().front()));
 }
 
-TEST(LoadModelTest, AdaptersStandBesideTheWeights) {
+TEST(LoadModelTest, AdaptersAreNextToTheWeights) {
   const models::ModelConfig config = GoldenConfig();
   const fs::path adapters = DS_SOURCE_DIR "/tests/numerics/goldens/lora";
   const auto logits = [](const LoadedModel& model) {
@@ -76,7 +76,7 @@ TEST(LoadModelTest, AdaptersStandBesideTheWeights) {
 }
 
 // Adapters of every kind of description (scripts/goldens/make_adapter_goldens.py).
-TEST(LoadModelTest, AdaptersGiveWhatPeftGives) {
+TEST(LoadModelTest, AdaptersMatchPeft) {
   const fs::path adapters = models::GoldenFolder() / "adapters";
   const auto goldens = nlohmann::json::parse(*ReadFile(adapters / "goldens.json"));
   int compared = 0;

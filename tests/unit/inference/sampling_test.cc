@@ -40,7 +40,7 @@ void Process(const nlohmann::json& golden, std::vector<float>* logits) {
   KeepTopP(*logits, value);
 }
 
-TEST(SamplingTest, LogitsBecomeWhatTransformersMakesOfThem) {
+TEST(SamplingTest, ProcessesLogitsLikeTransformers) {
   const nlohmann::json goldens = nlohmann::json::parse(
       ReadFile(DS_SOURCE_DIR "/tests/unit/inference/goldens/sampling.json").value());
   ASSERT_GE(goldens.size(), 20u);
@@ -105,7 +105,7 @@ TEST(SamplingTest, NumbersDependOnSeedSampleAndIndexOnly) {
   EXPECT_NE(UniformAt(1, 2, 3), UniformAt(1, 3, 3));
 }
 
-TEST(SamplingTest, AChoicePenalisesFirstAndThenDrawsFromWhatIsLeft) {
+TEST(SamplingTest, AChoicePenalisesFirstAndThenSamplesRemainingTokens) {
   const std::vector<std::int64_t> seen = {2};
   std::vector<float> logits = {1.0F, 1.2F, 1.5F, -4.0F};
   EXPECT_EQ(ChooseToken(logits, seen, {}, 0.9), 2);

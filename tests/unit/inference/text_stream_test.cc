@@ -31,7 +31,7 @@ TEST(TextStreamTest, BytesWaitForTheirCharacter) {
   EXPECT_EQ(stream.Text().value(), "a\u20ac\uFFFD");
 }
 
-TEST(TextStreamTest, WhatCannotBecomeACharacterIsShownWhenTheNextOneComes) {
+TEST(TextStreamTest, ShowsIncompleteCharactersWithTheNextOne) {
   TextStream stream(nullptr);
   EXPECT_EQ(stream.Add(0xFF).value(), "");
   EXPECT_EQ(stream.Add('b').value(),

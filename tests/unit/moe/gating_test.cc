@@ -107,7 +107,7 @@ TEST(Gating, FewerTokensThanTheLeastCapacityAreRefused) {
   EXPECT_THROW(GateTop1(at::zeros({3, 2}), {.capacity = {.least = 4}}), c10::Error);
 }
 
-TEST(Gating, ATokenWhoseRoutesAreAllDroppedHasNoWeight) {
+TEST(Gating, ATokenWithAllRoutesDroppedHasNoWeight) {
   const at::Tensor logits = at::zeros({6, 2});  // ties: all tokens want the same expert
   const Routes routes = GateTopK(
       logits, {.k = 1, .capacity = {.factor = 1.0, .least = 1}, .policy = DropPolicy::kByPosition});

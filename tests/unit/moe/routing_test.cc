@@ -48,7 +48,7 @@ TEST(Routing, RoutesAreSortedByExpertAndThenByToken) {
   EXPECT_TRUE(routes.SortValues(values).equal(at::tensor({1.0F, 4.0F, 0.0F, 2.0F, 5.0F, 3.0F})));
 }
 
-TEST(Routing, ASumGetsBackWhatWasSpread) {
+TEST(Routing, ASumReversesASpread) {
   const SortedRoutes routes(ExpertsOfThree(), 5);
   const at::Tensor x = at::randn({3, 4}).requires_grad_();
   const at::Tensor sum = routes.SumRows(routes.SpreadRows(x) * 3.0);

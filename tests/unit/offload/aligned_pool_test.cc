@@ -39,7 +39,7 @@ struct Setting {
                     .unpin = [this](auto bytes) { unpinned.push_back(bytes.size()); }}};
 };
 
-TEST(AlignedPool, GivesWholePagesOnPages) {
+TEST(AlignedPool, GivesFullPagesOnPages) {
   Setting setting;
   const AlignedBuffer buffer = setting.pool.Take(5000);
   EXPECT_EQ(buffer.bytes().size(), 2 * AlignedPool::kPage);
@@ -48,7 +48,7 @@ TEST(AlignedPool, GivesWholePagesOnPages) {
   EXPECT_EQ(setting.booked, 2 * AlignedPool::kPage);
 }
 
-TEST(AlignedPool, PinsWhatItMapsAndUnpinsThatBeforeItGoes) {
+TEST(AlignedPool, PinsMappedMemoryAndUnpinsItBeforeUnmapping) {
   Setting setting;
   for (int i = 0; i < 2; ++i) static_cast<void>(setting.pool.Take(8192));
   EXPECT_THAT(setting.pinned, ElementsAre(8192)) << "once, while it is the pool's";
@@ -95,7 +95,7 @@ TEST(AlignedPool, LetsOldSizesGoForTheOnesInUse) {
   EXPECT_EQ(setting.booked, 12288);
 }
 
-TEST(AlignedPool, LetsNothingGoForWhatItMayNotKeep) {
+TEST(AlignedPool, ReleasesNothingForBuffersAboveItsLimit) {
   Setting setting;
   { const AlignedBuffer small = setting.pool.Take(4096), large = setting.pool.Take(16384); }
   EXPECT_THAT(setting.queue.unregistered, ElementsAre(16384));

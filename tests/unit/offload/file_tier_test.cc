@@ -52,7 +52,7 @@ bool HoldsSeed(FileTier& tier, const Extent& extent, int seed) {
                      static_cast<std::size_t>(extent.bytes())) == 0;
 }
 
-TEST(FileTier, KeepsWhatIsWritten) {
+TEST(FileTier, KeepsWrittenData) {
   const TemporaryFolder folder;
   const auto tier = OpenTier({.folders = {folder.path()}, .io = {.block_bytes = 8192}});
   const Extent one = *tier->Allocate(100'000), two = *tier->Allocate(5);
@@ -86,7 +86,7 @@ TEST(FileTier, StripesOverSeveralDrives) {
   for (const ScratchFile& file : tier->files()) EXPECT_GE(file.size(), 11 * kPage);
 }
 
-TEST(FileTier, GivesFreedRoomToTheNext) {
+TEST(FileTier, ReusesFreedSpace) {
   const TemporaryFolder folder;
   const auto tier = OpenTier({.folders = {folder.path()}, .io = {.block_bytes = kPage}});
   {
@@ -110,7 +110,7 @@ TEST(FileTier, ReadsZerosWhereNobodyHasWritten) {
   EXPECT_TRUE(std::ranges::all_of(buffer.bytes(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
-TEST(FileTier, GivesTheMemoryOfWhatIsWrittenToTheNext) {
+TEST(FileTier, ReusesTheMemoryOfWrittenData) {
   const TemporaryFolder folder;
   const auto tier = OpenTier({.folders = {folder.path()}});
   const Extent extent = *tier->Allocate(8 * kPage);
@@ -140,7 +140,7 @@ class FailingSystem {
   ScriptedFileSystem system_;
 };
 
-TEST(FileTier, NamesWhatCouldNotBeWritten) {
+TEST(FileTier, NamesFailedWrites) {
   const TemporaryFolder folder;
   FailingSystem failing(FileCall::Kind::kWrite, ENOSPC);
   const auto tier = OpenTier(failing.options(folder.path()));
@@ -153,7 +153,7 @@ TEST(FileTier, NamesWhatCouldNotBeWritten) {
                     HasSubstr("on host "), HasSubstr("No space left"), HasSubstr(" free")));
 }
 
-TEST(FileTier, NamesWhatCouldNotBeRead) {
+TEST(FileTier, NamesFailedReads) {
   const TemporaryFolder folder;
   FailingSystem failing(FileCall::Kind::kRead, EIO);
   const auto tier = OpenTier(failing.options(folder.path()));

@@ -74,7 +74,7 @@ std::vector<std::byte> MakeBytes(std::size_t count) {
   return bytes;
 }
 
-TEST_P(IoQueueTest, ReadsWhatItHasWritten) {
+TEST_P(IoQueueTest, ReadsWrittenData) {
   const UniqueFd fd = OpenFile();
   std::vector<std::byte> bytes = MakeBytes(1'000'000), back(bytes.size());
   ASSERT_FALSE(Transfer(CutIntoBlocks(true, fd.get(), bytes, 4096)));
@@ -105,7 +105,7 @@ TEST_P(IoQueueTest, SaysWhichBlockHasFailedAndWhy) {
   EXPECT_EQ(failure->block.bytes.size(), 4096U);
 }
 
-TEST_P(IoQueueTest, TellsAFileThatEndsFromOneThatFails) {
+TEST_P(IoQueueTest, DistinguishesTheEndOfAFileFromAFailure) {
   const UniqueFd fd = OpenFile();
   std::vector<std::byte> bytes = MakeBytes(5000), back(8192);
   ASSERT_FALSE(Transfer(CutIntoBlocks(true, fd.get(), bytes, 5000)));

@@ -5,7 +5,7 @@
 namespace ds::offload {
 namespace {
 
-TEST(MeasureMemory, TellsOfAnyNumberOfThreads) {
+TEST(MeasureMemory, ReportsAnyNumberOfThreads) {
   for (const int threads : {1, 3}) {
     const StatusOr<MemorySpeed> speed = MeasureMemory(threads, std::int64_t{4} << 20);
     ASSERT_TRUE(speed.ok()) << speed.status().message();

@@ -19,11 +19,11 @@ TEST(MeasureTier, WritesAndReadsAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(MeasureTier, SaysWhatIsWrongWithAFolder) {
+TEST(MeasureTier, NamesErrorsOfAFolder) {
   EXPECT_FALSE(MeasureTier({.folders = {"/nonexistent"}}, 4096).ok());
 }
 
-TEST(MeasureTier, ChoosesWhatReadsAndWritesFastestTogether) {
+TEST(MeasureTier, ChoosesTheFastestSettingsForReadsAndWrites) {
   const TierSpeed speeds[] = {{.write_bytes_per_second = 1, .read_bytes_per_second = 9},
                               {.write_bytes_per_second = 3, .read_bytes_per_second = 4},
                               {.write_bytes_per_second = 9, .read_bytes_per_second = 1}};

@@ -129,7 +129,7 @@ TEST(ScratchFile, SaysThatTheDiskIsFull) {
   EXPECT_EQ(file->size(), 0);
 }
 
-TEST(ScratchFile, KnowsTheRoomOfItsDiskWhereItsFolderHasGone) {
+TEST(ScratchFile, KnowsTheSpaceOfItsDiskWithoutItsFolder) {
   const TemporaryFolder parent;
   const std::filesystem::path folder = parent.path() / "drive";
   ASSERT_TRUE(std::filesystem::create_directory(folder));
@@ -151,7 +151,7 @@ class FillingFileSystem : public ScriptedFileSystem {
   int file = -1;
 };
 
-TEST(ScratchFile, GivesBackWhatItHasFoundOnAFullDisk) {
+TEST(ScratchFile, ReleasesPartialSpaceOnAFullDisk) {
   const TemporaryFolder folder;
   FillingFileSystem system;
   StatusOr<ScratchFile> file = ScratchFile::Create(folder.path(), system);
@@ -163,7 +163,7 @@ TEST(ScratchFile, GivesBackWhatItHasFoundOnAFullDisk) {
   EXPECT_EQ(after.st_blocks, 0);
 }
 
-TEST(ScratchFile, GrowsWhereRoomCannotBeTakenAhead) {
+TEST(ScratchFile, GrowsWithoutPreallocation) {
   const TemporaryFolder folder;
   ScriptedFileSystem system([](const FileCall& call) {
     return call.kind == FileCall::Kind::kAllocate ? EOPNOTSUPP : kAskTheSystem;

@@ -61,7 +61,7 @@ int ValueOf(Windows& windows, const ByteRange& range) {
   return alike ? static_cast<int>(first) : -1;
 }
 
-TEST(Windows, BringBackWhatWasChanged) {
+TEST(Windows, ReturnChangedData) {
   const WindowSetting setting;
   const auto windows = setting.Make(10 * kWindowPage);
   EXPECT_TRUE(windows->are_zeros());
@@ -75,7 +75,7 @@ TEST(Windows, BringBackWhatWasChanged) {
   EXPECT_EQ(ValueOf(*windows, {5 * kWindowPage, 5 * kWindowPage}), 1);
 }
 
-TEST(Windows, KeepWhatLiesBesideARangeThatCutsPages) {
+TEST(Windows, KeepDataNextToARangeThatSplitsPages) {
   const WindowSetting setting;
   const auto windows = setting.Make(3 * kWindowPage + 100);
   Put(*windows, {0, 3 * kWindowPage + 100}, 1);
@@ -90,7 +90,7 @@ TEST(Windows, KeepWhatLiesBesideARangeThatCutsPages) {
   EXPECT_EQ(ValueOf(*windows, {3 * kWindowPage + 90, 10}), 3);
 }
 
-TEST(Windows, WriteOnlyWhatWasChangedAndReadOnlyWhatIsNeeded) {
+TEST(Windows, WriteOnlyChangedDataAndReadOnlyNeededData) {
   const WindowSetting setting;
   const auto windows = setting.Make(2 * kWindowPage);
   Put(*windows, {0, 2 * kWindowPage}, 1);
@@ -139,7 +139,7 @@ TEST(WindowsDeathTest, AreNotCutUnderTheirUser) {
   EXPECT_DEATH((void)windows->Acquire({0, 2 * kWindowPage}, Access::kRead), "is in use");
 }
 
-TEST(Windows, WriteBehindNoMoreThanTheTierMay) {
+TEST(Windows, WriteBackWithinTheLimitOfTheTier) {
   const WindowSetting setting;
   const auto windows = setting.Make(64 * kWindowPage);
   for (int i = 0; i < 32; ++i) {
@@ -150,7 +150,7 @@ TEST(Windows, WriteBehindNoMoreThanTheTierMay) {
     EXPECT_EQ(ValueOf(*windows, {i * 2 * kWindowPage, 2 * kWindowPage}), i);
 }
 
-TEST(Windows, GiveBackWhatMeetsARangeAlone) {
+TEST(Windows, ReleaseOnlyWindowsThatOverlapARange) {
   const WindowSetting setting;
   const auto windows = setting.Make(4 * kWindowPage);
   Put(*windows, {0, 4 * kWindowPage}, 1);
@@ -174,7 +174,7 @@ struct FailingSetting {
   const WindowSetting setting;
 };
 
-TEST(Windows, TellOfAFailedWriteBackUntilTheEnd) {
+TEST(Windows, ReportAFailedWriteBackUntilTheEnd) {
   FailingSetting failing(FileCall::Kind::kWrite);
   const auto windows = failing.setting.Make(2 * kWindowPage);
   Put(*windows, {0, kWindowPage}, 1);
@@ -185,7 +185,7 @@ TEST(Windows, TellOfAFailedWriteBackUntilTheEnd) {
               HasSubstr("Input/output error"));
 }
 
-TEST(Windows, TellOfAFailedRead) {
+TEST(Windows, ReportAFailedRead) {
   FailingSetting failing(FileCall::Kind::kRead);
   const auto windows = failing.setting.Make(2 * kWindowPage);
   failing.fails = true;

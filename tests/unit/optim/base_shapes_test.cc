@@ -25,7 +25,7 @@ TEST(BaseShapes, AreReadAsMupWritesThem) {
   EXPECT_TRUE(ParseBaseShapes("{}\n")->empty());
 }
 
-TEST(BaseShapes, WhatIsNotOneIsRefusedWithItsLine) {
+TEST(BaseShapes, RefusesInvalidFilesWithTheLine) {
   const auto message = [](const char* text) { return ParseBaseShapes(text).status().message(); };
   EXPECT_THAT(message("a:\n- x\n"), HasSubstr("line 2: \"x\" is neither a size nor null"));
   EXPECT_THAT(message("a:\n- 0\n"), HasSubstr("line 2"));

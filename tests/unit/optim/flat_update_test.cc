@@ -39,7 +39,7 @@ TEST(FlatUpdate, UpdatesEveryElementOnceAndNothingElse) {
   }
 }
 
-TEST(FlatUpdate, ComputesWhatTheCpuKernelsDo) {
+TEST(FlatUpdate, MatchesTheCpuKernels) {
   const FlatCase each{.count = 5003};
   for (const FlatOp& op : EveryOp()) {
     const FlatBuffers before = MakeBuffers(each);
@@ -95,7 +95,7 @@ TEST(FlatUpdate, MayPublishIntoTheGradient) {
 }
 
 // By the launch and by the CPU's kernels: as if the op had come with that scale, or not at all.
-TEST(FlatUpdate, FollowsWhatIsDecidedWhereItsViewsAre) {
+TEST(FlatUpdate, FollowsTheDecisionOnTheDevice) {
   for (const at::ScalarType parameter : {at::kFloat, at::kBFloat16}) {
     const FlatCase each{.count = 1003, .offset = 3, .parameter = parameter};
     for (const FlatUpdate launch : {FlatUpdate{&EmulatedUpdate}, FlatUpdate{nullptr}}) {

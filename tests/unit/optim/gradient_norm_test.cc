@@ -67,7 +67,7 @@ TEST(ClipFactor, FollowsPyTorch) {
   EXPECT_EQ(ClipFactor(4.0, 0.0), 1.0) << "0 switches clipping off";
 }
 
-TEST(DecideUpdate, ComesToWhatTheHostWould) {
+TEST(DecideUpdate, MatchesTheHost) {
   for (const double squares : {0.0, 0.3, 16.0, 1e12, 1e300}) {
     for (const double unit : {1.0, 3.0, 65536.0}) {
       for (const double max_norm : {0.0, 1.0, 0.37}) {
@@ -81,7 +81,7 @@ TEST(DecideUpdate, ComesToWhatTheHostWould) {
   }
 }
 
-TEST(DecideUpdate, DoesNotApplyWhatIsNotFinite) {
+TEST(DecideUpdate, DoesNotApplyUpdatesThatAreNotFinite) {
   for (const double squares :
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(DecideUpdate(at::full({}, squares, at::kDouble), 2.0, 1.0)[1].item<float>(), 0.0F);

@@ -53,7 +53,7 @@ Part RandomMatrix(const Optimizer& optimizer, std::int64_t rows, std::int64_t co
   return part;
 }
 
-TEST(Muon, LaunchesComputeWhatTheKernelsDo) {
+TEST(Muon, LaunchesMatchTheKernels) {
   Muon kernels({}, /*weight_decay=*/0.1), launches({}, /*weight_decay=*/0.1);
   const Part ours = RandomMatrix(kernels, 24, 16);
   Part theirs = CopyOf(ours);

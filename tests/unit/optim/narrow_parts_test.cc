@@ -49,7 +49,7 @@ TEST_P(NarrowParts, ComputesInFp32AndRoundsOnce) {
   }
 }
 
-TEST_P(NarrowParts, RoundsTheStateAloneBesideFp32Weights) {
+TEST_P(NarrowParts, RoundsOnlyTheStateWithFp32Weights) {
   const auto optimizer = MakeOptimizer({.weight_decay = 0.1, .algorithm = GetParam()});
   const Update update{.lr = 1e-2, .gradient_scale = 0.3, .step = 3};
   for (const FlatUpdate launch : {FlatUpdate{nullptr}, FlatUpdate{&EmulatedUpdate}}) {

@@ -19,7 +19,7 @@ namespace {
 
 using config::OptimizerAlgorithm;
 
-TEST(ZeroOneIntervals, DoubleAsTheyAreTold) {
+TEST(ZeroOneIntervals, DoubleAsConfigured) {
   const ZeroOneIntervals intervals({.var_freeze_step = 9,
                                     .var_update_scaler = 2,
                                     .local_step_scaler = 2,

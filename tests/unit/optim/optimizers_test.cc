@@ -33,7 +33,7 @@ class Optimizers : public ::testing::TestWithParam<config::OptimizerAlgorithm> {
 // Without those that step whole parameters only.
 class ShardableOptimizers : public Optimizers {};
 
-TEST_P(ShardableOptimizers, ComputeTheSameBitsWhateverIsCut) {
+TEST_P(ShardableOptimizers, ComputeTheSameBitsForAnyShards) {
   const auto optimizer = Make();
   const Part whole = RandomPart(*optimizer, 64 * 40);
   Part parts = CopyOf(whole);
@@ -91,7 +91,7 @@ TEST_P(Optimizers, LeavePaddingAtZero) {
 }
 
 // What runs on a GPU, with its launches emulated.
-TEST_P(Optimizers, LaunchesComputeWhatTheKernelsDo) {
+TEST_P(Optimizers, LaunchesMatchTheKernels) {
   const auto kernels = Make();
   const auto launches = Make();
   Part ours = RandomPart(*kernels, 5000);

@@ -75,7 +75,7 @@ TEST(PipelineCut, ByCostTheCostliestPartIsTheCheapestThatThereIs) {
   }
 }
 
-TEST(PipelineCut, RefusesWhatItCannotHonour) {
+TEST(PipelineCut, RefusesUnsupportedSettings) {
   const auto error = [](const std::string& method, int parts) {
     return CutBlocks(method, MakeBlocks(), parts).status().message();
   };
@@ -87,7 +87,7 @@ TEST(PipelineCut, RefusesWhatItCannotHonour) {
 }
 
 // DeepSpeed's examples of pipelines say type:transformer, of Megatron's class.
-TEST(PipelineCut, FindsLayersByWhatOthersCallThem) {
+TEST(PipelineCut, FindsLayersByForeignNames) {
   std::vector<WeighedBlock> blocks{{.name = "DecoderEmbedding", .trained = 100}};
   for (int i = 0; i < 6; ++i) {
     blocks.push_back({.name = "DecoderLayer", .other_name = "ParallelTransformerLayerPipe"});

@@ -122,7 +122,7 @@ TEST(PipelineSchedule, HoldsNoMoreActivationsThanItSays) {
   }
 }
 
-TEST(PipelineSchedule, RefusesWhatAKindDoesNotHave) {
+TEST(PipelineSchedule, RefusesSettingsThatAKindDoesNotHave) {
   const auto error = [](ScheduleKind kind, const PipelineShape& shape) {
     return Schedule::Create(kind, shape).status().message();
   };

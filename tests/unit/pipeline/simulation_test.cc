@@ -118,7 +118,7 @@ TEST(PipelineSimulation, FindsMessagesInAnotherOrderThanTheyAreSent) {
               HasSubstr("is received in another order than it is sent"));
 }
 
-TEST(PipelineSimulation, FindsWhatNobodyReceives) {
+TEST(PipelineSimulation, FindsTensorsWithoutReceiver) {
   const Schedule schedule =
       MakeSchedule(ScheduleKind::kOneForwardOneBackward, {.stages = 2, .micro_batches = 1});
   auto programs = PlanStagePrograms(schedule);

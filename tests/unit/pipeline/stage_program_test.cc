@@ -75,7 +75,7 @@ TEST(StageProgram, OfTheOnlyStageAlternates) {
   EXPECT_EQ(DescribeStageProgram(PlanStep(3), {}), "F0 B0 F1 B1 F2 B2 Reduce Step");
 }
 
-TEST(StageProgram, OfAnyScheduleIsOneWholeStep) {
+TEST(StageProgram, OfAnyScheduleIsOneFullStep) {
   for (const Schedule& schedule : AllSmallSchedules()) {
     for (const StageProgram& program : PlanStagePrograms(schedule)) {
       const Status whole = CheckStageProgram(program);

@@ -109,7 +109,7 @@ TEST(LossScaler, OfAutocastInFp16IsPyTorchsAtEveryStage) {
   EXPECT_FALSE(MakeLossScaler(config).dynamic());
 }
 
-TEST(LossScaler, StartsAnewBehindARunWithoutOne) {
+TEST(LossScaler, StartsAnewAfterARunWithoutOne) {
   LossScaler without({});
   ASSERT_TRUE(without.Update(false).ok());
   LossScaler scaler({.dynamic = true, .initial_scale = 256.0, .window = 1});
@@ -117,13 +117,13 @@ TEST(LossScaler, StartsAnewBehindARunWithoutOne) {
   EXPECT_EQ(ScalesAfter(scaler, "ff"), (std::vector<double>{256.0, 512.0}));
 }
 
-TEST(LossScaler, AtTheMinimumSaysWhatToDo) {
+TEST(LossScaler, AtTheMinimumNamesARemedy) {
   LossScaler scaler({.dynamic = true, .initial_scale = 1.0, .hysteresis = 1});
   EXPECT_THAT(scaler.Update(true).message(), HasSubstr("the fp16 loss scale is at its minimum"));
   EXPECT_EQ(scaler.scale(), 1.0);
 }
 
-TEST(LossScaler, RefusesWhatIsNoState) {
+TEST(LossScaler, RefusesInvalidStates) {
   LossScaler scaler({.dynamic = true, .initial_scale = 4.0, .hysteresis = 2});
   const json good = scaler.State();
   const auto with = [&](const char* key, const json& value) {
@@ -140,7 +140,7 @@ TEST(LossScaler, RefusesWhatIsNoState) {
   EXPECT_EQ(scaler.scale(), 4.0);
 }
 
-TEST(LossScaler, SaysWhatBecameOfTheScale) {
+TEST(LossScaler, ReportsTheNewScale) {
   LossScaler zero({.dynamic = true, .initial_scale = 65536.0, .minimum = 1.0, .hysteresis = 3});
   const auto overflow = [](LossScaler& scaler) {
     const double before = scaler.scale();

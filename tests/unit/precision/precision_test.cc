@@ -124,7 +124,7 @@ TEST(GradientReduction, DividesWhereTheConfigSays) {
 
 // Of thirty-two ranks four have all experts between them and eight the same ones, whose sum is that
 // of all.
-TEST(GradientReduction, OfExpertsCountsTheRanksWhoseTokensTheyHaveSeen) {
+TEST(GradientReduction, OfExpertsCountsTheRanksOfTheirTokens) {
   config::DsConfig config;
   const GradientReduction average = ForExperts(MakeGradientReduction(config, 32), 4);
   EXPECT_TRUE(average.average);
@@ -164,7 +164,7 @@ TEST(FirstNonFinite, NamesPlaceAndKind) {
 }
 
 // After an overflow every element is one.
-TEST(FirstNonFinite, TakesNoMemoryInProportionToWhatItLooksThrough) {
+TEST(FirstNonFinite, NeedsConstantMemory) {
   device::CountingAllocator& allocator = device::CountingAllocator::Install();
   at::Tensor values = at::zeros({4 << 20});
   values.narrow(0, 3 << 20, 1 << 20).fill_(std::numeric_limits<float>::infinity());

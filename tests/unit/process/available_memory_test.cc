@@ -49,7 +49,7 @@ TEST_F(AvailableMemoryTest, IsTheKernelsWhereNoGroupIsLimited) {
   EXPECT_EQ(Read(), 500U * 1024);
 }
 
-TEST_F(AvailableMemoryTest, IsWhatTheTightestGroupLeaves) {
+TEST_F(AvailableMemoryTest, IsTheRemainderOfTheTightestGroup) {
   HostWith(5000);
   GroupOfVersionTwo();
   Write("sys/fs/cgroup/job/step/memory.max", "1000000\n");
@@ -78,7 +78,7 @@ TEST_F(AvailableMemoryTest, VersionOneHasALimitAboveTheMountInTheStatistics) {
   EXPECT_EQ(Read(), 948576U);
 }
 
-TEST_F(AvailableMemoryTest, VersionOneHoldsEachLimitAgainstWhatItsOwnGroupHasUsed) {
+TEST_F(AvailableMemoryTest, VersionOneComparesEachLimitWithItsOwnGroup) {
   HostWith(5000);
   GroupOfVersionOne("/", "/a/b");
   Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -92,7 +92,7 @@ TEST_F(AvailableMemoryTest, VersionOneHoldsEachLimitAgainstWhatItsOwnGroupHasUse
   EXPECT_EQ(Read(), 130000U) << "of the upper one, which its other groups have filled";
 }
 
-TEST_F(AvailableMemoryTest, AGroupWhoseNameBeginsLikeTheMountedOneIsNotInIt) {
+TEST_F(AvailableMemoryTest, AGroupWithTheMountedGroupsNameAsPrefixIsNotInIt) {
   HostWith(500);
   GroupOfVersionOne("/job", "/jobs/b");
   Write("sys/fs/cgroup/memory/s/b/memory.limit_in_bytes", "1000\n");

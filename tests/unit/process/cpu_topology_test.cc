@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(KernelCpuListTest, WhatTheKernelWrites) {
+TEST(KernelCpuListTest, ReadsListsOfTheKernel) {
   EXPECT_THAT(ParseKernelCpuList("0-2,5,7-8\n").value(), ElementsAre(0, 1, 2, 5, 7, 8));
   EXPECT_THAT(ParseKernelCpuList("3").value(), ElementsAre(3));
   EXPECT_THAT(ParseKernelCpuList("\n").value(), IsEmpty());

@@ -19,7 +19,7 @@ int TableSize() {
   return -1;
 }
 
-TEST(DescriptorTableTest, HasRoomForAsManyAsTheLimitAllows) {
+TEST(DescriptorTableTest, HoldsAsManyAsTheLimitAllows) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int size = TableSize();

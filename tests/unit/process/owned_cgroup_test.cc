@@ -91,7 +91,7 @@ TEST_F(OwnedCgroupTest, OneThatAnotherIsAboutToRemoveIsRemovedAllTheSame) {
 }
 
 // Its owner is a process of another pid namespace: there is none of that number here.
-TEST_F(OwnedCgroupTest, OneThatIsHeldStaysWhateverItsMarkSays) {
+TEST_F(OwnedCgroupTest, KeepsAHeldGroupDespiteItsMark) {
   const auto group = OwnedCgroup::Create(parent(), "held");
   ASSERT_TRUE(group.ok()) << group.status().message();
   MakeGroup("dsrun-held", MarkOfTheDead());
@@ -130,7 +130,7 @@ class Sleeper {
 };
 
 // A kernel without cgroup.kill, and a process whose child is there when it has been killed.
-TEST_F(OwnedCgroupTest, WhatIsForkedWhileItsParentIsKilledDoesNotEscape) {
+TEST_F(OwnedCgroupTest, ProcessesForkedDuringAKillDoNotEscape) {
   const auto group = OwnedCgroup::Create(parent(), "job");
   ASSERT_TRUE(group.ok()) << group.status().message();
   const std::string list = ((*group)->path() / "cgroup.procs").string();

@@ -19,7 +19,7 @@ bool CanListen(std::uint16_t port, bool reuse_address) {
          ::listen(fd.get(), 1) == 0;
 }
 
-TEST(PortLeaseTest, AServerThatReusesAddressesListensBesideTheLease) {
+TEST(PortLeaseTest, AServerThatReusesAddressesListensNextToTheLease) {
   const auto lease = PortLease::Take(0);
   ASSERT_TRUE(lease.ok()) << lease.status().message();
   EXPECT_GT(lease->port(), 0);

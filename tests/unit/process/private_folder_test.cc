@@ -73,7 +73,7 @@ TEST_F(PrivateFolderTest, IsNobodyElsesAndGoesWithEverythingInIt) {
   EXPECT_TRUE(fs::is_empty(base_));
 }
 
-TEST_F(PrivateFolderTest, WhatAKilledProcessLeftGoesWithTheNextAndNotBefore) {
+TEST_F(PrivateFolderTest, RemovesLeftoversOfAKilledProcessWithTheNextOne) {
   const fs::path others = InAnotherProcess([] {
     static PrivateFolder folder = *PrivateFolder::Make();
     fs::create_directories(folder.path() / "generation-1");
@@ -112,7 +112,7 @@ TEST_F(PrivateFolderTest, OneThatIsJoinedOutlivesItsMaker) {
   EXPECT_EQ(PrivateFolder::Join(others).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(PrivateFolderTest, WhatOthersMayEnterIsNotJoined) {
+TEST_F(PrivateFolderTest, DoesNotJoinFoldersOpenToOthers) {
   const fs::path folder = base_ / "folder";
   EXPECT_EQ(PrivateFolder::Join(folder).status().code(), StatusCode::kNotFound);
   fs::create_directory(folder);
@@ -189,7 +189,7 @@ TEST_F(PrivateFolderTest, ALinkThatTookItsPlaceIsNotFollowed) {
   EXPECT_TRUE(fs::exists(moved / "file"));
 }
 
-TEST_F(PrivateFolderTest, WhoHasJoinedItRemovesItOnlyWhenItIsUnused) {
+TEST_F(PrivateFolderTest, AJoiningProcessRemovesItOnlyWhenUnused) {
   PrivateFolder made = *PrivateFolder::Make();
   const PrivateFolder joined = *PrivateFolder::Join(made.path());
   std::ofstream(made.path() / "file") << "content";

@@ -20,7 +20,7 @@ TEST(BestModelTest, ACheckpointIsNamedWhereThereIsOne) {
 }
 
 // A run may have evaluated before it was asked to keep the best.
-TEST(BestModelTest, ARunWhoseBestWasNotKeptIsRefused) {
+TEST(BestModelTest, RefusesARunWithoutItsBestCheckpoint) {
   const testing::TemporaryFolder folder;
   engine::BestEvaluation best;
   EXPECT_TRUE(CheckBestIsKept(best, folder.path()).ok()) << "nothing was evaluated";

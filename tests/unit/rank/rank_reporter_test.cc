@@ -30,7 +30,7 @@ class RankReporterTest : public ::testing::Test {
   std::unique_ptr<RankReporter> reporter_;
 };
 
-TEST_F(RankReporterTest, ErrorCarriesWhatTheVerdictNeeds) {
+TEST_F(RankReporterTest, ErrorCarriesTheFieldsOfAVerdict) {
   reporter_->ReportError(
       {.status = InvalidArgumentError("no config.json"), .exit_code = 2, .hint = "look"});
   const RankMessage message = Received();

@@ -30,7 +30,7 @@ TEST(SeenTokens, NoTokensAreDroppedWhereAttentionCountsThoseBetween) {
 }
 
 // Rotary angles that follow the length and NEFTune's noise go by what is seen.
-TEST(SeenTokens, ACutSampleHasTheLengthsOfWhatIsLeft) {
+TEST(SeenTokens, ATruncatedSampleHasTheRemainingLengths) {
   const at::Tensor tokens = at::arange(20).view({2, 10});
   Bundle alone{.batch = {{"tokens", tokens}, {"labels", tokens}}};
   alone.longest_document = alone.longest_sample = 9;

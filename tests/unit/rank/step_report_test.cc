@@ -5,7 +5,7 @@
 namespace ds::rank {
 namespace {
 
-TEST(DescribeSkipTest, NamesFp16AndWhatBecameOfItsScale) {
+TEST(DescribeSkipTest, NamesFp16AndItsNewScale) {
   StepResult result{.skipped = true, .step = 7};
   result.non_finite = "the gradient of w (-Inf at element 0) is not finite";
   EXPECT_EQ(DescribeSkip(result),

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(TextPrinterTest, HearsNoMoreWhenNothingCanBeWritten) {
+TEST(TextPrinterTest, StopsWhenOutputCannotBeWritten) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(std::fopen("/dev/full", "w"),
                                                              &std::fclose);
   ASSERT_NE(full, nullptr);

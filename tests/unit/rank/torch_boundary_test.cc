@@ -25,7 +25,7 @@ TEST(TorchBoundaryTest, LibTorchsErrorBecomesItsSentence) {
   EXPECT_EQ(status.message().find("frame #"), std::string::npos) << "a backtrace is no sentence";
 }
 
-TEST(TorchBoundaryTest, MemoryIsToldFromBugs) {
+TEST(TorchBoundaryTest, DistinguishesOutOfMemoryFromBugs) {
   EXPECT_EQ(AtTorchBoundary([]() -> Status { throw std::bad_alloc(); }).code(),
             StatusCode::kResourceExhausted);
   const Status refused = AtTorchBoundary([] {

@@ -19,7 +19,7 @@ std::string ErrorOf(const config::TrainJob& job, std::int64_t samples) {
   return steps.ok() ? std::to_string(*steps) + " steps" : steps.status().message();
 }
 
-TEST(CountSteps, TakesTheJobsStepsOrWhatItsEpochsNeed) {
+TEST(CountSteps, TakesTheJobsStepsOrThoseOfItsEpochs) {
   EXPECT_EQ(CountSteps({.steps = 7, .epochs = 3}, 100, 4).value(), 7);
   EXPECT_EQ(CountSteps({.epochs = 2}, 6, 4).value(), 3);
   EXPECT_EQ(CountSteps({.epochs = 1}, 6, 4).value(), 2) << "the last one takes from the start";

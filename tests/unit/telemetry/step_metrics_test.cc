@@ -40,7 +40,7 @@ TEST(StepMetrics, PrintedNumbersReadBackBitForBit) {
   EXPECT_EQ(back["skipped"], false);
 }
 
-TEST(StepMetrics, WhatIsNotFiniteIsNull) {
+TEST(StepMetrics, NonFiniteNumbersAreNull) {
   StepMetrics step = kStep;
   step.grad_norm = std::numeric_limits<double>::quiet_NaN();
   step.step_seconds = 0.0;
@@ -49,7 +49,7 @@ TEST(StepMetrics, WhatIsNotFiniteIsNull) {
   EXPECT_EQ(back["tokens_per_second"], 0.0);
 }
 
-TEST(StepMetrics, PhasesOfTheStepStandBesideIt) {
+TEST(StepMetrics, PhasesOfTheStepAreNextToIt) {
   auto json = ToJson(kStep, {});
   EXPECT_FALSE(json.contains("phase_seconds"));
   AddPhases({.forward = 0.25, .backward = 0.5, .backward_inner = 0.375, .step = 0.125}, &json);

@@ -16,7 +16,7 @@ std::string ErrorOf(const nlohmann::ordered_json& row, const RowOptions& options
   return read.ok() ? "is read" : read.status().message();
 }
 
-TEST(ArrowValues, ATypeThatIsNoTextIsNamedWithWhatToDo) {
+TEST(ArrowValues, NamesATypeOtherThanTextWithARemedy) {
   const nlohmann::ordered_json binary = {{"arrow", "binary"}};
   const std::string advice =
       "; the column \"text\" has Arrow's type binary, which is no text: write it as string "

@@ -56,7 +56,7 @@ TEST(AssistantSpansTest, BlocksKnowTheirMessage) {
               ::testing::ElementsAre(std::pair{1u, "b"}, std::pair{3u, "d"}));
 }
 
-TEST(AssistantSpansTest, WhatCannotBeFoundIsRefused) {
+TEST(AssistantSpansTest, RefusesSpansThatCannotBeFound) {
   const testing::SpanGoldens goldens(kSpanGoldens);
   const Json messages = Json::array({Message("user", "Hello?"), Message("assistant", "Hi.")});
   for (const auto& [name, refused] : goldens.golden()["refused"].items()) {

@@ -95,7 +95,7 @@ std::string RenderedText(std::string_view source, const ChatOptions& options = {
   return rendered.ok() ? rendered->text : "error: " + rendered.status().message();
 }
 
-TEST(ChatTemplateTest, SaysWhatTheTemplateRaises) {
+TEST(ChatTemplateTest, ReportsExceptionsOfTheTemplate) {
   EXPECT_EQ(RenderedText("\n{{ raise_exception('no system role') }}"),
             "error: line 2: the template raised: no system role");
 }
@@ -127,7 +127,7 @@ TEST(ChatTemplateTest, IsUtf8) {
               HasSubstr("is not UTF-8: byte 6 begins no character"));
 }
 
-TEST(ChatTemplateTest, RefusesWhatReachesOutsideOrChangesThings) {
+TEST(ChatTemplateTest, RefusesExternalAccessAndMutation) {
   for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}"}) {
     EXPECT_THAT(RenderedText(source), HasSubstr("dsrun does not support that in chat templates"))
         << source;

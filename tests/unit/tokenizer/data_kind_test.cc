@@ -132,7 +132,7 @@ TEST(DataFiles, AreRefusedWhereThereIsNothing) {
   EXPECT_THAT(ListError(folder.path() + "/x*"), HasSubstr("no data file matches this pattern"));
 }
 
-TEST(DataFiles, BehindALinkToNothingAreNamed) {
+TEST(DataFiles, OfADanglingLinkAreNamed) {
   namespace fs = std::filesystem;
   const DataFolder folder;
   folder.Write("a.jsonl", "{}");

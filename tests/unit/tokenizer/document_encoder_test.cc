@@ -143,7 +143,7 @@ TEST(RowTest, KeysWithAMeaningThatIsNotBuiltAreNamed) {
   for (const auto& [line, part] : cases) EXPECT_THAT(ErrorOf(line), HasSubstr(part)) << line;
 }
 
-TEST(RowTest, ARowThatFitsNothingIsToldWhatIsThereAndWhatIsRead) {
+TEST(RowTest, NamesPresentAndExpectedKeysOfAnUnknownRow) {
   const std::string error = ErrorOf(R"({"id": 1, "question": "a", "answer": "b", "text": null})");
   EXPECT_THAT(error, HasSubstr("the row has \"id\", \"question\", \"answer\", and rows are read"));
   EXPECT_THAT(error, HasSubstr("--prompt_field and --completion_field"));
@@ -169,7 +169,7 @@ TEST(RowTest, OtherKeysAreIgnored) {
             "is read");
 }
 
-TEST(RowTest, WhatALabelRejectsIsLeftOut) {
+TEST(RowTest, SkipsRowsRejectedByALabel) {
   for (const char* line :
        {R"({"prompt": "a", "completion": "b", "label": false})",
         R"({"prompt": "a", "completion": "b", "label": 0})",
@@ -243,7 +243,7 @@ TEST(RowTest, AKeyThatAnObjectHasTwiceIsNamed) {
             "is read");
 }
 
-TEST(RowTest, WholeNumbersThatWouldLoseDigitsAreRefused) {
+TEST(RowTest, RefusesIntegersThatWouldLoseDigits) {
   const auto called = [](const std::string& arguments) {
     return ErrorOf(R"({"messages": [{"role": "assistant", "content": "9223372036854775808",
                        "tool_calls": [{"function": {"name": "f", "arguments": )" +

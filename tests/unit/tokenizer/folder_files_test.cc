@@ -83,7 +83,7 @@ TEST(SentencePieceFileTest, TheConfigSaysHowTextsBeginAndEnd) {
   EXPECT_EQ(*tokenizer->Decode(ids, true), "Hello");
 }
 
-TEST(Gpt2FilesTest, AreWhatTheirTokenizerJsonIs) {
+TEST(Gpt2FilesTest, MatchTheirTokenizerJson) {
   const testing::TemporaryFolder folder;
   const fs::path golden = kUnitFolder / "goldens/gpt2.tokenizer.json";
   const Json model = Json::parse(*ReadFile(golden))["model"];
@@ -127,7 +127,7 @@ TEST(SentencePieceFileTest, ClassesWithOtherIdsAreRefused) {
               HasSubstr("its model type is 1, and the Llama class has BPE"));
 }
 
-TEST(SideFilesTest, WhatIsNoTokenIsNamed) {
+TEST(SideFilesTest, NamesInvalidTokens) {
   const testing::TemporaryFolder folder;
   fs::copy(kUnitFolder / "old_layouts/gpt2", folder.path(), fs::copy_options::recursive);
   const auto error = [&](const char* file, const char* text) {

@@ -57,7 +57,7 @@ TEST(ChatLimitsTest, ValuesAreNotNestedWithoutEnd) {
               HasSubstr("nests lists and dicts too deep"));
 }
 
-TEST(ChatLimitsTest, WhatIsSharedCountsAsOftenAsItIsWalkedThrough) {
+TEST(ChatLimitsTest, SharedValuesCountForEachVisit) {
   const std::string doubled =
       "{% set ns = namespace(l=['x'], m=['x']) %}{% for i in range(60) %}"
       "{% set ns.l = [ns.l, ns.l] %}{% set ns.m = [ns.m, ns.m] %}{% endfor %}";
@@ -107,7 +107,7 @@ TEST(ChatLimitsTest, NumbersDoNotOverflow) {
 }
 
 // The white space around a token is looked at once, however many tokens there are.
-TEST(AddedTokenLimitsTest, TokensThatTakeBlanksAlongCostWhatTheTextIs) {
+TEST(AddedTokenLimitsTest, TokensThatStripBlanksCostLinearTime) {
   const auto tokenizer = ParseTokenizerJson(
       R"({"added_tokens": [
             {"id": 1, "content": "<m>", "lstrip": true, "rstrip": true, "normalized": false},

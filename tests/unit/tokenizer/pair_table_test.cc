@@ -13,7 +13,7 @@ TEST(PairTableTest, AnEmptyOneFindsNothing) {
   EXPECT_EQ(PairTable().Find(0, 0).rank, PairTable::kNone);
 }
 
-TEST(PairTableTest, TellsLeftFromRight) {
+TEST(PairTableTest, DistinguishesLeftFromRight) {
   PairTable table(2);
   table.Add(1, 2, {.rank = 5, .id = 9});
   table.Add(2, 1, {.rank = 0, .id = 8});
@@ -32,7 +32,7 @@ TEST(PairTableTest, TheLastMergeOfAPairCounts) {
 }
 
 // Few different tokens make many pairs that differ in one bit, and a full table makes them meet.
-TEST(PairTableTest, AFullOneFindsWhatAMapFinds) {
+TEST(PairTableTest, AFullOneMatchesAMap) {
   std::mt19937 random(11);
   constexpr std::uint32_t kTokens = 64;
   for (const std::size_t count : {1U, 15U, 500U}) {

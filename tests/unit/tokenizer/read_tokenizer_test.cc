@@ -169,7 +169,7 @@ TEST(ReadTokenizerTest, ReadsAFolder) {
   EXPECT_EQ(ReadTokenizer(folder.path() / "none").status().code(), StatusCode::kNotFound);
 }
 
-TEST(EncoderTest, RefusesWhatIsNoUtf8) {
+TEST(EncoderTest, RefusesInvalidUtf8) {
   const auto tokenizer = Parse(SmallTokenizer());
   Encoder encoder(*tokenizer);
   for (const std::string& text : {std::string("ab\xFF"), std::string("ab\xC3"),

@@ -41,7 +41,7 @@ TEST(AlignedTextTest, StripsWhiteSpaceOfAllKinds) {
   EXPECT_EQ(text.Origin(0, 1), (Span{4, 5}));
 }
 
-TEST(ByteTrieTest, FindsWhatABruteForceSearchFinds) {
+TEST(ByteTrieTest, MatchesABruteForceSearch) {
   std::mt19937 random(11);
   std::map<std::string, std::uint32_t> keys;
   for (std::uint32_t i = 0; i < 2000; ++i) {
@@ -100,7 +100,7 @@ TEST(RegexTest, GivesUpOnPatternsThatNeverEnd) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
 }
 
-TEST(RegexTest, RefusesWhatItCannotTranslate) {
+TEST(RegexTest, RefusesUnsupportedPatterns) {
   for (const auto& [pattern, what] : std::vector<std::pair<std::string, std::string>>{
            {R"([a\W])", "a negated class in a set at byte 2"},
            {"a{1,3}+", "a repeated {n,m} at byte 5"},

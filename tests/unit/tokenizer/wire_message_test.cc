@@ -51,7 +51,7 @@ TEST(WireMessageTest, ReadsTheLargestNumber) {
   EXPECT_EQ(TakeField(&message).varint, ~std::uint64_t{0});
 }
 
-TEST(WireMessageTest, RefusesWhatIsDamaged) {
+TEST(WireMessageTest, RefusesDamagedMessages) {
   for (const std::string_view bytes : {
            "\x80"sv,                                              // a tag without its end
            "\x08"sv,                                              // a number that is not there

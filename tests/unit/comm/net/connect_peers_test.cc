@@ -167,7 +167,7 @@ void AwaitEnd(const UniqueFd& fd) {
   }
 }
 
-TEST(ConnectPeersTest, WhoAnswersWithoutTheKeyOfTheJobIsNamed) {
+TEST(ConnectPeersTest, NamesAPeerWithoutTheKeyOfTheJob) {
   Ranks ranks(2);
   // It listens where rank 1 is expected, and answers.
   std::jthread impostor([&] {
@@ -217,7 +217,7 @@ TEST(ConnectPeersTest, ARankThatDoesNotCallIsNamed) {
   EXPECT_THAT(connected.status().message(), HasSubstr("rank 0 (host h0) did not connect"));
 }
 
-TEST(ConnectPeersTest, ARankThatCannotBeReachedIsNamedWithWhatWasTried) {
+TEST(ConnectPeersTest, NamesAnUnreachableRankWithTheTriedAddresses) {
   Ranks ranks(2);
   ranks.records[1].endpoints = {{.address = "127.0.0.1", .port = 1}};
   const auto listener = PeerListener::Open(kLoopback);
@@ -231,7 +231,7 @@ TEST(ConnectPeersTest, ARankThatCannotBeReachedIsNamedWithWhatWasTried) {
 }
 
 // Addresses of other networks, of networks that are not there yet.
-TEST(ConnectPeersTest, ARankIsFoundBehindAddressesThatLeadNowhere) {
+TEST(ConnectPeersTest, FindsARankAfterUnreachableAddresses) {
   Ranks ranks(2);
   auto& endpoints = ranks.records[1].endpoints;
   endpoints.insert(endpoints.begin(),

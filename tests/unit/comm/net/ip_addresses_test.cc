@@ -82,7 +82,7 @@ TEST(IpAddressesTest, ALinkLocalAddressIsNeverOfferedAndSaidWhy) {
   }
 }
 
-TEST(IpAddressesTest, MoreThanARankCanTellIsAnErrorThatSaysWhatToDo) {
+TEST(IpAddressesTest, TooManyAddressesAreAnErrorWithARemedy) {
   std::vector<LocalAddress> many(257, kHost[2]);
   const Status status = ChooseAddresses(many, "").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);

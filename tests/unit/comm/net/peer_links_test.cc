@@ -103,7 +103,7 @@ TEST_P(PeerLinksTest, APeerThatIsGoneIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("all-gather of 16 uint8"));
 }
 
-TEST_P(PeerLinksTest, WhatAPeerSaidBeforeItWentArrives) {
+TEST_P(PeerLinksTest, DataSentBeforeAPeerEndsArrives) {
   Pair pair(wires());
   const ByteArray mine = MakeBytes(100, 5);
   ASSERT_TRUE(pair.second->Wait(pair.second->Send({.peer = 0, .call = CallOf(100)}, mine)).ok());
@@ -123,7 +123,7 @@ TEST_P(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
 }
 
 // Its memory may be gone when the frame comes.
-TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
+TEST_P(PeerLinksTest, DoesNotWriteAbandonedReceives) {
   Pair pair(wires());
   ByteArray bytes(16);
   pair.first->Receive({.peer = 1, .call = CallOf(16)}, bytes);
@@ -137,7 +137,7 @@ TEST_P(PeerLinksTest, WhatWasGivenUpIsNotTouchedAnyMore) {
 }
 
 // As a call does that fails midway: its buffer goes before anybody says why everything ends.
-TEST_P(PeerLinksTest, WhatWasGivenUpIsNotReadAnyMore) {
+TEST_P(PeerLinksTest, DoesNotReadAbandonedSends) {
   Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{4} << 20;
   auto mine = std::make_unique<ByteArray>(MakeBytes(kBytes, 1));
@@ -156,7 +156,7 @@ TEST_P(PeerLinksTest, WhatWasGivenUpIsNotReadAnyMore) {
   EXPECT_FALSE(pair.second->Wait(next).ok()) << "it was never sent";
 }
 
-TEST_P(PeerLinksTest, RanksInDifferentCallsAreToldAndNothingIsOverwritten) {
+TEST_P(PeerLinksTest, DetectsRanksInDifferentCallsWithoutOverwriting) {
   Pair pair(wires());
   const ByteArray mine = MakeBytes(16, 0);
   CallSignature other = CallOf(16);
@@ -191,7 +191,7 @@ TEST_P(PeerLinksTest, AFrameOfOneGroupDoesNotStandInTheWayOfAnothers) {
 }
 
 // A frame is on its way that the peer does not take.
-TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
+TEST_P(PeerLinksTest, APeerGetsTheReasonAfterAPartialFrame) {
   Pair pair(wires());
   ByteArray mine = MakeBytes(std::size_t{4} << 20, 1);
   pair.second->Send({.peer = 0, .call = CallOf(mine.size())}, mine);
@@ -211,7 +211,7 @@ TEST_P(PeerLinksTest, APeerHearsWhyItEndsBehindAFrameThatIsPartlyWritten) {
 }
 
 // Rank 0 is in nothing that this frame is for, and waits for nobody here.
-TEST_P(PeerLinksTest, APeersEndIsHeardBehindAFrameThatNobodyHasAskedFor) {
+TEST_P(PeerLinksTest, DetectsAPeersEndAfterAnUnrequestedFrame) {
   Pair pair(wires());
   std::promise<std::string> heard;
   pair.first->ListenForEnd([&](const std::string& cause) { heard.set_value(cause); });
@@ -254,7 +254,7 @@ TEST_P(PeerLinksTest, AHeaderThatIsNoneIsAnErrorThatNamesThePeer) {
 }
 
 // The message of which it promises so much does not come.
-TEST_P(PeerLinksTest, WhatAHeaderPromisesTakesNoMemoryBeforeItComes) {
+TEST_P(PeerLinksTest, AHeaderAllocatesNoMemoryBeforeItsData) {
   auto peers = ConnectPairs(RankPlaces({1, 1}), wires());
   PeerLinks links(std::move(peers[0]), std::chrono::minutes(5));
   constexpr std::uint64_t kPromised = std::uint64_t{1} << 50;

@@ -102,7 +102,7 @@ TEST(PeerLossTest, ARailThatIsLostIsNamed) {
 }
 
 // Rank 2 waits for rank 1, which waits for rank 0, which is busy. Rank 2's time is up first.
-TEST(PeerLossTest, WhoWaitsItselfIsNotTheOneThatDidNotCome) {
+TEST(PeerLossTest, AWaitingRankIsNotTheMissingOne) {
   auto peers = ConnectPairs(RankPlaces({1, 1, 1}));
   const PeerLinks busy(std::move(peers[0]), std::chrono::minutes(5));
   PeerLinks one(std::move(peers[1]), std::chrono::milliseconds(1500));

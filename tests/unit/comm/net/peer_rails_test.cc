@@ -12,7 +12,7 @@
 namespace ds::comm {
 namespace {
 
-TEST(PeerRailsTest, StripesGoOverTheRailsInTurn) {
+TEST(PeerRailsTest, StripesUseTheRailsRoundRobin) {
   auto [here, there] = MakeRails({.rails = 3});
   std::vector<std::byte> bytes(4 * PeerRails::kStripe + 100);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);

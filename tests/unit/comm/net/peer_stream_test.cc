@@ -27,7 +27,7 @@ std::span<const std::byte> BytesOf(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-TEST(PeerStreamTest, NothingOfWhatIsSaidGoesOverTheWireAsItIs) {
+TEST(PeerStreamTest, EncryptsAllPayload) {
   Pipe pipe;
   auto [first, second] = MakeStreams(pipe.ends, /*encrypted=*/true);
   const std::string text(1000, 'x');
@@ -58,7 +58,7 @@ TEST(PeerStreamTest, ABitThatWasChangedOnTheWayIsNoticed) {
   EXPECT_EQ(errno, EBADMSG);
 }
 
-TEST(PeerStreamTest, WhoHasAnotherSecretGetsNoConnection) {
+TEST(PeerStreamTest, RefusesPeersWithAnotherSecret) {
   Pipe pipe;
   const auto first = MakeEncryptedStream(UniqueFd(pipe.ends[0]), std::string(32, 'a'), true);
   const auto second = MakeEncryptedStream(UniqueFd(pipe.ends[1]), std::string(32, 'b'), false);

@@ -44,7 +44,7 @@ TEST(WorldGroupTest, AnAllReduceMovesTheDataOnceInEachDirectionHoweverManyRanksA
 }
 
 // Where each rank is a host of its own, the first sends as much as two ranks of a host do together.
-TEST(WorldGroupTest, RanksThatShareAHostShareWhatOneAloneWouldSend) {
+TEST(WorldGroupTest, RanksOfAHostShareTheTrafficOfOneRank) {
   const auto bytes_of_first_rank = [](const std::vector<int>& world) {
     std::vector<std::uint64_t> sent(4);
     RunWorld(world, [&](WorldGroup& group) {
@@ -59,7 +59,7 @@ TEST(WorldGroupTest, RanksThatShareAHostShareWhatOneAloneWouldSend) {
   EXPECT_NEAR(bytes_of_first_rank({2, 2}), flat / 2, 0.03 * flat);
 }
 
-TEST(WorldGroupTest, AnAllGatherBringsEachHostWhatItLacksOnce) {
+TEST(WorldGroupTest, AnAllGatherSendsEachHostItsMissingDataOnce) {
   std::vector<std::uint64_t> sent(4);
   RunWorld({2, 2}, [&](WorldGroup& group) {
     std::vector<float> all(4 * kCount);

@@ -89,14 +89,14 @@ TEST(MismatchTest, CallsThatDifferInTheirTagAreNamed) {
   });
 }
 
-TEST(AwaitEndTest, HearsOfAnEndThatNoCallWaitsFor) {
+TEST(AwaitEndTest, ReportsAnEndWithoutAWaitingCall) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     if (group.rank() == 0) return group.Abort("rank 0 has given up: enough");
     EXPECT_EQ(group.AwaitEnd({}), "rank 0 has given up: enough");
   });
 }
 
-TEST(AwaitEndTest, HearsWhatAFailedCallHasFound) {
+TEST(AwaitEndTest, ReportsTheFailureOfACall) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     group.TagNextCall(CallTag(group.rank() == 0 ? "layer.0.w" : "layer.1.w"));
     EXPECT_FALSE(group.Barrier().ok());
@@ -119,7 +119,7 @@ TEST(CallTagTest, KeepsTheEndOfALongText) {
   EXPECT_EQ(CallTag("w").text(), "w");
 }
 
-TEST(MismatchTest, AllToAllNamesWhoSendsWhat) {
+TEST(MismatchTest, AllToAllNamesTheSenderAndItsSizes) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     std::vector<std::byte> data(64);
     const std::vector<std::byte*> outputs = {data.data(), data.data() + 16};
@@ -290,7 +290,7 @@ TEST(AbortTest, PendingAndLaterCallsOfAllRanksSayTheCause) {
 }
 
 // However the two meet: rank 0 may be on its way to sleep.
-TEST(AbortTest, RacesWithWhoeverBeginsToWait) {
+TEST(AbortTest, RacesWithStartingWaits) {
   for (int repeat = 0; repeat < 50; ++repeat) {
     std::barrier both(2);
     RunGroup(SmallChunks(2), [&](HostGroup& group) {

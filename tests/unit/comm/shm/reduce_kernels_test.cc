@@ -146,7 +146,7 @@ TEST(ReduceKernelsTest, TheOutputMayBeASource) {
 }
 
 // However the ranks are divided, also where every value is rounded.
-TEST(ReduceKernelsTest, PortionsGiveTheBitsOfAllRanksAtOnce) {
+TEST(ReduceKernelsTest, ChunksGiveTheBitsOfAllRanksAtOnce) {
   constexpr std::size_t kCount = 3000;
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
     const std::size_t size = ElementBytes(type);

@@ -27,7 +27,7 @@ std::future<Outcome> Start(const MeetingPlace& place, std::size_t bytes = 4096) 
   return std::async(std::launch::async, [place, bytes] { return ExchangeRegion(place, bytes); });
 }
 
-TEST(RegionExchangeTest, AllRanksGetTheSameMemoryInWhateverOrderTheyCome) {
+TEST(RegionExchangeTest, AllRanksGetTheSameMemoryInAnyOrder) {
   for (const std::vector<int>& order : {std::vector{0, 1, 2, 3}, std::vector{3, 2, 1, 0}}) {
     std::vector<std::future<Outcome>> comers;
     for (const int rank : order) comers.push_back(Start(Place(rank, 4)));
@@ -42,7 +42,7 @@ TEST(RegionExchangeTest, AllRanksGetTheSameMemoryInWhateverOrderTheyCome) {
   }
 }
 
-TEST(RegionExchangeTest, RankZeroNamesWhoIsMissing) {
+TEST(RegionExchangeTest, RankZeroNamesMissingRanks) {
   std::future<Outcome> present = Start(Place(2, 4, milliseconds(200)));
   const Status status = ExchangeRegion(Place(0, 4, milliseconds(50)), 4096).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);

@@ -28,7 +28,7 @@ TEST(SharedRegionTest, AnotherSizeThanExpectedIsRefused) {
               HasSubstr("holds 4096 bytes where 8192 are expected"));
 }
 
-TEST(SharedRegionTest, WhatIsNoDescriptorIsRefused) {
+TEST(SharedRegionTest, RefusesInvalidDescriptors) {
   EXPECT_FALSE(SharedRegion::Map(UniqueFd(), 4096).ok());
 }
 
