@@ -55,7 +55,7 @@ TEST(Backward, WithoutScaleWrtGasTakesTheLossAsItIs) {
   }
 }
 
-TEST(UnmanagedAccumulation, EveryStepUpdatesWithWhatThereIs) {
+TEST(UnmanagedAccumulation, EveryStepUpdatesWithTheGradientsSoFar) {
   for (const int stage : {0, 2, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
       TinyRun run{.stage = stage, .accumulation = 3};
@@ -232,7 +232,7 @@ TEST(CoalescedReduction, HappensOnceWhenTheStepEnds) {
   }
 }
 
-TEST(CoalescedReduction, GoesOnWithABackwardBehindItsScope) {
+TEST(CoalescedReduction, RunsABackwardPassAfterItsScope) {
   for (const int stage : {2, 3}) {
     testing::RunRanks(2, [&](comm::Communicator& world) {
       const TinyRun run{.stage = stage, .accumulation = 4};

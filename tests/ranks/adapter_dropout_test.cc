@@ -87,7 +87,7 @@ TEST(AdapterDropout, ReachesEveryLayerThatHasAnAdapter) {
 }
 
 // B begins as zeros: the first loss is the base model's, its gradient is not.
-TEST(AdapterDropout, ChangesWhatIsTrained) {
+TEST(AdapterDropout, ChangesTheTrainedWeights) {
   const DecoderOutcome dropping = RunDecoder(Dropping(kLlamaDecoder), 1, kTrainedSteps);
   const DecoderRun without{.model = kLlamaDecoder, .lora_rank = 3};
   const DecoderOutcome whole = RunDecoder(without, 1, kTrainedSteps);

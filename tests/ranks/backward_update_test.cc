@@ -126,7 +126,7 @@ void ForEveryRun(const Body& body) {
 
 class BackwardUpdates : public ::testing::TestWithParam<int> {};
 
-TEST_P(BackwardUpdates, HaveTheBitsOfUpdatesBehindTheBackwardPass) {
+TEST_P(BackwardUpdates, MatchUpdatesAfterTheBackwardPassBitForBit) {
   ForEveryRun([&](const TinyRun& run, int stage) {
     const Trained expected =
         TrainUpdating(run, {.in_backward = false, .optimizer = OffloadDevice::kNone}, GetParam());
@@ -343,7 +343,7 @@ TEST(BackwardUpdate, GoesBackToACheckpointButSkipsNoStep) {
   });
 }
 
-TEST(BackwardUpdate, RefusesWhatComesBetweenItAndItsStep) {
+TEST(BackwardUpdate, RefusesCallsBetweenItAndItsStep) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run = Unclipped(2);

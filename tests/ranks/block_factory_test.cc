@@ -187,7 +187,7 @@ TEST(BlockFactory, MustMakeANewBlock) {
   EXPECT_THAT(CreateOf(keeping).message(), HasSubstr("its factory has given the same block twice"));
 }
 
-TEST(BlockFactory, MayMakeNoBlockWhoseParametersShareMemory) {
+TEST(BlockFactory, RefusesBlocksWithParametersThatShareMemory) {
   class Tied : public Block {
    public:
     Tied() : Block("tied") {

@@ -52,7 +52,7 @@ void LoadAndExpect(const fs::path& directory, World world, int salt) {
   });
 }
 
-TEST(CheckpointRanks, AnyWorldLoadsWhatAnyOtherSaved) {
+TEST(CheckpointRanks, AnyWorldLoadsCheckpointsOfAnyOther) {
   const TemporaryFolder folder;
   const std::vector<World> worlds = {{Holding::kReplicated, 1}, {Holding::kReplicated, 3},
                                      {Holding::kFlatShards, 2}, {Holding::kFlatShards, 5},
@@ -74,7 +74,7 @@ TEST(CheckpointRanks, ReplicatedStateIsWrittenOnce) {
             VerifyCheckpoint(folder.path() / "step-2").value().data_bytes);
 }
 
-TEST(CheckpointRanks, ASaveTellsWhatItComesFrom) {
+TEST(CheckpointRanks, ASaveRecordsItsParent) {
   const TemporaryFolder folder;
   RunRanks(2, [&](comm::Communicator& comm) {
     FlatPart part(kSpecs, Holding::kFlatShards, comm.rank(), comm.size());
@@ -149,7 +149,7 @@ TEST(CheckpointRanks, DamageIsNoticedWhileLoading) {
   EXPECT_THAT(LoadError(directory, kSpecs), HasSubstr("manifest.json"));
 }
 
-TEST(CheckpointRanks, AChangedByteOfAWholeShardIsNoticedWhileLoading) {
+TEST(CheckpointRanks, DetectsAChangedByteOfAFullShardWhileLoading) {
   const TemporaryFolder folder;
   Save(folder.path(), 1, {Holding::kFlatShards, 2}, 0);
   const fs::path directory = folder.path() / "step-1";

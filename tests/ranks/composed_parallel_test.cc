@@ -79,7 +79,7 @@ void ExpectTrainsWhatOneRankTrains(const std::vector<Shape>& shapes) {
   }
 }
 
-TEST(ComposedParallel, StagesOfTensorRanksTrainWhatOneRankTrains) {
+TEST(ComposedParallel, StagesOfTensorRanksMatchOneRank) {
   ExpectTrainsWhatOneRankTrains({{2, 2, 1, 1, 0},
                                  {2, 2, 1, 2, 1},
                                  {2, 2, 1, 2, 2},
@@ -92,7 +92,7 @@ TEST(ComposedParallel, StagesOfTensorRanksTrainWhatOneRankTrains) {
                                  {2, 2, 1, 2, 3, ScheduleKind::kZeroBubbleV, 2}});
 }
 
-TEST(ComposedParallel, StagesOfSequenceRanksTrainWhatOneRankTrains) {
+TEST(ComposedParallel, StagesOfSequenceRanksMatchOneRank) {
   ExpectTrainsWhatOneRankTrains({{2, 1, 2, 1, 0},
                                  {2, 1, 2, 2, 1},
                                  {2, 1, 2, 2, 2},
@@ -223,7 +223,7 @@ class AloneRuns {
   std::map<std::string, DecoderOutcome> alone_;  // by what changes one rank's numbers
 };
 
-TEST(ComposedParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
+TEST(ComposedParallel, ASeededWalkOverAllCombinationsMatchesOneRank) {
   constexpr int kWalks = 64;
   Walk walk(/*seed=*/19);
   AloneRuns alone;
@@ -255,7 +255,7 @@ testing::Traits TraitsOf(const Walk::Step& step) {
 
 // Any two choices that go together are made by one of the runs of each cover, with others beside
 // them in each.
-TEST(ComposedParallel, EveryPairOfChoicesTrainsWhatOneRankTrains) {
+TEST(ComposedParallel, EveryPairOfChoicesMatchesOneRank) {
   constexpr int kCovers = 20, kCases = 3000;
   Walk walk(/*seed=*/71);
   AloneRuns alone;

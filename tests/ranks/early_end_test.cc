@@ -140,7 +140,7 @@ TEST(EarlyEnd, ALimitKeepsTheNewestAndTheBest) {
   EXPECT_THAT(CheckpointsIn(folder.path()), ElementsAre(8, 9, 10));
 }
 
-TEST(EarlyEnd, PatienceEndsTheRunAndAResumedRunKnowsTheBest) {
+TEST(EarlyEnd, EarlyStoppingEndsTheRunAndAResumeKeepsTheBest) {
   const testing::TemporaryFolder folder;
   const engine::TrainLoopOptions options{
       .total_steps = 9, .save_every = 2, .evaluate_every = 1, .patience = 3};
@@ -182,7 +182,7 @@ TEST(EarlyEnd, WhenTheTimeIsOverTheRunEndsWithACheckpoint) {
   EXPECT_THAT(whole.end.early, IsEmpty());
 }
 
-TEST(BestEvaluation, StateIsWhatItKnows) {
+TEST(BestEvaluation, StateRestoresItsValues) {
   engine::BestEvaluation best, other;
   EXPECT_TRUE(other.LoadState(best.State()).ok());
   EXPECT_FALSE(other.best().has_value());

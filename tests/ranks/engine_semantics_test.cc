@@ -102,7 +102,7 @@ class Access : public ::testing::TestWithParam<int> {
   const std::vector<std::string> names_ = {"table", "layer.0.w", "layer.2.b", "head.gain"};
 };
 
-TEST_P(Access, FullTensorsAreWhatAnUnshardedRunHas) {
+TEST_P(Access, FullTensorsMatchAnUnshardedRun) {
   testing::RunRanks(3, [&](comm::Communicator& world) {
     const TinyRun run{.stage = GetParam()};
     const auto engine = MakeTinyEngine(run, world);
@@ -136,7 +136,7 @@ TEST_P(Access, FullTensorsAreWhatAnUnshardedRunHas) {
   });
 }
 
-TEST_P(Access, WhatIsSetIsReadAndUsed) {
+TEST_P(Access, ReadsAndUsesAssignedValues) {
   testing::RunRanks(3, [&](comm::Communicator& world) {
     const TinyRun run{.stage = GetParam()};
     const auto engine = MakeTinyEngine(run, world);
@@ -191,7 +191,7 @@ TEST_P(Access, GradientsOfAScaledLossAreSeenUnscaled) {
   });
 }
 
-TEST_P(Access, SaysWhatThereIsNot) {
+TEST_P(Access, NamesMissingTensors) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = GetParam(), .accumulation = 2};
     const auto engine = MakeTinyEngine(run, world);

@@ -98,7 +98,7 @@ std::vector<bool> ListPresent(const BlockList& model) {
   return present;
 }
 
-TEST(EngineState, WhatIsOffloadedIsSavedAndLoadedWhereItLies) {
+TEST(EngineState, SavesAndLoadsOffloadedStateInPlace) {
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const TinyRun run{.stage = stage, .precision = Precision::kBf16};
@@ -144,7 +144,7 @@ TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
 
 // A checkpoint says nothing of buffers: where the shards of another version or grouping end is no
 // matter.
-TEST(EngineState, GoesOnBitForBitWhateverTheBordersOfShards) {
+TEST(EngineState, ResumesBitForBitWithAnyShardBoundaries) {
   const auto two_groups = [](int, const std::string& name, const at::Tensor&) {
     return optim::ParameterGroup{.muon = name.ends_with('b')};  // which Adam does not look at
   };

@@ -58,7 +58,7 @@ TEST(Executor, GivesTheSameBitsWhenForwardsRunAhead) {
   }
 }
 
-TEST(Executor, RefusesWhatIsNotAStepBeforeItTakesABatch) {
+TEST(Executor, RefusesInvalidStepsBeforeItTakesABatch) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     const auto engine = MakeTinyEngine({.stage = 0}, world);
     bool taken = false;

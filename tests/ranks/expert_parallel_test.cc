@@ -21,7 +21,7 @@ constexpr char kEightBalanced[] = R"({"model_type":"qwen3_moe","vocab_size":48,"
     "moe_intermediate_size":8,"output_router_logits":true,"router_aux_loss_coef":0.5,
     "initializer_range":0.1})";
 
-TEST(ExpertParallel, EveryStageTrainsWhatOneRankTrains) {
+TEST(ExpertParallel, EveryStageMatchesOneRank) {
   for (const char* model : {kMixtralDecoder, kManyExpertsDecoder}) {
     const DecoderRun one{.model = model, .optimizer = config::SgdConfig{.momentum = 0.9}};
     const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
@@ -92,7 +92,7 @@ TEST(ExpertParallel, RecomputeTilesDocumentsAndOffloadAreAsOnOneRank) {
   }
 }
 
-TEST(ExpertParallel, WithTensorSequenceAndStagesItTrainsWhatOneRankTrains) {
+TEST(ExpertParallel, MatchesOneRankWithTensorSequenceAndPipelineRanks) {
   for (const char* model : {kMixtralDecoder, kManyExpertsDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (const int stage : {0, 1, 2, 3}) {
@@ -129,7 +129,7 @@ TEST(ExpertParallel, CheckpointsMoveBetweenAllDegrees) {
   ExpectSameSteps(expected, GoOnFromCheckpoint(tensor, 4, two, 2));
 }
 
-TEST(ExpertParallel, AStepTellsTheRoutesOfAllRanks) {
+TEST(ExpertParallel, AStepReportsTheRoutesOfAllRanks) {
   const auto alone = RunDecoder({.model = kMixtralDecoder}, 1, kTrainedSteps).steps;
   const DecoderRun run{.model = kMixtralDecoder, .expert = 4, .stage = 3};
   const auto ours = RunDecoder(run, 4, kTrainedSteps).steps;
@@ -229,7 +229,7 @@ testing::Traits TraitsOf(const ExpertWalk::Step& step) {
           fmt::format("{} tiles", run.mlp_tiles)};
 }
 
-TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
+TEST(ExpertParallel, ASeededWalkOverAllCombinationsMatchesOneRank) {
   constexpr int kWalks = 32;
   ExpertWalk walk;
   AloneExperts alone;
@@ -243,7 +243,7 @@ TEST(ExpertParallel, ASeededWalkOverAllThatComposesTrainsWhatOneRankTrains) {
 
 // Any two choices that go together are made by one of the runs of each cover, with others beside
 // them in each.
-TEST(ExpertParallel, EveryPairOfChoicesTrainsWhatOneRankTrains) {
+TEST(ExpertParallel, EveryPairOfChoicesMatchesOneRank) {
   constexpr int kCovers = 20, kCases = 2000;
   ExpertWalk walk;
   AloneExperts alone;

@@ -25,7 +25,7 @@ constexpr char kUnevenExperts[] = R"({"model_type":"qwen3_moe","vocab_size":48,"
     "head_dim":6,"max_position_embeddings":16,"num_local_experts":3,"num_experts_per_tok":2,
     "moe_intermediate_size":17,"norm_topk_prob":true,"initializer_range":0.1})";
 
-TEST(Experts, EveryStageTrainsWhatOneRankTrains) {
+TEST(Experts, EveryStageMatchesOneRank) {
   for (const char* model : {kMixtralDecoder, kManyExpertsDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (int stage = 0; stage <= 3; ++stage) {
@@ -53,7 +53,7 @@ TEST(Experts, EveryStageHasTheSameBitsWithTheirBalance) {
 }
 
 // The router's loads go from layer to layer, through what is computed again, too.
-TEST(Experts, WhatIsComputedAgainHasTheSameBits) {
+TEST(Experts, RecomputationHasTheSameBits) {
   for (const char* model : {kBalanced, kManyExpertsDecoder}) {
     const DecoderOutcome plain = RunDecoder({.model = model, .stage = 3}, 2, kTrainedSteps);
     using Kind = config::RecomputeChoice::Kind;
@@ -102,7 +102,7 @@ TEST(Experts, CheckpointsMoveBetweenRanksAndStages) {
 }
 
 // A rank of a sequence sends its own tokens to experts.
-TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
+TEST(Experts, SequenceRanksAndStagesMatchOneRank) {
   for (const char* model : {kMixtralDecoder, kManyExpertsDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (const int stage : {0, 1, 3}) {
@@ -119,7 +119,7 @@ TEST(Experts, SequenceRanksAndStagesTrainWhatOneRankTrains) {
 }
 
 // Every rank has a part of each expert and of the shared one.
-TEST(Experts, TensorRanksTrainWhatOneRankTrains) {
+TEST(Experts, TensorRanksMatchOneRank) {
   for (const char* model : {kMixtralDecoder, kManyExpertsDecoder, kBalanced}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (const int stage : {0, 2, 3}) {
@@ -147,7 +147,7 @@ TEST(Experts, CheckpointsMoveBetweenTensorRanks) {
 }
 
 // Two routes of each token in each of the two layers, whoever has the token; ignored labels count.
-TEST(Experts, AStepTellsTheRoutesOfAllRanks) {
+TEST(Experts, AStepReportsTheRoutesOfAllRanks) {
   const auto alone = RunDecoder({.model = kMixtralDecoder}, 1, kTrainedSteps).steps;
   const DecoderRun run{.model = kMixtralDecoder, .sequence = 2, .stage = 3, .accumulation = 2};
   const auto ours = RunDecoder(run, 4, kTrainedSteps).steps;

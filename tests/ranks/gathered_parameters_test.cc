@@ -74,7 +74,7 @@ class Gathered : public ::testing::TestWithParam<std::tuple<int, Precision>> {
   }
 };
 
-TEST_P(Gathered, AreWholeOnEveryRank) {
+TEST_P(Gathered, AreUnshardedOnEveryRank) {
   OnRanks([&](Trainer& trainer, int) {
     const Values weights = trainer.Weights();
     bool ran = false;
@@ -104,7 +104,7 @@ TEST_P(Gathered, AreWholeOnEveryRank) {
 }
 
 // Frozen ones, too. A master keeps what its 16-bit value does not show where that has not changed.
-TEST_P(Gathered, TakeWhatTheModifyingRankWrites) {
+TEST_P(Gathered, TakeTheValuesOfTheModifyingRank) {
   OnRanks([&](Trainer& trainer, int rank) {
     Values expected = trainer.Weights();
     expected["layer.1.w"][2][3] = 0.75F;
@@ -130,7 +130,7 @@ TEST_P(Gathered, TakeWhatTheModifyingRankWrites) {
   });
 }
 
-TEST_P(Gathered, AreAsBeforeWithoutAModifyingRankOrBehindAnError) {
+TEST_P(Gathered, AreUnchangedWithoutAModifyingRankOrAfterAnError) {
   OnRanks([&](Trainer& trainer, int rank) {
     const Values weights = trainer.Weights();
     const auto spoil = [&](Status status) {
@@ -165,7 +165,7 @@ TEST_P(Gathered, AreRefusedByName) {
 }
 
 // Each of these would take the parameters away that the body looks at.
-TEST_P(Gathered, RefuseWhatWouldTakeThemAway) {
+TEST_P(Gathered, RefuseCallsThatWouldReleaseThem) {
   OnRanks([&](Trainer& trainer, int rank) {
     Engine& engine = *trainer.engine;
     const auto refuses = [](const Status& status) {

@@ -121,7 +121,7 @@ void ExpectEqual(const std::vector<at::Tensor>& expected, const std::vector<at::
   }
 }
 
-TEST(HostTier, IsWhereStateIsBetweenStepsWhateverTheOptimizer) {
+TEST(HostTier, HoldsStateBetweenStepsForEveryOptimizer) {
   const std::vector<config::OptimizerAlgorithm> algorithms = {
       config::AdamConfig{}, config::LambConfig{}, config::MuonConfig{}};
   for (const config::OptimizerAlgorithm& algorithm : algorithms) {
@@ -167,7 +167,7 @@ void ExpectSameBits(ChooseTiers choose_tiers, Look look_at) {
 }
 
 // The copies come as late as they may: nothing is read, or let go, that is not waited for.
-TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
+TEST(HostTier, HasTheSameBitsWithOverlappedCopies) {
   const auto choose_tiers = [](int stage) {
     return zero::Tiers{.parameters = stage == 3 ? Rest::kHost : Rest::kHere,
                        .gradients = stage == 2 ? Rest::kHost : Rest::kHere,
@@ -182,7 +182,7 @@ TEST(HostTier, HasTheSameBitsWhenCopiesGoOnBesideTheComputation) {
 }
 
 // What an update would have written is not let go for memory that nobody has written.
-TEST(HostTier, KeepsWhatTheDeviceDecidesNotToUpdate) {
+TEST(HostTier, KeepsStateThatTheDeviceSkips) {
   const bool was_deterministic = at::globalContext().deterministicAlgorithms();
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);  // empty() gives NaN
   for (const int stage : {1, 3}) {
@@ -201,7 +201,7 @@ TEST(HostTier, KeepsWhatTheDeviceDecidesNotToUpdate) {
   at::globalContext().setDeterministicAlgorithms(was_deterministic, /*warn_only=*/true);
 }
 
-TEST(HostTier, BringsTheNextTurnBeforeOneIsUpdatedAndNeverWaitsOnTheHost) {
+TEST(HostTier, PrefetchesTheNextSubGroupAndNeverBlocksTheHost) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     const zero::Tiers tiers{.optimizer = Rest::kHost,
                             .leaving_bytes = 1 << 30,

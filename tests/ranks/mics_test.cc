@@ -38,7 +38,7 @@ GroupsOutcome TrainInGroups(const TinyRun& run, int world_size) {
 }
 
 // Groups of two and of three, whatever the stage cuts: only the order of the sums differs.
-TEST(Mics, TrainsWhatPlainZeroTrains) {
+TEST(Mics, MatchesPlainZero) {
   for (const auto& [world_size, shard_size] : {std::pair{4, 2}, {6, 3}, {6, 2}, {3, 1}, {4, 4}}) {
     for (const int stage : {1, 2, 3}) {
       for (const std::int64_t accumulation : {1, 2}) {

@@ -127,7 +127,7 @@ TEST(TensorBoardMonitor, WritesRecordsOfEvents) {
   EXPECT_EQ(bytes, "");
 }
 
-TEST(Monitors, OfARunTellOfEachStep) {
+TEST(Monitors, ReportEachStepOfARun) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 1, .accumulation = 2};

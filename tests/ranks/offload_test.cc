@@ -135,7 +135,7 @@ std::vector<Offload> ListOffloads(int stage) {
 
 class Offloaded : public ::testing::TestWithParam<int> {};
 
-TEST_P(Offloaded, TrainsBitForBitLikeWhatIsInMemory) {
+TEST_P(Offloaded, MatchesStateInMemoryBitForBit) {
   for (const int stage : {1, 2, 3}) {
     for (const Precision precision :
          {Precision::kFp32, Precision::kBf16, Precision::kBf16State, Precision::kBf16Throughout}) {
@@ -174,7 +174,7 @@ TEST_P(Offloaded, TrainsSoWithEveryOptimizerOfElements) {
 }
 
 // Muon has both: ranges of matrices that it takes whole, and AdamW's, which are cut.
-TEST_P(Offloaded, TrainsSoWithOptimizersOfWholeParameters) {
+TEST_P(Offloaded, MatchesWithOptimizersOfFullParameters) {
   const std::vector<config::OptimizerAlgorithm> algorithms = {config::LambConfig{},
                                                               config::MuonConfig{}};
   for (const config::OptimizerAlgorithm& algorithm : algorithms) {
@@ -213,7 +213,7 @@ TEST(Offload, TrainsSoInGroupsThatShardAmongThemselves) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Offloaded, ::testing::Values(1, 2, 3));
 
-TEST(Offload, HoldsInMemoryOnlyWhatIsSmall) {
+TEST(Offload, HoldsOnlySmallTensorsInMemory) {
   const Folders folders;
   const OffloadRun run{.tiny = {.stage = 3, .precision = Precision::kBf16, .shape = kShape},
                        .offload = {.optimizer = true, .parameters = true}};

@@ -153,7 +153,7 @@ TEST(OffloadedGradients, AreMeasuredAgainWhereSomebodyHasWrittenThem) {
   });
 }
 
-TEST(OffloadedGradients, HaveTheirRoomBeforeTheFirstStep) {
+TEST(OffloadedGradients, ReserveTheirSpaceBeforeTheFirstStep) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     RestingRank rank(world, RunOf(2), Rest::kFile);
     const offload::ScratchFile& file = rank.drive().tier().files()[0];

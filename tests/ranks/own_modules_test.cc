@@ -230,7 +230,7 @@ class CountingHook : public torch::autograd::PostAccumulateGradHook {
   int& calls_;
 };
 
-TEST(GradientHooks, OfTheUsersRunBesideTheEnginesAndStayWhenItEnds) {
+TEST(GradientHooks, OfTheUserRunNextToTheEnginesAndStayWhenItEnds) {
   testing::RunRanks(1, [](comm::Communicator& world) {
     auto model = std::make_shared<BlockList>();
     const auto block = std::make_shared<TwoMatrices>();

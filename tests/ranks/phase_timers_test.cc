@@ -48,7 +48,7 @@ std::optional<engine::PhaseTimes> TimeAStep(bool wall_clock_breakdown, std::stri
 
 // Each phase has one tick of its own. A backward has five: between its two looks at the clock are
 // four others.
-TEST(PhaseTimers, TellOfMicroBatchesAndTheirStep) {
+TEST(PhaseTimers, ReportMicroBatchesAndTheirStep) {
   std::string printed;
   const auto times = TimeAStep(true, &printed);
   ASSERT_TRUE(times.has_value());

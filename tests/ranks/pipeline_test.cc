@@ -67,13 +67,13 @@ void ExpectTrainsWhatOneRankTrains(std::span<const Order> orders, const std::vec
   }
 }
 
-TEST(Pipeline, EveryScheduleTrainsWhatOneRankTrains) {
+TEST(Pipeline, EveryScheduleMatchesOneRank) {
   ExpectTrainsWhatOneRankTrains(
       kWholeStages,
       {{2, 1, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 2}, {2, 2, 3}, {3, 2, 1}, {3, 1, 3}, {4, 2, 0}});
 }
 
-TEST(Pipeline, StagesOfSeveralChunksTrainWhatOneRankTrains) {
+TEST(Pipeline, StagesOfSeveralChunksMatchOneRank) {
   ExpectTrainsWhatOneRankTrains(kInTwoChunks,
                                 {{2, 1, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 2}, {2, 2, 3}});
 }
@@ -87,7 +87,7 @@ TEST(Pipeline, TheFirstLossHasTheBitsOfOneRanks) {
   }
 }
 
-TEST(Pipeline, FirstValuesAndWhatIsExportedDoNotDependOnTheCut) {
+TEST(Pipeline, InitialValuesAndExportsDoNotDependOnThePartition) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder, kPaddedDecoder}) {
     SCOPED_TRACE(model);
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, /*steps=*/0);
@@ -100,7 +100,7 @@ TEST(Pipeline, FirstValuesAndWhatIsExportedDoNotDependOnTheCut) {
   }
 }
 
-TEST(Pipeline, NarrowTypesTrainWhatOneRankTrains) {
+TEST(Pipeline, NarrowTypesMatchOneRank) {
   const StepTolerance narrow{.loss = 2e-2, .norm = 0.08};
   for (const bool bf16 : {true, false}) {
     for (const int zero : {0, 1}) {
@@ -133,7 +133,7 @@ TEST(Pipeline, StagesAgreeOnTheLossScale) {
   EXPECT_THAT(ours.steps[0].non_finite, HasSubstr("the gradient of "));
 }
 
-TEST(Pipeline, WhatIsRecomputedTiledPackedOrLookedForChangesNothing) {
+TEST(Pipeline, RecomputationTilesPackingAndSearchChangeNothing) {
   const DecoderRun plain{.model = kDroppingDecoder, .pipeline = 2, .accumulation = 2};
   using Kind = config::RecomputeChoice::Kind;
   std::vector<DecoderRun> runs(5, plain);
@@ -179,7 +179,7 @@ TEST(Pipeline, CheckpointsMoveBetweenStages) {
   }
 }
 
-TEST(Pipeline, EvaluatesWhatOneRankEvaluates) {
+TEST(Pipeline, EvaluatesLikeOneRank) {
   const DecoderRun one{.model = kDroppingDecoder, .accumulation = 4};
   const auto expected = EvaluateDecoder(one, 1);
   DecoderRun cut = one;
@@ -213,7 +213,7 @@ TEST(Pipeline, AStageHoldsItsOwnParameters) {
   EXPECT_NEAR(static_cast<double>(of_stages[2]), table + 2 * 24, 300);
 }
 
-TEST(Pipeline, TellsNumbersOverTheControlGroup) {
+TEST(Pipeline, SharesNumbersOverTheControlGroup) {
   testing::RunRanks(4, [&](comm::Communicator& host) {
     const auto world = MakeDeviceWorld(host);
     const DecoderRun run{.model = kDroppingDecoder, .pipeline = 2, .stage = 1};
@@ -223,7 +223,7 @@ TEST(Pipeline, TellsNumbersOverTheControlGroup) {
   });
 }
 
-TEST(Pipeline, WhatAStageCannotDoIsRefused) {
+TEST(Pipeline, RefusesFeaturesThatAStageDoesNotSupport) {
   testing::RunRanks(2, [](comm::Communicator& world) {
     const DecoderRun run{.model = kLlamaDecoder, .pipeline = 2};
     const auto engine = MakeDecoderEngine(run, world);

@@ -183,7 +183,7 @@ void WithPlacedModels(const CutWorld& cut_world, Use use) {
   });
 }
 
-TEST(Placement, WhatRanksHoldSeveralTimesCountsOnceInTheNorm) {
+TEST(Placement, ReplicatedParametersCountOnceInTheNorm) {
   double expected = 0.0;
   for (const Global& global : kModel) {
     expected += WholeOf(global, /*salt=*/3).square().sum().item<double>();
@@ -201,7 +201,7 @@ TEST(Placement, WhatRanksHoldSeveralTimesCountsOnceInTheNorm) {
   }
 }
 
-TEST(Placement, WhatRanksHoldSeveralTimesIsOnceInACheckpoint) {
+TEST(Placement, ReplicatedParametersAreSavedOnce) {
   for (const CutWorld& cut_world : kCutWorlds) {
     SCOPED_TRACE(&cut_world - kCutWorlds);
     const TemporaryFolder folder;

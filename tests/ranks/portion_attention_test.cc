@@ -167,7 +167,7 @@ TEST(AttentionBlock, ComputesInFp32UnderAutocast) {
   EXPECT_TRUE(mixed.log_sums.equal(alone.log_sums));
 }
 
-TEST(PortionAttention, GivesWhatWholeSamplesGive) {
+TEST(PortionAttention, MatchesFullSamples) {
   for (const auto& [name, rule] : ListRules()) {
     const auto whole = PassWhole(rule);
     for (const std::int64_t portion : {1, 3, 5, 11, 12, 50}) {

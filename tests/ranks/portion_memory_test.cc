@@ -147,7 +147,7 @@ TEST_F(PortionMemory, OfLayersThatAreComputedAgainIsPlanned) {
 
 // Whole samples take in proportion to their length what attention makes and keeps in each layer;
 // portions, in files, what one layer has on the way.
-TEST_F(PortionMemory, OfSamplesFourTimesAsLongIsNoMoreThanOfWholeOnes) {
+TEST_F(PortionMemory, OfSamplesFourTimesAsLongDoesNotExceedFullAttention) {
   const std::int64_t whole = MeasureAttention({.seq_len = 256, .portion = 256});
   EXPECT_GT(MeasureAttention({.seq_len = 1024, .portion = 1024}), 3 * whole);
   EXPECT_LE(

@@ -24,7 +24,7 @@ constexpr char kCappedDecoder[] =
         "attn_logit_softcapping":2.0,"final_logit_softcapping":3.0,
         "hidden_activation":"gelu_pytorch_tanh"})";
 
-TEST(Portions, OneRankTrainsWhatItTrainsWithWholeSamples) {
+TEST(Portions, OneRankMatchesFullSamples) {
   for (const char* model : {kLlamaDecoder, kDroppingDecoder, kWindowedDecoder, kDistancesDecoder,
                             kMixtralDecoder, kCappedDecoder}) {
     DecoderRun run{.model = model};
@@ -41,13 +41,13 @@ TEST(Portions, OneRankTrainsWhatItTrainsWithWholeSamples) {
   }
 }
 
-TEST(Portions, AsLongAsTheSampleAreTheWholeSampleBitForBit) {
+TEST(Portions, AsLongAsTheSampleMatchItBitForBit) {
   const auto whole = RunDecoder({.model = kLlamaDecoder}, 1, kTrainedSteps).steps;
   const auto ours = RunDecoder({.model = kLlamaDecoder, .portion = 12}, 1, kTrainedSteps).steps;
   ExpectSameSteps(whole, ours, {.loss = 0.0, .norm = 0.0});
 }
 
-TEST(Portions, EveryStageTrainsWhatOneRankTrains) {
+TEST(Portions, EveryStageMatchesOneRank) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (int stage = 0; stage <= 3; ++stage) {
@@ -74,7 +74,7 @@ TEST(Portions, EveryStageTrainsInBf16) {
 }
 
 // Ranks have a token or two of each portion; some have the same heads of the keys.
-TEST(Portions, RanksHaveAStretchOfEachPortion) {
+TEST(Portions, RanksHaveARangeOfEachChunk) {
   const std::pair<const char*, int> cuts[] = {{kLlamaDecoder, 4},
                                               {kWindowedDecoder, 4},
                                               {kDistancesDecoder, 3},

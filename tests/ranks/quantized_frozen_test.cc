@@ -141,7 +141,7 @@ TEST(QuantizedFrozen, CheckpointsGoOnInOtherWorldsAndAtOtherStages) {
   }
 }
 
-TEST(QuantizedFrozen, WhatIsWrittenIntoOneIsRoundedForAllRanks) {
+TEST(QuantizedFrozen, WritesAreRoundedForAllRanks) {
   constexpr std::int64_t kBlock = zero::kQuantizationBlock;
   const std::string name = "layer.1.w";
   testing::RunRanks(2, [&](comm::Communicator& world) {

@@ -48,7 +48,7 @@ TEST(Residency, GathersNothingForABackwardThatReadsNoParameters) {
   });
 }
 
-TEST(Residency, KeepsWhatTheBackwardPassUsesAgain) {
+TEST(Residency, KeepsUnitsThatTheBackwardPassReuses) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const PassResult plain = RunPasses(world, {});
     const PassResult kept = RunPasses(world, {.budgets = {.reuse_bytes = 1 << 20}});
@@ -58,7 +58,7 @@ TEST(Residency, KeepsWhatTheBackwardPassUsesAgain) {
   });
 }
 
-TEST(Residency, WhatIsSmallIsGatheredOnceAndThenWithEachUpdate) {
+TEST(Residency, GathersSmallUnitsOnceAndThenWithEachUpdate) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const PassResult plain = RunPasses(world, {});
     // The largest parameter of a layer has 25 elements, the embedding 55, the head's own 5.
@@ -126,7 +126,7 @@ TEST(Residency, FetchesShardsThatRestOnTheHost) {
   });
 }
 
-TEST(Residency, MovesABucketByOneCallWhateverParameterGroupsItHas) {
+TEST(Residency, MovesABucketOfSeveralParameterGroupsByOneCall) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const PassResult one = RunPasses(world, {});
     const PassResult three = RunPasses(
@@ -158,7 +158,7 @@ std::string Describe(const std::vector<std::string>& log) {
   return text;
 }
 
-TEST(Residency, GathersAndReducesBesideTheComputation) {
+TEST(Residency, OverlapsGathersAndReductionsWithTheComputation) {
   const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};
   testing::RunRanks(2, [&](comm::Communicator& world) {
     std::vector<std::string> log;
@@ -172,7 +172,7 @@ TEST(Residency, GathersAndReducesBesideTheComputation) {
   });
 }
 
-TEST(Residency, TrainsWithTheSameBitsBesideTheComputation) {
+TEST(Residency, TrainsWithTheSameBitsWhenOverlapped) {
   using zero::ResidencyBudgets;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     for (const int stage : {0, 1, 2, 3}) {
@@ -199,7 +199,7 @@ TEST(Residency, TrainsWithTheSameBitsBesideTheComputation) {
   });
 }
 
-TEST(Residency, SendsRoundedValuesBesideTheComputationWithTheSameBits) {
+TEST(Residency, SendsRoundedValuesWithTheSameBitsWhenOverlapped) {
   testing::RunRanks(4, [&](comm::Communicator& world) {
     const PassResult plain = RunPasses(world, {.plus_plus = true});
     for (const std::int64_t prefetch : {std::int64_t{0}, zero::ResidencyBudgets::kLargestPlace}) {
@@ -213,7 +213,7 @@ TEST(Residency, SendsRoundedValuesBesideTheComputationWithTheSameBits) {
 
 // Gradients that travel in 4 bits, of the embedding (E) and two layers (L): each is on its way
 // while the block before computes.
-TEST(Residency, ExchangesRoundedGradientsBesideTheComputation) {
+TEST(Residency, OverlapsTheExchangeOfRoundedGradients) {
   const TinyShape shape{.vocabulary = 200, .width = 40, .layers = 2};
   testing::RunRanks(2, [&](comm::Communicator& world) {
     std::vector<std::string> log;

@@ -44,7 +44,7 @@ TEST(ResidualExperts, TrainEveryPartAndLowerTheLoss) {
   EXPECT_EQ(parts, 2 * 5);
 }
 
-TEST(ResidualExperts, EveryStageAndExpertRankTrainsWhatOneRankTrains) {
+TEST(ResidualExperts, EveryStageAndExpertRankMatchesOneRank) {
   for (const char* model : {kMixtralDecoder, kFewLayersOfExperts}) {
     const DecoderOutcome alone = RunDecoder(ResidualRun(model), 1, kTrainedSteps);
     for (int stage = 0; stage <= 3; ++stage) {
@@ -60,7 +60,7 @@ TEST(ResidualExperts, EveryStageAndExpertRankTrainsWhatOneRankTrains) {
   }
 }
 
-TEST(ResidualExperts, TensorSequenceAndPipelineRanksTrainWhatOneRankTrains) {
+TEST(ResidualExperts, TensorSequenceAndPipelineRanksMatchOneRank) {
   for (const char* model : {kMixtralDecoder, kFewLayersOfExperts}) {
     const DecoderOutcome alone = RunDecoder(ResidualRun(model), 1, kTrainedSteps);
     std::vector<DecoderRun> runs(6, ResidualRun(model));

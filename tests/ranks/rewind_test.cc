@@ -83,7 +83,7 @@ RewoundRun Train(const std::filesystem::path& root, const std::set<int>& left_ou
   return outcome;
 }
 
-TEST(Rewind, GoesBackToTheNewestCheckpointAndOnWithTheDataBehindTheStep) {
+TEST(Rewind, ResumesFromTheNewestCheckpointWithTheDataAfterTheStep) {
   const testing::TemporaryFolder folder, other;
   const RewoundRun rewound = Train(folder.path(), {}, {3});
   ASSERT_TRUE(rewound.status.ok()) << rewound.status.message();
@@ -99,7 +99,7 @@ TEST(Rewind, GoesBackToTheNewestCheckpointAndOnWithTheDataBehindTheStep) {
 }
 
 // A job that was sent back to step 2 leaves steps 4 and 6 to another future.
-TEST(Rewind, NeverTakesWhatTheRunWasSentBackFrom) {
+TEST(Rewind, NeverTakesAbandonedCheckpoints) {
   const testing::TemporaryFolder folder;
   ASSERT_TRUE(Train(folder.path(), {}, {}).status.ok());
   const RewoundRun rewound = Train(folder.path(), {}, {1, 4}, /*generation=*/1);

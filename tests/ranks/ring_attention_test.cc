@@ -104,7 +104,7 @@ void ExpectRingsGiveWhatOneRankGives(std::int64_t heads, std::int64_t kv_heads, 
 }
 
 // 24 tokens on 8 ranks are stretches of two and one.
-TEST(RingAttention, GivesWhatAttentionOverWholeSamplesGives) {
+TEST(RingAttention, MatchesAttentionOverFullSamples) {
   ExpectRingsGiveWhatOneRankGives(4, 4, 24, {.scale = 0.4});
   ExpectRingsGiveWhatOneRankGives(6, 2, 48, {.scale = 0.3});
   ExpectRingsGiveWhatOneRankGives(5, 1, 24, {.scale = 0.3});
@@ -119,7 +119,7 @@ TEST(RingAttention, ARankMayHaveOneToken) {
 }
 
 // Some blocks show a query nothing, its first one among them.
-TEST(RingAttention, HonoursWhatATokenSees) {
+TEST(RingAttention, HonoursTheMaskOfATokensWindow) {
   const AttentionRule::Between documents = [](TokenRange queries, TokenRange keys) {
     const at::Tensor of_q = at::arange(queries.first, queries.end()).floor_divide(5).unsqueeze(1);
     const at::Tensor of_k = at::arange(keys.first, keys.end()).floor_divide(5);
@@ -143,7 +143,7 @@ TEST(RingAttention, HonoursWhatATokenSees) {
 }
 
 // Of every five labels one is ignored, so that the parts of a sample count differently.
-TEST(RingAttention, EveryStageTrainsWhatOneRankTrains) {
+TEST(RingAttention, EveryStageMatchesOneRank) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps);
     for (int stage = 0; stage <= 3; ++stage) {

@@ -110,7 +110,7 @@ TEST(EngineCreate, RefusesAnotherModelThanThatOfRankZero) {
 }
 
 // Each has an expert of its own at the same place, and one of them is frozen.
-TEST(SameModel, RanksWithOtherExpertsAreToldToFreezeTheirsAlike) {
+TEST(SameModel, AsksRanksWithOtherExpertsToFreezeThemAlike) {
   testing::RunRanks(2, [](comm::Communicator& world) {
     const auto check = [&](bool trains) {
       const zero::NamedParameter parameter{.name = "experts." + std::to_string(world.rank()),
@@ -128,7 +128,7 @@ TEST(SameModel, RanksWithOtherExpertsAreToldToFreezeTheirsAlike) {
 }
 
 // So that ranks which have not been compared at the start are when they step.
-TEST(PlanHash, TellsModelsApartThatDifferInNamesOnly) {
+TEST(PlanHash, DistinguishesModelsThatDifferInNamesOnly) {
   testing::RunRanks(1, [](comm::Communicator& world) {
     device::MemoryLedger ledger;
     const zero::Context context{

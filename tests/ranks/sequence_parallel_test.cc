@@ -22,7 +22,7 @@ constexpr char kUnevenSequence[] = R"({"model_type":"llama","vocab_size":48,"hid
     "max_position_embeddings":16,"attention_dropout":0.1})";
 
 // Of every five labels one is ignored, so that the parts of a sample count differently.
-TEST(SequenceParallel, EveryStageTrainsWhatOneRankTrains) {
+TEST(SequenceParallel, EveryStageMatchesOneRank) {
   for (const char* model : {kDroppingDecoder, kLlamaDecoder}) {
     const auto alone = RunDecoder({.model = model}, 1, kTrainedSteps).steps;
     for (int stage = 0; stage <= 3; ++stage) {
@@ -127,7 +127,7 @@ TEST(SequenceParallel, ATokensHeadsGoToTheRanksThatHaveThem) {
 }
 
 // Tokens and heads are what ranks of a sample move on the device; all else takes control groups.
-TEST(SequenceParallel, TellsNumbersOverTheControlGroup) {
+TEST(SequenceParallel, SharesNumbersOverTheControlGroup) {
   for (const int stage : {0, 1, 2, 3}) {
     testing::RunRanks(4, [&](comm::Communicator& host) {
       const auto world = MakeDeviceWorld(host);

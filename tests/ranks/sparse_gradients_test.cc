@@ -26,7 +26,7 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
   return a.view(at::kInt).equal(b.view(at::kInt));
 }
 
-TEST(AllReduceRows, GivesWhatAllReduceGives) {
+TEST(AllReduceRows, MatchesAllReduce) {
   testing::RunRanks(3, [](comm::Communicator& world) {
     device::MemoryLedger ledger;
     const zero::Context context{.groups = {.all = &world, .gradients = &world, .shards = &world},

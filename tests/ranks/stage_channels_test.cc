@@ -60,7 +60,7 @@ void RunStages(int tensor, const engine::ChannelCut& cut, const Body& body) {
   });
 }
 
-TEST(StageChannels, WhatGoesInPartsArrivesWhole) {
+TEST(StageChannels, PartitionedTensorsArriveInFull) {
   for (const int tensor : {2, 3}) {
     for (const bool parts : {false, true}) {
       RunStages(tensor, {.activations = parts, .gradients = !parts},
@@ -86,7 +86,7 @@ TEST(StageChannels, WhatGoesInPartsArrivesWhole) {
   }
 }
 
-TEST(StageChannels, ARankAloneSendsTheWhole) {
+TEST(StageChannels, ASingleRankSendsTheFullTensor) {
   RunStages(2, {}, [](StageChannels& channels, int stage, comm::Communicator& world) {
     if (world.rank() == 2) channels.SendWhole(0, MakeMessage());
     if (world.rank() == 0) ExpectSameTensors(MakeMessage(), channels.ReceiveWhole(1));

@@ -134,7 +134,7 @@ TEST(StageWindows, HigherStagesOfZeroTrainWithTheBitsOfTheFirst) {
   }
 }
 
-TEST(StageWindows, AWindowOfAMicroBatchTrainsWhatOneRankTrains) {
+TEST(StageWindows, AWindowOfAMicroBatchMatchesOneRank) {
   const DecoderRun one{.model = kLlamaDecoder, .accumulation = 4};
   const DecoderOutcome alone = RunDecoder(one, 1, kTrainedSteps);
   for (const WindowOrder& order : kOrders) {

@@ -32,7 +32,7 @@ DecoderRun CutBy(const StageShape& cut, DecoderRun run) {
 }
 
 // Of four stages the first has the table alone, in which nothing is trained, and the last the head.
-TEST(StagesCompose, AdaptersTrainWhatOneRankTrains) {
+TEST(StagesCompose, AdaptersMatchOneRank) {
   const StageShape cuts[] = {{2, 2, 0},
                              {2, 4, 1},
                              {2, 4, 2},

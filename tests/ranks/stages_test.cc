@@ -144,7 +144,7 @@ std::string Describe(const VirtualStages& places) {
          std::to_string(places.chunks) + " chunks";
 }
 
-TEST(Stages, TrainWhatOneEngineOfAllTheirBlocksTrains) {
+TEST(Stages, MatchOneEngineOfAllBlocks) {
   for (const VirtualStages& places : kPlaces) {
     for (const int zero_stage : {0, 1, 2, 3}) {
       SCOPED_TRACE(Describe(places) + ", ZeRO " + std::to_string(zero_stage));
@@ -199,7 +199,7 @@ TEST(Stages, HoldTheActivationsOfAsManyMicroBatchesAsTheScheduleSays) {
   }
 }
 
-TEST(Stages, WhatIsNotBuiltIsRefusedBeforeABatchIsTaken) {
+TEST(Stages, RefusesUnsupportedFeaturesBeforeABatchIsTaken) {
   testing::RunRanks(1, [](comm::Communicator& world) {
     const auto engine =
         MakeHopEngine(MakeHops(0, {}), ScheduleKind::kGPipe, /*zero_stage=*/0, world);

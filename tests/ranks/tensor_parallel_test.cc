@@ -93,7 +93,7 @@ TEST(TensorParallel, AdaptersTrainAsOnOneRank) {
 }
 
 // DoRA's first magnitudes are read as of the whole weight, of which each rank takes its part.
-TEST(TensorParallel, MagnitudesBeginAsNormsOfTheWholeWeight) {
+TEST(TensorParallel, MagnitudesStartAsNormsOfTheFullWeight) {
   const at::Tensor whole = at::arange(24 * 24, at::kFloat).view({24, 24});
   const auto read = [&](const std::string&, std::int64_t first, const at::Tensor& values) {
     values.copy_(whole.flatten().narrow(0, first, values.numel()));
@@ -118,7 +118,7 @@ TEST(TensorParallel, MagnitudesBeginAsNormsOfTheWholeWeight) {
 }
 
 // The most likely token may be in any rank's part of the vocabulary.
-TEST(TensorParallel, EvaluatesWhatOneRankEvaluates) {
+TEST(TensorParallel, EvaluatesLikeOneRank) {
   for (const char* model : {kGpt2, kUnevenLlama}) {
     const auto alone = EvaluateDecoder({.model = model}, 1);
     const auto cut = EvaluateDecoder({.model = model, .tensor = 2}, 2);
@@ -128,7 +128,7 @@ TEST(TensorParallel, EvaluatesWhatOneRankEvaluates) {
   }
 }
 
-TEST(TensorParallel, EveryStageTrainsWhatOneRankTrains) {
+TEST(TensorParallel, EveryStageMatchesOneRank) {
   const StepTolerance of_bf16{.loss = 2e-2, .norm = 0.08};
   for (const char* model : {kGpt2, kLlamaDecoder}) {
     for (const bool bf16 : {false, true}) {
@@ -167,7 +167,7 @@ TEST(TensorParallel, EveryLayoutOfWeightsIsCut) {
   }
 }
 
-TEST(TensorParallel, WhatIsRecomputedTiledOrOffloadedChangesNothing) {
+TEST(TensorParallel, RecomputationTilesAndOffloadChangeNothing) {
   const DecoderRun plain{.model = kLlamaDecoder, .tensor = 2, .stage = 2};
   const DecoderOutcome expected = RunDecoder(plain, 4, kTrainedSteps);
   using Kind = config::RecomputeChoice::Kind;
@@ -187,13 +187,13 @@ TEST(TensorParallel, WhatIsRecomputedTiledOrOffloadedChangesNothing) {
   }
 }
 
-TEST(TensorParallel, DropsWhatOneRankDrops) {
+TEST(TensorParallel, DropsTheSameAsOneRank) {
   const DecoderOutcome alone = RunDecoder({.model = kDroppingDecoder}, 1, kTrainedSteps);
   ExpectSameSteps(alone.steps,
                   RunDecoder({.model = kDroppingDecoder, .tensor = 2}, 4, kTrainedSteps).steps);
 }
 
-TEST(TensorParallel, FirstValuesAndWhatIsExportedDoNotDependOnTheCut) {
+TEST(TensorParallel, InitialValuesAndExportsDoNotDependOnThePartition) {
   for (const char* model : {kGpt2, kLlamaDecoder, kPhi3, kOpt, kUnevenLlama}) {
     SCOPED_TRACE(model);
     const DecoderOutcome alone = RunDecoder({.model = model}, 1, /*steps=*/0);
@@ -267,7 +267,7 @@ TEST(TensorParallel, CheckpointsMoveBetweenDegrees) {
 }
 
 // Activations and logits are what tensor ranks move on the device; all else takes control groups.
-TEST(TensorParallel, TellsNumbersOverTheControlGroup) {
+TEST(TensorParallel, SharesNumbersOverTheControlGroup) {
   for (const int stage : {0, 1, 2, 3}) {
     testing::RunRanks(4, [&](comm::Communicator& host) {
       const auto world = MakeDeviceWorld(host);
@@ -280,7 +280,7 @@ TEST(TensorParallel, TellsNumbersOverTheControlGroup) {
   }
 }
 
-TEST(TensorParallel, WhatKnowsWholeTensorsOnlyIsRefused) {
+TEST(TensorParallel, RefusesOptimizersOfFullTensors) {
   testing::RunRanks(2, [](comm::Communicator& world) {
     const DecoderRun run{.model = kLlamaDecoder, .tensor = 2};
     const auto engine = MakeDecoderEngine(run, world);

@@ -81,7 +81,7 @@ TEST(UndeclaredReads, NameTheBlockAndTheParameter) {
 }
 
 // All of the model stays from its first gather on, so that they would be found by chance.
-TEST(UndeclaredReads, AreFoundWhatBudgetsMayKeep) {
+TEST(UndeclaredReads, AreFoundDespiteKeptUnits) {
   TinyRun run{.stage = 3};
   run.zero.param_persistence_threshold = 1'000'000;
   EXPECT_THAT(TrainReader({.run = run}), HasSubstr("0.weight"));

@@ -54,7 +54,7 @@ class ReadCalls {
 };
 thread_local ReadCalls* ReadCalls::counts_ = nullptr;
 
-TEST(ReadCalls, SeesWhatItIsToSee) {
+TEST(ReadCalls, SeesTheExpectedCalls) {
   const at::Tensor value = at::full({2}, 3.0);
   const ReadCalls reads;
   EXPECT_EQ(value[1].item<float>(), 3.0F);
@@ -81,7 +81,7 @@ TEST_P(Waits, ADecodersMicroBatchAsksOnce) {
   }
 }
 
-TEST_P(Waits, NobodyElseAsksWhoeverDecides) {
+TEST_P(Waits, NoOtherCodeAsksTheDecidingClass) {
   for (const bool on_device : {false, true}) {
     const TinyRun run{.stage = GetParam(), .decides_on_device = on_device};
     testing::RunRanks(2, [&](comm::Communicator& world) {

@@ -120,7 +120,7 @@ TEST(ZenFlow, HasTheSameBitsAtEveryStage) {
 }
 
 // Late by an interval, it is another run; what it learns, numerics.optimizers shows.
-TEST(ZenFlow, BesideTheTrainingTheUpdateComesLate) {
+TEST(ZenFlow, TheOverlappedUpdateArrivesLate) {
   const FlowOutcome now = TrainFlow(Flow(2, Precision::kFp32), 2, 4);
   const FlowOutcome late = TrainFlow(Flow(2, Precision::kFp32, /*overlap=*/true), 2, 4);
   EXPECT_EQ(now.steps[0].loss, late.steps[0].loss);
@@ -170,7 +170,7 @@ TEST(ZenFlow, GoesOnOnAnotherNumberOfRanks) {
 
 // Behind step 3 an update is on its way: whoever writes weights has it end first, as an export
 // does, and what is written as it was changes nothing.
-TEST(ZenFlow, WhoeverWritesWeightsLosesNothingThatComesLate) {
+TEST(ZenFlow, WritingWeightsKeepsLateUpdates) {
   const std::vector<std::function<void(Engine&)>> ways = {
       [](Engine& engine) { ExportAll(engine); },
       [](Engine& engine) {
@@ -247,7 +247,7 @@ TEST(ZenFlow, LetsItsStateGoAndComeBack) {
 }
 
 // While an update is on its way: of the same columns, of none, and of what no run has saved.
-TEST(ZenFlow, WhatAStateIsAskedChangesNothing) {
+TEST(ZenFlow, ReadingTheStateChangesNothing) {
   const FlowRun run = Flow(2, Precision::kFp32, /*overlap=*/true);
   const FlowOutcome undisturbed = TrainFlow(run, 1, 8);
   testing::RunRanks(1, [&](comm::Communicator& world) {
@@ -269,7 +269,7 @@ TEST(ZenFlow, WhatAStateIsAskedChangesNothing) {
   });
 }
 
-TEST(ZenFlow, ARunWithoutItIsToldWhatTheCheckpointIsOf) {
+TEST(ZenFlow, ARunWithoutItNamesTheOptimizerOfTheCheckpoint) {
   const testing::TemporaryFolder folder;
   FlowRun run = Flow(1, Precision::kFp32);
   TrainFlow(run, 1, 1, folder.path(), {1});
@@ -295,7 +295,7 @@ TEST(ZenFlow, UpdatesTheRestWhenTheSumsSayWithoutAnInterval) {
   ExpectSameFlow(TrainFlow(automatic, 2, 8, folder.path(), {}, 3), through);
 }
 
-TEST(ZenFlow, IsRefusedBesideStagesOfAPipeline) {
+TEST(ZenFlow, IsRefusedWithPipelineStages) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const auto engine =
         CreateFlowEngine(Flow(1, Precision::kFp32), world, topology::Degrees{.pipeline = 2});

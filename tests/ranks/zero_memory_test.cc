@@ -129,7 +129,7 @@ TEST_F(ZeroMemory, MuonsStateIsAsTheFormulaSaysAndItsBuffersAreBooked) {
 
 // Stage 3 holds at most two blocks beside the shards while it builds and while it trains: here the
 // embedding with the tied head, the largest pair.
-TEST_F(ZeroMemory, StageThreeNeverHoldsTheWholeModel) {
+TEST_F(ZeroMemory, StageThreeNeverHoldsTheFullModel) {
   const TinyRun run{.stage = 3, .shape = kShape};
   const std::int64_t embedding = 4 * kShape.vocabulary * kShape.width;
   const std::int64_t layer = 4 * (kShape.width * kShape.width + 4 * kShape.width);
@@ -159,7 +159,7 @@ std::unique_ptr<Engine> MakeLanguageModel(const char* config, comm::Communicator
 
 // The head's gradient is there since the forward pass. The embedding's rows are added where that
 // goes; a table of zeros for them, and another for the sum, are not made.
-TEST_F(ZeroMemory, ATiedTablesGradientIsThereOnceBesideItsBucket) {
+TEST_F(ZeroMemory, ATiedTablesGradientIsAllocatedOnceNextToItsBucket) {
   constexpr char kModel[] =
       R"({"model_type": "gpt2", "vocab_size": 20000, "n_positions": 8, "n_embd": 32, "n_layer": 1,
           "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})";

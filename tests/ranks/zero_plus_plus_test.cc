@@ -157,7 +157,7 @@ TEST(QuantizedReduction, IsWithinTheStepsOfItsTerms) {
 }
 
 // The same values again and again: what one time loses comes later, so that the mean is right.
-TEST(LossFeedback, BringsLaterWhatWasLost) {
+TEST(LossFeedback, AddsLostRoundingErrorsLater) {
   constexpr std::int64_t kCount = 512;
   constexpr int kTimes = 60;
   for (const int near : {1, 2}) {

@@ -85,7 +85,7 @@ TEST_P(ZeroStages, EqualStageZeroBitForBitWithParameterGroups) {
 
 // What they have no effect on does not notice: the update of a parameter is that of its own
 // values. Only the norm's sum is cut elsewhere.
-TEST_P(ZeroStages, ParameterGroupsOfEqualRatesGiveWhatOneGives) {
+TEST_P(ZeroStages, ParameterGroupsOfEqualRatesMatchOneGroup) {
   const auto two_groups = [](int, const std::string& name, const at::Tensor&) {
     return optim::ParameterGroup{.muon = name.ends_with('b')};  // which Adam does not look at
   };
@@ -109,7 +109,7 @@ TEST_P(ZeroStages, AccumulateInOneOfTwoOrders) {
   ExpectClose(early, late, 1e-6);
 }
 
-TEST_P(ZeroStages, GiveWhatOneRankGives) {
+TEST_P(ZeroStages, MatchOneRank) {
   const Outcome alone = Train({}, 1);
   ExpectClose(Train({.stage = 3}, GetParam()), alone, 1e-5);
   ExpectClose(Train({.stage = 3, .accumulation = 2}, GetParam()), alone, 1e-5);
