@@ -182,7 +182,7 @@ TEST_F(AnyProgramTest, DeepSpeedsEnvFileIsReadFromHomeThenHere) {
   EXPECT_FALSE(got.contains("B"));
 }
 
-TEST_F(AnyProgramTest, WhatCannotBeExportedIsRefusedBeforeAnythingRuns) {
+TEST_F(AnyProgramTest, RefusesInvalidExportsBeforeAnythingRuns) {
   const std::string bad = Write("bad", "A=1\nB\n");
   for (const auto& [flags, message] : std::vector<std::pair<Strings, std::string>>{
            {{"-x", "NOT_SET_HERE"},
@@ -229,7 +229,7 @@ TEST_F(AnyProgramTest, AnErrorFileThatIsNoneHarmsNobody) {
   }
 }
 
-TEST_F(AnyProgramTest, RanksFindWhatTorchrunTellsThem) {
+TEST_F(AnyProgramTest, RanksGetTheVariablesOfTorchrun) {
   const Variables got =
       EnvironmentOf({"--nproc_per_node", "1", "--rdzv_id", "mine", "--max_restarts", "3"});
   EXPECT_EQ(got.at("TORCHELASTIC_RUN_ID"), "mine");
@@ -257,7 +257,7 @@ TEST_F(AnyProgramTest, SecretsReachTheRankButNoFile) {
   EXPECT_EQ(job["launch"]["env_files"], nlohmann::json({file}));
 }
 
-TEST_F(AnyProgramTest, ValuesBehindGluedFlagsReachNoFileEither) {
+TEST_F(AnyProgramTest, ValuesOfGluedFlagsReachNoFile) {
   const std::string run = (folder_.path() / "glued").string();
   const ProgramResult result =
       RunProgram({DS_BIN_DIR "/dsrun", "-qx", "A=harm1", "-qxB=harm2", "--run_dir", run, "run",
@@ -349,7 +349,7 @@ TEST_F(AnyProgramTest, PlanShowsTheExportsWithoutTheSecrets) {
 }
 
 // A dump of another job's environment, as Accelerate appends it to .deepspeed_env.
-TEST_F(AnyProgramTest, PlanShowsWhatRanksGet) {
+TEST_F(AnyProgramTest, PlanShowsTheEnvironmentOfRanks) {
   const std::string file =
       Write("dump.env", "RANK=3\nMASTER_PORT=12802\nNCCL_DEBUG=INFO\nA=$HOME:x\nGROUP_RANK=9\n");
   const Strings flags = {"--env_file", file, "-x", "B=2"};

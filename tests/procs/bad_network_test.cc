@@ -87,7 +87,7 @@ TEST_F(BadNetworkTest, ASlowThinNetworkThatBreaksLosesNothing) {
   EXPECT_TRUE(Ends(1));
 }
 
-TEST_F(BadNetworkTest, AHostThatHearsButIsNotHeardIsLost) {
+TEST_F(BadNetworkTest, AHostThatReceivesButCannotSendIsLost) {
   Start(1, {TestRankPath(), "wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { relay_->Hold(TcpRelay::Way::kToClient); };
@@ -100,7 +100,7 @@ TEST_F(BadNetworkTest, AHostThatHearsButIsNotHeardIsLost) {
   EXPECT_TRUE(Ends(1)) << "nobody renews its lease";
 }
 
-TEST_F(BadNetworkTest, AHostThatIsHeardButDoesNotHearIsLost) {
+TEST_F(BadNetworkTest, AHostThatSendsButCannotReceiveIsLost) {
   Start(1, {TestRankPath(), "wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { relay_->Hold(TcpRelay::Way::kToServer); };

@@ -135,7 +135,7 @@ TEST(ChannelTest, AJobRunsOverIt) {
   EXPECT_TRUE(daemon.AwaitEnd());
 }
 
-TEST(ChannelTest, WhoShowsNoCertificateIsRefused) {
+TEST(ChannelTest, RefusesCallerWithoutCertificate) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   cli::TlsOptions tls = daemon.Tls();

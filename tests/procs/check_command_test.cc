@@ -33,7 +33,7 @@ TEST(CheckCommand, TakesTheFewestRanksThatDegreesAllow) {
 }
 
 // What a job would be refused for after its ranks have started, or before that by train alone.
-TEST(CheckCommand, HoldsWhatIsSaidOfAModelAgainstIt) {
+TEST(CheckCommand, ComparesModelKeysWithTheModel) {
   const TemporaryFolder folder;
   const auto check = [&](const std::string& sections, const std::string& model) {
     const std::string config = (folder.path() / "ds.json").string();
@@ -90,7 +90,7 @@ TEST(CheckCommand, RefusesSequenceRanksThatNoKindTakes) {
   EXPECT_THAT(refused.err, HasSubstr("not built for rotary positions that depend on the length"));
 }
 
-TEST_F(CheckedJob, WhatTrainRefusesIsRefused) {
+TEST_F(CheckedJob, RefusesTheJobsThatTrainRefuses) {
   const std::string plain = Write("plain.json", R"({"train_micro_batch_size_per_gpu": 1})");
   const std::string t5 = Write("t5.json", R"({"model_type": "t5", "d_model": 64})");
   ExpectRefused(plain, {"--model", t5}, "model_type \"t5\" is not supported; supported are");
@@ -131,7 +131,7 @@ TEST_F(CheckedJob, ResidualExpertsAreRefusedWhereAFolderHoldsTheModel) {
                 "--save_hf: transformers has no model with an MLP next to its experts");
 }
 
-TEST_F(CheckedJob, WhatTrainTakesIsGood) {
+TEST_F(CheckedJob, AcceptsTheJobsThatTrainAccepts) {
   const std::string config = Write("good.json", R"({"train_micro_batch_size_per_gpu": 1,
       "moe": {"enabled": true, "ep_size": 2, "num_experts": 8, "k": 2, "capacity_factor": 1.5}})");
   const ProgramResult good = RunProgram({DS_BIN_DIR "/dsrun", "check", config, "--num_gpus", "2",

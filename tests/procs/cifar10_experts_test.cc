@@ -76,7 +76,7 @@ class Cifar10Experts : public ::testing::Test {
   const testing::TemporaryFolder folder_;
 };
 
-TEST_F(Cifar10Experts, RanksWithExpertsOfTheirOwnLearnToTellImagesApart) {
+TEST_F(Cifar10Experts, RanksWithOwnExpertsLearnToClassifyImages) {
   for (const std::string stage : {"0", "2", "3"}) {
     const auto result = Run(stage);
     EXPECT_EQ(result.status, 0) << result.out << result.err;
@@ -105,7 +105,7 @@ TEST_F(Cifar10Experts, TakesTheFlagsOfTheGuide) {
   EXPECT_THAT(refused.err, HasSubstr("--noisy-gate-policy Loud: no such flag, or no such value"));
 }
 
-TEST_F(Cifar10Experts, SaysWhatIsWrongWithItsData) {
+TEST_F(Cifar10Experts, NamesErrorsInItsData) {
   Write("ds.json", R"({"train_batch_size": 2})");
   const auto expect_error = [&](const std::string& train, const std::string& test,
                                 const std::string& error) {

@@ -73,7 +73,7 @@ TEST_F(CommandLineTest, VersionAndHelpSucceed) {
   }
 }
 
-TEST_F(CommandLineTest, BenchRefusesWhatItCannotMeasure) {
+TEST_F(CommandLineTest, BenchRefusesUnknownMeasurements) {
   ExpectRefused({"bench"}, "bench: name a measurement: bench comm, bench io PATH or bench memory");
   ExpectRefused({"bench", "com"},
                 "bench: 'com' cannot be measured; try bench comm, bench io or bench memory; did "
@@ -224,7 +224,7 @@ TEST_F(CommandLineTest, CheckKnowsTheWorldSize) {
               HasSubstr("\"ok\": false"));
 }
 
-TEST_F(CommandLineTest, CheckSaysWhatAutoStandsFor) {
+TEST_F(CommandLineTest, CheckShowsTheValuesOfAuto) {
   const std::string config = Write("auto.hjson", R"(# Hjson, with "auto"
       train_micro_batch_size_per_gpu: auto
       optimizer: {type: "AdamW", params: {lr: "auto"}}
@@ -329,7 +329,7 @@ TEST_F(CommandLineTest, AnUnwritableRunDirectoryIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("; choose another with --run_dir\n"));
 }
 
-TEST_F(CommandLineTest, ResumeRefusesWhatIsNoTrainingRun) {
+TEST_F(CommandLineTest, ResumeRefusesOtherFolders) {
   const std::string here = fs::canonical(folder_.path()).string();
   ExpectRefused({"resume"}, "resume: no RUN_DIR or JOB given");
   ExpectRefused({"resume", "job"}, here + "/runs/job is no run directory: it has no job.json");

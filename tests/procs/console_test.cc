@@ -150,7 +150,7 @@ TEST_F(BlockedConsoleTest, ASignalAfterTheEndEndsTheWaitForIt) {
 }
 
 // Nobody may be there to send another.
-TEST_F(BlockedConsoleTest, WhoHasStoppedTheJobNeedNotSignalAgain) {
+TEST_F(BlockedConsoleTest, OneSignalStopsTheJob) {
   Program dsrun(Flooding("exec sleep 600"), {.output_fd = pipe_.get()});
   EXPECT_GT(AwaitWritten(), 0);
   dsrun.Signal(SIGTERM);

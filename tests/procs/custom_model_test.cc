@@ -67,7 +67,7 @@ TEST(CustomModelProgram, LearnsInEveryDtype) {
   }
 }
 
-TEST(CustomModelProgram, SaysWhatIsWrongWithItsArguments) {
+TEST(CustomModelProgram, NamesErrorsInItsArguments) {
   const TemporaryFolder folder;
   const std::string config = (folder.path() / "ds_config.json").string();
   ASSERT_TRUE(WriteFileAtomically(config, R"({"train_batch_size": 2})").ok());

@@ -80,7 +80,7 @@ class EndlessStopTest : public ::testing::Test {
 };
 
 // A log is a pipe that is full: whoever writes it waits for ever, as on a file system that hangs.
-TEST_F(EndlessStopTest, ASecondSignalEndsAJobWhoseRunDirectoryHangs) {
+TEST_F(EndlessStopTest, ASecondSignalEndsAJobWithAHangingRunDirectory) {
   const fs::path log = run_ / "logs/0/rank-00000.out";
   fs::create_directories(log.parent_path());
   ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
@@ -167,7 +167,7 @@ class EndlessRecordTest : public EndlessStopTest {
   UniqueFd reader_;
 };
 
-TEST_F(EndlessRecordTest, SignalsAreHeardWhileTheEndIsRecorded) {
+TEST_F(EndlessRecordTest, HandlesSignalsWhileTheEndIsRecorded) {
   Program program(Command({"/bin/sh", "-c", "echo of $PPID .; exit 7"}),
                   {.time_limit = std::chrono::seconds(60)});
   AwaitEndOfJob();

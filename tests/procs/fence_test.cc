@@ -74,7 +74,7 @@ TEST_F(FenceTest, AfterACutNetwork) {
   Run([this] { relay_->Hold(); });
 }
 
-TEST_F(FenceTest, AfterAHostIsNotHeardThatHears) {
+TEST_F(FenceTest, FollowsTheLossOfAHostThatStillReceives) {
   Run([this] { relay_->Hold(TcpRelay::Way::kToClient); });
 }
 

@@ -97,7 +97,7 @@ TEST_F(GuardianTest, IsLockedInMemoryAsFarAsItsUserMay) {
       << "who has no swap need not hear of it: " << none.words;
 }
 
-TEST_F(GuardianTest, IsLockedInMemoryWhole) {
+TEST_F(GuardianTest, IsFullyLockedInMemory) {
   if (!MayLockWithoutBound()) GTEST_SKIP() << "needs a user who may lock memory without bound";
   EXPECT_GT(LockOfGuardian("exec").kib, kProgramKib);
 }

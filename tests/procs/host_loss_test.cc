@@ -137,7 +137,7 @@ TEST_F(HostLossTest, AnInterruptionShorterThanTheLeaseCostsNothing) {
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
-TEST_F(HostLossTest, AHostThatHearsButIsNotHeardIsLost) {
+TEST_F(HostLossTest, AHostThatReceivesButCannotSendIsLost) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { hosts_->Silence(1); };
@@ -152,7 +152,7 @@ TEST_F(HostLossTest, AHostThatHearsButIsNotHeardIsLost) {
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
-TEST_F(HostLossTest, AStoppedDaemonIsALostHostWhosePortIsOpen) {
+TEST_F(HostLossTest, AStoppedDaemonIsALostHostWithAnOpenPort) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { Signal(1, 1, "-STOP"); };
@@ -181,7 +181,7 @@ TEST_F(HostLossTest, AKilledDaemonIsALostDaemonOnAHostThatIsThere) {
   keeper_->Release();
 }
 
-TEST_F(HostLossTest, ADaemonThatIsToldToEndSaysSo) {
+TEST_F(HostLossTest, ATerminatedDaemonReportsIt) {
   StartOn({0, 1}, {"wait"});
   ASSERT_FALSE(HasFailure());
   listener_.on_ready = [&] { Signal(1, 1, "-TERM"); };

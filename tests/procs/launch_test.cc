@@ -53,7 +53,7 @@ TEST_F(LaunchTest, ArgumentsArriveByteForByte) {
             std::vector<std::string>(arguments.begin() + 1, arguments.end()));
 }
 
-TEST_F(LaunchTest, TheEnvironmentIsExactlyWhatWasSent) {
+TEST_F(LaunchTest, TheEnvironmentMatchesTheRequest) {
   v1::LaunchRequest request = Request(1, {"environment"});
   request.set_inherit_environment(false);
   const auto add = [](v1::EnvironmentVariable* variable, const char* name, std::string value) {
@@ -187,7 +187,7 @@ TEST_F(LaunchTest, AWorkingDirectoryMustExist) {
       << response.status().message();
 }
 
-TEST_F(LaunchTest, WhatExecveCannotCarryIsRefused) {
+TEST_F(LaunchTest, RefusesArgumentsTooLongForExecve) {
   v1::LaunchRequest nul = Request(1, {"arguments", std::string("a\0b", 3)});
   EXPECT_EQ(testing::Launch(client(), nul).status().code(), StatusCode::kInvalidArgument);
   v1::LaunchRequest name = Request(1, {"exit", "0"});
@@ -236,7 +236,7 @@ TEST_F(LaunchTest, AnotherJobIsRefused) {
   EXPECT_EQ(testing::Stop(client(), stop).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(LaunchTest, PrepareSaysWhatTheHostOffers) {
+TEST_F(LaunchTest, PrepareReportsTheHostsResources) {
   v1::PrepareRequest request;
   request.set_job_id(kJob);
   request.set_rank_count(2);

@@ -83,7 +83,7 @@ TEST(LeaseTest, RanksThatIgnoreSigtermAreKilledWhenTheLeaseIsOver) {
 }
 
 // Heartbeats come four times in a lease; a renewal at each keeps the daemon for longer than one.
-TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsSayHowItIs) {
+TEST(LeaseTest, RenewalsKeepItAliveAndHeartbeatsReportItsState) {
   const NetworkDaemon daemon({.lease_seconds = 2 * kLease});
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();
@@ -252,7 +252,7 @@ TEST(LeaseTest, NothingIsLeftOfAKilledDaemon) {
   for (const pid_t pid : processes) EXPECT_FALSE(Exists(pid));
 }
 
-TEST(LeaseTest, AKilledDaemonIsToldFromABrokenConnection) {
+TEST(LeaseTest, DistinguishesAKilledDaemonFromABrokenConnection) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   const auto client = daemon.Connect();

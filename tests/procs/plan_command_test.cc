@@ -55,7 +55,7 @@ TEST_F(PlanCommandTest, WhereNothingFitsAScriptSeesIt) {
   EXPECT_THAT(none.out, StartsWith("nothing fits 1.00 MiB a rank"));
 }
 
-TEST_F(PlanCommandTest, SaysWhatOfAFitIsNotKnownOrCannotBe) {
+TEST_F(PlanCommandTest, NamesUnknownOrImpossibleFits) {
   const auto refusal = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"--num_gpus", "2", "--device", "cpu", "plan"});
     const ProgramResult result = Dsrun(flags);
@@ -106,7 +106,7 @@ TEST_F(PlanCommandTest, ShowsSpares) {
               HasSubstr(R"("spares":[{"host":"b","slots":[0,1]},{"host":"c","slots":[0]}])"));
 }
 
-TEST_F(PlanCommandTest, ShowsWhatTheHostfileSaysOfAHost) {
+TEST_F(PlanCommandTest, ShowsHostfileKeysOfAHost) {
   const std::string good =
       Write("good",
             "a slots=2 port=2222 user=me gpus=3,1\nb slots=1\nc slots=1 spare workdir=\"/c d\"\n");
@@ -197,7 +197,7 @@ TEST_F(PlanCommandTest, CountsTheMlpNextToExperts) {
 }
 
 // The bytes of parameters and gradients are those of any number of micro-batches.
-TEST_F(PlanCommandTest, ShowsWhatStagesHoldAndSendInAStep) {
+TEST_F(PlanCommandTest, ShowsMemoryAndTrafficOfStages) {
   const auto plan = [&](const std::string& zero, const std::string& micro_batches,
                         const std::vector<std::string>& more = {}) {
     const std::string config = Write(
@@ -251,7 +251,7 @@ TEST_F(PlanCommandTest, ALoadOfExpertsIsOfRanksThatHaveThemBetweenThem) {
 }
 
 // A step of 32 samples is 32 micro-batches of the one pipeline, as train has it.
-TEST_F(PlanCommandTest, TheMeshSaysWhatOfABatchIsARanks) {
+TEST_F(PlanCommandTest, TheMeshShowsTheBatchOfARank) {
   const auto plan = [&](const std::string& mesh, const std::string& keys) {
     const std::string config = Write("ds.json", R"({"train_batch_size": 32,
         "train_micro_batch_size_per_gpu": 1)" + keys +

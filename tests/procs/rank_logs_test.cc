@@ -145,7 +145,7 @@ TEST_F(RankLogsTest, BytesLongLinesProgressBarsAndNoFinalNewline) {
 }
 
 // The filter is far from done when the rank is, and rests for longer than a lost helper would get.
-TEST_F(RankLogsTest, NoLineIsLostBehindASlowFilter) {
+TEST_F(RankLogsTest, NoLineIsLostInASlowFilter) {
   const ProgramResult result =
       Run({"--quiet"},
           "mkfifo pipe; while read line; do echo $line; case $line in *000) sleep 0.1;; esac; done "
@@ -155,7 +155,7 @@ TEST_F(RankLogsTest, NoLineIsLostBehindASlowFilter) {
 }
 
 // A pipe on standard input is nobody who waits for a question (CI, cron): lines stay whole.
-TEST_F(RankLogsTest, ALineIsWholeWhereNobodyTypes) {
+TEST_F(RankLogsTest, LinesAreCompleteWithoutTypedInput) {
   const ProgramResult result =
       RunProgram({DS_BIN_DIR "/dsrun", "--device", "cpu", "--run_dir", "run", "--num_gpus", "1",
                   "--", "sh", "-c", "printf 'loss=0.1'; sleep 0.5; echo 25"},
@@ -164,7 +164,7 @@ TEST_F(RankLogsTest, ALineIsWholeWhereNobodyTypes) {
   EXPECT_THAT(result.out, HasSubstr("0@localhost: loss=0.125\n"));
 }
 
-TEST_F(RankLogsTest, WhatIsCutOffIsSaid) {
+TEST_F(RankLogsTest, ReportsTruncatedOutput) {
   const ProgramResult result = Run({"--grace_seconds", "0.1"}, "sleep 900 & echo begun");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("begun\n"));

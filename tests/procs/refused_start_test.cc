@@ -43,7 +43,7 @@ TEST_F(RefusedStart, CredentialsThatDoNotFitAreNamedAndNotShown) {
   EXPECT_EQ(StartWith(ListenLine(none, 30)).error, "private_key: not a PEM private key");
 }
 
-TEST_F(RefusedStart, WhatIsNoRequestIsNamed) {
+TEST_F(RefusedStart, NamesInvalidRequests) {
   EXPECT_EQ(StartWith("").error, "standard input ended before its line did");
   EXPECT_EQ(StartWith("hello\n").error, "standard input: not the line of a ListenRequest");
   EXPECT_EQ(StartWith("\n").error, "ca_certificate: not a PEM certificate");

@@ -26,7 +26,7 @@ ProgramResult RunWith(const std::string& required) {
                     {.environment = {"DSRUN_REQUIRE=" + required}});
 }
 
-TEST(RequirementTest, WhatIsNotRequiredIsSkipped) {
+TEST(RequirementTest, SkipsWithoutRequirement) {
   for (const char* required : {"", "namespaces", "namespaces,fuse"}) {
     const ProgramResult result = RunWith(required);
     EXPECT_EQ(result.status, 0) << result.out;
@@ -35,7 +35,7 @@ TEST(RequirementTest, WhatIsNotRequiredIsSkipped) {
   }
 }
 
-TEST(RequirementTest, WhatIsRequiredFails) {
+TEST(RequirementTest, FailsWithRequirement) {
   for (const char* required : {"peers", "namespaces,fuse,peers"}) {
     const ProgramResult result = RunWith(required);
     EXPECT_EQ(result.status, 1) << result.out;

@@ -98,7 +98,7 @@ TEST_F(RunCommandTest, DistinctExitCodesAreNobodyElses) {
   EXPECT_EQ(program.Wait().status, 247);
 }
 
-TEST_F(RunCommandTest, RanksOfTheWholeJobAreCounted) {
+TEST_F(RunCommandTest, CountsTheRanksOfTheJob) {
   ASSERT_TRUE(WriteFileAtomically(folder_.path() / "hosts",
                                   "localhost slots=2\n127.0.0.1 slots=2\n127.0.0.2 slots=2\n")
                   .ok());
@@ -237,7 +237,7 @@ TEST_F(RunCommandTest, AScriptThatIsNotThereIsRefusedByPreflight) {
   EXPECT_EQ(nlohmann::json::parse(Content("verdict.json"))["cause"], "preflight");
 }
 
-TEST_F(RunCommandTest, ADiskThatIsFullOfWhatIsShownIsToldOfOnce) {
+TEST_F(RunCommandTest, ReportsAFullDiskForOutputOnce) {
   const ProgramResult result = RunProgram(
       {"/bin/sh", "-c", "exec \"$@\" > /dev/full", "sh", DS_BIN_DIR "/dsrun", "--run_dir",
        run().string(), "--device", "cpu", "run", "--", "/bin/sh", "-c", "echo 1; echo 2"});
@@ -247,7 +247,7 @@ TEST_F(RunCommandTest, ADiskThatIsFullOfWhatIsShownIsToldOfOnce) {
             "dsrun: console: No space left on device; the run directory has the missing output\n");
 }
 
-TEST_F(RunCommandTest, AFlagThatStandsInFrontOfItsCommandIsToldWhereItBelongs) {
+TEST_F(RunCommandTest, NamesThePlaceOfAFlagBeforeItsCommand) {
   const auto said_to = [](const std::vector<std::string>& words) {
     std::vector<std::string> command = {DS_BIN_DIR "/dsrun"};
     command.insert(command.end(), words.begin(), words.end());

@@ -76,7 +76,7 @@ class SignalsTest : public ::testing::Test {
 };
 
 // It hears of no stop.
-TEST_F(SignalsTest, ThreeSignalsEndAJobWhoseDaemonIsStopped) {
+TEST_F(SignalsTest, ThreeSignalsEndAJobWithAStoppedDaemon) {
   Program program(Command("run", 1, Shell("echo daemon $PPID; exec sleep 600")));
   ASSERT_TRUE(program.WaitForOutput("daemon "));
   ASSERT_TRUE(program.WaitForOutput("\n"));
@@ -173,7 +173,7 @@ TEST_F(FailureGraceTest, TheFirstStopOfALaterGenerationIsAFirstOne) {
 }
 
 // It has said that it is ready, and answers nothing.
-TEST_F(SignalsTest, AStopEndsAJobWhoseDaemonHangsBeforeItsRanks) {
+TEST_F(SignalsTest, AStopEndsAJobWithADaemonThatHangsBeforeItsRanks) {
   const fs::path bin = folder_.path() / "bin";
   fs::create_directory(bin);
   fs::copy(DS_BIN_DIR "/dsrun", bin / "dsrun");
@@ -283,7 +283,7 @@ TEST_F(SignalsTest, ASignalEndsAStartThatHangs) {
   EXPECT_EQ(ProcessesWith(mark), std::vector<pid_t>());
 }
 
-TEST_F(SignalsTest, SigusrGoesToEveryRankButNotToWhatItStarted) {
+TEST_F(SignalsTest, SigusrGoesToEveryRankButNotToItsChildren) {
   // A child that has no handler would die of the signal.
   Program program(Command("run", 2, Shell(R"(
       sleep 600 & child=$!

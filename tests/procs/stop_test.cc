@@ -122,7 +122,7 @@ TEST_F(StopTest, RanksThatIgnoreSigtermDieWhenTheGraceIsOver) {
 }
 
 // It may be the reason why the job is being stopped at all.
-TEST_F(StopTest, WhomSomebodyElseKillsInTheGraceIsNotEndedByTheStop) {
+TEST_F(StopTest, ARankKilledByOthersInTheGraceIsNotEndedByTheStop) {
   const auto launched = testing::Launch(client(), Request(2, {"stubborn"}));
   ASSERT_TRUE(launched.ok());
   const auto victim = static_cast<pid_t>(launched->pids(1));
@@ -168,7 +168,7 @@ TEST_F(StopTest, AChildThatKeepsTheOutputOpenEndsWithItsRank) {
 }
 
 // More than a pipe holds, by a filter that is busy for longer than kOutputGrace when its rank ends.
-TEST_F(StopTest, WhatAFilterBehindARankStillWritesIsKept) {
+TEST_F(StopTest, KeepsLateOutputOfAFilterAfterARank) {
   v1::LaunchRequest request = Request(1, {"filtered", "30000"});
   request.set_grace_seconds(60);
   const Outcome outcome = Run(request);
@@ -193,7 +193,7 @@ TEST_F(StopTest, OrphansInSessionsOfTheirOwnEndWithTheJob) {
   for (const auto& [rank, text] : outcome.out) EXPECT_FALSE(Exists(std::stoi(text)));
 }
 
-TEST_F(StopTest, WhatLeftItsRanksGroupIsToldToEndAndHasTheGraceToDoSo) {
+TEST_F(StopTest, TerminatesProcessesOutsideTheRanksGroupWithGrace) {
   const ds::testing::TemporaryFolder folder;
   const std::string file = (folder.path() / "told").string();
   ASSERT_TRUE(testing::Launch(client(), Request(2, {"session", file})).ok());
@@ -207,7 +207,7 @@ TEST_F(StopTest, WhatLeftItsRanksGroupIsToldToEndAndHasTheGraceToDoSo) {
   for (const auto& [rank, exit] : outcome.exits) EXPECT_EQ(exit.signal(), SIGTERM);
 }
 
-TEST_F(StopTest, WhatLeftItsRanksGroupAndDoesNotListenDiesWhenTheGraceIsOver) {
+TEST_F(StopTest, KillsStubbornProcessesOutsideTheRanksGroupAfterTheGrace) {
   for (const double second_grace : {0.05, 0.0}) {
     const std::uint32_t generation = second_grace > 0 ? 1 : 2;
     ASSERT_TRUE(testing::Launch(client(), Request(1, {"session"}, generation)).ok());
@@ -222,7 +222,7 @@ TEST_F(StopTest, WhatLeftItsRanksGroupAndDoesNotListenDiesWhenTheGraceIsOver) {
   }
 }
 
-TEST_F(StopTest, WhatLeftItsRanksGroupAndHoldsTheOutputDiesInTheKillToo) {
+TEST_F(StopTest, KillsProcessesOutsideTheRanksGroupThatHoldTheOutput) {
   ASSERT_TRUE(testing::Launch(client(), Request(1, {"escape"})).ok());
   pid_t escapee = 0;
   const Outcome outcome = Watch(1, [&](const v1::Event& event) {

@@ -135,7 +135,7 @@ TEST_F(TokenizeCommandTest, ThreadsChangeNothing) {
   EXPECT_EQ(ReadIds<std::uint16_t>("1").back(), *tokenizer->IdOf("<|end_of_text|>"));
 }
 
-TEST_F(TokenizeCommandTest, ANameOfTheHubIsToldHowItIsFetched) {
+TEST_F(TokenizeCommandTest, ExplainsHowToFetchANameOfTheHub) {
   const ProgramResult result = Tokenize({"a.txt", "--tokenizer", "owner/name", "--out", "x.bin"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("--tokenizer owner/name: no such folder or file; dsrun "
@@ -229,7 +229,7 @@ TEST_F(TokenizeCommandTest, NamesTheLineThatIsWrongAndLeavesNothing) {
               ElementsAre("broken.jsonl", "bytes.txt", "empty.txt", "other.jsonl", "x.bin"));
 }
 
-TEST_F(TokenizeCommandTest, RefusesWhatItCannotDo) {
+TEST_F(TokenizeCommandTest, RefusesUnsupportedInput) {
   Write("a.txt", "a");
   Write("tokenizer.json", "{\"model\": {\"type\": \"Neural\"}}");
   Write("big.json", R"({"model": {"type": "WordLevel", "unk_token": "a", "vocab": {"a": 70000}}})");

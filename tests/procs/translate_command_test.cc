@@ -34,7 +34,7 @@ class TranslateCommandTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(TranslateCommandTest, SaysWhatMapsAndRefusesTheRest) {
+TEST_F(TranslateCommandTest, ShowsMappedSettingsAndRefusesOthers) {
   const ProgramResult misspelt = Dsrun({"train", "--recipe", "lroa"});
   EXPECT_EQ(misspelt.status, 2);
   EXPECT_THAT(misspelt.err, HasSubstr("no such recipe ("));
