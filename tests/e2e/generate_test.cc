@@ -185,7 +185,7 @@ TEST_F(GenerateTest, ATemperatureOf0IsOfNoMatterWhereNothingIsDrawn) {
   ExpectRefused(Generate(model, {"t5"}), "temperature is 0, with which nothing can be drawn");
 }
 
-TEST_F(GenerateTest, WhatWasTrainedOnBytesIsWrittenInBytes) {
+TEST_F(GenerateTest, WritesBytesForAModelTrainedOnBytes) {
   const ProgramResult trained = RunProgram(
       DsrunCommand(folder_.path() / "run",
                    {"--num_gpus", "1", "train", "--model", std::string(kGoldens) + "llama",
@@ -209,7 +209,7 @@ TEST_F(GenerateTest, WhatWasTrainedOnBytesIsWrittenInBytes) {
               HasSubstr("dsrun resume run --checkpoint step-3 --steps 3 --save_hf DIR"));
 }
 
-TEST_F(GenerateTest, WhatDoesNotFitTheModelIsRefused) {
+TEST_F(GenerateTest, RefusesPromptsThatDoNotFitTheModel) {
   const std::string model = MakeModel("llama");  // of 64 positions
   std::vector<std::int64_t> tokens(64, 5);
   ExpectRefused(Generate(model, {TextOf(tokens)}),
@@ -227,7 +227,7 @@ TEST_F(GenerateTest, WhatDoesNotFitTheModelIsRefused) {
   ExpectRefused(Generate(model, {"t5"}), "nothing");
 }
 
-TEST_F(GenerateTest, DistinctStatusesAreTold) {
+TEST_F(GenerateTest, ReportsDistinctStatuses) {
   const std::string model = MakeModel("llama");
   const ProgramResult refused = RunProgram({DS_BIN_DIR "/dsrun", "--exit_codes", "distinct",
                                             "generate", "--model", model, "--chat", "t5"});

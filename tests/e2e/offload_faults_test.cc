@@ -127,7 +127,7 @@ class OffloadFaults : public ::testing::Test {
   const fs::path drive_ = folder_.path() / "drive";
 };
 
-TEST_F(OffloadFaults, ADriveWithoutRoomIsNamedBeforeTheFirstStep) {
+TEST_F(OffloadFaults, NamesAFullDriveBeforeTheFirstStep) {
   if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
   const ProgramResult result = RunMounted("full", 2, "mount -t tmpfs -o size=2m none");
   EXPECT_EQ(result.status, 2) << result.err;
@@ -137,7 +137,7 @@ TEST_F(OffloadFaults, ADriveWithoutRoomIsNamedBeforeTheFirstStep) {
 }
 
 // There is room for what rests there from the start, and none for the gradients beside it.
-TEST_F(OffloadFaults, ADriveWithoutRoomForGradientsIsNamedBeforeTheFirstStep) {
+TEST_F(OffloadFaults, NamesADriveTooSmallForGradientsBeforeTheFirstStep) {
   if (!CanMount()) return SkipWithout("mounts", "mounting is not permitted here");
   ASSERT_EQ(RunProgram(Train("whole", 1)).status, 0);
   const nlohmann::json memory = Steps("whole")[0]["memory"];

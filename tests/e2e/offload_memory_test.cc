@@ -14,7 +14,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-TEST(OffloadMemory, TrainsTenTimesWhatFitsIntoAControlGroup) {
+TEST(OffloadMemory, TrainsTenTimesTheLimitOfAControlGroup) {
   // Beside the programs: the folder for temporary files may lie in memory.
   const TemporaryFolder drive(DS_BIN_DIR);
   const ProgramResult result = RunProgram(

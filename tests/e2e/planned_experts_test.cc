@@ -188,7 +188,7 @@ TEST_F(PlannedExperts, HoldMoreWhereMoreTokensCome) {
                           .expert = 4});
 }
 
-TEST_F(PlannedExperts, AreMeasuredBesideKeysAndValuesOfNarrowRows) {
+TEST_F(PlannedExperts, AreMeasuredWithLatentKeysAndValues) {
   for (const char* model : {"deepseek", "deepseek_groups"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model});
     ExpectPlanned({.stage = 2, .bf16 = true, .micro_batch = 16, .model = model});

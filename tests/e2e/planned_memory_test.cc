@@ -265,7 +265,7 @@ TEST_F(PlannedMemory, IsMeasuredWithSecondaryShardsAndRounding) {
   ExpectPlanned({.stage = 3, .ranks = 4, .zero = {{"zero_quantized_gradients", true}}});
 }
 
-TEST_F(PlannedMemory, CountsWhatRestsInFilesThereAndItsBuffersHere) {
+TEST_F(PlannedMemory, CountsOffloadedStateInFilesAndItsBuffersInMemory) {
   for (const auto& [ranks, ratio] : {std::pair(1, 1.0), std::pair(2, 1.0), std::pair(2, 0.5)}) {
     const Job job{.stage = 3,
                   .bf16 = true,
@@ -314,7 +314,7 @@ TEST_F(PlannedMemory, IsMeasuredOfStateInEightBitsAndOfZenFlow) {
   }
 }
 
-TEST_F(PlannedMemory, WhatNoHostHasIsRefusedBeforeARankStarts) {
+TEST_F(PlannedMemory, RefusesMemoryThatNoHostHasBeforeARankStarts) {
   Write("wide.json", {{"model_type", "llama"},
                       {"vocab_size", 128000},
                       {"hidden_size", 65536},
@@ -340,7 +340,7 @@ std::int64_t NumberBehind(const std::string& words, const std::string& text) {
   return found == std::string::npos ? 0 : std::stoll(text.substr(found + words.size()));
 }
 
-TEST_F(PlannedMemory, WhatAGroupsLimitCannotHoldIsRefusedAndWhatIsAdvisedTrains) {
+TEST_F(PlannedMemory, RefusesAJobAboveAGroupsLimitAndTheAdviceTrains) {
   const auto group = MemoryGroup::Make(std::uint64_t{900} << 20);
   if (!group) return SkipWithout("memory_groups", "no memory control group can be made here");
   const auto run = [&](const std::string& name, const Job& job, bool overcommit = false) {
@@ -367,7 +367,7 @@ TEST_F(PlannedMemory, WhatAGroupsLimitCannotHoldIsRefusedAndWhatIsAdvisedTrains)
       << overcommitted.err;
 }
 
-TEST_F(PlannedMemory, TheLargestMicroBatchFitsInWhatARankMayHave) {
+TEST_F(PlannedMemory, TheLargestMicroBatchFitsTheLimitOfARank) {
   const Job job{.stage = 2, .micro_batch = 2};
   static_cast<void>(TrainWords(job));
   const nlohmann::json tight = EstimateOf(job, {"--memory", "300M"});

@@ -8,7 +8,7 @@
 namespace ds::testing {
 namespace {
 
-TEST_F(PlannedMemory, IsMeasuredWithAdaptersBesideAFrozenModel) {
+TEST_F(PlannedMemory, IsMeasuredWithAdaptersOnAFrozenModel) {
   const std::vector<std::string> all = {"--lora_rank", "8"};
   for (const char* model : {"gpt2", "llama"}) {
     ExpectPlanned({.stage = 0, .micro_batch = 16, .model = model, .trained = all});

@@ -54,7 +54,7 @@ TEST_F(SshClientTest, AnUnknownHostIsItsConfigurationsToAccept) {
   ExpectRefused({}, {"  h0    host key  ssh h0: No ", "host key is known for", "hostkey="});
 }
 
-TEST_F(SshClientTest, AChangedHostKeyIsRefusedWhateverTheConfigurationSays) {
+TEST_F(SshClientTest, RefusesAChangedHostKeyDespiteTheConfiguration) {
   WriteHostfile(hosts().HostfileLine(0, 1) + "\n");
   std::ofstream(Ssh("known_hosts")) << StaleLine();
   for (const char* strict : {"accept-new", "no", "off"}) {
@@ -88,7 +88,7 @@ TEST_F(SshClientTest, AHostThatLetsNobodyInIsAVerdict) {
                      "'ssh h0' must work without a question"});
 }
 
-TEST_F(SshClientTest, HostsThatCannotBeReachedAreToldApart) {
+TEST_F(SshClientTest, DistinguishesHostsThatCannotBeReached) {
   WriteHostfile("no-such-host.invalid slots=1\nshut slots=1 address=" + hosts().address(1) +
                 " port=1\n");
   ExpectRefused({"--ssh_timeout", "3"},

@@ -118,7 +118,7 @@ class SshConnectionsTest : public ::testing::Test {
 
 // libssh reads whatever has come for all of them when it is asked for one: nothing more shows on
 // the socket then.
-TEST_F(SshConnectionsTest, WhatIsReadForAnotherIsNotLeftLying) {
+TEST_F(SshConnectionsTest, HandsOverDataReadForAnotherChannel) {
   constexpr int kRounds = 1500;
   const EchoServer server;
   const std::unique_ptr<RemoteTunnel> tunnel = OpenTunnel(server.port());

@@ -113,7 +113,7 @@ TEST_F(SshSpareTest, ASpareIsWhereTheRanksMeetWhenTheFirstDaemonWasKilled) {
   for (const int host : {1, 2}) ExpectNothingLeft(host);
 }
 
-TEST_F(SshLossTest, ADsrunThatWasStoppedForTooLongSaysWhatHappened) {
+TEST_F(SshLossTest, AStoppedDsrunReportsItsLostLease) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = Start("8");
   dsrun->Signal(SIGSTOP);

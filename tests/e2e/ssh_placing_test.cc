@@ -161,7 +161,7 @@ TEST_P(SshPlacingTest, AFileThatCannotBeOpenedIsSentAnew) {
 }
 
 // Hosts share homes: what another host has placed meanwhile may be running there.
-TEST_P(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
+TEST_P(SshPlacingTest, KeepsAFileThatAnotherHostHasJustPlaced) {
   const std::string final_name = std::string(kCache) + "/" + name_;
   Wrap("df", "[ -e " + final_name + " ] || { cp '" DS_BIN_DIR "/dsrund' " + final_name +
                  "; chmod 700 " + final_name + "; stat -c %i " + final_name +
@@ -175,7 +175,7 @@ TEST_P(SshPlacingTest, WhatAnotherHostHasJustPlacedStays) {
 
 // The host's end of the connection dies in the middle of the transfer. What has arrived stays in a
 // folder with the mark of a process that has ended, and goes with the first placing a day later.
-TEST_P(SshPlacingTest, WhatABrokenConnectionHasLeftGoesADayLater) {
+TEST_P(SshPlacingTest, RemovesLeftoversOfABrokenConnectionADayLater) {
   const std::string left = std::string("ls -d ") + kCache + "/dsrun-once-*";
   Wrap("cat", "[ $(head -c 1000000 | wc -c) = 1000000 ] && kill -9 $PPID $(pgrep -f 'sshd: root')");
   ExpectRefused({}, {"1 of 1 host cannot be used:", "  h0    ", "while running a command"});
@@ -189,7 +189,7 @@ TEST_P(SshPlacingTest, WhatABrokenConnectionHasLeftGoesADayLater) {
   ExpectNothingLeft(0);
 }
 
-TEST_P(SshPlacingTest, WhatOnlyHasANameLikeOursStays) {
+TEST_P(SshPlacingTest, KeepsForeignFilesWithASimilarName) {
   const std::string mine = std::string(kCache) + "/dsrun-once-results /tmp/dsrun-once-results " +
                            kCache + "/dsrund-" + std::string(16, '0');
   OnHost(0, std::string("mkdir -p -m 700 ") + kCache + " && for d in " + mine +

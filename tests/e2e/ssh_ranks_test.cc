@@ -62,7 +62,7 @@ TEST_P(SshRanksTest, AQuestionIsSeenBeforeItIsAnswered) {
 }
 
 // The filter is far from done when its rank is, and rests for longer than a lost helper would get.
-TEST_P(SshRanksTest, NoLineIsLostBehindASlowFilter) {
+TEST_P(SshRanksTest, NoLineIsLostInASlowFilter) {
   WriteHostfile(1);
   const ProgramResult result =
       Run({"--quiet"},
@@ -148,7 +148,7 @@ TEST_P(SshRanksTest, AHostWithTooFewProcessesIsRefused) {
 }
 
 // Their leases go on, and one stop ends them.
-TEST_P(SshRanksTest, RanksThatHaveUsedUpTheirHostsProcessesAreHeardAndStopped) {
+TEST_P(SshRanksTest, ReportsAndStopsRanksThatUseUpTheProcessesOfTheirHost) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   WriteHostfile(hosts().HostfileLine(0, 1) + "\n" + hosts().HostfileLine(1, 1, FewProcesses(150)));
   // From then on two leases pass: longer than the daemon of h1 would be without its renewals.

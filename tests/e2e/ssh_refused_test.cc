@@ -54,7 +54,7 @@ TEST_F(SshRefusedTest, AChangedHostKeyIsRefused) {
                      "ssh-keygen -f"});
 }
 
-TEST_F(SshRefusedTest, AHostThatLetsNobodyInSaysWhatItTakes) {
+TEST_F(SshRefusedTest, AHostThatRefusesLoginsListsItsMethods) {
   options_.count = 1;
   WriteHostfile(1);
   std::filesystem::remove(hosts().identity());
@@ -103,7 +103,7 @@ TEST_P(SshRefusedOverEachTest, ALoginShellThatPrintsIsNoise) {
   ExpectRefused({}, {"  h0    shell noise  ", "'Welcome to the cluster'", "~/.bashrc"});
 }
 
-TEST_P(SshRefusedOverEachTest, WhatALoginShellSendsToTheTerminalIsWrittenOut) {
+TEST_P(SshRefusedOverEachTest, ShowsTerminalOutputOfALoginShell) {
   options_.count = 1;
   WriteHostfile(1);
   OnHost(0, "echo \"printf '\\\\033]0;owned\\\\007\\\\033[2Kall is well\\\\n'\" >" +
@@ -156,7 +156,7 @@ TEST_P(SshRefusedOverEachTest, AnAccountWithoutAShellIsNoNoise) {
                      "user= in the hostfile"});
 }
 
-TEST_P(SshRefusedOverEachTest, WhatIsMissingOnSeveralHostsIsSaidOfEach) {
+TEST_P(SshRefusedOverEachTest, ReportsAMissingFileForEachHost) {
   WriteHostfile(1, "workdir=/no/such");
   const ProgramResult result = Run("true");
   EXPECT_EQ(result.status, 3);

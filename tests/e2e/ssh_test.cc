@@ -154,7 +154,7 @@ TEST_P(SshTest, AProxyCommandCarriesTheConnection) {
   EXPECT_EQ(result.status, 0) << result.err;
 }
 
-TEST_P(SshTest, WhatDeepSpeedExportsReachesOtherHostsAndNothingElse) {
+TEST_P(SshTest, ExportsOnlyDeepSpeedsVariablesToOtherHosts) {
   options_.count = 1;
   WriteHostfile(1);
   environment_ = {"NCCL_DEBUG=a  'b' $HOME", "MLFLOW_URI=x", "UNRELATED=1", "PYTHONPATH=/lib/mine"};
@@ -183,7 +183,7 @@ TEST_P(SshTest, TheAgentsKeysLetUsInWithoutAnyFile) {
 
 // A dsrund that nobody has used for a month goes, which its content proves to be one: its name has
 // the hash. Names alone prove nothing.
-TEST_P(SshTest, WhatIsForgottenInTheCacheGoesWhenSomethingIsPutThere) {
+TEST_P(SshTest, RemovesOldCacheEntriesWhenPlacingAFile) {
   options_.count = 1;
   WriteHostfile(1);
   const std::string enter = "cd " + hosts().home(0) + "/.cache/dsrun && ";

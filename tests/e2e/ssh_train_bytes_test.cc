@@ -100,7 +100,7 @@ class SshTrainBytesTest : public SshTrainJob {
   }
 };
 
-TEST_F(SshTrainBytesTest, AStepSendsWhatTheFormulaOfItsStageSays) {
+TEST_F(SshTrainBytesTest, AStepSendsTheBytesOfTheFormulaOfItsStage) {
   WriteHostfile(1);
   ASSERT_EQ(RunJob(OnHosts(Train(0, false, 1))).status, 0);  // it brings the daemon to the hosts
   for (const int slots : {1, 2}) {

@@ -111,7 +111,7 @@ TEST_F(SshTrainLossTest, APulledCableIsTheVerdictWithinTheLease) {
 }
 
 // No reset, no link that is down: what is sent to the host and what it sends disappears.
-TEST_F(SshTrainLossOfThreeTest, AHostBehindABlackHoleIsTheVerdictWithinTheLease) {
+TEST_F(SshTrainLossOfThreeTest, AHostWithoutPacketsIsTheVerdictWithinTheLease) {
   const auto dsrun = Start(Lease());
   NoteLoss();
   hosts().Isolate(2);

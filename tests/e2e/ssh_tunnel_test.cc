@@ -46,7 +46,7 @@ class SshTunnelTest : public SshJobOverEach {
 
 INSTANTIATE_TEST_SUITE_P(Launchers, SshTunnelTest, Launchers(), LauncherName);
 
-TEST_P(SshTunnelTest, AHostBehindAnotherTakesPartLikeAnyOther) {
+TEST_P(SshTunnelTest, AHostReachedThroughAnotherTakesPart) {
   HideBehindTheFirst();
   const ProgramResult result = Run("echo rank $RANK of $WORLD_SIZE, $MASTER_ADDR; hostname");
   ASSERT_EQ(result.status, 0) << result.err;
@@ -73,7 +73,7 @@ TEST_P(SshTunnelTest, EveryByteComesThrough) {
   EXPECT_TRUE(*ReadFile(run() / "logs/0/rank-00001.out") == expected.str());
 }
 
-TEST_P(SshTunnelTest, ADaemonKilledBehindItIsLostAfterItsLease) {
+TEST_P(SshTunnelTest, ADaemonKilledBeyondTheTunnelIsLostAfterItsLease) {
   HideBehindTheFirst();
   Program dsrun(Command({"--lease_seconds", "4"}, "echo the rank is up; exec sleep 600"),
                 {.environment = hosts().Environment(), .working_directory = folder()});

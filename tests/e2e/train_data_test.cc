@@ -32,7 +32,7 @@ TEST_F(TrainDataTest, ChatsAreLearntAndCutOnce) {
   EXPECT_EQ(Column(Steps("second"), "loss"), losses);
 }
 
-TEST_F(TrainDataTest, SamplesAndWhatLayersSeeOfThemGrowAndAResumedRunGoesOn) {
+TEST_F(TrainDataTest, GrowsSamplesAndLayerTokensAlsoAfterAResume) {
   const nlohmann::json ltd = {{"enabled", true},
                               {"total_layer_num", 2},
                               {"random_ltd_layer_num", 1},
@@ -176,7 +176,7 @@ TEST_F(TrainDataTest, RowsThatAreLeftOutAreCounted) {
   EXPECT_THAT(bytes.err, HasSubstr("--max_length needs tokenized texts"));
 }
 
-TEST_F(TrainDataTest, WhatCannotBeUsedIsNamedOrCounted) {
+TEST_F(TrainDataTest, NamesOrCountsUnusableData) {
   const std::string data = Write("chat.jsonl", Chats(40) + "{\"messages\": 1}\n" + Chats(2));
   const auto stopped = Train("stopped", data);
   EXPECT_EQ(stopped.status, 2);

@@ -42,7 +42,7 @@ TEST_F(TrainDataTest, LossAndPerplexityOfOtherDataAreReported) {
   EXPECT_EQ(Column(Steps("split"), "loss"), Column(Steps("looked"), "loss"));
 }
 
-TEST_F(TrainDataTest, WhatCannotBeEvaluatedOnIsNamedBeforeTheTraining) {
+TEST_F(TrainDataTest, NamesUnusableEvaluationDataBeforeTraining) {
   const std::string data = Write("chat.jsonl", Chats(40));
   const auto outside =
       Train("outside", data, {"--eval_data", Write("a.bin", std::string(130, '~'))});
@@ -64,7 +64,7 @@ TEST_F(TrainDataTest, WhatCannotBeEvaluatedOnIsNamedBeforeTheTraining) {
 }
 
 // At a rate of 0 no evaluation is better than the first.
-TEST_F(TrainDataTest, TheBestEvaluationIsKeptAndPatienceEnds) {
+TEST_F(TrainDataTest, KeepsTheBestEvaluationAndStopsEarly) {
   const std::string data = Write("chat.jsonl", Chats(40));
   Write("ds.json", R"({"train_batch_size": 4,
                        "optimizer": {"type": "AdamW", "params": {"lr": 0.0}}})");

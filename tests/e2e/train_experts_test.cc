@@ -42,7 +42,7 @@ class TrainExpertsTest : public TrainTest {
   }
 };
 
-TEST_F(TrainExpertsTest, TheyTrainWhatOneRankTrainsAndItGoesOn) {
+TEST_F(TrainExpertsTest, MatchOneRankAndResume) {
   ASSERT_EQ(RunExperts("one", 1, 0, {"--steps", "6"}).status, 0);
   const auto cut = RunExperts("cut", 4, 2, {"--ep", "2", "--steps", "2", "--save_every", "2"});
   ASSERT_EQ(cut.status, 0) << cut.out << cut.err;
@@ -57,7 +57,7 @@ TEST_F(TrainExpertsTest, TheyTrainWhatOneRankTrainsAndItGoesOn) {
 }
 
 // Routes of a step are those of all ranks' tokens: two of each in each of the four layers.
-TEST_F(TrainExpertsTest, EveryStepTellsTheLoadOfAllExperts) {
+TEST_F(TrainExpertsTest, ReportsTheLoadOfAllExpertsInEveryStep) {
   ASSERT_EQ(RunExperts("run", 2, 3, {"--ep", "2", "--steps", "2"}).status, 0);
   for (const auto& step : ReadJsonLines(RunDir("run") / "metrics.jsonl")) {
     ASSERT_EQ(step["expert_routes"].size(), 4U);
@@ -71,7 +71,7 @@ TEST_F(TrainExpertsTest, EveryStepTellsTheLoadOfAllExperts) {
 }
 
 // A folder goes in, of which a rank reads its experts alone, and comes out with all of them.
-TEST_F(TrainExpertsTest, AFolderComesOutWhole) {
+TEST_F(TrainExpertsTest, SavesACompleteFolder) {
   const auto folder = [&](const std::string& name) { return folder_.path() / (name + "-hf"); };
   const auto save = [&](const std::string& name, int ranks, int stage,
                         std::vector<std::string> more) {

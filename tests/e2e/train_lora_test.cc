@@ -157,7 +157,7 @@ TEST_F(TrainLoraTest, AQuantisedModelIsTrainedResumedAndMerged) {
 }
 
 // A stage knows the others' layers by their names alone; rank 0 writes the adapters of all.
-TEST_F(TrainLoraTest, StagesTrainTakeUpAndMergeWhatOneStageDoes) {
+TEST_F(TrainLoraTest, StagesTrainResumeAndMergeLikeOneStage) {
   const auto with = [](std::vector<std::string> first, std::vector<std::string> more) {
     first.insert(first.end(), more.begin(), more.end());
     return first;
@@ -193,7 +193,7 @@ TEST_F(TrainLoraTest, StagesTrainTakeUpAndMergeWhatOneStageDoes) {
   }
 }
 
-TEST_F(TrainLoraTest, WhatIsFrozenStaysAndWhatMakesNoSenseIsRefused) {
+TEST_F(TrainLoraTest, KeepsFrozenWeightsAndRefusesInvalidFlags) {
   const auto frozen = Train("frozen", kBase, 0.02, {"--freeze", "model.layers.*", "--steps", "2"});
   EXPECT_EQ(frozen.status, 0) << frozen.err;
   const auto nothing = Train("nothing", kBase, 0.02, {"--freeze", "*", "--steps", "2"});

@@ -32,7 +32,7 @@ class TrainParallelTest : public TrainTest {
   }
 };
 
-TEST_F(TrainParallelTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
+TEST_F(TrainParallelTest, TensorRanksMatchOneRankAndResume) {
   ExpectPairsTrainWhatOneRankTrains("--tp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--tp", "5"})));
   EXPECT_EQ(too_many.status, 2);
@@ -40,7 +40,7 @@ TEST_F(TrainParallelTest, TensorRanksTrainWhatOneRankTrainsAndItGoesOn) {
                                       "keys, in one weight with the queries; it can into 4"));
 }
 
-TEST_F(TrainParallelTest, SequenceRanksTrainWhatOneRankTrainsAndItGoesOn) {
+TEST_F(TrainParallelTest, SequenceRanksMatchOneRankAndResume) {
   ExpectPairsTrainWhatOneRankTrains("--sp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--sp", "5"})));
   EXPECT_EQ(too_many.status, 2);
@@ -48,7 +48,7 @@ TEST_F(TrainParallelTest, SequenceRanksTrainWhatOneRankTrainsAndItGoesOn) {
 }
 
 // The one rank goes on with a job that has no ring any more.
-TEST_F(TrainParallelTest, RanksOfARingTrainWhatOneRankTrainsAndItGoesOn) {
+TEST_F(TrainParallelTest, RingRanksMatchOneRankAndResume) {
   ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_kind", "ring"});
   const auto of_eight = RunProgram(DsrunCommand(
       RunDir("eight"), Train(8, 0, {"--sp", "8", "--sp_kind", "ring", "--steps", "4"})));
@@ -61,7 +61,7 @@ TEST_F(TrainParallelTest, RanksOfARingTrainWhatOneRankTrainsAndItGoesOn) {
 }
 
 // Samples have six portions, the last one shorter; what waits does so in a file.
-TEST_F(TrainParallelTest, AttentionByPortionsTrainsTheSameAndItGoesOn) {
+TEST_F(TrainParallelTest, ChunkedAttentionTrainsTheSameAndResumes) {
   const fs::path away = fs::path(RunDir("away"));
   fs::create_directories(away);
   ExpectPairsTrainWhatOneRankTrains("--sp", {"--sp_chunk", "6", "--sp_offload", away.string()});
@@ -74,7 +74,7 @@ TEST_F(TrainParallelTest, AttentionByPortionsTrainsTheSameAndItGoesOn) {
   EXPECT_THAT(in_ring.err, HasSubstr("(--sp_chunk) is built for --sp_kind ulysses"));
 }
 
-TEST_F(TrainParallelTest, StagesTrainWhatOneRankTrainsAndItGoesOn) {
+TEST_F(TrainParallelTest, StagesMatchOneRankAndResume) {
   ExpectPairsTrainWhatOneRankTrains("--pp");
   const auto too_many = RunProgram(DsrunCommand(RunDir("no"), Train(5, 0, {"--pp", "5"})));
   EXPECT_EQ(too_many.status, 2);
@@ -82,7 +82,7 @@ TEST_F(TrainParallelTest, StagesTrainWhatOneRankTrainsAndItGoesOn) {
 }
 
 // Every schedule, and stages of tensor or sequence ranks.
-TEST_F(TrainParallelTest, StagesInAnyOrderTrainWhatOneRankTrains) {
+TEST_F(TrainParallelTest, StagesInAnyOrderMatchOneRank) {
   ASSERT_EQ(RunProgram(DsrunCommand(RunDir("one"), Train(1, 0, {"--steps", "2"}))).status, 0);
   const auto expect_same = [&](const std::string& name, int ranks, std::vector<std::string> more) {
     more.insert(more.end(), {"--steps", "2", "--pp", "2", "--gradient_accumulation_steps", "4"});

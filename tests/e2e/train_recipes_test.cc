@@ -131,7 +131,7 @@ TEST_P(TrainRecipesTest, ItsPagesCommandTrains) {
 class ExpertsRecipeTest : public TrainRecipesTest {};
 
 // In a step every token has two routes in each of the four layers.
-TEST_F(ExpertsRecipeTest, EveryStepTellsTheirLoad) {
+TEST_F(ExpertsRecipeTest, ReportsTheirLoadInEveryStep) {
   const auto run = Run("run", CommandOnPage("experts"));
   ASSERT_EQ(run.status, 0) << run.out << run.err;
   std::istringstream lines(ReadFile(folder_.path() / "run/metrics.jsonl").value());
@@ -218,7 +218,7 @@ TEST_F(OwnWordsTest, RatesOfTrainersArgumentsAreTrainers) {
   }
 }
 
-TEST_F(OwnWordsTest, CannotTurnARecipeIntoAnother) {
+TEST_F(OwnWordsTest, CannotChangeARecipeIntoAnother) {
   MakeModel();
   Write("ds.json", R"({"zero_optimization": {"stage": 1}})");
   const auto refused = Run("run", {"train", "--recipe", "zero3-offload", "--model", "my_model",

@@ -211,7 +211,7 @@ TEST_F(FailingTrainTest, AKilledRankIsRestartedFromItsCheckpoint) {
 }
 
 // step-90 stays where it is, and the highest of all. Nobody goes on from it any more.
-TEST_F(FailingTrainTest, WhatGoesOnFromAnOlderCheckpointIsTheLineFromThereOn) {
+TEST_F(FailingTrainTest, ResumingAnOlderCheckpointStartsANewLineage) {
   const auto trained = RunProgram(
       DsrunCommand(RunDir("line"), Train(2, 1, {"--steps", "90", "--save_every", "10"})));
   ASSERT_EQ(trained.status, 0) << trained.err;
@@ -302,7 +302,7 @@ TEST_F(FailingTrainTest, AFullDiskWhileSavingKeepsTheOldCheckpoint) {
   EXPECT_THAT(*ReadFile(RunDir("full") / "checkpoints" / "latest"), StartsWith("step-2\n"));
 }
 
-TEST_F(TrainTest, TimesAndMonitorsOfTheConfigTellOfEachStep) {
+TEST_F(TrainTest, ReportsTimesAndMonitorsOfEachStep) {
   nlohmann::json config = ReadJson(WriteConfig(2));
   config["train_micro_batch_size_per_gpu"] = 1;
   config["wall_clock_breakdown"] = true;
