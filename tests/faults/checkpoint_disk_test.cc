@@ -102,7 +102,7 @@ TEST_F(CheckpointDisk, AFailingDiskFailsAllAndLeavesNothing) {
   ExpectOnlyStepTen();
 }
 
-TEST_F(CheckpointDisk, WhatWasNotReallyWrittenIsNoticedBeforeTheRename) {
+TEST_F(CheckpointDisk, DetectsLostWritesBeforeTheRename) {
   const auto lie = [](const FileCall& call) {
     return call.path.ends_with(".bin") && call.kind == FileCall::Kind::kWrite ? kPretend
                                                                               : kAskTheSystem;

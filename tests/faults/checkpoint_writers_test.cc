@@ -108,7 +108,7 @@ class CheckpointWriters : public ::testing::Test {
   const fs::path root_ = folder_.path() / "checkpoints";
 };
 
-TEST_F(CheckpointWriters, WhatALivingWriterWritesStaysAndIsCommittedWhole) {
+TEST_F(CheckpointWriters, KeepsAndCommitsFilesOfALiveWriter) {
   ScriptedFileSystem without_locks(HaveNoLocks);
   for (FileSystem* system : {&FileSystem::System(), static_cast<FileSystem*>(&without_locks)}) {
     OtherWriter other(root_, *system);
@@ -122,7 +122,7 @@ TEST_F(CheckpointWriters, WhatALivingWriterWritesStaysAndIsCommittedWhole) {
   }
 }
 
-TEST_F(CheckpointWriters, WhatADeadWriterLeftGoes) {
+TEST_F(CheckpointWriters, RemovesFilesOfADeadWriter) {
   OtherWriter other(root_, FileSystem::System());
   EXPECT_EQ(UnfinishedIn(root_).size(), 1u);
   EXPECT_TRUE(WIFSIGNALED(other.End(SIGKILL)));
@@ -131,7 +131,7 @@ TEST_F(CheckpointWriters, WhatADeadWriterLeftGoes) {
 }
 
 // No proof that a stopped one lives, and none that a dead one does not: the generation decides.
-TEST_F(CheckpointWriters, WithoutLocksWhatIsLeftGoesWithTheNextGeneration) {
+TEST_F(CheckpointWriters, WithoutLocksTheNextGenerationRemovesLeftovers) {
   ScriptedFileSystem system(HaveNoLocks);
   { OtherWriter other(root_, system); }
   ASSERT_TRUE(TryCommitSample(root_, 30, system).ok());
@@ -164,7 +164,7 @@ TEST_F(CheckpointWriters, ALivingWriterOfAFollowedGenerationKeepsItsFilesAndComm
   EXPECT_FALSE(fs::exists(root_ / "step-20"));
 }
 
-TEST_F(CheckpointWriters, ManySavesOfTheSameStepsByTwoProcessesAreAllWhole) {
+TEST_F(CheckpointWriters, ConcurrentSavesOfTheSameStepsAreComplete) {
   constexpr int kSteps = 25;
   const auto save_all = [&](int writer) {
     bool good = true;
@@ -186,7 +186,7 @@ TEST_F(CheckpointWriters, ManySavesOfTheSameStepsByTwoProcessesAreAllWhole) {
 }
 
 // A generation that is taken over between the check and `latest` would make itself the living one.
-TEST_F(CheckpointWriters, AGenerationIsFollowedBeforeACommitOrBehindItButNotInside) {
+TEST_F(CheckpointWriters, AGenerationEndsBeforeOrAfterACommitButNotInside) {
   Lineage lineage;
   CommitSample(root_, 10, &lineage);
   std::promise<void> came;  // to the lock, or to the end

@@ -23,7 +23,7 @@ class GpuOptim : public ds::testing::OnGpu<::testing::Test> {
   static at::Device Gpu() { return Opened()->device; }
 };
 
-TEST_F(GpuOptim, KernelsComputeWhatTheHostDoes) {
+TEST_F(GpuOptim, KernelsMatchTheHost) {
   for (const FlatCase& each : EveryCase()) {
     for (const FlatOp& op : EveryOp()) {
       const FlatBuffers host = MakeBuffers(each);
@@ -39,7 +39,7 @@ TEST_F(GpuOptim, KernelsComputeWhatTheHostDoes) {
   }
 }
 
-TEST_F(GpuOptim, OptimizersComputeWhatTheCpuKernelsDo) {
+TEST_F(GpuOptim, OptimizersMatchTheCpuKernels) {
   const config::OptimizerAlgorithm algorithms[] = {
       config::AdamConfig{},       config::SgdConfig{.momentum = 0.8},
       config::AdagradConfig{},    config::LionConfig{},

@@ -93,7 +93,7 @@ TEST_F(GpuStep, LookOutSeesAWait) {
 }
 
 // What comes from the host and goes back there moves beside the computation, in order.
-TEST_F(GpuStep, StateThatRestsOnTheHostIsNotWaitedForEither) {
+TEST_F(GpuStep, DoesNotWaitForStateOnTheHost) {
   const GpuDecoder here{.stage = 3};
   const auto expected = LossesWithoutWaits(here, kSteps);
   for (const bool parameters : {false, true}) {

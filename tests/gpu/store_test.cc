@@ -43,7 +43,7 @@ struct OnTheHost {
 
 class GpuStore : public testing::OnGpu<::testing::Test> {};
 
-TEST_F(GpuStore, LendsWhatTheUpdateBeforeHasLeftWhileCopiesGoOnBeside) {
+TEST_F(GpuStore, LendsResultsOfTheLastUpdateDuringOverlappedCopies) {
   const c10::Device device = Opened()->device;
   OnTheHost on_the_host(device);
   zero::Store& store = on_the_host.store;
@@ -75,7 +75,7 @@ TEST_F(GpuStore, LendsWhatTheUpdateBeforeHasLeftWhileCopiesGoOnBeside) {
 }
 
 // The host is ahead of the device all the time: it has not waited for the computation.
-TEST_F(GpuStore, NeverWaitsOnTheHostForWhatComesAndGoes) {
+TEST_F(GpuStore, NeverBlocksTheHostForTransfers) {
   const c10::Device device = Opened()->device;
   OnTheHost on_the_host(device);
   zero::Store& store = on_the_host.store;

@@ -50,7 +50,7 @@ TEST_F(GpuMemory, IsKnownFromTheBeginning) {
 class GpuTrain : public ds::testing::OnGpu<::testing::TestWithParam<int>> {};
 
 // What runs on the default stream by mistake reads and writes too early or too late.
-TEST_P(GpuTrain, LearnsOnAStreamOfItsOwnWhatTheCpuDoes) {
+TEST_P(GpuTrain, MatchesTheCpuOnItsOwnStream) {
   const auto gpu = comm::ConnectWorld({.job_id = "gpu-train"}, *Opened());
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   const auto cpu = comm::MakeLocalWorld(1);
@@ -64,7 +64,7 @@ TEST_P(GpuTrain, LearnsOnAStreamOfItsOwnWhatTheCpuDoes) {
 }
 
 // What is away comes back by copies, and a group of one rank takes part in every collective.
-TEST_P(GpuTrain, LearnsTheSameWithWhatIsOffloadedToTheHost) {
+TEST_P(GpuTrain, MatchesWithStateOffloadedToTheHost) {
   const auto gpu = comm::ConnectWorld({.job_id = "gpu-offload"}, *Opened());
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   const auto cpu = comm::MakeLocalWorld(1);

@@ -43,7 +43,7 @@ void CopyState(Engine& from, Engine& to) {
 class OneBitResume
     : public ::testing::TestWithParam<std::tuple<config::OptimizerAlgorithm, Precision>> {};
 
-TEST_P(OneBitResume, GoesOnFromBehindTheWarmUp) {
+TEST_P(OneBitResume, ResumesAfterTheWarmUp) {
   // Before the process's first bf16 product.
   [[maybe_unused]] static const device::IsaReport isa = device::ProbeAndCapIsa();
   for (const int world_size : {1, 2}) {

@@ -29,7 +29,7 @@ void ExpectPeers(const GoldenRunResult& ours, const nlohmann::json& peer) {
   }
 }
 
-TEST(ParallelPeers, TensorRanksTrainWhatDTensorTrains) {
+TEST(ParallelPeers, TensorRanksMatchDTensor) {
   const nlohmann::json peer = PeerGolden("dtensor");
   for (const int stage : {0, 1, 2, 3}) {
     for (const int ranks : {2, 4}) {
@@ -41,7 +41,7 @@ TEST(ParallelPeers, TensorRanksTrainWhatDTensorTrains) {
   }
 }
 
-TEST(ParallelPeers, StagesTrainWhatDeepSpeedsPipelineModuleTrains) {
+TEST(ParallelPeers, StagesMatchDeepSpeedsPipelineModule) {
   const nlohmann::json peer = PeerGolden("pipeline");
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE("stage " + std::to_string(stage));

@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, ZenFlowGoldens,
 // one column of each matrix is updated beside the next step, which computes with what was before.
 // All learn. Thirty steps have fifteen updates of the rest, which cost a third of what is learnt
 // (0.69 of it at once, 0.67 late); the delayed update costs an eighth (0.88).
-TEST(ZenFlowConvergence, StaysBesideThePlainRun) {
+TEST(ZenFlowConvergence, StaysCloseToThePlainRun) {
   const Json golden = ZenFlowRuns()["runs"][0];
   const auto train = [&](const Json& changes) {
     Json changed = golden;

@@ -24,7 +24,7 @@ std::uint64_t CountSeeds() {
   return wanted == nullptr ? kSeeds : std::stoull(wanted);
 }
 
-TEST(SimulationTest, WhatMustHoldDoes) {
+TEST(SimulationTest, InvariantsHold) {
   std::map<std::string, int> endings;
   int restarted = 0;
   int fenced = 0;
@@ -49,7 +49,7 @@ TEST(SimulationTest, WhatMustHoldDoes) {
   EXPECT_GE(fenced, 20);
 }
 
-TEST(SimulationTest, ASeedAlwaysTellsTheSameStory) {
+TEST(SimulationTest, ASeedIsReproducible) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     EXPECT_EQ(Play(DrawScenario(seed), seed).trace, Play(DrawScenario(seed), seed).trace);
   }
