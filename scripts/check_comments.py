@@ -75,7 +75,7 @@ def main():
             if is_fragment(block, in_source):
                 found += 1
                 print(f"{path}:{number}: the comment has no subject and verb: {block[:70]}")
-    print(f"check_comments: {found} comments to mend" if found else "check_comments: ok")
+    print(f"check_comments: {found} comments to fix" if found else "check_comments: ok")
     return 1 if found else 0
 
 

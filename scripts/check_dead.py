@@ -92,7 +92,7 @@ def main():
     for name in sorted(set(ALLOWED) - set(dead)):
         print(f"scripts/check_dead.py: {name} is allowed, but it has a caller or is gone")
     problems = len(set(dead) ^ set(ALLOWED))
-    print("check_dead: ok" if problems == 0 else f"check_dead: {problems} to mend")
+    print("check_dead: ok" if problems == 0 else f"check_dead: {problems} to fix")
     return 1 if problems else 0
 
 

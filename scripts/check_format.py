@@ -44,7 +44,7 @@ def main():
         problems |= set(re.findall(r"^(\S+?):\d+:\d+: warning:", run.stderr, re.MULTILINE))
     for path in sorted(problems):
         print(f"{path}: not formatted; scripts/check_format.py --fix formats it")
-    print(f"check_format: {len(problems)} to mend" if problems else "check_format: ok")
+    print(f"check_format: {len(problems)} to fix" if problems else "check_format: ok")
     return 1 if problems else 0
 
 

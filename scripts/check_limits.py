@@ -121,7 +121,7 @@ def main():
     for key in sorted(set(ALLOWED) - met):
         problems += 1
         print(f"scripts/check_limits.py: {key} is allowed more than it needs")
-    print(f"check_limits: {problems} to mend" if problems else "check_limits: ok")
+    print(f"check_limits: {problems} to fix" if problems else "check_limits: ok")
     return 1 if problems else 0
 
 

@@ -67,7 +67,7 @@ def main():
                 if len(files) > 1:
                     problems += 1
                     print(f"{' and '.join(files)} both keep {name} to themselves")
-    print(f"check_names: {problems} to mend" if problems else "check_names: ok")
+    print(f"check_names: {problems} to fix" if problems else "check_names: ok")
     return 1 if problems else 0
 
 

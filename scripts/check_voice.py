@@ -87,7 +87,7 @@ def main():
     if "--rates" in sys.argv[1:]:
         for kind, (_, budget) in KINDS.items():
             print(f"{kind:20} {1000 * all_hits[kind] / all_words:5.1f} in 1,000 words (budget {budget})")
-    print(f"check_voice: {problems} files to mend" if problems else "check_voice: ok")
+    print(f"check_voice: {problems} files to fix" if problems else "check_voice: ok")
     return 1 if problems else 0
 
 

@@ -51,7 +51,7 @@ constexpr RefusedFlag kRefusedFlags[] = {
     {"r", kAlwaysLogged},
     {"tee", kAlwaysLogged},
     {"t", kAlwaysLogged},
-    {"local_ranks_filter", "--log_ranks RANKS shows those ranks, numbered through the whole job"},
+    {"local_ranks_filter", "--log_ranks RANKS shows those ranks, numbered across the job"},
     {"duplicate_stdout_filters", kAlwaysLogged},
     {"duplicate_stderr_filters", kAlwaysLogged},
     {"logs_specs", kAlwaysLogged},

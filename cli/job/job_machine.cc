@@ -225,7 +225,7 @@ void JobMachine::On(const UserSignal& signal) {
   if (phase_ == Phase::kAsking && EndForUser()) return;
   if (!IsForwarded(signal.number)) return;
   observer_->OnNotice("signal " + std::to_string(signal.number) +
-                      " came while no rank was running and has no effect");
+                      " arrived while no rank was running and has no effect");
 }
 
 void JobMachine::On(const HostChange& change) {

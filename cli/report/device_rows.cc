@@ -32,7 +32,7 @@ Row JudgeGpus(const HostFacts& facts) {
   }
   if (facts.dsrank.cuda_devices < static_cast<int>(facts.gpus.size())) {
     return {"GPUs", value, Level::kWarn,
-            fmt::format("LibTorch sees {} of them: look at CUDA_VISIBLE_DEVICES and nvidia-smi",
+            fmt::format("LibTorch sees {}: check CUDA_VISIBLE_DEVICES and nvidia-smi",
                         facts.dsrank.cuda_devices)};
   }
   return {"GPUs", value};

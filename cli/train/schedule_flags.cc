@@ -253,8 +253,8 @@ StatusOr<Json> MakeSchedulerSection(const ScheduleFlags& flags, const ScheduleBe
     }
     if (params.value("cycle_second_step_size", 0) == -1) params.erase("cycle_second_step_size");
     if (rest.empty()) return Json{{"type", schedule.name}, {"params", params}};
-    return InvalidArgumentError("--" + rest.begin()->first + " is no parameter of --lr_schedule " +
-                                flags.lr_schedule);
+    return InvalidArgumentError("--" + rest.begin()->first +
+                                " is not a parameter of --lr_schedule " + flags.lr_schedule);
   }
   return InvalidArgumentError("--lr_schedule " + flags.lr_schedule +
                               ": no such schedule; name others in the ds_config's scheduler.type" +

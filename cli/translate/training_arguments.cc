@@ -164,7 +164,8 @@ class ArgumentTranslator {
     }
     for (const auto& [name, value] : accelerator.items()) {
       if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
-      out_.Add(Mapping::kMissing, "accelerator_config." + name, value, "Trainer does not know it");
+      out_.Add(Mapping::kMissing, "accelerator_config." + name, value,
+               "Trainer has no such argument");
     }
     if (accelerator.value("split_batches", Json()) == true) {
       out_.Add(Mapping::kMissing, "accelerator_config.split_batches", true,

@@ -55,7 +55,7 @@ DS_CHILD_CODE long RawSyscall(long number, long a = 0, long b = 0, long c = 0, l
   return first;
 }
 #else
-#error "RawSyscall knows x86-64 and AArch64 only"
+#error "RawSyscall supports x86-64 and AArch64 only"
 #endif
 
 // Converts a pointer to a system call argument.

@@ -23,8 +23,8 @@ bool AwaitRoom(int fd, RankInput::Deadline deadline) {
 StatusOr<std::uint64_t> RankInput::Write(const Chunk& chunk, Deadline deadline) {
   const std::lock_guard lock(mutex_);
   if (chunk.offset > taken_) {
-    return OutOfRangeError("input from byte " + std::to_string(chunk.offset) +
-                           " on, but only the first " + std::to_string(taken_) + " have come");
+    return OutOfRangeError("input starts at byte " + std::to_string(chunk.offset) +
+                           ", but only the first " + std::to_string(taken_) + " were received");
   }
   const std::uint64_t known = std::min<std::uint64_t>(taken_ - chunk.offset, chunk.data.size());
   const std::string_view fresh = chunk.data.substr(known);

@@ -101,7 +101,7 @@ StatusOr<std::vector<StoredTensor>> WriteRankFile(const std::vector<TensorShard>
   }
   if (tensors.status().code() != StatusCode::kResourceExhausted) return tensors;
   return tensors.status().WithContext(
-      fmt::format("no room for the {} of this rank's file", ByteSize(RankFileBytes(shards))));
+      fmt::format("no space for the {} of this rank's file", ByteSize(RankFileBytes(shards))));
 }
 
 std::optional<Lineage> ToldLineage(const SaveRequest& request) {
@@ -338,7 +338,7 @@ Status LoadTensors(const fs::path& directory, const Manifest& manifest,
   DS_RETURN_IF_ERROR(comm::AgreeOnStatus(ReadShards(directory, manifest, *shards, marks), world));
   if (count == 0) return OkStatus();
   const at::Tensor by_anyone = wanted.to(world.control().device());
-  world.control().AllReduce(by_anyone, comm::ReduceOp::kMax, "what is loaded");
+  world.control().AllReduce(by_anyone, comm::ReduceOp::kMax, "loaded tensors");
   wanted.copy_(by_anyone);
   return CheckNoneLeft(manifest, marks);
 }

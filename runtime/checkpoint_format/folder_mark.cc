@@ -55,8 +55,8 @@ Status FindFolderMark(const fs::path& folder, const std::string& mark) {
   if (error) return ErrnoError(error.value(), (folder / mark).string());
   return FailedPreconditionError(
       folder.string() +
-      " is another folder here than where the job was started: checkpoints of several hosts need "
-      "one that all of them and the host of dsrun share; name it with --run_dir");
+      " differs from the folder on the host where the job was started: checkpoints of several "
+      "hosts need a folder that all hosts and the host of dsrun share; name it with --run_dir");
 }
 
 void RemoveFolderMark(const fs::path& folder, const std::string& mark) {

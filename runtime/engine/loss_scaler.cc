@@ -54,7 +54,7 @@ Status LossScaler::Update(bool overflow) {
 std::string LossScaler::DescribeOverflow(double before) const {
   const std::string now = NumberText(scale_);
   if (!rule_.dynamic) return "the loss scale is fixed at " + now;
-  if (scale_ < before) return "the loss scale goes from " + NumberText(before) + " to " + now;
+  if (scale_ < before) return "the loss scale changes from " + NumberText(before) + " to " + now;
   if (scale_ <= rule_.minimum) return "the loss scale stays at its minimum, " + now;
   return "the loss scale stays at " + now + " (hysteresis: " +
          (lives_ > 1 ? std::to_string(lives_) + " more overflows halve it)"

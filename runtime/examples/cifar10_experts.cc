@@ -319,7 +319,7 @@ ds::StatusOr<ds::config::DsConfig> ReadConfig(const Arguments& arguments, int wo
   const auto checked = ds::config::CheckConfig(text, arguments.config, facts);
   if (!checked.ok) return ds::InvalidArgumentError(checked.errors.front().message);
   if (arguments.dtype == "fp32" && checked.config.training_dtype() != ds::config::DataType::kFp32) {
-    return ds::InvalidArgumentError("--dtype fp32: " + arguments.config + " says another");
+    return ds::InvalidArgumentError("--dtype fp32: " + arguments.config + " has another one");
   }
   return checked.config;
 }

@@ -29,7 +29,7 @@ namespace ds::rank {
 // Advice to the user after a rank has run out of memory.
 inline constexpr char kMemoryHint[] =
     "a smaller micro-batch, --recompute full, a higher ZeRO stage or more ranks need less memory "
-    "on each; `dsrun estimate --deepspeed_config` shows what fits";
+    "on each; `dsrun estimate --deepspeed_config` shows settings that fit";
 
 class RankMemory {
  public:

@@ -92,7 +92,8 @@ TEST_F(SshTrainTest, CheckpointsInAFolderThatHostsDoNotShareAreRefusedBeforeTheF
   words.insert(words.end(), {"--save_every", "1"});
   const ProgramResult result = RunJob(OnHosts(words));
   EXPECT_EQ(result.status, 6) << result.err;
-  EXPECT_THAT(JobVerdict()["message"].get<std::string>(), HasSubstr("is another folder here"));
+  EXPECT_THAT(JobVerdict()["message"].get<std::string>(),
+              HasSubstr("differs from the folder on the host"));
   EXPECT_TRUE(JobVerdict()["step"].is_null());
 }
 

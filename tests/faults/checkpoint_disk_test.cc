@@ -88,7 +88,7 @@ TEST_F(CheckpointDisk, AFullDiskUnderOneRankFailsAllAndLeavesNothing) {
     const auto verdicts = Save(root_, 20, FailOn("rank-00001.bin", ENOSPC, fail_at));
     for (const Status& verdict : verdicts) {
       EXPECT_EQ(verdict.code(), StatusCode::kResourceExhausted);
-      EXPECT_THAT(verdict.message(), HasSubstr("rank 1: no room for the 44.0 KiB"));
+      EXPECT_THAT(verdict.message(), HasSubstr("rank 1: no space for the 44.0 KiB"));
     }
     ExpectOnlyStepTen();
   }

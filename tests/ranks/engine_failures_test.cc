@@ -217,7 +217,7 @@ TEST(LossScaling, FindsItsScaleAndItsStateIsSaved) {
       EXPECT_TRUE(first.skipped);
       EXPECT_EQ(first.loss_scale, 16777216.0);
       EXPECT_THAT(first.non_finite, HasSubstr("at element"));
-      EXPECT_EQ(first.overflow, "the loss scale goes from 16777216 to 8388608");
+      EXPECT_EQ(first.overflow, "the loss scale changes from 16777216 to 8388608");
       EXPECT_EQ(DeepSpeedApi(*engine).skipped_steps(), 1);
       EXPECT_FALSE(DeepSpeedApi(*engine).was_step_applied());
       int skipped = 1;

@@ -32,7 +32,7 @@ TEST(SharedFolderTest, ARankThatSeesAnotherFolderIsNamedToAll) {
     const Status status = checkpoint::CheckSharedFolder(path, mark, world);
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(status.message(), HasSubstr("rank 2: "));
-    EXPECT_THAT(status.message(), HasSubstr("is another folder here"));
+    EXPECT_THAT(status.message(), HasSubstr("differs from the folder on the host"));
   });
 }
 

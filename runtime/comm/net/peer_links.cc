@@ -139,7 +139,7 @@ Status PeerLinks::Wait(const Ticket& ticket) {
     if (patience.is_over()) {
       return FailForPeer(
           ticket.peer,
-          "did not come within " + std::to_string(timeout_.count() / 1000) + " s while " + doing,
+          "did not arrive within " + std::to_string(timeout_.count() / 1000) + " s while " + doing,
           Absence::Kind::kLate);
     }
     changed_.wait_for(lock, patience.until_look());

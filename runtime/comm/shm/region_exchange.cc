@@ -181,12 +181,12 @@ class RegionHost {
                                      " in " + Describe(place_.purpose));
     }
     if (who.size != place_.self.size || who.rank < 1 || who.rank >= who.size) {
-      return FailedPreconditionError("a process came as rank " + std::to_string(who.rank) + " of " +
-                                     std::to_string(who.size) + " into a group of " +
+      return FailedPreconditionError("a process joined as rank " + std::to_string(who.rank) +
+                                     " of " + std::to_string(who.size) + " into a group of " +
                                      std::to_string(place_.self.size));
     }
     if (has_come_[static_cast<std::size_t>(who.rank)]) {
-      return FailedPreconditionError("two processes came as " + NameOf(place_, who.rank));
+      return FailedPreconditionError("two processes joined as " + NameOf(place_, who.rank));
     }
     has_come_[static_cast<std::size_t>(who.rank)] = true;
     return OkStatus();

@@ -141,7 +141,7 @@ void FillReasons(Json* registry) {
   for (Json& entry : registry->at("settings")) {
     if (entry["state"] != "refused") continue;
     const std::string feature = LongestPrefix(entry["key"], not_built);
-    if (feature.empty()) Fail(entry["key"], "is refused, so not_built must say why");
+    if (feature.empty()) Fail(entry["key"], "is refused, so not_built must give the reason");
     entry["reason"] = not_built[feature];
     missing.insert(feature);
   }

@@ -121,10 +121,10 @@ void ScheduleTakesItsParams(RuleContext& context) {
   if (type == nullptr) return;
   for (const auto& [key, entry] : context.values.entries()) {
     if (!SaysSomething(key, entry) || type->Takes(Key(key))) continue;
-    context.issues.Error(
-        key,
-        key + " is no parameter of " + std::string(type->name) + ", which takes " + NamesOf(*type),
-        entry.position);
+    context.issues.Error(key,
+                         key + " is not a parameter of " + std::string(type->name) +
+                             ", which takes " + NamesOf(*type),
+                         entry.position);
   }
   for (const ScheduleParam& param : type->params) FillIn(context, *type, param);
 }
@@ -201,7 +201,7 @@ void WarmupEndsAtTheLearningRate(RuleContext& context) {
   context.issues.Warning(key,
                          std::string(key) +
                              " is 0.001, WarmupDecayLR's default, and not optimizer.params.lr (" +
-                             lr.dump() + "): give it to say which",
+                             lr.dump() + "): set it explicitly",
                          values.PositionOf(kType));
 }
 

@@ -240,8 +240,8 @@ Status CheckFits(const LoraSpec& spec, const ModelNames& model) {
     DS_ASSIGN_OR_RETURN(const bool targeted, spec.rules->Targets(layer));
     if (!targeted) continue;
     return InvalidArgumentError("target_modules of " + std::string(kAdapterConfigFile) +
-                                " covers " + layer + ", of which " + kAdapterWeightsFile +
-                                " has no tensors");
+                                " covers " + layer + ", but " + kAdapterWeightsFile +
+                                " has no tensors of it");
   }
   for (const auto& [name, stored] : spec.whole) {
     if (Contains(model.parameters, name)) continue;

@@ -185,7 +185,7 @@ Status RowReader::RefuseChatKeys(const std::string& format) const {
   for (const char* const key : {"system", "tools", "functions", "chat_template_kwargs"}) {
     if (!HasValue(row_, key)) continue;
     return InvalidArgumentError(
-        Quoted(key) + " says something of a conversation, and " + format +
+        Quoted(key) + " belongs to a conversation, but " + format +
         " are texts: write them as lists of messages, or name them with --prompt_field and "
         "--completion_field to leave " +
         Quoted(key) + " out");

@@ -288,7 +288,7 @@ TEST_F(TrainInputsTest, RefusesScheduleFlagsThatMeanNothing) {
   EXPECT_THAT(Error(flags), HasSubstr("--warmup_num_steps needs --lr_schedule"));
   flags.schedule.lr_schedule = "OneCycle";
   EXPECT_THAT(Error(flags),
-              HasSubstr("--warmup_num_steps is no parameter of --lr_schedule OneCycle"));
+              HasSubstr("--warmup_num_steps is not a parameter of --lr_schedule OneCycle"));
   flags.schedule = {.lr_schedule = "WarmupLr", .given = {}};
   EXPECT_THAT(Error(flags), HasSubstr("did you mean 'WarmupLR'?"));
   flags.data = {Path("data.txt")};

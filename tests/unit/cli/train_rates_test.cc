@@ -322,7 +322,7 @@ TEST_F(TrainRatesTest, FlagsOfSchedulesThatMeanNothingAreRefused) {
   EXPECT_THAT(error({"--lr_scheduler_type", "cosine", "--lr_scheduler_kwargs", "3"}),
               HasSubstr("must be a JSON object"));
   EXPECT_THAT(error({"--lr_scheduler_type", "linear", "--lr_scheduler_kwargs", R"({"power": 2})"}),
-              HasSubstr("scheduler.params.power is no parameter of linear, which takes "
+              HasSubstr("scheduler.params.power is not a parameter of linear, which takes "
                         "warmup_num_steps, total_num_steps"));
   EXPECT_THAT(error({"--lr_scheduler_type", "warmup_stable_decay"}),
               HasSubstr("needs scheduler.params.num_decay_steps"));

@@ -75,14 +75,14 @@ TEST(SchedulerRules, ScheduleTakesItsParams) {
               ElementsAre(HasSubstr("needs scheduler.params.cycle_min_lr"),
                           HasSubstr("needs scheduler.params.cycle_max_lr")));
   EXPECT_THAT(SchedulerErrors(R"({"type": "WarmupLR", "params": {"total_num_steps": 5}})"),
-              ElementsAre(HasSubstr("scheduler.params.total_num_steps is no parameter of WarmupLR, "
-                                    "which takes warmup_min_lr, warmup_max_lr")));
+              ElementsAre(HasSubstr("scheduler.params.total_num_steps is not a parameter of "
+                                    "WarmupLR, which takes warmup_min_lr, warmup_max_lr")));
   const JobFacts facts{.total_steps = 9};
   EXPECT_THAT(Messages(CheckConfig(R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR",
                                "params": {"total_num_steps": "auto"}}})",
                                    "ds.json", facts)
                            .errors),
-              ElementsAre(HasSubstr("total_num_steps is no parameter of WarmupLR")));
+              ElementsAre(HasSubstr("total_num_steps is not a parameter of WarmupLR")));
   EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": 0}})"),
               ElementsAre(HasSubstr("must be between 1 and")));
   EXPECT_THAT(SchedulerErrors(R"({"type": "StepLR", "params": {"step_size": 3, "last_epoch": 2}})"),

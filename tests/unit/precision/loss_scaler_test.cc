@@ -151,9 +151,9 @@ TEST(LossScaler, ReportsTheNewScale) {
             "the loss scale stays at 65536 (hysteresis: 2 more overflows halve it)");
   EXPECT_EQ(overflow(zero),
             "the loss scale stays at 65536 (hysteresis: the next overflow halves it)");
-  EXPECT_EQ(overflow(zero), "the loss scale goes from 65536 to 32768");
+  EXPECT_EQ(overflow(zero), "the loss scale changes from 65536 to 32768");
   LossScaler stage_0({.dynamic = true, .initial_scale = 4.0, .minimum = 3.0});
-  EXPECT_EQ(overflow(stage_0), "the loss scale goes from 4 to 3");
+  EXPECT_EQ(overflow(stage_0), "the loss scale changes from 4 to 3");
   EXPECT_EQ(overflow(stage_0), "the loss scale stays at its minimum, 3");
   LossScaler fixed({.initial_scale = 128.0});
   EXPECT_EQ(overflow(fixed), "the loss scale is fixed at 128");

@@ -62,7 +62,7 @@ TEST(RegionExchangeTest, TwoProcessesWithOneRankAreRefused) {
   std::future<Outcome> first = Start(Place(1, 3));
   std::future<Outcome> second = Start(Place(1, 3));
   EXPECT_THAT(ExchangeRegion(Place(0, 3), 4096).status().message(),
-              HasSubstr("two processes came as rank 1"));
+              HasSubstr("two processes joined as rank 1"));
   const Outcome one = first.get();
   const Outcome other = second.get();
   EXPECT_NE(one.ok(), other.ok());
