@@ -212,22 +212,22 @@ def make_statuses(manual):
         lines += [" " * 16 + line for line in wrapped[1:]]
     return f"""# statuses: exit statuses of dsrun
 
-This page is generated from the program. A job whose rank failed ends with that
-rank's own status, or with 128 + N when signal N killed it:
+This page is generated from the program. When a rank fails, the job ends with
+the status of that rank, or with 128 + N when signal N killed it:
 
     $ dsrun --num_gpus 2 run -- sh -c 'exit 7'; echo $?
     dsrun: the job failed: rank ... on localhost ended with status 7
     ...
     7
 
-Otherwise the status is one of dsrun. The second number is that of
-`--exit_codes distinct`, with which no status of a program is taken for one of
-dsrun:
+Otherwise dsrun sets the status. The second number is used with
+`--exit_codes distinct`, which separates statuses of dsrun from those of
+programs:
 
 {chr(10).join(lines)}
 
-With `--exit_codes distinct` a program that ends with 240 to 247 itself makes
-240; `verdict.json` has its own number.
+With `--exit_codes distinct` a program's own status of 240 to 247 becomes 240;
+`verdict.json` has the original number.
 
     $ dsrun --exit_codes distinct train --model nothing; echo $?
     dsrun: --model nothing: no such folder, config.json or preset ...

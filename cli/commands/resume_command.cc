@@ -157,7 +157,7 @@ Status ChooseResumePoint(const std::string& named, const fs::path& checkpoints,
                                    std::to_string(inputs->job.steps) + " steps; give more --steps" +
                                    (inputs->config.moe.residual ? "" : ", or --save_hf DIR"));
   }
-  inputs->notices.push_back("going on from " + point->directory);
+  inputs->notices.push_back("resuming from " + point->directory);
   inputs->job.resume_from = point->directory;
   return OkStatus();
 }

@@ -137,7 +137,7 @@ SshSettings ParseSshSettings(const std::string& printed) {
 
 std::string WarningOf(const std::string& words) {
   const std::string line = LineWith(words, "Warning: ");
-  return line.empty() ? "" : "ssh says: " + Printable(LastLineOf(line));
+  return line.empty() ? "" : "ssh reports: " + Printable(LastLineOf(line));
 }
 
 HostFailure ExplainSsh(const std::string& host, const std::string& words) {

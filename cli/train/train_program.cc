@@ -68,7 +68,7 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
   if (newest.ok()) {
     for (const checkpoint::SkippedCheckpoint& skipped : newest->skipped) {
       notices->push_back("checkpoint " + skipped.directory.string() +
-                         " is passed over: " + skipped.reason);
+                         " is skipped: " + skipped.reason);
     }
     if (newest->found.has_value()) {
       return ResumePoint{newest->found->directory.string(), newest->found->step};
@@ -77,7 +77,7 @@ StatusOr<ResumePoint> FindResumePoint(const std::string& root, const std::string
   std::string message = "there is no checkpoint to resume from in " + root;
   if (newest.ok() && !newest->skipped.empty()) {
     const auto& [directory, reason] = newest->skipped.front();
-    message += ": " + directory.filename().string() + " is passed over: " + reason;
+    message += ": " + directory.filename().string() + " is skipped: " + reason;
   } else if (newest.ok()) {
     message += DescribeOthers(root);
   }
@@ -145,7 +145,7 @@ StatusOr<RankProgram> TrainProgram::ForGeneration(int generation) const {
     const StatusOr<ResumePoint> point = FindResumePoint(job.checkpoint_dir, "", &program.notices);
     if (point.ok()) {
       job.resume_from = point->directory;
-      program.notices.push_back("going on from " + point->directory);
+      program.notices.push_back("resuming from " + point->directory);
     } else if (point.status().code() == StatusCode::kNotFound) {
       program.begins_again = true;
       DS_ASSIGN_OR_RETURN(program.unusable, DescribeUnusable(job.checkpoint_dir, program.notices));

@@ -48,7 +48,7 @@ TEST_F(SshClientTest, AnUnknownHostIsItsConfigurationsToAccept) {
   const ProgramResult accepted = Run("echo rank $RANK");
   EXPECT_EQ(accepted.status, 0) << accepted.err;
   EXPECT_THAT(accepted.out, HasSubstr("0@h0: rank 0\n"));
-  EXPECT_THAT(accepted.err, HasSubstr("host h0: ssh says: Warning: Permanently added "));
+  EXPECT_THAT(accepted.err, HasSubstr("host h0: ssh reports: Warning: Permanently added "));
   std::filesystem::remove(Ssh("known_hosts"));
   std::ofstream(Ssh("config")) << "StrictHostKeyChecking ask\n";
   ExpectRefused({}, {"  h0    host key  ssh h0: No ", "host key is known for", "hostkey="});

@@ -68,7 +68,7 @@ TEST_F(SshTrainRestartTest, ASpareGoesOnFromTheLastCheckpointWhenACableIsPulled)
   const ProgramResult result = dsrun->Wait();
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("spare host h2 replaces host h1"));
-  EXPECT_THAT(result.err, HasSubstr("going on from "));
+  EXPECT_THAT(result.err, HasSubstr("resuming from "));
   ExpectUndisturbed();
   for (const int host : {0, 1, 2}) ExpectNothingLeft(host);
 }

@@ -87,7 +87,7 @@ TEST_F(TrainStorageTest, AHiccupOfTheStorageCostsNoCheckpoint) {
   ASSERT_EQ(::kill(saver, SIGKILL), 0);
   ASSERT_TRUE(program.WaitForOutput("cannot be used now")) << program.err();
   leases.clear();
-  ASSERT_TRUE(program.WaitForOutput("going on from")) << program.err();
+  ASSERT_TRUE(program.WaitForOutput("resuming from")) << program.err();
   program.Signal(SIGINT);
   const auto result = program.Wait();
   EXPECT_EQ(result.status, 130);

@@ -242,10 +242,10 @@ TEST_F(CommandLineTest, CheckShowsTheValuesOfAuto) {
   const std::string stray = Write("stray.json", R"({"train_batch_size": 8, "comms_config": {},
       "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}})");
   EXPECT_THAT(Dsrun({"check", stray}).err,
-              HasSubstr("comms_config (--ignore_unknown_keys passes over unknown keys)\n"));
+              HasSubstr("comms_config (--ignore_unknown_keys ignores unknown keys)\n"));
   const ProgramResult passed = Dsrun({"check", stray, "--ignore_unknown_keys"});
   EXPECT_EQ(passed.status, 0) << passed.err;
-  EXPECT_THAT(passed.err, HasSubstr("--ignore_unknown_keys passes over comms_config\n"));
+  EXPECT_THAT(passed.err, HasSubstr("--ignore_unknown_keys ignores comms_config\n"));
   EXPECT_THAT(passed.out, HasSubstr("total_num_steps = \"auto\", \"auto\" at "));
   // {"train_batch_size": 8}
   EXPECT_THAT(Dsrun({"check", "eyJ0cmFpbl9iYXRjaF9zaXplIjogOH0="}).out,
@@ -427,8 +427,8 @@ TEST_F(ResumeRefusalTest, ADamagedNewestIsPassedOverWithANotice) {
   const ProgramResult result = Dsrun({"resume", "./run"});
   EXPECT_EQ(result.status, 3) << "there is no dsrank to go on with";
   EXPECT_THAT(result.err, HasSubstr("dsrun: checkpoint " + (root_ / "step-4").string() +
-                                    " is passed over: it is damaged: "));
-  EXPECT_THAT(result.err, HasSubstr("dsrun: going on from " + (root_ / "step-2").string() + "\n"));
+                                    " is skipped: it is damaged: "));
+  EXPECT_THAT(result.err, HasSubstr("dsrun: resuming from " + (root_ / "step-2").string() + "\n"));
 }
 
 TEST_F(ResumeRefusalTest, AFlagThatHasNoPlaceHere) {

@@ -36,7 +36,7 @@ class ValueReader {
   Json ReadFile(const JsonNode& root) {
     Json plain = ReadObject(root, {"", ""});
     if (!ignored_.empty()) {
-      issues_.Warning("", "--ignore_unknown_keys passes over " + ignored_, first_ignored_);
+      issues_.Warning("", "--ignore_unknown_keys ignores " + ignored_, first_ignored_);
     }
     return plain;
   }
@@ -103,7 +103,7 @@ class ValueReader {
     } else if (unknown_ == UnknownKeys::kRefused) {
       issues_.Error(key,
                     "unknown key " + key + Remedy(member, key, parent) +
-                        " (--ignore_unknown_keys passes over unknown keys)",
+                        " (--ignore_unknown_keys ignores unknown keys)",
                     member.position);
     } else {
       if (ignored_.empty()) first_ignored_ = member.position;

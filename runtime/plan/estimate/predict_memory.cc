@@ -143,7 +143,7 @@ std::string AdviseOnMemory(const config::DsConfig& config, const engine::JobShap
       add(change.what + " (" + Size(change.bytes) + " a rank)");
     }
   }
-  if (!advice.empty()) return "what fits: " + advice;
+  if (!advice.empty()) return "settings that fit: " + advice;
   return "no stage, --recompute or micro-batch makes it fit: use more hosts, a smaller model or "
          "offload to NVMe";
 }
@@ -255,8 +255,7 @@ std::string ToText(const Prediction& prediction) {
   const zero::HeldMemory& peak = rank.step.peak;
   const char* const tier = rank.on_gpu ? "on its GPU" : "on its host";
   std::string text = fmt::format(
-      "{} on {}, {} a micro-batch, {}, ZeRO stage {}\n\n"
-      "what each rank holds {} at the most, in {}:\n",
+      "{} on {}, {} a micro-batch, {}, ZeRO stage {}\n\npeak memory of each rank {}, in {}:\n",
       Count(prediction.job.setting.ranks, "rank"), Count(prediction.hosts, "host"),
       DescribeMicroBatch(prediction.config.batch, prediction.job),
       TypeName(prediction.config.training_dtype()), prediction.config.zero_optimization.stage, tier,

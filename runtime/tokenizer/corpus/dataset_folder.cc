@@ -332,7 +332,7 @@ std::string DescribeRest(const fs::path& folder, const Taken& taken, const Split
     text += "; the splits " + Join(other_splits) + " are not read: name their files to read them";
   }
   return text + "; " + std::to_string(rest.size()) +
-         (rest.size() == 1 ? " file is passed over: " : " files are passed over: ") + Join(rest);
+         (rest.size() == 1 ? " file is skipped: " : " files are skipped: ") + Join(rest);
 }
 
 StatusOr<FolderData> ListPlain(const fs::path& folder, DataUse use) {

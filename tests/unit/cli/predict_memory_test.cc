@@ -45,7 +45,7 @@ TEST_F(PredictMemoryTest, ChangesMakeItLessTheBestFirst) {
 TEST_F(PredictMemoryTest, AdviceNamesOnlySettingsThatFit) {
   const std::int64_t room = bytes() - (100 << 20);
   const std::string advice = plan::AdviseOnMemory(config_, job_, room);
-  EXPECT_THAT(advice, HasSubstr("what fits: a micro-batch of "));
+  EXPECT_THAT(advice, HasSubstr("settings that fit: a micro-batch of "));
   EXPECT_THAT(advice, HasSubstr("--recompute full"));
   EXPECT_THAT(plan::AdviseOnMemory(config_, job_, 1 << 20), HasSubstr("use more hosts"));
 }

@@ -102,7 +102,7 @@ TEST(SshWordsTest, AProxyThatFailedIsQuoted) {
 
 TEST(SshWordsTest, AWarningIsForTheUser) {
   EXPECT_EQ(WarningOf("motd\r\nWarning: Permanently added 'n' (ED25519) to the list.\r\n"),
-            "ssh says: Warning: Permanently added 'n' (ED25519) to the list.");
+            "ssh reports: Warning: Permanently added 'n' (ED25519) to the list.");
   EXPECT_EQ(WarningOf("motd\n"), "");
 }
 

@@ -111,7 +111,7 @@ TEST_F(TrainDataPathsTest, ANoticeSaysWhichFilesOfAFolderAreRead) {
       inputs->notices,
       Contains(HasSubstr(
           "train.jsonl is read, the split train; the splits test (test.jsonl) are not read: name "
-          "their files to read them; 2 files are passed over: test.jsonl, README.md")));
+          "their files to read them; 2 files are skipped: test.jsonl, README.md")));
   EXPECT_THAT(inputs->notices, Contains(HasSubstr("test.jsonl is read, the split test")));
 }
 

@@ -388,8 +388,8 @@ TEST_F(TrainInputsTest, ThereMustBeACheckpointToResumeFrom) {
             "there is no checkpoint to resume from in " + Path("checkpoints"));
   fs::create_directories(Path("checkpoints/step-5"));
   EXPECT_THAT(FindResumePoint(Path("checkpoints"), "", &notices).status().message(),
-              HasSubstr("/checkpoints: step-5 is passed over: it is damaged: "));
-  EXPECT_THAT(notices, ElementsAre(HasSubstr("step-5 is passed over: it is damaged: ")));
+              HasSubstr("/checkpoints: step-5 is skipped: it is damaged: "));
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("step-5 is skipped: it is damaged: ")));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST(TrainProgramTest, ARestartGoesOnFromWhereTheUserSentTheRun) {
   ASSERT_TRUE(program.ForGeneration(3).ok());
 
   // Its ranks ended before they saved.
-  EXPECT_THAT(program.ForGeneration(4)->notices, ElementsAre(HasSubstr("going on from")));
+  EXPECT_THAT(program.ForGeneration(4)->notices, ElementsAre(HasSubstr("resuming from")));
   EXPECT_THAT(program.ForGeneration(4)->notices, ElementsAre(HasSubstr("step-10")));
 
   // They saved step 20, which was damaged then.
@@ -42,7 +42,7 @@ TEST(TrainProgramTest, ARestartGoesOnFromWhereTheUserSentTheRun) {
   EXPECT_THAT(program.ForGeneration(5)->notices, ElementsAre(HasSubstr("step-20")));
   checkpoint::FlipBit(root / "step-20/rank-00000.bin", 0);
   EXPECT_THAT(program.ForGeneration(6)->notices,
-              ElementsAre(HasSubstr("step-20 is passed over: it is damaged"),
+              ElementsAre(HasSubstr("step-20 is skipped: it is damaged"),
                           HasSubstr("from " + root.string() + "/step-10")));
 }
 
@@ -200,8 +200,7 @@ TEST(TrainProgramTest, ARestartReportsAnUnusableCheckpoint) {
   EXPECT_FALSE(program.ForGeneration(1)->begins_again);
   checkpoint::FlipBit(root / "step-10/rank-00000.bin", 0);
   EXPECT_TRUE(program.ForGeneration(2)->begins_again);
-  EXPECT_THAT(program.ForGeneration(2)->unusable,
-              HasSubstr("step-10 is passed over: it is damaged"));
+  EXPECT_THAT(program.ForGeneration(2)->unusable, HasSubstr("step-10 is skipped: it is damaged"));
   fs::remove_all(root / "step-10");
   EXPECT_TRUE(program.ForGeneration(3)->begins_again);
   EXPECT_THAT(program.ForGeneration(3)->unusable, HasSubstr("latest names step-10, which is gone"));

@@ -115,8 +115,8 @@ TEST(CheckConfigTest, ReportsEverythingAtOnceInTheOrderOfTheFile) {
   EXPECT_FALSE(result.ok);
   EXPECT_THAT(
       Messages(result.errors),
-      ElementsAre("ds.json:2:3: unknown key train_batch_sise; did you mean 'train_batch_size'?"
-                  " (--ignore_unknown_keys passes over unknown keys)",
+      ElementsAre("ds.json:2:3: unknown key train_batch_sise; did you mean 'train_batch_size'? "
+                  "(--ignore_unknown_keys ignores unknown keys)",
                   "ds.json:3:34: gradient_accumulation_steps must be at least 1, not 0",
                   "ds.json:4:34: zero_optimization.stage must be between 0 and 3, not 4",
                   "ds.json:4:37: the key \"stage\" is given twice in one object",
@@ -283,7 +283,7 @@ TEST(CheckConfigTest, TheReportHasTheDocumentedShape) {
   EXPECT_EQ(report["ok"], false);
   EXPECT_EQ(report["errors"][0]["key"], "x");
   EXPECT_EQ(report["errors"][0]["message"],
-            "ds.json:1:25: unknown key x (--ignore_unknown_keys passes over unknown keys)");
+            "ds.json:1:25: unknown key x (--ignore_unknown_keys ignores unknown keys)");
   EXPECT_TRUE(report["warnings"].is_array());
 }
 
@@ -309,14 +309,14 @@ TEST(CheckConfigTest, UnknownKeysAreOneWarningWhereTheyAreIgnored) {
       "optimizer": {"type": "AdamW", "params": {"lr": 0.1, "max_grad_norm": 1}}})";
   const CheckResult result = CheckConfig(text, "ds.json", JobFacts{.ignore_unknown_keys = true});
   EXPECT_THAT(Messages(result.warnings),
-              ElementsAre("ds.json:1:25: --ignore_unknown_keys passes over comms_config, "
+              ElementsAre("ds.json:1:25: --ignore_unknown_keys ignores comms_config, "
                           "bf16.loss_scale, cuda_visible_devices"));
   // DeepSpeed refuses it by name.
   EXPECT_THAT(Messages(result.errors), ElementsAre(HasSubstr("max_grad_norm is not accepted")));
   EXPECT_EQ(result.given["bf16"], nlohmann::ordered_json({{"enabled", true}}));
-  EXPECT_THAT(Errors(text),
-              Contains(HasSubstr(
-                  "unknown key comms_config (--ignore_unknown_keys passes over unknown keys)")));
+  EXPECT_THAT(
+      Errors(text),
+      Contains(HasSubstr("unknown key comms_config (--ignore_unknown_keys ignores unknown keys)")));
 }
 
 TEST(CheckConfigTest, StepsThatComeLaterAreNoError) {

@@ -105,7 +105,7 @@ TEST(DataFiles, OfAFolderAreNoCardsAndIndices) {
   ASSERT_TRUE(data.ok()) << data.status().message();
   EXPECT_THAT(NamesOf(*data), ElementsAre("a.cc", "b.txt"));
   EXPECT_THAT(data->notices, ElementsAre(AllOf(HasSubstr("a.cc, b.txt"),
-                                               HasSubstr("8 files are passed over: LICENSE"))));
+                                               HasSubstr("8 files are skipped: LICENSE"))));
 }
 
 TEST(DataFiles, OfSeveralFormatsAreRefused) {
