@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 
 #include "runtime/base/check.h"
-#include "runtime/models/initialize.h"
 #include "runtime/parallel/expert/expert_layer.h"
 
 namespace ds::models {

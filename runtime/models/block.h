@@ -22,6 +22,7 @@
 
 #include "runtime/checkpoint/placement.h"
 #include "runtime/models/bundle.h"
+#include "runtime/models/initialize.h"
 
 namespace ds::models {
 
@@ -41,16 +42,6 @@ struct StagePart {
   int all = 0;
 
   friend bool operator==(const StagePart&, const StagePart&) = default;
-};
-
-// Initial values of a parameter: independent draws from normal(mean, std), except for a range of
-// zeros.
-struct FirstValue {
-  double mean = 0.0, std = 0.0;
-  struct Zeros {
-    std::int64_t first = 0, count = 0;  // elements
-  };
-  Zeros zeros = {};
 };
 
 // Invariant: the prefix and a parameter's name form its Hugging Face name (FullName).

@@ -9,7 +9,6 @@
 
 #include "runtime/base/philox.h"
 #include "runtime/device/parallel.h"
-#include "runtime/plan/model/lora_spec.h"
 
 namespace ds::models {
 namespace {
@@ -41,15 +40,6 @@ NormalInit DescribeInit(const DecoderSpec& spec) {
   init.residual_names = {std::string(spec.names.attention_output) + ".weight",
                          std::string(spec.names.down) + ".weight"};
   return init;
-}
-
-FirstValue FamilyBlock::DescribeFirstValue(const std::string& name, std::int64_t dimensions) const {
-  if (!IsLoraParameter(name)) return init_.Describe(name, dimensions);
-  // Adapters have no effect at first. A has PEFT's variance; PEFT draws it uniformly.
-  if (name.ends_with("lora_B.weight")) return {};
-  if (IsMagnitudeParameter(name)) return {.mean = 1.0};  // DerivedValues computes the norms
-  const std::int64_t in = DescribePlacement(name, named_parameters()[name]).global_shape[1];
-  return {.std = 1.0 / std::sqrt(3.0 * static_cast<double>(in))};
 }
 
 void FillRange(const std::string& name, const FirstValue& described, std::uint64_t seed,

@@ -8,14 +8,21 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "runtime/models/block.h"
-#include "runtime/models/decoder_slice.h"
 #include "runtime/plan/model/decoder_spec.h"
 
 namespace ds::models {
+
+// Initial values of a parameter: independent draws from normal(mean, std), except for a range of
+// zeros.
+struct FirstValue {
+  double mean = 0.0, std = 0.0;
+  struct Zeros {
+    std::int64_t first = 0, count = 0;  // elements
+  };
+  Zeros zeros = {};
+};
 
 // Elements [first, first + values.numel()) of a parameter. `values` is the destination: flat, of
 // any floating dtype, on any device.
@@ -42,23 +49,5 @@ struct NormalInit {
 
 // Returns the initialisation that transformers uses for this decoder.
 NormalInit DescribeInit(const DecoderSpec& spec);
-
-// A block of a built-in model family, initialised by `init`.
-class FamilyBlock : public Block {
- public:
-  // `slice` describes how the block's decoder is sharded; empty for other blocks.
-  FamilyBlock(std::string prefix, NormalInit init, DecoderSlice slice = {})
-      : Block(std::move(prefix)), init_(std::move(init)), slice_(std::move(slice)) {}
-  FirstValue DescribeFirstValue(const std::string& name, std::int64_t dimensions) const override;
-  checkpoint::Placement DescribePlacement(const std::string& name,
-                                          const at::Tensor& tensor) const override {
-    if (!slice_.plan) return Block::DescribePlacement(name, tensor);
-    return slice_.PlacementOf(FullName(name), tensor.sizes().vec());
-  }
-
- private:
-  NormalInit init_;
-  DecoderSlice slice_;
-};
 
 }  // namespace ds::models

@@ -8,7 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/device/isa_probe.h"
-#include "runtime/models/initialize.h"
+#include "runtime/models/decoder/family_block.h"
 
 namespace ds::tests {
 namespace {

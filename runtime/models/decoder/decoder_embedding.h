@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/models/initialize.h"
+#include "runtime/models/decoder/family_block.h"
 #include "runtime/models/layers/layers.h"
 #include "runtime/models/layers/norms.h"
 

@@ -11,8 +11,8 @@
 #include "runtime/models/decoder/decoder_attention.h"
 #include "runtime/models/decoder/decoder_experts.h"
 #include "runtime/models/decoder/decoder_mlp.h"
+#include "runtime/models/decoder/family_block.h"
 #include "runtime/models/decoder/token_drop.h"
-#include "runtime/models/initialize.h"
 #include "runtime/models/layers/norms.h"
 
 namespace ds::models {

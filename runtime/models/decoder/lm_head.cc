@@ -7,7 +7,7 @@
 
 #include "runtime/models/decoder/decoder_embedding.h"
 #include "runtime/models/decoder/decoder_experts.h"
-#include "runtime/models/initialize.h"
+#include "runtime/models/decoder/family_block.h"
 #include "runtime/models/kernels/matmul.h"
 #include "runtime/models/layers/lm_loss.h"
 #include "runtime/models/layers/norms.h"
