@@ -2,14 +2,21 @@
 """Holds every #include to the torch line and to the layer table: a folder includes only folders of its row.
 
 The table below is the design; a folder that is not in it, a row without a folder, an include it does
-not allow, or something that it allows and nothing includes, is an error. Exit 0 when all is well, 1 with one line per violation.
+not allow, or something that it allows and nothing includes, is an error. So is a folder above its floor, a sheet with
+too many folders, a circle, or an arrow up (scripts/structure.py). Exit 0 when all is well, 1 with one line per violation.
+
+    scripts/check_layers.py --draw [FILE]                           draws the folders and their includes as SVG
+    scripts/check_layers.py --draw [FILE] --inside runtime/models   draws the subfolders and modules of a folder
 """
 
+import argparse
 import collections
 import pathlib
 import re
 import sys
 
+import draw_structure
+import structure
 from tracked import ROOT, tracked
 
 # The torch line: runtime/ below it is free of LibTorch, and all of runtime/ that cli and daemon may include.
@@ -247,12 +254,10 @@ def unused(includes):
             if not any(covers(entry, include) for include in by_row[row])]
 
 
-def main():
-    problems = [f"runtime/{folder} is in the layer table, but not in the tree"
-                for folder in RUNTIME if not (ROOT / "runtime" / folder).is_dir()]
-    problems += [problem for top in FLOORS for problem in link_violations(top)]
-    includes = []
-    for source in tracked("*.h", "*.cc", "*.cu"):
+def check_files(sources):
+    """The problems of the files, and the pairs of a source and the file that it includes."""
+    problems, includes = [], []
+    for source in sources:
         text = (ROOT / source).read_text(encoding="utf-8")
         for number, line in enumerate(text.splitlines(), 1):
             match = INCLUDE.match(line)
@@ -265,11 +270,48 @@ def main():
         if source.startswith(TORCH_FREE):
             for match in TORCH_INCLUDE.finditer(text):
                 problems.append(f"{source}: includes {match.group(1)}, but this folder is torch-free")
-    problems += unused(includes)
+    return problems, includes
+
+
+def draw(sheet, inside, path):
+    title = f"{inside or 'dsrun'}: {sheet.counts()}"
+    svg = draw_structure.draw(sheet, title, lambda box: f"{box}/".startswith(TORCH_FREE))
+    if path == "-":
+        sys.stdout.write(svg)
+    else:
+        pathlib.Path(path).write_text(svg, encoding="utf-8")
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description="Checks the includes against the layer table.")
+    parser.add_argument("--draw", metavar="FILE", nargs="?", const="-", help="write the structure as SVG (default: -)")
+    parser.add_argument("--inside", metavar="FOLDER", type=lambda folder: folder.rstrip("/"),
+                        help="draw the inside of a folder")
+    options = parser.parse_args()
+    if options.inside and not (ROOT / options.inside).is_dir():
+        parser.error(f"--inside {options.inside}: no such folder")
+    return options
+
+
+def main():
+    options = read_options()
+    problems = [f"runtime/{folder} is in the layer table, but not in the tree"
+                for folder in RUNTIME if not (ROOT / "runtime" / folder).is_dir()]
+    problems += [problem for top in FLOORS for problem in link_violations(top)]
+    sources = tracked("*.h", "*.cc", "*.cu")
+    found, includes = check_files(sources)
+    problems += found + unused(includes)
+    sheets = {None: structure.whole_sheet(sources, includes)}
+    sheets |= {folder: structure.inner_sheet(folder, sources, includes) for folder in structure.MAX_INSIDE}
+    if options.inside:
+        sheets[options.inside] = structure.inner_sheet(options.inside, sources, includes)
+    problems += [problem for inside, sheet in sheets.items() for problem in structure.sheet_problems(sheet, inside)]
+    if options.draw:
+        draw(sheets[options.inside], options.inside, options.draw)
     for problem in problems:
-        print(problem)
-    print(f"check_layers: {len(problems)} violation(s)" if problems else "check_layers: ok",
-          file=sys.stderr)
+        print(problem, file=sys.stderr)
+    print(f"check_layers: {len(problems)} violation(s)" if problems else "check_layers: ok", file=sys.stderr)
+    print(f"  {sheets[options.inside].counts()}; {structure.module_counts(sources, includes)}", file=sys.stderr)
     return 1 if problems else 0
 
 
