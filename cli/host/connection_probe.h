@@ -1,11 +1,10 @@
 #pragma once
 
-// ProbeTarget looks at a daemon's TCP port, independently of what gRPC says: a refused
-// connection means that the host is there and the daemon is not; silence means that the network or
-// the host is gone; a taken one means that the kernel of the host is well, and says nothing of the
-// daemon.
+// ProbeTarget checks a daemon's TCP port, independently of gRPC. A refused connection means that
+// the host is up and the daemon is not running. Silence means that the network or the host is down.
+// An accepted connection means that the host's kernel is up; it says nothing about the daemon.
 //
-// Threads: plain function; waits at most `timeout`.
+// Thread-safe. Blocks for at most `timeout`.
 
 #include <chrono>
 #include <string>
@@ -13,9 +12,9 @@
 namespace ds::cli {
 
 enum class Reachability {
-  kListening,    // the port takes connections
-  kRefused,      // the host answers, nobody listens
-  kUnreachable,  // no answer, no route
+  kListening,    // the port accepts connections
+  kRefused,      // the host responds, but no process listens on the port
+  kUnreachable,  // no response or no route
 };
 
 struct ProbeResult {
@@ -24,7 +23,7 @@ struct ProbeResult {
 };
 
 // `target` is "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the "unix:/path" of a tunnel, which
-// takes connections as long as SSH carries them.
+// accepts connections as long as its SSH connection works.
 ProbeResult ProbeTarget(const std::string& target, std::chrono::milliseconds timeout);
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// HostDaemon: what the controller needs of the daemon of one host. The real ones are reached over
-// gRPC (daemon_client.h); tests bring their own.
+// HostDaemon is the controller's interface to the daemon of one host. DaemonClient implements it
+// over gRPC (daemon_client.h); tests implement fakes.
 //
-// Threads: safe to use from several threads; one watch at a time.
+// Thread-safe. Only one watch at a time.
 
 #include <chrono>
 #include <functional>
@@ -19,8 +19,8 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// Tells whether a call reached nobody, or nobody who answers, or a daemon that is ending. What a
-// daemon refuses has other codes.
+// Returns true if a call did not reach the daemon, got no response, or reached a daemon that is
+// ending. Errors of a running daemon have other codes.
 inline bool NobodyAnswered(const Status& answer) {
   return answer.code() == StatusCode::kUnavailable ||
          answer.code() == StatusCode::kDeadlineExceeded;
@@ -33,55 +33,56 @@ class HostDaemon {
   using DoneCallback = std::function<void(const Status&)>;
 
   virtual ~HostDaemon() = default;
-  // Each of these calls `done` once, on any thread, before it returns or later, but before this
-  // object is gone.
+  // Each of these functions calls `done` once, on any thread, possibly before it returns, and
+  // before this object is destroyed.
   virtual void Begin(const v1::PrepareRequest& request,
                      AnswerCallback<v1::PrepareResponse> done) = 0;
   virtual void Begin(const v1::LaunchRequest& request, AnswerCallback<v1::LaunchResponse> done) = 0;
   virtual void Begin(const v1::StopRequest& request, AnswerCallback<v1::StopResponse> done) = 0;
   virtual void Begin(const v1::SignalRequest& request, AnswerCallback<v1::SignalResponse> done) = 0;
-  // Gives the ranks what those of other hosts have put.
+  // Delivers values of ranks of other hosts to the ranks of this host.
   virtual void Begin(const v1::ShareRequest& request, AnswerCallback<v1::ShareResponse> done) = 0;
-  // Waits for the answer.
+  // Blocks until the response.
   virtual StatusOr<v1::InputResponse> Input(const v1::InputRequest& request) = 0;
-  // Callbacks of a watch are called on threads of others, one call at a time.
+  // The callbacks of a watch run on other threads, one call at a time.
   struct WatchCallbacks {
-    // Events of the generation, in order. Whoever holds the batch still deals with them: what
-    // follows is read when the last has let go of it.
+    // Receives events of the generation, in order. The next batch is read when the last owner has
+    // released this one.
     std::function<void(std::shared_ptr<const v1::EventBatch>)> on_events;
-    // Once, and nothing follows: OK after GenerationEnded, else why the stream broke.
+    // Called once, at the end: OK after GenerationEnded, else the reason why the stream broke.
     DoneCallback on_end;
   };
-  // A daemon of another host goes on being watched over broken connections until Abandon.
+  // The watch of a daemon of another host continues over broken connections until Abandon.
   virtual void BeginWatch(int generation, WatchCallbacks callbacks) = 0;
-  // The job has ended: nothing is asked of it any more, and it may end while others finish.
+  // Tells the daemon that the job has ended, so that it can end in parallel with others. No call
+  // follows.
   virtual void HangUp() {}
-  // The host is given up: calls that are going on, and all later ones, end at once. A daemon of
-  // this machine is killed.
+  // Gives up the host: calls in progress and all later ones end at once. Kills a daemon of this
+  // machine.
   virtual void Abandon() {}
-  // Returns when the processes of a daemon that was given up have ended, if it is of this machine.
-  // `notice`, if any, is told what it waits for when that takes longer than a second.
+  // Blocks until the processes of an abandoned daemon have ended, if it is on this machine. Calls
+  // `notice`, if any, with the processes that it waits for, when that takes longer than a second.
   using NoticeCallback = std::function<void(const std::string&)>;
   virtual void AwaitProcesses(const NoticeCallback& /*notice*/) {}
-  // No rank is wanted any more: Prepare and Launch end at once, those that are going on and later
-  // ones. Whether a Launch has started ranks is not known then. From any thread.
+  // Cancels all Prepare and Launch calls, in progress and later. After a cancelled Launch it is
+  // unknown whether ranks have started. Thread-safe.
   virtual void CancelStarts() {}
 
-  // Tells whether the daemon ends when nobody renews its lease; this host's lives by a pipe.
+  // Returns whether the daemon has a lease. This host's daemon depends on a pipe instead.
   virtual bool leased() const { return false; }
-  // The daemon counts its lease from this time or an earlier one, by BootTime(). It does not change
-  // any more once the host is abandoned.
+  // Returns the latest time from which the daemon may count its lease, by BootTime(). It is
+  // constant after Abandon.
   virtual std::chrono::nanoseconds LeaseFrom() const { return {}; }
   struct RenewCall {
     bool release = false;  // the daemon is to end
     std::chrono::milliseconds timeout{};
   };
-  // Calls `done` once, on any thread, before the timeout is over or this object is gone.
+  // Calls `done` once, on any thread, before the timeout and before this object is destroyed.
   virtual void Renew(const RenewCall& /*call*/, DoneCallback done) {
     const DoneCallback answer = std::move(done);
     answer(OkStatus());
   }
-  // The time at which the last event of a Watch came, by the monotonic clock; 0 = none has come.
+  // Returns the arrival time of the last event of a Watch, by the monotonic clock; 0 = none.
   virtual std::chrono::nanoseconds LastEvent() const { return {}; }
   virtual ProbeResult Probe(std::chrono::milliseconds /*timeout*/) const { return {}; }
 };

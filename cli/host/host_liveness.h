@@ -1,16 +1,16 @@
 #pragma once
 
-// HostLiveness: how sure we may be that a host of the job is still there.
+// HostLiveness grades how likely it is that a host of the job is still up.
 //
-// A sign of life is anything that its daemon itself has sent: the answer to a renewal, an event. So
-// a host that is merely busy, whose answers are slow but whose heartbeats and steps come, is alive.
-// From the last sign on it becomes late, suspect, and lost when the lease has passed. When its
-// ranks have ended is another question (cli/job/fence.h).
+// Every message of the host's daemon is a sign of life: the response to a renewal, or an event. A
+// busy host with slow responses is therefore alive as long as its heartbeats and steps arrive.
+// Without a sign of life it becomes late, suspect, and, after the duration of the lease, lost.
+// Whether its ranks have ended is a separate question (cli/job/fence.h).
 //
-// Time in which this process did not run itself, and so could not hear anybody, is not silence of
-// the host, unless it was longer than a lease.
+// A time in which this process itself did not run does not count as silence of the host, unless it
+// was longer than a lease.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <chrono>
 #include <optional>
@@ -20,14 +20,14 @@ namespace ds::cli {
 
 enum class HostGrade { kAlive, kLate, kSuspect, kLost };
 
-// Silence from which on a host has the grade.
+// The durations of silence after which a host has each grade.
 struct LivenessThresholds {
   std::chrono::nanoseconds late;
   std::chrono::nanoseconds suspect;
   std::chrono::nanoseconds lost;
 
-  // Renewals go out six times in a lease or more often; a third of it without an answer makes a
-  // host late, two thirds suspect.
+  // Renewals are sent at least six times per lease. A host is late after a third of it without a
+  // sign of life, and suspect after two thirds.
   static LivenessThresholds OfLease(std::chrono::nanoseconds lease);
 };
 
@@ -38,24 +38,24 @@ class HostLiveness {
   HostLiveness(const LivenessThresholds& thresholds, Time now)
       : thresholds_(thresholds), last_sign_(now) {}
 
-  // A renewal was answered.
+  // Records the response to a renewal.
   void OnAnswer(Time now);
-  // An event came at `when`.
+  // Records an event that arrived at `when`.
   void OnEvent(Time when);
-  // This process did not run for so long, until now, and a lease lasts longer.
+  // Records that this process did not run for `length`, until now, if that is shorter than a lease.
   void OnOwnPause(Time length) { last_sign_ += length; }
-  // A renewal has failed; `why` is what it ended with.
+  // Records a failed renewal with its error.
   void OnFailedRenewal(const std::string& why);
 
   HostGrade Grade(Time now) const;
   Time silence(Time now) const { return now - last_sign_; }
-  // Says what is known about the silence: "3 renewals failed, the last: ...".
+  // Describes the failed renewals: "3 renewals failed, the last: ...".
   std::string Evidence() const;
 
  private:
   const LivenessThresholds thresholds_;
   Time last_sign_;
-  int failed_renewals_ = 0;  // since the last answer
+  int failed_renewals_ = 0;  // since the last response
   std::string last_failure_;
 };
 

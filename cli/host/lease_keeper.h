@@ -1,13 +1,14 @@
 #pragma once
 
-// LeaseKeeper: renews the leases of all hosts of a job from one thread, as long as the job lives,
-// and says how each host is, as LeaseTable decides.
+// LeaseKeeper renews the leases of all hosts of a job from one thread during the job, and reports
+// the state of each host, as LeaseTable determines it.
 //
-// Hosts are added as they become ready, so that the first does not run out of its lease while the
-// last is still being reached. This machine's daemon lives by a pipe, but is asked and graded like
-// the others. A lost host stays lost: its lease is not renewed any more, so that its ranks end.
+// Hosts are added as they become ready, so that the first lease does not expire while the last host
+// is still being reached. This machine's daemon has a pipe instead of a lease, but is renewed and
+// graded like the others. A lost host stays lost: its lease is no longer renewed, so that its ranks
+// end.
 //
-// Threads: all members from any. `on_change` is called on the keeper's thread, one call at a time.
+// Thread-safe. `on_change` runs on the keeper's thread, one call at a time.
 
 #include <chrono>
 #include <functional>
@@ -25,28 +26,28 @@ class LeaseKeeper {
   using OnChange = std::function<void(const HostChange&)>;
   using ClocksCallback = std::function<OwnPauses::Clocks()>;
 
-  // `lease` is what the daemons were started with. Silence and standstills are told by `clocks`,
-  // from several threads; null: by those of this machine.
+  // `lease` is the lease of the daemons. `clocks` measures silence and pauses, and is called from
+  // several threads; null: this machine's clocks.
   explicit LeaseKeeper(std::chrono::nanoseconds lease, ClocksCallback clocks = nullptr);
-  // Releases the daemons when that has not been done.
+  // Releases the daemons unless Release was called.
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-  // Renews from now on the lease of `daemon`, which outlives the keeper.
-  // `number` is among the hosts of the job; no two daemons have the same.
+  // Renews the lease of `daemon` from now on; the daemon must outlive the keeper. `number` is the
+  // number of the host in the job and must be unique.
   void Add(int number, HostDaemon* daemon);
-  // Names the one who is told of changes; what has changed before is told soon after.
+  // Sets the callback for changes. It receives earlier changes soon after.
   void Listen(OnChange on_change);
-  // The last time, not long ago, in which this process did not run for so much of a lease that
-  // hosts may have ended their ranks because of it; none: there was no such time.
+  // Returns the last recent time in which this process did not run for so large a part of a lease
+  // that hosts may have ended their ranks because of it; nullopt if there was none.
   std::optional<OwnPause> FindOwnPause() const;
-  // The job needs its daemons no more: tells all that are not lost to end, at once, and waits for
-  // their answers for a moment. Nothing is renewed afterwards and nobody told.
+  // Tells all daemons that are not lost to end, and waits a moment for their responses. Afterwards
+  // no lease is renewed and no callback runs.
   void Release();
 
  private:
-  struct State;  // shared with renewals on their way
+  struct State;  // shared with renewals in progress
 
   const std::shared_ptr<State> state_;
 };

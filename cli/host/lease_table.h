@@ -1,11 +1,11 @@
 #pragma once
 
-// LeaseTable decides for LeaseKeeper whose lease is to be renewed when, and how each host of a job
-// is (host_liveness.h).
+// LeaseTable decides for LeaseKeeper which lease to renew when, and grades each host of a job
+// (host_liveness.h).
 //
-// A lost host stays lost: its lease is not renewed any more, so that its ranks end.
+// A lost host stays lost: its lease is no longer renewed, so that its ranks end.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <chrono>
 #include <cstdint>
@@ -22,13 +22,14 @@
 namespace ds::cli {
 
 struct HostChange {
-  int host = 0;  // its number, as given to Add
+  int host = 0;  // the number passed to Add
   HostGrade grade = HostGrade::kAlive;
   HostGrade before = HostGrade::kAlive;
-  std::chrono::nanoseconds silence{};     // until now; of a host that is alive again: until it was
+  std::chrono::nanoseconds
+      silence{};  // until now; for a host that is alive again, until its sign of life
   std::int64_t last_sign_unix_nanos = 0;  // by this machine's clock
-  std::string evidence;                   // what became of its renewals
-  ProbeResult probe;  // a look at its port; only with kLost, and of another machine
+  std::string evidence;                   // the results of its renewals
+  ProbeResult probe;                      // of its port; only for kLost and for other machines
   bool is_of_this_machine = false;
 };
 
@@ -36,31 +37,32 @@ class LeaseTable {
  public:
   using Time = std::chrono::nanoseconds;  // of a monotonic clock
 
-  // `lease` is what the daemons were started with.
+  // `lease` is the lease of the daemons.
   explicit LeaseTable(Time lease);
 
-  // No two daemons have the same number. One of this machine does not run out of a lease while this
-  // process does not run: no such time is its silence.
+  // `number` must be unique. A daemon of this machine does not lose its lease while this process
+  // does not run, so such a time is not its silence.
   void Add(int number, Time now, bool is_of_this_machine = false);
-  // Those who are to be renewed now, which counts as being done.
+  // Returns the hosts to renew now, and marks them as being renewed.
   std::vector<int> TakeDue(Time now);
-  // Tells what became of it.
+  // Records the result of a renewal.
   void OnRenewed(int number, const Status& answer, Time now);
-  // An event came at `when`.
+  // Records an event that arrived at `when`.
   void OnEvent(int number, Time when) { hosts_.at(number).liveness.OnEvent(when); }
-  // Returns what has changed since the last time, without a look at ports.
+  // Returns the changes since the last call, without probes of ports.
   std::vector<HostChange> TakeChanges(Time now, std::int64_t unix_nanos);
-  // Those that are not lost.
+  // Returns the hosts that are not lost.
   std::vector<int> present() const;
 
   Time lease() const { return lease_; }
-  // There is to be a look at what is due and what has changed as often as that; each wait between
-  // two of them is told, so that a time in which this process did not run is no host's silence.
+  // The caller calls TakeDue and TakeChanges at this interval. It reports each wait in between with
+  // BeginWait and EndWait, so that a time in which this process did not run is not a host's
+  // silence.
   Time look_interval() const { return look_interval_; }
   void BeginWait(const OwnPauses::Clocks& now) { pauses_.BeginWait(now); }
   void EndWait(const OwnPauses::Clocks& now);
-  // The last time, not long before `now` by BootTime(), in which this process did not run for so
-  // much of a lease that hosts may have ended their ranks because of it.
+  // Returns the last time, shortly before `now` by BootTime(), in which this process did not run
+  // for so large a part of a lease that hosts may have ended their ranks because of it.
   std::optional<OwnPause> FindOwnPause(Time now) const;
 
  private:
@@ -71,7 +73,7 @@ class LeaseTable {
     Time next_renewal{};
     bool renewing = false;
     bool has_answered = false;
-    Time last_silence{};  // when it was last found not alive
+    Time last_silence{};  // when the host was last not alive
   };
   HostChange MakeChange(int number, HostGrade grade, Time now, std::int64_t unix_nanos);
 

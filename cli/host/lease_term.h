@@ -1,11 +1,12 @@
 #pragma once
 
-// LeaseTerm: from when on a daemon counts its lease, as far as the controller can tell.
+// LeaseTerm tracks the time from which a daemon counts its lease, as far as the controller knows.
 //
-// An answer to a renewal holds the daemon's time; the next renewal names it, and the daemon counts
-// its lease from then on. So what has been answered here is the latest that it may count from.
+// The response to a renewal contains the daemon's time. The next renewal names that time, and the
+// daemon counts its lease from it. The time of the last response received here is therefore the
+// latest possible start of the lease.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <algorithm>
 #include <chrono>
@@ -17,21 +18,21 @@ class LeaseTerm {
  public:
   using Time = std::chrono::nanoseconds;  // by BootTime()
 
-  // The daemon was started, and will be, no later than `now`.
+  // `now` is the latest time at which the daemon starts.
   explicit LeaseTerm(Time now) : from_(now) {}
 
-  // To be named by the next renewal, by the daemon's clock; 0 = none has come.
+  // Returns the time for the next renewal to name, by the daemon's clock; 0 = no response yet.
   std::uint64_t answered() const { return answered_; }
-  // The daemon counts its lease from then or from before.
+  // Returns the latest time from which the daemon may count its lease.
   Time from() const { return from_; }
 
-  // An answer has come, in which the daemon tells its time.
+  // Records a response with the daemon's time.
   void OnAnswer(std::uint64_t daemon_nanos, Time now) {
     if (given_up_) return;  // no renewal will name it
     answered_ = std::max(answered_, daemon_nanos);
     from_ = now;
   }
-  // Nothing is renewed any more.
+  // Ends the renewals.
   void GiveUp() { given_up_ = true; }
 
  private:

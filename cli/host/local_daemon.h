@@ -1,16 +1,16 @@
 #pragma once
 
-// LocalDaemon: the client of this machine's dsrund, which it starts as a child in a session of its
-// own, bound to the life of this object by a pipe. When that closes (Close, the destructor, or the
-// end of this process in any way, SIGKILL included) dsrund stops its ranks and ends. Where dsrund
-// itself is killed its guardian ends what is left, and where both are killed once dsrund takes
-// calls Close does, as far as control groups hold it (runtime/process/owned_cgroup.h).
+// LocalDaemon is the client of this machine's dsrund, which it starts as a child in a new session.
+// A pipe binds the daemon to this object: when it closes (by Close, the destructor, or the end of
+// this process, including SIGKILL), dsrund stops its ranks and ends. If dsrund itself is killed,
+// its guardian ends the remaining processes. If both are killed after dsrund accepts calls, Close
+// does it, as far as control groups contain the processes (runtime/process/owned_cgroup.h).
 //
-// Calls go over a socket pair of which the daemon gets the other end: no path leads to it, so no
-// other process can. The files of the job lie in a private 0700 folder under $XDG_RUNTIME_DIR or
-// /tmp. Nothing is left there afterwards.
+// Calls use a socket pair, which no other process can reach because it has no path. The files of
+// the job are in a private folder with mode 0700 below $XDG_RUNTIME_DIR or /tmp, which is removed
+// at the end.
 //
-// Threads: as HostDaemon says; Start and Close on one.
+// Thread-safe like HostDaemon, except that Start and Close are called on one thread.
 
 #include <atomic>
 #include <chrono>
@@ -29,68 +29,70 @@ namespace ds::cli {
 
 struct LocalDaemonOptions {
   std::string job_id;
-  std::filesystem::path dsrund;  // empty: beside the running program
-  std::filesystem::path dsrank;  // empty: beside dsrund
+  std::filesystem::path dsrund;  // empty: in the folder of the running program
+  std::filesystem::path dsrank;  // empty: in the folder of dsrund
   std::chrono::milliseconds start_timeout{10'000};
-  int interrupt_fd = -1;  // a start ends when this is readable; stays the caller's
+  int interrupt_fd = -1;  // cancels the start when readable; owned by the caller
 };
 
 class LocalDaemon final : public DaemonClient {
  public:
-  // Returns when the daemon takes calls. kNotFound when there is no dsrund, kUnavailable when it
-  // ended instead (the message, or stderr, has its reason), kCancelled when the start was
-  // interrupted. After an error no process is left.
+  // Starts the daemon and returns when it accepts calls. kNotFound: there is no dsrund.
+  // kUnavailable: it ended instead; the message, or stderr, has the reason. kCancelled:
+  // interrupted. After an error no process remains.
   static StatusOr<std::unique_ptr<LocalDaemon>> Start(LocalDaemonOptions options);
 
-  // Closes and ignores the outcome.
+  // Calls Close and ignores its result.
   ~LocalDaemon() override;
   LocalDaemon(const LocalDaemon&) = delete;
   LocalDaemon& operator=(const LocalDaemon&) = delete;
 
-  // This is dsrund itself, which ends before its guardian does (daemon/main.cc).
+  // Returns the process id of dsrund itself, which ends before its guardian (daemon/main.cc).
   int pid() const { return daemon_pid_; }
-  // Its private folder; gone after Close.
+  // Returns the daemon's private folder, which Close removes.
   const std::filesystem::path& folder() const { return folder_.path(); }
 
   // Does not wait for the daemon's end. Idempotent.
   void HangUp() override { controller_pipe_.Reset(); }
-  // Kills dsrund as well, which may have been stopped; its guardian ends its ranks.
+  // Also kills dsrund, because it may be stopped; its guardian ends its ranks.
   void Abandon() override;
   void AwaitProcesses(const NoticeCallback& notice) override { static_cast<void>(Close(notice)); }
 
-  // Hangs up and waits until dsrund, and with it every rank, has ended: after the job's grace,
-  // unless dsrund has been stopped or hangs, which only Kill ends. A guardian that has not ended 10
-  // s after dsrund is killed. Idempotent. kInternal when they did not end cleanly. `notice` is told
-  // what it waits for when that takes longer than a second.
+  // Hangs up and waits until dsrund and all ranks have ended. That takes at most the job's grace
+  // period, unless dsrund is stopped or hangs; then only Kill ends it. Kills a guardian that has
+  // not ended 10 s after dsrund. Idempotent. kInternal if they did not end cleanly. Calls `notice`
+  // with the processes that it waits for, when that takes longer than a second.
   Status Close(const NoticeCallback& notice = nullptr);
 
-  // These two from any thread, while another waits in Close or in a call.
-  // Names who has not ended, and whom Kill would kill; "" when all have.
+  // The next two functions are thread-safe, also during Close or a call.
+  //
+  // Names the process that has not ended and that Kill would kill; "" if all have ended.
   std::string DescribeWait();
-  // SIGKILL to dsrund, and thereby to its ranks; when dsrund has ended to its guardian, if that is
-  // whom DescribeWait has named. False when there was nobody to kill.
+  // Sends SIGKILL to dsrund, which ends its ranks. If dsrund has ended, sends it to the guardian,
+  // provided that DescribeWait has named it. Returns false if there was no process to kill.
   bool Kill() const;
 
  private:
   LocalDaemon(LocalDaemonOptions options, UniqueFd connection)
       : DaemonClient(options.job_id, std::move(connection)), options_(std::move(options)) {}
-  // `connection` is the daemon's end; the line that says that it is ready comes from the result.
+  // `connection` is the daemon's end. The line that reports readiness arrives on the returned
+  // descriptor.
   StatusOr<UniqueFd> Spawn(const UniqueFd& connection);
   Status AwaitReady(const UniqueFd& ready);
   Status ReapGuardian(const NoticeCallback& notice);
   void AwaitGuardian(const NoticeCallback& notice);
   void TellOfWait(const NoticeCallback& notice);
-  // For a guardian that could not.
+  // Does the guardian's work if it was killed.
   void EndWhatIsLeft(const NoticeCallback& notice);
 
   const LocalDaemonOptions options_;
   PrivateFolder folder_;
   UniqueFd controller_pipe_;  // closing it tells dsrund that the controller is gone
   bool closed_ = false;
-  bool refused_ = false;   // dsrund has said why it does not start
-  int guardian_pid_ = -1;  // our child
+  bool refused_ = false;   // dsrund has reported why it does not start
+  int guardian_pid_ = -1;  // child of this process
   int daemon_pid_ = -1;
-  UniqueFd guardian_;  // their pidfds
+  UniqueFd guardian_;  // pidfds of the two
   UniqueFd daemon_;
   std::atomic<bool> guardian_named_ = false;
 };

@@ -1,13 +1,12 @@
 #pragma once
 
-// OwnPauses: the times in which this process did not run although it should have: it was stopped
-// (Ctrl-Z), its machine slept, or it got no processor. Nobody renewed a lease then, and that no
-// host was heard is no host's fault.
+// OwnPauses records the times in which this process did not run although it should have: it was
+// stopped (Ctrl-Z), its machine was suspended, or it got no CPU time. No lease was renewed then,
+// and the silence of hosts is not their fault.
 //
-// Told by a thread whose waits are short: a wait that lasts is a pause, also while it still goes
-// on.
+// A thread with short waits reports them; a long wait is a pause, even before it ends.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <chrono>
 #include <deque>
@@ -16,37 +15,37 @@ namespace ds::cli {
 
 struct OwnPause {
   std::chrono::nanoseconds length{};
-  std::chrono::nanoseconds asleep{};  // of this the machine itself was suspended
+  std::chrono::nanoseconds asleep{};  // the part in which the machine was suspended
 };
 
 class OwnPauses {
  public:
   using Time = std::chrono::nanoseconds;
 
-  // Pauses are forgotten when they ended longer ago than `memory`.
+  // Forgets pauses that ended longer ago than `memory`.
   explicit OwnPauses(Time memory) : memory_(memory) {}
 
   struct Clocks {
     Time boot;   // BootTime()
-    Time awake;  // a monotonic clock that stands still while the machine is suspended
+    Time awake;  // a monotonic clock that stops while the machine is suspended
   };
 
   void BeginWait(const Clocks& now) {
     begun_ = now;
     waiting_ = true;
   }
-  // Returns how long the wait was.
+  // Returns the length of the wait.
   OwnPause EndWait(const Clocks& now) {
     waiting_ = false;
     const Time length = now.boot - begun_.boot;
     const OwnPause pause{length, length - (now.awake - begun_.awake)};
-    // Nobody will ask for shorter ones before it any more.
+    // Shorter pauses before this one can no longer be the longest.
     while (!past_.empty() && past_.back().pause.length <= length) past_.pop_back();
     past_.push_back({pause, now.boot});
     while (now.boot - past_.front().ended > memory_) past_.pop_front();
     return pause;
   }
-  // The longest that is remembered; its length is 0 when there is none.
+  // Returns the longest remembered pause; its length is 0 if there is none.
   OwnPause FindLongest(Time now) const {
     OwnPause longest{waiting_ ? now - begun_.boot : Time(0), Time(0)};
     for (const Past& each : past_) {
