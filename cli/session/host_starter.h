@@ -1,12 +1,12 @@
 #pragma once
 
-// HostStarter: a daemon on every host of a plan: a child on this machine, over SSH everywhere else,
-// all at the same time. The daemons and their leases are its own.
+// HostStarter starts a daemon on every host of a plan, in parallel: a child process on this
+// machine, over SSH elsewhere. It owns the daemons and their leases.
 //
-// Daemons, certificates and leases go by the hosts' numbers (JobPlan::host).
+// Daemons, certificates and leases are indexed by host number (JobPlan::host).
 //
-// Threads: all on one; Interrupt from any. Nothing is started, and no thread either, for SSH's sake
-// when all hosts are this machine.
+// Not thread-safe, except Interrupt. If all hosts are this machine, it starts no thread and nothing
+// for SSH.
 
 #include <chrono>
 #include <filesystem>
@@ -29,47 +29,51 @@
 
 namespace ds::cli {
 
-// StartedHosts tells what has come of a start. Where a host has failed the others are let go.
+// The result of a start. If one host failed, the others are released.
 struct StartedHosts {
   std::vector<FailedHost> failed;
   std::vector<HostDaemon*> daemons;  // by node rank
-  std::string master_addr;  // where the other hosts reach rank 0: the user's, where it is given
+  std::string master_addr;           // address of rank 0 for the other hosts: the user's, if given
 };
 
 class HostStarter : public SpareStarter {
   struct RemoteHosts;
 
  public:
-  // `plan` outlives it. `known_hosts` is where the job keeps the keys of hosts that nobody knew.
+  // `plan` must outlive this object. `known_hosts` is the job's file for the keys of hosts that
+  // were unknown.
   HostStarter(const JobPlan* plan, std::filesystem::path known_hosts);
   ~HostStarter() override;
 
   using NoticeCallback = std::function<void(const std::string&)>;
 
-  // Returns when all take calls, or it is known which do not; AwaitHosts waits for those that are
-  // let go. What `notice` gets is for the user; it is called on this thread, and on StartSpare's.
-  // An error Status: this machine is at fault, or what was asked.
+  // Returns when all daemons accept calls, or when it is known which have failed; AwaitHosts waits
+  // for the released ones. `notice` receives texts for the user, on this thread and on the thread
+  // of StartSpare. An error Status means that this machine or the request is at fault.
   StatusOr<StartedHosts> StartHosts(NoticeCallback notice);
-  // The user gives up: what is starting hosts, or ranks on them, returns as soon as it can, and
-  // later attempts do at once. Their failures are not worth showing.
+  // Cancels: starts of hosts and of ranks return as soon as possible, and later ones at once. Their
+  // failures are not worth showing.
   void Interrupt();
 
   LeaseKeeper* leases() { return &leases_; }
   StatusOr<StartedSpare> StartSpare(int spare, int node_rank) override;
-  // The job has ended: no daemon is needed any more.
+  // Releases all daemons, after the end of the job.
   void ReleaseHosts();
-  // Returns when the daemons of this machine have ended, as LocalDaemon::Close says.
+  // Blocks until the daemons of this machine have ended, like LocalDaemon::Close.
   void AwaitHosts(const NoticeCallback& notice);
-  // These two from any thread, while this one waits for something else.
-  // Names the daemons of this machine that have not ended; false when there is none.
+  //
+  // The next two functions are thread-safe, while this thread waits.
+  //
+  // Reports the daemons of this machine that have not ended to `notice`; returns false if there is
+  // none.
   bool TellOfHosts(const NoticeCallback& notice);
-  // They end at once; false when all had ended.
+  // Kills these daemons; returns false if all had ended.
   bool KillHosts();
 
  private:
   void Keep(int number, std::unique_ptr<HostDaemon> daemon);
   Status StartLocal(int number);
-  // Over SSH; returns those that fail.
+  // Starts daemons over SSH; returns the hosts that failed.
   StatusOr<std::vector<FailedHost>> StartRemote(const std::vector<int>& numbers);
   StatusOr<std::unique_ptr<RemoteHosts>> DescribeHosts(const std::vector<int>& numbers);
   std::string FindMasterAddress() const;
@@ -79,15 +83,16 @@ class HostStarter : public SpareStarter {
   const std::chrono::milliseconds timeout_;
   const std::chrono::milliseconds lease_;  // of the daemons of other hosts
   NoticeCallback notice_;
-  std::optional<JobAuthority> authority_;  // with remote hosts only
+  std::optional<JobAuthority> authority_;  // only with remote hosts
   Interrupter interrupter_;
-  std::vector<int> places_;             // by node rank: the number of the host there
-  std::vector<std::string> addresses_;  // by number: where it was dialled; "" = this machine
-  // By number; none for a spare that waits. Changes under mutex_.
+  std::vector<int> places_;             // host number by node rank
+  std::vector<std::string> addresses_;  // dialled address by host number; "" = this machine
+  // By host number; null for an unused spare. Modified under mutex_.
   std::vector<std::unique_ptr<HostDaemon>> daemons_;
-  LeaseKeeper leases_;  // of the daemons; goes before them
+  LeaseKeeper leases_;  // of the daemons; destroyed before them
   std::mutex mutex_;
-  std::vector<LocalDaemon*> local_;  // guarded by mutex_: among daemons_, those of this machine
+  std::vector<LocalDaemon*>
+      local_;  // guarded by mutex_: the daemons of this machine, owned by daemons_
 };
 
 }  // namespace ds::cli

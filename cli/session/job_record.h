@@ -1,10 +1,10 @@
 #pragma once
 
-// JobRecord: what a job leaves in its run directory and shows its user, from the first notice to
-// the verdict. Run directory first, console second: what is shown is already kept. Once it has
-// begun, the run directory is written on a thread of its own.
+// JobRecord writes a job to its run directory and shows it to the user, from the first notice to
+// the verdict. It writes to the run directory before the console, so that everything shown is also
+// stored. After Begin, a separate thread writes the run directory.
 //
-// Threads: OnNotice, ShowWarning, GiveUp and written from any; the rest one at a time.
+// OnNotice, ShowWarning, GiveUp and written are thread-safe; the other functions are not.
 
 #include <cstdint>
 #include <mutex>
@@ -22,17 +22,17 @@ namespace ds::cli {
 
 class JobRecord : public JobObserver {
  public:
-  // All outlive it.
+  // The arguments must outlive this object.
   JobRecord(const JobPlan* plan, RunDirectory* run_directory, Console* console)
       : plan_(*plan),
         run_directory_(run_directory),
         console_(console),
         writer_([this] { OnQuiet(); }) {}
 
-  // Has the thread from now on: throws std::system_error where the machine has none to give.
+  // Starts the thread. Throws std::system_error if the machine has no free thread.
   void Begin() { writer_.Start(); }
 
-  // Shows what is known before anything starts.
+  // Shows the notices of the plan, before anything starts.
   void ShowNotices();
 
   void OnPrepared(const std::string& host, const v1::PrepareResponse& response) override;
@@ -41,31 +41,31 @@ class JobRecord : public JobObserver {
 
   void ShowWarning(const std::string& text);
 
-  // Shows what the job has left, or why it failed. Returns the exit status of dsrun.
+  // Shows the job's results, or the reason for its failure. Returns the exit status of dsrun.
   int Conclude(JobOutcome outcome);
 
-  // Nobody waits for the run directory any more: what it has not got of the ranks' output is lost.
+  // Stops waiting for the run directory. Output of the ranks that is not written yet is lost.
   void GiveUp();
-  // Waits for what is still being written, be it for ever; nothing is told later.
+  // Blocks until all writes have finished, without a timeout. No call may follow.
   void End() { writer_.End(); }
-  // Has grown when something has been written since.
+  // Returns a counter of finished writes.
   std::uint64_t written() const { return writer_.done(); }
 
  private:
   void Write(const HostEvent& event);
   void OnQuiet();
-  // Returns the verdict, as far as it gets, to be shown.
+  // Writes the verdict and returns the version to show.
   Verdict WriteVerdict(const Verdict& verdict);
   void ShowSummary();
 
   const JobPlan& plan_;
   RunDirectory* const run_directory_;
   std::mutex mutex_;
-  Console* const console_;  // guarded by mutex_, like all below
-  Status failed_;           // the first that was not kept; nothing is kept behind it
-  int generation_ = 0;      // of that one
+  Console* const console_;  // guarded by mutex_, like all members below
+  Status failed_;           // the first failed write; nothing is written after it
+  int generation_ = 0;      // of the failed write
   bool given_up_ = false;
-  TaskThread writer_;  // last: it uses the rest
+  TaskThread writer_;  // last, because it uses the other members
 };
 
 }  // namespace ds::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// RunJob: a planned job run by this process: signals, console, daemons, verdict.
+// RunJob runs a planned job in this process, with its signals, console, daemons and verdict.
 
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
@@ -9,9 +9,10 @@
 
 namespace ds::cli {
 
-// Runs the job to its end and shows it; the exit status of dsrun. `run_directory` says already what
-// the job is. Call it once, before this process has any other thread that takes signals, which are
-// the job's from then on. An error Status means that nothing ran.
+// Runs the job to its end, shows it, and returns the exit status of dsrun. `run_directory` already
+// contains the job's description. Call it once, before this process has another thread that
+// receives signals; from then on the job handles the signals. An error Status means that nothing
+// ran.
 StatusOr<int> RunJob(const JobPlan& plan, const Program& program, RunDirectory* run_directory);
 
 }  // namespace ds::cli

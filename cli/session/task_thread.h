@@ -1,13 +1,13 @@
 #pragma once
 
-// TaskThread: does what it is given, in order, on a thread of its own, so that who gives it never
-// waits for a file system that hangs. Before Start, and where there is no Start, tasks are done in
-// place.
+// TaskThread runs tasks in order on its own thread, so that the caller never blocks on a file
+// system that hangs. Before Start, or without it, Put runs a task in place.
 //
-// There is no bound of its own: of what is large a task holds the batch of events that its host's
-// next one waits for (HostDaemon::WatchCallbacks), so that there is one for each host.
+// The queue has no limit of its own. The large objects are batches of events, and a host sends the
+// next batch only after its previous one is released (HostDaemon::WatchCallbacks), so there is one
+// per host.
 //
-// Threads: all but Start from any.
+// Thread-safe, except Start.
 
 #include <cstdint>
 #include <functional>
@@ -20,23 +20,23 @@ class TaskThread {
  public:
   using Task = std::function<void()>;
 
-  // `on_quiet` is done there, too, when there has been nothing to do for a moment.
+  // The thread also calls `on_quiet` when there has been no task for a moment.
   explicit TaskThread(Task on_quiet);
-  ~TaskThread();  // ends it
+  ~TaskThread();  // calls End
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
-  // Throws std::system_error where the machine has no more threads.
+  // Throws std::system_error if the machine has no free thread.
   void Start();
   void Put(Task task);
-  // Returns when all that was put has been done; false when some of it since the last call was
-  // given up, or is not done in a moment then.
+  // Blocks until all tasks are done. Returns false if some tasks since the last call were dropped,
+  // or, after GiveUp, are not done within a moment.
   bool Flush();
-  // Drops what has not begun. Nobody waits for long for what is put later.
+  // Drops the tasks that have not begun. Later waits are short.
   void GiveUp();
-  // Does first what it was given, and waits for its end; nothing is put later.
+  // Finishes all tasks and ends the thread. No Put may follow.
   void End();
-  // Has grown when a task has been done since.
+  // Returns a counter of finished tasks.
   std::uint64_t done() const;
 
  private:

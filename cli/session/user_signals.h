@@ -1,19 +1,21 @@
 #pragma once
 
-// UserSignals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on their way to whoever is concerned at
-// the moment: at first they end the start of the hosts, later they are the controller's.
+// UserSignals delivers SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 to the current target: first
+// the start of the hosts, later the controller.
 //
-// Of SIGINT and SIGHUP those that were ignored when this process began stay ignored: that is how
-// nohup and a shell's background jobs ask to be left alone. Of signals that came at once the kernel
-// hands over the lowest number first and does not say which was sent first: a SIGINT and a SIGHUP
-// of one moment are reported as SIGHUP, 129. Create it before any other thread that takes signals:
-// from then on the signals are held back in the calling thread and in the threads it starts. Listen
-// delivers them on a thread of its own, those of the meantime first; nothing later needs another
-// thread, for the machine may have none. The destructor ends that thread; what comes then stays
-// held back, for it must not change how a job that has ended is reported.
 //
-// Threads: SetTarget, StartTimer, EndBy and SetEndStatus from any; a target is called by one of
-// them at a time.
+// SIGINT and SIGHUP stay ignored if they were ignored when this process began, because nohup and
+// background jobs of a shell rely on it. The kernel delivers simultaneous signals in the order of
+// their numbers, not of their arrival: a SIGINT and a SIGHUP of the same moment are reported as
+// SIGHUP, 129.
+//
+// Create it before any other thread that receives signals: it blocks the signals in the calling
+// thread and in the threads that this thread starts later. Listen delivers them on its own thread,
+// including the pending ones. No later function needs another thread, because the machine may have
+// none. The destructor ends that thread; later signals stay blocked, because they must not change
+// the reported result of a finished job.
+//
+// SetTarget, StartTimer, EndBy and SetEndStatus are thread-safe. Calls to a target are serialized.
 
 #include <atomic>
 #include <chrono>
@@ -32,9 +34,9 @@ namespace ds::cli {
 class UserSignals {
  public:
   struct Target {
-    std::function<void(int)> on_signal;  // null: they wait
-    std::function<void()> on_timer;      // null: nobody cares
-    std::function<void()> on_end;        // null, or the last that is done before EndBy's end
+    std::function<void(int)> on_signal;  // null: signals stay queued
+    std::function<void()> on_timer;      // null: ignored
+    std::function<void()> on_end;        // null, or called last before EndBy ends the process
   };
 
   UserSignals();
@@ -42,16 +44,16 @@ class UserSignals {
   UserSignals(const UserSignals&) = delete;
   UserSignals& operator=(const UserSignals&) = delete;
 
-  // Once.
+  // Call it once.
   Status Listen();
-  // From now on the signals' numbers go to `target`, with those that nobody got so far first.
+  // Delivers signal numbers to `target` from now on, queued signals first.
   void SetTarget(Target target);
-  // The target hears of it once, when this time has passed. A target may call this.
+  // Calls the target's on_timer once, after this time. A target may call this function.
   void StartTimer(std::chrono::seconds patience);
-  // This process ends when that time has passed, with `status`, whatever its threads wait for. Only
-  // the first call counts.
+  // Ends this process with `status` after this time, even if its threads are blocked. Only the
+  // first call has an effect.
   void EndBy(std::chrono::milliseconds patience, int status);
-  // Gives that end another status, if it comes: the job's, which is known by now.
+  // Replaces the status of EndBy, once the job's status is known.
   void SetEndStatus(int status) { end_status_ = status; }
 
  private:
@@ -63,7 +65,7 @@ class UserSignals {
   sigset_t watched_{};
   UniqueFd signals_;
   UniqueFd timer_;
-  UniqueFd end_;  // a timer, too
+  UniqueFd end_;  // a timer
   std::atomic<bool> ends_ = false;
   static constexpr int kNoStatus = -1;
   std::atomic<int> end_status_ = kNoStatus;
@@ -74,7 +76,7 @@ class UserSignals {
   std::thread thread_;
 };
 
-// While it lives the signals go to `target`; they wait afterwards.
+// Sets `target` during its lifetime; afterwards signals stay queued.
 class SignalTarget {
  public:
   SignalTarget(UserSignals* signals, UserSignals::Target target) : signals_(*signals) {
