@@ -1,8 +1,8 @@
 #pragma once
 
-// DaemonBinary: the dsrund that is put on hosts, with what tells it from any other.
+// DaemonBinary is the dsrund that is copied to hosts, with the properties that identify it.
 //
-// Threads: a plain value.
+// Thread-safe as a plain value.
 
 #include <filesystem>
 #include <string>
@@ -15,12 +15,12 @@ struct DaemonBinary {
   std::filesystem::path path;
   std::string bytes;
   std::string sha256;   // of the bytes, 64 hexadecimal digits
-  std::string machine;  // as uname says it: "Linux x86_64"
-  std::string dsrank;   // the dsrank beside it; "" when there is none
+  std::string machine;  // as printed by uname: "Linux x86_64"
+  std::string dsrank;   // the dsrank in its folder; "" = none
   std::string file_name() const { return "dsrund-" + sha256.substr(0, 16); }
 };
 
-// The dsrund beside this program. kNotFound when there is none.
+// Reads the dsrund in the folder of this program. kNotFound if there is none.
 StatusOr<DaemonBinary> ReadDaemonBinary();
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// Dial: a TCP connection to a host, or the precise reason why there is none.
+// Dial opens a TCP connection to a host, or returns the precise reason for the failure.
 //
-// Resolving happens on a thread of its own that is left behind when the time is over: the C library
-// offers no way to end it. Threads: safe to call concurrently.
+// A separate thread resolves the name. It is abandoned at the deadline, because the C library
+// cannot cancel a resolution. Thread-safe.
 
 #include <cstdint>
 #include <string>
@@ -19,15 +19,14 @@ struct HostPort {
   int port = 0;
 };
 
-// Tries the host's addresses in their order. The socket is connected, non-blocking and closed on
-// exec.
+// Tries the host's addresses in order. The socket is connected, non-blocking and closed on exec.
 HostResult<UniqueFd> Dial(const HostPort& target, Interrupter::Deadline deadline,
                           Interrupter* interrupter);
 
-// The address this machine would use towards `address`, a numeric one; "" when there is no way.
+// Returns this machine's source address for `address`, a numeric one; "" if there is no route.
 std::string LocalAddressTowards(const std::string& address);
 
-// The far end of a connected socket, as a number; "" when it has none.
+// Returns the numeric peer address of a connected socket; "" if it has none.
 std::string ReadPeerAddress(int socket);
 
 }  // namespace ds::cli

@@ -1,6 +1,7 @@
 #pragma once
 
-// HostFailure: why a host could not be made ready for a job, told apart so that the user can act.
+// HostFailure is the reason why a host could not be made ready for a job, in kinds that need
+// different remedies.
 //
 // Pure; plain values.
 
@@ -14,32 +15,32 @@ namespace ds::cli {
 
 enum class FailureKind {
   kName,            // the name does not resolve
-  kRefused,         // nobody listens on the port
-  kTimeout,         // no answer in time
+  kRefused,         // no process listens on the port
+  kTimeout,         // no response in time
   kUnreachable,     // no route, network down
-  kHandshake,       // something answered and hung up, or it is no SSH server
-  kHostKey,         // the server's key is not the one that is known
-  kAuthentication,  // the server lets none of our keys in
-  kShellNoise,      // the login shell prints into what programs read
-  kPlacing,         // dsrund could not be put there: no space, unwritable home
+  kHandshake,       // the peer closed the connection, or is not an SSH server
+  kHostKey,         // the server's key differs from the known one
+  kAuthentication,  // the server accepts none of our keys
+  kShellNoise,      // the login shell prints text into the output of commands
+  kPlacing,         // dsrund could not be copied: no space, home not writable
   kStart,           // dsrund did not start
-  kSsh,             // ssh itself could not begin: its settings, or what it was given
+  kSsh,             // ssh itself did not start: its configuration or its arguments
   kPort,            // dsrund listens but cannot be reached
-  kInterrupted,     // the user gave up
+  kInterrupted,     // the user cancelled
 };
 
 struct HostFailure {
   FailureKind kind = FailureKind::kStart;
-  std::string message;     // what happened, where
-  std::string hint;        // what to do
-  bool transient = false;  // another try may do better
+  std::string message;     // the problem and its location
+  std::string hint;        // the remedy
+  bool transient = false;  // another try may succeed
 };
 
 using HostOutcome = Outcome<HostFailure>;
 template <typename T>
 using HostResult = Result<T, HostFailure>;
 
-// The failure's name in the table: "name", "refused", "host key", ...
+// Returns the failure's name in the table: "name", "refused", "host key", ...
 std::string_view FailureName(FailureKind kind);
 
 struct FailedHost {
@@ -47,7 +48,8 @@ struct FailedHost {
   HostFailure failure;
 };
 
-// Makes one block for the user: a headline, then host, kind, message and hint of each.
+// Makes one block of text for the user: a headline, then host, kind, message and hint of each
+// failure.
 std::vector<std::string> MakeFailureTable(const std::vector<FailedHost>& failed, int host_count);
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// HostKeyPolicy: what ~/.ssh/config and /etc/ssh/ssh_config say about host keys, which libssh does
-// not honour by itself.
+// HostKeyPolicy holds the settings of ~/.ssh/config and /etc/ssh/ssh_config about host keys, which
+// libssh does not honour by itself.
 //
-// Pure but for the home directory and the user's name.
+// Pure, except that it reads the home directory and the user's name.
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace ds::cli {
 
-// Words as they stand in the configuration; "" = it does not say.
+// Values as written in the configuration; "" = not set.
 struct HostKeyWords {
   std::string strict;         // StrictHostKeyChecking
   std::string hash;           // HashKnownHosts
@@ -22,25 +22,25 @@ struct HostKeyWords {
   std::string revoked;        // RevokedHostKeys
 };
 
-// Stands for the tokens in the words.
+// The values of the tokens in HostKeyWords.
 struct HostKeyNames {
-  std::string name;  // %n, as it was asked for
+  std::string name;  // %n, as given by the user
   std::string host;  // %h, as dialled
   int port = 22;     // %p
   std::string user;  // %r
 };
 
 struct HostKeyPolicy {
-  // "StrictHostKeyChecking yes" or "ask", since nobody is asked here.
+  // For "StrictHostKeyChecking yes" or "ask", because nothing asks the user here.
   bool refuses_unknown_hosts = false;
-  bool hashes_names = false;             // of hosts that are remembered
-  std::string alias;                     // under which the host is known; "" = its own name
-  std::vector<std::string> users_files;  // what is new is remembered in the first
+  bool hashes_names = false;             // of hosts that are added
+  std::string alias;                     // name of the host in known_hosts; "" = its own name
+  std::vector<std::string> users_files;  // new keys are added to the first file
   std::vector<std::string> systems_files;
   std::string revoked_keys;  // a file; "" = none
 };
 
-// Fails for what cannot be honoured.
+// Fails for settings that cannot be honoured.
 HostResult<HostKeyPolicy> MakeHostKeyPolicy(const HostKeyWords& words, const HostKeyNames& names);
 
 }  // namespace ds::cli

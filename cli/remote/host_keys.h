@@ -1,15 +1,15 @@
 #pragma once
 
-// HostKeys: whom we talk to. A host must show the key that its line of the hostfile pins, else the
-// one that the user's or the system's known_hosts hold. A key that they mark @revoked is refused
-// always; a host for which they name a @cert-authority must be known by its key as well, since
-// libssh cannot check a host's certificate. A host nobody knows is accepted, unless ssh_config says
-// StrictHostKeyChecking yes (or ask), and its key remembered in the user's known_hosts and in a
-// file of the job; from then on it must show that one. There is no way to switch this off.
+// HostKeys verifies the keys of hosts. A host must present the key that its line of the hostfile
+// pins; without one, a key in the user's or the system's known_hosts. A key marked @revoked there
+// is always rejected. A host with a @cert-authority must also be known by its key, because libssh
+// cannot verify a host's certificate. An unknown host is accepted, unless ssh_config has
+// StrictHostKeyChecking yes (or ask), and its key is added to the user's known_hosts and to a file
+// of the job; from then on it must present that key. This check cannot be disabled. It honours
 // UserKnownHostsFile, GlobalKnownHostsFile, HostKeyAlias, HashKnownHosts and RevokedHostKeys of
-// ssh_config count.
+// ssh_config.
 //
-// Threads: all members from any thread.
+// Thread-safe.
 
 #include <filesystem>
 #include <mutex>
@@ -21,18 +21,17 @@ namespace ds::cli {
 
 class HostKeys {
  public:
-  // `job_file` is made when the first unknown host is accepted.
+  // `job_file` is created when the first unknown host is accepted.
   explicit HostKeys(std::filesystem::path job_file) : job_file_(std::move(job_file)) {}
 
-  // Between Connect and Authenticate. Returns what the user should hear of; "" when there is
-  // nothing.
+  // Call it between Connect and Authenticate. Returns a notice for the user; "" = none.
   HostResult<std::string> Check(const SshSession& session, const RemoteTarget& target);
 
  private:
   HostResult<std::string> Accept(const SshSession& session);
 
   const std::filesystem::path job_file_;
-  std::mutex mutex_;  // of the files
+  std::mutex mutex_;  // guards the files
 };
 
 }  // namespace ds::cli

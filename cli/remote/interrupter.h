@@ -1,11 +1,10 @@
 #pragma once
 
-// Interrupter: ends blocking calls on sockets from outside, when their time is over or the user
-// gives up. libssh's calls block; a socket that is shut down makes them return with an error.
+// Interrupter ends blocking calls on sockets from outside, at their deadline or when the user
+// cancels. libssh's calls block; shutting the socket down makes them return with an error.
 //
-// Threads: all members from any thread. A Guard belongs to one thread and does not outlive the
-// interrupter. The first one starts the thread that watches, and throws std::system_error on a
-// machine that has none.
+// Thread-safe. A Guard belongs to one thread and must not outlive the interrupter. The first Guard
+// starts the watching thread, and throws std::system_error if the machine has no free thread.
 
 #include <chrono>
 #include <condition_variable>
@@ -19,7 +18,7 @@ namespace ds::cli {
 
 class Interrupter {
   struct Watched {
-    UniqueFd socket;  // of its own: the caller may close his at any time
+    UniqueFd socket;  // a duplicate, because the caller may close its socket at any time
     std::chrono::steady_clock::time_point deadline;
     bool shut = false;
   };
@@ -32,15 +31,15 @@ class Interrupter {
   Interrupter(const Interrupter&) = delete;
   Interrupter& operator=(const Interrupter&) = delete;
 
-  // Everything that is watched, and will be, ends at once.
+  // Shuts down all watched sockets, now and in the future.
   void Interrupt();
   bool interrupted() const;
-  // Readable from Interrupt on: for those who poll.
+  // Returns a descriptor that is readable after Interrupt, for poll.
   int fd() const { return event_.get(); }
-  // Waits; false as soon as it is interrupted.
+  // Sleeps; returns false as soon as Interrupt is called.
   bool Sleep(std::chrono::milliseconds duration);
 
-  // Shuts `socket` down at `deadline` unless the guard is gone by then.
+  // Shuts `socket` down at `deadline`, unless the guard is destroyed before.
   class Guard {
    public:
     Guard(Interrupter* interrupter, int socket, Deadline deadline);
@@ -48,7 +47,7 @@ class Interrupter {
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
     void SetDeadline(Deadline deadline);
-    // The socket was shut down.
+    // Returns whether the socket was shut down.
     bool fired() const;
 
    private:
@@ -66,7 +65,7 @@ class Interrupter {
   std::list<Watched> watched_;  // guarded by mutex_
   bool interrupted_ = false;    // guarded by mutex_
   bool quit_ = false;           // guarded by mutex_
-  std::thread thread_;          // guarded by mutex_: from the first guard on
+  std::thread thread_;          // guarded by mutex_; started by the first guard
 };
 
 }  // namespace ds::cli

@@ -1,24 +1,24 @@
 #pragma once
 
-// JobAuthority: the certificate authority of one job, made by dsrun when the job has other hosts.
+// JobAuthority is the certificate authority of one job. dsrun creates it if the job has other
+// hosts.
 //
-// Both ends of the channel prove with a certificate of this authority that they belong to the job
-// and which end they are. Three things keep them apart: the authority itself (another job has
-// another), the extended key usage (a daemon's certificate does for a server only, the controller's
-// for a client only) and the name (proto/peer_name.h).
+// Both ends of the channel prove with a certificate of this authority that they belong to the job,
+// and which end they are. Three properties separate them: the authority (each job has its own), the
+// extended key usage (a daemon's certificate is valid for a server only, the controller's for a
+// client only) and the name (proto/peer_name.h).
 //
-// Private keys exist in memory only: the authority's never leaves this object, a daemon's goes
-// through SSH's standard input to its daemon, the controller's stays in this process.
+// Private keys exist in memory only: the authority's never leaves this object, a daemon's is sent
+// to it through SSH's standard input, and the controller's stays in this process.
 //
-// Validity: from 1970 to ten years from now. What makes a certificate worthless is the end of the
-// process that holds its key, after hours or months; a date adds nothing to that, but a tight one
-// would break jobs on hosts whose clock is wrong. One that was never set shows 1970 or 2000, which
-// is inside. A host that is further off, or a certificate with a date that has passed, is refused
-// by TLS, and by dsrund with a sentence when it is given such a certificate
+// Certificates are valid from 1970 to ten years from now. A certificate becomes useless when the
+// process that holds its key ends, after hours or months. A date adds no security, but a narrow
+// range would break jobs on hosts with a wrong clock; a clock that was never set shows 1970 or
+// 2000, which is in the range. TLS rejects a host whose clock is further off, and an expired
+// certificate; dsrund rejects such a certificate with a message
 // (daemon/network/check_credentials.h).
 //
-// Keys are EC P-256, signatures ECDSA with SHA-256.
-// Threads: one at a time.
+// Keys are EC P-256, signatures ECDSA with SHA-256. Not thread-safe.
 
 #include <cstdint>
 #include <memory>
@@ -37,25 +37,25 @@ struct CertificateDates {
   std::int64_t not_before;
   std::int64_t not_after;
 };
-// The dates that certificates made at `now` get.
+// Returns the dates of certificates that are created at `now`.
 CertificateDates DatesOfCertificates(std::int64_t now);
 
 class JobAuthority {
  public:
-  // A job id holds letters, digits, '-', '_' and '.' (kInvalidArgument).
+  // A job id consists of letters, digits, '-', '_' and '.' (kInvalidArgument).
   static StatusOr<JobAuthority> Create(const std::string& job_id);
   static StatusOr<JobAuthority> Create(const std::string& job_id, const CertificateDates& dates);
   JobAuthority(JobAuthority&&) noexcept;
   JobAuthority& operator=(JobAuthority&&) noexcept;
   ~JobAuthority();
 
-  // With the authority's dates, or others.
+  // Uses the authority's dates unless `dates` is given.
   StatusOr<v1::Credentials> IssueDaemon(int host_index,
                                         std::optional<CertificateDates> dates = {}) const;
   StatusOr<v1::Credentials> IssueController(std::optional<CertificateDates> dates = {}) const;
 
  private:
-  struct Keys;  // OpenSSL's types stay out of here
+  struct Keys;  // hides OpenSSL's types
   explicit JobAuthority(std::unique_ptr<Keys> keys);
 
   std::unique_ptr<Keys> keys_;

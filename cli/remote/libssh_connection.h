@@ -1,6 +1,6 @@
 #pragma once
 
-// LibsshConnection: a RemoteConnection over libssh, in this process.
+// LibsshConnection is a RemoteConnection over libssh, in this process.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace ds::cli {
 
 class LibsshConnection : public RemoteConnection {
  public:
-  // Dials, checks the host's key and logs in.
+  // Connects, checks the host's key and logs in.
   static HostResult<std::unique_ptr<RemoteConnection>> Open(const RemoteTarget& target,
                                                             HostKeys* host_keys,
                                                             Interrupter* interrupter,
@@ -28,11 +28,11 @@ class LibsshConnection : public RemoteConnection {
  private:
   LibsshConnection(std::unique_ptr<SshSession> session, std::string notice)
       : session_(std::move(session)), notice_(std::move(notice)) {}
-  // False: the connection is broken.
+  // Returns false if the connection is broken.
   bool Send(ssh_channel channel, std::string_view input, CommandResult* result);
   HostResult<CommandResult> Talk(ssh_channel channel, const RemoteCommand& command);
 
-  std::unique_ptr<SshSession> session_;  // the tunnel's once there is one
+  std::unique_ptr<SshSession> session_;  // moved to the tunnel by OpenTunnel
   const std::string notice_;
 };
 

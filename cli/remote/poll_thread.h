@@ -1,10 +1,10 @@
 #pragma once
 
-// PollThread: the one thread of this process that moves what goes through SSH while a job runs,
-// however many hosts there are. Its members say which descriptors they wait for, and are called
-// when one of them is ready. Nobody of them may block.
+// PollThread is the only thread of this process that forwards SSH traffic while a job runs, for any
+// number of hosts. Members name the descriptors that they wait for, and are called when one is
+// ready. Members must not block.
 //
-// Threads: all members of the class from any but its own.
+// Thread-safe, except from the poll thread itself.
 
 #include <poll.h>
 
@@ -23,25 +23,26 @@ namespace ds::cli {
 class PollMember {
  public:
   virtual ~PollMember() = default;
-  // Appends what it waits for; called before each wait, on the thread, like the other one.
+  // Appends the descriptors to wait for. Called before each wait, on the poll thread, like OnReady.
   virtual void AddWatched(std::vector<pollfd>* watched) = 0;
-  // `watched` is what it has appended last; something of it is ready. False: it has ended and is
-  // not called any more.
+  // Called when a descriptor is ready; `watched` are the entries that AddWatched appended last.
+  // Returns false if the member has ended; it is then no longer called.
   virtual bool OnReady(std::span<const pollfd> watched) = 0;
 };
 
 class PollThread {
  public:
-  // Makes it for its first user; it ends with its last. Throws std::system_error where this machine
-  // has no room for a thread.
+  // Returns the shared thread. The first caller creates it; it ends when the last pointer is
+  // released. Throws std::system_error if this machine has no free thread.
   static StatusOr<std::shared_ptr<PollThread>> Get();
-  // Requires: it has no members.
+  // Requires: no members.
   ~PollThread();
   PollThread(const PollThread&) = delete;
   PollThread& operator=(const PollThread&) = delete;
 
   void Add(PollMember* member);
-  // Returns when it is not being called, nor will be. Nothing is done with one that is none.
+  // Removes the member and returns when no call to it is in progress. No effect if it is not a
+  // member.
   void Remove(PollMember* member);
 
  private:
@@ -50,11 +51,11 @@ class PollThread {
   void Change();
 
   const UniqueFd wake_;
-  std::mutex mutex_;                  // guards all below; held while members are called
-  std::vector<PollMember*> members_;  // in the order in which they came
-  std::uint64_t changes_ = 0;         // of them
+  std::mutex mutex_;                  // guards all members below; held while members are called
+  std::vector<PollMember*> members_;  // in the order of Add
+  std::uint64_t changes_ = 0;         // of members_
   bool quit_ = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;  // last, because it uses the other members
 };
 
 }  // namespace ds::cli

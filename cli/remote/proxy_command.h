@@ -1,14 +1,14 @@
 #pragma once
 
-// ProxyCommand: the program that carries an SSH connection, as ssh_config's ProxyCommand names it;
-// of a ProxyJump libssh makes one.
+// ProxyCommand is the program that carries an SSH connection, as named by ssh_config's
+// ProxyCommand. libssh translates a ProxyJump to one.
 //
-// libssh would start it with a copy of its own end of the connection and with the signals that
-// dsrun blocks: a program that waits for the end of its input, as nc does, would then never end,
-// and libssh waits for it. This one has a session of its own (Ctrl-C is dsrun's to handle, and
-// nobody can be asked for a password), and its end is certain.
+// libssh would start it with a copy of libssh's end of the connection and with the signals that
+// dsrun blocks. A program that waits for the end of its input, such as nc, would then never end,
+// and libssh waits for it. This class starts it in a new session (dsrun handles Ctrl-C, and no
+// program can ask for a password) and always ends it.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <sys/types.h>
 
@@ -22,28 +22,28 @@
 namespace ds::cli {
 
 struct ProxyTokens {
-  std::string host;  // %h, the real one
+  std::string host;  // %h, the resolved name
   int port = 0;      // %p
   std::string user;  // %r
-  std::string name;  // %n, as it was asked for
+  std::string name;  // %n, as given by the user
 };
 
-// ssh_config's tokens replaced, %% included; others stay as they are.
+// Replaces ssh_config's tokens, including %%. Other tokens stay unchanged.
 std::string ExpandProxyCommand(std::string_view command, const ProxyTokens& tokens);
 
 class ProxyCommand {
  public:
-  // Runs it with the user's shell. A program that does not exist shows as a connection that ends.
+  // Runs the command with the user's shell. If the program does not exist, the connection ends.
   static StatusOr<std::unique_ptr<ProxyCommand>> Start(const std::string& command);
-  // Ends it with all that it has started in its session's process group.
+  // Ends the program and its process group.
   ~ProxyCommand();
   ProxyCommand(const ProxyCommand&) = delete;
   ProxyCommand& operator=(const ProxyCommand&) = delete;
 
-  // Our end, non-blocking; once.
+  // Returns this process's end, non-blocking. Call it once.
   UniqueFd TakeSocket() { return std::move(socket_); }
 
-  // The last line it has written to its standard error; "" for none. Once.
+  // Returns the last line of its standard error; "" = none. Call it once.
   std::string ReadLastWords();
 
  private:

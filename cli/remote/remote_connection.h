@@ -1,15 +1,13 @@
 #pragma once
 
-// RemoteConnection: what placing and starting a daemon needs of SSH: a host on which the user is
-// logged in, and which runs commands one after the other. RemoteTunnel: a way to a port of that
-// host through the connection.
+// RemoteConnection is a logged-in SSH connection that runs commands one after the other, for
+// copying and starting a daemon. RemoteTunnel forwards a port of the host through the connection.
 //
-// Every call blocks until it is done, the deadline has passed or the user has given up; a failure
-// says which, names the place, and leaves the connection without use. The end of a connection ends
-// all that it has here; what a command has left running on the host stays.
+// Every call blocks until it is done, the deadline passes or the user cancels. A failure reports
+// which, names the host, and makes the connection unusable. Destroying a connection ends its local
+// processes; processes that a command left running on the host continue.
 //
-// Threads: one at a time. Lifetimes: the interrupter that it was opened with outlives it, but not
-// the tunnel.
+// Not thread-safe. The interrupter passed to Open must outlive the connection, but not the tunnel.
 
 #include <memory>
 #include <string>
@@ -22,13 +20,13 @@
 namespace ds::cli {
 
 struct RemoteCommand {
-  std::string line;                 // for the user's login shell there
+  std::string line;                 // for the user's login shell on the host
   std::string_view input;           // its standard input
-  bool one_line_is_enough = false;  // returns when that has been printed, without the status
+  bool one_line_is_enough = false;  // returns after the first line, without the status
 };
 
 struct CommandResult {
-  int status = -1;  // -1: killed by a signal, or the server did not say
+  int status = -1;  // -1: killed by a signal, or not reported by the server
   std::string out;
   std::string err;
 };
@@ -36,8 +34,8 @@ struct CommandResult {
 class RemoteTunnel {
  public:
   virtual ~RemoteTunnel() = default;
-  // The address as gRPC wants it: "unix:/tmp/dsrun-job-AbCdEf/tunnel.sock". When SSH breaks,
-  // nothing takes connections there any more.
+  // Returns the address in gRPC's format: "unix:/tmp/dsrun-job-AbCdEf/tunnel.sock". When SSH
+  // breaks, it no longer accepts connections.
   virtual std::string target() const = 0;
 };
 
@@ -45,16 +43,16 @@ class RemoteConnection {
  public:
   virtual ~RemoteConnection() = default;
 
-  // Everything from now on must be done by then.
+  // Sets the deadline of all later calls.
   virtual void SetDeadline(Interrupter::Deadline deadline) = 0;
   virtual HostResult<CommandResult> Run(const RemoteCommand& command) = 0;
-  // Leads to what the host calls `daemon`; fails, as kPort, when the host's sshd does not reach it
-  // or may not. Takes the connection along: nothing else is asked of it from then on.
+  // Opens a tunnel to `daemon`, as the host resolves it. Fails as kPort if the host's sshd cannot
+  // reach it or forbids forwarding. The tunnel takes over the connection; no other call may follow.
   virtual HostResult<std::unique_ptr<RemoteTunnel>> OpenTunnel(const HostPort& daemon) = 0;
 
-  // The host's address when the network alone led there; "" when somebody's help was needed.
+  // Returns the host's address if it was reached directly; "" if through a proxy.
   virtual std::string peer_address() const = 0;
-  // Returns what the user should hear of; "" when there is nothing.
+  // Returns a notice for the user; "" = none.
   virtual std::string notice() const = 0;
 };
 

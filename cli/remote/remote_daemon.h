@@ -1,14 +1,14 @@
 #pragma once
 
-// StartRemoteDaemon: from a hostfile entry to a listening dsrund, in one SSH connection that is
-// closed again, unless the daemon can be reached through it only:
+// StartRemoteDaemon starts a listening dsrund on a host of the hostfile, over one SSH connection.
+// The connection is closed afterwards, unless the daemon can only be reached through it:
 //
 //     connect -> host key -> log in -> facts -> place dsrund -> start it -> reach its port
 //
-// The daemon's keys go through the connection's standard input. Its life is then decided by its
-// lease.
+// The daemon receives its keys through the connection's standard input. Afterwards its lease
+// determines its lifetime.
 //
-// Threads: safe to call concurrently with the same RemoteJob.
+// Thread-safe, also with the same RemoteJob.
 
 #include <chrono>
 #include <future>
@@ -29,7 +29,7 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// Settings that all hosts of a job share; everything pointed to outlives the call.
+// The settings that all hosts of a job share. Pointers must be valid during the call.
 struct RemoteJob {
   std::string job_id;
   std::chrono::milliseconds timeout{20'000};  // to reach a host, and for dsrund to start
@@ -37,7 +37,7 @@ struct RemoteJob {
   // Read while the first hosts are being reached.
   std::shared_future<StatusOr<DaemonBinary>> binary;
   SshTransport transport = SshTransport::kLibssh;
-  HostKeys* host_keys = nullptr;  // of kLibssh
+  HostKeys* host_keys = nullptr;  // for kLibssh
   Interrupter* interrupter = nullptr;
 };
 
@@ -46,35 +46,36 @@ struct StartedDaemon {
   int port = 0;
   int pid = 0;
   std::string version;
-  std::string notice;                    // for the user; "" when there is nothing to say
-  std::unique_ptr<RemoteTunnel> tunnel;  // the way to it; null when its port can be dialled
+  std::string notice;                    // for the user; "" = none
+  std::unique_ptr<RemoteTunnel> tunnel;  // null if the port can be reached directly
 
-  // The address as gRPC wants it: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the tunnel's.
+  // Returns the address in gRPC's format: "ipv4:10.0.0.2:34567", "ipv6:[fd00::2]:34567", or the
+  // tunnel's.
   std::string target() const;
 };
 
-// Tries once, and gives up on reaching the host at `deadline`.
+// Tries once; `deadline` limits the time to reach the host.
 HostResult<StartedDaemon> StartRemoteDaemon(const RemoteTarget& target,
                                             const v1::Credentials& credentials,
                                             const RemoteJob& job, Interrupter::Deadline deadline);
 
-// Reads the line of a ListenResponse that dsrund prints. Pure.
+// Parses the line of a ListenResponse that dsrund prints. Pure.
 HostResult<StartedDaemon> ParseListenResponse(const std::string& printed);
 
-// RemoteFacts: what is asked of a host before anything is put there, in one command.
+// RemoteFacts are properties of a host, queried by one command before anything is copied to it.
 
 struct RemoteFacts {
-  std::string address;  // the host's own, on which it took our connection
+  std::string address;  // the host's address that accepted our connection
   std::string machine;  // "Linux x86_64"
-  std::string dsrank;   // "" when the host has none
-  std::string folder;   // where a file of this dsrund's name is already; "" when nowhere
+  std::string dsrank;   // "" if the host has none
+  std::string folder;   // folder that already has this dsrund; "" = none
 };
 
-// Finds out as well whether the login shell keeps quiet and whether the host can run the binary at
-// all.
+// Queries the facts. Also checks that the login shell prints nothing and that the host can run the
+// binary.
 HostResult<RemoteFacts> AskForFacts(RemoteShell* shell, const DaemonBinary& binary);
 
-// Pure: what the script printed, as facts. Used by AskForFacts.
+// Parses the output of the script. Pure.
 HostResult<RemoteFacts> ParseFacts(const std::string& printed);
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// RemoteShell: runs small sh scripts on a host, inside the wrapper of the hostfile's exec= key when
-// there is one, whatever the user's login shell is.
+// RemoteShell runs small sh scripts on a host, inside the wrapper of the hostfile's exec= key if
+// there is one, with any login shell of the user.
 //
-// Threads and lifetimes: the connection's.
+// Same threading and lifetime rules as the connection.
 
 #include <string>
 #include <string_view>
@@ -13,14 +13,14 @@
 
 namespace ds::cli {
 
-// The command line for a login shell that makes it execute /bin/sh with `script`, inside `wrapper`.
-// In the script $1 is the connection as the host's sshd sees it, "CLIENT PORT SERVER PORT", and
-// `arguments` follow from $2 on. For the sake of csh the script has no '!', and its line ends
-// become blanks: write the semicolons.
+// Returns the command line for a login shell that makes it execute /bin/sh with `script`, inside
+// `wrapper`. In the script $1 is the connection as the host's sshd sees it, "CLIENT PORT SERVER
+// PORT", and `arguments` follow from $2 on. For csh, the script must not contain '!', and its
+// newlines become blanks: write the semicolons.
 std::string MakeScriptCommand(const std::vector<std::string>& wrapper, const std::string& script,
                               const std::vector<std::string>& arguments);
 
-// The last line of what a script printed; empty where it printed nothing.
+// Returns the last line of a script's output; "" if there is none.
 std::string TakeLastLine(std::string text);
 
 class RemoteShell {
@@ -32,9 +32,9 @@ class RemoteShell {
     std::string text;
     std::vector<std::string> arguments;
     std::string_view input;           // its standard input
-    bool one_line_is_enough = false;  // returns when that has been printed, without the status
+    bool one_line_is_enough = false;  // returns after the first line, without the status
   };
-  // Returns how the script ended; a failure is one of the connection.
+  // Returns the result of the script. A HostFailure is a failure of the connection.
   HostResult<CommandResult> Run(const Script& script);
 
   RemoteConnection& connection() const { return *connection_; }

@@ -1,9 +1,9 @@
 #pragma once
 
-// RemoteTarget: what the hostfile says about reaching a host. What it leaves open (port 0, empty
-// texts) is decided by ~/.ssh/config, then by SSH's defaults.
+// RemoteTarget is the hostfile's description of how to reach a host. ~/.ssh/config, then SSH's
+// defaults, supply missing values (port 0, empty texts).
 //
-// Pure but for a look at whether the identity file can be read.
+// Pure, except that it checks whether the identity file is readable.
 
 #include <string>
 #include <string_view>
@@ -20,17 +20,17 @@ struct RemoteTarget {
   std::string host;  // without "user@"
   std::string user;
   std::string address;                 // dialled instead of the host's name
-  int port = 0;                        // 0 = as ~/.ssh/config says, else 22
+  int port = 0;                        // 0 = from ~/.ssh/config, else 22
   std::string identity;                // tried first
-  std::vector<std::string> host_keys;  // fingerprints, of which it must show one; none = as known
-  std::vector<std::string> wrapper;    // of exec=: what runs commands where the ranks live
+  std::vector<std::string> host_keys;  // accepted fingerprints; empty = as in known_hosts
+  std::vector<std::string> wrapper;    // of exec=: runs commands where the ranks run
 };
 
-// `default_port` (0 = none) counts where the entry names no port. kInvalidArgument for an identity
-// file that is not there or a user named twice.
+// `default_port` (0 = none) applies if the entry names no port. kInvalidArgument for a missing
+// identity file or a user named twice.
 StatusOr<RemoteTarget> MakeRemoteTarget(const HostEntry& entry, int default_port);
 
-// The user's home as SSH's files are looked for: $HOME, else what the user database says.
+// Returns the user's home folder for SSH's files: $HOME, else from the user database.
 std::string FindHomeDirectory();
 
 }  // namespace ds::cli

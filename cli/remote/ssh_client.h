@@ -1,16 +1,16 @@
 #pragma once
 
-// SshClient: a host reached by OpenSSH's own client: certificates, Kerberos, hardware keys and the
-// user's ~/.ssh/config are its business and nothing here knows of them.
+// SshClient reaches a host with OpenSSH's own client. That client handles certificates, Kerberos,
+// hardware keys and the user's ~/.ssh/config; this class does not interpret them.
 //
-// One `ssh` logs in, as the master of a control socket in a folder of its own, and each command is
-// another `ssh` that goes through it. Where the configuration names a ControlPath on which a master
-// of the user's is there already, it is used instead and stays. Nothing asks a question
-// (BatchMode). What the hostfile says goes before the configuration; StrictHostKeyChecking no
-// becomes accept-new, and ask yes; keys behind hostkey= are all that is accepted then.
+// One `ssh` logs in as the master of a control socket in a private folder, and each command is
+// another `ssh` through it. If the configuration names a ControlPath with a running master of the
+// user, that master is used instead and continues to run. Nothing asks a question (BatchMode). The
+// hostfile overrides the configuration; StrictHostKeyChecking no becomes accept-new, and ask
+// becomes yes; with hostkey= only those keys are accepted.
 //
-// Threads: one at a time. Lifetimes: the interrupter's until its last call has returned; its end
-// logs out.
+// Not thread-safe. The interrupter must live until the last call has returned. The destructor logs
+// out.
 
 #include <functional>
 #include <memory>
@@ -29,16 +29,15 @@
 
 namespace ds::cli {
 
-// A running `ssh` of this machine's OpenSSH, with what it is told on its standard input and what it
-// says on its two outputs. It has a session of its own (Ctrl-C is dsrun's to handle, and no
-// terminal is there to ask a question on).
+// A running `ssh` of this machine's OpenSSH, with its standard input and its two outputs. It runs
+// in a new session, because dsrun handles Ctrl-C, and so that no terminal is there for questions.
 class SshProcess {
  public:
-  // Runs the ssh that PATH names; without one it ends with status 127. `socket` (-1 = pipes of our
-  // own) becomes its standard input and output.
+  // Runs the ssh in PATH; without one the process ends with status 127. `socket` becomes its
+  // standard input and output; -1 = new pipes.
   static StatusOr<std::unique_ptr<SshProcess>> Start(const std::vector<std::string>& arguments,
                                                      int socket = -1);
-  // Ends it, with a proxy command that it has started.
+  // Ends the process and its proxy command.
   ~SshProcess();
   SshProcess(const SshProcess&) = delete;
   SshProcess& operator=(const SshProcess&) = delete;
@@ -48,8 +47,8 @@ class SshProcess {
     Interrupter* interrupter;
   };
   enum class End { kEnough, kExited, kTimeout, kInterrupted };
-  // Sends `input`, then its end unless `stay_open`, and gathers what is said until `enough` (called
-  // after each piece; may be empty), the process' end, or a limit.
+  // Sends `input`, then end-of-file unless `stay_open`, and collects the outputs until `enough`
+  // returns true (called after each piece; may be empty), the process ends, or a limit is reached.
   struct Talk {
     std::string_view input;
     bool stay_open = false;
@@ -59,9 +58,9 @@ class SshProcess {
 
   const std::string& out() const { return out_; }
   const std::string& err() const { return err_; }
-  // After kExited: its exit status; -1 when a signal has ended it.
+  // After kExited: the exit status; -1 if a signal ended the process.
   int status() const { return status_; }
-  // Readable from its end on.
+  // Returns a descriptor that is readable after the process has ended.
   int end() const { return end_.get(); }
 
  private:
@@ -85,18 +84,18 @@ class SshClient {
   SshClient(const SshClient&) = delete;
   SshClient& operator=(const SshClient&) = delete;
 
-  // An ssh that goes through the master: with `options`, then the host, then `command` ("" = none).
+  // Starts an ssh through the master: with `options`, then the host, then `command` ("" = none).
   HostResult<std::unique_ptr<SshProcess>> Start(const std::vector<std::string>& options,
                                                 const std::string& command, int socket = -1) const;
-  // Says why it ended, if not as it should.
+  // Explains why `ssh` ended other than expected.
   HostFailure Explain(const SshProcess& ssh, SshProcess::End end, const std::string& doing) const;
 
   const SshSettings& settings() const { return settings_; }
-  // For the user; "" when there is nothing to say.
+  // Returns a notice for the user; "" = none.
   const std::string& notice() const { return notice_; }
-  // A folder of its own for sockets.
+  // Returns the private folder for sockets.
   const PrivateFolder& folder() const { return folder_; }
-  // Readable when the master has ended; -1 when it is the user's.
+  // Returns a descriptor that is readable after the master has ended; -1 for the user's master.
   int end() const { return master_ == nullptr ? -1 : master_->end(); }
 
  private:
@@ -110,11 +109,11 @@ class SshClient {
   std::vector<std::string> options_;  // of every ssh
   SshSettings settings_;
   PrivateFolder folder_;
-  std::unique_ptr<SshProcess> master_;  // null: the user's
+  std::unique_ptr<SshProcess> master_;  // null: the user's master
   std::string notice_;
 };
 
-// SshClientConnection: a RemoteConnection by OpenSSH's own client (--launcher ssh-client).
+// SshClientConnection is a RemoteConnection over OpenSSH's own client (--launcher ssh-client).
 class SshClientConnection : public RemoteConnection {
  public:
   // Logs in.
@@ -132,7 +131,7 @@ class SshClientConnection : public RemoteConnection {
   SshClientConnection(std::unique_ptr<SshClient> client, SshClient::Limits limits)
       : client_(std::move(client)), notice_(client_->notice()), limits_(limits) {}
 
-  std::unique_ptr<SshClient> client_;  // the tunnel's once there is one
+  std::unique_ptr<SshClient> client_;  // moved to the tunnel by OpenTunnel
   const std::string notice_;
   SshClient::Limits limits_;
 };

@@ -1,19 +1,19 @@
 #pragma once
 
-// SshConfig: what ssh_config says of one host, for libssh to read as OpenSSH would.
+// SshConfig reads ssh_config for one host, in a form that makes libssh read it as OpenSSH would.
 //
-// libssh looks for the file of a relative Include in the working directory, and goes on without it;
-// OpenSSH looks beside the user's own configuration. Once libssh has read a HostName, it holds the
-// Host lines that follow to that name, where OpenSSH goes on with the name the user gave, and its
-// "Match host" takes that name where OpenSSH takes the HostName. So files are read here, and Host
-// lines and what Match lines say of hosts decided here; libssh gets the lines that are left, in
-// their order. What the configuration says about host keys libssh tells in part or not at all:
-// those words are encoded, and read as those of other keywords.
+// libssh searches the file of a relative Include in the working directory and continues without it;
+// OpenSSH searches it next to the user's configuration. After a HostName, libssh matches later Host
+// lines against that name, where OpenSSH still matches the name that the user gave; libssh's "Match
+// host" uses the given name, where OpenSSH uses the HostName. This class therefore reads the files
+// itself and evaluates Host lines and the host criteria of Match lines; libssh receives the
+// remaining lines, in order. libssh reports settings about host keys only in part or not at all:
+// these are encoded and read back as values of other keywords.
 //
-// A Match with a criterion that libssh does not know ("final", "tagged", "localnetwork", ...) never
-// matches, but for StrictHostKeyChecking: there it always does.
+// A Match with a criterion unknown to libssh ("final", "tagged", "localnetwork", ...) never
+// matches, except for StrictHostKeyChecking, where it always matches.
 //
-// Threads: a plain value; the files it holds live as long as it does.
+// Thread-safe as a plain value. Its files exist as long as this object.
 
 #include <array>
 #include <filesystem>
@@ -29,37 +29,39 @@ namespace ds::cli {
 
 class SshConfig {
  public:
-  // One that is not there is an empty one, as for OpenSSH.
+  // A missing file is treated as empty, as by OpenSSH.
   struct File {
     std::filesystem::path path;
-    std::filesystem::path folder;  // where relative names in it are seen from
+    std::filesystem::path folder;  // base folder of relative names in it
   };
-  // The configuration of `host`, the name the user gave, in these files: the first value counts.
+  // Reads the configuration of `host`, the name that the user gave, from these files. The first
+  // value of a keyword counts.
   static StatusOr<SshConfig> Read(std::span<const File> files, const std::string& host);
 
-  // kKeys is for the host keys: ProxyCommand is what stands behind StrictHostKeyChecking,
-  // UserKnownHostsFile HostKeyAlias, GlobalKnownHostsFile RevokedHostKeys, Port 1 "HashKnownHosts
-  // yes".
+  // kKeys encodes settings about host keys: ProxyCommand holds StrictHostKeyChecking,
+  // UserKnownHostsFile holds HostKeyAlias, GlobalKnownHostsFile holds RevokedHostKeys, and Port 1
+  // means "HashKnownHosts yes".
   enum Part { kOptions, kKeys, kPartCount };
   const std::string& text(Part part) const { return texts_[part]; }
-  // The first Match line for this host that never matches here, but may for OpenSSH, and has lines
-  // below it: "Match final host gpu*"; "" without one. "Match final all" says nothing of the host.
+  // Returns the first Match line for this host that never matches here, but may match for OpenSSH,
+  // and has lines below it: "Match final host gpu*"; "" = none. "Match final all" does not name the
+  // host.
   const std::string& passed_over() const { return passed_over_; }
-  // The file for libssh to read.
+  // Returns the file for libssh to read.
   std::string path(Part part) const;
 
-  // Returns the words behind the first three of these, and behind UserKnownHostsFile and
-  // GlobalKnownHostsFile in kOptions, as they stand in the configuration; "" for a word that is not
-  // from there, such as a default of libssh.
+  // Decodes the values of the first three keywords of kKeys, and of UserKnownHostsFile and
+  // GlobalKnownHostsFile in kOptions, to the text in the configuration; "" for a value from
+  // elsewhere, such as a default of libssh.
   static std::string Decode(std::string_view word);
 
  private:
-  // Says when lines count: always, never, or when libssh finds that `criteria` hold.
+  // The condition of lines: always, never, or if libssh finds that `criteria` hold.
   struct Condition {
     bool never = false;
-    bool unknown = false;  // there is a criterion that libssh does not know
+    bool unknown = false;  // has a criterion unknown to libssh
     std::string criteria;
-    std::string line;  // of Match, when something in it is about the host
+    std::string line;  // the Match line, if it has a criterion about the host
   };
 
   explicit SshConfig(std::string host) : host_(std::move(host)), host_name_(host_) {}
@@ -67,7 +69,7 @@ class SshConfig {
   Status AddFile(const std::filesystem::path& path, const Condition& within, int depth);
   Status AddText(const std::string& text, const Condition& within, int depth);
   Status Include(std::string_view patterns, const Condition& condition, int depth);
-  // Read a Host or Match line, below lines that have the condition `within`.
+  // Evaluate a Host or Match line within the condition `within`.
   Condition DecideHost(std::string_view patterns, const Condition& within) const;
   Condition DecideMatch(std::string_view criteria, const Condition& within) const;
   void AddLine(std::string_view keyword, std::string_view rest, const Condition& condition);
@@ -77,9 +79,9 @@ class SshConfig {
   int files_read_ = 0;
   const std::string host_;
   std::string passed_over_;
-  std::string host_name_;  // the first that counts, else what the user gave
+  std::string host_name_;  // the first valid one, else the name that the user gave
   std::array<std::string, kPartCount> texts_;
-  std::array<std::string, kPartCount> criteria_;  // that hold at the end of each text
+  std::array<std::string, kPartCount> criteria_;  // in effect at the end of each text
   std::array<UniqueFd, kPartCount> fds_;
 };
 

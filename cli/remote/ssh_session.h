@@ -1,13 +1,13 @@
 #pragma once
 
-// SshSession: an authenticated SSH connection to one host, over libssh.
+// SshSession is an authenticated SSH connection to one host, over libssh.
 //
-// Order: Connect, CheckHostKey (host_keys.h), Authenticate; then commands and files. Every call
-// blocks until it is done, its deadline has passed or the interrupter ends it. ~/.ssh/config and
-// /etc/ssh/ssh_config are read; what the hostfile says goes before them. No password is ever asked
-// for.
+// Call Connect, HostKeys::Check (host_keys.h) and Authenticate, in this order; then run commands
+// and copy files. Every call blocks until it is done, its deadline passes or the interrupter ends
+// it. ~/.ssh/config and /etc/ssh/ssh_config are read; the hostfile overrides them. Passwords are
+// never asked for.
 //
-// Threads: one at a time; sessions do not share anything. Lifetimes: the interrupter outlives it.
+// Not thread-safe; separate sessions share nothing. The interrupter must outlive the session.
 
 #include <libssh/libssh.h>
 
@@ -31,34 +31,34 @@ class SshSession {
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;
 
-  // Dials and agrees on keys; nothing is sent that identifies the user.
+  // Connects and exchanges keys. Sends nothing that identifies the user.
   HostOutcome Connect(const RemoteTarget& target, Interrupter::Deadline deadline);
   // Tries the hostfile's identity, the agent's keys, then the identity files of the configuration.
   HostOutcome Authenticate(const RemoteTarget& target);
 
-  // Everything from now on must be done by then.
+  // Sets the deadline of all later calls.
   void SetDeadline(Interrupter::Deadline deadline);
-  // No deadline any more, and the interrupter may go. Requires: every call has returned.
+  // Removes the deadline and releases the interrupter. Requires: every call has returned.
   void KeepOpen();
 
   ssh_session handle() const { return session_; }
-  // The failure, with a hint where the configuration has lines for the host that only OpenSSH
-  // reads.
+  // Returns the failure, with a hint if the configuration has lines for the host that only OpenSSH
+  // interprets.
   HostFailure AddConfigHint(HostFailure failure) const;
-  // Returns what the configuration says of host keys. An alias takes the place of the host's name
-  // and port in what libssh looks for in files.
+  // Returns the configuration's policy for host keys. libssh then looks up an alias in files
+  // instead of the host's name and port.
   const HostKeyPolicy& host_keys() const { return host_keys_; }
-  // "10.0.0.2 port 22", as dialled.
+  // Returns the dialled endpoint: "10.0.0.2 port 22".
   const std::string& place() const { return place_; }
-  // The host's address when it was dialled directly; "" through a proxy command.
+  // Returns the host's address if it was dialled directly; "" with a proxy command.
   const std::string& peer_address() const { return peer_address_; }
-  // libssh's last words; or that the time is over, or that the user gave up, when that is why.
+  // Describes the failure: the timeout, the user's cancellation, or libssh's last error.
   HostFailure DescribeBreak(FailureKind kind, const std::string& doing) const;
 
  private:
   struct Way {
     HostPort endpoint;
-    std::string proxy;  // the command that leads there; "" = it is dialled
+    std::string proxy;  // the proxy command; "" = dialled directly
   };
   HostResult<Way> Configure(const RemoteTarget& target);
   HostOutcome ReadConfiguration(const RemoteTarget& target);
@@ -72,10 +72,10 @@ class SshSession {
   std::optional<int> TryIdentity(const std::string& path);
   HostFailure DescribeRefusal(const RemoteTarget& target) const;
 
-  Interrupter* interrupter_;  // null once it is kept open
+  Interrupter* interrupter_;  // null after KeepOpen
   ssh_session session_;
-  std::string passed_over_;              // as SshConfig
-  std::unique_ptr<ProxyCommand> proxy_;  // what carries the connection, if not the network
+  std::string passed_over_;              // as in SshConfig
+  std::unique_ptr<ProxyCommand> proxy_;  // null if dialled directly
   std::unique_ptr<Interrupter::Guard> guard_;
   HostKeyWords key_words_;
   HostKeyPolicy host_keys_;
