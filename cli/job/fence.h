@@ -1,16 +1,16 @@
 #pragma once
 
-// Fence: when the ranks of hosts that were given up have ended for certain, so that others may
-// start in their place.
+// Fence computes the time at which the ranks of given-up hosts have certainly ended, so that
+// replacements may start.
 //
-// What is seen of a host proves nothing about its ranks: a stopped daemon is silent, a gateway
-// refuses connections in its name, answers get lost on their way back. What proves something is
-// the host's own word that its ranks have ended (such a host never comes here), and time: a daemon
-// that nobody renews ends its ranks when its lease is over, and where it cannot, the kernel does
-// (proto/lease.h). It counts its lease from an answer that has reached us, or an earlier one, so
-// that no renewal that arrives late makes it longer than is reckoned here.
+// Observations of a host do not prove anything about its ranks: a stopped daemon is silent, a
+// gateway refuses connections on its behalf, responses get lost. Two things are proof: the daemon's
+// report that its ranks have ended (Add is not called for such a host), and time. Without renewals
+// a daemon ends its ranks when its lease expires, and if it cannot, the kernel does
+// (proto/lease.h). It counts its lease from a response that has reached us, or an earlier one, so
+// that a late renewal never makes the lease longer than assumed here.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <algorithm>
 #include <chrono>
@@ -21,25 +21,25 @@ namespace ds::cli {
 
 class Fence {
  public:
-  using Time = std::chrono::nanoseconds;  // by BootTime(): a machine's sleep counts
+  using Time = std::chrono::nanoseconds;  // by BootTime(), which includes suspension
 
-  // `lease` is that of every daemon; `grace` what the job gives ranks that are stopped.
+  // `lease` is the lease of every daemon, `grace` the job's grace period for ranks.
   Fence(Time lease, Time grace);
 
-  // The host was given up; its lease is counted from `lease_from` at the latest.
+  // Adds a given-up host, with the latest time from which it may count its lease.
   void Add(const std::string& host, Time lease_from);
 
-  // From then on the ranks of all these hosts have ended; 0 = there were none.
+  // Returns the time from which the ranks of all added hosts have ended; 0 = no hosts.
   Time opens() const;
-  // When this time has passed; 0 = they have.
+  // Returns the remaining time; 0 = they have ended.
   Time Remaining(Time now) const { return std::max(opens() - now, Time(0)); }
-  // Says who is waited for and why; requires that somebody is.
+  // Names the hosts and the reason for the wait. Requires: Remaining is not 0.
   std::string Explain(Time now) const;
 
  private:
   struct GivenUp {
     std::string host;
-    Time ended;  // from then on
+    Time ended;  // from this time on
   };
 
   const Time patience_;  // from a renewal to the end of the last rank

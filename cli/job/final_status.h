@@ -1,6 +1,6 @@
 #pragma once
 
-// FinalStatus is what dsrun ends with, as --exit_codes wants it (runtime/base/exit_codes.h).
+// FinalStatus computes the exit status of dsrun for --exit_codes (runtime/base/exit_codes.h).
 //
 // Pure.
 
@@ -10,10 +10,10 @@
 
 namespace ds::cli {
 
-// Translates a status that is dsrun's own.
+// Translates a status of dsrun itself.
 int FinalStatus(ExitStatus status, ExitCodes codes);
 
-// Translates that of a job which ended with `verdict`.
+// Translates the status of a job that ended with `verdict`.
 int FinalStatus(const Verdict& verdict, ExitCodes codes);
 
 }  // namespace ds::cli

@@ -1,13 +1,13 @@
 #pragma once
 
-// GenerationState: one generation of ranks on all hosts, from Launch to the end of the last event
-// stream.
+// GenerationState is the state machine of one generation of ranks on all hosts, from Launch to the
+// end of the last event stream.
 //
-// The first failure anywhere, a lost daemon, an observer's error or the user (user_stop.h) stops
-// every rank everywhere. SIGUSR1 and SIGUSR2 go on to every rank.
+// The first failure of a rank, a lost daemon, an error of the observer, or the user (user_stop.h)
+// stops all ranks on all hosts. SIGUSR1 and SIGUSR2 are forwarded to every rank.
 //
-// Pure but for the observer, which is told on the way: times are given, and what is to be done is
-// appended to a list. Threads: one at a time.
+// Pure, except that it calls the observer. The caller passes the time, and actions are appended to
+// a list. Not thread-safe.
 
 #include <chrono>
 #include <deque>
@@ -32,15 +32,15 @@
 namespace ds::cli {
 
 struct PreparedHost {
-  int number = 0;                                                // JobPlan::host's
-  StatusOr<v1::PrepareResponse> answer = v1::PrepareResponse();  // good where ranks run
+  int number = 0;                                                // index for JobPlan::host
+  StatusOr<v1::PrepareResponse> answer = v1::PrepareResponse();  // OK if ranks run there
 };
 using PreparedHosts = std::vector<PreparedHost>;  // by node rank
 
-// Returns none when the host is not, or no longer, one of the world.
+// Returns nullopt if the host is not, or no longer, part of the world.
 std::optional<int> FindNodeRank(const PreparedHosts& hosts, int number);
 
-// SIGUSR1 and SIGUSR2 mean something to the ranks, not to dsrun.
+// Returns true for SIGUSR1 and SIGUSR2, which are meant for the ranks.
 bool IsForwarded(int signal);
 
 class GenerationState {
@@ -53,48 +53,48 @@ class GenerationState {
     const RankProgram* program;
     const PreparedHosts* hosts;
     JobObserver* observer;
-    UserStop* stop;  // an input with such a signal says that it has changed
+    UserStop* stop;  // a UserSignal input means that it has changed
     bool has_input = false;
-    Time patience{};  // with a rank that stands still
+    Time patience{};  // timeout for a rank that is stopped
     std::string rank_key;
-    JobActions* actions;  // get what is to be done
+    JobActions* actions;  // receives the actions
   };
-  // Everything given outlives the generation.
+  // All pointers must outlive the generation.
   explicit GenerationState(const Parts& parts);
 
   void Begin();
-  // An input that is about this generation, or about all. Does what is due at `now` as well.
+  // Handles an input for this generation or for the job, and everything due at `now`.
   void Handle(const JobInput& input, Time now);
-  // When something will be due; none: only when something is heard.
+  // Returns the time of the next due action; nullopt: none without an input.
   std::optional<Time> next() const;
 
-  // No host that was launched has more to say, or nobody waits for them.
+  // Returns true when no launched host has more events, or when they are given up.
   bool ended() const { return given_up_ || (unanswered_launches_ == 0 && open_streams_ == 0); }
   bool failed() const { return judge_.failed(); }
-  // Says as well where ranks may live on: on hosts, other than the one the verdict is about, that
-  // were given up before they told of their ranks' end.
+  // Returns the outcome. The verdict also names hosts on which ranks may still run: given-up hosts,
+  // other than the failed one, that did not report the end of their ranks.
   JobOutcome Conclude() const;
-  // Lists then the node ranks of hosts that are gone or whose daemons are.
+  // After the end: the node ranks of hosts that are lost or have lost their daemons.
   const std::set<int>& lost() const { return lost_; }
-  // Tells whether the ranks of this host have ended, by its daemon's own word.
+  // Returns whether the host's daemon has reported the end of its ranks.
   bool HasEnded(int node_rank) const { return ended_.contains(node_rank); }
-  // Says which process has not ended although it was killed; "" = none.
+  // Returns the killed process that has not ended; "" = none.
   const std::string& unended() const { return unended_; }
-  // The last checkpoint that a rank has reported; "" = none.
+  // Returns the last checkpoint that a rank has reported; "" = none.
   const std::string& saved() const { return saved_; }
 
  private:
   struct Host {
     bool launched = false;
-    bool gone = false;  // its stream has ended, or it is lost: nothing is said to it any more
-    std::optional<Time> stop_again_at;  // nobody has answered it
-    std::deque<int> signals;            // on their way, one after another
+    bool gone = false;  // its stream has ended, or it is lost; no more requests are sent
+    std::optional<Time> stop_again_at;  // time to repeat a Stop without a response
+    std::deque<int> signals;            // being forwarded, one at a time
   };
 
   void On(const UserSignal& signal);
   void On(TimePassed) {}
   void On(const ProgramAnswer&) {}
-  // These are about a host, whose node rank they get.
+  // Inputs about a host, with its node rank.
   void On(const HostChange& change, int node_rank);
   void On(const Answer<v1::LaunchResponse>& answer, int node_rank);
   void On(const Answer<v1::StopResponse>& answer, int node_rank);
@@ -110,11 +110,11 @@ class GenerationState {
   void SendWhatIsDue();
   void SendSignal(int node_rank);
   void ForwardSignal(int signal);
-  // For what has failed; then by what the user wants.
+  // Stops the hosts because of a failure, with the grace period that the user's signals allow.
   void StopFailed(double grace_seconds);
   void StopHosts(double grace_seconds);
   void StopHost(int node_rank);
-  void LetGo(int node_rank);  // nothing is said to this host any more
+  void LetGo(int node_rank);  // sends no more requests to the host
   void GiveUpHosts();
   template <typename Action>
   void Act(int node_rank, Action what);
@@ -126,10 +126,10 @@ class GenerationState {
   const Parts parts_;
   const JobPlan& job_;
   FailureJudge judge_;
-  StoppedRanks stopped_ranks_;  // of a job whose ranks wait for each other
+  StoppedRanks stopped_ranks_;  // for jobs with ranks that wait for each other
   std::vector<Host> hosts_;     // by node rank
-  ValueExchange exchange_;      // of a job on several hosts
-  std::set<int> ended_;         // whose ranks have ended, as they told
+  ValueExchange exchange_;      // for a job on several hosts
+  std::set<int> ended_;         // hosts that have reported the end of their ranks
   bool given_up_ = false;
   int unanswered_launches_ = 0;
   int open_streams_ = 0;
@@ -137,7 +137,7 @@ class GenerationState {
   std::set<int> lost_;
   std::string unended_;
   std::string saved_;
-  std::optional<Status> observer_failed_;  // it is not called any more
+  std::optional<Status> observer_failed_;  // if set, the observer is no longer called
   Time now_{};
 };
 

@@ -1,13 +1,13 @@
 #pragma once
 
-// InputForwarder: carries dsrun's standard input to rank 0 while a generation runs.
+// InputForwarder forwards dsrun's standard input to rank 0 while a generation runs.
 //
-// A terminal is read only while dsrun is in its foreground, so a job in the background is never
-// stopped by SIGTTIN and never takes what is typed for somebody else. Ctrl-D, or the end of a file
-// or pipe, ends rank 0's input. What a generation did not take is given to the next; a file is read
-// again from where it stood.
+// It reads a terminal only while dsrun is in the foreground, so that a background job is not
+// stopped by SIGTTIN and does not take input meant for other programs. Ctrl-D, or the end of a file
+// or pipe, ends rank 0's input. Input that one generation did not accept goes to the next; a file
+// is read again from its first position.
 //
-// Threads: Start, Begin and Stop on one; the input is read on a thread of its own.
+// Call Start, Begin and Stop on one thread; a separate thread reads the input.
 
 #include <cstdint>
 #include <functional>
@@ -21,33 +21,33 @@
 
 namespace ds::cli {
 
-// True when there is something to read: `fd` is open and not /dev/null.
+// Returns true if `fd` is open and not /dev/null.
 bool HasInput(int fd);
 
 class InputForwarder {
  public:
   struct Chunk {
-    std::uint64_t offset = 0;  // of its first byte within this generation's input
+    std::uint64_t offset = 0;  // of the first byte in this generation's input
     std::string data;
-    bool end = false;  // nothing follows
+    bool end = false;  // end of the input
   };
-  // Returns how many bytes were taken: fewer than there are when there was no room for a while. A
-  // chunk that nobody answered (NobodyAnswered) is sent again, any other error ends the forwarding.
+  // Returns the number of accepted bytes, which may be less than the chunk if rank 0 does not read
+  // for a while. A chunk without a response (NobodyAnswered) is sent again; any other error ends
+  // the forwarding.
   using Send = std::function<StatusOr<std::uint64_t>(const Chunk&)>;
 
-  // `fd` outlives the forwarder and stays open.
+  // `fd` must stay open during the lifetime of the forwarder.
   explicit InputForwarder(int fd);
   ~InputForwarder() { Stop(); }
   InputForwarder(const InputForwarder&) = delete;
   InputForwarder& operator=(const InputForwarder&) = delete;
 
-  // Makes the thread, which may be the last that is to be had, and reads nothing before Begin: the
-  // ranks may leave room for none. Requires: not started, or stopped since.
-  // kResourceExhausted where there is no thread.
+  // Creates the thread, before the ranks use up the available threads. It reads nothing before
+  // Begin. Requires: not started, or stopped since. kResourceExhausted if there is no free thread.
   Status Start(Send send);
-  // Once behind each Start, when rank 0 can take something.
+  // Begins to read. Call it once after each Start, when rank 0 can accept input.
   void Begin();
-  // Waits for a Send that is going on.
+  // Stops the forwarding and waits for a Send in progress.
   void Stop();
 
  private:
@@ -55,15 +55,15 @@ class InputForwarder {
   bool QuitWithin(int milliseconds) const;
   bool AwaitInput() const;  // false: to be stopped
   bool InForeground() const;
-  // False when it is to be stopped or cannot be read yet; then chunk_ is as it was.
+  // Returns false if it is to be stopped or cannot read yet; chunk_ is then unchanged.
   bool Read();
 
   const int fd_;
   const bool terminal_;
-  const std::int64_t start_;  // of a file; -1 for what cannot be read again
-  Chunk chunk_;               // read, not taken yet
+  const std::int64_t start_;  // of a file; -1 if it cannot be read again
+  Chunk chunk_;               // read, but not accepted yet
   UniqueFd quit_;
-  std::optional<std::promise<bool>> begin_;  // false: stopped before
+  std::optional<std::promise<bool>> begin_;  // false: stopped before Begin
   std::thread thread_;
 };
 

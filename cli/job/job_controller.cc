@@ -25,15 +25,15 @@ constexpr std::chrono::hours kPatience{1};
 // The queue of inputs: many threads put, one takes. Nobody waits to put: what comes is as much as
 // was asked for, one answer for a call and one batch of events from a host at a time.
 //
-// Threads: safe for any number of putters and takers.
+// Thread-safe.
 class JobController::Inputs {
  public:
   void Put(JobInput item) { Insert(&items_, std::move(item)); }
-  // In front of all that was Put, behind what was urgent before: for what must not queue behind a
-  // flood.
+  // Inserts before all normal items and after earlier urgent ones, so that they do not
+  // wait for a long queue.
   void PutUrgent(JobInput item) { Insert(&urgent_, std::move(item)); }
 
-  // Waits for an item, at most `patience`.
+  // Waits for an item for at most `patience`.
   std::optional<JobInput> Take(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
     const auto is_filled = [&] { return !urgent_.empty() || !items_.empty(); };
@@ -44,9 +44,9 @@ class JobController::Inputs {
     return item;
   }
 
-  // Nobody takes any more: what there is goes, and what comes later.
+  // Drops all items, and all later ones.
   void Close() {
-    std::deque<JobInput> dropped, urgent;  // which may put something as they go
+    std::deque<JobInput> dropped, urgent;  // their destructors may call Put
     const std::lock_guard lock(mutex_);
     closed_ = true;
     dropped.swap(items_);

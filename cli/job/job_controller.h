@@ -1,11 +1,11 @@
 #pragma once
 
-// JobController: does what JobMachine decides, on the hosts' daemons, and tells it what has come of
-// it.
+// JobController executes the actions of JobMachine on the hosts' daemons, and passes their results
+// back to it.
 //
-// Threads: Run() on one thread, which decides, waits for nothing but its inputs, and calls the
-// observer; what comes from others only goes into the queue of inputs. OnSignal, OnStop and
-// OnHostChange from any. Lifetimes: program, daemons, observer and what the options name outlive
+// Run() executes on one thread, which makes all decisions, blocks only on the queue of inputs, and
+// calls the observer; other threads only add inputs. OnSignal, OnStop and OnHostChange are
+// thread-safe. The program, the daemons, the observer and the pointers in the options must outlive
 // the controller.
 
 #include <functional>
@@ -32,33 +32,35 @@ namespace ds::cli {
 class JobController {
  public:
   struct Options {
-    InputForwarder* input = nullptr;      // goes to rank 0; null = it reads nothing
-    SpareStarter* spares = nullptr;       // of job.spares; null = there are none
-    UserStop* stop = nullptr;             // not null: what the user wants; is told the job's phases
-    const LeaseKeeper* leases = nullptr;  // null = there are none
-    // Is told, on a thread of its own, what a restart waits for in vain; null: nobody is.
+    InputForwarder* input = nullptr;  // for rank 0; null = no input
+    SpareStarter* spares = nullptr;   // starts job.spares; null = no spares
+    UserStop* stop = nullptr;  // not null; the user's stop requests; receives the job's phases
+    const LeaseKeeper* leases = nullptr;  // null = no leases
+    // Called on a separate thread while a restart waits for a process that does not end; may be
+    // null.
     HostDaemon::NoticeCallback tell_of_wait = nullptr;
   };
-  // `daemons` by host of job.world.
+  // `daemons` are indexed by host of job.world.
   JobController(JobPlan job, const Program* program, const std::vector<HostDaemon*>& daemons,
                 JobObserver* observer, const Options& options);
   ~JobController();
 
   JobOutcome Run();
 
-  // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 go on to its ranks. Returns what
-  // is to be done to daemons and to calls: this thread may be waiting for them.
+  // SIGINT, SIGTERM and SIGHUP stop the job; SIGUSR1 and SIGUSR2 are forwarded to its ranks.
+  // Returns the step that the caller must apply to daemons and calls, because this thread may be
+  // blocked in them.
   StopStep OnSignal(int signal);
-  // The user's stop has changed without a signal of his.
+  // Handles a change of UserStop that no signal caused.
   void OnStop();
-  // From the keeper of the hosts' leases.
+  // Handles a change that LeaseKeeper reports.
   void OnHostChange(const HostChange& change);
 
  private:
   class Inputs;  // the queue of inputs
 
   void Perform(const JobActions& actions);
-  // The machine is told what becomes of it.
+  // Sends the request; its response becomes an input.
   template <typename Request>
   void Do(const JobAction& action, const Request& request);
   void Do(const JobAction& action, const v1::LaunchRequest& request);
@@ -70,16 +72,16 @@ class JobController {
   void Do(const JobAction& action, ForwardInput);
   void Do(const JobAction& action, EndInput);
   Status StartInput(HostDaemon* daemon, const v1::LaunchRequest& launch);
-  // Does what waits, for SSH or for the end of processes, while the loop goes on.
+  // Runs a task that blocks, on SSH or on the end of processes, in parallel with the loop.
   void DoAside(std::function<void()> task);
 
   const Options options_;
   const Program* const program_;
-  std::map<int, HostDaemon*> daemons_;    // by the host's number
-  const std::shared_ptr<Inputs> inputs_;  // of calls, too, that are answered later
+  std::map<int, HostDaemon*> daemons_;    // by host number
+  const std::shared_ptr<Inputs> inputs_;  // shared with calls that complete later
   JobMachine machine_;
-  Status input_;                     // of the reader of this generation's
-  std::vector<std::jthread> aside_;  // one for each action that blocks
+  Status input_;                     // result of the reader of this generation's input
+  std::vector<std::jthread> aside_;  // one for each blocking action
 };
 
 }  // namespace ds::cli

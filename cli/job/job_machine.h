@@ -1,19 +1,19 @@
 #pragma once
 
-// JobMachine: one job from Prepare to its verdict, as a state machine: what is heard goes in, what
-// is to be done comes out.
+// JobMachine is the state machine of one job, from Prepare to the verdict: inputs are events,
+// outputs are actions.
 //
 //     Prepare all hosts -> per generation: Launch all -> Watch all -> verdict -> restart or end
 //
-// A restart asks the program first, on another thread: it reads the newest checkpoint. Where the
-// storage has trouble it is asked again for minutes; then the job ends.
+// A restart first asks the program, on another thread, because that reads the newest checkpoint.
+// While the storage has problems it asks again, for minutes; then the job ends.
 //
-// Before a restart spares take the places of lost hosts; where that cannot be, there is none. Nor
-// is there one before the ranks of the lost hosts have ended for certain (fence.h), and its ranks
-// meet at another port than those of the last generation.
+// Before a restart spares replace lost hosts; if that is impossible, there is no restart. A restart
+// also waits until the ranks of the lost hosts have certainly ended (fence.h), and its ranks use
+// another port than the last generation.
 //
-// Pure but for the observer, which is told on the way, and the program, which is asked: times are
-// given, by BootTime(). Threads: one at a time.
+// Pure, except that it calls the observer and the program. The caller passes the time, by
+// BootTime(). Not thread-safe.
 
 #include <chrono>
 #include <functional>
@@ -42,25 +42,25 @@ struct RestartDecision {
   std::string reason;  // "restart 1 of 3", "the same error at step 12 twice"
 };
 
-// kDataLoss for a program that begins at step 0 again although the run had a checkpoint: one that
-// the program tells of, or `saved`, which a rank has reported ("" = none).
+// Returns kDataLoss for a program that begins at step 0 again although the run had a checkpoint:
+// one that the program reports, or `saved`, which a rank has reported ("" = none).
 Status CheckBeginning(const RankProgram& program, const std::string& saved);
 
-// RestartPolicy: whether a failed generation is followed by another.
+// RestartPolicy decides whether another generation follows a failed one.
 //
-// There is no restart when the user ended the job, when trying again cannot help (config, data,
-// checkpoint, a host that refuses), when a host is gone that nothing can replace, when the same
-// error came at the same step twice running (a SIGKILL is no error of the program), or when the
-// restarts are used up.
+// There is no restart if the user ended the job, if a retry cannot help (config, data, checkpoint,
+// a host that rejects the job), if a lost host cannot be replaced, if the same error occurred at
+// the same step twice in a row (a SIGKILL is not an error of the program), or if the restarts are
+// used up.
 //
-// Nor does a restart begin at step 0 by itself when the run had a checkpoint.
+// A restart does not begin at step 0 by itself if the run had a checkpoint.
 //
-// Pure. Threads: one at a time.
+// Pure. Not thread-safe.
 class RestartPolicy {
  public:
   explicit RestartPolicy(int max_restarts) : max_restarts_(max_restarts) {}
 
-  // `missing`: why the job's hosts are not all there any more; "" when they are, or can be.
+  // `missing` is the reason why hosts of the job are missing and cannot be replaced; "" = none are.
   RestartDecision Decide(const Verdict& verdict, const std::string& missing = "");
 
  private:
@@ -76,25 +76,25 @@ class JobMachine {
   struct Parts {
     const Program* program;
     JobObserver* observer;
-    UserStop* stop;  // what the user wants; is told the job's phases
+    UserStop* stop;  // the user's stop requests; receives the job's phases
     bool has_input = false;
-    std::function<std::string()> draw_key;                    // for each generation's ranks
-    std::function<std::optional<OwnPause>()> find_own_pause;  // as LeaseKeeper says
+    std::function<std::string()> draw_key;  // makes the key of each generation's ranks
+    std::function<std::optional<OwnPause>()> find_own_pause;  // LeaseKeeper::FindOwnPause
     std::function<std::int64_t()> unix_nanos;                 // this machine's clock
   };
-  // All that is named outlives the machine.
+  // All pointers must outlive this object.
   JobMachine(JobPlan job, Parts parts);
   JobMachine(const JobMachine&) = delete;
   JobMachine& operator=(const JobMachine&) = delete;
 
   JobActions Begin();
-  // Does what is due at `now` as well.
+  // Handles an input, and everything due at `now`.
   JobActions Handle(const JobInput& input, Time now);
-  // When something will be due; none: only when something is heard.
+  // Returns the time of the next due action; nullopt: none without an input.
   std::optional<Time> next() const;
 
   bool ended() const { return phase_ == Phase::kEnded; }
-  const JobOutcome& outcome() const { return outcome_; }  // of one that has ended
+  const JobOutcome& outcome() const { return outcome_; }  // valid after the end
 
  private:
   enum class Phase { kPreparing, kAsking, kGivingUp, kReplacing, kPort, kFenced, kRunning, kEnded };
@@ -104,7 +104,7 @@ class JobMachine {
   void OnProgram(StatusOr<RankProgram> program);
   void RetryProgram(const Status& trouble);
   void Prepare(int node_rank);
-  // Those of this phase; what comes too late is nobody's.
+  // Inputs of the current phase; late inputs are ignored.
   void On(const UserSignal& signal);
   void On(const HostChange& change);
   void On(const Answer<v1::PrepareResponse>& answer);
@@ -115,17 +115,17 @@ class JobMachine {
   void On(const Other& /*of a generation*/) {}
 
   void OnAllPrepared();
-  // Says why there is none, whatever the verdict; "" = there may be one.
+  // Returns the reason why no generation can follow, independent of the verdict; "" = one can.
   std::string ExplainNoGeneration() const;
-  // Says whether the host has answered that it is ready.
+  // Checks the host's response to Prepare.
   JobOutcome CheckHost(int node_rank);
-  // Refuses, or, if the user wants it so, says what is short.
+  // Returns the shortage, or only reports it if the user allows overcommitment.
   JobOutcome Overcommit(const JobOutcome& fits);
   JobOutcome BindToCores();
-  // Says why there cannot be another generation: a host is lost that no spare can replace; "" =
-  // none is.
+  // Returns the reason why there cannot be another generation: a lost host that no spare can
+  // replace; "" = none.
   std::string ExplainMissingHosts() const;
-  // A spare for the first lost host that has none; behind the last there is a port to be leased.
+  // Starts a spare for the first lost host without one; after the last one, reserves a port.
   void ReplaceNext();
   void OnSpareAnswered();
   void OnPortAnswer(const StatusOr<v1::PrepareResponse>& answer);
@@ -133,21 +133,20 @@ class JobMachine {
   // Begins the generation if the fence is open. Until then a signal or the loss of a host ends the
   // job.
   void PassFence();
-  // Between generations; false when he has sent no signal.
+  // Ends the job between generations if the user has sent a signal; else returns false.
   bool EndForUser();
-  // Looks at what has become of the generation that runs.
+  // Checks whether the running generation has ended.
   void FollowGeneration();
-  // Ends the job with what a generation, or what there is instead of one, has come to, or begins
-  // another.
+  // Ends the job with the outcome, or begins another generation.
   void Conclude(JobOutcome outcome);
   void End(JobOutcome outcome);
-  // Blames this process where a host was lost because of it.
+  // Blames a pause of this process if a host was lost because of it.
   JobOutcome JudgeOwnPause(JobOutcome outcome) const;
   void Lose(int node_rank, bool ended) {
     lost_[node_rank] = {job_.world.hosts[node_rank].host, ended};
   }
 
-  JobPlan job_;  // its ranks get their cores once the hosts have told of them
+  JobPlan job_;  // ranks are bound to cores after the hosts have reported them
   const Parts parts_;
   JobObserver* const observer_;
   UserStop* const stop_;
@@ -158,22 +157,22 @@ class JobMachine {
   Phase phase_ = Phase::kPreparing;
   int generation_;
   RankProgram program_;            // of this generation
-  std::optional<Time> ask_again_;  // the program, in kAsking
-  std::optional<Time> ask_until_;  // since when it answers with trouble
+  std::optional<Time> ask_again_;  // time to ask the program again, in kAsking
+  std::optional<Time> ask_until_;  // end of the time for retries of the program
   std::string saved_;              // the last checkpoint that a rank has reported; "" = none
   struct LostHost {
     std::string name;
-    bool ended;  // its ranks have, as it told
+    bool ended;  // it has reported the end of its ranks
   };
   std::map<int, LostHost> lost_;          // by node rank
   std::vector<HostChange> early_losses_;  // while no rank ran
-  std::string unended_;  // says what of the last generation may live on; "" = nothing
-  int awaited_ = 0;      // answers
-  int spare_ = 0;        // that is to take the place of the first lost host
+  std::string unended_;  // processes of the last generation that may still run; "" = none
+  int awaited_ = 0;      // number of outstanding responses
+  int spare_ = 0;        // the spare for the first lost host
   std::optional<GenerationState> run_;
-  std::optional<OwnPause> pause_;  // of this process, known when the generation had just failed
+  std::optional<OwnPause> pause_;  // of this process, at the failure of the generation
   Time now_{};
-  JobActions actions_;  // of this input
+  JobActions actions_;  // of the current input
   JobOutcome outcome_;
 };
 

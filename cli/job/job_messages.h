@@ -1,8 +1,8 @@
 #pragma once
 
-// JobInput is what a job's state machine (job_machine.h) hears, JobAction what it wants done. Hosts
-// go by their numbers (JobPlan::host), which a spare does not take over from the host that it
-// replaces.
+// JobInput is an event for a job's state machine (job_machine.h), JobAction a command from it.
+// Hosts are identified by number (JobPlan::host); a spare has a number of its own, also after it
+// replaces a host.
 
 #include <chrono>
 #include <memory>
@@ -21,11 +21,11 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// The user wants something: stop_ has changed, or SIGUSR1 or SIGUSR2 is for the ranks.
+// UserStop has changed, or SIGUSR1 or SIGUSR2 is to be forwarded to the ranks.
 struct UserSignal {
   int number = 0;
 };
-// To a request of this generation.
+// The response to a request of this generation.
 template <typename Response>
 struct Answer {
   int host = 0;
@@ -42,7 +42,7 @@ struct StreamEnd {
   int generation = 0;
   Status status;
 };
-// A lost host was given up.
+// A lost host has been given up.
 struct HostGone {
   int host = 0;
   std::optional<std::chrono::nanoseconds> lease_from;  // HostDaemon::LeaseFrom, if it has a lease
@@ -52,13 +52,13 @@ struct SpareAnswer {
   StatusOr<StartedSpare> answer;
 };
 
-// AskProgram has come to this.
+// The result of AskProgram.
 struct ProgramAnswer {
   int generation = 0;
   StatusOr<RankProgram> program;
 };
 
-// Nothing was heard: what is due is done with every input, and so with this one.
+// No event; only due actions are handled, as after every input.
 struct TimePassed {};
 
 using JobInput = std::variant<TimePassed, UserSignal, HostChange, Answer<v1::PrepareResponse>,
@@ -66,16 +66,16 @@ using JobInput = std::variant<TimePassed, UserSignal, HostChange, Answer<v1::Pre
                               Answer<v1::SignalResponse>, Answer<v1::ShareResponse>, HostEvents,
                               StreamEnd, HostGone, SpareAnswer, ProgramAnswer>;
 
-// Actions that are no request to the host's daemon.
-struct WatchHost {};    // HostEvents and a StreamEnd follow
-struct AbandonHost {};  // what goes on with it ends, which its stream tells
-struct GiveHostUp {};   // for good, and its processes are waited for; HostGone follows
-struct StartSpare {     // SpareAnswer follows
-  int spare = 0;        // its place among JobPlan::spares
-  int node_rank = 0;    // of the host which it replaces
+// Actions that are not a request to the host's daemon.
+struct WatchHost {};    // results: HostEvents and one StreamEnd
+struct AbandonHost {};  // ends its calls in progress; result: StreamEnd
+struct GiveHostUp {};   // permanently, and waits for its processes; result: HostGone
+struct StartSpare {     // result: SpareAnswer
+  int spare = 0;        // index in JobPlan::spares
+  int node_rank = 0;    // of the host that it replaces
 };
-struct AskProgram {};  // Program::ForGeneration, which may read for minutes; ProgramAnswer follows
-struct ForwardInput {};  // from now on, as the Launch of its host has announced
+struct AskProgram {};    // Program::ForGeneration, which may take minutes; result: ProgramAnswer
+struct ForwardInput {};  // begins the forwarding that the Launch of the host has announced
 struct EndInput {};
 
 struct JobAction {

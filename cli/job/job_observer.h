@@ -1,9 +1,9 @@
 #pragma once
 
-// JobObserver: who wants to know what a job does: the run directory, the console.
+// JobObserver receives the events of a job, for the run directory and the console.
 //
-// Threads: every call comes from the controller's thread, in the order in which things were seen;
-// none waits for a file system or a console.
+// All calls come from the controller's thread, in the order of the events. Implementations must not
+// block on a file system or a console.
 
 #include <memory>
 #include <string>
@@ -15,21 +15,22 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// An event and where it comes from.
+// An event and its origin.
 struct HostEvent {
   const std::string& host;  // as spelt in the hostfile
   int generation;
   const v1::Event& event;
-  std::shared_ptr<const void> batch = nullptr;  // keeps the event; null: it stays for the call only
+  std::shared_ptr<const void> batch =
+      nullptr;  // owns the event; null: it is valid during the call only
 };
 
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
-  // A host is ready; its findings are warnings at most.
+  // Called when a host is ready; its findings are at most warnings.
   virtual void OnPrepared(const std::string& host, const v1::PrepareResponse& response) = 0;
-  // Returns what has become of this event or, later, of earlier ones. An error ends the job: what
-  // the user was promised cannot be kept (a full disk under the logs).
+  // Returns an error of this event or of earlier ones. An error ends the job, because a promise to
+  // the user cannot be kept (for example, the disk for the logs is full).
   virtual Status OnEvent(const HostEvent& event) = 0;
   virtual void OnNotice(const std::string& text) = 0;
 };

@@ -1,13 +1,14 @@
 #pragma once
 
-// LogIndex: when what of the rank logs was written, logs/<generation>/index.jsonl:
+// LogIndex records the times at which parts of the rank logs were written, in
+// logs/<generation>/index.jsonl:
 //
 //     {"unix_nanos":1763859600123456789,"rank":3,"stream":"out","offset":4096}
 //
-// says that the byte at this offset of rank-00003.out was read from the rank at that time, by the
-// clock of its host. What follows within a millisecond has no row of its own.
+// means that the byte at this offset of rank-00003.out was read from the rank at that time, by the
+// clock of its host. Data that follows within a millisecond has no row of its own.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstdint>
 #include <filesystem>
@@ -23,12 +24,12 @@ namespace ds::cli {
 
 class LogIndex {
  public:
-  // The file is made with the first row, in `folder`, which is there by then.
+  // Creates the file with the first row, in `folder`, which must exist by then.
   explicit LogIndex(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // `bytes` more of a stream, read at `unix_nanos`. Rows are kept here for a while.
+  // Records `bytes` more of a stream, read at `unix_nanos`. Buffers rows.
   Status Add(int rank, bool is_stderr, std::uint64_t bytes, std::int64_t unix_nanos);
-  // Writes those that are.
+  // Writes the buffered rows.
   Status Flush();
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// CheckHostMemory and CheckNodeMemory look for a shortage before any rank starts: the ranks of a
-// host would hold more memory than it has. Pure.
+// CheckHostMemory and CheckNodeMemory detect, before any rank starts, that the ranks of a host
+// would use more memory than it has. Pure.
 
 #include "cli/job/job_plan.h"
 #include "cli/job/program.h"
@@ -12,20 +12,20 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// Asks about one host's ranks. All outlive the question.
+// The input of the checks, for the ranks of one host. All references must be valid during the call.
 struct ShortageQuestion {
   const JobPlan& job;
-  const Program& program;  // advises
+  const Program& program;  // gives advice on the remedy
   const JobHost& host;
   const v1::PrepareResponse& answer;
 };
 
-// Judges the host's ranks by JobPurpose::memory and the host's answer, which also says on what they
-// compute. Good where they fit, or where one of both is not known.
+// Compares JobPurpose::memory of the host's ranks with the host's response, which also reports
+// their device. Success if they fit, or if one of the two numbers is unknown.
 JobOutcome CheckHostMemory(const ShortageQuestion& question);
 
-// The same for ranks whose memory is bound to nodes of the host (MemoryPolicy), against all that
-// these have. Requires that the ranks have been bound.
+// Does the same for ranks with memory bound to nodes of the host (MemoryPolicy), against the total
+// memory of these nodes. Requires that the ranks have been bound.
 JobOutcome CheckNodeMemory(const ShortageQuestion& question);
 
 }  // namespace ds::cli

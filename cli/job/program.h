@@ -1,6 +1,6 @@
 #pragma once
 
-// Program: what the ranks of a job execute.
+// Program supplies the command that the ranks of a job execute.
 
 #include <cstdint>
 #include <string>
@@ -12,38 +12,39 @@
 
 namespace ds::cli {
 
-// The program of one generation. argv[0] == "" is the host's dsrank; the text "@DSRUN_JOB_DIR@" in
-// argv is the folder of `files`.
+// The command of one generation. argv[0] == "" is the host's dsrank; the text "@DSRUN_JOB_DIR@" in
+// argv is replaced by the folder of `files`.
 struct RankProgram {
   std::vector<std::string> argv;
-  std::string script;           // a file among argv, which must be on every host; "" = none
-  int local_rank_position = 0;  // where --local_rank=N goes in argv, its end at most; 0 = nowhere
+  std::string script;           // a file in argv that must exist on every host; "" = none
+  int local_rank_position = 0;  // position of --local_rank=N in argv, at most its end; 0 = none
   std::vector<std::pair<std::string, std::string>> files;  // name, content
   std::vector<std::string> notices;                        // for the user
-  bool begins_again = false;  // a restart that goes on from no checkpoint
-  std::string unusable;       // then: which checkpoint the run had, and its damage; "" = none
+  bool begins_again = false;                               // a restart without a checkpoint
+  std::string
+      unusable;  // with begins_again: the run's unusable checkpoint and its damage; "" = none
 };
 
-// The user's program, as `words` name it behind the launch flags: a Python program gets its
-// interpreter, a script is looked for on every host, anything else stays as it is. Without words
-// there is nothing to execute.
+// Makes the user's program from `words`, the words after the launch flags. A Python program gets
+// its interpreter, a script is checked on every host, any other program stays unchanged. Requires
+// words.
 RankProgram MakeUserProgram(const LaunchFlags& flags, const std::vector<std::string>& words);
 
 class Program {
  public:
   virtual ~Program() = default;
-  // argv[0] and script are the same for every generation. kUnavailable: the storage has trouble,
-  // and trying again may help. Every other error ends the job (kDataLoss, kNotFound: no usable
-  // checkpoint). Restarts call it from another thread, one at a time.
+  // Returns the program of a generation; argv[0] and script are the same for all. kUnavailable: the
+  // storage has problems, and a retry may succeed. Every other error ends the job (kDataLoss,
+  // kNotFound: no usable checkpoint). Restarts call it on another thread, one call at a time.
   virtual StatusOr<RankProgram> ForGeneration(int generation) const = 0;
-  // Says what would fit where each rank has so many bytes of its host's memory, for jobs whose
-  // JobPurpose::memory is known.
+  // Returns advice on settings that fit when each rank has `rank_bytes` of its host's memory, for
+  // jobs with a known JobPurpose::memory.
   virtual std::string AdviseOnMemory(std::int64_t /*rank_bytes*/, bool /*on_gpus*/) const {
     return "";
   }
 };
 
-// Every generation runs the same.
+// A program that is the same for every generation.
 class SameProgram : public Program {
  public:
   explicit SameProgram(RankProgram program) : program_(std::move(program)) {}

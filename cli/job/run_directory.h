@@ -1,6 +1,6 @@
 #pragma once
 
-// RunDirectory: the files of one job, runs/<job>/ unless --run_dir says otherwise.
+// RunDirectory manages the files of one job, in runs/<job>/ or the folder of --run_dir.
 //
 //     job.json                          everything needed to repeat or resume the job but secrets;
 //                                       its owner may read it, nobody else
@@ -12,9 +12,9 @@
 //     checkpoints/                      (train)
 //     verdict.json                      only after a failure
 //
-// One dsrun at a time has it open.
+// Only one dsrun can have it open at a time.
 //
-// Threads: one at a time.
+// Not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,46 +35,47 @@
 
 namespace ds::cli {
 
-// An event as an object of events.jsonl. None for those that other files keep (output, metrics) or
-// that repeat every second (heartbeats, beacons).
+// Converts an event to an object of events.jsonl. Returns nullopt for events that other files
+// contain (output, metrics) or that repeat every second (heartbeats, beacons).
 std::optional<nlohmann::ordered_json> ToJson(const HostEvent& event);
 
 class RunDirectory {
  public:
-  // Makes the folder; refuses one that holds a job already. Every error names the folder and
+  // Creates the folder; fails if it contains a job already. Every error names the folder and
   // --run_dir.
   static StatusOr<std::unique_ptr<RunDirectory>> Create(const std::filesystem::path& path);
-  // Opens one that holds a job: kNotFound when it does not.
+  // Opens a folder with a job; kNotFound if it has none.
   static StatusOr<std::unique_ptr<RunDirectory>> Open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
-  // Returns one more than any generation that has logs here.
+  // Returns the number after the last generation with logs.
   int NextGeneration() const;
 
-  // kDurable for a job that can be resumed after the machine has gone down.
+  // `durability` is kDurable for a job that can be resumed after a crash of the machine.
   Status WriteJob(const nlohmann::ordered_json& job, Durability durability);
   StatusOr<nlohmann::ordered_json> ReadJob() const;
   Status WriteResolvedConfig(const nlohmann::ordered_json& config);
-  // job.json and config.resolved.json as they lie there, to be put back.
+  // The contents of job.json and config.resolved.json, for restoring them.
   struct Settings {
     std::string job, resolved_config;
   };
   StatusOr<Settings> ReadSettings() const;
   Status PutBack(const Settings& settings);
-  // Tells whether a step has been reported since the directory was opened.
+  // Returns whether a step has been reported since the directory was opened.
   bool has_new_steps() const { return metrics_.has_value(); }
   Status WriteVerdict(const Verdict& verdict);
-  // A verdict of an earlier try says nothing about the next.
+  // Removes the verdict of an earlier attempt, which does not apply to the next.
   Status RemoveVerdict();
-  // The logs of a rank are made when it starts: one that wrote nothing has empty ones. However many
-  // there are, kMostOpenLogs of them are open, and fewer where this process may open few files.
+  // Appends an event to its files. A rank's logs are created when it starts, so a rank without
+  // output has empty ones. At most kMostOpenLogs log files are open, fewer if this process may open
+  // few files.
   static constexpr std::size_t kMostOpenLogs = 256;
   Status Append(const HostEvent& event);
-  // Returns the last lines that the rank has written to standard error, or to standard output where
-  // it wrote none there: 50 at most, of the last 64 KiB. None where there are no logs of it.
+  // Returns the last lines of the rank's standard error, or of its standard output if that is
+  // empty: at most 50, from the last 64 KiB. Empty if there are no logs.
   std::vector<std::string> ReadLastLines(int generation, int rank) const;
-  // Writes what Append has put off: call it now and then, and at the end of the job.
+  // Writes the buffers of Append. Call it periodically and at the end of the job.
   Status Flush();
 
  private:
@@ -89,17 +90,17 @@ class RunDirectory {
   StatusOr<AppendFile*> OpenLog(int generation, const LogKey& key);
 
   const std::filesystem::path path_;
-  UniqueFd lock_;  // the folder itself, locked while it is open
+  UniqueFd lock_;  // the folder itself, locked while open
   std::optional<AppendFile> events_;
   std::optional<AppendFile> metrics_;
   struct OpenedLog {
     AppendFile file;
-    std::uint64_t used;  // log_uses_ when it was
+    std::uint64_t used;  // log_uses_ at its last use
   };
 
-  int log_generation_ = -1;  // whose files logs_ holds
+  int log_generation_ = -1;  // generation of logs_
   std::size_t most_open_logs_ = kMostOpenLogs;
-  std::map<LogKey, OpenedLog> logs_;  // those used last, most_open_logs_ at most
+  std::map<LogKey, OpenedLog> logs_;  // the most recently used ones, at most most_open_logs_
   std::uint64_t log_uses_ = 0;
   std::optional<LogIndex> index_;  // of these logs
 };

@@ -1,9 +1,9 @@
 #pragma once
 
-// Spares: hosts of a job that take part only when another is lost. Which one takes a lost host's
-// place is decided by SparePool; SpareStarter makes it ready.
+// Spares are hosts of a job that are used only to replace a lost host. SparePool chooses the spare;
+// SpareStarter starts its daemon.
 //
-// A spare's index is its place in JobPlan::spares.
+// A spare is identified by its index in JobPlan::spares.
 
 #include <optional>
 #include <string>
@@ -14,16 +14,16 @@
 
 namespace ds::cli {
 
-// Pure. Threads: one at a time.
+// Pure. Not thread-safe.
 class SparePool {
  public:
-  // `slot_counts` says by spare how many slots it has.
+  // `slot_counts` are the numbers of slots by spare.
   explicit SparePool(std::vector<int> slot_counts);
 
-  // The first unused spare with exactly so many slots, which counts as used from now on: ranks keep
-  // their numbers, and a world its size. None: there is no such spare.
+  // Returns the first unused spare with exactly `slot_count` slots and marks it as used; ranks keep
+  // their numbers, and the world its size. nullopt: there is none.
   std::optional<int> Take(int slot_count);
-  // Tells whether lost hosts with so many slots each could all be replaced.
+  // Returns whether lost hosts with these numbers of slots could all be replaced.
   bool Covers(const std::vector<int>& slot_counts) const;
 
  private:
@@ -32,13 +32,13 @@ class SparePool {
 
 struct StartedSpare {
   HostDaemon* daemon = nullptr;  // outlives the job
-  std::string master_addr;       // where rank 0's host is reached by the others from now on
+  std::string master_addr;       // new address of rank 0's host for the others
 };
 
 class SpareStarter {
  public:
   virtual ~SpareStarter() = default;
-  // A daemon on the spare, which takes the place of host `node_rank` of the plan.
+  // Starts a daemon on the spare, which replaces host `node_rank` of the plan.
   virtual StatusOr<StartedSpare> StartSpare(int spare, int node_rank) = 0;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// UserStop: what the signals mean by which a user ends a job (SIGINT, SIGTERM, SIGHUP), from how
-// many have come and what the job does at the moment. The one place that counts them.
+// UserStop defines the meaning of the signals with which a user ends a job (SIGINT, SIGTERM,
+// SIGHUP), by their number and the phase of the job. It is the only place that counts them.
 //
 //     phase        the first       the next one   when the user was told of a daemon
 //     kPreparing   kCancelStart    kNothing       kKillDaemons
@@ -10,14 +10,14 @@
 //     kStopping    kKeepGrace      kKillRanks     kKillDaemons
 //     kEnded       kNothing        kNothing       kKillDaemons
 //
-// Signals after kKillRanks mean nothing until the user was told, but from the second on dsrun ends
-// in a moment, whatever it waits for. No generation begins after the first signal, whatever the
-// verdict is about, so that nothing here belongs to an earlier one.
+// Signals after kKillRanks have no effect until the user was told of a daemon. But after the second
+// signal dsrun ends within a moment in any case. No generation begins after the first signal,
+// independent of the verdict, so all signals counted here belong to the current generation.
 //
-// Time, too, gives up an end that does not come: after the first signal when nothing is written any
-// more, after the second one in any case, but not before a last chance.
+// A timeout also gives up waiting for the end: after the first signal when nothing is being written
+// any more, after the second one in any case, but not before a last chance.
 //
-// Pure: no I/O, no clock. Threads: safe from any; what a signal means is decided when it comes.
+// Pure: no I/O, no clock. Thread-safe; the phase at the arrival of a signal decides its meaning.
 
 #include <mutex>
 #include <string_view>
@@ -25,61 +25,62 @@
 namespace ds::cli {
 
 enum class JobPhase {
-  kPreparing,  // no rank runs: hosts are being started or asked, before a generation
-  kLaunching,  // ranks may run on some hosts; others have not answered
+  kPreparing,  // no rank runs; hosts are being started or prepared
+  kLaunching,  // ranks may run on some hosts; others have not responded
   kRunning,
-  kStopping,  // something has failed, and ranks have their grace
-  kEnded,     // the outcome is known, and daemons are awaited
+  kStopping,  // after a failure, during the ranks' grace period
+  kEnded,     // the outcome is known; waits for daemons
 };
 
 enum class StopStep {
   kNothing,
-  kCancelStart,  // nothing is to be waited for
-  kStopRanks,    // with their grace
-  kKeepGrace,    // a failure stops them already: they may be saving a checkpoint
-  kKillRanks,    // and what has not been launched is not waited for
+  kCancelStart,  // cancel all waits
+  kStopRanks,    // with their grace period
+  kKeepGrace,    // a failure already stops them; they may be saving a checkpoint
+  kKillRanks,    // and do not wait for launches in progress
   kKillDaemons,
 };
 
-// Patience is what is left of it when a stop has taken as long as it may.
+// The decision when a stop has taken its full time.
 enum class Patience {
-  kWait,        // as long again
-  kLastChance,  // a moment
+  kWait,        // wait for the same time again
+  kLastChance,  // wait for a moment
   kGiveUp,
 };
 
-// Says to the user what is done; "" when he sees it otherwise.
+// Returns the message for the user; "" if another message appears.
 std::string_view StopNotice(StopStep step);
 
 class UserStop {
  public:
-  // Returns what is to be done because of it.
+  // Records the signal and returns its step.
   StopStep OnSignal(int signal);
   void Enter(JobPhase phase);
-  // The user knows that one more signal kills the daemons; until the next Enter, if he has sent
-  // none.
+  // Records that the user was told that one more signal kills the daemons. Valid until the next
+  // Enter if the user has sent no signal.
   void OnTold();
-  // Decides when time is up; nobody waits any more for what is given up. `goes_on`: what there is
-  // to be written is being written.
+  // Decides after the timeout. After kGiveUp nothing waits for the end any more. `goes_on`: writes
+  // are still making progress.
   Patience OnTimeUp(bool goes_on);
-  // The last chance begins now; false when it had begun.
+  // Begins the last chance; returns false if it had begun.
   bool BeginLastChance();
 
-  // The first, be it after the end; 0 = none has come, and there may be another generation.
+  // Returns the first signal, also one after the end; 0 = none, and another generation may follow.
   int signal() const;
-  // True when it came before anything had failed: the verdict is about it.
+  // Returns true if the signal came before any failure, so that it is the verdict's cause.
   bool is_to_blame() const;
   bool kills_ranks() const;
-  bool ended() const;  // the job has
-  // The daemons of this machine: the end of one says nothing about it. Others are given up.
+  bool ended() const;  // the job has ended
+  // Returns whether the daemons of this machine are being killed, so that their end is no failure.
+  // Daemons of other hosts are given up.
   bool kills_daemons() const;
-  // The second has come, or it was given up.
+  // Returns true after the second signal or kGiveUp.
   bool ends_at_once() const;
 
  private:
   StopStep Decide();
 
-  mutable std::mutex mutex_;  // guards all
+  mutable std::mutex mutex_;  // guards all members below
   JobPhase phase_ = JobPhase::kPreparing;
   int signal_ = 0;
   int count_ = 0;

@@ -1,13 +1,12 @@
 #pragma once
 
-// ValueExchange: passes on to every host what the ranks of all hosts put for each other, and the
-// key of the job's ranks: so they meet and trust each other without a port that anybody could
-// connect to before.
+// ValueExchange sends the values that ranks publish for each other to every host, and the key of
+// the job's ranks. Ranks find and authenticate each other by these values, before any port is open.
 //
-// What does not get through is sent again until the exchange goes or the host refuses it, whose
+// A failed transfer is repeated until the exchange is destroyed or the host rejects it; the host's
 // ranks then wait in vain.
 //
-// Pure: times are given. Threads: one at a time.
+// Pure: the caller passes the time. Not thread-safe.
 
 #include <chrono>
 #include <cstddef>
@@ -23,32 +22,32 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// Draws a key that no other generation has: 64 hexadecimal digits.
+// Returns a random key: 64 hexadecimal digits.
 std::string DrawRankKey();
 
 class ValueExchange {
  public:
   using Time = std::chrono::nanoseconds;
 
-  // The key is the first value that everybody gets.
+  // The key is the first value that every host receives.
   explicit ValueExchange(const std::string& rank_key);
 
   void Add(const v1::SharedValue& value) { values_.push_back(value); }
-  // These get everything from now on.
+  // Sends all values to these hosts from now on.
   void Connect(const std::vector<int>& hosts);
-  // Nothing is sent to this one any more.
+  // Sends nothing more to this host.
   void Disconnect(int host) { readers_.erase(host); }
 
   struct Parcel {
     int host = 0;
     std::vector<v1::SharedValue> values;
   };
-  // Returns what is to be sent now, one parcel at a time to each host.
+  // Returns the parcels to send now; each host has at most one in flight.
   std::vector<Parcel> TakeDue(Time now);
-  // Tells what became of it. False: the host refuses it, and gets no more. One that was
-  // disconnected meanwhile refuses nothing.
+  // Records the result of a parcel. Returns false if the host rejects it; it then receives nothing
+  // more. Results of disconnected hosts are ignored.
   bool OnAnswer(int host, const Status& status, Time now);
-  // When there is something to be sent again.
+  // Returns the time of the next repetition.
   std::optional<Time> next() const;
 
  private:
@@ -58,7 +57,7 @@ class ValueExchange {
     std::optional<Time> again_at;
   };
 
-  std::vector<v1::SharedValue> values_;  // grows
+  std::vector<v1::SharedValue> values_;  // only grows
   std::map<int, Reader> readers_;
 };
 

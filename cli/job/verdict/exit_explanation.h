@@ -1,9 +1,9 @@
 #pragma once
 
-// ExitExplanation: what the end of a rank means, told from its status, its signal and the evidence
-// of its host.
+// ExitExplanation explains the end of a rank by its status, its signal and the evidence from its
+// host.
 //
-// Pure. Threads: plain values.
+// Pure; plain values.
 
 #include <optional>
 #include <string>
@@ -19,30 +19,30 @@ namespace v1 = ::dsrun::v1;
 
 struct ExitExplanation {
   Cause cause = Cause::kExitCode;
-  std::string what;   // "was killed by signal 9 (SIGKILL)"; who is said by the caller
+  std::string what;   // predicate: "was killed by signal 9 (SIGKILL)"; the caller adds the subject
   std::string proof;  // the facts
-  std::string hint;   // what to do; "" when there is nothing to say
+  std::string hint;   // the remedy; "" = none
 };
 
-// Explains the end of a rank that ended badly.
+// Explains the end of a failed rank.
 ExitExplanation ExplainExit(const v1::RankExited& exit);
 
-// Collects the numbers behind it, for verdict.json.
+// Collects the evidence for verdict.json.
 ExitEvidence MakeExitEvidence(const v1::RankExited& exit);
 
 std::string SignalName(int signal);  // "signal 9 (SIGKILL)"
 
-// PythonError: the exception that ended a Python program, as PyTorch's @record writes it into the
+// PythonError is the exception that ended a Python program, as written by PyTorch's @record to the
 // file of TORCHELASTIC_ERROR_FILE.
 //
-// Pure; safe from any thread.
+// Pure; thread-safe.
 
 struct PythonError {
   std::string message;                 // its first line: "ValueError: no such column"
-  std::vector<std::string> traceback;  // line by line; empty when there is none
+  std::vector<std::string> traceback;  // line by line; empty = none
 };
 
-// None when `file` holds no such thing.
+// Returns nullopt if `file` has another format.
 std::optional<PythonError> ParseErrorFile(std::string_view file);
 
 }  // namespace ds::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-// The verdicts: one function for each way in which a job can fail, which says it in words.
-// FailureJudge decides which of them it is.
+// Makes the verdicts: one function, with its text, for each way in which a job can fail.
+// FailureJudge chooses between them.
 //
-// Pure: no I/O, no clock. Threads: plain functions.
+// Pure: no I/O, no clock. Thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -20,40 +20,40 @@ namespace ds::cli {
 
 namespace v1 = ::dsrun::v1;
 
-// Before any rank runs.
+// Failures before any rank runs.
 
-// No daemon starts here, or those of other hosts cannot be started from here.
+// No daemon starts on this machine, or this machine cannot start daemons on other hosts.
 Verdict MakeStartVerdict(const Status& started);
-// SSH does not lead to the host, or no daemon starts there.
+// The host cannot be reached over SSH, or no daemon starts there.
 Verdict MakeUnreachableVerdict(const FailedHost& failed);
-// The host's daemon answered Prepare with an error.
+// The host's daemon returned an error to Prepare.
 Verdict MakeRefusalVerdict(const std::string& host, const Status& answer);
-// It has found what would stop the job.
+// The daemon found a problem that would stop the job.
 Verdict MakeFindingVerdict(const std::string& host, const v1::Finding& finding);
-// Its ranks will hold more than it has. `advice` says what would fit.
+// The ranks of a host will use more memory than it has. `advice` names settings that would fit.
 struct MemoryShortage {
   int ranks = 0;
-  std::int64_t rank_bytes = 0;  // of each
-  std::int64_t needed = 0;      // of all of them, with what they share
+  std::int64_t rank_bytes = 0;  // per rank
+  std::int64_t needed = 0;      // of all ranks, including shared memory
   std::int64_t available = 0;
-  std::string parts;  // of what a rank needs
-  std::string nodes;  // of the host, to whose memory these are bound; "": to none
+  std::string parts;  // of a rank's memory
+  std::string nodes;  // NUMA nodes that the ranks are bound to; "" = not bound
 };
 Verdict MakeMemoryVerdict(const std::string& host, const MemoryShortage& shortage,
                           const std::string& advice);
 // The ranks cannot be bound to the cores of the hosts.
 Verdict MakeCoresVerdict(const Status& bound);
-// The program of a generation could not be made.
+// The program of a generation could not be determined.
 Verdict MakeProgramVerdict(const Status& status, int generation);
-// A host's daemon answered Launch with an error of its own.
+// A host's daemon returned an error of its own to Launch.
 Verdict MakeLaunchVerdict(const std::string& host, const Status& answer, int generation);
 
-// The user stops the job with SIGINT, SIGTERM or SIGHUP.
+// The user stopped the job with SIGINT, SIGTERM or SIGHUP.
 Verdict MakeUserStopVerdict(int signal, int generation);
 
-// While ranks run.
+// Failures while ranks run.
 
-// A rank ended badly. `error`, if any, is the first that it reported.
+// A rank failed. `error`, if not null, is the first that it reported.
 struct FailedRank {
   const std::string& host;
   const v1::RankExited& exit;
@@ -61,26 +61,25 @@ struct FailedRank {
   std::optional<std::int64_t> last_step;
 };
 Verdict MakeRankVerdict(const FailedRank& failed, int generation);
-// A host's daemon is gone, and the host is there.
+// A host's daemon is gone, but the host is up.
 Verdict MakeDaemonLostVerdict(const std::string& host, const std::string& why, int generation);
-// Nothing was heard from a host for the time of its lease.
+// A host was silent for the duration of its lease.
 Verdict MakeHostLostVerdict(const std::string& host, const HostChange& change, int generation);
-// A host's daemon stopped its ranks because nobody renewed its lease,
+// A host's daemon stopped its ranks because its lease expired,
 Verdict MakeLeaseExpiredVerdict(const std::string& host, int generation);
 // because its connections to dsrun had ended,
 Verdict MakeDisconnectedVerdict(const std::string& host, int generation);
-// or because somebody sent it a signal.
+// or because it received a signal.
 Verdict MakeDaemonSignalledVerdict(const std::string& host, int generation);
-// The same as `loss`, which is of a host or its daemon, when dsrun itself did not run for so long
-// before it that no host is to blame.
+// Replaces `loss`, the loss of a host or its daemon, if a long pause of dsrun itself caused it.
 Verdict MakeSuspendedVerdict(const OwnPause& pause, const Verdict& loss);
-// Says one thing more to the user.
+// Appends a hint for the user.
 void AddHint(const std::string& text, Verdict* verdict);
-// Says that it was, where that need not be the cause.
+// Mentions a pause that may not be the cause.
 void AddSuspension(const OwnPause& pause, Verdict* verdict);
-// A rank stands still while others go on.
+// A rank is stopped while others continue.
 Verdict MakeStallVerdict(const StalledRank& stalled, int generation);
-// A rank has found another one missing that lives: `error` is what it said.
+// A rank reported a missing rank that is alive; `error` is the report.
 struct AbsentRank {
   int rank = 0;
   std::string host;

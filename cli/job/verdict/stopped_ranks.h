@@ -1,12 +1,12 @@
 #pragma once
 
-// StoppedRanks: finds the rank that a signal has stopped (SIGSTOP) while others of its job go on,
-// and so wait for it. One that goes on again in time is none; nor is one of a job whose ranks are
-// all stopped, as a scheduler does to what it suspends.
+// StoppedRanks detects a rank that a signal has stopped (SIGSTOP) while other ranks of its job run
+// and therefore wait for it. A rank that continues in time does not count. Neither does a rank of a
+// job with all ranks stopped, because schedulers suspend jobs in this way.
 //
-// Times are those of the host that tells, compared with each other only.
+// Times are from the clock of the reporting host and are only compared with each other.
 //
-// Pure: no I/O, no clock. Threads: one at a time.
+// Pure: no I/O, no clock. Not thread-safe.
 
 #include <chrono>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct StalledRank {
   std::string host;
   int rank = 0;
   int pid = 0;
-  std::chrono::nanoseconds since{};  // it has been seen stopped for so long
+  std::chrono::nanoseconds since{};  // observed duration of the stop
 };
 
 class StoppedRanks {
@@ -32,21 +32,21 @@ class StoppedRanks {
   // A rank may be stopped for less than `patience`.
   explicit StoppedRanks(std::chrono::nanoseconds patience) : patience_(patience) {}
 
-  // Returns the rank that the event shows to have been stopped for too long.
+  // Returns the rank that, according to the event, has been stopped for too long.
   std::optional<StalledRank> OnEvent(const std::string& host, const v1::Event& event);
 
  private:
   struct Rank {
     int pid = 0;
     bool stopped = false;
-    // While others ran, by the monotonic clock of its host: since when it has been seen so.
+    // Start of the stop while other ranks ran, by the monotonic clock of the host.
     std::optional<std::int64_t> stopped_at;
   };
 
   bool IsAnyRunning() const;
 
   const std::chrono::nanoseconds patience_;
-  std::map<int, Rank> ranks_;  // those that have not ended
+  std::map<int, Rank> ranks_;  // ranks that have not ended
 };
 
 }  // namespace ds::cli

@@ -1,6 +1,6 @@
 #pragma once
 
-// Verdict: why a job ended other than well, as the user reads it and as verdict.json holds it.
+// Verdict is the reason for the failure of a job, as shown to the user and stored in verdict.json.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -16,26 +16,26 @@ namespace ds::cli {
 enum class Cause {
   kExitCode,          // a rank ended with a status other than 0
   kSignal,            // a rank was killed by a signal
-  kOutOfMemory,       // ... which the kernel's out-of-memory killer sent
+  kOutOfMemory,       // ... sent by the kernel's out-of-memory killer
   kSharedMemoryFull,  // ... SIGBUS, while /dev/shm was full
-  kException,         // ... after a Python exception that it has told of
-  kRankError,         // a rank said what went wrong before it ended
-  kConfig,            // a rank refused its config, model or data
+  kException,         // ... after a Python exception that it has reported
+  kRankError,         // a rank reported an error before it ended
+  kConfig,            // a rank rejected its config, model or data
   kCheckpoint,        // no usable checkpoint
-  kPreflight,         // a host refused the job before any rank started
+  kPreflight,         // a host rejected the job before any rank started
   kLaunch,            // a rank could not be started
-  kHostLost,          // nothing is heard from a host any more
-  kDaemonLost,        // the daemon of a host is gone, the host is there
-  kStall,             // a rank stands still while the others wait for it
-  kNetwork,           // ranks do not reach each other, and dsrun reaches both
-  kSuspended,         // dsrun itself was, so that its hosts' leases ran out
+  kHostLost,          // a host does not respond any more
+  kDaemonLost,        // the daemon of a host is gone, but the host is up
+  kStall,             // a rank is stopped while the others wait for it
+  kNetwork,           // ranks cannot reach each other, but dsrun reaches both
+  kSuspended,         // dsrun itself was suspended, so that its hosts' leases expired
   kUserStop,          // the user ended the job
-  kInternal,          // dsrun could not go on: its own disk, for example
+  kInternal,          // dsrun could not continue, for example because its disk is full
 };
 
 std::string_view CauseName(Cause cause);  // "exit_code", "signal", "out_of_memory", ...
 
-// Findings of the host of a failed rank; 0 and none where it could not be read.
+// Evidence from the host of a failed rank; 0 or absent if it could not be read.
 struct ExitEvidence {
   std::uint64_t max_rss_bytes = 0;
   std::uint64_t host_memory_bytes = 0;
@@ -49,25 +49,25 @@ struct ExitEvidence {
 
 struct Verdict {
   Cause cause = Cause::kExitCode;
-  int rank = -1;      // the first that failed; -1 when no rank is to blame
-  std::string host;   // as spelt in the hostfile; "" when no host is to blame
-  int exit_code = 1;  // what dsrun ends with
+  int rank = -1;      // the first that failed; -1 = no rank is to blame
+  std::string host;   // as spelt in the hostfile; "" = no host is to blame
+  int exit_code = 1;  // exit status of dsrun
   int signal = 0;     // that killed the rank, or that the user sent; 0 = none
   int generation = 0;
-  std::optional<std::int64_t> step;  // the last finished one that was reported
+  std::optional<std::int64_t> step;  // the last reported finished step
   std::string message;               // one sentence
-  std::string proof;                 // the facts behind it
-  // The rank's traceback; where it left none JobRecord puts its last lines here.
+  std::string proof;                 // the facts
+  // The rank's traceback; without one JobRecord inserts its last lines.
   std::vector<std::string> last_lines;
-  std::string hint;  // what to do; "" when there is nothing to say
-  int pid = 0;       // of the rank; 0 when no rank is to blame
+  std::string hint;  // the remedy; "" = none
+  int pid = 0;       // of the rank; 0 = no rank is to blame
   std::optional<ExitEvidence> evidence;
 };
 
-// The end of a job, or of a generation of it: a good one, or as the verdict says.
+// The outcome of a job or of a generation: success, or a verdict.
 using JobOutcome = Outcome<Verdict>;
 
-// The top level of verdict.json; `rank`, `step`, `pid` and `evidence` are null when there is none.
+// Makes the top level of verdict.json; `rank`, `step`, `pid` and `evidence` are null if absent.
 nlohmann::ordered_json ToJson(const Verdict& verdict);
 
 }  // namespace ds::cli
