@@ -138,7 +138,7 @@ class ResidencyPlan {
     std::vector<int> present = {};     // units present before the first place
     std::vector<int> fetched = {};     // units with fetched shards that are not gathered
     // If the plan begins within a backward pass: the units with gradients of this micro-batch that
-    // have ended, and those of them with a reduction in flight, in the order of their begin.
+    // have ended, and the units with a reduction in flight, in the order of their begin.
     std::vector<int> ended = {};
     std::vector<int> reducing = {};
     // The units that the places pass through. Their gradients, and the gradients of units they also
