@@ -6,7 +6,6 @@
 #include "runtime/base/files.h"
 #include "runtime/tokenizer/corpus/byte_stream.h"
 #include "runtime/tokenizer/corpus/json_rows.h"
-#include "runtime/tokenizer/corpus/line_rows.h"
 #include "runtime/tokenizer/corpus/row_file.h"
 #include "runtime/tokenizer/corpus/row_json.h"
 #include "runtime/tokenizer/corpus/table_rows.h"
@@ -15,6 +14,46 @@ namespace ds::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
+
+// LineRows reads the lines of a .jsonl file unchanged. Not thread-safe.
+class LineRows : public RowSource {
+ public:
+  explicit LineRows(ByteStream stream) : stream_(std::move(stream)) {}
+
+  StatusOr<std::optional<Rows>> Next() override;
+  std::uint64_t position() const override { return stream_.position(); }
+
+ private:
+  ByteStream stream_;
+  std::string rest_;  // bytes read after the last complete line
+  std::uint64_t line_ = 1;
+  bool at_end_ = false;
+};
+
+StatusOr<std::optional<Rows>> LineRows::Next() {
+  if (at_end_) return std::optional<Rows>();
+  Rows rows{.lines = std::move(rest_), .first = line_, .places = {}};
+  rest_.clear();
+  std::size_t end = std::string::npos;  // of the last complete line
+  while (end == std::string::npos || rows.lines.size() < kBatchBytes) {
+    const std::size_t before = rows.lines.size();
+    DS_ASSIGN_OR_RETURN(const bool more, stream_.ReadMore(kBatchBytes, &rows.lines));
+    if (!more) {
+      at_end_ = true;
+      return std::optional(std::move(rows));
+    }
+    const std::size_t newline = std::string_view(rows.lines).substr(before).rfind('\n');
+    if (newline != std::string_view::npos) end = before + newline + 1;
+    if (end == std::string::npos && rows.lines.size() > kLongestRow) {
+      return InvalidArgumentError(ShortenPath(stream_.path()) + ":" + std::to_string(line_) +
+                                  ": the line has more than " + ByteSize(kLongestRow));
+    }
+  }
+  rest_ = rows.lines.substr(end);
+  rows.lines.resize(end);
+  line_ += static_cast<std::uint64_t>(std::count(rows.lines.begin(), rows.lines.end(), '\n'));
+  return std::optional(std::move(rows));
+}
 
 // The full text is held in memory, several times while it is split.
 constexpr std::uint64_t kLargestText = std::uint64_t{1} << 30;
