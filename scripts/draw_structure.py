@@ -257,7 +257,7 @@ class Drawing:
             '<rect width="100%" height="100%" fill="white"/>',
             f'<text x="10" y="24">{html.escape(self.title)}</text>',
             '<text x="10" y="42" class="small">An arrow leads to a folder that is included. The arrows to one folder merge '
-            "into a line of its colour.</text>",
+            "into a line of its colour. Red: an arrow up.</text>",
             *floors, *self.curves(), *self.torch_line(), *self.boxes(), "</svg>", ""])
 
 
