@@ -53,7 +53,7 @@ TEST_F(CheckpointCommandTest, ADamagedOneNamesFileAndTensor) {
   EXPECT_THAT(out_.str(), HasSubstr("step-10: good"));
 }
 
-TEST_F(CheckpointCommandTest, WhereThereIsNoneIsSaid) {
+TEST_F(CheckpointCommandTest, ReportsThatNoneExists) {
   EXPECT_EQ(Verify(run_.path() / "nowhere"), kExitCheckpoint);
   EXPECT_THAT(out_.str(), HasSubstr("nowhere"));
   EXPECT_EQ(Verify(root_ / "step-99"), kExitCheckpoint);

@@ -193,7 +193,7 @@ TEST(ConsoleTest, QuietShowsNeitherOutputNorProgress) {
 }
 
 // What is lost is a failure, even of a rank that has ended well.
-TEST(ConsoleTest, OutputThatWasCutIsSaidWhenQuietToo) {
+TEST(ConsoleTest, ReportsTruncatedOutputWhenQuietToo) {
   v1::Event cut;
   cut.mutable_rank_exited()->set_rank(3);
   cut.mutable_rank_exited()->set_output_cut(true);
@@ -349,7 +349,7 @@ TEST(BacklogWriterTest, GivingUpABlockedConsoleEndsTheWait) {
             "directory has the output that is not shown\n");
 }
 
-TEST(BacklogWriterTest, GivingUpAConsoleThatHasTakenAllSaysNothing) {
+TEST(BacklogWriterTest, GivingUpADrainedConsoleIsSilent) {
   PipedStream err(STDERR_FILENO);
   {
     BacklogWriter writer;

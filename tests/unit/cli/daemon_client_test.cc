@@ -35,7 +35,7 @@ TEST_F(DaemonClientTest, HidesTheLogOfGrpc) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(DaemonClientTest, ALaunchNobodyAwaitsIsGivenUp) {
+TEST_F(DaemonClientTest, ALaunchThatIsNotAwaitedIsGivenUp) {
   std::promise<StatusCode> answer;
   SocketPair pair = std::move(MakeSocketPair()).value();
   {

@@ -42,7 +42,7 @@ TEST(ExitExplanationTest, TheKernelsLogProvesItToo) {
               HasSubstr("from the kernel's log: Out of memory: Killed process 1003 (python3)"));
 }
 
-TEST(ExitExplanationTest, AKillWithoutAMarkCameFromSomebody) {
+TEST(ExitExplanationTest, AKillWithoutAMarkCameFromOutside) {
   v1::RankExited exit = Killed(SIGKILL);
   exit.mutable_oom()->set_group_readable(true);
   const ExitExplanation explanation = ExplainExit(exit);

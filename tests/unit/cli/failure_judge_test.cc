@@ -98,7 +98,7 @@ v1::Event MissedAlive(int rank, int missing, v1::RankError::Absence how) {
 }
 
 // Rank 2, which heard of it from rank 0, ends first.
-TEST(FailureJudgeTest, ALivingRankThatDidNotComeIsAStall) {
+TEST(FailureJudgeTest, ALivingRankMissingInACollectiveIsAStall) {
   FailureJudge judge(0);
   judge.OnEvent("a", Started(0, 100));
   judge.OnEvent("b", Started(1, 101));
@@ -258,7 +258,7 @@ TEST(FailureJudgeTest, ReportsWithoutAStepAreNoSteps) {
   EXPECT_EQ(verdict.message, "rank 0 on a ended with status 5");
 }
 
-TEST(FailureJudgeTest, AUserStopIsNobodysFault) {
+TEST(FailureJudgeTest, AUserStopBlamesNoRank) {
   FailureJudge judge(0);
   judge.OnUserStop(SIGINT);
   judge.OnUserStop(SIGTERM);

@@ -45,7 +45,7 @@ TEST(FenceTest, OpensWhenTheLastLeaseHasEndedItsRanks) {
   EXPECT_EQ(fence.Remaining(seconds(1000)), seconds(0));
 }
 
-TEST(FenceTest, ALongGraceIsCutAtTheEndOfALease) {
+TEST(FenceTest, ALongGraceEndsWithALease) {
   Fence fence(seconds(10), seconds(3600));
   fence.Add("a", seconds(0));
   EXPECT_EQ(fence.Remaining(seconds(0)), seconds(17));

@@ -30,7 +30,7 @@ TEST(FinalStatusTest, DistinctSeparatesAUserStopFromAForeignSignal) {
   EXPECT_EQ(FinalStatus({.cause = Cause::kSignal, .rank = 0, .exit_code = 143}, kDistinct), 143);
 }
 
-TEST(FinalStatusTest, AProgramThatEndsWithOneOfOursIsMarked) {
+TEST(FinalStatusTest, MarksAProgramThatEndsWithAStatusOfDsrun) {
   for (const int status : {240, 243, 247}) {
     EXPECT_EQ(FinalStatus({.cause = Cause::kExitCode, .exit_code = status}, kDistinct), 240);
   }

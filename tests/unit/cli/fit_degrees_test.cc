@@ -106,7 +106,7 @@ TEST_F(FitDegreesTest, ExpertsAreSharedAmongRanksThatDivideThem) {
   EXPECT_THAT(ToText(With(64), question_), HasSubstr(of_load));
 }
 
-TEST_F(FitDegreesTest, WhereNothingFitsItIsSaid) {
+TEST_F(FitDegreesTest, ReportsThatNothingFits) {
   const auto fits = With(0.05);
   EXPECT_TRUE(fits.empty());
   EXPECT_THAT(ToText(fits, question_), HasSubstr("nothing fits 51.2 MiB a rank, of 8 ranks, 4 on"));

@@ -324,7 +324,7 @@ TEST_F(FlagsBelowTest, AFlagReplacesContradictingSettings) {
   }
 }
 
-TEST_F(FlagsBelowTest, ATotalThatEpochsDoNotSayIsRefused) {
+TEST_F(FlagsBelowTest, RefusesATotalThatContradictsEpochs) {
   const Json deepspeed = Json::parse(R"({"scheduler": {"type": "WarmupDecayLR", "params":
       {"warmup_num_steps": "auto", "total_num_steps": 100}}})");
   EXPECT_THAT(ErrorOf({{"num_train_epochs", 2}, {"deepspeed", deepspeed}}, {}),

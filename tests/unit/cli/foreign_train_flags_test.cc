@@ -103,7 +103,7 @@ TEST(ForeignTrainFlagsTest, MegatronsSizesAreTaken) {
   EXPECT_THAT(parsed.train.data, ElementsAre("corpus"));
 }
 
-TEST(ForeignTrainFlagsTest, SwitchesThatAreNotGivenSayNothing) {
+TEST(ForeignTrainFlagsTest, AbsentSwitchesAreSilent) {
   const TrainWords parsed = ParseTrainWords({"--steps", "3"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
   const TrainFlags& train = parsed.train;
@@ -117,7 +117,7 @@ TEST(ForeignTrainFlagsTest, SwitchesThatAreNotGivenSayNothing) {
   EXPECT_EQ(ParseTrainWords({"--bf16"}).train.training.bf16, std::optional<bool>(true));
 }
 
-TEST(ForeignTrainFlagsTest, SwitchesThatAreFalseSaySo) {
+TEST(ForeignTrainFlagsTest, ReportsFalseSwitches) {
   const TrainWords parsed = ParseTrainWords({"--gradient_checkpointing", "False", "--fp16=false",
                                              "--use_dora", "true", "--use_rslora=n", "--bf16"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
@@ -146,7 +146,7 @@ TEST(ForeignTrainFlagsTest, SwitchesTakeTransformersWords) {
   }
 }
 
-TEST(ForeignTrainFlagsTest, SwitchesOfOurOwnTakeTrueAndFalse) {
+TEST(ForeignTrainFlagsTest, SwitchesOfDsrunAcceptTrueAndFalse) {
   const TrainWords parsed =
       ParseTrainWords({"--load_best_model_at_end", "True", "--no_shuffle", "false", "--save-best",
                        "False", "--lora_merge", "--steps", "3"});
@@ -184,7 +184,7 @@ TEST(ForeignTrainFlagsTest, FalseSwitchesOverrideTheFile) {
 }
 
 // DeepSpeed's --deepspeed is a switch, Trainer's has the config.
-TEST(ForeignTrainFlagsTest, DeepSpeedsOwnSwitchStandsNextToItsConfig) {
+TEST(ForeignTrainFlagsTest, DeepSpeedsSwitchMayAccompanyItsConfig) {
   const std::vector<std::vector<std::string>> lines = {
       {"--deepspeed", "--deepspeed_config", "ds.json"},
       {"--deepspeed-config=ds.json", "--deepspeed"},

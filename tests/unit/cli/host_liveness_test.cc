@@ -47,7 +47,7 @@ TEST(HostLivenessTest, AnOldEventTakesNothingBack) {
   EXPECT_EQ(host.silence(seconds(20)), seconds(0));
 }
 
-TEST(HostLivenessTest, TimeInWhichNobodyListenedIsNoSilence) {
+TEST(HostLivenessTest, TimeWithoutListenerIsNotSilence) {
   HostLiveness host = BornAtZero();
   host.OnOwnPause(seconds(28));
   EXPECT_EQ(host.Grade(seconds(29)), HostGrade::kAlive);

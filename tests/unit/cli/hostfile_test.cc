@@ -54,7 +54,7 @@ TEST(HostfileTest, TakesPerHostKeys) {
   EXPECT_EQ(ParsedHosts("a slots=1 #spare\n"), "a=1");
 }
 
-TEST(HostfileTest, ValuesWithBlanksStandInQuotes) {
+TEST(HostfileTest, QuotesValuesWithBlanks) {
   EXPECT_EQ(ParsedHosts("a slots=1 exec=\"docker exec -i it's\" workdir=\"/my data\" # \"x\n"),
             "a=1;exec=docker exec -i it's;workdir=/my data");
   EXPECT_EQ(ParsedHosts("a slots=1 user=b\"c\n"), "a=1;user=b\"c");

@@ -255,7 +255,7 @@ TEST_F(JobControllerTest, ASecondSignalKillsAtOnce) {
   EXPECT_EQ(daemons_[0]->launched.size(), 1u) << "a stopped job does not restart";
 }
 
-TEST_F(JobControllerTest, SigusrGoesOnToEveryHostAndStopsNothing) {
+TEST_F(JobControllerTest, SigusrReachesEveryHostAndStopsNothing) {
   AddHost("a", {{Output(0, "running\n"), Ended()}});
   AddHost("b", {{Ended()}});
   JobController& controller = Controller();
@@ -361,7 +361,7 @@ std::string VariableOf(const v1::LaunchRequest& launch, const std::string& name)
   return "";
 }
 
-TEST_F(JobControllerTest, ASpareTakesThePlaceOfALostHost) {
+TEST_F(JobControllerTest, ASpareReplacesALostHost) {
   AddHost("a", {{Output(0, "running\n")}, {Exited(0, 0), Exited(1, 0), Ended()}});
   AddHost("b", {{}});
   AddSpare("small", {0}, {});
@@ -446,7 +446,7 @@ TEST_F(JobControllerTest, WithoutASpareThatFitsALostHostIsTheEnd) {
   EXPECT_TRUE(starter_.started.empty());
 }
 
-TEST_F(JobControllerTest, NoSpareTakesThePlaceThatTheUserHasNamed) {
+TEST_F(JobControllerTest, NoSpareReplacesAHostNamedByTheUser) {
   AddHost("a", {{Cut()}});
   AddSpare("c", {0, 1}, {});
   named_master_addr_ = "m";

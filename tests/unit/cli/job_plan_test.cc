@@ -74,12 +74,12 @@ TEST(JobPlanTest, SparesAreNumberedAfterTheHosts) {
   EXPECT_EQ(plan.host(2).host, "c");
 }
 
-TEST(JobPlanTest, RanksMeetWhereTheUserSaysElseAtTheFirstHost) {
+TEST(JobPlanTest, RanksMeetAtTheGivenAddressOrTheFirstHost) {
   EXPECT_EQ(PlanJob(RequestOf()).master_addr, "a");
   EXPECT_EQ(PlanJob(RequestOf({.master_addr = "m"})).master_addr, "m");
 }
 
-TEST(JobPlanTest, AHostStartsWhereItsEntrySaysElseWhereTheFlagElseHere) {
+TEST(JobPlanTest, AHostStartsInTheFolderOfItsEntryOrTheFlagOrHere) {
   JobRequest request = RequestOf();
   request.launch.world.hosts[1].entry.keys["workdir"] = "/data";
   const JobPlan here = PlanJob(request);

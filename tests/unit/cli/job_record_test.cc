@@ -90,7 +90,7 @@ TEST_F(JobRecordTest, ShowsTheNoticesOfThePlan) {
             "dsrun: the hostfile names h1 twice\ndsrun: no GPU is visible\n");
 }
 
-TEST_F(JobRecordTest, SaysThatSparesWaitInVainWithoutRestarts) {
+TEST_F(JobRecordTest, ReportsSparesWithoutRestarts) {
   plan_.spares.push_back({.host = "s1"});
   const auto show = [](JobRecord& record) { record.ShowNotices(); };
   EXPECT_THAT(Record(show).err, HasSubstr("--max_restarts is not given"));
@@ -107,7 +107,7 @@ TEST_F(JobRecordTest, ShowsWarningsOfAHostAndNothingElseOfItsFindings) {
             "dsrun: host h1: /dev/shm is small; mount more\ndsrun: host h1: few descriptors\n");
 }
 
-TEST_F(JobRecordTest, SaysWhereRanksThatMayChooseFindNoGpu) {
+TEST_F(JobRecordTest, ReportsHostsWithoutGpus) {
   v1::PrepareResponse response;
   const auto prepared = [&](JobRecord& record) { record.OnPrepared(host_, response); };
   EXPECT_THAT(Record(prepared).err, IsEmpty()) << "a user's program chooses for itself";

@@ -81,7 +81,7 @@ TEST(LaunchFlagsTest, ExportsAreAddedToThoseThatAreThere) {
   EXPECT_THAT(flags.exports, ElementsAre("A=1", "NCCL_*", "C=a b"));
 }
 
-TEST(LaunchFlagsTest, AnExportSaysWhereItsValueStandsHoweverItIsWritten) {
+TEST(LaunchFlagsTest, AnExportLocatesItsValueInAnyForm) {
   const auto places = [](const std::vector<std::string>& words) {
     const StatusOr<ParsedFlags> parsed = Parse(words);
     std::vector<std::pair<std::size_t, std::size_t>> found;

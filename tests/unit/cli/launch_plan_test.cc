@@ -85,7 +85,7 @@ TEST_F(LaunchPlanTest, WithoutAGpuTheRanksRunOnCpu) {
               IsEmpty());
 }
 
-TEST_F(LaunchPlanTest, AFilterThatThisHostCannotMeetSaysHowItCould) {
+TEST_F(LaunchPlanTest, AFilterThatThisHostCannotMeetNamesARemedy) {
   const auto error = [](LaunchFlags flags, int gpus) {
     return MakeLaunchPlan(flags, Machine(gpus), nullptr).status().message();
   };

@@ -86,7 +86,7 @@ TEST(BindingTest, TooManyRanks) {
             "--bind_cores_to_rank: 4 ranks cannot share 2 cores");
 }
 
-TEST(ChooseMemoryTest, NobodyIsBoundToANodeWithoutMemory) {
+TEST(ChooseMemoryTest, NoRankIsBoundToANodeWithoutMemory) {
   std::vector<NumaNode> nodes = MakeNodes({"0-1", "2-3"});
   nodes[1].memory_bytes = 0;
   EXPECT_EQ(ShowMemoryPolicy(ChooseMemory(nodes, {2})), "");

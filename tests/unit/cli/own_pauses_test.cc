@@ -21,7 +21,7 @@ TEST(OwnPausesTest, ALongWaitIsAPauseAndReportsSleep) {
 }
 
 // Who asks may have his turn before the thread that waited.
-TEST(OwnPausesTest, OneThatStillGoesOnIsFound) {
+TEST(OwnPausesTest, FindsARunningOne) {
   OwnPauses pauses(seconds(20));
   pauses.BeginWait({seconds(100), seconds(50)});
   EXPECT_EQ(pauses.FindLongest(seconds(109)).length, seconds(9));

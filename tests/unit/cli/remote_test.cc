@@ -84,7 +84,7 @@ TEST(ProxyCommandTest, TokensAreReplacedOnceAndOthersStay) {
   EXPECT_EQ(ExpandProxyCommand("a %% %x %", tokens), "a % %x %");
 }
 
-TEST(ProxyCommandTest, ItsEndIsCertainAndItKeepsNoEndOfOurs) {
+TEST(ProxyCommandTest, ItEndsReliablyAndKeepsNoDescriptorOfDsrun) {
   auto proxy = ProxyCommand::Start("sh -c 'trap \"\" TERM; cat; echo ended; cat; sleep 600'");
   ASSERT_TRUE(proxy.ok());
   const UniqueFd socket = (*proxy)->TakeSocket();
@@ -256,7 +256,7 @@ TEST(InterrupterTest, InterruptEndsCurrentAndLaterWatches) {
   EXPECT_EQ(::read(mine.get(), &byte, 1), 0);
 }
 
-TEST(DialTest, SaysWhyThereIsNoConnection) {
+TEST(DialTest, ReportsTheReasonForNoConnection) {
   Interrupter interrupter;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const HostResult<UniqueFd> refused = Dial({"127.0.0.1", 1}, deadline, &interrupter);

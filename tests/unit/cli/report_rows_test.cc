@@ -115,7 +115,7 @@ TEST(ReportRows, EachProblemChangesItsRowAlone) {
   }
 }
 
-TEST(ReportRows, AMissingDsrankFailsOnceAndSaysWhy) {
+TEST(ReportRows, AMissingDsrankFailsOnceWithTheReason) {
   HostFacts facts = GoodHost();
   facts.dsrank = {.path = "/opt/dsrank", .problem = "/opt/dsrank: No such file or directory"};
   facts.processor.features = {"avx2"};

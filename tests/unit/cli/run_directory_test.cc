@@ -87,7 +87,7 @@ TEST_F(RunDirectoryTest, WhereFewFilesMayBeOpenFewLogsAre) {
   EXPECT_EQ(Content("logs/0/rank-00000.out"), "one\n");
 }
 
-TEST_F(RunDirectoryTest, SettingsArePutBackAsTheyLay) {
+TEST_F(RunDirectoryTest, SettingsAreRestored) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
   EXPECT_FALSE((*run)->ReadSettings().ok()) << "there are none yet";
@@ -107,7 +107,7 @@ TEST_F(RunDirectoryTest, SettingsArePutBackAsTheyLay) {
   EXPECT_TRUE((*run)->has_new_steps());
 }
 
-TEST_F(RunDirectoryTest, StepsGoToMetricsAndTheRestToEvents) {
+TEST_F(RunDirectoryTest, StepsGoToMetricsAndOthersToEvents) {
   const auto run = RunDirectory::Create(path());
   ASSERT_TRUE(run.ok());
   ASSERT_TRUE(Append(**run, Step(1, 0.1, R"({"step":1,"loss":0.10})")).ok());

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(SchedulerTest, WithoutOneThereIsNothingToSay) {
+TEST(SchedulerTest, WithoutOneIsSilent) {
   EXPECT_THAT(DescribeAllocation({{"HOME", "/root"}, {"WORLD_SIZE", "8"}}, false), IsEmpty());
 }
 

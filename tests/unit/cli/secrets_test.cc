@@ -71,7 +71,7 @@ TEST(SecretsTest, WordsLoseTheirSecretValue) {
   }
 }
 
-TEST(SecretsTest, TextsLoseTheirSecretsWhereverTheyStand) {
+TEST(SecretsTest, RemovesSecretsAnywhereInTexts) {
   const std::vector<std::pair<std::string, std::string>> texts = {
       {"export HF_TOKEN=abc; run --lr 1", "export HF_TOKEN=<redacted>; run --lr 1"},
       {"curl --api-key abc -v", "curl --api-key <redacted> -v"},

@@ -59,7 +59,7 @@ TEST_F(SshConfigTest, ReportsSkippedMatchBlocksOfThisHost) {
 }
 
 // The first value counts, and so does the order of what stands below Match and below Host.
-TEST_F(SshConfigTest, MatchHostStandsWhereItStands) {
+TEST_F(SshConfigTest, MatchHostAppliesInOrder) {
   EXPECT_EQ(Options("Match host gpu*\n  User alice\nHost *\n  User bob\n"),
             "User alice\nUser bob\n");
   EXPECT_EQ(Options("Match !host gpu7\n  User alice\nMatch originalhost GPU7\n  User carol\n"),
@@ -106,7 +106,7 @@ TEST_F(SshConfigTest, StrictnessIsNotMissed) {
   EXPECT_EQ(Strictness("Match final host other\nStrictHostKeyChecking yes\n"), "");
 }
 
-TEST_F(SshConfigTest, AWordThatIsNotFromTheConfigurationSaysNothing) {
+TEST_F(SshConfigTest, AWordOutsideTheConfigurationIsIgnored) {
   EXPECT_EQ(SshConfig::Decode("x796573"), "yes");
   EXPECT_EQ(SshConfig::Decode("x"), "");
   for (const char* word :

@@ -60,7 +60,7 @@ TEST_F(StoppedRanksTest, ARankThatStaysStoppedIsFoundWhenItsTimeIsUp) {
   EXPECT_EQ(stalled->since, seconds(10));
 }
 
-TEST_F(StoppedRanksTest, OneThatGoesOnInTimeStartsAnew) {
+TEST_F(StoppedRanksTest, ARankThatContinuesInTimeStartsAnew) {
   EXPECT_FALSE(B(1, true).has_value());
   EXPECT_FALSE(B(10, false).has_value());
   EXPECT_FALSE(B(11, true).has_value());

@@ -43,7 +43,7 @@ TEST(StoredExportsTest, AValueThatWasGivenIsNotReplacedByTheShells) {
       lost);
 }
 
-TEST(StoredExportsTest, AFileThatDoesNotSayWhichHadValuesIsDoubted) {
+TEST(StoredExportsTest, WarnsAboutAFileWithoutRecordedValues) {
   const Environment shell = {{"LR", "1e-3"}};
   const auto exports =
       RenewExports({.words = {"LR", "NCCL_*"}, .had_values = std::nullopt}, {}, shell);

@@ -88,7 +88,7 @@ TEST_F(ThreadShortageTest, AStopReachesEveryHost) {
   EXPECT_THAT(second_.graces, ElementsAre(1));
 }
 
-TEST_F(ThreadShortageTest, NoRankStartsWhereNobodyWouldReadItsInput) {
+TEST_F(ThreadShortageTest, NoRankStartsWithoutAReaderOfItsInput) {
   StatusOr<Pipe> typed = MakePipe();
   ASSERT_TRUE(typed.ok());
   InputForwarder input(typed->read.get());
@@ -104,7 +104,7 @@ TEST_F(ThreadShortageTest, NoRankStartsWhereNobodyWouldReadItsInput) {
 }
 
 // What waits in line is not made to wait for as many calls to a host that does not answer.
-TEST_F(ThreadShortageTest, EventsAreHandledBetweenStopsThatNobodyAnswers) {
+TEST_F(ThreadShortageTest, HandlesEventsBetweenUnansweredStops) {
   constexpr int kEvents = 2000;
   constexpr int kStops = 1'000'000;
   FakeDaemon talking{{std::vector<v1::Event>(kEvents, Output(0, "running\n"))}};

@@ -56,7 +56,7 @@ TEST_F(TrainDataPathsTest, FilesThatCannotBeReadAreRefusedBeforeRanksStart) {
 }
 
 // The ranks found that out, and `dsrun check` said that all is good.
-TEST_F(TrainDataPathsTest, FlagsOnDocumentsNeedTextsThatATokenizerCuts) {
+TEST_F(TrainDataPathsTest, FlagsOnDocumentsNeedTokenizedTexts) {
   Write("model/config.json", "{}");
   Write("model/tokenizer.json", "{}");
   Write("plain.bin", "1234");
@@ -100,7 +100,7 @@ TEST_F(TrainDataPathsTest, TextsAndTokensAreNotOneRow) {
   EXPECT_EQ(Error({.data = both, .data_weights = {1, 2}}), "accepted") << "each is one row";
 }
 
-TEST_F(TrainDataPathsTest, ANoticeSaysWhichFilesOfAFolderAreRead) {
+TEST_F(TrainDataPathsTest, ANoticeNamesTheFilesReadFromAFolder) {
   for (const char* const name : {"train.jsonl", "test.jsonl", "README.md"}) {
     Write(std::string("set/") + name, "{}\n");
   }

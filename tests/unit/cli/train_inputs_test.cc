@@ -161,7 +161,7 @@ TEST_F(TrainInputsTest, GivenInputsAreUsedAndMadeAbsolute) {
   EXPECT_TRUE(fs::path(inputs->job.save_hf_dir).is_absolute());
 }
 
-TEST_F(TrainInputsTest, LrScheduleTakesThePlaceOfTheConfigsSchedule) {
+TEST_F(TrainInputsTest, LrScheduleReplacesTheConfigsSchedule) {
   Write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "scheduler": {"type": "WarmupDecayLR",
                        "params": {"total_num_steps": 70}}})");
   TrainFlags flags{.deepspeed_config = Path("ds.json"), .steps = 9};
@@ -272,7 +272,7 @@ TEST_F(TrainInputsTest, ABlendHasAWeightForEveryPath) {
   EXPECT_THAT(Error(flags), HasSubstr("--data_weights: 2 for 1 path of --data; give each one"));
 }
 
-TEST_F(TrainInputsTest, TheModelsTokenizerCutsTextsUnlessAnotherIsNamed) {
+TEST_F(TrainInputsTest, UsesTheModelsTokenizerUnlessAnotherIsNamed) {
   EXPECT_EQ(GatherTrainInputs({.model = Path("model")}, share_, 2)->job.tokenizer, "");
   Write("model/tokenizer.json", "{}");
   EXPECT_EQ(GatherTrainInputs({.model = Path("model")}, share_, 2)->job.tokenizer, Path("model"));
@@ -321,7 +321,7 @@ TEST_F(TrainInputsTest, RefusesMissingOrEmptyInputs) {
             "--deepspeed_config: " + Path("nope.json") + ": No such file or directory");
 }
 
-TEST_F(TrainInputsTest, AllThatIsWrongWithAConfigIsSaidWithItsPlace) {
+TEST_F(TrainInputsTest, ReportsAllErrorsOfAConfigWithPositions) {
   Write("bad.json", "{\n  \"train_batch_sise\": 4,\n  \"bf16\": {\"enabled\": 3}\n}\n");
   const std::string error = Error({.deepspeed_config = Path("bad.json")});
   EXPECT_THAT(error, HasSubstr(Path("bad.json") + ":2:3: unknown key train_batch_sise"));

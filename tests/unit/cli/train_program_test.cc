@@ -22,7 +22,7 @@ using checkpoint::CommitSample;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(TrainProgramTest, ARestartGoesOnFromWhereTheUserSentTheRun) {
+TEST(TrainProgramTest, ARestartResumesFromTheCheckpointOfTheRewind) {
   const ds::testing::TemporaryFolder run;
   const fs::path root = run.path() / "checkpoints";
   checkpoint::Lineage first;

@@ -70,7 +70,7 @@ TEST(TrainingArgumentsTest, NamesUnmappedArgumentsThatChangeTraining) {
 }
 
 // As one of Accelerate's does. Whichever comes first, --sp and its kind are that one's.
-TEST(TrainingArgumentsTest, SamplesAreCutOnce) {
+TEST(TrainingArgumentsTest, TokenizesSamplesOnce) {
   for (const auto& [sizes, refused, kind] :
        {std::tuple{R"({"cp_size": 2, "sp_size": 4})", "parallelism_config.sp_size", true},
         std::tuple{R"({"sp_size": 2, "cp_size": 4})", "parallelism_config.cp_size", false}}) {
