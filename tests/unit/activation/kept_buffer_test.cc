@@ -7,7 +7,7 @@
 namespace ds::activation {
 namespace {
 
-TEST(KeptBuffer, TensorsOfASizeLieSideBySideAndKeepTheirCountOfChanges) {
+TEST(KeptBuffer, TensorsOfASizeAreAdjacentAndKeepTheirVersions) {
   KeptBuffer buffer(3);
   const at::Tensor values = at::arange(10, at::kFloat);
   const at::Tensor first = buffer.Keep(0, values);
@@ -30,7 +30,7 @@ TEST(KeptBuffer, IsThereUntilTheLastSliceGoes) {
   EXPECT_TRUE(slice.equal(at::arange(4)));
 }
 
-TEST(KeptBuffer, SaysWhichKeyIsTooSmall) {
+TEST(KeptBuffer, NamesTheKeyThatIsTooSmall) {
   KeptBuffer buffer(1);
   static_cast<void>(buffer.Keep(0, at::arange(4)));
   try {

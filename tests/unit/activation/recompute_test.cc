@@ -50,7 +50,7 @@ TEST(RecomputeTest, GradientsAreThoseOfKeepingEverything) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(gradients[0][i].equal(gradients[1][i])) << i;
 }
 
-TEST(RecomputeTest, TheGeneratorDrawsTheSameAndGoesOn) {
+TEST(RecomputeTest, TheGeneratorDrawsTheSameAndResumes) {
   at::manual_seed(7);
   const at::Tensor x = Leaf(at::ones({64, 64}));
   const Tensors dropped = Recompute(

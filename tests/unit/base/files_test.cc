@@ -73,7 +73,7 @@ TEST_F(FilesTest, ANonBlockingDescriptorGetsEverything) {
   EXPECT_EQ(got, text.size());
 }
 
-TEST_F(FilesTest, ANonBlockingDescriptorThatNobodyReadsIsAnError) {
+TEST_F(FilesTest, ANonBlockingDescriptorWithoutReaderIsAnError) {
   std::signal(SIGPIPE, SIG_IGN);
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);

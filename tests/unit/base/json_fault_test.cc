@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(JsonFault, IsSaidInPlainWordsWithItsPlace) {
+TEST(JsonFault, IsReportedWithItsPosition) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "line 1, column 1: it is empty"},
       {" \n", "line 2, column 1: it is empty"},
@@ -77,7 +77,7 @@ TEST(JsonFault, EveryDamageOfATextIsDescribed) {
   }
 }
 
-TEST(JsonFault, ALongWordIsCut) {
+TEST(JsonFault, ALongWordIsTruncated) {
   const std::string said = DescribeJsonFault("[1" + std::string(100'000, '0') + "]");
   EXPECT_THAT(said, HasSubstr("column 2: the number 1000"));
   EXPECT_LT(said.size(), 200U);

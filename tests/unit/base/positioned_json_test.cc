@@ -29,7 +29,7 @@ std::vector<std::string> Problems(std::string_view text) {
   return lines;
 }
 
-TEST(PositionedJsonTest, KnowsThePlaceOfEveryKeyAndValue) {
+TEST(PositionedJsonTest, HasThePositionOfEveryKeyAndValue) {
   const JsonReading reading = ReadPositionedJson(
       "{\n"
       "  \"a\" : 12,\"b\":\"x\\\"y\",\n"
@@ -118,7 +118,7 @@ TEST(PositionedJsonTest, NamesExpectedAndFoundTokens) {
   for (const auto& [text, problem] : cases) EXPECT_THAT(Problems(text), ElementsAre(problem));
 }
 
-TEST(PositionedJsonTest, KnowsThePlacesInHjsonToo) {
+TEST(PositionedJsonTest, HasThePositionsInHjsonToo) {
   const JsonReading reading = ReadPositionedJson(
       "# no braces\n"
       "a: some text # of it\n"

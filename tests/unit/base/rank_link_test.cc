@@ -30,7 +30,7 @@ TEST(RankMessageTest, RefusesForeignLines) {
   }
 }
 
-TEST(RankMessageReaderTest, CutsAStreamFedByteByByte) {
+TEST(RankMessageReaderTest, SplitsAStreamFedByteByByte) {
   RankMessageReader reader;
   const std::string stream = *EncodeRankMessage({RankMessageKind::kHello, R"({"pid":1})"}) +
                              *EncodeRankMessage({RankMessageKind::kEnd, "{}"});

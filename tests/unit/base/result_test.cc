@@ -29,7 +29,7 @@ TEST(ResultTest, HasAValueOrAFailure) {
 }
 
 // A value and a failure may be of one type.
-TEST(ResultTest, KnowsAFailureFromAValueOfTheSameKind) {
+TEST(ResultTest, DistinguishesAFailureFromAValueOfTheSameKind) {
   const Result<int, std::string> value = 3;
   EXPECT_EQ(*value, 3);
   const Result<std::string, Fault> text = std::string("word");

@@ -29,7 +29,7 @@ TEST(StatusTest, CodesEqualGrpcs) {
   EXPECT_EQ(static_cast<int>(StatusCode::kUnauthenticated), 16);
 }
 
-TEST(StatusTest, ContextStandsInFront) {
+TEST(StatusTest, ContextComesFirst) {
   const Status status = NotFoundError("no such file").WithContext("hostfile");
   EXPECT_EQ(status.message(), "hostfile: no such file");
   EXPECT_EQ(status.code(), StatusCode::kNotFound);

@@ -23,7 +23,7 @@ TEST(NearestTest, SuggestsOnlyNearWords) {
   EXPECT_EQ(DidYouMean("resum", names), "; did you mean 'resume'?");
 }
 
-TEST(NearestTest, KnowsANameThatLeavesPartsOut) {
+TEST(NearestTest, ResolvesAbbreviatedNames) {
   const std::vector<std::string> names = {"warmup_type", "warmup_num_steps", "train_batch_size",
                                           "train_micro_batch_size_per_gpu", "nvme_path"};
   EXPECT_EQ(Nearest("warmup_steps", names), "warmup_num_steps");

@@ -45,7 +45,7 @@ TEST_F(CatalogTest, ListsByStepAndIgnoresTheRest) {
   EXPECT_FALSE(listed[2].latest);
 }
 
-TEST_F(CatalogTest, TheOlderOneOfAnInterruptedReplacementStandsForItsStep) {
+TEST_F(CatalogTest, TheOlderOneOfAnInterruptedReplacementRepresentsItsStep) {
   for (const int step : {10, 20}) CommitSample(folder_.path(), step);
   fs::rename(folder_.path() / "step-20", folder_.path() / "step-20.old");
   EXPECT_EQ(Newest().found->step, 10) << "the user gave it the name";
@@ -96,7 +96,7 @@ class SentBackTest : public CatalogTest {
   Lineage lineage_;
 };
 
-TEST_F(SentBackTest, GoesOnFromWhereItWasSentUntilItSaves) {
+TEST_F(SentBackTest, ResumesFromTheRewindUntilItSaves) {
   EXPECT_EQ(Newest().found->step, 10);
   CommitSample(folder_.path(), 15, &lineage_);
   EXPECT_EQ(Newest().found->step, 15);
@@ -169,7 +169,7 @@ class CopiedTest : public CatalogTest {
   Lineage lineage_{.generation = 1, .start = 61}, other_lineage_{.generation = 1, .start = 67};
 };
 
-TEST_F(CopiedTest, AnOtherJobsCheckpointIsNotGoneOnFrom) {
+TEST_F(CopiedTest, DoesNotResumeACheckpointOfAnotherJob) {
   Copy(40);
   EXPECT_EQ(Newest().found->step, 30) << "no child of this job's head";
   Copy(20);

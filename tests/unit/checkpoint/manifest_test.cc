@@ -63,7 +63,7 @@ TEST(Manifest, SurvivesItsText) {
   EXPECT_EQ(*parsed, Sample());
 }
 
-TEST(Manifest, EveryFlippedBitAndEveryCutIsNoticed) {
+TEST(Manifest, DetectsEveryFlippedBitAndEveryTruncation) {
   const std::string text = SerializeManifest(Sample());
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::string flipped = text;

@@ -161,7 +161,7 @@ TEST(CheckRegion, RefusesRegionsOutsideTheTensor) {
   EXPECT_FALSE(CheckRegion(tensor, {Boxes{Box{{0, 0}, {2, 2}}}, 0, 5}).ok());
 }
 
-TEST(CheckRegion, RefusesBoxesThatDoNotLieSideBySide) {
+TEST(CheckRegion, RefusesBoxesThatAreNotAdjacent) {
   const Shape tensor{4, 5};
   const auto is_taken = [&](const Boxes& boxes) { return CheckRegion(tensor, {boxes, 0, 1}).ok(); };
   EXPECT_TRUE(is_taken({Box{{0, 0}, {4, 1}}, Box{{0, 3}, {4, 2}}}));

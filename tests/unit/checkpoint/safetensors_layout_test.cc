@@ -33,7 +33,7 @@ std::string Error(const std::string& header, std::size_t data_bytes) {
   return Layout(header, data_bytes).status().message();
 }
 
-TEST(SafetensorsLayoutTest, KnowsNamesShapesAndPlaces) {
+TEST(SafetensorsLayoutTest, HasNamesShapesAndPositions) {
   const std::string header =
       R"({"b":{"dtype":"F8_E5M2","shape":[2,3],"data_offsets":[4,10]},
           "a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},
@@ -63,7 +63,7 @@ TEST(SafetensorsLayoutTest, ReadsManyNames) {
   EXPECT_EQ(layout->size(), std::size_t{kTensors});
 }
 
-TEST(SafetensorsLayoutTest, ADtypeThatNobodyKnowsIsTakenWithItsBytes) {
+TEST(SafetensorsLayoutTest, AnUnknownDtypeIsReadWithItsBytes) {
   const auto layout = Layout(R"({"a":{"dtype":"F4","shape":[16],"data_offsets":[0,8]},
                                  "b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
                              12);

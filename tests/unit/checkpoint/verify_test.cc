@@ -60,7 +60,7 @@ TEST_F(VerifyTest, EveryDamagedTensorIsNamed) {
   EXPECT_EQ(report.damages[1].tensor, "bias");
 }
 
-TEST_F(VerifyTest, ATruncatedFileNamesTheTensorThatIsCut) {
+TEST_F(VerifyTest, ATruncatedFileNamesTheAffectedTensor) {
   fs::resize_file(checkpoint_ / "rank-00001.bin", 8192 + 39);
   const VerifyReport report = VerifyCheckpoint(checkpoint_).value();
   ASSERT_THAT(report.damages, SizeIs(1));

@@ -61,7 +61,7 @@ TEST_F(RankIdentityTest, ReadsTheVariablesOfTheLauncher) {
   EXPECT_EQ(id->generation, 2);
 }
 
-TEST_F(RankIdentityTest, TheTimeThatRanksWaitForEachOtherIsOursThenDeepSpeedsThenHalfAnHour) {
+TEST_F(RankIdentityTest, TheCollectiveTimeoutIsDsrunsThenDeepSpeedsThenHalfAnHour) {
   EXPECT_EQ(CollectiveTimeoutFromEnvironment().value(), std::chrono::minutes(30));
   Set("DEEPSPEED_TIMEOUT", "90");
   EXPECT_EQ(CollectiveTimeoutFromEnvironment().value(), std::chrono::minutes(90));

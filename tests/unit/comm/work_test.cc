@@ -40,7 +40,7 @@ TEST(WorkTest, WithoutACallHasEndedWell) {
 }
 
 // Rank 1 takes part only when rank 0 has issued all its calls and is back from them.
-TEST(WorkTest, CallsReturnBeforeTheOtherRankHasCome) {
+TEST(WorkTest, CallsReturnBeforeTheOtherRankArrives) {
   std::latch issued(1);
   RunRanks(2, [&](Communicator& comm) {
     const at::Tensor sum = at::full({70000}, comm.rank() + 1, at::kFloat);
@@ -277,7 +277,7 @@ TEST(MessageTest, GoOnByThemselvesInOrder) {
 }
 
 // Rank 1 sends only when rank 0 has issued all it will do.
-TEST(MessageTest, ReturnBeforeTheOtherRankHasCome) {
+TEST(MessageTest, ReturnBeforeTheOtherRankArrives) {
   std::latch issued(1);
   RunRanks(2, [&](Communicator& comm) {
     const at::Tensor theirs = at::zeros({8}), back = at::zeros({8}), all = at::zeros({8});

@@ -193,7 +193,7 @@ TEST(FlagsFillOrAgreeTest, FillOpenKeysOfTheFile) {
 }
 
 // The number of steps, and a share of them with it, is known once the data has been counted.
-TEST(AutoValuesTest, AShareOfStepsThatComeLaterIsLeftToTheRun) {
+TEST(AutoValuesTest, AShareOfLaterStepsIsLeftToTheRun) {
   for (const char* const warmup : {"", R"("warmup_num_steps": "auto", )"}) {
     const std::string text = R"({"train_batch_size": 8, "scheduler": {"type": "WarmupDecayLR",
         "params": {)" + std::string(warmup) +
@@ -234,7 +234,7 @@ TEST(FlagsFillOrAgreeTest, AWarmUpOf0Steps) {
   EXPECT_THAT(Messages(other.errors), ElementsAre(HasSubstr("but --warmup_steps says 0")));
 }
 
-TEST(FlagsFillOrAgreeTest, OneBetaIsTheFilesWhereNoFlagSaysIt) {
+TEST(FlagsFillOrAgreeTest, OneBetaComesFromTheFileWithoutAFlag) {
   const std::string text =
       R"({"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"betas": [0.8, 0.95]}}})";
   EXPECT_TRUE(Check(text, {.flags = {.adam_beta1 = 0.8}}).ok);
@@ -270,7 +270,7 @@ TEST(FlagsFillOrAgreeTest, AreCheckedLikeTheFile) {
   EXPECT_THAT(errors({.warmup_steps = 7.0}), ElementsAre(HasSubstr("needs scheduler.type")));
 }
 
-TEST(ReadModelFactsTest, FindsTheSizesThatAModelIsCutBy) {
+TEST(ReadModelFactsTest, FindsTheSizesThatLimitAPartition) {
   const ModelFacts facts = ReadModelFacts(
       R"({"n_layer": 12, "text_config": {"n_layer": 3}, "num_local_experts": 16})", "m");
   EXPECT_EQ(facts.layers, 12);

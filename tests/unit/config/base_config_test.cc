@@ -27,7 +27,7 @@ CheckResult CheckOverBase(const std::string& text, const TrainingFlags& flags = 
                       .base = BaseConfig{.name = "recipe big", .keys = Json::parse(base)}});
 }
 
-TEST(BaseConfigTest, HoldsWhereTheFileSaysNothing) {
+TEST(BaseConfigTest, AppliesWhereTheFileIsSilent) {
   const CheckResult result = CheckOverBase("{}");
   ASSERT_TRUE(result.ok) << result.errors.at(0).message;
   EXPECT_EQ(result.given, Json::parse(kBase));
@@ -189,7 +189,7 @@ TEST(BaseConfigTest, ErrorsOfTheBaseNameIt) {
               HasSubstr("recipe big: unknown key zero_optimisation; did you mean"));
 }
 
-TEST(BaseConfigTest, FlagsOfARunThatGoesOnTakeTheirKeysOutOfItsConfig) {
+TEST(BaseConfigTest, FlagsOfAResumeReplaceKeysOfTheConfig) {
   const Json config = Json::parse(R"({"optimizer": {"type": "AdamW", "params": {"lr": 1, "eps": 2}},
                                       "scheduler": {"params": {"warmup_num_steps": 3}},
                                       "tensor_parallel": {"autotp_size": 2}})");

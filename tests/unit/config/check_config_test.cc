@@ -153,7 +153,7 @@ TEST(CheckConfigTest, ReadsHjsonAsDeepSpeedDoes) {
                           "true in small letters"));
 }
 
-TEST(CheckConfigTest, ATextCutAnywhereIsRefused) {
+TEST(CheckConfigTest, RefusesATextTruncatedAnywhere) {
   for (std::size_t length = 0; length < kFull.size(); ++length) {
     const CheckResult result = Check(kFull.substr(0, length));
     EXPECT_FALSE(result.ok) << length;

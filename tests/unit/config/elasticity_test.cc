@@ -165,7 +165,7 @@ TEST(SolveElasticityTest, NamesErrors) {
             "2000 samples in micro-batches of 2, 4, 6");
 }
 
-TEST(SolveElasticityTest, SaysWhichNumbersOfGpusAreNear) {
+TEST(SolveElasticityTest, NamesNearbyNumbersOfGpus) {
   const ElasticityConfig config{.max_train_batch_size = 24, .version = Version::k01};
   EXPECT_THAT(Error(config, 5), HasSubstr("the nearest are 4 and 6"));
   EXPECT_THAT(Error(config, 100), HasSubstr("the nearest is 12"));

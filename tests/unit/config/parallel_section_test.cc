@@ -125,7 +125,7 @@ TEST(ParallelSectionTest, TensorPartsSuitTheRest) {
               Contains(HasSubstr("offload_param.device nvme is not built with")));
 }
 
-TEST(ParallelSectionTest, TensorSumsGoOnUnderProductsWhereTheFileSaysSo) {
+TEST(ParallelSectionTest, TensorSumsOverlapWithProductsAsConfigured) {
   const auto overlaps = [](const char* value) {
     const CheckResult result =
         CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2,
@@ -206,7 +206,7 @@ TEST(ParallelSectionTest, KeysOfThePipelineAreReadOrRefused) {
   EXPECT_THAT(Messages(reentrant.warnings), Contains(HasSubstr("has no effect")));
 }
 
-TEST(ParallelSectionTest, StateIsCutAmongRanksOfDataAndSequence) {
+TEST(ParallelSectionTest, StateIsShardedOverRanksOfDataAndSequence) {
   const auto errors = [](const std::string& zero) {
     return Messages(CheckOn(16, std::string(kEveryCut) + R"("train_batch_size": 24,
         "zero_optimization": {"stage": 3, )" +
@@ -315,7 +315,7 @@ TEST(ParallelSectionTest, ExpertsAreAsWideAsTensorRanksHaveThem) {
                                             "tensor_parallel.autotp_size, 2, or 1")));
 }
 
-TEST(ParallelSectionTest, RulesOfTheTensorCutAreRead) {
+TEST(ParallelSectionTest, ReadsRulesOfTheTensorPartition) {
   const auto errors = [](const std::string& rules) {
     return Messages(CheckOn(4, R"("train_batch_size": 4, "tensor_parallel": {"autotp_size": 2,
         "partition_config": {)" + rules +
@@ -334,7 +334,7 @@ TEST(ParallelSectionTest, RulesOfTheTensorCutAreRead) {
               Contains(HasSubstr("partition_type")));
 }
 
-TEST(ParallelSectionTest, KeysOfACutIntoOnePartHaveNoEffect) {
+TEST(ParallelSectionTest, KeysOfAPartitionIntoOnePartHaveNoEffect) {
   const auto warnings = [](const std::string& members) {
     return Messages(CheckOn(4, R"("train_batch_size": 4, )" + members).warnings);
   };

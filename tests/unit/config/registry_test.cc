@@ -179,7 +179,7 @@ TEST(RegistryTest, RefusedKeysAreRefusedByNameOnceTheyAskForSomething) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(RegistryTest, AcceptedKeysSayWhyTheyHaveNoEffect) {
+TEST(RegistryTest, AcceptedKeysHaveAReasonForNoEffect) {
   for (const Setting& setting : AllSettings()) {
     if (setting.state != SettingState::kAccepted) continue;
     const Json value = OtherValue(setting);

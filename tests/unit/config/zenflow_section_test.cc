@@ -124,7 +124,7 @@ TEST(ZenFlowSectionTest, IsRefusedWithRanksThatHaveParts) {
   }
 }
 
-TEST(ZenFlowSectionTest, SaysWhichKeysHaveNoEffect) {
+TEST(ZenFlowSectionTest, NamesKeysWithoutEffect) {
   const auto warnings = [](const std::string& section) {
     return Messages(
         CheckZenFlowSection(std::string(kHost) + R"("zenflow": {)" + section + "}").warnings);

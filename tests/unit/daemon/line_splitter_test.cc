@@ -61,7 +61,7 @@ TEST(LineSplitterTest, ACarriageReturnBeforeANewlineIsNoEnd) {
   EXPECT_EQ(Split({"a\r", "b", "\n"}), Pieces({{"a\r"}, {"b\n"}}));
 }
 
-TEST(LineSplitterTest, ALineBeyondTheLimitIsCut) {
+TEST(LineSplitterTest, ALineBeyondTheLimitIsTruncated) {
   EXPECT_EQ(Split({"abcdefgh\n"}, 4), Pieces({{"abcdefgh\n"}})) << "it needs no holding";
   EXPECT_EQ(Split({"abc", "defgh", "i\n"}, 4), Pieces({{"abcd", true}, {"efghi\n"}}));
 }

@@ -73,7 +73,7 @@ TEST_F(PreflightTest, TheScriptMustBeThere) {
   EXPECT_EQ(Find("script").message(), "/etc/.: Is a directory");
 }
 
-TEST_F(PreflightTest, DsrankMustBeThereWhenItIsMeant) {
+TEST_F(PreflightTest, DsrankMustExistWhenRequested) {
   request_.clear_program();
   EXPECT_EQ(Level("dsrank"), v1::Finding::FAIL);
   context_.dsrank = "/no/such/dsrank";

@@ -35,7 +35,7 @@ class RankCommandTest : public ::testing::Test {
   HostContext host_;
 };
 
-TEST_F(RankCommandTest, TheRanksVariablesLieOverTheJobsOverTheDaemons) {
+TEST_F(RankCommandTest, RankVariablesOverrideTheJobsAndThoseTheDaemons) {
   request_.set_inherit_environment(true);
   Set(request_.add_environment(), "HOME", "/job-home");
   Set(request_.add_environment(), "JOB", "1");

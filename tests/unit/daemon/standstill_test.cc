@@ -9,7 +9,7 @@ ProcessStat Stat(char state, std::uint64_t ticks) {
   return {.state = state, .processor_ticks = ticks};
 }
 
-TEST(StandstillTest, ARankThatStaysStoppedStandsStillFromTheSecondLookOn) {
+TEST(StandstillTest, ARankThatStaysStoppedIsStalledFromTheSecondCheckOn) {
   Standstill standstill;
   EXPECT_FALSE(standstill.Look(Stat('S', 7)));
   EXPECT_TRUE(standstill.Look(Stat('T', 7)));

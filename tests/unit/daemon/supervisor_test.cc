@@ -215,7 +215,7 @@ TEST_F(WallClockTest, AWatchEndsInItsTime) {
   context.TryCancel();
 }
 
-TEST_F(WallClockTest, InputThatNobodyReadsIsHeldForItsTime) {
+TEST_F(WallClockTest, UnreadInputIsHeldForItsTime) {
   v1::LaunchRequest launch = Request({"/bin/sleep", "600"});
   launch.set_forward_input(true);
   Launch(launch);

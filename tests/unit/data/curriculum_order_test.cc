@@ -139,7 +139,7 @@ TEST(CurriculumOrder, TakesOfEveryClusterInProportionAndRepeatsNoneTooSoon) {
   }
 }
 
-TEST(CurriculumOrder, IsThatOfEveryWorldSizeAndGoesOnAnywhere) {
+TEST(CurriculumOrder, MatchesEveryWorldSizeAndResumesAnywhere) {
   const auto metrics = ReadMetrics(Goldens()["cases"][2]);
   const auto whole = ReadStream(*Loader::Create(Tokens(), Options(metrics)).value(), kSteps);
   for (const std::int64_t done : {0, 1, 11, 30}) {

@@ -188,7 +188,7 @@ TEST_F(BlendedLoaderTest, EverySourceIsShuffledAsItWouldBeAlone) {
   EXPECT_TRUE(std::equal(taken.begin(), taken.end(), whole.begin()));
 }
 
-TEST_F(BlendedLoaderTest, GoesOnWhereItWasSavedInTheSameBlendOnly) {
+TEST_F(BlendedLoaderTest, ResumesWhereItWasSavedInTheSameBlendOnly) {
   const auto one = Make(Blended(4));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(one->Next().ok());
   const auto state = nlohmann::json::parse(one->State().dump());
@@ -220,7 +220,7 @@ TEST_F(BlendedLoaderTest, OfOnePassEverySampleOfEverySourceCountsOnce) {
   EXPECT_THAT(learnt, ::testing::UnorderedElementsAre(13, 17, 509));
 }
 
-TEST_F(LoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
+TEST_F(LoaderTest, ResumesWhereItWasSavedOnAnotherNumberOfRanks) {
   const auto one = Make(1000, Plain(4));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(one->Next().ok());
   // Through text, as a checkpoint stores it.
@@ -235,7 +235,7 @@ TEST_F(LoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
 
 // A run that is killed again and again, and goes on with another number of ranks each time, sees
 // the samples that it would have seen.
-TEST_F(LoaderTest, CutAtTwentyRandomPlacesTheOrderIsTheUninterruptedOne) {
+TEST_F(LoaderTest, InterruptionsDoNotChangeTheOrder) {
   constexpr std::int64_t kGlobalBatch = 12;
   constexpr std::array kWorlds = {1, 2, 3, 4, 6, 12};
   const auto open = [&](int world) {

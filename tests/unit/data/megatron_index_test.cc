@@ -51,7 +51,7 @@ class MegatronIndexTest : public ::testing::Test {
   const ScratchFolder folder_;
 };
 
-TEST_F(MegatronIndexTest, KnowsWidthAndDocuments) {
+TEST_F(MegatronIndexTest, ReadsWidthAndDocuments) {
   const auto index = MegatronIndex::Open(folder_.Write("a.idx", BytesOf({})), 18).value();
   EXPECT_EQ(index.token_bytes(), 2);
   EXPECT_EQ(index.documents(), 2);

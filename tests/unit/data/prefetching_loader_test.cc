@@ -66,7 +66,7 @@ struct Prefetched {
   std::unique_ptr<PrefetchingLoader> loader;
 };
 
-TEST(PrefetchingLoader, ReadsAheadAndStandsWhereItHasHandedOut) {
+TEST(PrefetchingLoader, ReadsAheadAndReportsTheDeliveredPosition) {
   Prefetched ahead;
   EXPECT_EQ(ahead.stream->asked, 0) << "a state may still be loaded";
   EXPECT_EQ(ahead.place(), 0);
@@ -111,7 +111,7 @@ TEST(PrefetchingLoader, ReportsItsWaitOnce) {
   EXPECT_EQ(ahead.loader->TakeWaited().count(), 0.0);
 }
 
-TEST(PrefetchingLoader, EndsWithBatchesThatNobodyHasTaken) {
+TEST(PrefetchingLoader, EndsWithUnusedBatches) {
   for (const std::size_t depth : {1U, 3U}) {
     Prefetched ahead({}, depth);
     EXPECT_EQ(ahead.NextTokens(), 0);

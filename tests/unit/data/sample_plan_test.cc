@@ -35,7 +35,7 @@ class SamplePlanTest : public ::testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(SamplePlanTest, AStreamIsCutWhereASampleIsFull) {
+TEST_F(SamplePlanTest, AStreamIsSplitWhenASampleIsFull) {
   const SamplePlan plan = SamplePlan::Stream(17, 8);
   EXPECT_EQ(plan.samples(), 2);
   EXPECT_EQ(plan.At(1).first, 8);

@@ -181,7 +181,7 @@ TEST_F(TokenLoaderTest, BatchesAreAsLongAsTheirLongestSample) {
   }
 }
 
-TEST_F(TokenLoaderTest, GoesOnWhereItWasSavedOnAnotherNumberOfRanks) {
+TEST_F(TokenLoaderTest, ResumesWhereItWasSavedOnAnotherNumberOfRanks) {
   const config::DynamicBatching batching{.max_tokens = 12};
   std::vector<std::unique_ptr<Loader>> one, two, three;
   one.push_back(Make(0, 1, batching));

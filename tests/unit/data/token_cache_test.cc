@@ -77,7 +77,7 @@ TEST_F(TokenCacheTest, TextsAreDocumentsThatEnd) {
   EXPECT_TRUE(cached->all_learnt);
 }
 
-TEST_F(TokenCacheTest, PromptsAreNotLearnt) {
+TEST_F(TokenCacheTest, PromptsDoNotContributeToTheLoss) {
   const auto cached = Find(Request({folder_.Write(
       "1.jsonl",
       "{\"text\": \"z\"}\n{\"prompt\": \"a b \", \"completion\": \"c d\"}\n"
@@ -90,7 +90,7 @@ TEST_F(TokenCacheTest, PromptsAreNotLearnt) {
                                               0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1));
 }
 
-TEST_F(TokenCacheTest, OfPreferencesTheChosenAnswerIsLearnt) {
+TEST_F(TokenCacheTest, TrainsOnTheChosenAnswerOfPreferences) {
   const auto cached = Find(Request({folder_.Write(
       "1.jsonl",
       "{\"prompt\": \"a b \", \"chosen\": \"c\", \"rejected\": \"d\"}\n"
@@ -131,7 +131,7 @@ TEST_F(TokenCacheTest, TheEndTokenIsInOneOfSeveralFiles) {
   EXPECT_THAT(AllIds(*Find(request)), ElementsAre(1, 2, 29)) << "but is not read then";
 }
 
-TEST_F(TokenCacheTest, DataOfWhichNothingIsLearntIsRefused) {
+TEST_F(TokenCacheTest, RefusesDataWithoutTrainedTokens) {
   // Another name for the assistant, a prompt alone, and a document of one token.
   for (const char* line :
        {R"({"messages": [{"role": "user", "content": "a"}, )"
@@ -213,7 +213,7 @@ TEST_F(TokenCacheTest, RowsOfEveryFormatAreDocuments) {
   EXPECT_THAT(AllIds(*cached), ElementsAre(1, 27, 2, 27, 1, 27));
 }
 
-TEST_F(TokenCacheTest, TokensAreCutOnceAndAgainWhenSomethingHasChanged) {
+TEST_F(TokenCacheTest, TokenizesOnceAndAgainAfterChanges) {
   const std::string file = folder_.Write("1.txt", "a b");
   const TokenRequest request = Request({file});
   EXPECT_FALSE(Find(request)->was_there);

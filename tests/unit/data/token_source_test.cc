@@ -202,7 +202,7 @@ TEST(TokenSource, AFolderMayHaveMoreFilesThanAProcessMayOpen) {
   }
 }
 
-TEST(TokenSource, KnowsTheTwoTokenDtypes) {
+TEST(TokenSource, ParsesTheTwoTokenDtypes) {
   EXPECT_EQ(ParseTokenDtype("uint16").value(), TokenWidth::kUint16);
   EXPECT_EQ(ParseTokenDtype("uint32").value(), TokenWidth::kUint32);
   EXPECT_FALSE(ParseTokenDtype("int64").ok());

@@ -76,7 +76,7 @@ TEST_F(TryDataTest, TokensWithinTheBoundAreHeldAgainstTheVocabulary) {
   EXPECT_THAT(Try(job), HasSubstr("ids.bin, token 0 (byte 0): token id 65537 is outside"));
 }
 
-TEST_F(TryDataTest, AnEvaluationsErrorSaysSo) {
+TEST_F(TryDataTest, AnErrorOfAnEvaluationNamesIt) {
   config::TrainJob job = Job(folder_.Write("rows.jsonl", Rows(3)));
   job.eval_data = {folder_.Write("other.jsonl", "{}\n")};
   EXPECT_THAT(Try(job), HasSubstr("the data to evaluate on: "));

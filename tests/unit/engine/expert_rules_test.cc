@@ -67,7 +67,7 @@ TEST(ExpertRules, NamesAreThoseOfTheFileOrOfTransformers) {
   EXPECT_EQ(Check(kDeepseek, R"("moe_layer_pattern": "model\\.layers\\.[12]\\.mlp")"), "");
 }
 
-TEST(ExpertRules, KeysAtTheirDefaultSayNothing) {
+TEST(ExpertRules, KeysAtTheirDefaultAreSilent) {
   EXPECT_EQ(Check(kDeepseek, R"("top_k": "auto", "score_func": "auto", "route_norm": null,
       "route_scale": 1.0, "expert_w3": "unset", "preset_model": null, "num_expert_groups": null)"),
             "");

@@ -14,7 +14,7 @@ config::DsConfig WithZero(const config::ZeroConfig& zero) {
   return config;
 }
 
-TEST(MakeMeshTest, RanksLieAlongTheAxisOfTheStage) {
+TEST(MakeMeshTest, RanksFollowTheAxisOfTheStage) {
   for (const int stage : {0, 1, 2, 3}) {
     const topology::Mesh mesh = MakeMesh({}, WithZero({.stage = stage}), 4).value();
     EXPECT_EQ(mesh.degrees().replicate, stage == 0 ? 4 : 1);
@@ -44,7 +44,7 @@ TEST(MakeMeshTest, TheConfigsDegreesLeaveTheRanksThatTheBatchCounts) {
 }
 
 // Where ZeRO cuts nothing, experts are cut all the same.
-TEST(MakeMeshTest, ExpertsLieAlongShardAtEveryStage) {
+TEST(MakeMeshTest, ExpertsFollowTheShardAxisAtEveryStage) {
   for (const int stage : {0, 1, 3}) {
     config::DsConfig config = WithZero({.stage = stage});
     config.parallel = {.sequence = 2, .expert = 4, .data_before_expert = true};

@@ -41,7 +41,7 @@ TEST(PartitionRules, AcceptsRulesThatMatchThePlan) {
   EXPECT_EQ(Check(Llama(), R"({"layer_specs": []})"), "");
 }
 
-TEST(PartitionRules, AWeightThatIsStoredByInputsIsCutAlike) {
+TEST(PartitionRules, AWeightStoredByInputsIsShardedAlike) {
   const auto gpt2 = Describe(R"({"model_type":"gpt2","vocab_size":47,"n_positions":16,"n_embd":24,
       "n_layer":2,"n_head":4})");
   EXPECT_EQ(Check(gpt2, R"({"layer_specs": [
@@ -51,7 +51,7 @@ TEST(PartitionRules, AWeightThatIsStoredByInputsIsCutAlike) {
               HasSubstr(R"(c_proj is "column" by layer_specs, and can be cut as "row" alone)"));
 }
 
-TEST(PartitionRules, ExpertsAreCutAndRoutersAreNot) {
+TEST(PartitionRules, ShardsExpertsButNotRouters) {
   const auto mixtral = Describe(R"({"model_type":"mixtral","vocab_size":48,"hidden_size":24,
       "intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
       "max_position_embeddings":16,"num_local_experts":4,"num_experts_per_tok":2})");

@@ -28,7 +28,7 @@ config::DsConfig MakeConfig(int stages, const std::string& partition) {
   return config;
 }
 
-TEST(StageCutTest, BlocksAreCutAsTheConfigSays) {
+TEST(StageCutTest, PartitionsBlocksAsConfigured) {
   const auto cut = [](std::int64_t vocabulary, int stages, const std::string& partition) {
     return CutStages(MakeModel(vocabulary), MakeConfig(stages, partition)).value();
   };

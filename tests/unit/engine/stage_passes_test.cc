@@ -128,7 +128,7 @@ TEST(JobMemoryOfParts, LayersThatDropTokensKeepLess) {
   EXPECT_LT(dropping.first_step_peak, dropping.peak.total());
 }
 
-TEST(JobMemoryOfParts, ExpertsThatNobodyHasComparedAreNotPredicted) {
+TEST(JobMemoryOfParts, DoesNotPredictUnverifiedExperts) {
   JobShape job{.model = MakeEightLayers(), .seq_len = 64, .setting = {.ranks = 4}};
   job.model.experts = 4;
   job.model.experts_per_token = 2;

@@ -29,7 +29,7 @@ TEST(StepState, ManagedStepsEndWithTheirLastMicroBatch) {
   EXPECT_TRUE(state.IsUpdateDue(three));
 }
 
-TEST(StepState, TheUserSaysWhereAnUnmanagedStepEnds) {
+TEST(StepState, TheUserEndsAnUnmanagedStep) {
   const Accumulation unmanaged{.micro_batches = 3, .managed = false};
   StepState state;
   EXPECT_TRUE(state.IsUpdateDue(unmanaged));

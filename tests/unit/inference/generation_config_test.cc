@@ -70,7 +70,7 @@ TEST(GenerationConfigTest, RefusesKeysThatWouldChangeTheText) {
   EXPECT_TRUE(Parse(R"({"suppress_tokens": [], "num_beams": null, "typical_p": 1.0})").ok());
 }
 
-TEST(GenerationConfigTest, TheEndsOfATextMayStandInTheConfig) {
+TEST(GenerationConfigTest, TheEndTokensMayBeInTheConfig) {
   TemporaryFolder folder;
   const nlohmann::ordered_json model = {{"eos_token_id", 2}};
   EXPECT_THAT(ReadGenerationConfig(folder.path(), model, false)->end_tokens, ElementsAre(2));

@@ -93,7 +93,7 @@ TEST_F(AdapterDropoutTest, NeedsThePositionsOfItsInputs) {
 }
 
 // A rank that has some of the inputs draws what one rank with all of them draws.
-TEST(AdapterDropoutDraw, DoesNotDependOnTheCutOfInputs) {
+TEST(AdapterDropoutDraw, DoesNotDependOnThePartitionOfInputs) {
   DropoutDraw draw{.probability = 0.5, .place = kPlace, .site = DropoutSite::kAdapterInput};
   const at::Tensor whole = DropoutFactors({2, 3, 23}, draw, at::kFloat);
   for (const auto& [first, count] : {std::pair{0, 11}, {11, 12}, {4, 8}, {22, 1}, {5, 2}}) {

@@ -81,7 +81,7 @@ TEST(Dropout, ExtremesDropNothingOrEverything) {
   EXPECT_EQ(Dropout(x, {.probability = 1.0}).abs().max().item<double>(), 0.0);
 }
 
-TEST(UniformNoise, FillsItsRangeEvenlyAndDoesNotDependOnTheCut) {
+TEST(UniformNoise, FillsItsRangeEvenlyInAnyPartition) {
   const DropoutDraw draw{.place = {.key = 7}, .site = DropoutSite::kEmbeddingNoise};
   const at::Tensor noise = UniformNoise({4, 32, 250}, draw, 0.2, at::kFloat);
   EXPECT_TRUE(at::equal(noise, UniformNoiseByOperators({4, 32, 250}, draw, 0.2, at::kFloat)));

@@ -45,7 +45,7 @@ TEST(GeluTanh, RoundsToSixteenBitsAsTheOperator) {
 }
 
 // What recompute and other cuts of a batch rely on.
-TEST(GeluTanh, OfAnElementDoesNotDependOnWhereItStands) {
+TEST(GeluTanh, OfAnElementDoesNotDependOnItsPosition) {
   const at::Tensor x = at::randn({1000}), upstream = at::randn({1000});
   const Results whole = RunBothWays(OwnGelu, {x}, upstream);
   for (const std::int64_t first : {1, 7, 500, 993}) {

@@ -63,7 +63,7 @@ TEST(GroupedProduct, IsThatOfEachGroupAndSoAreItsGradients) {
   }
 }
 
-TEST(GroupedProduct, MatricesStackWhereTheyLieEquallyFarApart) {
+TEST(GroupedProduct, StacksEquallySpacedMatrices) {
   const auto matrices = MakeMatrices(3, at::kFloat);
   const auto stacked = StackMatrices(matrices);
   ASSERT_TRUE(stacked.has_value());

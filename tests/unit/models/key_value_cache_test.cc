@@ -124,7 +124,7 @@ DecoderSpec SmallSpec() {
   return spec;
 }
 
-TEST(KeyValueCacheTest, TokensStandAtTheirPositionsAndPaddingIsWrittenOver) {
+TEST(KeyValueCacheTest, TokensAreAtTheirPositionsAndPaddingIsOverwritten) {
   KeyValueCache cache(SmallSpec(), {.samples = 2, .capacity = 4}, at::kFloat);
   cache.Extend({3, 1});
   EXPECT_TRUE(cache.begins());
@@ -145,7 +145,7 @@ TEST(KeyValueCacheTest, TokensStandAtTheirPositionsAndPaddingIsWrittenOver) {
   EXPECT_EQ(values[1][0][1][1].item<float>(), -9.0F);
 }
 
-TEST(KeyValueCacheTest, SamplesLeaveAndTheOthersGoOn) {
+TEST(KeyValueCacheTest, SamplesLeaveAndOthersContinue) {
   KeyValueCache cache(SmallSpec(), {.samples = 3, .capacity = 2}, at::kFloat);
   cache.Extend({1, 1, 1});
   const at::Tensor rows = at::arange(3, at::kFloat).view({3, 1, 1, 1}).expand({3, 1, 1, 2});

@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, AffineTest,
                                            AffineCase{WeightLayout::kOutIn, true},
                                            AffineCase{WeightLayout::kOutIn, false}));
 
-TEST(Affine, LeavesOutGradientsThatNobodyWants) {
+TEST(Affine, OmitsUnneededGradients) {
   const at::Tensor x = at::randn({3, 8});
   const at::Tensor weight = Random({8, 5});
   Affine(x, weight, {}, WeightLayout::kInOut).sum().backward();

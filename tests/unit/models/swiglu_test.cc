@@ -50,7 +50,7 @@ TEST(SwiGlu, RoundsToSixteenBitsOnce) {
 }
 
 // What recompute and other cuts of a batch rely on.
-TEST(SwiGlu, OfAnElementDoesNotDependOnWhereItStands) {
+TEST(SwiGlu, OfAnElementDoesNotDependOnItsPosition) {
   const Inputs in = {at::randn({1000}), at::randn({1000})};
   const at::Tensor upstream = at::randn({1000});
   const Results whole = RunBothWays(OwnSwiGlu, in, upstream);

@@ -77,7 +77,7 @@ TEST(TensorPlan, LeavesReplicatedWeightsUnsharded) {
   EXPECT_FALSE(Plan(Llama(), 0, 1).SliceOf("lm_head.weight"));
 }
 
-TEST(TensorPlan, AWeightThatIsStoredInOutIsCutInItsOtherDimension) {
+TEST(TensorPlan, AWeightStoredInOutIsShardedInItsOtherDimension) {
   DecoderSpec spec = Llama();
   spec.weights_are_in_out = true;
   const TensorPlan plan = Plan(spec, 0, 3);
@@ -87,7 +87,7 @@ TEST(TensorPlan, AWeightThatIsStoredInOutIsCutInItsOtherDimension) {
   EXPECT_EQ(plan.SliceOf("lm_head.weight")->dimension, 0U);
 }
 
-TEST(TensorPlan, FusedWeightsAreCutByHeadsAndHalves) {
+TEST(TensorPlan, FusedWeightsAreShardedByHeadsAndHalves) {
   DecoderSpec spec = Llama();
   spec.qkv = QkvLayout::kConcatenated;
   spec.fused_gate_up = true;
@@ -100,7 +100,7 @@ TEST(TensorPlan, FusedWeightsAreCutByHeadsAndHalves) {
               ElementsAre(IndexRange{32, 16}));
 }
 
-TEST(TensorPlan, HeadsThatAreWidenedFromARowAreCutAndTheRowIsNot) {
+TEST(TensorPlan, ShardsHeadsButNotTheirLatentRow) {
   DecoderSpec spec = Llama();
   spec.qkv = QkvLayout::kLatent;
   spec.kv_heads = spec.heads;

@@ -38,7 +38,7 @@ Bundle MakeBundle() {
           .random = {.key = 5, .block = 2}};
 }
 
-TEST(TokenDrop, ChoosesAnewForEachLayerSampleAndStepHoweverTheyAreCut) {
+TEST(TokenDrop, SamplesAnewForEachLayerSampleAndStepInAnyPartition) {
   const RandomPlace place{.key = 3, .block = 1};
   const at::Tensor chosen = ChooseTokens(4, 50, 20, place, at::kCPU);
   EXPECT_TRUE(chosen.diff(1, 1).gt(0).all().item<bool>()) << "ascending, each once";

@@ -99,7 +99,7 @@ TEST(FileTier, ReusesFreedSpace) {
   EXPECT_FALSE(both.fresh());
 }
 
-TEST(FileTier, ReadsZerosWhereNobodyHasWritten) {
+TEST(FileTier, ReadsZerosBeforeAnyWrite) {
   const TemporaryFolder folder;
   const auto tier = OpenTier({.folders = {folder.path()}});
   const Extent extent = *tier->Allocate(64 * kPage);
@@ -173,7 +173,7 @@ TEST(FileTier, IsRefusedWhereItsFileCannotBeReadBack) {
   EXPECT_THAT(tier.status().message(), HasSubstr("Invalid argument"));
 }
 
-TEST(FileTier, GoesOnAfterAFullDisk) {
+TEST(FileTier, ContinuesAfterAFullDisk) {
   const TemporaryFolder folder;
   FailingSystem failing(FileCall::Kind::kAllocate, ENOSPC);
   const auto tier = OpenTier(failing.options(folder.path()));

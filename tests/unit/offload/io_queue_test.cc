@@ -95,7 +95,7 @@ TEST_P(IoQueueTest, TransfersFromRegisteredMemory) {
   EXPECT_EQ(back, expected);
 }
 
-TEST_P(IoQueueTest, SaysWhichBlockHasFailedAndWhy) {
+TEST_P(IoQueueTest, NamesTheFailedBlockAndTheReason) {
   const UniqueFd full(::open("/dev/full", O_RDWR | O_CLOEXEC));
   std::vector<std::byte> bytes(8192);
   const std::optional<IoFailure> failure = Transfer(CutIntoBlocks(true, full.get(), bytes, 4096));
@@ -162,7 +162,7 @@ class HaltingFileSystem : public FileSystem {
   int calls_ = 0;
 };
 
-TEST(ThreadQueue, GoesOnWhereTheSystemHasDoneAPart) {
+TEST(ThreadQueue, ContinuesAfterAPartialTransfer) {
   const TemporaryFolder folder;
   const UniqueFd fd(::open((folder.path() / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   HaltingFileSystem system;
@@ -176,7 +176,7 @@ TEST(ThreadQueue, GoesOnWhereTheSystemHasDoneAPart) {
   EXPECT_EQ(back, bytes);
 }
 
-TEST(ChooseQueue, SaysWhyThereIsNoRing) {
+TEST(ChooseQueue, ReportsTheReasonForNoRing) {
   const ChosenQueue chosen = ChooseQueue({}, QueueChoice::kThreads, FileSystem::System());
   EXPECT_EQ(chosen.queue->name(), "threads");
   EXPECT_EQ(chosen.why_not_ring, "threads were asked for");
@@ -193,7 +193,7 @@ int TransferWithOneThread(const IoOptions& options, QueueChoice choice, int fd) 
   return transfer->Wait() ? 1 : 0;
 }
 
-TEST(ChooseQueue, GoesOnWithTheThreadsThatItGets) {
+TEST(ChooseQueue, ContinuesWithTheThreadsThatItGets) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody who has no process yet";
   const TemporaryFolder folder;
   const UniqueFd fd(::open((folder.path() / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));

@@ -15,7 +15,7 @@ TEST(MeasureMemory, ReportsAnyNumberOfThreads) {
   }
 }
 
-TEST(MeasureMemory, SaysThatThereIsNotSoMuch) {
+TEST(MeasureMemory, ReportsTooLittleMemory) {
   EXPECT_EQ(MeasureMemory(1, std::int64_t{1} << 60).status().code(),
             StatusCode::kResourceExhausted);
 }

@@ -114,7 +114,7 @@ TEST(ScratchFile, RefusesAFolderThatItMayNotWriteTo) {
   EXPECT_THAT(file.status().message(), HasSubstr(folder.path().string()));
 }
 
-TEST(ScratchFile, SaysThatTheDiskIsFull) {
+TEST(ScratchFile, ReportsAFullDisk) {
   const TemporaryFolder folder;
   ScriptedFileSystem system([](const FileCall& call) {
     return call.kind == FileCall::Kind::kAllocate ? ENOSPC : kAskTheSystem;

@@ -119,7 +119,7 @@ TEST(Windows, AreReadAhead) {
   EXPECT_EQ(setting.reads, 2);
 }
 
-TEST(Windows, StayWhileSomebodyUsesThem) {
+TEST(Windows, StayWhileInUse) {
   const WindowSetting setting;
   const auto windows = setting.Make(2 * kWindowPage);
   {
@@ -132,7 +132,7 @@ TEST(Windows, StayWhileSomebodyUsesThem) {
   EXPECT_EQ(ValueOf(*windows, {0, kWindowPage}), 5);
 }
 
-TEST(WindowsDeathTest, AreNotCutUnderTheirUser) {
+TEST(WindowsDeathTest, AreNotTruncatedWhileInUse) {
   const WindowSetting setting;
   const auto windows = setting.Make(2 * kWindowPage);
   const WindowUse use = *windows->Acquire({0, kWindowPage}, Access::kUpdate);

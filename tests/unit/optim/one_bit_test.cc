@@ -134,7 +134,7 @@ TEST_P(OneBit, RanksEndWithTheSameParametersAndTheirErrorsDoNotGrow) {
 
 // A run that is saved and goes on has the same bits on one rank, where nothing is
 // lost by compression.
-TEST_P(OneBit, GoesOnFromItsStateWithTheSameBits) {
+TEST_P(OneBit, ResumesFromItsStateWithTheSameBits) {
   testing::RunRanks(1, [&](comm::Communicator& world) {
     for (const std::int64_t saved : {2, 3, 4, 5}) {
       const auto before = MakeOptimizer({.algorithm = GetParam()});

@@ -95,7 +95,7 @@ TEST(PipelineSchedule, EveryVirtualStageHasOnePlace) {
   EXPECT_EQ(v.PlaceOf(5).stage, 0) << "the first stage has the first and the last blocks";
 }
 
-TEST(PipelineSchedule, HoldsNoMoreActivationsThanItSays) {
+TEST(PipelineSchedule, HoldsNoMoreActivationsThanPlanned) {
   for (const Schedule& schedule : AllSmallSchedules()) {
     const auto [stages, chunks, micro_batches] = schedule.shape();
     for (int stage = 0; stage < stages; ++stage) {

@@ -66,7 +66,7 @@ TEST(LossScaler, MovesAsDeepSpeedsScalersAndPyTorchsDo) {
   EXPECT_GT(ended, 3u) << "some end at the minimum";
 }
 
-TEST(LossScaler, GoesOnFromItsStateAtAnyStep) {
+TEST(LossScaler, ResumesFromItsStateAtAnyStep) {
   for (const json& golden : Goldens()) {
     const std::string steps = golden["steps"];
     for (const std::size_t cut : {std::size_t{0}, steps.size() / 3, steps.size() / 2}) {

@@ -100,7 +100,7 @@ TEST_F(AvailableMemoryTest, AGroupWithTheMountedGroupsNameAsPrefixIsNotInIt) {
   EXPECT_EQ(Read(), 500U * 1024);
 }
 
-TEST_F(AvailableMemoryTest, AHostThatDoesNotSayIsNoError) { EXPECT_FALSE(Read().has_value()); }
+TEST_F(AvailableMemoryTest, AHostWithoutTheFactIsNoError) { EXPECT_FALSE(Read().has_value()); }
 
 TEST(ThisHostsMemoryTest, IsThere) { EXPECT_GT(ReadAvailableMemory().value_or(0), 1U << 20); }
 

@@ -62,7 +62,7 @@ class PrivateFolderTest : public ::testing::Test {
   pid_t other_ = -1;
 };
 
-TEST_F(PrivateFolderTest, IsNobodyElsesAndGoesWithEverythingInIt) {
+TEST_F(PrivateFolderTest, IsPrivateAndRemovedWithItsContents) {
   PrivateFolder folder = *PrivateFolder::Make();
   EXPECT_EQ(folder.path().parent_path(), base_);
   struct stat info {};

@@ -11,7 +11,7 @@ namespace {
 
 TEST(ThreadRoomTest, IsThereOnAnOrdinaryMachine) { EXPECT_TRUE(CheckThreadRoom(8).ok()); }
 
-TEST(ThreadRoomTest, IsSaidToBeMissing) {
+TEST(ThreadRoomTest, IsReportedAsMissing) {
   const testing::NoMoreThreads none;
   EXPECT_TRUE(CheckThreadRoom(0).ok());
   const Status room = CheckThreadRoom(3);

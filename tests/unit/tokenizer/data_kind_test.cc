@@ -25,7 +25,7 @@ std::string ErrorOf(const std::string& name, std::string_view begin) {
   return file.ok() ? "no error" : std::string(file.status().message());
 }
 
-TEST(DataKind, IsSaidByTheEnding) {
+TEST(DataKind, IsChosenByTheFileName) {
   const auto kind = [](const std::string& name, std::string_view begin) {
     return JudgeDataFile(name, begin)->kind;
   };

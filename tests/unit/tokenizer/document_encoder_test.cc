@@ -262,7 +262,7 @@ TEST(RowTest, RefusesIntegersThatWouldLoseDigits) {
   }
 }
 
-TEST(RowTest, WithoutAnAnswerNothingIsCutAway) {
+TEST(RowTest, WithoutAnAnswerNothingIsRemoved) {
   const std::string line = R"({"messages": [{"role": "user", "content": "hello"}]})";
   DocumentEncoder whole(GoldenFolder(), {}), cut(GoldenFolder(), {.max_length = 64});
   const auto expected = whole.EncodeLine(line), got = cut.EncodeLine(line);

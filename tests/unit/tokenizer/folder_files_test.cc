@@ -274,7 +274,7 @@ std::vector<std::string> OldLayouts() {
 INSTANTIATE_TEST_SUITE_P(Folders, OldLayoutTest, ::testing::ValuesIn(OldLayouts()),
                          [](const auto& info) { return info.param; });
 
-TEST(ReadTokenizerTest, SaysWhichFilesAFolderNeeds) {
+TEST(ReadTokenizerTest, NamesTheFilesThatAFolderNeeds) {
   const testing::TemporaryFolder folder;
   EXPECT_THAT(
       ReadTokenizer(folder.path()).status().message(),

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{R"({"added_tokens": [{"id": 9, "content": "<s>"}]})",
                 "tokenizer.json: added_tokens[0].id is 9, but '<s>' is the token 3"}));
 
-TEST(ReadTokenizerTest, SaysWhereJsonIsBroken) {
+TEST(ReadTokenizerTest, LocatesErrorsInJson) {
   const auto read = ParseTokenizerJson("{\"model\": ", "x/tokenizer.json");
   ASSERT_FALSE(read.ok());
   EXPECT_THAT(read.status().message(), StartsWith("x/tokenizer.json: "));

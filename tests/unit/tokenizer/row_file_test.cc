@@ -44,7 +44,7 @@ class RowFileTest : public ::testing::Test {
   }
 };
 
-TEST(RowFile, SaysHowToGetArrowWhereItIsNot) {
+TEST(RowFile, ExplainsHowToInstallArrow) {
   const auto file = RowFile::Open(ArrowGolden("kinds.parquet"));
   EXPECT_EQ(file.ok(), HasArrow());
   if (file.ok()) return;

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-TEST(AlignedTextTest, KnowsWhereRemovedAndInsertedTextWas) {
+TEST(AlignedTextTest, MapsRemovedAndInsertedText) {
   AlignedText text("a\xC3\xA9 b", true);
   text.Filter([](char32_t c) { return c != 'a'; });
   EXPECT_EQ(text.text(), "\xC3\xA9 b");

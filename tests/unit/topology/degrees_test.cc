@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(DegreesTest, ShardTakesTheRanksThatAreLeft) {
+TEST(DegreesTest, ShardGetsTheRemainingRanks) {
   const Degrees degrees = ParseDegrees("pipeline=2,tensor=4", 32).value();
   EXPECT_EQ(degrees.pipeline, 2);
   EXPECT_EQ(degrees.tensor, 4);
@@ -19,7 +19,7 @@ TEST(DegreesTest, ShardTakesTheRanksThatAreLeft) {
   EXPECT_EQ(ParseDegrees("tensor=2147483647,sequence=2147483647", 8)->shard, 1);
 }
 
-TEST(DegreesTest, NamedAxesStandInTheOrderTheyAreNamed) {
+TEST(DegreesTest, NamedAxesKeepTheirOrder) {
   EXPECT_THAT(
       ParseDegrees("tensor=2,pipeline=2", 4)->order,
       ElementsAre(Axis::kTensor, Axis::kReplicate, Axis::kShard, Axis::kSequence, Axis::kPipeline));
@@ -36,7 +36,7 @@ TEST(DegreesTest, TextsThatAreNoMeshAreRefused) {
   EXPECT_THAT(why("shard=2,shard=2"), HasSubstr("names 'shard' twice"));
 }
 
-TEST(DegreesTest, AModelsSizesLimitHowItIsCut) {
+TEST(DegreesTest, TheSizesOfAModelLimitItsPartition) {
   const config::ModelFacts model{.layers = 4, .experts = 8};
   EXPECT_TRUE(CheckFitsModel({.pipeline = 4, .tensor = 2, .expert = 4}, model).ok());
   EXPECT_TRUE(CheckFitsModel({.pipeline = 64, .tensor = 64}, {}).ok());

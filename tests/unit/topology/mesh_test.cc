@@ -147,7 +147,7 @@ void ExpectExpertsAreHeld(const Mesh& mesh, int rank) {
   }
 }
 
-TEST(MeshTest, GroupsOfExpertsDivideTheRanksThatCutDenseParameters) {
+TEST(MeshTest, GroupsOfExpertsDivideTheRanksThatShardDenseParameters) {
   for (const bool data_before_expert : {false, true}) {
     for (const int expert : {1, 2, 4, 8}) {
       Degrees degrees{.pipeline = 2, .shard = 4, .sequence = 2, .tensor = 2, .expert = expert};

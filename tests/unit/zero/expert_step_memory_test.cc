@@ -23,7 +23,7 @@ StepMemoryInput MakeExpertInput(int stage, int parts) {
   return input;
 }
 
-TEST(ExpertStepMemory, ExpertsAreCutAmongThoseThatHaveTheSame) {
+TEST(ExpertStepMemory, ExpertsAreShardedOverRanksWithTheSameOnes) {
   const HeldMemory halves = PlanStepMemory(MakeExpertInput(3, 2)).between_steps;
   EXPECT_EQ(halves.parameters, 4 * (kDense / 4 + kExpert / 2));
   EXPECT_EQ(halves.optimizer_state, 8 * (kDense / 4 + kExpert / 2));
@@ -32,7 +32,7 @@ TEST(ExpertStepMemory, ExpertsAreCutAmongThoseThatHaveTheSame) {
 }
 
 // What one rank alone has is whole at every stage, and so are its gradients until the update.
-TEST(ExpertStepMemory, ExpertsOfOneRankAreNotCut) {
+TEST(ExpertStepMemory, ExpertsOfOneRankAreNotSharded) {
   const StepMemory memory = PlanStepMemory(MakeExpertInput(3, kRanks));
   EXPECT_EQ(memory.between_steps.parameters, 4 * (kDense / 4 + kExpert));
   EXPECT_EQ(memory.between_steps.optimizer_state, 8 * (kDense / 4 + kExpert));

@@ -49,7 +49,7 @@ TEST_F(HostWindowsTest, ComeAheadAndAreWaitedForByTheirLease) {
   EXPECT_THAT(TakeLog(), ElementsAre("bring 8", "wait"));
 }
 
-TEST_F(HostWindowsTest, GoWithoutACopyUnlessSomebodyHasWrittenThem) {
+TEST_F(HostWindowsTest, AreDroppedWithoutACopyUnlessWritten) {
   windows.Acquire({0, 4}, Access::kRead);
   windows.Prefetch({4, 4});
   TakeLog();
@@ -137,7 +137,7 @@ TEST_F(HostWindowsTest, OfNothingTouchNoOther) {
   EXPECT_EQ(windows.Acquire({2, 0}, Access::kUpdate).values.numel(), 0);
 }
 
-TEST_F(HostWindowsTest, AreZeroedWhereTheyLie) {
+TEST_F(HostWindowsTest, AreZeroedInPlace) {
   windows.Acquire({0, 8}, Access::kUpdate).values.fill_(5);
   windows.Zero();
   EXPECT_EQ(windows.Acquire({0, 8}, Access::kRead).values.sum().item<float>(), 0.0F);

@@ -61,7 +61,7 @@ TEST(Store, KeepsViewsWhereverItsBytesHaveBeen) {
   EXPECT_EQ(setting.ledger.Bytes(MemoryUse::kMasterWeights, MemoryTier::kHost), 32);
 }
 
-TEST(StoreDeathTest, GivesNoBytesAwayThatSomebodyUses) {
+TEST(StoreDeathTest, ReleasesNoBytesInUse) {
   const Setting setting;
   Store store = MakeStore(setting);
   const Lease lease = store.Acquire({0, 1});
@@ -87,7 +87,7 @@ TEST(Store, IsReadAndWrittenInPlace) {
       << "what was written while they were away has come back with them";
 }
 
-TEST(StoreDeathTest, BringsNoBytesBackThatSomebodyUses) {
+TEST(StoreDeathTest, ReloadsNoBytesInUse) {
   const Setting setting;
   Store store = MakeStore(setting);
   store.Release();

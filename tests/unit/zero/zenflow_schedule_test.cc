@@ -21,7 +21,7 @@ std::string Draw(const ZenFlowConfig& config, std::int64_t updates) {
   return drawn;
 }
 
-TEST(ZenFlowScheduleTest, TheRestFollowsItsIntervalAndEverySelection) {
+TEST(ZenFlowScheduleTest, OtherColumnsFollowTheirIntervalAndEverySelection) {
   EXPECT_EQ(Draw({.select_interval = 6, .update_interval = 2}, 8), "S iA i iA i iA S iA ");
   EXPECT_EQ(Draw({.select_interval = 5, .update_interval = 3}, 7), "S i iA i iA SA i ");
   EXPECT_EQ(Draw({.select_interval = 0, .update_interval = 4}, 8), "S i i iA i i i iA ");
@@ -40,7 +40,7 @@ TEST(ZenFlowScheduleTest, EpochsHaveAsManyStepsAsTheDataSays) {
   EXPECT_EQ(Draw(config, 7), "S iA i iA i iA S ");
 }
 
-TEST(ZenFlowScheduleTest, WithoutAnIntervalTheSumsSay) {
+TEST(ZenFlowScheduleTest, WithoutAnIntervalTheSumsDecide) {
   EXPECT_EQ(Draw({.select_interval = 3}, 4), "S i iA S ");
 }
 
@@ -53,7 +53,7 @@ TEST(ZenFlowScheduleTest, TheLargestColumnsAreChosen) {
 
 // By column: of ten one is important, and has 9 of each step's 18. The other nine have 9 in a
 // step, a column's average 1: nine steps make a step's 9 of the important one.
-TEST(ZenFlowScheduleTest, TheRestIsDueOnceItWeighsAStepOfTheImportant) {
+TEST(ZenFlowScheduleTest, OtherColumnsAreDueOnceTheyWeighAStepOfTheImportant) {
   const ZenFlowConfig config{.topk_ratio = 0.1, .auto_ratio = 1.0};
   ZenFlowBalance balance;
   for (int step = 1; step < 9; ++step) {

@@ -186,7 +186,7 @@ TEST(ConnectPeersTest, NamesAPeerWithoutTheKeyOfTheJob) {
 
 // Somebody who scans ports, a crowd that says nothing, and one that claims to be the rank that is
 // awaited.
-TEST(ConnectPeersTest, StrangersTakeNobodysPlace) {
+TEST(ConnectPeersTest, StrangersReplaceNoPeer) {
   Ranks ranks(2);
   const UniqueFd scanner = ConnectTo(ranks.port(1));
   const std::string_view request = "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n";
@@ -242,7 +242,7 @@ TEST(ConnectPeersTest, FindsARankAfterUnreachableAddresses) {
 }
 
 // The network would take a peer that is late, and whose window is full, for one that is gone.
-TEST(ConnectPeersTest, APeerThatIsLateIsNoPeerThatIsGone) {
+TEST(ConnectPeersTest, ALatePeerIsNotAnEndedOne) {
   Ranks ranks(2);
   const std::vector<Connected> connected = ranks.Connect({"key", "key"});
   ASSERT_TRUE(connected[0].ok()) << connected[0].status().message();

@@ -63,14 +63,14 @@ TEST(IpAddressesTest, WhereThereIsOnlyTheLoopbackInterfaceItServes) {
   EXPECT_THAT(Chosen({kHost[0]}, ""), ElementsAre("127.0.0.1"));
 }
 
-TEST(IpAddressesTest, AnInterfaceThatIsNotThereIsAnErrorThatListsThoseThatAre) {
+TEST(IpAddressesTest, AMissingInterfaceIsAnErrorThatListsTheOthers) {
   const auto chosen = ChooseAddresses(kHost, "eth7");
   EXPECT_EQ(chosen.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(chosen.status().message(), HasSubstr("eth7"));
   EXPECT_THAT(chosen.status().message(), HasSubstr("eth0 10.1.0.2"));
 }
 
-TEST(IpAddressesTest, ALinkLocalAddressIsNeverOfferedAndSaidWhy) {
+TEST(IpAddressesTest, ALinkLocalAddressIsNeverOfferedWithTheReason) {
   const LocalAddress local = {
       .interface = "eth1", .text = "fe80::1", .prefix = 64, .link_local = true};
   EXPECT_THAT(Chosen({kHost[0], kHost[1], local}, ""), ElementsAre("10.1.0.2"));

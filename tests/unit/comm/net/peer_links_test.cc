@@ -64,7 +64,7 @@ TEST_P(PeerLinksTest, BothSendBeforeEitherReceives) {
 
 // The second message comes while the first is not asked for; the collective behind both passes
 // them.
-TEST_P(PeerLinksTest, CollectivesPassMessagesThatNobodyHasAskedFor) {
+TEST_P(PeerLinksTest, CollectivesPassUnrequestedMessages) {
   Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   std::jthread other([&] {
@@ -92,7 +92,7 @@ TEST_P(PeerLinksTest, CollectivesPassMessagesThatNobodyHasAskedFor) {
   }
 }
 
-TEST_P(PeerLinksTest, APeerThatIsGoneIsNamed) {
+TEST_P(PeerLinksTest, NamesAnEndedPeer) {
   Pair pair(wires());
   pair.second.reset();
   ByteArray bytes(16);
@@ -113,7 +113,7 @@ TEST_P(PeerLinksTest, DataSentBeforeAPeerEndsArrives) {
   EXPECT_EQ(bytes, mine);
 }
 
-TEST_P(PeerLinksTest, APeerThatDoesNotComeIsNamed) {
+TEST_P(PeerLinksTest, NamesAMissingPeer) {
   Pair pair(wires(), std::chrono::milliseconds(20));
   ByteArray bytes(16);
   const Status status =
@@ -171,7 +171,7 @@ TEST_P(PeerLinksTest, DetectsRanksInDifferentCallsWithoutOverwriting) {
 }
 
 // The first group's frame comes first and is asked for last.
-TEST_P(PeerLinksTest, AFrameOfOneGroupDoesNotStandInTheWayOfAnothers) {
+TEST_P(PeerLinksTest, AFrameOfOneGroupDoesNotBlockAnothers) {
   Pair pair(wires());
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   std::jthread other([&] {

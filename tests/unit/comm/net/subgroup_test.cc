@@ -60,7 +60,7 @@ TEST(SubgroupTest, EverySetOfRanksIsAGroup) {
   }
 }
 
-TEST(SubgroupTest, GroupsOfOneNameAndGroupsOfGroupsGoOnSideBySide) {
+TEST(SubgroupTest, GroupsOfOneNameAndNestedGroupsRunConcurrently) {
   RunEverywhere({2, 2}, [](CpuGroup& world) {
     const int rank = world.rank();
     const std::vector<int> pair = {rank % 2, rank % 2 + 2};
@@ -95,7 +95,7 @@ TEST(SubgroupTest, ARankThatNamesOtherMembersIsNamed) {
   });
 }
 
-TEST(SubgroupTest, ARankThatDoesNotComeBecauseItHasLeftIsNamed) {
+TEST(SubgroupTest, NamesARankThatLeftBeforeACollective) {
   RunGroup(SmallChunks(3), [](HostGroup& world) {
     if (world.rank() == 1) return;
     const auto group = world.MakeSubgroup("all", {0, 1, 2});

@@ -53,7 +53,7 @@ TEST(CallQueueTest, NothingPostedMeansNoThread) {
   });
 }
 
-TEST(CallQueueTest, AfterAFailureAllSayTheFirstErrorAndNoneRuns) {
+TEST(CallQueueTest, AfterAFailureAllReportTheFirstErrorAndNoneRuns) {
   RunGroup(SmallChunks(2), [](HostGroup& group) {
     CallQueue queue(&group);
     const auto fail = [&](CpuGroup& g) -> Status {

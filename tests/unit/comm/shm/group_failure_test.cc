@@ -148,7 +148,7 @@ TEST(LeavingTest, ARankThatLeavesEndsTheOthersWaits) {
   });
 }
 
-TEST(LeavingTest, LeavingAfterTheLastCollectiveHurtsNobody) {
+TEST(LeavingTest, LeavingAfterTheLastCollectiveIsHarmless) {
   for (int repeat = 0; repeat < 200; ++repeat) {
     RunGroup(SmallChunks(4), [](HostGroup& group) {
       double value = 1;
@@ -161,7 +161,7 @@ TEST(LeavingTest, LeavingAfterTheLastCollectiveHurtsNobody) {
 }
 
 // Rank 1 stays alive, but away, until rank 0 has given up.
-TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
+TEST(TimeoutTest, NamesAMissingRank) {
   HostGroupOptions options = SmallChunks(2);
   options.timeout = std::chrono::milliseconds(1);
   std::mutex mutex;
@@ -185,7 +185,7 @@ TEST(TimeoutTest, ARankThatDoesNotComeIsNamed) {
 
 using std::chrono::seconds;
 
-TEST(PatienceTest, TimeInWhichNobodyLooksDoesNotCount) {
+TEST(PatienceTest, TimeWithoutChecksDoesNotCount) {
   const Patience::Time begin{};
   Patience patience(seconds(10), seconds(1), begin);
   EXPECT_EQ(patience.until_look(), seconds(1));
@@ -262,7 +262,7 @@ TEST(TimeoutTest, TimeInWhichTheJobIsStoppedDoesNotCount) {
 }
 
 // Rank 0 waits at a barrier, rank 1 for a message, rank 2 for room; rank 3 comes later.
-TEST(AbortTest, PendingAndLaterCallsOfAllRanksSayTheCause) {
+TEST(AbortTest, PendingAndLaterCallsOfAllRanksReportTheCause) {
   HostGroupOptions options = SmallChunks(4);
   options.names = {10, 11, 12, 13};
   std::latch aborted(1);
