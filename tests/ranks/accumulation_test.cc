@@ -114,7 +114,7 @@ TEST(Backward, ShardsTheGradientsOfSeveralForwardPasses) {
   }
 }
 
-TEST(Boundary, IsWhereTheUserSays) {
+TEST(Boundary, IsInTheFolderOfTheUser) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run{.stage = 2, .accumulation = 3};
     const auto engine = MakeTinyEngine(run, world);

@@ -41,7 +41,7 @@ void ExpectSameHowever(const DecoderOutcome& alone, const std::vector<DropoutCut
   }
 }
 
-TEST(AdapterDropout, DoesNotDependOnTheCut) {
+TEST(AdapterDropout, DoesNotDependOnThePartition) {
   for (const char* model : {kInOutGpt2, kOddRowsLlama}) {
     SCOPED_TRACE(model);
     const DecoderOutcome alone = RunDecoder(Dropping(model), 1, kTrainedSteps);
@@ -59,7 +59,7 @@ TEST(AdapterDropout, DoesNotDependOnTheCut) {
   }
 }
 
-TEST(AdapterDropout, DoesNotDependOnTheCutOfTokens) {
+TEST(AdapterDropout, DoesNotDependOnThePartitionOfTokens) {
   const DecoderOutcome alone = RunDecoder(Dropping(kLlamaDecoder), 1, kTrainedSteps);
   DecoderRun heads = Dropping(kLlamaDecoder), ring = heads, portions = heads;
   heads.sequence = 2;

@@ -312,7 +312,7 @@ TEST(BackwardUpdate, HasGradientsOfABlockAtATimeAndNoneInFiles) {
   });
 }
 
-TEST(BackwardUpdate, SaysThatAGradientWhichIsNotFiniteHasSpoiledTheModel) {
+TEST(BackwardUpdate, ReportsAModelSpoiledByANonFiniteGradient) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run = Unclipped(3);
@@ -327,7 +327,7 @@ TEST(BackwardUpdate, SaysThatAGradientWhichIsNotFiniteHasSpoiledTheModel) {
   });
 }
 
-TEST(BackwardUpdate, GoesBackToACheckpointButSkipsNoStep) {
+TEST(BackwardUpdate, RewindsToACheckpointWithoutSkippingSteps) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     const TinyRun run = Unclipped(3);

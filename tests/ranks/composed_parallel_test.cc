@@ -106,7 +106,7 @@ TEST(ComposedParallel, StagesOfSequenceRanksMatchOneRank) {
                                  {2, 1, 2, 2, 3, ScheduleKind::kZeroBubbleV, 2}});
 }
 
-TEST(ComposedParallel, CheckpointsMoveBetweenAllCuts) {
+TEST(ComposedParallel, CheckpointsMoveBetweenAllPartitions) {
   for (const char* model : {kTied, kUntied}) {
     const DecoderRun alone{.model = model};
     const DecoderOutcome through = RunDecoder(alone, 1, 4);

@@ -69,7 +69,7 @@ DropoutOutcome Train(const Cut& cut, const std::string& probability) {
   return outcome;
 }
 
-TEST(DropoutInTraining, DoesNotDependOnTheCut) {
+TEST(DropoutInTraining, DoesNotDependOnThePartition) {
   const DropoutOutcome expected = Train({}, "0.2");
   for (const Cut& cut :
        {Cut{.accumulation = 4}, Cut{.ranks = 2, .stage = 1}, Cut{.ranks = 4, .stage = 3},

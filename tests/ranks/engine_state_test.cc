@@ -61,7 +61,7 @@ void ExpectClose(const Parameters& a, const Parameters& b, double tolerance) {
   }
 }
 
-TEST(EngineState, GoesOnBitForBitAtAnyStageInAWorldOfTheSameSize) {
+TEST(EngineState, ResumesBitForBitAtAnyStageInAWorldOfTheSameSize) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kBf16State,
                                     Precision::kBf16Masters, Precision::kBf16Throughout}) {
     for (const int saved_at : {0, 2, 3}) {
@@ -131,7 +131,7 @@ TEST(EngineState, SavesAndLoadsOffloadedStateInPlace) {
   }
 }
 
-TEST(EngineState, GoesOnInAWorldOfAnotherSize) {
+TEST(EngineState, ResumesInAWorldOfAnotherSize) {
   for (const Setting from : {Setting{1, 0}, Setting{4, 1}, Setting{2, 3}}) {
     const testing::TemporaryFolder folder;
     const Parameters expected = TrainAndSave(folder.path(), from.world_size, {.stage = from.stage});
@@ -159,7 +159,7 @@ TEST(EngineState, ResumesBitForBitWithAnyShardBoundaries) {
   }
 }
 
-TEST(EngineState, EveryOptimizersStateGoesOnBitForBit) {
+TEST(EngineState, EveryOptimizersStateResumesBitForBit) {
   const config::OptimizerAlgorithm algorithms[] = {config::SgdConfig{.momentum = 0.95},
                                                    config::AdagradConfig{}, config::LionConfig{},
                                                    config::LambConfig{}, config::MuonConfig{}};

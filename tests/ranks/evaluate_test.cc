@@ -57,7 +57,7 @@ engine::Evaluation EvaluateAll(int stage, int ranks, std::int64_t micro_batches)
   return found;
 }
 
-TEST(Evaluate, IsTheMeanOverAllLabelsHoweverTheyAreCut) {
+TEST(Evaluate, IsTheMeanOverAllLabelsInAnyPartition) {
   const engine::Evaluation whole = EvaluateAll(0, 1, 1);
   EXPECT_EQ(whole.labels, 4 * 8 - 2 - 4 - 6);
   EXPECT_GT(whole.loss, 3.0);

@@ -158,7 +158,7 @@ TEST_P(Offloaded, MatchesStateInMemoryBitForBit) {
   }
 }
 
-TEST_P(Offloaded, TrainsSoWithEveryOptimizerOfElements) {
+TEST_P(Offloaded, TrainsLikewiseWithEveryOptimizerOfElements) {
   const std::vector<config::OptimizerAlgorithm> algorithms = {
       config::SgdConfig{.momentum = 0.9}, config::AdagradConfig{}, config::LionConfig{}};
   for (const config::OptimizerAlgorithm& algorithm : algorithms) {
@@ -201,7 +201,7 @@ TEST_P(Offloaded, MatchesWithOptimizersOfFullParameters) {
   }
 }
 
-TEST(Offload, TrainsSoInGroupsThatShardAmongThemselves) {
+TEST(Offload, TrainsLikewiseInGroupsThatShardAmongThemselves) {
   for (const int stage : {1, 3}) {
     OffloadRun run{.tiny = {.stage = stage, .accumulation = 2, .shape = kShape}};
     run.tiny.zero.mics_shard_size = 2;
@@ -262,7 +262,7 @@ TEST(Offload, KeepsThePartOfTheStateThatRatioAllows) {
   }
 }
 
-TEST(Offload, KeepsNothingOfGradientsThatSomebodyHasLookedAt) {
+TEST(Offload, KeepsNothingOfGradientsThatWereRead) {
   const Folders folders;
   const OffloadRun run{.tiny = {.stage = 3, .shape = kShape},
                        .offload = {.optimizer = true, .pipelined = true}};
@@ -319,7 +319,7 @@ Parameters LoadAndTrain(const std::filesystem::path& root, const OffloadRun& run
   return result;
 }
 
-TEST(Offload, IsSavedFromAnyTierAndGoesOnInAnyOther) {
+TEST(Offload, IsSavedFromAnyTierAndResumesInAnyOther) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     const OffloadRun memory{.tiny = {.stage = 3, .precision = precision, .shape = kShape}};
     OffloadRun files = memory;
@@ -337,7 +337,7 @@ TEST(Offload, IsSavedFromAnyTierAndGoesOnInAnyOther) {
   }
 }
 
-TEST(Offload, GoesOnInAWorldOfAnotherSizeAsMemoryDoes) {
+TEST(Offload, ResumesInAWorldOfAnotherSizeLikeMemory) {
   const testing::TemporaryFolder folder;
   const OffloadRun memory{.tiny = {.stage = 3, .shape = kShape}};
   OffloadRun files = memory;
@@ -350,7 +350,7 @@ TEST(Offload, GoesOnInAWorldOfAnotherSizeAsMemoryDoes) {
 }
 
 // Each kind alone, and all; at stage 0 nothing rests in files.
-TEST(Offload, LetsStatesGoAndComeBack) {
+TEST(Offload, OffloadsAndReloadsStates) {
   using zero::StateKind;
   const std::vector<StateKind> kinds[] = {
       {StateKind::kOptimStates}, {StateKind::kHpParams}, {StateKind::kLpParams}, {}};
@@ -379,7 +379,7 @@ TEST(Offload, LetsStatesGoAndComeBack) {
   }
 }
 
-TEST(Offload, SaysWhyAFolderCannotBeUsedOnEveryRank) {
+TEST(Offload, ReportsAnUnusableFolderOnEveryRank) {
   const testing::TemporaryFolder folder;
   testing::RunRanks(2, [&](comm::Communicator& world) {
     config::DsConfig config = TinyConfig({.stage = 1});

@@ -138,7 +138,7 @@ TEST(OffloadedGradients, AreMeasuredBeforeTheyLeave) {
   }
 }
 
-TEST(OffloadedGradients, AreMeasuredAgainWhereSomebodyHasWrittenThem) {
+TEST(OffloadedGradients, AreMeasuredAgainAfterExternalWrites) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     RestingRank here(world, RunOf(2), Rest::kHere), away(world, RunOf(2), Rest::kFile);
     for (RestingRank* rank : {&here, &away}) {

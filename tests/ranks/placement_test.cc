@@ -233,7 +233,7 @@ TEST(Placement, ReplicatedParametersAreSavedOnce) {
   }
 }
 
-TEST(Placement, ThatZeroCannotCutIsRefusedByName) {
+TEST(Placement, ThatZeroCannotShardIsRefusedByName) {
   RunRanks(1, [](comm::Communicator& world) {
     device::MemoryLedger ledger;
     const Context context{.groups = {.all = &world, .gradients = &world, .shards = &world},

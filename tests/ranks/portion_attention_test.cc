@@ -214,7 +214,7 @@ TEST(PortionAttention, IsTheSameBitForBitWhereverItWaits) {
 }
 
 // Of several samples a portion's rows lie apart: one copy serves all products, which may keep it.
-TEST(PortionAttention, ProjectsRowsThatLieSideBySide) {
+TEST(PortionAttention, ProjectsAdjacentRows) {
   const Layer layer;
   PortionParts parts = MakeParts(layer, {});
   std::vector<bool> dense;
@@ -228,7 +228,7 @@ TEST(PortionAttention, ProjectsRowsThatLieSideBySide) {
 }
 
 // A portion that looks at no other leaves them alone.
-TEST(PortionAttention, LooksOnlyWhereItIsSaidTo) {
+TEST(PortionAttention, SearchesOnlyGivenFolders) {
   const AttentionRule rule{.scale = 0.4};
   const Layer layer;
   const at::Tensor x = Numbers({kSamples, kTokens, kQueryWidth}, 5);

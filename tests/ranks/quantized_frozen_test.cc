@@ -130,7 +130,7 @@ TEST(QuantizedFrozen, AboutAQuarterOfTheBytesIsKeptAndTravels) {
 }
 
 // What is saved is what the ranks computed with; loaded again it is not rounded a second time.
-TEST(QuantizedFrozen, CheckpointsGoOnInOtherWorldsAndAtOtherStages) {
+TEST(QuantizedFrozen, CheckpointsResumeInOtherWorldsAndStages) {
   const std::vector<StepResult> through = RunDecoder(RoundedRun(), kRanks, 4).steps;
   DecoderRun at_2 = PlainRun();
   at_2.stage = 2;

@@ -161,7 +161,7 @@ std::vector<DeepSpeedApi::RecomputeTimes> TimeAStep(comm::Communicator& world,
 }
 
 // Of two micro-batches, each of whose runs takes a second.
-TEST(RecomputeInTraining, IsTimedBlockByBlockWhereTheConfigWantsIt) {
+TEST(RecomputeInTraining, IsTimedBlockByBlockAsConfigured) {
   testing::RunRanks(2, [](comm::Communicator& world) {
     const auto every_second = TimeAStep(world, {.kind = Kind::kBlocks, .every = 2}, true);
     ASSERT_EQ(every_second.size(), 2U);

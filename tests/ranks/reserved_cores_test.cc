@@ -182,7 +182,7 @@ TEST_P(ReservedCoresOf, ChangeNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ReservedCoresOf, ::testing::Values(1, 2));
 
-TEST(ReservedCores, ThatAreTooFewAreSharedAndThatIsSaid) {
+TEST(ReservedCores, AreSharedWithANoticeWhenTooFew) {
   const std::vector<int> all = *ListCoresOfThread();
   const testing::TemporaryFolder folder;
   for (const int ranks : {1, 2}) {

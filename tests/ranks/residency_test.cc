@@ -100,7 +100,7 @@ TEST(Residency, PublishesByCallsOfAsManyElementsAsMayBe) {
   });
 }
 
-TEST(Residency, FetchesShardsThatRestOnTheHost) {
+TEST(Residency, FetchesShardsFromTheHost) {
   testing::RunRanks(2, [&](comm::Communicator& world) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       const PassResult plain = RunPasses(world, {.precision = precision});

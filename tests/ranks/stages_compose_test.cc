@@ -108,7 +108,7 @@ TEST(StagesCompose, EveryStageOfZeroOffloadsItsOptimizer) {
   }
 }
 
-TEST(StagesCompose, CheckpointsOfOffloadedStagesGoOnOnOneRank) {
+TEST(StagesCompose, CheckpointsOfOffloadedStagesResumeOnOneRank) {
   const testing::TemporaryFolder folder;
   const DecoderRun alone{.model = kLlamaDecoder, .accumulation = 2};
   DecoderRun stages = CutBy({2, 4, 3}, alone);

@@ -175,7 +175,7 @@ TEST(Stages, AFrozenStageLeavesTheOthersTheirTraining) {
   });
 }
 
-TEST(Stages, HoldTheActivationsOfAsManyMicroBatchesAsTheScheduleSays) {
+TEST(Stages, HoldTheActivationsOfTheMicroBatchesOfTheSchedule) {
   std::vector<VirtualStages> all(std::begin(kPlaces), std::end(kPlaces));
   all.push_back({ScheduleKind::kOneForwardOneBackward, 6});
   for (const VirtualStages& places : all) {

@@ -150,7 +150,7 @@ TEST(TensorParallel, EveryStageMatchesOneRank) {
   }
 }
 
-TEST(TensorParallel, EveryLayoutOfWeightsIsCut) {
+TEST(TensorParallel, ShardsEveryLayoutOfWeights) {
   const std::pair<const char*, int> cuts[] = {{kQwen3, 2},         {kPhi3, 2},
                                               {kBloom, 2},         {kOpt, 2},
                                               {kLlamaDecoder, 4},  {kQwen3, 4},
@@ -229,7 +229,7 @@ void WriteBaseShapes(const DecoderOutcome& outcome, const std::filesystem::path&
 }
 
 // Rates follow from the widths of whole matrices, not from a part's.
-TEST(TensorParallel, RatesOfAWiderModelDoNotDependOnTheCut) {
+TEST(TensorParallel, RatesOfAWiderModelDoNotDependOnThePartition) {
   const testing::TemporaryFolder folder;
   DecoderRun run{.model = kGpt2, .optimizer = config::SgdConfig{.momentum = 0.9}};
   const DecoderOutcome plain = RunDecoder(run, 1, kTrainedSteps);

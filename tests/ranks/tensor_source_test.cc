@@ -118,7 +118,7 @@ Status Load(const fs::path& directory, SourcePart& part, comm::Communicator& wor
   return LoadCheckpoint(directory, parts, world);
 }
 
-TEST(TensorSource, GivesAndTakesOnlySoMuchAtOnce) {
+TEST(TensorSource, LimitsTheSizeOfEachTransfer) {
   const TemporaryFolder folder;
   RunRanks(1, [&](comm::Communicator& world) {
     SourcePart part(world);

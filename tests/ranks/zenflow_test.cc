@@ -130,7 +130,7 @@ TEST(ZenFlow, TheOverlappedUpdateArrivesLate) {
 
 // In the warm-up, between two updates of the rest, and where they meet a selection; on another
 // number of ranks at another stage what comes of it is the same but for sums over ranks.
-TEST(ZenFlow, GoesOnFromACheckpointWithTheSameBits) {
+TEST(ZenFlow, ResumesACheckpointWithTheSameBits) {
   for (const Precision precision : kPrecisions) {
     for (const bool overlap : {false, true}) {
       SCOPED_TRACE(static_cast<int>(precision) * 2 + (overlap ? 1 : 0));
@@ -154,7 +154,7 @@ TEST(ZenFlow, GoesOnFromACheckpointWithTheSameBits) {
   }
 }
 
-TEST(ZenFlow, GoesOnOnAnotherNumberOfRanks) {
+TEST(ZenFlow, ResumesOnAnotherNumberOfRanks) {
   const testing::TemporaryFolder folder;
   const FlowOutcome two = TrainFlow(Flow(2, Precision::kFp32), 2, 8, folder.path(), {4, 6});
   for (const int from : {4, 6}) {
@@ -219,7 +219,7 @@ std::map<std::string, const void*> FindAddresses(Engine& engine) {
 }
 
 // Its own moments and waiting gradients, too: all are elsewhere afterwards.
-TEST(ZenFlow, LetsItsStateGoAndComeBack) {
+TEST(ZenFlow, OffloadsAndReloadsItsState) {
   for (const Precision precision : kPrecisions) {
     for (const bool overlap : {false, true}) {
       SCOPED_TRACE(static_cast<int>(precision) * 2 + (overlap ? 1 : 0));
@@ -282,7 +282,7 @@ TEST(ZenFlow, ARunWithoutItNamesTheOptimizerOfTheCheckpoint) {
   });
 }
 
-TEST(ZenFlow, UpdatesTheRestWhenTheSumsSayWithoutAnInterval) {
+TEST(ZenFlow, UpdatesOtherColumnsWhenTheSumsDecide) {
   FlowRun automatic = Flow(2, Precision::kFp32);
   automatic.zenflow->update_interval.reset();
   automatic.zenflow->auto_ratio = 0.0;  // in every step
@@ -312,7 +312,7 @@ TEST(EightBitState, HasTheSameBitsAtEveryStage) {
   }
 }
 
-TEST(EightBitState, GoesOnFromACheckpointWithTheSameBitsHoweverItIsCut) {
+TEST(EightBitState, ResumesACheckpointWithTheSameBitsInAnyPartition) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     const testing::TemporaryFolder folder;
     const FlowRun run = EightBits(2, precision);
@@ -324,7 +324,7 @@ TEST(EightBitState, GoesOnFromACheckpointWithTheSameBitsHoweverItIsCut) {
 
 // In fp32: where sums over ranks are rounded to bf16, a second moment near the smallest number of
 // its map falls to zero on one number of ranks and not on another, and Adam's step is another.
-TEST(EightBitState, GoesOnOnAnotherNumberOfRanks) {
+TEST(EightBitState, ResumesOnAnotherNumberOfRanks) {
   const testing::TemporaryFolder folder;
   const FlowOutcome two = TrainFlow(EightBits(2, Precision::kFp32), 2, 4, folder.path(), {2});
   const FlowOutcome one = TrainFlow(EightBits(0, Precision::kFp32), 1, 4, folder.path(), {}, 2);
