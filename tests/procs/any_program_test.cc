@@ -216,7 +216,7 @@ TEST_F(AnyProgramTest, APythonExceptionIsTheVerdictsCause) {
   EXPECT_EQ(verdict["cause"], "exception");
 }
 
-TEST_F(AnyProgramTest, AnErrorFileThatIsNoneHarmsNobody) {
+TEST_F(AnyProgramTest, AnInvalidErrorFileIsHarmless) {
   for (const char* make :
        {"mkfifo \"$TORCHELASTIC_ERROR_FILE\"", "mkdir \"$TORCHELASTIC_ERROR_FILE\"",
         "echo garbage > \"$TORCHELASTIC_ERROR_FILE\"",

@@ -170,7 +170,7 @@ TEST_F(CheckedJob, FlagsOfASchedulesMakeIt) {
   EXPECT_EQ(refused.status, 2) << refused.out;
 }
 
-TEST_F(CheckedJob, FlagsThatSayNothingOfAConfigLeadElsewhere) {
+TEST_F(CheckedJob, FlagsWithoutAConfigKeyNameTheirReplacement) {
   const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 1})");
   const auto error = [&](const std::string& flag) {
     return RunProgram({DS_BIN_DIR "/dsrun", "check", config, flag}).err;
@@ -181,7 +181,7 @@ TEST_F(CheckedJob, FlagsThatSayNothingOfAConfigLeadElsewhere) {
   EXPECT_THAT(error("--recipe=lora"), HasSubstr("train --recipe checks its config"));
 }
 
-TEST_F(CheckedJob, RecomputationByTheConfigIsSaidWithItsMemory) {
+TEST_F(CheckedJob, ReportsConfiguredRecomputationWithItsMemory) {
   const std::string config = Write("again.json", R"({"train_micro_batch_size_per_gpu": 4,
       "activation_checkpointing": {"cpu_checkpointing": true}})");
   const auto check = [&](std::vector<std::string> flags) {

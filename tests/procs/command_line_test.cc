@@ -204,7 +204,7 @@ TEST_F(CommandLineTest, ABadConfigIsRefusedWithLineAndColumn) {
   ExpectRefused({"check"}, "check: no CONFIG given; see dsrun check --help");
 }
 
-TEST_F(CommandLineTest, CheckKnowsTheWorldSize) {
+TEST_F(CommandLineTest, CheckUsesTheWorldSize) {
   const std::string config = Write("c.json", R"({"train_batch_size": 8,
       "train_micro_batch_size_per_gpu": 3})");
   EXPECT_EQ(Dsrun({"check", config, "--world_size", "2"}).status, 2);
@@ -252,7 +252,7 @@ TEST_F(CommandLineTest, CheckShowsTheValuesOfAuto) {
               HasSubstr("the base64 config is good for 1 rank"));
 }
 
-TEST_F(CommandLineTest, ElasticAnswersOrSaysWhyNot) {
+TEST_F(CommandLineTest, ElasticPrintsABatchOrTheReason) {
   const std::string config = Write("e.json", R"({"elasticity": {"enabled": true, "version": 0.1,
       "max_train_batch_size": 24, "micro_batch_sizes": [2, 4, 6]}})");
   EXPECT_EQ(Dsrun({"elastic", "-c", config}).out,
@@ -282,7 +282,7 @@ TEST_F(CommandLineTest, CheckComparesWithTheScheduler) {
   EXPECT_EQ(Dsrun({"check", config}).status, 0);
 }
 
-TEST_F(CommandLineTest, EstimateShowsATableOrSaysWhyNot) {
+TEST_F(CommandLineTest, EstimatePrintsATableOrTheReason) {
   const ProgramResult table = Dsrun({"estimate", "--model", "gpt2-demo"});
   EXPECT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("ZeRO  offloaded to the host  zero.Init"));

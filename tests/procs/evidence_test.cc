@@ -93,7 +93,7 @@ TEST_F(EvidenceTest, AFullSharedMemoryIsNamedWithItsProof) {
 }
 
 // Somebody's own group, whose name begins as ours do, with a process in it.
-TEST_F(EvidenceTest, AControlGroupOfSomebodyElseIsLeftAlone) {
+TEST_F(EvidenceTest, IgnoresAForeignControlGroup) {
   const fs::path own = FindOwnCgroups().unified;
   const fs::path group = own / ("dsrun-my-limits-" + std::to_string(::getpid()));
   if (own.empty() || ::mkdir(group.c_str(), 0755) != 0) {

@@ -128,7 +128,7 @@ TEST_F(FewProcessesTest, AStopReachesRanksThatHaveUsedThemUp) {
 
 // What it then says is the first that dsrun has to show. All that the rank has written before
 // arrives: where a connection is full gRPC wants one more thread, for which ranks leave room.
-TEST_F(FewProcessesTest, ABlockedConsoleHoldsNobodyUpEvenThen) {
+TEST_F(FewProcessesTest, ABlockedConsoleDelaysNothingEvenThen) {
   const std::string written = (folder_.path() / "written").string();
   ASSERT_EQ(::mkfifo(written.c_str(), 0600), 0);
   ASSERT_EQ(::chown(written.c_str(), kUser, kUser), 0);

@@ -111,7 +111,7 @@ TEST(HostBackendTest, ARankThatFailsIsNamed) {
   }
 }
 
-TEST(HostBackendTest, SurvivorsSayWhyARankGaveUp) {
+TEST(HostBackendTest, SurvivorsReportTheReasonOfAnAbort) {
   RankProcesses ranks(3, [](Communicator& comm) {
     const at::Tensor tensor = at::ones({300000}, at::kFloat);
     for (int step = 0; true; ++step) {

@@ -48,7 +48,7 @@ End WatchToTheEnd(cli::DaemonClient& client,
   return end;
 }
 
-TEST(LeaseTest, ADaemonThatNobodyCallsEnds) {
+TEST(LeaseTest, ADaemonWithoutCallsEnds) {
   const NetworkDaemon daemon({.lease_seconds = 0.1});
   ASSERT_TRUE(daemon.ok());
   EXPECT_TRUE(daemon.AwaitEnd());
@@ -162,7 +162,7 @@ TEST(LeaseTest, ARenewalThatNamesAnOldAnswerMakesNoLeaseLonger) {
   EXPECT_TRUE(daemon.AwaitEnd());
 }
 
-TEST(LeaseTest, AHangUpOfItsSessionMeansNothing) {
+TEST(LeaseTest, AHangUpOfItsSessionIsIgnored) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   ASSERT_EQ(::kill(daemon.pid(), SIGHUP), 0);
@@ -198,7 +198,7 @@ TEST(LeaseTest, WhileItIsEndingItCanBeWatchedAndStopped) {
   EXPECT_TRUE(daemon.AwaitEnd());
 }
 
-TEST(LeaseTest, AWatchGoesOnOverBrokenConnections) {
+TEST(LeaseTest, AWatchContinuesOverBrokenConnections) {
   const NetworkDaemon daemon;
   ASSERT_TRUE(daemon.ok());
   ds::testing::TcpRelay relay(daemon.port());
@@ -267,7 +267,7 @@ TEST(LeaseTest, DistinguishesAKilledDaemonFromABrokenConnection) {
 }
 
 // A stopped daemon is silent but there: the connection breaks, and works again when it goes on.
-TEST(LeaseTest, AStoppedDaemonGoesOnWhereItWas) {
+TEST(LeaseTest, AStoppedDaemonResumesWhereItWas) {
   // A dead connection is seen after 6 s; the other 3 are there for a busy machine.
   const NetworkDaemon daemon({.lease_seconds = 9});
   ASSERT_TRUE(daemon.ok());

@@ -211,7 +211,7 @@ TEST_F(LeftoversTest, OfADaemonThatWasKilledWithItsGuardianAreEndedByDsrun) {
 }
 
 // The folders of a job are ours by their mark, not by their name.
-TEST_F(LeftoversTest, AUsersFolderThatIsCalledLikeOursStays) {
+TEST_F(LeftoversTest, KeepsAUsersFolderWithASimilarName) {
   const fs::path results = runtime() / "dsrun-job-results-2026";
   fs::create_directory(results);
   std::ofstream(results / "metrics.csv") << "a week";

@@ -132,7 +132,7 @@ TEST_F(OutputTest, ARankThatBreaksTheLinkLosesTheLinkOnly) {
   EXPECT_EQ(outcome.exits.at(0).exit_code(), 0);
 }
 
-TEST_F(OutputTest, ACancelledWatchGoesOnWhereItWas) {
+TEST_F(OutputTest, ACancelledWatchResumesWhereItWas) {
   ASSERT_TRUE(testing::Launch(client(), Request(1, {"lines", "1000"})).ok());
   std::string text;
   std::uint64_t seen = 0;

@@ -30,7 +30,7 @@ class PlanCommandTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(PlanCommandTest, ProposesHowToCutAModel) {
+TEST_F(PlanCommandTest, ProposesAPartitionOfAModel) {
   const std::string hosts = Write("hosts", "a slots=4\nb slots=4\n");
   const ProgramResult fits = Dsrun({"-H", hosts, "--device", "cpu", "plan", "--fit", "--model",
                                     "gpt2-30m", "--memory", "2G", "--seq_len", "1024"});
@@ -290,7 +290,7 @@ TEST_F(PlanCommandTest, AStepWithBatchesByTokensIsDescribedByTokens) {
 
 // The shards of ZeRO, by which memory is cut, are those of the mesh, however many micro-batches a
 // step has.
-TEST_F(PlanCommandTest, TheCutByMemoryIsOfTheMicroBatchesThatAreAskedFor) {
+TEST_F(PlanCommandTest, ThePartitionByMemoryUsesTheRequestedMicroBatches) {
   const auto cut = [&](int in_config, const std::vector<std::string>& flags) {
     const std::string config = Write(
         "ds.json", R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": )" +
@@ -311,7 +311,7 @@ TEST_F(PlanCommandTest, TheCutByMemoryIsOfTheMicroBatchesThatAreAskedFor) {
   EXPECT_EQ(asked, 5);  // of one shard in place of four it would be 2
 }
 
-TEST_F(PlanCommandTest, DrawsTheCutByMemoryThatAConfigAsksFor) {
+TEST_F(PlanCommandTest, DrawsThePartitionByMemoryOfAConfig) {
   const std::string config = Write("ds.json", R"({"train_micro_batch_size_per_gpu": 8,
       "gradient_accumulation_steps": 8, "pipeline": {"stages": 2, "partition": "memory"}})");
   const ProgramResult plan =

@@ -57,7 +57,7 @@ TEST_F(ReportTest, AMissingDsrankStopsJobs) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
-TEST_F(ReportTest, ADsrankWithoutItsLibrariesSaysWhich) {
+TEST_F(ReportTest, ADsrankWithoutItsLibrariesNamesThem) {
   WriteDsrank("echo 'dsrank: error while loading shared libraries: libtorch_cpu.so' >&2; exit 127");
   const Json row = ReportedRow("dsrank");
   EXPECT_EQ(row["level"], "fail");

@@ -70,7 +70,7 @@ TEST_F(RunCommandTest, EveryRankRunsAndItsOutputIsKeptAndShown) {
   EXPECT_EQ(job["argv"][4], "a b");
 }
 
-TEST_F(RunCommandTest, DistinctExitCodesAreNobodyElses) {
+TEST_F(RunCommandTest, DistinctExitCodesAreUnique) {
   const std::vector<std::string> distinct = {"--exit_codes", "distinct"};
   EXPECT_EQ(Run(distinct, "exit 3").status, 3);
   fs::remove_all(run());

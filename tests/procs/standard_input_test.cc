@@ -66,7 +66,7 @@ TEST_F(StandardInputTest, APipeArrivesByteForByteAtRankZeroOnly) {
   EXPECT_EQ(Output(0, 1), "");
 }
 
-TEST_F(StandardInputTest, InputThatNobodyReadsHoldsNothingUp) {
+TEST_F(StandardInputTest, UnreadInputDelaysNothing) {
   const UniqueFd zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(RunProgram(Command({}, "exit 0"), {.input_fd = zeros.get()}).status, 0);
   fs::remove_all(run());
@@ -108,7 +108,7 @@ TEST_F(StandardInputTest, APromptIsSeenBeforeItIsAnswered) {
   EXPECT_EQ(Output(0, 0), "name? hello me\n");
 }
 
-TEST_F(StandardInputTest, ClosedStandardStreamsAreNobodyElses) {
+TEST_F(StandardInputTest, ClosedStandardStreamsAreNotReused) {
   for (const auto& [closed, shows_output] : std::map<std::string, bool>{
            {"<&-", true}, {">&-", false}, {"2>&-", true}, {"<&- >&- 2>&-", false}}) {
     std::vector<std::string> command = {"/bin/sh", "-c", "exec \"$@\" " + closed, "sh"};

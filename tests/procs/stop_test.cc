@@ -85,7 +85,7 @@ TEST_F(StopTest, TheFirstFailureStopsTheOthersAndIsTheOnlyOne) {
   }
 }
 
-TEST_F(StopTest, ASuccessfulRankStopsNobody) {
+TEST_F(StopTest, ASuccessfulRankStopsNoOtherRank) {
   v1::LaunchRequest request = Request(2, {"wait"});
   SetArguments(&request, 0, {"exit", "0"});
   bool first_has_ended = false;
@@ -323,7 +323,7 @@ TEST_F(StopTest, AGuardianThatDoesNotEndIsNamedAndMayBeKilled) {
 }
 
 // Nobody presses Ctrl-C, as at night.
-TEST_F(StopTest, AGuardianThatDoesNotEndIsKilledWhereNobodyDoes) {
+TEST_F(StopTest, AGuardianThatDoesNotEndIsKilledAutomatically) {
   const pid_t guardian = ds::testing::ParentOf(daemon().pid());
   ::kill(guardian, SIGSTOP);
   std::vector<std::string> notices;
