@@ -161,7 +161,7 @@ TEST_F(OffloadFaults, ADriveThatMayOnlyBeReadIsNamed) {
   EXPECT_FALSE(fs::exists(RunDir("closed"))) << "dsrun has tried it before it starts ranks";
 }
 
-TEST_F(OffloadFaults, AFolderThatGoesAwayTakesNothingAlong) {
+TEST_F(OffloadFaults, ARemovedFolderRemovesNothingElse) {
   constexpr int kSteps = 40;
   ASSERT_EQ(RunProgram(Train("whole", kSteps)).status, 0);
   Program program(Train("moved", kSteps));

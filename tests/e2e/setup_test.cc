@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(SetupTest, SaysNothingWhereAllIsBuilt) {
+TEST(SetupTest, IsSilentWhenAllIsBuilt) {
   const std::vector<std::string> setup{DS_SOURCE_DIR "/scripts/setup.sh", "--programs"};
   const ProgramOptions options{.environment = {"PIP_NO_INDEX=1", "BUILD_DIR=" DS_BUILD_DIR}};
   const auto first = RunProgram(setup, options);  // builds what somebody has just edited

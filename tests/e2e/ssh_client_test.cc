@@ -113,7 +113,7 @@ TEST_F(SshClientTest, AKilledSshIsAFailureOfItsHost) {
   ExpectNothingLeft(0);
 }
 
-TEST_F(SshClientTest, WithoutAnSshThatIsSaid) {
+TEST_F(SshClientTest, WithoutAnSshReportsIt) {
   UseOneHost();
   const std::filesystem::path none = folder() / "none";
   std::filesystem::create_directory(none);

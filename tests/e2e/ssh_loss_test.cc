@@ -87,7 +87,7 @@ class SshSpareTest : public SshLossTest {
   }
 };
 
-TEST_F(SshSpareTest, ASpareGoesOnWhereALostHostWas) {
+TEST_F(SshSpareTest, ASpareResumesInPlaceOfALostHost) {
   if (!hosts().namespaces()) return SkipWithout("namespaces", hosts().why_not());
   const auto dsrun = StartWithSpare("4");
   hosts().CutLink(1);

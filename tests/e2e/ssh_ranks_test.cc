@@ -168,7 +168,7 @@ TEST_P(SshRanksTest, ReportsAndStopsRanksThatUseUpTheProcessesOfTheirHost) {
 }
 
 // Far more than the pipe takes that nobody reads; the logs have it.
-TEST_P(SshRanksTest, ABlockedConsoleHoldsNobodyUp) {
+TEST_P(SshRanksTest, ABlockedConsoleDelaysNothing) {
   WriteHostfile(1);
   const SharedFolder shared;
   const std::string written = (shared.path() / "written").string();

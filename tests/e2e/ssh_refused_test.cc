@@ -62,7 +62,7 @@ TEST_F(SshRefusedTest, AHostThatRefusesLoginsListsItsMethods) {
   ExpectRefused({}, {"  h0    authentication  ", "it takes public keys", "ssh-copy-id"});
 }
 
-TEST_F(SshRefusedTest, AnIdentityNobodyKnowsIsNotEnoughAndAMissingOneIsSaidAtOnce) {
+TEST_F(SshRefusedTest, AnUnknownIdentityIsRefusedAndAMissingOneIsReportedAtOnce) {
   options_.count = 1;
   const std::string stranger = (folder() / "stranger").string();
   RunProgram({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger});
@@ -130,7 +130,7 @@ TEST_P(SshRefusedOverEachTest, AnUnwritableHomeIsPassedOverForTmp) {
   EXPECT_EQ(OnHost(0, "find /tmp -maxdepth 1 -name 'dsrun-once-*'"), "");
 }
 
-TEST_P(SshRefusedOverEachTest, NoSpaceAnywhereIsSaid) {
+TEST_P(SshRefusedOverEachTest, ReportsNoSpaceAnywhere) {
   options_.count = 1;
   NeedNamespaces();
   if (IsSkipped() || HasFatalFailure()) return;

@@ -202,7 +202,7 @@ TEST_P(SshTest, RemovesOldCacheEntriesWhenPlacingAFile) {
 }
 
 // A shell called dsrank, which says under which path it was started.
-TEST_P(SshTest, DsrankIsWhereTheHostSaysElseWhereItIsHereElseInTheHostsPath) {
+TEST_P(SshTest, DsrankIsAtTheHostsPathOrAtThisHostsOrInPath) {
   namespace fs = std::filesystem;
   options_.count = 1;
   options_.sshd_config = {"SetEnv DSRUN_RANK=/root/own/dsrank PATH=/root/path:/usr/bin:/bin"};

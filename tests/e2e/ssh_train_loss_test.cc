@@ -77,7 +77,7 @@ TEST_F(SshTrainLossTest, AStoppedRankIsTheVerdictAndNotTheOneThatWaitsForIt) {
 }
 
 // Before its lease is over, by those who wait for it.
-TEST_F(SshTrainLossTest, ARankThatDoesNotComeInTheTimeOfACollectiveIsTheVerdict) {
+TEST_F(SshTrainLossTest, ARankMissingInACollectiveIsTheVerdict) {
   const auto dsrun = Start({"--collective_timeout", "8"});
   OnHost(1, "kill -STOP $(pgrep -x dsrank)");
   ExpectVerdict(dsrun->Wait(), 5, "stall", "h1");

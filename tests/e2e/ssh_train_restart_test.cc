@@ -62,7 +62,7 @@ class SshTrainRestartTest : public SshTrainJob {
   SharedFolder shared_;
 };
 
-TEST_F(SshTrainRestartTest, ASpareGoesOnFromTheLastCheckpointWhenACableIsPulled) {
+TEST_F(SshTrainRestartTest, ASpareResumesTheLastCheckpointWhenACableIsPulled) {
   const auto dsrun = StartWithSpare();
   hosts().CutLink(1);
   const ProgramResult result = dsrun->Wait();
@@ -73,7 +73,7 @@ TEST_F(SshTrainRestartTest, ASpareGoesOnFromTheLastCheckpointWhenACableIsPulled)
   for (const int host : {0, 1, 2}) ExpectNothingLeft(host);
 }
 
-TEST_F(SshTrainRestartTest, ASpareTakesThePlaceOfTheFirstHostWhenItsDaemonIsKilled) {
+TEST_F(SshTrainRestartTest, ASpareReplacesTheFirstHostWhenItsDaemonIsKilled) {
   const auto dsrun = StartWithSpare();
   OnHost(0, "kill -9 $(pgrep -x dsrund-.*)");
   const ProgramResult result = dsrun->Wait();

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-TEST_F(TrainDataTest, ChatsAreLearntAndCutOnce) {
+TEST_F(TrainDataTest, TokenizesChatsOnceAndTrainsOnThem) {
   const std::string data = Write("chat.jsonl", Chats(40));
   const auto first = Train("first", data);
   ASSERT_EQ(first.status, 0) << first.out << first.err;
@@ -69,7 +69,7 @@ TEST_F(TrainDataTest, GrowsSamplesAndLayerTokensAlsoAfterAResume) {
               Pointwise(DoubleNear(1e-5), Column(Steps("whole"), "loss")));
 }
 
-TEST_F(TrainDataTest, SamplesAreChosenByRarityAndAResumedRunGoesOn) {
+TEST_F(TrainDataTest, SelectsSamplesByRarityAlsoAfterAResume) {
   const nlohmann::json rarity = {
       {"difficulty_type", "percentile"},
       {"clustering_type", "schedule_based"},
@@ -134,7 +134,7 @@ TEST_F(TrainDataTest, ADecayEndsWithTheEpochs) {
   EXPECT_EQ(flag.status, 0) << flag.err;
 }
 
-TEST_F(TrainDataTest, RowsOfParquetFilesAreLearntLikeLines) {
+TEST_F(TrainDataTest, TrainsOnRowsOfParquetFilesLikeLines) {
   const std::string data = DS_SOURCE_DIR "/tests/unit/tokenizer/arrow_goldens/chats.parquet";
   const auto rows = Train("rows", data, {"--packing", "none"});
   if (!fs::exists(DS_BIN_DIR "/libdsrun_arrow.so")) {
@@ -192,7 +192,7 @@ TEST_F(TrainDataTest, NamesOrCountsUnusableData) {
 
 // A blend names what it takes of every path, and a run that was resumed takes what an uninterrupted
 // one does.
-TEST_F(TrainDataTest, ABlendGoesOnWhereItWasCut) {
+TEST_F(TrainDataTest, ABlendResumesWhereItWasInterrupted) {
   const std::string text = Write("text.txt", std::string(4000, 'x'));
   const std::vector<std::string> blend = {
       "--data", Write("chat.jsonl", Chats(40)), "--data_weights", "3", "1", "--save_every", "2"};

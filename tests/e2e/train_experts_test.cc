@@ -96,7 +96,7 @@ TEST_F(TrainExpertsTest, SavesACompleteFolder) {
 }
 
 // The config's moe section puts an MLP next to the experts, with the model's own routing or a gate.
-TEST_F(TrainExpertsTest, ResidualExpertsLearnAndGoOnOnOtherRanks) {
+TEST_F(TrainExpertsTest, ResidualExpertsTrainAndResumeOnOtherRanks) {
   const auto own_routes = nlohmann::json::object();
   const auto config = [&](int stage, const nlohmann::json& more) {
     nlohmann::json keys = ReadJson(WriteConfig(stage));

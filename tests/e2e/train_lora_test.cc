@@ -86,7 +86,7 @@ TEST_F(TrainLoraTest, AdaptersAreSavedTakenUpAndMerged) {
   EXPECT_GT(EvaluatedLoss("untrained"), loss + 1e-3) << "the adapters have learnt nothing";
 }
 
-TEST_F(TrainLoraTest, AResumedJobGoesOnWithItsAdapters) {
+TEST_F(TrainLoraTest, AResumedJobContinuesItsAdapters) {
   const std::vector<std::string> lora = {"--lora_rank", "4", "--steps", "4"};
   ASSERT_EQ(Train("whole", kBase, 0.02, lora).status, 0);
   std::vector<std::string> half = lora;

@@ -179,7 +179,7 @@ class TokenBatchTest : public TrainOrderTest {
   }
 };
 
-TEST_F(TokenBatchTest, RatesFollowTheSamplesAndAResumedRunGoesOnWithOtherRanks) {
+TEST_F(TokenBatchTest, RatesFollowTheSamplesAndResumeWithOtherRanks) {
   const auto whole = Run("whole", 2, {"--steps", "8"});
   ASSERT_EQ(whole.status, 0) << whole.out << whole.err;
   EXPECT_THAT(whole.out + whole.err, HasSubstr("micro-batches of at most 48 tokens"));
