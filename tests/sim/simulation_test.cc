@@ -69,7 +69,7 @@ TEST(SimulationTest, FindsALeaseThatCountsFromTheArrivalOfARenewal) {
   EXPECT_NE(FindViolation({.lease_from_arrival = true}, "begins while"), "");
 }
 
-TEST(SimulationTest, FindsAStoppedDaemonThatNobodyEnds) {
+TEST(SimulationTest, FindsAStoppedDaemonThatIsNotEnded) {
   EXPECT_NE(FindViolation({.no_death_timer = true}, "begins while"), "");
 }
 
