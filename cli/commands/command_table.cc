@@ -17,7 +17,7 @@ constexpr Command kCommands[] = {
     {"checkpoint", "verify|list DIR", "Check the checkpoints in DIR, or list them",
      CheckpointCommand},
     {"check", "CONFIG [--json]", "Validate a ds_config", CheckCommand},
-    {"elastic", "-c CONFIG [-w N] [--json]", "Show the batch size an elasticity section leads to",
+    {"elastic", "-c CONFIG [-w N] [--json]", "Show the batch size of an elasticity section",
      ElasticCommand},
     {"estimate", "--model DIR [flags]", "Show the memory that a model's states need",
      EstimateCommand},
